@@ -1,0 +1,52 @@
+"""BERT for TensorFlow 2 and Keras 3, whole. See README.md; everything public is named here.
+
+A lazy face (PEP 562): only the layers are imported at once, so that Keras knows them when it loads a `.keras` file.
+"""
+
+import importlib
+
+from keras_bert import layers
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "keras_bert.config": (
+        "BERT_TINY",
+        "BERT_MINI",
+        "BERT_SMALL",
+        "BERT_MEDIUM",
+        "BERT_BASE",
+        "BERT_LARGE",
+        "BertConfig",
+        "named_config",
+    ),
+    "keras_bert.models.encoder": ("build_encoder",),
+    "keras_bert.models.pretrainer": ("build_pretrainer",),
+    "keras_bert.models.heads": (
+        "build_classifier",
+        "build_multiple_choice",
+        "build_span_labeler",
+        "build_token_classifier",
+    ),
+    "keras_bert.models.description": ("describe",),
+    "keras_bert.checkpoints.load": ("load",),
+    "keras_bert.checkpoints.save": ("save",),
+    "keras_bert.checkpoints.keras_hub": ("to_keras_hub",),
+    "keras_bert.text.vocabulary": ("Vocabulary",),
+    "keras_bert.memory": ("explain_out_of_memory",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", "layers", *sorted(_HOME_OF)]
+
+
+def __getattr__(name):
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'keras_bert' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return __all__

@@ -1,0 +1,217 @@
+"""What a BERT is made of: the keys of `bert_config.json` and the named sizes.
+
+Google and Hugging Face write the same keys but do not mean the same by `hidden_act`: Google's "gelu" is the
+tanh form, Hugging Face's "gelu" is the erf form and "gelu_new" the tanh form. In memory Hugging Face's
+meaning holds; the mapping is done here, on reading and on writing, and nowhere else.
+"""
+
+import dataclasses
+import json
+import pathlib
+import re
+
+ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu", "tanh", "linear")
+
+# The names of other programs for our activations.
+_FROM_GOOGLE = {"gelu": "gelu_new", "relu": "relu", "tanh": "tanh", "linear": "linear"}
+_FROM_HUGGINGFACE = {
+    **{name: name for name in ACTIVATIONS},
+    "gelu_pytorch_tanh": "gelu_new",
+    "gelu_python": "gelu",
+    "swish": "silu",
+}
+
+# Keys of Google's multilingual and Chinese files that no program reads.
+_INERT_IN_GOOGLE = {
+    "directionality",
+    "pooler_fc_size",
+    "pooler_num_attention_heads",
+    "pooler_num_fc_layers",
+    "pooler_size_per_head",
+    "pooler_type",
+}
+# Keys of Hugging Face's file that change the model, with the one value that means plain BERT.
+_FIXED_IN_HUGGINGFACE = {
+    "model_type": "bert",
+    "position_embedding_type": "absolute",
+    "add_cross_attention": False,
+    "is_decoder": False,
+    "is_encoder_decoder": False,
+    "tie_word_embeddings": True,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class BertConfig:
+    """The size of a BERT, under the keys of `bert_config.json`. The defaults are BERT BASE, uncased.
+
+    Args:
+        vocab_size: rows of the token table.
+        hidden_size: width of the model, a multiple of `num_attention_heads`.
+        num_hidden_layers: number of Transformer blocks.
+        num_attention_heads: heads of each block.
+        intermediate_size: inner width of the feed-forward layer.
+        hidden_act: one of `ACTIVATIONS`; "gelu" is the erf form, "gelu_new" the tanh form.
+        hidden_dropout_prob: dropout on the embeddings and on the output of each sub-layer.
+        attention_probs_dropout_prob: dropout on the attention probabilities.
+        max_position_embeddings: the longest sequence.
+        type_vocab_size: number of segments.
+        initializer_range: standard deviation of the truncated normal initializer.
+        layer_norm_eps: epsilon of every LayerNorm.
+        classifier_dropout: dropout before a classification head; None means `hidden_dropout_prob`.
+    """
+
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu_new"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    layer_norm_eps: float = 1e-12
+    classifier_dropout: float | None = None
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.type is int and (type(value) is not int or value < 1):
+                raise ValueError(f"`{field.name}` must be a positive integer. Received: {field.name}={value!r}")
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                "`hidden_size` must be a multiple of `num_attention_heads`. "
+                f"Received: hidden_size={self.hidden_size}, num_attention_heads={self.num_attention_heads}"
+            )
+        if self.hidden_act not in ACTIVATIONS:
+            raise ValueError(
+                f"`hidden_act` must be one of {', '.join(ACTIVATIONS)}. Received: hidden_act={self.hidden_act!r}"
+            )
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
+            rate = getattr(self, name)
+            if rate is None and name == "classifier_dropout":
+                continue
+            if not isinstance(rate, int | float) or not 0 <= rate < 1:
+                raise ValueError(f"`{name}` must be a number in [0, 1). Received: {name}={rate!r}")
+        for name in ("initializer_range", "layer_norm_eps"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or value <= 0:
+                raise ValueError(f"`{name}` must be a positive number. Received: {name}={value!r}")
+
+    @property
+    def head_dropout(self):
+        """The dropout rate before a classification head."""
+        return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
+
+    @classmethod
+    def from_json(cls, path):
+        """Reads Google's `bert_config.json` or Hugging Face's `config.json`, told apart by `model_type`."""
+        path = pathlib.Path(path)
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path}: not a JSON file: {error}") from None
+        if not isinstance(values, dict):
+            raise ValueError(f"{path}: expected a JSON object. Received: {type(values).__name__}")
+        try:
+            return cls.from_dict(values)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    @classmethod
+    def from_dict(cls, values):
+        """Makes a config of the content of either JSON file."""
+        if "vocab_size" not in values:
+            raise ValueError(f"the key `vocab_size` is missing. Received the keys: {', '.join(sorted(values))}")
+        huggingface = "model_type" in values or "architectures" in values
+        known = {field.name for field in dataclasses.fields(cls)}
+        if huggingface:
+            for key, expected in _FIXED_IN_HUGGINGFACE.items():
+                if values.get(key, expected) not in (expected, None):
+                    raise ValueError(f"`{key}` must be {expected!r} for a BERT encoder. Received: {key}={values[key]!r}")
+            if values.get("pruned_heads"):
+                raise ValueError(f"`pruned_heads` is not supported. Received: pruned_heads={values['pruned_heads']!r}")
+        else:
+            unknown = set(values) - known - _INERT_IN_GOOGLE
+            if unknown:
+                raise ValueError(
+                    f"unknown key(s) {', '.join(sorted(unknown))}. Expected Google's bert_config.json with "
+                    f"{', '.join(sorted(known))}, or Hugging Face's config.json with `model_type`"
+                )
+        kept = {key: value for key, value in values.items() if key in known}
+        names = _FROM_HUGGINGFACE if huggingface else _FROM_GOOGLE
+        act = kept.get("hidden_act", "gelu")
+        if act not in names:
+            raise ValueError(f"`hidden_act` must be one of {', '.join(names)}. Received: hidden_act={act!r}")
+        return cls(**{**kept, "hidden_act": names[act]})
+
+    def to_huggingface(self):
+        """The content of Hugging Face's `config.json`."""
+        return {"model_type": "bert", **dataclasses.asdict(self)}
+
+    def to_google(self):
+        """The content of Google's `bert_config.json`; an error where that file cannot say it."""
+        to_google = {ours: theirs for theirs, ours in _FROM_GOOGLE.items()}
+        if self.hidden_act not in to_google:
+            raise ValueError(
+                f"Google's format has no name for `hidden_act`={self.hidden_act!r} (its gelu is the tanh form). "
+                f"Expected one of {', '.join(to_google)}; use the huggingface or keras format"
+            )
+        if self.layer_norm_eps != 1e-12:
+            raise ValueError(
+                "Google's format has no key for `layer_norm_eps`, its programs use 1e-12. "
+                f"Received: layer_norm_eps={self.layer_norm_eps}; use the huggingface or keras format"
+            )
+        values = dataclasses.asdict(self)
+        del values["layer_norm_eps"], values["classifier_dropout"]
+        return {**values, "hidden_act": to_google[self.hidden_act]}
+
+
+def _size(layers, hidden, heads=None):
+    return BertConfig(
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads or hidden // 64,
+        intermediate_size=4 * hidden,
+    )
+
+
+BERT_TINY = _size(2, 128)
+BERT_MINI = _size(4, 256)
+BERT_SMALL = _size(4, 512)
+BERT_MEDIUM = _size(8, 512)
+BERT_BASE = _size(12, 768)
+BERT_LARGE = _size(24, 1024)
+
+NAMED_CONFIGS = {
+    "tiny": BERT_TINY,
+    "mini": BERT_MINI,
+    "small": BERT_SMALL,
+    "medium": BERT_MEDIUM,
+    "base": BERT_BASE,
+    "large": BERT_LARGE,
+    # Google's 24 miniatures (Turc et al., 2019).
+    **{f"L-{layers}_H-{hidden}": _size(layers, hidden) for layers in range(2, 13, 2) for hidden in (128, 256, 512, 768)},
+    # The size study of the paper (table 6): layers, width, heads.
+    **{
+        f"L-{layers}_H-{hidden}_A-{heads}": _size(layers, hidden, heads)
+        for layers, hidden, heads in (
+            (3, 768, 12),
+            (6, 768, 3),
+            (6, 768, 12),
+            (12, 768, 12),
+            (12, 1024, 16),
+            (24, 1024, 16),
+        )
+    },
+}
+
+
+def named_config(name):
+    """The config of a named size: "base", "bert-large", "L-4_H-256", "L-6_H-768_A-3"..."""
+    config = NAMED_CONFIGS.get(re.sub(r"^bert[-_]", "", name, flags=re.IGNORECASE))
+    if config is None:
+        raise ValueError(f"unknown size name {name!r}. Expected one of {', '.join(NAMED_CONFIGS)}")
+    return config

@@ -1,0 +1,27 @@
+"""Layers on `keras.ops` alone; importing this package registers them, so that `.keras` files load."""
+
+from keras_bert.layers.attention import MultiHeadAttention
+from keras_bert.layers.dense import Dense
+from keras_bert.layers.dropout import Dropout
+from keras_bert.layers.embeddings import BertEmbeddings, TokenEmbedding
+from keras_bert.layers.heads import FoldChoices, MaskedLMTransform, OutputBias, Pooler, UnfoldChoices
+from keras_bert.layers.masks import AttentionMask
+from keras_bert.layers.normalization import LayerNorm
+from keras_bert.layers.transformer import FeedForward, TransformerBlock
+
+__all__ = [
+    "AttentionMask",
+    "BertEmbeddings",
+    "Dense",
+    "Dropout",
+    "FeedForward",
+    "FoldChoices",
+    "LayerNorm",
+    "MaskedLMTransform",
+    "MultiHeadAttention",
+    "OutputBias",
+    "Pooler",
+    "TokenEmbedding",
+    "TransformerBlock",
+    "UnfoldChoices",
+]

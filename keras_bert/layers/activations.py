@@ -1,0 +1,55 @@
+"""Activations by the names of `hidden_act`; GELU after Hendrycks & Gimpel, 2016."""
+
+import math
+
+import keras
+from keras import ops
+
+
+@ops.custom_gradient
+def gelu(x):
+    """x times the normal distribution function of x, by erf. Computed in float32."""
+    # A hand-written gradient: automatic differentiation makes twice the passes over the widest tensor of BERT.
+    dtype = x.dtype
+    x = ops.cast(x, "float32")
+    scaled = x * math.sqrt(0.5)
+    cdf = 0.5 + 0.5 * ops.erf(scaled)
+
+    def gradient(*args, upstream=None):
+        upstream = args[0] if upstream is None else upstream
+        density = ops.exp(-0.5 * math.log(2 * math.pi) - scaled * scaled)
+        return upstream * ops.cast(cdf + x * density, dtype)
+
+    return ops.cast(x * cdf, dtype), gradient
+
+
+@ops.custom_gradient
+def gelu_tanh(x):
+    """The tanh form of GELU, as in Google's BERT. Computed in float32."""
+    dtype = x.dtype
+    x = ops.cast(x, "float32")
+    a, b = math.sqrt(2 / math.pi), math.sqrt(2 / math.pi) * 0.044715
+    squared = x * x
+    cdf = 0.5 + 0.5 * ops.tanh(x * (a + b * squared))
+
+    def gradient(*args, upstream=None):
+        upstream = args[0] if upstream is None else upstream
+        slope = cdf * (1 - cdf) * (2 * a + 6 * b * squared)
+        return upstream * ops.cast(cdf + x * slope, dtype)
+
+    return ops.cast(x * cdf, dtype), gradient
+
+
+def get_activation(name):
+    """The function that `BertConfig.hidden_act` names."""
+    functions = {
+        "gelu": gelu,
+        "gelu_new": gelu_tanh,
+        "relu": keras.activations.relu,
+        "silu": keras.activations.silu,
+        "tanh": keras.activations.tanh,
+        "linear": keras.activations.linear,
+    }
+    if name not in functions:
+        raise ValueError(f"`activation` must be one of {', '.join(functions)}. Received: activation={name!r}")
+    return functions[name]

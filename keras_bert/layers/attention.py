@@ -1,0 +1,113 @@
+"""Multi-head attention (Vaswani et al., 2017, section 3.2; the blocks of BERT, section 3)."""
+
+import keras
+from keras import ops
+
+from keras_bert.layers.dense import Dense
+from keras_bert.layers.dropout import Dropout
+from keras_bert.layers.masks import attention_bias
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class MultiHeadAttention(keras.layers.Layer):
+    """Attention with `num_heads` heads and its own dropout on the probabilities.
+
+    One product projects to query, key and value together; the columns of its kernel are all heads of the
+    query, then of the key, then of the value.
+
+    Args:
+        hidden_size: width of the input and of the output, a multiple of `num_heads`.
+        num_heads: number of heads.
+        dropout: dropout rate of the attention probabilities.
+        cross_attention: whether key and value come from `memory`, as in a decoder.
+        initializer_range: standard deviation of the kernels' initializer.
+
+    Call arguments:
+        hidden: `(batch, length, hidden_size)`.
+        attention_mask: boolean, broadcasts to `(batch, num_heads, length, key length)`, true where
+            attention is allowed.
+        memory: `(batch, key length, hidden_size)`, with `cross_attention` only.
+        seed: seed of the dropout, drawn outside by recomputation.
+        return_attention_scores: whether to return the probabilities as well.
+        training: whether to drop.
+
+    Returns:
+        `(batch, length, hidden_size)`, or a pair of that and the probabilities
+        `(batch, num_heads, length, key length)`.
+
+    Example:
+        attention = MultiHeadAttention(hidden_size=768, num_heads=12, dropout=0.1)
+        y = attention(x, attention_mask=AttentionMask()(padding_mask))
+    """
+
+    def __init__(
+        self, hidden_size, num_heads, dropout=0.0, cross_attention=False, initializer_range=0.02, **kwargs
+    ):
+        super().__init__(**kwargs)
+        if hidden_size % num_heads:
+            raise ValueError(
+                "`hidden_size` must be a multiple of `num_heads`. "
+                f"Received: hidden_size={hidden_size}, num_heads={num_heads}"
+            )
+        self.hidden_size = hidden_size
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.cross_attention = cross_attention
+        self.initializer_range = initializer_range
+
+        def dense(units, name):
+            initializer = keras.initializers.TruncatedNormal(stddev=initializer_range)
+            return Dense(units, kernel_initializer=initializer, dtype=self.dtype_policy, name=name)
+
+        if cross_attention:
+            self.query = dense(hidden_size, "query")
+            self.key_value = dense(2 * hidden_size, "key_value")
+        else:
+            self.query_key_value = dense(3 * hidden_size, "query_key_value")
+        self.probability_dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.output_dense = dense(hidden_size, "output")
+
+    def build(self, hidden_shape):
+        projections = [self.query, self.key_value] if self.cross_attention else [self.query_key_value]
+        for part in (*projections, self.output_dense):
+            part.build((None, None, self.hidden_size))
+
+    def call(
+        self, hidden, attention_mask=None, memory=None, seed=None, return_attention_scores=False, training=None
+    ):
+        query, key, value = self._project(hidden, memory)
+        scores = ops.matmul(query * self._scale, ops.transpose(key, (0, 1, 3, 2)))
+        scores = ops.cast(scores, "float32")
+        if attention_mask is not None:
+            scores = scores + attention_bias(attention_mask)
+        probabilities = ops.cast(ops.softmax(scores), self.compute_dtype)
+        dropped = self.probability_dropout(probabilities, seed=seed, training=training)
+        context = ops.transpose(ops.matmul(dropped, value), (0, 2, 1, 3))
+        output = self.output_dense(ops.reshape(context, ops.shape(hidden)))
+        return (output, probabilities) if return_attention_scores else output
+
+    @property
+    def _scale(self):
+        return (self.hidden_size // self.num_heads) ** -0.5
+
+    def _project(self, hidden, memory):
+        """Query, key and value, each `(batch, heads, length, size)`."""
+        if self.cross_attention:
+            (query,) = self._split_heads(self.query(hidden), 1)
+            return query, *self._split_heads(self.key_value(memory), 2)
+        return self._split_heads(self.query_key_value(hidden), 3)
+
+    def _split_heads(self, projected, parts):
+        batch, length, _ = ops.shape(projected)
+        heads = ops.reshape(projected, (batch, length, parts, self.num_heads, self.hidden_size // self.num_heads))
+        return ops.unstack(ops.transpose(heads, (2, 0, 3, 1, 4)), parts)  # (parts, batch, heads, length, size)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "hidden_size": self.hidden_size,
+            "num_heads": self.num_heads,
+            "dropout": self.dropout,
+            "cross_attention": self.cross_attention,
+            "initializer_range": self.initializer_range,
+        }

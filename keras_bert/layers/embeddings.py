@@ -1,0 +1,128 @@
+"""Token, segment and position embeddings (BERT, section 3, "Input/Output Representations")."""
+
+import numpy as np
+
+import keras
+from keras import ops
+
+from keras_bert.layers.dropout import Dropout
+from keras_bert.layers.normalization import LayerNorm
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class TokenEmbedding(keras.layers.ReversibleEmbedding):
+    """The token table; with `reverse=True` its transpose, which turns vectors into logits over the vocabulary.
+
+    `keras.ops.take` lets a negative id wrap around to the end of the table. Here an id outside the table is an
+    error on a CPU, as `tf.gather` has it; XLA and GPUs give zeros, JAX gives NaN.
+
+    Example:
+        table = TokenEmbedding(30522, 768)
+        vectors = table(token_ids)
+        logits = table(vectors, reverse=True)
+    """
+
+    def call(self, inputs, reverse=False):
+        return super().call(inputs if reverse else _no_wrap(inputs, self.input_dim), reverse=reverse)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class BertEmbeddings(keras.layers.Layer):
+    """Adds segment and position embeddings to embedded tokens, then LayerNorm and dropout.
+
+    Args:
+        hidden_size: width of the embeddings.
+        max_length: the longest sequence, the rows of a learned position table.
+        num_segments: rows of the segment table.
+        positions: "learned", "sinusoid" or "none".
+        dropout: dropout rate of the sum.
+        initializer_range: standard deviation of the tables' initializer.
+        layer_norm_eps: epsilon of the LayerNorm.
+
+    Call arguments:
+        tokens: embedded tokens, `(batch, length, hidden_size)`.
+        segment_ids: `(batch, length)`.
+        training: whether to drop.
+
+    Returns:
+        `(batch, length, hidden_size)`.
+
+    Example:
+        embeddings = BertEmbeddings(hidden_size=768, max_length=512)
+        hidden = embeddings(TokenEmbedding(30522, 768)(token_ids), segment_ids)
+    """
+
+    def __init__(
+        self,
+        hidden_size,
+        max_length,
+        num_segments=2,
+        positions="learned",
+        dropout=0.0,
+        initializer_range=0.02,
+        layer_norm_eps=1e-12,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if positions not in ("learned", "sinusoid", "none"):
+            raise ValueError(f"`positions` must be learned, sinusoid or none. Received: positions={positions!r}")
+        self.hidden_size = hidden_size
+        self.max_length = max_length
+        self.num_segments = num_segments
+        self.positions = positions
+        self.dropout = dropout
+        self.initializer_range = initializer_range
+        self.layer_norm_eps = layer_norm_eps
+        self.norm = LayerNorm(layer_norm_eps, dtype=self.dtype_policy, name="norm")
+        self.output_dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, tokens_shape):
+        def table(rows, name):
+            initializer = keras.initializers.TruncatedNormal(stddev=self.initializer_range)
+            return self.add_weight(shape=(rows, self.hidden_size), initializer=initializer, name=name)
+
+        self.segment_table = table(self.num_segments, "segment_embeddings")
+        if self.positions == "learned":
+            self.position_table = table(self.max_length, "position_embeddings")
+        self.norm.build((None, None, self.hidden_size))
+
+    def call(self, tokens, segment_ids, training=None):
+        length = tokens.shape[1]
+        if length is not None and self.positions != "none" and length > self.max_length:
+            raise ValueError(
+                f"the sequence is longer than the position table. Expected at most {self.max_length} positions "
+                f"(max_position_embeddings). Received: length={length}; truncate it"
+            )
+        hidden = tokens + ops.take(self.segment_table, _no_wrap(segment_ids, self.num_segments), axis=0)
+        if self.positions == "learned":
+            hidden = hidden + self.position_table[: ops.shape(tokens)[1]]
+        elif self.positions == "sinusoid":
+            hidden = hidden + ops.cast(sinusoid(self.max_length, self.hidden_size), hidden.dtype)[: ops.shape(tokens)[1]]
+        return self.output_dropout(self.norm(hidden), training=training)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "hidden_size": self.hidden_size,
+            "max_length": self.max_length,
+            "num_segments": self.num_segments,
+            "positions": self.positions,
+            "dropout": self.dropout,
+            "initializer_range": self.initializer_range,
+            "layer_norm_eps": self.layer_norm_eps,
+        }
+
+
+def sinusoid(length, width):
+    """The fixed positions of Vaswani et al., 2017, section 3.5: sines in even columns, cosines in odd ones."""
+    angles = np.arange(length)[:, None] / 10000 ** (np.arange(0, width, 2) / width)
+    table = np.zeros((length, width), "float32")
+    table[:, 0::2] = np.sin(angles)
+    table[:, 1::2] = np.cos(angles[:, : width // 2])
+    return table
+
+
+def _no_wrap(ids, size):
+    """Sends negative ids past the end of the table: `ops.take` would count them from its end."""
+    ids = ops.convert_to_tensor(ids)
+    return ops.where(ids < 0, ops.cast(size, ids.dtype), ids)

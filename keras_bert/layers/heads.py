@@ -1,0 +1,168 @@
+"""What stands on the encoder: pooler, the two ends of the masked-LM head, folding of multiple choices."""
+
+import keras
+from keras import ops
+
+from keras_bert.layers.activations import get_activation
+from keras_bert.layers.dense import Dense
+from keras_bert.layers.normalization import LayerNorm
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class Pooler(keras.layers.Layer):
+    """The final vector of [CLS] through a dense layer and tanh: C in the paper.
+
+    Args:
+        hidden_size: width of the encoder.
+        initializer_range: standard deviation of the kernel's initializer.
+
+    Call arguments:
+        sequence_output: `(batch, length, hidden_size)`.
+
+    Returns:
+        `(batch, hidden_size)`.
+
+    Example:
+        pooled = Pooler(768)(sequence_output)
+    """
+
+    def __init__(self, hidden_size, initializer_range=0.02, **kwargs):
+        super().__init__(**kwargs)
+        self.hidden_size = hidden_size
+        self.initializer_range = initializer_range
+        self.dense = Dense(
+            hidden_size,
+            activation="tanh",
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=initializer_range),
+            dtype=self.dtype_policy,
+            name="dense",
+        )
+
+    def build(self, sequence_output_shape):
+        self.dense.build((None, self.hidden_size))
+
+    def call(self, sequence_output):
+        return self.dense(sequence_output[:, 0])
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "hidden_size": self.hidden_size,
+            "initializer_range": self.initializer_range,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class MaskedLMTransform(keras.layers.Layer):
+    """Picks the masked positions, then dense layer, activation and LayerNorm (section 3.1, task 1).
+
+    Only these few vectors go on to the product with the token table, the most expensive one of the model.
+
+    Args:
+        hidden_size: width of the encoder.
+        activation: a `hidden_act` of `BertConfig`.
+        initializer_range: standard deviation of the kernel's initializer.
+        layer_norm_eps: epsilon of the LayerNorm.
+
+    Call arguments:
+        sequence_output: `(batch, length, hidden_size)`.
+        mask_positions: `(batch, predictions)`, each less than `length`.
+
+    Returns:
+        `(batch, predictions, hidden_size)`.
+
+    Example:
+        hidden = MaskedLMTransform(768)(sequence_output, mask_positions)
+    """
+
+    def __init__(
+        self, hidden_size, activation="gelu_new", initializer_range=0.02, layer_norm_eps=1e-12, **kwargs
+    ):
+        super().__init__(**kwargs)
+        self.hidden_size = hidden_size
+        self.activation = activation
+        self.initializer_range = initializer_range
+        self.layer_norm_eps = layer_norm_eps
+        self.dense = Dense(
+            hidden_size,
+            activation=get_activation(activation),
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=initializer_range),
+            dtype=self.dtype_policy,
+            name="dense",
+        )
+        self.norm = LayerNorm(epsilon=layer_norm_eps, dtype=self.dtype_policy, name="norm")
+
+    def build(self, sequence_output_shape):
+        self.dense.build((None, None, self.hidden_size))
+        self.norm.build((None, None, self.hidden_size))
+
+    def call(self, sequence_output, mask_positions):
+        batch, length, width = ops.shape(sequence_output)
+        # Over flattened rows a position outside its sequence would read a neighbour's: it is sent past the end,
+        # which is an error on a CPU.
+        inside = ops.logical_and(mask_positions >= 0, mask_positions < length)
+        rows = mask_positions + ops.arange(batch, dtype=mask_positions.dtype)[:, None] * length
+        rows = ops.where(inside, rows, batch * length)
+        picked = ops.take(ops.reshape(sequence_output, (-1, width)), rows, axis=0)
+        return self.norm(self.dense(picked))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "hidden_size": self.hidden_size,
+            "activation": self.activation,
+            "initializer_range": self.initializer_range,
+            "layer_norm_eps": self.layer_norm_eps,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class OutputBias(keras.layers.Layer):
+    """Adds a bias to the logits over the vocabulary, in float32.
+
+    Call arguments:
+        logits: `(..., vocabulary)`.
+
+    Returns:
+        float32 logits of the same shape.
+
+    Example:
+        logits = OutputBias()(token_embedding(hidden, reverse=True))
+    """
+
+    def build(self, logits_shape):
+        self.bias = self.add_weight(shape=(logits_shape[-1],), initializer="zeros", autocast=False, name="bias")
+
+    def call(self, logits):
+        return ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class FoldChoices(keras.layers.Layer):
+    """Makes each choice a row of its own: `(batch, choices, length)` to `(batch * choices, length)`.
+
+    Example:
+        rows = FoldChoices()(token_ids)
+    """
+
+    def call(self, inputs):
+        return ops.reshape(inputs, (-1, ops.shape(inputs)[2]))
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class UnfoldChoices(keras.layers.Layer):
+    """Puts the scores of the choices side by side: `(batch * choices, 1)` to `(batch, choices)`.
+
+    Call arguments:
+        scores: one score a row.
+        like: the tensor that was folded, `(batch, choices, length)`.
+
+    Returns:
+        `(batch, choices)`.
+
+    Example:
+        logits = UnfoldChoices()(scores, token_ids)
+    """
+
+    def call(self, scores, like):
+        return ops.reshape(scores, ops.shape(like)[:2])

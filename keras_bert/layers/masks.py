@@ -1,0 +1,47 @@
+"""Which positions may attend to which: the one place where masks are made."""
+
+import keras
+from keras import ops
+
+# Added to the float32 score of a forbidden position: its probability becomes an exact zero, and a row that
+# is forbidden everywhere stays finite (uniform).
+_FORBIDDEN = -1e9
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class AttentionMask(keras.layers.Layer):
+    """Turns a padding mask into an attention mask.
+
+    Args:
+        causal: whether a position sees only itself and what is on its left.
+
+    Call arguments:
+        padding_mask: `(batch, length)`, not zero at real tokens.
+
+    Returns:
+        A boolean tensor that broadcasts to `(batch, heads, query length, key length)`, true where attention
+        is allowed.
+
+    Example:
+        mask = AttentionMask(causal=True)(padding_mask)
+    """
+
+    def __init__(self, causal=False, **kwargs):
+        super().__init__(**kwargs)
+        self.causal = causal
+        self.built = True
+
+    def call(self, padding_mask):
+        mask = ops.cast(padding_mask, "bool")[:, None, None, :]
+        if self.causal:
+            positions = ops.arange(ops.shape(padding_mask)[1])
+            mask = ops.logical_and(mask, positions[:, None] >= positions[None, :])
+        return mask
+
+    def get_config(self):
+        return {**super().get_config(), "causal": self.causal}
+
+
+def attention_bias(mask):
+    """The float32 tensor to add to the attention scores under a boolean mask."""
+    return (1.0 - ops.cast(mask, "float32")) * _FORBIDDEN

@@ -1,0 +1,173 @@
+"""The post-norm Transformer block (Vaswani et al., 2017, section 3.1; BERT, section 3)."""
+
+import keras
+
+from keras_bert.layers.activations import get_activation
+from keras_bert.layers.attention import MultiHeadAttention
+from keras_bert.layers.dense import Dense
+from keras_bert.layers.dropout import Dropout
+from keras_bert.layers.normalization import LayerNorm
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class FeedForward(keras.layers.Layer):
+    """Two dense layers with an activation between them, at each position alike.
+
+    Args:
+        hidden_size: width of the input and of the output.
+        intermediate_size: width between the two layers.
+        activation: a `hidden_act` of `BertConfig`.
+        initializer_range: standard deviation of the kernels' initializer.
+
+    Call arguments:
+        hidden: `(batch, length, hidden_size)`.
+
+    Returns:
+        `(batch, length, hidden_size)`.
+
+    Example:
+        y = FeedForward(hidden_size=768, intermediate_size=3072)(x)
+    """
+
+    def __init__(self, hidden_size, intermediate_size, activation="gelu_new", initializer_range=0.02, **kwargs):
+        super().__init__(**kwargs)
+        self.hidden_size = hidden_size
+        self.intermediate_size = intermediate_size
+        self.activation = activation
+        self.initializer_range = initializer_range
+
+        def dense(units, name):
+            initializer = keras.initializers.TruncatedNormal(stddev=initializer_range)
+            return Dense(units, kernel_initializer=initializer, dtype=self.dtype_policy, name=name)
+
+        self.intermediate_dense = dense(intermediate_size, "intermediate")
+        self.activation_function = get_activation(activation)
+        self.output_dense = dense(hidden_size, "output")
+
+    def build(self, hidden_shape):
+        self.intermediate_dense.build((None, None, self.hidden_size))
+        self.output_dense.build((None, None, self.intermediate_size))
+
+    def call(self, hidden):
+        return self.output_dense(self.activation_function(self.intermediate_dense(hidden)))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "hidden_size": self.hidden_size,
+            "intermediate_size": self.intermediate_size,
+            "activation": self.activation,
+            "initializer_range": self.initializer_range,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class TransformerBlock(keras.layers.Layer):
+    """Self-attention and feed-forward, each followed by dropout, residual sum and LayerNorm.
+
+    Args:
+        hidden_size: width of the block.
+        num_heads: attention heads.
+        intermediate_size: inner width of the feed-forward layer.
+        activation: a `hidden_act` of `BertConfig`.
+        dropout: dropout rate of the output of both sub-layers.
+        attention_dropout: dropout rate of the attention probabilities.
+        initializer_range: standard deviation of the kernels' initializer.
+        layer_norm_eps: epsilon of both LayerNorms.
+        remat: whether to compute the activations again in the backward pass instead of keeping them.
+
+    Call arguments:
+        hidden: `(batch, length, hidden_size)`.
+        attention_mask: boolean, see `AttentionMask`.
+        return_attention_scores: whether to return the attention probabilities as well.
+        training: whether to drop.
+
+    Returns:
+        `(batch, length, hidden_size)`, or a pair of that and `(batch, num_heads, length, length)`.
+
+    Example:
+        block = TransformerBlock(hidden_size=768, num_heads=12, intermediate_size=3072)
+        y = block(x, attention_mask=AttentionMask()(padding_mask))
+    """
+
+    def __init__(
+        self,
+        hidden_size,
+        num_heads,
+        intermediate_size,
+        activation="gelu_new",
+        dropout=0.0,
+        attention_dropout=0.0,
+        initializer_range=0.02,
+        layer_norm_eps=1e-12,
+        remat=False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.hidden_size = hidden_size
+        self.num_heads = num_heads
+        self.intermediate_size = intermediate_size
+        self.activation = activation
+        self.dropout = dropout
+        self.attention_dropout = attention_dropout
+        self.initializer_range = initializer_range
+        self.layer_norm_eps = layer_norm_eps
+        self.remat = remat
+
+        dtype = self.dtype_policy
+        self.attention = MultiHeadAttention(
+            hidden_size,
+            num_heads,
+            attention_dropout,
+            initializer_range=initializer_range,
+            dtype=dtype,
+            name="attention",
+        )
+        self.attention_dropout_layer = Dropout(dropout, dtype=dtype, name="attention_dropout")
+        self.attention_norm = LayerNorm(layer_norm_eps, dtype=dtype, name="attention_norm")
+        self.feed_forward = FeedForward(
+            hidden_size, intermediate_size, activation, initializer_range, dtype=dtype, name="feed_forward"
+        )
+        self.output_dropout = Dropout(dropout, dtype=dtype, name="output_dropout")
+        self.output_norm = LayerNorm(layer_norm_eps, dtype=dtype, name="output_norm")
+
+    def build(self, hidden_shape):
+        shape = (None, None, self.hidden_size)
+        for part in (self.attention, self.attention_norm, self.feed_forward, self.output_norm):
+            part.build(shape)
+
+    def call(self, hidden, attention_mask=None, return_attention_scores=False, training=None):
+        # The seeds are drawn out here: `remat` would draw other masks in the backward pass.
+        dropouts = (self.attention.probability_dropout, self.attention_dropout_layer, self.output_dropout)
+        seeds = [dropout.next_seed() if training else None for dropout in dropouts]
+
+        def forward(hidden):
+            attended = self.attention(
+                hidden,
+                attention_mask=attention_mask,
+                seed=seeds[0],
+                return_attention_scores=return_attention_scores,
+                training=training,
+            )
+            attended, *scores = attended if return_attention_scores else (attended,)
+            attended = self.attention_dropout_layer(attended, seed=seeds[1], training=training)
+            attended = self.attention_norm(hidden + attended)
+            output = self.output_dropout(self.feed_forward(attended), seed=seeds[2], training=training)
+            output = self.output_norm(attended + output)
+            return (output, *scores) if return_attention_scores else output
+
+        return (keras.remat(forward) if self.remat else forward)(hidden)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "hidden_size": self.hidden_size,
+            "num_heads": self.num_heads,
+            "intermediate_size": self.intermediate_size,
+            "activation": self.activation,
+            "dropout": self.dropout,
+            "attention_dropout": self.attention_dropout,
+            "initializer_range": self.initializer_range,
+            "layer_norm_eps": self.layer_norm_eps,
+            "remat": self.remat,
+        }

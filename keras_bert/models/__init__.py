@@ -1,0 +1,1 @@
+"""Builders: functions that wire layers into plain functional `keras.Model`s."""

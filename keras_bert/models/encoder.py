@@ -1,0 +1,98 @@
+"""The BERT encoder (BERT, section 3): embeddings, Transformer blocks, pooler."""
+
+import keras
+
+from keras_bert.layers import AttentionMask, BertEmbeddings, Pooler, TokenEmbedding, TransformerBlock
+
+
+def build_encoder(
+    config,
+    causal=False,
+    hidden_states=False,
+    attention_scores=False,
+    positions="learned",
+    remat=False,
+    dtype=None,
+):
+    """Builds the encoder as a functional model.
+
+    Args:
+        config: a `BertConfig`.
+        causal: whether a token sees only what is on its left (the left-to-right ablation).
+        hidden_states: whether to give the output of every layer, the embeddings first.
+        attention_scores: whether to give the attention probabilities of every layer.
+        positions: "learned", "sinusoid" or "none".
+        remat: whether to compute the activations of the blocks again in the backward pass, for less memory.
+        dtype: dtype policy such as "mixed_bfloat16"; None means Keras' global one.
+
+    Returns:
+        A `keras.Model`. Inputs, int32 `(batch, length)`: `token_ids`, `segment_ids`, `padding_mask` (1 = real).
+        Outputs: `sequence_output` `(batch, length, hidden_size)`, `pooled_output` `(batch, hidden_size)`; on
+        request the lists `hidden_states` (of `sequence_output`'s shape, one more than there are layers) and
+        `attention_scores` (`(batch, heads, length, length)`).
+
+    Example:
+        encoder = build_encoder(named_config("tiny"))
+        encoder(dict(token_ids=ids, segment_ids=segments, padding_mask=mask))["pooled_output"]
+    """
+    # Layers
+    dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+    initializer_range, layer_norm_eps = config.initializer_range, config.layer_norm_eps
+    token_embedding = TokenEmbedding(
+        config.vocab_size,
+        config.hidden_size,
+        embeddings_initializer=keras.initializers.TruncatedNormal(stddev=initializer_range),
+        reverse_dtype=dtype.compute_dtype,
+        dtype=dtype,
+        name="token_embedding",
+    )
+    embeddings = BertEmbeddings(
+        config.hidden_size,
+        config.max_position_embeddings,
+        config.type_vocab_size,
+        positions,
+        config.hidden_dropout_prob,
+        initializer_range,
+        layer_norm_eps,
+        dtype=dtype,
+        name="embeddings",
+    )
+    attention_mask = AttentionMask(causal, name="attention_mask")
+    blocks = [
+        TransformerBlock(
+            config.hidden_size,
+            config.num_attention_heads,
+            config.intermediate_size,
+            config.hidden_act,
+            config.hidden_dropout_prob,
+            config.attention_probs_dropout_prob,
+            initializer_range,
+            layer_norm_eps,
+            remat,
+            dtype=dtype,
+            name=f"block_{index}",
+        )
+        for index in range(config.num_hidden_layers)
+    ]
+    pooler = Pooler(config.hidden_size, initializer_range, dtype=dtype, name="pooler")
+
+    # Wiring
+    inputs = {
+        name: keras.Input((None,), dtype="int32", name=name) for name in ("token_ids", "segment_ids", "padding_mask")
+    }
+    mask = attention_mask(inputs["padding_mask"])
+    states = [embeddings(token_embedding(inputs["token_ids"]), inputs["segment_ids"])]
+    scores = []
+    for block in blocks:
+        output = block(states[-1], attention_mask=mask, return_attention_scores=attention_scores)
+        output, *score = output if attention_scores else (output,)
+        states.append(output)
+        scores.extend(score)
+
+    # Model
+    outputs = {"sequence_output": states[-1], "pooled_output": pooler(states[-1])}
+    if hidden_states:
+        outputs["hidden_states"] = states
+    if attention_scores:
+        outputs["attention_scores"] = scores
+    return keras.Model(inputs, outputs, name="bert_encoder")

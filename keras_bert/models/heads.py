@@ -1,0 +1,122 @@
+"""The fine-tuning heads (BERT, section 4): one new layer each, on the encoder's graph."""
+
+import keras
+
+from keras_bert.layers import Dense, Dropout, FoldChoices, UnfoldChoices
+from keras_bert.models.description import describe
+
+
+def build_classifier(encoder, num_classes, dropout=None):
+    """Classifies a text or a pair by the pooled vector of [CLS].
+
+    Args:
+        encoder: a model of `build_encoder`.
+        num_classes: number of classes; 1 is regression.
+        dropout: rate before the head; None means the encoder's `hidden_dropout_prob`.
+
+    Returns:
+        A `keras.Model` with the output `logits`, float32 `(batch, num_classes)`.
+
+    Example:
+        model = build_classifier(build_encoder(named_config("tiny")), num_classes=3)
+    """
+    # Layers
+    drop, dense = _head(encoder, num_classes, dropout, "classifier")
+
+    # Wiring
+    logits = dense(drop(encoder.output["pooled_output"]))
+
+    # Model
+    return keras.Model(encoder.input, {"logits": logits}, name="bert_classifier")
+
+
+def build_token_classifier(encoder, num_classes, dropout=None):
+    """Classifies each token.
+
+    Args:
+        encoder: a model of `build_encoder`.
+        num_classes: number of tags.
+        dropout: rate before the head; None means the encoder's `hidden_dropout_prob`.
+
+    Returns:
+        A `keras.Model` with the output `logits`, float32 `(batch, length, num_classes)`.
+
+    Example:
+        model = build_token_classifier(build_encoder(named_config("tiny")), num_classes=9)
+    """
+    # Layers
+    drop, dense = _head(encoder, num_classes, dropout, "token_classifier")
+
+    # Wiring
+    logits = dense(drop(encoder.output["sequence_output"]))
+
+    # Model
+    return keras.Model(encoder.input, {"logits": logits}, name="bert_token_classifier")
+
+
+def build_span_labeler(encoder):
+    """Scores each token as the start and as the end of an answer.
+
+    Args:
+        encoder: a model of `build_encoder`.
+
+    Returns:
+        A `keras.Model` with the outputs `start_logits` and `end_logits`, float32 `(batch, length)`.
+
+    Example:
+        model = build_span_labeler(build_encoder(named_config("tiny")))
+    """
+    # Layers
+    _, dense = _head(encoder, 2, 0, "span")
+
+    # Wiring
+    logits = dense(encoder.output["sequence_output"])
+
+    # Model
+    outputs = {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
+    return keras.Model(encoder.input, outputs, name="bert_span_labeler")
+
+
+def build_multiple_choice(encoder, dropout=None):
+    """Scores each choice by the pooled vector of its [CLS].
+
+    The one head that calls the encoder as a layer, since its inputs have another rank.
+
+    Args:
+        encoder: a model of `build_encoder`.
+        dropout: rate before the head; None means the encoder's `hidden_dropout_prob`.
+
+    Returns:
+        A `keras.Model`. Inputs: the encoder's, `(batch, choices, length)`. Output: `logits`, float32
+        `(batch, choices)`.
+
+    Example:
+        model = build_multiple_choice(build_encoder(named_config("tiny")))
+    """
+    # Layers
+    drop, dense = _head(encoder, 1, dropout, "choice_scorer")
+    fold = FoldChoices(name="fold_choices")
+    unfold = UnfoldChoices(dtype="float32", name="unfold_choices")
+
+    # Wiring
+    inputs = {name: keras.Input((None, None), dtype="int32", name=name) for name in encoder.input}
+    rows = encoder({name: fold(tensor) for name, tensor in inputs.items()})
+    logits = unfold(dense(drop(rows["pooled_output"])), inputs["token_ids"])
+
+    # Model
+    return keras.Model(inputs, {"logits": logits}, name="bert_multiple_choice")
+
+
+def _head(encoder, units, dropout, name):
+    """The dropout and the dense layer of a head; its product and its logits are float32."""
+    if type(units) is not int or units < 1:
+        raise ValueError(f"`num_classes` must be a positive integer. Received: num_classes={units!r}")
+    encoding = describe(encoder)
+    if encoding.head != "encoder":
+        raise ValueError(f"`encoder` must be a model of build_encoder. Received: a model with a {encoding.head} head")
+    rate = encoding.config.hidden_dropout_prob if dropout is None else dropout
+    initializer = keras.initializers.TruncatedNormal(stddev=encoding.config.initializer_range)
+    return (
+        Dropout(rate, dtype=encoding.dtype, name="head_dropout"),
+        Dense(units, kernel_initializer=initializer, dtype="float32", name=name),
+    )

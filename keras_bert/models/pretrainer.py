@@ -1,0 +1,48 @@
+"""The two pre-training tasks (BERT, section 3.1): masked LM and next sentence prediction."""
+
+import keras
+
+from keras_bert.layers import Dense, MaskedLMTransform, OutputBias
+from keras_bert.models.description import describe
+
+
+def build_pretrainer(encoder, next_sentence=True):
+    """Extends the encoder's graph by the masked-LM head, tied to the token table, and the NSP head.
+
+    Args:
+        encoder: a model of `build_encoder`.
+        next_sentence: whether to predict if B follows A.
+
+    Returns:
+        A `keras.Model`. Inputs: the encoder's and `mask_positions` `(batch, predictions)`, the only positions
+        that are predicted. Outputs, float32: `mlm_logits` `(batch, predictions, vocab_size)` and, with
+        `next_sentence`, `nsp_logits` `(batch, 2)`, class 0 for "B follows A".
+
+    Example:
+        model = build_pretrainer(build_encoder(named_config("tiny")))
+    """
+    # Layers
+    encoding = describe(encoder)
+    config = encoding.config
+    transform = MaskedLMTransform(
+        config.hidden_size,
+        config.hidden_act,
+        config.initializer_range,
+        config.layer_norm_eps,
+        dtype=encoding.dtype,
+        name="mlm_transform",
+    )
+    token_embedding = encoding.layers["token_embedding"]
+    mlm_bias = OutputBias(dtype=encoding.dtype, name="mlm_bias")
+
+    # Wiring
+    inputs = {**encoder.input, "mask_positions": keras.Input((None,), dtype="int32", name="mask_positions")}
+    masked = transform(encoder.output["sequence_output"], inputs["mask_positions"])
+    outputs = {"mlm_logits": mlm_bias(token_embedding(masked, reverse=True))}
+    if next_sentence:
+        initializer = keras.initializers.TruncatedNormal(stddev=config.initializer_range)
+        classifier = Dense(2, kernel_initializer=initializer, dtype="float32", name="next_sentence")
+        outputs["nsp_logits"] = classifier(encoder.output["pooled_output"])
+
+    # Model
+    return keras.Model(inputs, outputs, name="bert_pretrainer")
