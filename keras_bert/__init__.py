@@ -6,8 +6,9 @@ A lazy face (PEP 562): only the layers are imported at once, so that Keras knows
 import importlib
 
 from keras_bert import layers
+from keras_bert.version import __version__
 
-__version__ = "0.1.0"
+
 
 _HOMES = {
     "keras_bert.config": (

@@ -16,7 +16,8 @@ class Dense(keras.layers.Dense):
 
     def call(self, inputs, training=None):
         rows = ops.matmul(ops.reshape(inputs, (-1, inputs.shape[-1])), self.kernel)
-        rows = self.activation(_add_bias(rows, ops.convert_to_tensor(self.bias)))
+        # The copy is a plain tensor: a custom gradient must not see the variable itself.
+        rows = self.activation(_add_bias(rows, ops.copy(self.bias)))
         return ops.reshape(rows, (*ops.shape(inputs)[:-1], self.units))
 
 

@@ -1,7 +1,5 @@
 """Token, segment and position embeddings (BERT, section 3, "Input/Output Representations")."""
 
-import numpy as np
-
 import keras
 from keras import ops
 
@@ -97,8 +95,17 @@ class BertEmbeddings(keras.layers.Layer):
         if self.positions == "learned":
             hidden = hidden + self.position_table[: ops.shape(tokens)[1]]
         elif self.positions == "sinusoid":
-            hidden = hidden + ops.cast(sinusoid(self.max_length, self.hidden_size), hidden.dtype)[: ops.shape(tokens)[1]]
+            hidden = hidden + ops.cast(self.fixed_positions()[: ops.shape(tokens)[1]], hidden.dtype)
         return self.output_dropout(self.norm(hidden), training=training)
+
+    def fixed_positions(self):
+        """The position vectors that are not learned: sines in even columns and cosines in odd ones, or zeros."""
+        if self.positions == "none":
+            return ops.zeros((self.max_length, self.hidden_size))
+        columns = ops.arange(self.hidden_size, dtype="float32")
+        even = columns - columns % 2
+        angles = ops.arange(self.max_length, dtype="float32")[:, None] / 10000 ** (even / self.hidden_size)
+        return ops.where(columns % 2 == 0, ops.sin(angles), ops.cos(angles))
 
     def get_config(self):
         return {
@@ -111,15 +118,6 @@ class BertEmbeddings(keras.layers.Layer):
             "initializer_range": self.initializer_range,
             "layer_norm_eps": self.layer_norm_eps,
         }
-
-
-def sinusoid(length, width):
-    """The fixed positions of Vaswani et al., 2017, section 3.5: sines in even columns, cosines in odd ones."""
-    angles = np.arange(length)[:, None] / 10000 ** (np.arange(0, width, 2) / width)
-    table = np.zeros((length, width), "float32")
-    table[:, 0::2] = np.sin(angles)
-    table[:, 1::2] = np.cos(angles[:, : width // 2])
-    return table
 
 
 def _no_wrap(ids, size):

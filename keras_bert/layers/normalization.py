@@ -34,7 +34,8 @@ class LayerNorm(keras.layers.Layer):
         self.beta = self.add_weight(shape=shape, initializer="zeros", autocast=False, name="beta")
 
     def call(self, inputs):
-        gamma, beta = (ops.cast(weight, "float32") for weight in (self.gamma, self.beta))
+        # Copies are plain tensors: a custom gradient must not see the variables themselves.
+        gamma, beta = (ops.cast(ops.copy(weight), "float32") for weight in (self.gamma, self.beta))
         return _normalize(inputs, gamma, beta, self.epsilon)
 
     def get_config(self):

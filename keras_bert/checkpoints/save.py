@@ -1,0 +1,95 @@
+"""`keras_bert.save`: writes a model as a directory that other programs open."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import tempfile
+
+from keras_bert.checkpoints import google, huggingface
+from keras_bert.checkpoints.load import KERAS_FILE
+from keras_bert.models.description import describe
+from keras_bert.text.vocabulary import Vocabulary
+
+FORMATS = ("huggingface", "google", "keras")
+
+
+def save(
+    model,
+    directory,
+    vocabulary,
+    lowercase=True,
+    labels=None,
+    task=None,
+    format="huggingface",
+    strip_accents=None,
+):
+    """Writes a model, its vocabulary and casing to a directory.
+
+    Files are written beside and renamed when all are complete, so a run that is cut leaves nothing half-written.
+
+    Args:
+        model: a model of one of the builders.
+        directory: where to write; made if it does not exist.
+        vocabulary: a path, a list of pieces, a `Vocabulary`, or None to write none.
+        lowercase: whether the vocabulary is uncased.
+        labels: names of the classes, in the order of the logits.
+        task: name of the task that the head was trained on.
+        format: "huggingface" (`model.safetensors`, opens in transformers), "google" (`bert_model.ckpt`, opens in
+            TF 1) or "keras" (`model.keras`).
+        strip_accents: None means that accents go where letters are lowered.
+
+    Example:
+        keras_bert.save(model, "my_model", bert.vocabulary, bert.lowercase, labels=["no", "yes"])
+    """
+    if format not in FORMATS:
+        raise ValueError(f"`format` must be one of {', '.join(FORMATS)}. Received: format={format!r}")
+    description = describe(model)
+    vocabulary = None if vocabulary is None else Vocabulary(vocabulary)
+    _check(description, vocabulary, labels)
+    with _written_beside(pathlib.Path(directory)) as beside:
+        if format == "google":
+            google.write(description, beside)
+            if vocabulary is not None:
+                vocabulary.save(beside / "vocab.txt")
+            return
+        huggingface.write_config(description, beside, labels, task)
+        if vocabulary is not None:
+            max_length = description.config.max_position_embeddings
+            huggingface.write_tokenizer(vocabulary, lowercase, strip_accents, max_length, beside)
+        if format == "keras":
+            model.save(beside / KERAS_FILE)
+        else:
+            huggingface.write_weights(description, beside)
+
+
+def _check(description, vocabulary, labels):
+    if vocabulary is not None and len(vocabulary) > description.config.vocab_size:
+        raise ValueError(
+            f"`vocabulary` has {len(vocabulary)} pieces, more than the token table's "
+            f"vocab_size={description.config.vocab_size} rows"
+        )
+    if labels is None:
+        return
+    if description.num_classes is None:
+        raise ValueError(f"`labels` belong to a classification head. Received: a {description.head} model")
+    if len(labels) != description.num_classes or len(set(labels)) != len(labels):
+        raise ValueError(
+            f"`labels` must be {description.num_classes} different names, as there are logits. Received: labels={labels}"
+        )
+
+
+@contextlib.contextmanager
+def _written_beside(directory):
+    """Yields an empty directory whose files move to `directory` when the block ends without an error."""
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"`directory` must be a directory. Received: the file {directory}")
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    beside = pathlib.Path(tempfile.mkdtemp(prefix=f".{directory.name}.writing.", dir=directory.parent))
+    try:
+        yield beside
+        directory.mkdir(exist_ok=True)
+        for file in beside.iterdir():
+            os.replace(file, directory / file.name)
+    finally:
+        shutil.rmtree(beside)

@@ -1,0 +1,1 @@
+"""Text: what turns strings into ids, and lives inside a SavedModel."""

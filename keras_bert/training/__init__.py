@@ -1,0 +1,1 @@
+"""Training: optimizer, losses, the loop."""

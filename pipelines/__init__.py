@@ -1,0 +1,1 @@
+"""Command lines: flags, a few library calls, a log."""

@@ -1,0 +1,38 @@
+"""Converts a BERT checkpoint between Google's, Hugging Face's and Keras' formats, heads included.
+
+    python -m pipelines.convert_checkpoint --input=uncased_L-12_H-768_A-12 --output=bert_hf --format=huggingface
+
+`--input` is what `keras_bert.load` takes: a directory of any of these formats, a KerasHub preset or a name on the
+Hugging Face hub. Every tensor is carried over bit for bit, or the command says which one has no place. BERT BASE
+takes some ten seconds.
+"""
+
+from absl import flags
+
+import keras_bert
+from pipelines import common_flags
+
+_INPUT = flags.DEFINE_string("input", None, "Directory or name of the checkpoint to read.", required=True)
+_OUTPUT = flags.DEFINE_string("output", None, "Directory to write.", required=True)
+_FORMAT = flags.DEFINE_enum("format", "huggingface", ["huggingface", "google", "keras"], "Format to write.")
+_REVISION = flags.DEFINE_string("revision", None, "Branch, tag or commit on the Hugging Face hub.")
+
+
+def main():
+    bert = keras_bert.load(_INPUT.value, revision=_REVISION.value)
+    model = bert.model()
+    keras_bert.save(
+        model,
+        _OUTPUT.value,
+        bert.vocabulary,
+        lowercase=bert.lowercase,
+        labels=bert.labels,
+        task=bert.task,
+        format=_FORMAT.value,
+        strip_accents=bert.strip_accents,
+    )
+    print(f"{bert} -> {_OUTPUT.value} ({_FORMAT.value}, {model.count_params():,} parameters)")
+
+
+if __name__ == "__main__":
+    common_flags.run(main)
