@@ -80,7 +80,7 @@ class MultiHeadAttention(keras.layers.Layer):
         scores = ops.cast(scores, "float32")
         if attention_mask is not None:
             scores = scores + attention_bias(attention_mask)
-        probabilities = ops.cast(ops.softmax(scores), self.compute_dtype)
+        probabilities = ops.cast(_softmax(scores), self.compute_dtype)
         dropped = self.probability_dropout(probabilities, seed=seed, training=training)
         context = ops.transpose(ops.matmul(dropped, value), (0, 2, 1, 3))
         output = self.output_dense(ops.reshape(context, ops.shape(hidden)))
@@ -111,3 +111,8 @@ class MultiHeadAttention(keras.layers.Layer):
             "cross_attention": self.cross_attention,
             "initializer_range": self.initializer_range,
         }
+
+
+def _softmax(scores):
+    # Keras warns about a softmax over one value, which is what a sequence of one token has.
+    return ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores)

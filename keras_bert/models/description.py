@@ -26,7 +26,7 @@ class Description:
         num_classes: width of a classification head; 1 is regression. None for the others.
         next_sentence: whether there is an NSP head.
         causal, positions: as given to `build_encoder`.
-        dtype: dtype policy of the encoder.
+        dtype: name of the encoder's dtype policy.
         layers: the layers by name, those of a nested encoder included.
     """
 
@@ -36,7 +36,7 @@ class Description:
     next_sentence: bool
     causal: bool
     positions: str
-    dtype: keras.dtype_policies.DTypePolicy
+    dtype: str
     layers: dict
 
 
@@ -77,7 +77,7 @@ def describe(model):
         next_sentence="next_sentence" in layers,
         causal=layers["attention_mask"].causal,
         positions=embeddings.positions,
-        dtype=block.dtype_policy,
+        dtype=block.dtype_policy.name,
         layers=layers,
     )
 

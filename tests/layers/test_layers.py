@@ -1,0 +1,197 @@
+"""Values against NumPy and by hand, configs, and errors of the layers."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert import layers
+
+
+def numpy(value):
+    return keras.ops.convert_to_numpy(keras.ops.cast(value, "float32"))
+
+
+def softmax(scores):
+    exponents = np.exp(scores - scores.max(-1, keepdims=True))
+    return exponents / exponents.sum(-1, keepdims=True)
+
+
+def attention_oracle(query, memory, weights, heads, allowed):
+    """Scaled dot-product attention, one head at a time, as section 3.2 of the paper reads."""
+    (wq, bq), (wk, bk), (wv, bv), (wo, bo) = weights
+    size = query.shape[-1] // heads
+    q, k, v = query @ wq + bq, memory @ wk + bk, memory @ wv + bv
+    contexts, probabilities = [], []
+    for head in range(heads):
+        part = slice(head * size, (head + 1) * size)
+        scores = q[..., part] @ k[..., part].swapaxes(-1, -2) / np.sqrt(size)
+        probabilities.append(softmax(np.where(allowed, scores, -np.inf)))
+        contexts.append(probabilities[-1] @ v[..., part])
+    return np.concatenate(contexts, -1) @ wo + bo, np.stack(probabilities, 1)
+
+
+def randomize(layer, rng):
+    for variable in layer.trainable_variables:
+        variable.assign(rng.normal(size=variable.shape).astype("float32") * 0.3)
+
+
+@pytest.mark.parametrize("cross", [False, True])
+def test_attention_equals_numpy(cross):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 5, 12)).astype("float32")
+    memory = rng.normal(size=(2, 7, 12)).astype("float32") if cross else x
+    layer = layers.MultiHeadAttention(12, 3, cross_attention=cross)
+    layer.build((2, 5, 12))
+    randomize(layer, rng)
+    if cross:
+        kernel, bias = layer.key_value.kernel.numpy(), layer.key_value.bias.numpy()
+        kernels = [layer.query.kernel.numpy(), *np.split(kernel, 2, 1)]
+        biases = [layer.query.bias.numpy(), *np.split(bias, 2)]
+    else:
+        kernels = np.split(layer.query_key_value.kernel.numpy(), 3, 1)
+        biases = np.split(layer.query_key_value.bias.numpy(), 3)
+    weights = [*zip(kernels, biases, strict=True), (layer.output_dense.kernel.numpy(), layer.output_dense.bias.numpy())]
+    allowed = np.ones((2, 1, memory.shape[1]), bool)
+    allowed[1, :, 4:] = False
+    expected, probabilities = attention_oracle(x, memory, weights, 3, allowed)
+    output, scores = layer(
+        x, attention_mask=allowed[:, None], memory=memory if cross else None, return_attention_scores=True
+    )
+    np.testing.assert_allclose(numpy(output), expected, atol=1e-5)
+    np.testing.assert_allclose(numpy(scores), probabilities, atol=1e-6)
+
+
+def test_causal_mask():
+    mask = layers.AttentionMask(causal=True)(np.array([[1, 1, 1, 0]]))
+    assert numpy(mask)[0, 0].astype(int).tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 0]]
+
+
+def test_padding_mask_of_any_integer():
+    mask = layers.AttentionMask()(np.array([[1, 2, 0]]))
+    assert mask.shape == (1, 1, 1, 3)
+    assert numpy(mask).ravel().astype(int).tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16", "float16"])
+def test_a_fully_masked_row_stays_finite(dtype):
+    layer = layers.MultiHeadAttention(8, 2, dtype=dtype)
+    x = np.random.default_rng(0).normal(size=(2, 3, 8)).astype("float32")
+    mask = np.array([[1, 1, 0], [0, 0, 0]], bool)[:, None, None]
+    output, scores = layer(x, attention_mask=mask, return_attention_scores=True)
+    assert np.isfinite(numpy(output)).all()
+    np.testing.assert_allclose(numpy(scores)[1], 1 / 3, atol=1e-3)
+    assert (numpy(scores)[0, ..., 2] == 0).all()
+
+
+def test_layer_norm_equals_numpy():
+    x = np.random.default_rng(0).normal(3, 2, size=(2, 5, 16)).astype("float32")
+    layer = layers.LayerNorm(epsilon=1e-3)
+    layer.build(x.shape)
+    randomize(layer, np.random.default_rng(1))
+    expected = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-3)
+    expected = expected * layer.gamma.numpy() + layer.beta.numpy()
+    np.testing.assert_allclose(numpy(layer(x)), expected, atol=1e-5)
+
+
+@pytest.mark.tensorflow
+def test_layer_norm_gradient_equals_automatic_differentiation():
+    import tensorflow as tf
+
+    rng = np.random.default_rng(0)
+    x, weight = (tf.constant(rng.normal(size=(2, 5, 16)), "float32") for _ in range(2))
+    layer = layers.LayerNorm(epsilon=1e-12)
+    layer.build(x.shape)
+    randomize(layer, rng)
+    gamma, beta = (tf.constant(value.numpy()) for value in (layer.gamma, layer.beta))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([x, gamma, beta])
+        ours = tf.reduce_sum(layer(x) * weight)
+        mean, variance = tf.nn.moments(x, -1, keepdims=True)
+        plain = tf.reduce_sum(((x - mean) / tf.sqrt(variance + 1e-12) * gamma + beta) * weight)
+    sources = [x, layer.gamma.value, layer.beta.value]
+    for got, expected in zip(tape.gradient(ours, sources), tape.gradient(plain, [x, gamma, beta]), strict=True):
+        np.testing.assert_allclose(got, expected, atol=2e-5)
+
+
+def test_layer_norm_keeps_its_weights_in_float32():
+    layer = layers.LayerNorm(dtype="mixed_bfloat16")
+    x = keras.ops.cast(np.random.default_rng(0).normal(size=(3, 64)), "bfloat16")
+    layer.build(x.shape)
+    layer.gamma.assign(np.full(64, 1.003, "float32"))  # bfloat16 would round this to 1
+    layer.beta.assign(np.full(64, 100.0, "float32"))
+    y32 = layers.LayerNorm()
+    y32.build(x.shape)
+    y32.set_weights(layer.get_weights())
+    expected = numpy(keras.ops.cast(y32(keras.ops.cast(x, "float32")), "bfloat16"))
+    np.testing.assert_array_equal(numpy(layer(x)), expected)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_dense_gradient_equals_numpy(dtype):
+    import tensorflow as tf
+
+    rng = np.random.default_rng(0)
+    x, upstream = rng.normal(size=(2, 5, 8)).astype("float32"), rng.normal(size=(2, 5, 3)).astype("float32")
+    layer = layers.Dense(3, dtype=dtype)
+    layer.build(x.shape)
+    with tf.GradientTape() as tape:
+        y = layer(x)
+        loss = tf.reduce_sum(tf.cast(y, "float32") * upstream)
+    kernel, bias = tape.gradient(loss, layer.trainable_variables)
+    tolerance = 1e-5 if dtype == "float32" else 3e-2
+    np.testing.assert_allclose(numpy(y), x @ numpy(layer.kernel) + numpy(layer.bias), atol=tolerance * 3)
+    np.testing.assert_allclose(numpy(kernel), x.reshape(-1, 8).T @ upstream.reshape(-1, 3), atol=tolerance * 8)
+    np.testing.assert_allclose(numpy(bias), upstream.sum((0, 1)), atol=tolerance * 4)
+
+
+def test_sinusoid_is_the_papers_formula():
+    layer = layers.BertEmbeddings(hidden_size=6, max_length=50, positions="sinusoid")
+    expected = [
+        [f(pos / 10000 ** (2 * i / 6)) for i in range(3) for f in (np.sin, np.cos)] for pos in range(50)
+    ]
+    np.testing.assert_allclose(numpy(layer.fixed_positions()), expected, atol=1e-5)
+
+
+def test_masked_positions_are_picked():
+    layer = layers.MaskedLMTransform(4, activation="linear")
+    layer.build((None, None, 4))
+    layer.dense.kernel.assign(np.eye(4, dtype="float32"))
+    x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32")
+    picked = np.stack([x[0, [2, 0]], x[1, [1, 1]]])
+    expected = (picked - picked.mean(-1, keepdims=True)) / picked.std(-1, keepdims=True)
+    np.testing.assert_allclose(numpy(layer(x, np.array([[2, 0], [1, 1]], "int32"))), expected, atol=1e-5)
+
+
+LAYERS = [
+    layers.AttentionMask(causal=True),
+    layers.BertEmbeddings(8, 16, 3, "sinusoid", 0.1, 0.3, 1e-6),
+    layers.Dense(5, activation="tanh"),
+    layers.Dropout(0.2, seed=4),
+    layers.FeedForward(8, 16, "relu", 0.3),
+    layers.LayerNorm(1e-6),
+    layers.MaskedLMTransform(8, "relu", 0.3, 1e-6),
+    layers.MultiHeadAttention(8, 2, 0.2, True, 0.3),
+    layers.OutputBias(dtype="mixed_bfloat16"),
+    layers.Pooler(8, 0.3),
+    layers.TokenEmbedding(10, 8),
+    layers.TransformerBlock(8, 2, 16, "gelu", 0.1, 0.2, 0.3, 1e-6, True),
+]
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: type(layer).__name__)
+def test_config_round_trip(layer):
+    config = keras.saving.serialize_keras_object(layer)
+    copy = keras.saving.deserialize_keras_object(config)
+    assert type(copy) is type(layer)
+    assert copy.get_config() == layer.get_config()
+
+
+def test_wrong_head_count():
+    with pytest.raises(ValueError, match=r"multiple of `num_heads`. Received: hidden_size=10, num_heads=3"):
+        layers.MultiHeadAttention(10, 3)
+
+
+def test_unknown_positions():
+    with pytest.raises(ValueError, match="`positions` must be learned, sinusoid or none. Received: positions='rotary'"):
+        layers.BertEmbeddings(8, 16, positions="rotary")

@@ -1,0 +1,214 @@
+"""The builders: shapes, masks, ablations, training, saving."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from tests.conftest import HEADS, to_numpy
+
+
+def run(model, inputs, **options):
+    return {name: keras.tree.map_structure(to_numpy, value) for name, value in model(inputs, **options).items()}
+
+
+def test_outputs_of_the_encoder(build, batch):
+    outputs = run(build("encoder", hidden_states=True, attention_scores=True), batch)
+    assert outputs["sequence_output"].shape == (3, 12, 32)
+    assert outputs["pooled_output"].shape == (3, 32)
+    assert [state.shape for state in outputs["hidden_states"]] == [(3, 12, 32)] * 3
+    np.testing.assert_array_equal(outputs["hidden_states"][-1], outputs["sequence_output"])
+    assert [scores.shape for scores in outputs["attention_scores"]] == [(3, 4, 12, 12)] * 2
+    for scores in outputs["attention_scores"]:
+        np.testing.assert_allclose(scores.sum(-1), 1, atol=1e-5)
+        assert (scores[1, :, :, 7:] == 0).all(), "padding is attended to"
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_output_shapes_and_dtypes_of_heads(build, task, head):
+    inputs, _, _ = task(head)
+    outputs = build(head, dtype="mixed_bfloat16")(inputs)
+    expected = {
+        "pretraining": {"mlm_logits": (3, 3, 50), "nsp_logits": (3, 2)},
+        "mlm": {"mlm_logits": (3, 3, 50)},
+        "classification": {"logits": (3, 3)},
+        "regression": {"logits": (3, 1)},
+        "token_classification": {"logits": (3, 12, 9)},
+        "question_answering": {"start_logits": (3, 12), "end_logits": (3, 12)},
+        "multiple_choice": {"logits": (3, 2)},
+    }
+    assert {name: tuple(value.shape) for name, value in outputs.items()} == expected[head]
+    assert {keras.backend.standardize_dtype(value.dtype) for value in outputs.values()} == {"float32"}
+
+
+@pytest.mark.parametrize("length", [1, 40])
+def test_shortest_and_longest_sequence(build, length):
+    inputs = {name: np.ones((2, length), "int32") for name in ("token_ids", "segment_ids", "padding_mask")}
+    assert np.isfinite(run(build("encoder"), inputs)["sequence_output"]).all()
+
+
+def test_an_empty_batch(build):
+    inputs = {name: np.ones((0, 7), "int32") for name in ("token_ids", "segment_ids", "padding_mask")}
+    assert run(build("classification"), inputs)["logits"].shape == (0, 3)
+
+
+def test_padding_changes_nothing(build, batch):
+    model = build("encoder")
+    short = run(model, {name: value[1:2, :7] for name, value in batch.items()})
+    padded = run(model, batch)
+    np.testing.assert_allclose(padded["sequence_output"][1:2, :7], short["sequence_output"], atol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_causal_sees_only_the_left(build, batch, causal):
+    model = build("encoder", causal=causal)
+    changed = {**batch, "token_ids": batch["token_ids"].copy()}
+    changed["token_ids"][0, 8] = 6 + changed["token_ids"][0, 8] % 40
+    difference = np.abs(run(model, batch)["sequence_output"] - run(model, changed)["sequence_output"])[0].max(-1)
+    assert difference[8:].min() > 1e-4
+    assert (difference[:8].max() < 1e-6) == causal
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoid", "none"])
+def test_only_without_positions_is_order_lost(build, batch, positions):
+    model = build("encoder", positions=positions)
+    order = np.array([0, 3, 1, 2, *range(4, 12)])
+    shuffled = {name: value[:, order] for name, value in batch.items()}
+    got, expected = (run(model, inputs)["sequence_output"] for inputs in (shuffled, batch))
+    assert np.allclose(got[0], expected[0][order], atol=1e-5) == (positions == "none")
+
+
+def test_dtype_is_the_models_own(build):
+    policy = keras.config.dtype_policy()
+    model = build("encoder", dtype="mixed_bfloat16")
+    assert model.get_layer("block_0").compute_dtype == "bfloat16"
+    assert {keras.backend.standardize_dtype(weight.dtype) for weight in model.trainable_weights} == {"float32"}
+    assert keras.config.dtype_policy() == policy
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("head", ["token_classification", "pretraining"])
+def test_a_fully_masked_row_is_finite_forward_and_backward(build, task, head, dtype):
+    inputs, targets, losses = task(head)
+    inputs["padding_mask"] = inputs["padding_mask"].copy()
+    inputs["padding_mask"][1] = 0
+    model = build(head, dtype=dtype)
+    # SGD: auto loss scaling would hide a NaN by skipping the step.
+    model.compile(keras.optimizers.SGD(0.1), losses, auto_scale_loss=False)
+    history = model.fit(inputs, targets, verbose=0)
+    assert np.isfinite(history.history["loss"][0])
+    assert all(np.isfinite(to_numpy(weight)).all() for weight in model.weights)
+
+
+def test_describe_reads_everything_back(config, build):
+    config = dataclasses.replace(config, classifier_dropout=0.3, hidden_act="gelu", layer_norm_eps=1e-6)
+    encoder = keras_bert.build_encoder(config, causal=True, positions="sinusoid")
+    model = keras_bert.build_classifier(encoder, 5, dropout=0.3)
+    description = keras_bert.describe(model)
+    assert description.config == config
+    assert (description.head, description.num_classes) == ("classification", 5)
+    assert (description.causal, description.positions) == (True, "sinusoid")
+    assert not keras_bert.describe(build("mlm")).next_sentence
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_keras_file_is_exact(build, task, tmp_path, head):
+    inputs, targets, losses = task(head)
+    model = build(head, dtype="mixed_bfloat16" if head == "classification" else None)
+    model.compile("sgd", losses)
+    model.fit(inputs, targets, verbose=0)
+    model.save(tmp_path / "model.keras")
+    copy = keras.saving.load_model(tmp_path / "model.keras")
+    for name, value in run(model, inputs).items():
+        np.testing.assert_array_equal(to_numpy(copy(inputs)[name]), value)
+    assert keras_bert.describe(copy).config == keras_bert.describe(model).config
+    assert keras_bert.describe(copy).head == keras_bert.describe(model).head
+
+
+def test_the_table_is_still_tied_after_a_reload(build, task, tmp_path):
+    inputs, targets, losses = task("pretraining")
+    build("pretraining").save(tmp_path / "model.keras")
+    model = keras.saving.load_model(tmp_path / "model.keras")
+    model.compile(keras.optimizers.SGD(1.0), losses)
+    table = model.get_layer("token_embedding").embeddings
+    before = to_numpy(table)
+    model.fit(inputs, targets, verbose=0)
+    # Ids that are in no input and no target move only if the softmax over the tied table reaches them.
+    unseen = sorted(set(range(50)) - set(inputs["token_ids"].ravel()) - set(targets["mlm_logits"].ravel()))
+    assert unseen
+    assert (np.abs(to_numpy(table) - before)[unseen].max(-1) > 0).all()
+    assert sum(weight.shape == (50, 32) for weight in model.trainable_weights) == 1
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_fit_learns(build, task, head):
+    inputs, targets, losses = task(head)
+    model = build(head)
+    model.compile(keras.optimizers.Adam(3e-3), losses)
+    history = model.fit(inputs, targets, epochs=15, batch_size=3, verbose=0).history["loss"]
+    assert history[-1] < 0.7 * history[0]
+
+
+def test_heads_share_the_encoder(build):
+    encoder = build("encoder")
+    model = keras_bert.build_classifier(encoder, 2)
+    table = model.get_layer("token_embedding").embeddings
+    assert table is encoder.get_layer("token_embedding").embeddings
+
+
+@pytest.mark.parametrize("num_classes", [0, 2.0, None])
+def test_bad_number_of_classes(build, num_classes):
+    with pytest.raises(ValueError, match="`num_classes` must be a positive integer"):
+        keras_bert.build_classifier(build("encoder"), num_classes)
+
+
+def test_a_head_on_a_head(build):
+    with pytest.raises(ValueError, match="`encoder` must be a model of build_encoder. Received: a model with a class"):
+        keras_bert.build_classifier(build("classification"), 2)
+
+
+def test_a_stranger_is_no_bert():
+    inputs = keras.Input((3,))
+    with pytest.raises(ValueError, match="`model` must come from a builder of keras_bert"):
+        keras_bert.describe(keras.Model(inputs, keras.layers.Dense(1)(inputs)))
+
+
+def test_too_long_a_sequence(build):
+    inputs = {name: np.ones((1, 41), "int32") for name in ("token_ids", "segment_ids", "padding_mask")}
+    with pytest.raises(ValueError, match=r"longer than the position table. Expected at most 40 .* length=41; truncate"):
+        build("encoder").predict(inputs, verbose=0)
+
+
+@pytest.mark.tensorflow
+class TestIdsOutsideTheirTable:
+    @pytest.mark.parametrize(
+        ("name", "value"), [("token_ids", 50), ("token_ids", -1), ("segment_ids", 2), ("segment_ids", -1)]
+    )
+    def test_are_an_error(self, build, batch, name, value):
+        import tensorflow as tf
+
+        inputs = {**batch, name: batch[name].copy()}
+        inputs[name][0, 3] = value
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"is not in \[0, "):
+            build("encoder").predict(inputs, verbose=0)
+
+    @pytest.mark.parametrize("value", [12, -1])
+    def test_masked_positions_too(self, build, task, value):
+        import tensorflow as tf
+
+        inputs, _, _ = task("mlm")
+        inputs["mask_positions"][0, 0] = value
+        with pytest.raises(tf.errors.InvalidArgumentError, match="is not in"):
+            build("mlm").predict(inputs, verbose=0)
+
+    def test_too_long_a_sequence_in_a_graph_of_unknown_length(self, build):
+        import tensorflow as tf
+
+        encoder = build("encoder")
+        spec = {name: tf.TensorSpec([None, None], "int32") for name in encoder.input}
+        graph = tf.function(encoder, input_signature=[spec])
+        ones = {name: tf.ones((1, 41), "int32") for name in spec}
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            graph(ones)

@@ -1,0 +1,128 @@
+"""The floors of the house: which room may import which. Imports are read from the source, nothing is run."""
+
+import ast
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+# Room -> rooms of keras_bert that it may import, itself aside.
+ROOMS = {
+    "config": [],
+    "memory": [],
+    "version": [],
+    "layers": [],
+    "text": [],
+    "training": ["memory"],
+    "models": ["layers", "config"],
+    "checkpoints": ["models", "config", "text.vocabulary", "memory"],
+    "pretraining": ["text"],
+    "tasks": ["text", "training.metrics"],
+    "serving": ["text", "models"],
+    "experiments": ["training"],
+    "": ["layers", "version"],  # The face; the rest of it is lazy.
+}
+STANDARD_ONLY = {"config", "memory", "version"}
+KERAS_ONLY = {"layers"}
+# Imported where they are used, since a user may lack them.
+OPTIONAL = {"tensorflow", "tensorflow_text", "keras_hub", "huggingface_hub", "tensorflow_datasets", "apache_beam"}
+
+
+def violations(root):
+    """What is wrong with the imports of a tree, one line each."""
+    found = []
+    for path in sorted((root / "keras_bert").rglob("*.py")):
+        parts = path.relative_to(root / "keras_bert").with_suffix("").parts
+        room = "" if parts == ("__init__",) else parts[0]
+        if room not in ROOMS:
+            found.append(f"{path.relative_to(root)}: no such room")
+            continue
+        for line, module, inside in imports(path):
+            found += [f"{path.relative_to(root)}:{line}: {error}" for error in judge(room, module, inside)]
+    for path in sorted((root / "pipelines").glob("*.py")):
+        for line, module, _ in imports(path):
+            if module.startswith("pipelines.") and module != "pipelines.common_flags":
+                found.append(f"{path.relative_to(root)}:{line}: a pipeline imports {module}")
+    return found
+
+
+def judge(room, module, inside):
+    package, *rest = module.split(".")
+    if module.endswith(".*"):
+        yield "import *"
+    if inside and package not in OPTIONAL:
+        yield f"{module} is imported inside a function"
+    if package == "keras_bert":
+        target = ".".join(rest)
+        allowed = [room, *ROOMS[room]]
+        if not any(target == name or target.startswith(f"{name}.") for name in allowed if name):
+            yield f"{room or 'the face'} imports {module}"
+    elif package == "pipelines":
+        yield f"{room} imports {module}"
+    elif room in STANDARD_ONLY | KERAS_ONLY and package not in _STANDARD | ({"keras"} if room in KERAS_ONLY else set()):
+        yield f"{room} imports {module}"
+
+
+def imports(path):
+    """(line, dotted name, whether inside a function) of every import of a file."""
+    tree = ast.parse(path.read_text())
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    inner = {id(child) for function in functions for child in ast.walk(function)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                yield node.lineno, name.name, id(node) in inner
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module if node.level == 0 else f"keras_bert.<relative>{node.module or ''}"
+            for name in node.names:
+                yield node.lineno, f"{base}.{name.name}", id(node) in inner
+
+
+_STANDARD = {"contextlib", "dataclasses", "functools", "itertools", "json", "math", "pathlib", "re", "importlib", "collections"}
+
+
+def test_the_house_keeps_its_floors():
+    assert violations(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "message"),
+    [
+        ("keras_bert/layers/a.py", "import tensorflow as tf", "layers imports tensorflow"),
+        ("keras_bert/layers/a.py", "import numpy as np", "layers imports numpy"),
+        ("keras_bert/layers/a.py", "from keras_bert.models import encoder", "layers imports keras_bert.models.encoder"),
+        ("keras_bert/config.py", "import keras", "config imports keras"),
+        ("keras_bert/text/a.py", "from keras_bert.models.encoder import build_encoder", "text imports keras_bert.models"),
+        ("keras_bert/checkpoints/a.py", "from keras_bert.text import tokenizer", "checkpoints imports keras_bert.text"),
+        ("keras_bert/checkpoints/a.py", "from keras_bert import layers", "checkpoints imports keras_bert.layers"),
+        ("keras_bert/models/a.py", "from keras_bert.layers import *", "import *"),
+        ("keras_bert/models/a.py", "def f():\n    import json", "json is imported inside a function"),
+        ("keras_bert/models/a.py", "from . import encoder", "models imports keras_bert.<relative>"),
+        ("keras_bert/models/a.py", "from pipelines import common_flags", "models imports pipelines"),
+        ("keras_bert/attic/a.py", "import keras", "no such room"),
+        ("pipelines/run_a.py", "from pipelines import run_b", "a pipeline imports pipelines.run_b"),
+    ],
+)
+def test_a_forbidden_import_is_found(tmp_path, file, line, message):
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text(f"{line}\n")
+    (found,) = violations(tmp_path)
+    assert message in found
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("keras_bert/layers/a.py", "import math\nimport keras\nfrom keras_bert.layers.b import c"),
+        ("keras_bert/checkpoints/a.py", "import numpy\nfrom keras_bert.text.vocabulary import Vocabulary"),
+        ("keras_bert/checkpoints/a.py", "def f():\n    import tensorflow as tf"),
+        ("pipelines/run_a.py", "import keras_bert\nfrom pipelines import common_flags"),
+    ],
+)
+def test_an_allowed_import_is_not(tmp_path, file, line):
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text(f"{line}\n")
+    assert violations(tmp_path) == []
