@@ -8,8 +8,6 @@ import importlib
 from keras_bert import layers
 from keras_bert.version import __version__
 
-
-
 _HOMES = {
     "keras_bert.config": (
         "BERT_TINY",

@@ -130,7 +130,9 @@ class BertConfig:
         if huggingface:
             for key, expected in _FIXED_IN_HUGGINGFACE.items():
                 if values.get(key, expected) not in (expected, None):
-                    raise ValueError(f"`{key}` must be {expected!r} for a BERT encoder. Received: {key}={values[key]!r}")
+                    raise ValueError(
+                        f"`{key}` must be {expected!r} for a BERT encoder. Received: {key}={values[key]!r}"
+                    )
             if values.get("pruned_heads"):
                 raise ValueError(f"`pruned_heads` is not supported. Received: pruned_heads={values['pruned_heads']!r}")
         else:
@@ -193,7 +195,9 @@ NAMED_CONFIGS = {
     "base": BERT_BASE,
     "large": BERT_LARGE,
     # Google's 24 miniatures (Turc et al., 2019).
-    **{f"L-{layers}_H-{hidden}": _size(layers, hidden) for layers in range(2, 13, 2) for hidden in (128, 256, 512, 768)},
+    **{
+        f"L-{layers}_H-{hidden}": _size(layers, hidden) for layers in range(2, 13, 2) for hidden in (128, 256, 512, 768)
+    },
     # The size study of the paper (table 6): layers, width, heads.
     **{
         f"L-{layers}_H-{hidden}_A-{heads}": _size(layers, hidden, heads)

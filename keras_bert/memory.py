@@ -34,4 +34,8 @@ def explain_out_of_memory(batch_size=None, length=None, parameters=None):
 
 def _is_out_of_memory(error):
     # TensorFlow raises ResourceExhaustedError, JAX a RuntimeError that begins so, NumPy and Python a MemoryError.
-    return isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError" or "RESOURCE_EXHAUSTED" in str(error)
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "ResourceExhaustedError"
+        or "RESOURCE_EXHAUSTED" in str(error)
+    )

@@ -3,8 +3,8 @@
     python -m pipelines.convert_checkpoint --input=uncased_L-12_H-768_A-12 --output=bert_hf --format=huggingface
 
 `--input` is what `keras_bert.load` takes: a directory of any of these formats, a KerasHub preset or a name on the
-Hugging Face hub. Every tensor is carried over bit for bit, or the command says which one has no place. BERT BASE
-takes some ten seconds.
+Hugging Face hub. Every tensor is carried over bit for bit, or the command says which
+one has no place. BERT BASE takes some ten seconds.
 """
 
 from absl import flags
@@ -32,6 +32,8 @@ def main():
         strip_accents=bert.strip_accents,
     )
     print(f"{bert} -> {_OUTPUT.value} ({_FORMAT.value}, {model.count_params():,} parameters)")
+    if left_out := bert.left_out(model):
+        print(f"left out, no place in a model with head={bert.head!r}: {', '.join(left_out)}")
 
 
 if __name__ == "__main__":

@@ -94,7 +94,15 @@ def batch():
     }
 
 
-HEADS = ["pretraining", "mlm", "classification", "regression", "token_classification", "question_answering", "multiple_choice"]
+HEADS = [
+    "pretraining",
+    "mlm",
+    "classification",
+    "regression",
+    "token_classification",
+    "question_answering",
+    "multiple_choice",
+]
 
 
 @pytest.fixture

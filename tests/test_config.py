@@ -58,7 +58,9 @@ def test_google_gelu_is_the_tanh_form(tmp_path):
 
 
 def test_hugging_face_gelu_is_the_erf_form():
-    config = BertConfig.from_dict({"model_type": "bert", "vocab_size": 100, "hidden_act": "gelu", "layer_norm_eps": 1e-7})
+    config = BertConfig.from_dict(
+        {"model_type": "bert", "vocab_size": 100, "hidden_act": "gelu", "layer_norm_eps": 1e-7}
+    )
     assert config.hidden_act == "gelu"
     assert BertConfig.from_dict(config.to_huggingface()) == config
 

@@ -21,6 +21,8 @@ _HEADS = {
     "cls/squad/output_bias": "qa_outputs.bias",
 }
 _HEADS_BACK = {ours: theirs for theirs, ours in _HEADS.items()}
+# The C++ reader raises any of these on a file that is cut short.
+_UNREADABLE = (ValueError, RuntimeError, IndexError, OverflowError)
 _OPTIMIZER = re.compile(r".*/(adam_m|adam_v|Adam|Adam_1)|global_step|beta[12]_power|good_steps|loss_scale")
 
 
@@ -33,7 +35,7 @@ def read(directory):
     try:
         reader = tf.train.load_checkpoint(str(prefix))
         shapes = reader.get_variable_to_shape_map()
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+    except (tf.errors.OpError, *_UNREADABLE) as error:
         raise ValueError(f"{prefix}: not a readable TensorFlow checkpoint: {_first_line(error)}") from None
 
     def tensor(name):
@@ -43,7 +45,7 @@ def read(directory):
         def fetch():
             try:
                 array = reader.get_tensor(name)
-            except (tf.errors.OpError, ValueError, RuntimeError) as error:
+            except (tf.errors.OpError, *_UNREADABLE) as error:
                 raise ValueError(f"{prefix}: the tensor {name} cannot be read: {_first_line(error)}") from None
             return array.T if transposed else array
 
@@ -93,7 +95,9 @@ def _find_prefix(directory):
         return preferred
     if len(found) != 1:
         names = ", ".join(path.name for path in found) or "none"
-        raise ValueError(f"{directory}: expected one TensorFlow checkpoint, such as bert_model.ckpt.index. Received: {names}")
+        raise ValueError(
+            f"{directory}: expected one TensorFlow checkpoint, such as bert_model.ckpt.index. Received: {names}"
+        )
     return found[0]
 
 

@@ -174,7 +174,9 @@ def fill(source, wanted, may_stay_fresh=()):
     present = [slot for slot in wanted if slot.name in source.tensors]
     wrong = [slot for slot in present if tuple(source.tensors[slot.name].shape) != tuple(slot.shape)]
     if wrong:
-        pairs = ", ".join(f"{slot.name} {tuple(source.tensors[slot.name].shape)}, expected {slot.shape}" for slot in wrong[:5])
+        pairs = ", ".join(
+            f"{slot.name} {tuple(source.tensors[slot.name].shape)}, expected {slot.shape}" for slot in wrong[:5]
+        )
         raise ValueError(f"{source.name}: {len(wrong)} shape(s) disagree with the config: {pairs}")
     columns = []
     for slot in present:

@@ -111,7 +111,9 @@ class LoadedBert:
         if self.head == "multiple_choice":
             return self._with_head(build_multiple_choice(self.encoder, self.config.head_dropout))
         if "classifier.weight" not in self._source.tensors:
-            raise ValueError(f"{self._source.name}: the config tells of a {self.head} head, but there is no classifier.weight")
+            raise ValueError(
+                f"{self._source.name}: the config tells of a {self.head} head, but there is no classifier.weight"
+            )
         num_classes = self._source.tensors["classifier.weight"].shape[0]
         if self.labels and len(self.labels) != num_classes:
             raise ValueError(
@@ -120,6 +122,11 @@ class LoadedBert:
             )
         build = build_classifier if self.head == "classification" else build_token_classifier
         return self._with_head(build(self.encoder, num_classes, self.config.head_dropout))
+
+    def left_out(self, model):
+        """The names of the checkpoint's tensors that a model of it does not hold, such as the head or the pooler."""
+        held = {slot.name for slot in slots(describe(model))}
+        return sorted(tensor.name for name, tensor in self._source.tensors.items() if name not in held)
 
     def _with_head(self, model):
         """Fills what a model has beyond the encoder."""

@@ -72,10 +72,10 @@ def _check(description, vocabulary, labels):
     if labels is None:
         return
     if description.num_classes is None:
-        raise ValueError(f"`labels` belong to a classification head. Received: a {description.head} model")
+        raise ValueError(f"`labels` belong to a classification head. Received: a model with head={description.head!r}")
     if len(labels) != description.num_classes or len(set(labels)) != len(labels):
         raise ValueError(
-            f"`labels` must be {description.num_classes} different names, as there are logits. Received: labels={labels}"
+            f"`labels` must be {description.num_classes} different names, one for each logit. Received: labels={labels}"
         )
 
 

@@ -40,9 +40,7 @@ class MultiHeadAttention(keras.layers.Layer):
         y = attention(x, attention_mask=AttentionMask()(padding_mask))
     """
 
-    def __init__(
-        self, hidden_size, num_heads, dropout=0.0, cross_attention=False, initializer_range=0.02, **kwargs
-    ):
+    def __init__(self, hidden_size, num_heads, dropout=0.0, cross_attention=False, initializer_range=0.02, **kwargs):
         super().__init__(**kwargs)
         if hidden_size % num_heads:
             raise ValueError(
@@ -72,9 +70,7 @@ class MultiHeadAttention(keras.layers.Layer):
         for part in (*projections, self.output_dense):
             part.build((None, None, self.hidden_size))
 
-    def call(
-        self, hidden, attention_mask=None, memory=None, seed=None, return_attention_scores=False, training=None
-    ):
+    def call(self, hidden, attention_mask=None, memory=None, seed=None, return_attention_scores=False, training=None):
         query, key, value = self._project(hidden, memory)
         scores = ops.matmul(query * self._scale, ops.transpose(key, (0, 1, 3, 2)))
         scores = ops.cast(scores, "float32")

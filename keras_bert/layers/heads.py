@@ -75,9 +75,7 @@ class MaskedLMTransform(keras.layers.Layer):
         hidden = MaskedLMTransform(768)(sequence_output, mask_positions)
     """
 
-    def __init__(
-        self, hidden_size, activation="gelu_new", initializer_range=0.02, layer_norm_eps=1e-12, **kwargs
-    ):
+    def __init__(self, hidden_size, activation="gelu_new", initializer_range=0.02, layer_norm_eps=1e-12, **kwargs):
         super().__init__(**kwargs)
         self.hidden_size = hidden_size
         self.activation = activation

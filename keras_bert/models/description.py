@@ -44,7 +44,9 @@ def describe(model):
     """Describes a model of this package's builders, also after it was saved and loaded by Keras."""
     layers = {}
     for layer in model.layers:
-        layers.update({part.name: part for part in layer.layers} if isinstance(layer, keras.Model) else {layer.name: layer})
+        layers.update(
+            {part.name: part for part in layer.layers} if isinstance(layer, keras.Model) else {layer.name: layer}
+        )
     missing = {"token_embedding", "embeddings", "attention_mask", "block_0"} - set(layers)
     if missing:
         raise ValueError(

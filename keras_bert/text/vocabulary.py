@@ -4,7 +4,7 @@ import json
 import pathlib
 import re
 
-_SPECIAL = re.compile(r"\[[A-Za-z0-9_]+\]")
+_SPECIAL = re.compile(r"\[\w+\]|<\w+>")  # [CLS], [unused1]; the Chinese vocabulary has <S> and <T>
 
 
 class Vocabulary:
@@ -35,7 +35,9 @@ class Vocabulary:
             if not isinstance(piece, str):
                 raise ValueError(f"{self.source}: a piece must be a string. Received: {piece!r} at id {index}")
             if self._ids[piece] != index:
-                raise ValueError(f"{self.source}: the piece {piece!r} stands twice, at ids {index} and {self._ids[piece]}")
+                raise ValueError(
+                    f"{self.source}: the piece {piece!r} stands twice, at ids {index} and {self._ids[piece]}"
+                )
         missing = [piece for piece in ("[PAD]", "[UNK]", "[CLS]", "[SEP]") if piece not in self._ids]
         if missing:
             raise ValueError(

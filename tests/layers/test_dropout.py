@@ -34,9 +34,7 @@ def test_each_call_draws_anew_and_a_seed_repeats():
     first, second = numpy(layer(x, training=True)), numpy(layer(x, training=True))
     assert (first != second).any()
     seed = layer.next_seed()
-    np.testing.assert_array_equal(
-        numpy(layer(x, seed=seed, training=True)), numpy(layer(x, seed=seed, training=True))
-    )
+    np.testing.assert_array_equal(numpy(layer(x, seed=seed, training=True)), numpy(layer(x, seed=seed, training=True)))
 
 
 def test_layers_with_one_seed_draw_alike():

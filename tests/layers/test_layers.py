@@ -147,9 +147,7 @@ def test_dense_gradient_equals_numpy(dtype):
 
 def test_sinusoid_is_the_papers_formula():
     layer = layers.BertEmbeddings(hidden_size=6, max_length=50, positions="sinusoid")
-    expected = [
-        [f(pos / 10000 ** (2 * i / 6)) for i in range(3) for f in (np.sin, np.cos)] for pos in range(50)
-    ]
+    expected = [[f(pos / 10000 ** (2 * i / 6)) for i in range(3) for f in (np.sin, np.cos)] for pos in range(50)]
     np.testing.assert_allclose(numpy(layer.fixed_positions()), expected, atol=1e-5)
 
 

@@ -1,0 +1,92 @@
+"""KerasHub's own model, converted both ways."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from tests.conftest import to_numpy
+
+keras_hub = pytest.importorskip("keras_hub", reason="keras-hub is not installed")
+
+
+@pytest.fixture
+def backbone():
+    backbone = keras_hub.models.BertBackbone(
+        vocabulary_size=50, num_layers=2, num_heads=4, hidden_dim=32, intermediate_dim=64, max_sequence_length=40
+    )
+    rng = np.random.default_rng(0)
+    for variable in backbone.trainable_variables:
+        variable.assign(rng.normal(scale=0.25, size=variable.shape).astype("float32"))
+    return backbone
+
+
+def test_from_keras_hub(backbone, batch):
+    bert = keras_bert.load(backbone)
+    assert bert.config.hidden_act == "gelu_new"
+    assert bert.vocabulary is None
+    expected, got = backbone(batch), bert.encoder(batch)
+    for name in ("sequence_output", "pooled_output"):
+        np.testing.assert_allclose(to_numpy(got[name]), to_numpy(expected[name]), atol=1e-5)
+
+
+def test_to_keras_hub_and_back(build, batch):
+    model = build("classification")
+    backbone = keras_bert.to_keras_hub(model)
+    encoder = keras_bert.load(backbone).encoder
+    for weight in encoder.trainable_weights:
+        (twin,) = (other for other in model.trainable_weights if other.path == weight.path)
+        np.testing.assert_array_equal(to_numpy(weight), to_numpy(twin))
+    np.testing.assert_allclose(
+        to_numpy(backbone(batch)["pooled_output"]), to_numpy(encoder(batch)["pooled_output"]), atol=1e-5
+    )
+
+
+def test_a_preset_directory(backbone, pieces, batch, tmp_path):
+    tokenizer = keras_hub.models.BertTokenizer(vocabulary=pieces, lowercase=False)
+    backbone.save_to_preset(tmp_path / "preset")
+    tokenizer.save_to_preset(tmp_path / "preset")
+    bert = keras_bert.load(tmp_path / "preset")
+    assert bert.vocabulary.pieces == tuple(pieces)
+    assert not bert.lowercase
+    expected = to_numpy(backbone(batch)["sequence_output"])
+    np.testing.assert_allclose(to_numpy(bert.encoder(batch)["sequence_output"]), expected, atol=1e-5)
+
+
+def test_a_preset_name_goes_to_keras_hub(monkeypatch):
+    asked = []
+
+    def from_preset(name):
+        asked.append(name)
+        raise OSError("no network\nand more lines")
+
+    monkeypatch.setattr(keras_hub.models.Backbone, "from_preset", from_preset)
+    with pytest.raises(ValueError, match="bert_base_en_uncased: KerasHub cannot load this preset: no network$"):
+        keras_bert.load("bert_base_en_uncased")
+    assert asked == ["bert_base_en_uncased"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_act": "gelu"}, "has only `hidden_act`='gelu_new'. Received: hidden_act='gelu'"),
+        ({"attention_probs_dropout_prob": 0.2}, "has only `attention_probs_dropout_prob`=0.1"),
+        ({"layer_norm_eps": 1e-6}, "has only `layer_norm_eps`=1e-12"),
+    ],
+)
+def test_what_keras_hub_cannot_say(config, changes, message):
+    with pytest.raises(ValueError, match=message):
+        keras_bert.to_keras_hub(keras_bert.build_encoder(dataclasses.replace(config, **changes)))
+
+
+def test_a_model_without_pooler(build):
+    with pytest.raises(ValueError, match="a token_classification model has none"):
+        keras_bert.to_keras_hub(build("token_classification"))
+
+
+def test_another_backbone_is_no_bert():
+    assert keras.backend.backend() in ("tensorflow", "jax")
+    with pytest.raises((ValueError, FileNotFoundError)):
+        keras_bert.load(object())

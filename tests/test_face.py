@@ -1,0 +1,46 @@
+"""`import keras_bert` from a user's chair."""
+
+import subprocess
+import sys
+
+import pytest
+
+import keras_bert
+
+
+def python(code, *arguments, **environment):
+    import os
+
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **environment}).stdout
+
+
+def test_every_public_name_is_there():
+    for name in keras_bert.__all__:
+        assert getattr(keras_bert, name) is not None
+    assert set(keras_bert.__all__) <= set(dir(keras_bert))
+
+
+def test_an_unknown_name():
+    with pytest.raises(AttributeError, match="module 'keras_bert' has no attribute 'nothing'"):
+        keras_bert.nothing  # noqa: B018
+
+
+def test_the_import_adds_little_to_keras():
+    code = "import keras, time; t = time.perf_counter(); import keras_bert; print(time.perf_counter() - t)"
+    assert min(float(python(code)) for _ in range(2)) < 0.2
+
+
+def test_the_import_brings_nothing_heavy():
+    code = (
+        "import sys, keras; before = set(sys.modules); import keras_bert;"
+        "print([m for m in sys.argv[1:] if m in set(sys.modules) - before])"
+    )
+    heavy = ["tensorflow_text", "keras_hub", "tensorflow_datasets", "sklearn", "huggingface_hub", "safetensors"]
+    assert python(code, *heavy).strip() == "[]"
+
+
+def test_a_keras_file_loads_after_the_import_alone(build, tmp_path):
+    build("pretraining").save(tmp_path / "model.keras")
+    code = "import sys, keras, keras_bert; print(keras.saving.load_model(sys.argv[1]).name)"
+    assert python(code, str(tmp_path / "model.keras")).split()[-1] == "bert_pretrainer"
