@@ -2,6 +2,7 @@
 
 import ast
 import pathlib
+import sys
 
 import pytest
 
@@ -23,8 +24,9 @@ ROOMS = {
     "experiments": ["training"],
     "": ["layers", "version"],  # The face; the rest of it is lazy.
 }
-STANDARD_ONLY = {"config", "memory", "version"}
-KERAS_ONLY = {"layers"}
+STANDARD = sys.stdlib_module_names
+# Rooms that are not free in their third parties, and those that they may have.
+THIRD_PARTY = {"config": set(), "memory": set(), "version": set(), "layers": {"keras"}}
 # Imported where they are used, since a user may lack them.
 OPTIONAL = {"tensorflow", "tensorflow_text", "keras_hub", "huggingface_hub", "tensorflow_datasets", "apache_beam"}
 
@@ -58,9 +60,7 @@ def judge(room, module, inside):
         allowed = [room, *ROOMS[room]]
         if not any(target == name or target.startswith(f"{name}.") for name in allowed if name):
             yield f"{room or 'the face'} imports {module}"
-    elif package == "pipelines" or (
-        room in STANDARD_ONLY | KERAS_ONLY and package not in _STANDARD | ({"keras"} if room in KERAS_ONLY else set())
-    ):
+    elif package == "pipelines" or (room in THIRD_PARTY and package not in STANDARD | THIRD_PARTY[room]):
         yield f"{room} imports {module}"
 
 
@@ -77,20 +77,6 @@ def imports(path):
             base = node.module if node.level == 0 else f"keras_bert.<relative>{node.module or ''}"
             for name in node.names:
                 yield node.lineno, f"{base}.{name.name}", id(node) in inner
-
-
-_STANDARD = {
-    "contextlib",
-    "dataclasses",
-    "functools",
-    "itertools",
-    "json",
-    "math",
-    "pathlib",
-    "re",
-    "importlib",
-    "collections",
-}
 
 
 def test_the_house_keeps_its_floors():

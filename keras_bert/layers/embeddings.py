@@ -86,7 +86,8 @@ class BertEmbeddings(keras.layers.Layer):
 
     def call(self, tokens, segment_ids, training=None):
         length = tokens.shape[1]
-        if length is not None and self.positions != "none" and length > self.max_length:
+        # A length that is not known yet is None, or a symbol of JAX.
+        if isinstance(length, int) and self.positions != "none" and length > self.max_length:
             raise ValueError(
                 f"the sequence is longer than the position table. Expected at most {self.max_length} positions "
                 f"(max_position_embeddings). Received: length={length}; truncate it"
@@ -97,6 +98,9 @@ class BertEmbeddings(keras.layers.Layer):
         elif self.positions == "sinusoid":
             hidden = hidden + ops.cast(self.fixed_positions()[: ops.shape(tokens)[1]], hidden.dtype)
         return self.output_dropout(self.norm(hidden), training=training)
+
+    def compute_output_shape(self, tokens_shape, segment_ids_shape=None):
+        return tokens_shape
 
     def fixed_positions(self):
         """The position vectors that are not learned: sines in even columns and cosines in odd ones, or zeros."""
