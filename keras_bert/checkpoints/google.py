@@ -28,8 +28,7 @@ _OPTIMIZER = re.compile(r".*/(adam_m|adam_v|Adam|Adam_1)|global_step|beta[12]_po
 
 def read(directory):
     """Opens a directory of Google's."""
-    import tensorflow as tf
-
+    tf = _tensorflow()
     config = BertConfig.from_json(directory / CONFIG)
     prefix = _find_prefix(directory)
     try:
@@ -64,8 +63,7 @@ def read(directory):
 
 def write(description, directory):
     """Writes `bert_config.json` and `bert_model.ckpt.*`; the vocabulary is the caller's."""
-    import tensorflow as tf
-
+    tf = _tensorflow()
     if description.causal or description.positions != "learned":
         raise ValueError(
             "Google's format can only say an encoder that sees both sides and learned positions. "
@@ -86,6 +84,17 @@ def write(description, directory):
         shape_and_slices=[""] * len(names),
         tensors=[tf.constant(array) for array in arrays],
     )
+
+
+def _tensorflow():
+    """TensorFlow, whose absence is no reason to do without the other formats."""
+    try:
+        import tensorflow
+    except ModuleNotFoundError:
+        raise ValueError(
+            "Google's checkpoints need TensorFlow, which is not installed: pip install tensorflow"
+        ) from None
+    return tensorflow
 
 
 def _find_prefix(directory):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 
 import keras
 import numpy as np
@@ -206,6 +207,7 @@ def test_a_vocabulary_longer_than_the_table(build, pieces, tmp_path):
         keras_bert.save(build("encoder"), tmp_path / "bert", [*pieces, "more"])
 
 
+@pytest.mark.tensorflow
 def test_what_googles_format_cannot_say(build, tmp_path):
     with pytest.raises(ValueError, match=r"Google's format can only say .* causal=True"):
         keras_bert.save(build("encoder", causal=True), tmp_path / "bert", None, format="google")
@@ -215,3 +217,11 @@ def test_the_target_is_a_file(build, tmp_path):
     (tmp_path / "bert").write_text("")
     with pytest.raises(ValueError, match="`directory` must be a directory. Received: the file"):
         keras_bert.save(build("encoder"), tmp_path / "bert", None)
+
+
+def test_googles_format_without_tensorflow(build, tmp_path, monkeypatch):
+    model = build("encoder")
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    with pytest.raises(ValueError, match="Google's checkpoints need TensorFlow, which is not installed"):
+        keras_bert.save(model, tmp_path / "bert", None, format="google")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,68 @@
+"""A fine-tuning step of BERT BASE: forward, backward, clip, AdamW. Ours, KerasHub's, transformers', in turn.
+
+    python -m benchmarks.train_step --precision=float32 --precision=mixed_bfloat16
+
+Dropout 0.1, every token real. `mixed_bfloat16` is `torch.autocast` in transformers. KerasHub's activation is always
+the tanh form. Takes some five minutes on two cores. Peers: `make peers`.
+"""
+
+from absl import app, flags
+
+from benchmarks import contest, models
+
+_PRECISION = flags.DEFINE_multi_string("precision", ["float32", "mixed_bfloat16"], "float32 or mixed_bfloat16.")
+_ACT = flags.DEFINE_string("hidden_act", "gelu", "Activation of ours and of transformers: gelu (erf) or gelu_new.")
+_BATCH = flags.DEFINE_integer("batch_size", 8, "Sequences in a batch.")
+_LENGTH = flags.DEFINE_integer("length", 128, "Tokens in a sequence.")
+_ROUNDS = flags.DEFINE_integer("rounds", 9, "Steps to time.")
+
+LEARNING_RATE = 1e-5
+
+
+def keras_step(build, precision, shape, *arguments):
+    import keras
+
+    model = build(precision, *arguments)
+    optimizer = keras.optimizers.AdamW(LEARNING_RATE, weight_decay=0.01, global_clipnorm=1.0)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer, loss, jit_compile=False)
+    inputs, labels = models.batch(*shape)
+    return lambda: model.train_on_batch(inputs, labels)
+
+
+def torch_step(precision, shape, hidden_act):
+    import torch
+
+    model = models.transformers(hidden_act).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.01)
+    inputs, labels = models.torch_batch(*shape)
+
+    def step():
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "mixed_bfloat16"):
+            loss = model(**inputs, labels=labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+def main(_):
+    shape, act = (_BATCH.value, _LENGTH.value), _ACT.value
+    print(f"a training step of BERT BASE, batch {shape[0]}, length {shape[1]}, {act}; {contest.machine()}")
+    for precision in _PRECISION.value:
+        print(f"\n{precision}")
+        contest.contest(
+            {
+                "keras_bert": (["tensorflow"], keras_step, (models.ours, precision, shape, act)),
+                "keras-hub": (["keras_hub"], keras_step, (models.keras_hub, precision, shape)),
+                "transformers (PyTorch)": (["torch", "transformers"], torch_step, (precision, shape, act)),
+            },
+            _ROUNDS.value,
+        )
+
+
+if __name__ == "__main__":
+    app.run(main)
