@@ -2,7 +2,6 @@
 
 import math
 
-import keras
 from keras import ops
 
 
@@ -40,16 +39,28 @@ def gelu_tanh(x):
     return ops.cast(x * cdf, dtype), gradient
 
 
-def get_activation(name):
-    """The function that `BertConfig.hidden_act` names."""
-    functions = {
-        "gelu": gelu,
-        "gelu_new": gelu_tanh,
-        "relu": keras.activations.relu,
-        "silu": keras.activations.silu,
-        "tanh": keras.activations.tanh,
-        "linear": keras.activations.linear,
-    }
-    if name not in functions:
-        raise ValueError(f"`activation` must be one of {', '.join(functions)}. Received: activation={name!r}")
-    return functions[name]
+_INFERENCE = {
+    "gelu": lambda x: ops.gelu(x, approximate=False),
+    "gelu_new": lambda x: ops.gelu(x, approximate=True),
+    "relu": ops.relu,
+    "silu": ops.silu,
+    "tanh": ops.tanh,
+    "linear": lambda x: x,
+}
+_TRAINING = {**_INFERENCE, "gelu": gelu, "gelu_new": gelu_tanh}
+
+
+def activate(x, name, training=None):
+    """Applies the activation that `BertConfig.hidden_act` names.
+
+    In training GELU is ours, for its gradient; elsewhere it is Keras', which TensorFlow fuses into the product
+    before it.
+    """
+    return (_TRAINING if training else _INFERENCE)[name](x)
+
+
+def check_activation(name):
+    """Returns the name of an activation, or raises."""
+    if name not in _INFERENCE:
+        raise ValueError(f"`activation` must be one of {', '.join(_INFERENCE)}. Received: activation={name!r}")
+    return name

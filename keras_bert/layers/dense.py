@@ -15,10 +15,11 @@ class Dense(keras.layers.Dense):
     """
 
     def call(self, inputs, training=None):
-        rows = ops.matmul(ops.reshape(inputs, (-1, inputs.shape[-1])), self.kernel)
+        flat = len(inputs.shape) == 2
+        rows = inputs if flat else ops.reshape(inputs, (-1, inputs.shape[-1]))
         # The copy is a plain tensor: a custom gradient must not see the variable itself.
-        rows = self.activation(_add_bias(rows, ops.copy(self.bias)))
-        return ops.reshape(rows, (*ops.shape(inputs)[:-1], self.units))
+        rows = self.activation(_add_bias(ops.matmul(rows, self.kernel), ops.copy(self.bias)))
+        return rows if flat else ops.reshape(rows, (*ops.shape(inputs)[:-1], self.units))
 
 
 @ops.custom_gradient

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_bert.layers.activations import get_activation
+from keras_bert.layers.activations import activate, check_activation
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.normalization import LayerNorm
 
@@ -67,6 +67,7 @@ class MaskedLMTransform(keras.layers.Layer):
     Call arguments:
         sequence_output: `(batch, length, hidden_size)`.
         mask_positions: `(batch, predictions)`, each less than `length`.
+        training: whether a gradient is to come.
 
     Returns:
         `(batch, predictions, hidden_size)`.
@@ -78,12 +79,11 @@ class MaskedLMTransform(keras.layers.Layer):
     def __init__(self, hidden_size, activation="gelu_new", initializer_range=0.02, layer_norm_eps=1e-12, **kwargs):
         super().__init__(**kwargs)
         self.hidden_size = hidden_size
-        self.activation = activation
+        self.activation = check_activation(activation)
         self.initializer_range = initializer_range
         self.layer_norm_eps = layer_norm_eps
         self.dense = Dense(
             hidden_size,
-            activation=get_activation(activation),
             kernel_initializer=keras.initializers.TruncatedNormal(stddev=initializer_range),
             dtype=self.dtype_policy,
             name="dense",
@@ -94,7 +94,7 @@ class MaskedLMTransform(keras.layers.Layer):
         self.dense.build((None, None, self.hidden_size))
         self.norm.build((None, None, self.hidden_size))
 
-    def call(self, sequence_output, mask_positions):
+    def call(self, sequence_output, mask_positions, training=None):
         batch, length, width = ops.shape(sequence_output)
         # Over flattened rows a position outside its sequence would read a neighbour's: it is sent past the end,
         # which is an error on a CPU.
@@ -102,7 +102,7 @@ class MaskedLMTransform(keras.layers.Layer):
         rows = mask_positions + ops.arange(batch, dtype=mask_positions.dtype)[:, None] * length
         rows = ops.where(inside, rows, batch * length)
         picked = ops.take(ops.reshape(sequence_output, (-1, width)), rows, axis=0)
-        return self.norm(self.dense(picked))
+        return self.norm(activate(self.dense(picked), self.activation, training))
 
     def get_config(self):
         return {

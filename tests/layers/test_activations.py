@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from keras_bert.layers.activations import gelu, gelu_tanh, get_activation
+from keras_bert.layers.activations import activate, check_activation, gelu, gelu_tanh
 
 X = np.linspace(-12, 12, 4001).astype("float32")
 
@@ -19,6 +19,13 @@ def test_gelu_is_x_times_the_normal_distribution():
 
 def test_gelu_tanh():
     np.testing.assert_allclose(keras.ops.convert_to_numpy(gelu_tanh(X)), tanh_form(X.astype("float64")), atol=1e-6)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("name", "oracle"), [("gelu", lambda x: x * special.ndtr(x)), ("gelu_new", tanh_form)])
+def test_names(name, oracle, training):
+    y = keras.ops.convert_to_numpy(activate(X, name, training))
+    np.testing.assert_allclose(y, oracle(X.astype("float64")), atol=2e-6)
 
 
 @pytest.mark.tensorflow
@@ -49,4 +56,4 @@ def test_large_values_in_low_precision_stay_finite(function, dtype):
 
 def test_unknown_activation():
     with pytest.raises(ValueError, match="`activation` must be one of gelu, gelu_new.* Received: activation='mish'"):
-        get_activation("mish")
+        check_activation("mish")
