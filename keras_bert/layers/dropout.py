@@ -57,6 +57,7 @@ class Dropout(keras.layers.Layer):
     def call(self, inputs, seed=None, training=None):
         if not training or self.rate == 0:
             return inputs
+        # Differs from BERT: the rate is rounded to a multiple of 1/65536, so that 16 bits decide.
         dropped = round(self.rate * 65536)
         bits = _random_int16(ops.shape(inputs), self.next_seed() if seed is None else seed)
         keep = ops.cast(bits >= dropped - 32768, inputs.dtype)

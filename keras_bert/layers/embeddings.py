@@ -126,5 +126,6 @@ class BertEmbeddings(keras.layers.Layer):
 
 def _no_wrap(ids, size):
     """Sends negative ids past the end of the table: `ops.take` would count them from its end."""
+    # Differs from BERT: its one-hot product with the segment table takes an unknown id for a zero vector.
     ids = ops.convert_to_tensor(ids)
     return ops.where(ids < 0, ops.cast(size, ids.dtype), ids)

@@ -156,7 +156,9 @@ class TransformerBlock(keras.layers.Layer):
             attended, *scores = attended if return_attention_scores else (attended,)
             attended = self.attention_dropout_layer(attended, seed=seeds[1], training=training)
             attended = self.attention_norm(hidden + attended)
-            output = self.output_dropout(self.feed_forward(attended, training=training), seed=seeds[2], training=training)
+            output = self.output_dropout(
+                self.feed_forward(attended, training=training), seed=seeds[2], training=training
+            )
             output = self.output_norm(attended + output)
             return (output, *scores) if return_attention_scores else output
 
