@@ -2,6 +2,7 @@
 
 import math
 
+import keras
 from keras import ops
 
 
@@ -54,9 +55,10 @@ def activate(x, name, training=None):
     """Applies the activation that `BertConfig.hidden_act` names.
 
     In training GELU is ours, for its gradient; elsewhere it is Keras', which TensorFlow fuses into the product
-    before it.
+    before it. On other backends, which fuse anything, it is ours, for its float32.
     """
-    return (_TRAINING if training else _INFERENCE)[name](x)
+    ours = training or keras.config.backend() != "tensorflow"
+    return (_TRAINING if ours else _INFERENCE)[name](x)
 
 
 def check_activation(name):

@@ -2,6 +2,7 @@
 
 import json
 
+import keras
 import numpy as np
 import pytest
 
@@ -28,7 +29,10 @@ HF_OUTPUTS = {
 
 
 def tolerance(name, dtype):
-    return FLOAT32 if dtype == "float32" else BFLOAT16.get(name, 2e-2)
+    if dtype == "float32":
+        return FLOAT32
+    # XLA rounds at other places than oneDNN; the bound was set for TensorFlow.
+    return BFLOAT16.get(name, 2e-2 if keras.backend.backend() == "tensorflow" else 5e-2)
 
 
 def int32(golden, **names):

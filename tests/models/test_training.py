@@ -21,7 +21,12 @@ def mirrored():
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 
 
-@pytest.mark.parametrize("head", HEADS)
+IN_BRIEF = ("pretraining", "classification", "multiple_choice")
+
+
+@pytest.mark.parametrize(
+    "head", [head if head in IN_BRIEF else pytest.param(head, marks=pytest.mark.slow) for head in HEADS]
+)
 def test_fit_under_mirrored_strategy(mirrored, build, task, head):
     import tensorflow as tf
 
