@@ -32,7 +32,7 @@ _HUB_FILES = [
 ]
 
 
-def load(path_or_name, revision=None, dtype=None):
+def load(path_or_name, revision=None, dtype=None, **encoder_options):
     """Loads a checkpoint of Google, Hugging Face, KerasHub or this package.
 
     Args:
@@ -41,6 +41,7 @@ def load(path_or_name, revision=None, dtype=None):
             Face hub, in this order.
         revision: branch, tag or commit on the Hugging Face hub.
         dtype: dtype policy of the models, such as "mixed_bfloat16".
+        **encoder_options: further arguments of `build_encoder`, such as `remat` or `hidden_states`.
 
     Returns:
         A `LoadedBert`.
@@ -51,7 +52,7 @@ def load(path_or_name, revision=None, dtype=None):
     """
     source = _open(path_or_name, revision)
     with explain_out_of_memory(parameters=sum(_size(tensor.shape) for tensor in source.tensors.values())):
-        return LoadedBert(source, dtype)
+        return LoadedBert(source, dtype=dtype, **encoder_options)
 
 
 class LoadedBert:
@@ -67,7 +68,7 @@ class LoadedBert:
         head: the kind of head in the checkpoint, see `describe`; "encoder" for none.
     """
 
-    def __init__(self, source, dtype=None):
+    def __init__(self, source, **encoder_options):
         _check_vocabulary(source)
         self._source = source
         self.config = source.config
@@ -77,7 +78,8 @@ class LoadedBert:
         self.labels = source.labels
         self.task = source.task
         self.head = source.head or "encoder"
-        self.encoder = build_encoder(source.config, causal=source.causal, positions=source.positions, dtype=dtype)
+        options = {"causal": source.causal, "positions": source.positions, **encoder_options}
+        self.encoder = build_encoder(source.config, **options)
         description = describe(self.encoder)
         check_known(source, description)
         fresh = fill(source, slots(description), may_stay_fresh=POOLER_TENSORS)

@@ -62,10 +62,8 @@ def test_google_layer_by_layer(golden):
     expected = np.load(golden / "google_tf1_small" / "golden.npz")
     inputs = int32(expected, **{name: name for name in ("token_ids", "segment_ids", "padding_mask")})
     real = expected["padding_mask"].astype(bool)
-    bert = keras_bert.load(golden / "google_tf1_small")
-    model = keras_bert.build_encoder(bert.config, hidden_states=True)
-    model.set_weights(bert.encoder.get_weights())
-    states = model(inputs)["hidden_states"]
+    bert = keras_bert.load(golden / "google_tf1_small", hidden_states=True)
+    states = bert.encoder(inputs)["hidden_states"]
     for state, layer in zip(states, [expected["embedding_output"], *expected["all_layers"]], strict=True):
         assert relative(to_numpy(state)[real], layer[real]) <= FLOAT32
 
@@ -102,10 +100,8 @@ def test_hidden_states_and_attention_of_every_layer(golden):
     expected = np.load(golden / "hf_small" / "bare" / "golden.npz")
     inputs = int32(expected, token_ids="input_ids", segment_ids="token_type_ids", padding_mask="attention_mask")
     real = expected["attention_mask"].astype(bool)
-    bert = keras_bert.load(golden / "hf_small" / "bare")
-    model = keras_bert.build_encoder(bert.config, hidden_states=True, attention_scores=True)
-    model.set_weights(bert.encoder.get_weights())
-    outputs = model(inputs)
+    bert = keras_bert.load(golden / "hf_small" / "bare", hidden_states=True, attention_scores=True)
+    outputs = bert.encoder(inputs)
     for state, wanted in zip(outputs["hidden_states"], expected["out_hidden_states"], strict=True):
         assert relative(to_numpy(state)[real], wanted[real]) <= FLOAT32
     for scores, wanted in zip(outputs["attention_scores"], expected["out_attentions"], strict=True):

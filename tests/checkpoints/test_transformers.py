@@ -1,0 +1,92 @@
+"""transformers opens what we save, with nothing missing and nothing unexpected, and computes the same."""
+
+import numpy as np
+import pytest
+
+import keras_bert
+from tests.conftest import HEADS, to_numpy
+
+torch = pytest.importorskip("torch", reason="a peer, see `make peers`")
+transformers = pytest.importorskip("transformers", reason="a peer, see `make peers`")
+
+CLASSES = {
+    "encoder": "BertModel",
+    "pretraining": "BertForPreTraining",
+    "mlm": "BertForMaskedLM",
+    "classification": "BertForSequenceClassification",
+    "regression": "BertForSequenceClassification",
+    "token_classification": "BertForTokenClassification",
+    "question_answering": "BertForQuestionAnswering",
+    "multiple_choice": "BertForMultipleChoice",
+}
+THEIRS = {
+    "sequence_output": "last_hidden_state",
+    "pooled_output": "pooler_output",
+    "mlm_logits": "prediction_logits",
+    "nsp_logits": "seq_relationship_logits",
+}
+
+
+@pytest.mark.parametrize("head", ["encoder", *HEADS])
+def test_each_head(build, batch, task, pieces, tmp_path, head):
+    model = build(head)
+    for variable in model.trainable_variables:
+        variable.assign(np.random.default_rng(0).normal(scale=0.2, size=variable.shape).astype("float32"))
+    keras_bert.save(model, tmp_path / "bert", pieces)
+    twin, info = getattr(transformers, CLASSES[head]).from_pretrained(tmp_path / "bert", output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    assert not info["mismatched_keys"]
+    inputs = task(head)[0] if head != "encoder" else batch
+    if head in ("pretraining", "mlm"):
+        inputs["mask_positions"] = np.tile(np.arange(12, dtype="int32"), (3, 1))
+    names = {"token_ids": "input_ids", "segment_ids": "token_type_ids", "padding_mask": "attention_mask"}
+    with torch.inference_mode():
+        outputs = twin.eval()(**{theirs: torch.tensor(inputs[ours]).long() for ours, theirs in names.items()})
+    real = inputs["padding_mask"].astype(bool)
+    for name, value in model(inputs).items():
+        theirs = "logits" if head == "mlm" else THEIRS.get(name, name)
+        value, expected = to_numpy(value), outputs[theirs].numpy()
+        if value.shape[:2] == real.shape and head != "multiple_choice":
+            value, expected = value[real], expected[real]
+        np.testing.assert_allclose(value, expected, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("positions", ["sinusoid", "none"])
+def test_left_to_right_and_fixed_positions(build, batch, tmp_path, positions):
+    model = build("encoder", causal=True, positions=positions)
+    keras_bert.save(model, tmp_path / "bert", None)
+    twin, info = transformers.BertModel.from_pretrained(tmp_path / "bert", output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    with torch.inference_mode():
+        outputs = twin.eval()(
+            torch.tensor(batch["token_ids"]).long(),
+            torch.tensor(batch["padding_mask"]).long(),
+            torch.tensor(batch["segment_ids"]).long(),
+        )
+    real = batch["padding_mask"].astype(bool)
+    np.testing.assert_allclose(
+        to_numpy(model(batch)["sequence_output"])[real], outputs.last_hidden_state.numpy()[real], atol=2e-5
+    )
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_the_tokenizer_opens_too(build, pieces, tmp_path, lowercase):
+    keras_bert.save(build("encoder"), tmp_path / "bert", pieces, lowercase=lowercase)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "bert")
+    assert tokenizer.tokenize("AB c") == (["a", "##b", "c"] if lowercase else ["[UNK]", "c"])
+    assert tokenizer.model_max_length == 40
+
+
+def test_their_own_save_opens_here(build, batch, pieces, tmp_path):
+    model = build("classification")
+    keras_bert.save(model, tmp_path / "ours", pieces, labels=["x", "y", "z"])
+    twin = transformers.BertForSequenceClassification.from_pretrained(tmp_path / "ours")
+    twin.save_pretrained(tmp_path / "theirs")
+    transformers.AutoTokenizer.from_pretrained(tmp_path / "ours").save_pretrained(tmp_path / "theirs")
+    bert = keras_bert.load(tmp_path / "theirs")
+    assert bert.labels == ["x", "y", "z"]
+    assert bert.lowercase
+    assert bert.vocabulary.pieces == tuple(pieces)
+    np.testing.assert_array_equal(to_numpy(bert.model()(batch)["logits"]), to_numpy(model(batch)["logits"]))
