@@ -28,16 +28,14 @@ class MultiHeadAttention(keras.layers.Layer):
             attention is allowed.
         memory: `(batch, key length, hidden_size)`, with `cross_attention` only.
         seed: seed of the dropout, drawn outside by recomputation.
-        return_attention_scores: whether to return the probabilities as well.
         training: whether to drop.
 
     Returns:
-        `(batch, length, hidden_size)`, or a pair of that and the probabilities
-        `(batch, num_heads, length, key length)`.
+        A pair: `(batch, length, hidden_size)` and the probabilities `(batch, num_heads, length, key length)`.
 
     Example:
         attention = MultiHeadAttention(hidden_size=768, num_heads=12, dropout=0.1)
-        y = attention(x, attention_mask=AttentionMask()(padding_mask))
+        y, scores = attention(x, attention_mask=AttentionMask()(padding_mask))
     """
 
     def __init__(self, hidden_size, num_heads, dropout=0.0, cross_attention=False, initializer_range=0.02, **kwargs):
@@ -70,7 +68,7 @@ class MultiHeadAttention(keras.layers.Layer):
         for part in (*projections, self.output_dense):
             part.build((None, None, self.hidden_size))
 
-    def call(self, hidden, attention_mask=None, memory=None, seed=None, return_attention_scores=False, training=None):
+    def call(self, hidden, attention_mask=None, memory=None, seed=None, training=None):
         query, key, value = self._project(hidden, memory)
         scores = ops.matmul(query * self._scale, ops.transpose(key, (0, 1, 3, 2)))
         scores = ops.cast(scores, "float32")
@@ -79,8 +77,7 @@ class MultiHeadAttention(keras.layers.Layer):
         probabilities = ops.cast(_softmax(scores), self.compute_dtype)
         dropped = self.probability_dropout(probabilities, seed=seed, training=training)
         context = ops.transpose(ops.matmul(dropped, value), (0, 2, 1, 3))
-        output = self.output_dense(ops.reshape(context, ops.shape(hidden)))
-        return (output, probabilities) if return_attention_scores else output
+        return self.output_dense(ops.reshape(context, ops.shape(hidden))), probabilities
 
     @property
     def _scale(self):

@@ -127,7 +127,7 @@ class TransformerBlock(keras.layers.Layer):
             dtype=dtype,
             name="attention",
         )
-        self.attention_dropout_layer = Dropout(dropout, dtype=dtype, name="attention_dropout")
+        self.attended_dropout = Dropout(dropout, dtype=dtype, name="attended_dropout")
         self.attention_norm = LayerNorm(layer_norm_eps, dtype=dtype, name="attention_norm")
         self.feed_forward = FeedForward(
             hidden_size, intermediate_size, activation, initializer_range, dtype=dtype, name="feed_forward"
@@ -142,25 +142,17 @@ class TransformerBlock(keras.layers.Layer):
 
     def call(self, hidden, attention_mask=None, return_attention_scores=False, training=None):
         # The seeds are drawn out here: `remat` would draw other masks in the backward pass.
-        dropouts = (self.attention.probability_dropout, self.attention_dropout_layer, self.output_dropout)
+        dropouts = (self.attention.probability_dropout, self.attended_dropout, self.output_dropout)
         seeds = [dropout.next_seed() if training else None for dropout in dropouts]
 
         def forward(hidden):
-            attended = self.attention(
-                hidden,
-                attention_mask=attention_mask,
-                seed=seeds[0],
-                return_attention_scores=return_attention_scores,
-                training=training,
-            )
-            attended, *scores = attended if return_attention_scores else (attended,)
-            attended = self.attention_dropout_layer(attended, seed=seeds[1], training=training)
+            attended, scores = self.attention(hidden, attention_mask=attention_mask, seed=seeds[0], training=training)
+            attended = self.attended_dropout(attended, seed=seeds[1], training=training)
             attended = self.attention_norm(hidden + attended)
-            output = self.output_dropout(
-                self.feed_forward(attended, training=training), seed=seeds[2], training=training
-            )
+            output = self.feed_forward(attended, training=training)
+            output = self.output_dropout(output, seed=seeds[2], training=training)
             output = self.output_norm(attended + output)
-            return (output, *scores) if return_attention_scores else output
+            return (output, scores) if return_attention_scores else output
 
         return (keras.remat(forward) if self.remat else forward)(hidden)
 

@@ -109,6 +109,25 @@ def test_hidden_states_and_attention_of_every_layer(golden):
         assert relative(*rows) <= FLOAT32
 
 
+def crossentropy(logits, labels):
+    shifted = logits - logits.max(-1, keepdims=True)
+    return np.log(np.exp(shifted).sum(-1)) - np.take_along_axis(shifted, labels[..., None], -1)[..., 0]
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("step", [0, 1])  # The first update has learning rate 0.
+def test_losses_of_googles_first_steps(golden, step):
+    expected = np.load(golden / "google_tf1_training" / "golden.npz")
+    names = ("token_ids", "segment_ids", "padding_mask", "mask_positions")
+    inputs = {name: expected[name][step].astype("int32") for name in names}
+    outputs = keras_bert.load(golden / "google_tf1_training").pretrainer()(inputs)
+    weights = expected["mask_weights"][step]
+    mlm = (crossentropy(to_numpy(outputs["mlm_logits"]), expected["mask_labels"][step]) * weights).sum()
+    mlm /= weights.sum() + 1e-5
+    nsp = crossentropy(to_numpy(outputs["nsp_logits"]), expected["next_sentence_labels"][step]).mean()
+    np.testing.assert_allclose([mlm, nsp], [expected["mlm_loss"][step], expected["nsp_loss"][step]], atol=1e-5)
+
+
 @pytest.mark.tensorflow
 def test_optimizer_slots_of_a_google_checkpoint_are_ignored(golden):
     import tensorflow as tf

@@ -54,9 +54,7 @@ def test_attention_equals_numpy(cross):
     allowed = np.ones((2, 1, memory.shape[1]), bool)
     allowed[1, :, 4:] = False
     expected, probabilities = attention_oracle(x, memory, weights, 3, allowed)
-    output, scores = layer(
-        x, attention_mask=allowed[:, None], memory=memory if cross else None, return_attention_scores=True
-    )
+    output, scores = layer(x, attention_mask=allowed[:, None], memory=memory if cross else None)
     np.testing.assert_allclose(numpy(output), expected, atol=1e-5)
     np.testing.assert_allclose(numpy(scores), probabilities, atol=1e-6)
 
@@ -77,7 +75,7 @@ def test_a_fully_masked_row_stays_finite(dtype):
     layer = layers.MultiHeadAttention(8, 2, dtype=dtype)
     x = np.random.default_rng(0).normal(size=(2, 3, 8)).astype("float32")
     mask = np.array([[1, 1, 0], [0, 0, 0]], bool)[:, None, None]
-    output, scores = layer(x, attention_mask=mask, return_attention_scores=True)
+    output, scores = layer(x, attention_mask=mask)
     assert np.isfinite(numpy(output)).all()
     np.testing.assert_allclose(numpy(scores)[1], 1 / 3, atol=1e-3)
     assert (numpy(scores)[0, ..., 2] == 0).all()

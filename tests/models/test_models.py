@@ -151,6 +151,17 @@ def test_fit_learns(build, task, head):
     assert history[-1] < 0.7 * history[0]
 
 
+def test_recomputation_trains_alike_with_dropout(build, task):
+    inputs, targets, losses = task("classification")
+    histories = []
+    for remat in (False, True):
+        keras.utils.set_random_seed(5)
+        model = build("classification", remat=remat)
+        model.compile(keras.optimizers.SGD(0.1), losses)
+        histories.append(model.fit(inputs, targets, epochs=4, verbose=0).history["loss"])
+    np.testing.assert_allclose(*histories, rtol=1e-5)
+
+
 def test_heads_share_the_encoder(build):
     encoder = build("encoder")
     model = keras_bert.build_classifier(encoder, 2)
