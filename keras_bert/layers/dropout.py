@@ -1,5 +1,7 @@
 """Dropout (Srivastava et al., 2014) with narrow random bits and a seed that can be drawn outside."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -69,13 +71,6 @@ class Dropout(keras.layers.Layer):
 
 def _random_int16(shape, seed):
     """Uniform int16 of a shape, two from each 32-bit word."""
-    size = ops.prod(ops.convert_to_tensor(shape)) if None in shape else _product(shape)
+    size = math.prod(shape)
     words = keras.random.randint(((size + 1) // 2, 1), -(2**31), 2**31 - 1, "int32", _GivenSeed(seed))
     return ops.reshape(ops.reshape(ops.view(words, "int16"), (-1,))[:size], shape)
-
-
-def _product(shape):
-    size = 1
-    for dim in shape:
-        size = size * dim
-    return size
