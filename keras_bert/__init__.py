@@ -1,12 +1,18 @@
 """BERT for TensorFlow 2 and Keras 3, whole. See README.md; everything public is named here.
 
-A lazy face (PEP 562): only the layers are imported at once, so that Keras knows them when it loads a `.keras` file.
+A lazy face (PEP 562): only the layers and the optimizer are imported at once, so that Keras knows them when it loads a
+`.keras` file.
 """
 
 import importlib
 
+import keras
+
 from keras_bert import layers
 from keras_bert.version import __version__
+
+if keras.config.backend() == "tensorflow":
+    from keras_bert.training import optimizer as _optimizer  # noqa: F401
 
 _HOMES = {
     "keras_bert.config": (
@@ -33,6 +39,7 @@ _HOMES = {
     "keras_bert.checkpoints.keras_hub": ("to_keras_hub",),
     "keras_bert.text.vocabulary": ("Vocabulary",),
     "keras_bert.memory": ("explain_out_of_memory",),
+    "keras_bert.training.optimizer": ("AdamW",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
