@@ -46,7 +46,10 @@ def test_a_keras_file_loads_after_the_import_alone(build, task, tmp_path):
     model.compile(keras_bert.AdamW(1e-3), losses)
     model.train_on_batch(inputs, targets)
     model.save(tmp_path / "model.keras")
-    code = "import sys, keras, keras_bert; m = keras.saving.load_model(sys.argv[1]); print(m.name, type(m.optimizer).__module__)"
+    code = (
+        "import sys, keras, keras_bert; model = keras.saving.load_model(sys.argv[1]);"
+        "print(model.name, type(model.optimizer).__module__)"
+    )
     assert python(code, str(tmp_path / "model.keras")).split()[-2:] == [
         "bert_pretrainer",
         "keras_bert.training.optimizer",

@@ -8,9 +8,9 @@ import tensorflow as tf
 class AdamW(keras.optimizers.AdamW):
     """`keras.optimizers.AdamW` with the update of each weight in one kernel of TensorFlow's.
 
-    Keras composes the update of a dozen operations, each a pass over memory. The numbers are the same to
-    rounding, but for the global norm of gradients of embeddings, which is the true one here. It runs eagerly, in
-    `fit` and under `tf.distribute`.
+    Keras composes the update of a dozen operations, each a pass over memory. The numbers are the same to rounding,
+    but for embeddings: where a token is repeated in a batch, Keras squares the rows of its gradient before it adds
+    them, in the second moment and in the global norm. It runs eagerly, in `fit` and under `tf.distribute`.
 
     Example:
         model.compile(keras_bert.AdamW(3e-5, weight_decay=0.01, global_clipnorm=1.0), loss)
@@ -24,7 +24,7 @@ class AdamW(keras.optimizers.AdamW):
     def _clip_gradients(self, grads):
         if not self.global_clipnorm:
             return super()._clip_gradients(grads)
-        # Dense first: Keras takes the norm of an embedding's gradient before the rows of equal tokens are added.
+        # Dense first, so that the rows of a repeated token are added.
         grads = [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in grads]
         return tf.clip_by_global_norm(grads, self.global_clipnorm)[0]
 
