@@ -94,6 +94,12 @@ def batch():
     }
 
 
+@pytest.fixture(scope="session")
+def mirrored():
+    """One strategy for all tests: TensorFlow mixes up the collectives of two strategies in one process."""
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
 HEADS = [
     "pretraining",
     "mlm",

@@ -13,14 +13,6 @@ from tests.conftest import HEADS, to_numpy
 pytestmark = pytest.mark.tensorflow
 
 
-@pytest.fixture(scope="module")
-def mirrored():
-    """One strategy for all tests: TensorFlow mixes up the collectives of two strategies in one process."""
-    import tensorflow as tf
-
-    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-
-
 IN_BRIEF = ("pretraining", "classification", "multiple_choice")
 
 

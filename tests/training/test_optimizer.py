@@ -98,13 +98,12 @@ def test_excluded_variables_do_not_decay(build):
         np.testing.assert_allclose(to_numpy(weight), factor * before[weight.path], rtol=1e-6)
 
 
-def test_two_replicas(build, task):
+def test_two_replicas(mirrored, build, task):
     import tensorflow as tf
 
     inputs, targets, losses = task("classification", copies=2)
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     weights = {}
-    for name, scope in (("one", tf.distribute.get_strategy().scope), ("two", strategy.scope)):
+    for name, scope in (("one", tf.distribute.get_strategy().scope), ("two", mirrored.scope)):
         with scope():
             keras.utils.set_random_seed(5)
             model = build("classification")
