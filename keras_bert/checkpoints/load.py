@@ -142,7 +142,7 @@ def _open(path_or_name, revision):
         return keras_hub.read_backbone(path_or_name)
     name = str(path_or_name)
     shelves = [os.environ.get("KERAS_BERT_MODELS"), _SHELF]
-    candidates = [pathlib.Path(name), *(pathlib.Path(shelf) / name for shelf in shelves if shelf)]
+    candidates = list(dict.fromkeys(pathlib.Path(shelf) / name for shelf in ("", *shelves) if shelf is not None))
     for path in candidates:
         if path.exists():
             return _open_path(path)

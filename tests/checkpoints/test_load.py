@@ -192,8 +192,9 @@ class TestNames:
 
     @pytest.mark.parametrize("path", ["./none", "/none/of/this"])
     def test_a_path_is_not_looked_up_on_the_hub(self, path):
-        with pytest.raises(FileNotFoundError, match=f"{path}: no such checkpoint. Tried: the path"):
+        with pytest.raises(FileNotFoundError, match=f"{path}: no such checkpoint. Tried: the path") as error:
             keras_bert.load(path)
+        assert str(error.value).count("the path /none") <= 1
 
 
 class TestBroken:
