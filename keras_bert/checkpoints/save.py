@@ -47,6 +47,7 @@ def save(
     description = describe(model)
     vocabulary = None if vocabulary is None else Vocabulary(vocabulary)
     _check(description, vocabulary, labels)
+    _check_rivals(pathlib.Path(directory), format)
     with _written_beside(pathlib.Path(directory)) as beside:
         if format == "google":
             google.write(description, beside)
@@ -77,6 +78,21 @@ def _check(description, vocabulary, labels):
         raise ValueError(
             f"`labels` must be {description.num_classes} different names, one for each logit. Received: labels={labels}"
         )
+
+
+def _check_rivals(directory, format):
+    """Refuses a directory where an older file would be loaded in the place of what is about to be written."""
+    rivals = {
+        "huggingface": [],
+        "google": [huggingface.CONFIG],
+        "keras": [huggingface.WEIGHTS, huggingface.INDEX],
+    }
+    for name in rivals[format]:
+        if (directory / name).exists():
+            raise ValueError(
+                f"{directory} holds {name} of another format, which would be loaded instead. Expected a new directory "
+                f"for format={format!r}"
+            )
 
 
 @contextlib.contextmanager
