@@ -111,6 +111,18 @@ HEADS = [
 ]
 
 
+# The folders of goldens that transformers made.
+HF_HEADS = [
+    "bare",
+    "pretraining",
+    "sequence_classification",
+    "regression",
+    "token_classification",
+    "question_answering",
+    "multiple_choice",
+]
+
+
 @pytest.fixture
 def build(config):
     """Builds a model by the name of its head."""

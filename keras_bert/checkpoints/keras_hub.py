@@ -7,6 +7,18 @@ from keras_bert.config import BertConfig
 from keras_bert.models.description import describe
 from keras_bert.text.vocabulary import Vocabulary
 
+# Our keys to KerasHub's.
+_SIZES = {
+    "vocab_size": "vocabulary_size",
+    "hidden_size": "hidden_dim",
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "intermediate_size": "intermediate_dim",
+    "hidden_dropout_prob": "dropout",
+    "max_position_embeddings": "max_sequence_length",
+    "type_vocab_size": "num_segments",
+}
+
 
 def is_backbone(value):
     """Whether a value is a `BertBackbone`, without an import of keras-hub."""
@@ -17,20 +29,13 @@ def read_backbone(backbone):
     """The source of a `BertBackbone` object."""
     values = backbone.get_config()
     config = BertConfig(
-        vocab_size=values["vocabulary_size"],
-        hidden_size=values["hidden_dim"],
-        num_hidden_layers=values["num_layers"],
-        num_attention_heads=values["num_heads"],
-        intermediate_size=values["intermediate_dim"],
+        **{ours: values[theirs] for ours, theirs in _SIZES.items()},
         hidden_act="gelu_new",  # KerasHub has the tanh form alone.
-        hidden_dropout_prob=values["dropout"],
         attention_probs_dropout_prob=values["dropout"],
-        max_position_embeddings=values["max_sequence_length"],
-        type_vocab_size=values["num_segments"],
     )
     tensors = {}
     for name, (variable, shape) in _variables(backbone, config).items():
-        transposed = len(shape) == 2 and not name.startswith("embeddings.")
+        transposed = _is_kernel(name, shape)
         tensors[name] = Tensor(
             variable.path,
             shape[::-1] if transposed else shape,
@@ -86,22 +91,19 @@ def to_keras_hub(model):
             raise ValueError(f"KerasHub's BertBackbone has only `{key}`={expected!r}. Received: {key}={value!r}")
     if "pooler" not in description.layers:
         raise ValueError(f"KerasHub's BertBackbone has a pooler; a {description.head} model has none")
-    backbone = keras_hub.models.BertBackbone(
-        vocabulary_size=config.vocab_size,
-        num_layers=config.num_hidden_layers,
-        num_heads=config.num_attention_heads,
-        hidden_dim=config.hidden_size,
-        intermediate_dim=config.intermediate_size,
-        dropout=config.hidden_dropout_prob,
-        max_sequence_length=config.max_position_embeddings,
-        num_segments=config.type_vocab_size,
-    )
+    sizes = {theirs: getattr(config, ours) for ours, theirs in _SIZES.items()}
+    backbone = keras_hub.models.BertBackbone(**sizes)
     tensors = tensors_of(description)
     for name, (variable, shape) in _variables(backbone, config).items():
         array = tensors[name]
-        transposed = len(shape) == 2 and not name.startswith("embeddings.")
+        transposed = _is_kernel(name, shape)
         variable.assign((array.T if transposed else array).reshape(variable.shape))
     return backbone
+
+
+def _is_kernel(name, shape):
+    """Whether a weight stands as (in, out) in KerasHub and as (out, in) under our names."""
+    return len(shape) == 2 and not name.startswith("embeddings.")
 
 
 def _oriented(variable, shape, transposed):

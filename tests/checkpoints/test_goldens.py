@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from tests.conftest import relative, to_numpy
+from tests.conftest import HF_HEADS, relative, to_numpy
 
 FLOAT32 = 2e-5
 # These weights are 12 times BERT's scale. Even bfloat16 products inside otherwise exact arithmetic lose 2.2e-2 of
@@ -68,18 +68,7 @@ def test_google_layer_by_layer(golden):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
-@pytest.mark.parametrize(
-    "head",
-    [
-        "bare",
-        "pretraining",
-        "sequence_classification",
-        "regression",
-        "token_classification",
-        "question_answering",
-        "multiple_choice",
-    ],
-)
+@pytest.mark.parametrize("head", HF_HEADS)
 def test_hugging_face_heads(golden, head, dtype):
     expected = np.load(golden / "hf_small" / head / "golden.npz")
     inputs = int32(expected, token_ids="input_ids", segment_ids="token_type_ids", padding_mask="attention_mask")

@@ -10,7 +10,7 @@ import pytest
 import safetensors.numpy
 
 import keras_bert
-from tests.conftest import HEADS, to_numpy
+from tests.conftest import HEADS, HF_HEADS, to_numpy
 
 
 def weights(model):
@@ -78,18 +78,7 @@ def test_google_to_ours_to_hugging_face_to_google(golden, tmp_path, name):
         assert (tmp_path / "google" / "vocab.txt").read_text().split() == list(bert.vocabulary.pieces)
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
-        "bare",
-        "pretraining",
-        "sequence_classification",
-        "regression",
-        "token_classification",
-        "question_answering",
-        "multiple_choice",
-    ],
-)
+@pytest.mark.parametrize("head", HF_HEADS)
 def test_hugging_face_tensors_are_bit_exact(golden, tmp_path, head):
     bert = keras_bert.load(golden / "hf_small" / head)
     keras_bert.save(bert.model(), tmp_path / "hf", bert.vocabulary)
@@ -165,6 +154,15 @@ def test_saving_twice_replaces_and_keeps_other_files(build, tmp_path):
     assert_same(keras_bert.load(tmp_path / "bert").encoder, model)
     assert (tmp_path / "bert" / "notes.txt").read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["bert"]
+
+
+@pytest.mark.parametrize("format", ["google", "keras"])
+def test_a_format_that_would_not_be_loaded_is_refused(build, tmp_path, format):
+    model = perturb(build("encoder"))
+    keras_bert.save(model, tmp_path / "bert", None)
+    with pytest.raises(ValueError, match="of another format, which would be loaded instead. Expected a new directory"):
+        keras_bert.save(build("encoder"), tmp_path / "bert", None, format=format)
+    assert_same(keras_bert.load(tmp_path / "bert").encoder, model)
 
 
 def test_a_failed_save_leaves_what_was_there(build, pieces, tmp_path, monkeypatch):
