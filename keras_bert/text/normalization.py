@@ -1,0 +1,90 @@
+"""What Google's tokenizer does to a text before it cuts it into pieces, as a map from code points to strings.
+
+Clean-up, lower-casing and accent stripping look at one code point at a time, with one exception: a capital sigma at the
+end of a word. So the whole of it is a table, which tf-text's kernel applies at the speed of a copy, with offsets. The
+table of tf-text itself folds by NFKC, which Google's program does not.
+
+The properties are those of Python's `unicodedata`, as in Google's program.
+"""
+
+import functools
+import itertools
+import sys
+import unicodedata
+
+from keras_bert.text.byte_trie import normalizer_model
+
+FINAL_SIGMA = "\\1ς\\2"
+
+
+def normalize_character(char, lowercase, strip_accents):
+    """The string that stands for one character (a capital sigma taken as one inside a word)."""
+    category = unicodedata.category(char)
+    if char in "\t\n\r" or category in ("Zs", "Zl", "Zp"):
+        return " "
+    if char == "\ufffd" or category in ("Cc", "Cf"):
+        return ""
+    if lowercase:
+        char = char.lower()
+    if strip_accents:
+        char = "".join(part for part in unicodedata.normalize("NFD", char) if unicodedata.category(part) != "Mn")
+    return char
+
+
+@functools.cache
+def model(lowercase, strip_accents):
+    """The normalizer model of `byte_trie` for one kind of vocabulary."""
+    changed = {}
+    for char in characters():
+        normal = normalize_character(char, lowercase, strip_accents)
+        if normal != char:
+            changed[char.encode()] = normal.encode()
+    return normalizer_model(changed | dict.fromkeys(_broken_sequences(), b""))
+
+
+def characters():
+    """Every code point but the surrogates."""
+    return map(chr, itertools.chain(range(0xD800), range(0xE000, sys.maxunicode + 1)))
+
+
+def _broken_sequences():
+    """What the kernel takes for one code point where the text is not UTF-8: a stray byte, or a code point cut short."""
+    trail = range(0x80, 0xC0)
+    for byte in range(0x80, 0x100):
+        yield bytes([byte])
+    for lead, second in itertools.product(range(0xE0, 0xF0), trail):
+        if not (lead == 0xE0 and second < 0xA0) and not (lead == 0xED and second >= 0xA0):
+            yield bytes([lead, second])
+    for lead, second in itertools.product(range(0xF0, 0xF5), trail):
+        if not (lead == 0xF0 and second < 0x90) and not (lead == 0xF4 and second >= 0x90):
+            yield bytes([lead, second])
+            yield from (bytes([lead, second, third]) for third in trail)
+
+
+@functools.cache
+def final_sigma():
+    """A regular expression for a capital sigma that ends a word, to be replaced by `FINAL_SIGMA`, of the same length.
+
+    It ends a word if a cased letter stands before and none after, characters that have no case of their own aside
+    (accents, apostrophes, and what the clean-up removes). Python knows which these are but tells only by `lower()`.
+    """
+    cased, ignored = [], []
+    for code in range(0x20000):
+        char = chr(code)
+        if normalize_character(char, False, False) == "":
+            ignored.append(code)
+        elif not 0xD800 <= code < 0xE000 and f"A{char}Σ".lower()[-1] == "ς":
+            (cased if f"{char}Σ".lower()[-1] == "ς" else ignored).append(code)
+    cased, ignored = _ranges(cased), _ranges(ignored)
+    return f"([{cased}][{ignored}]*)Σ([{ignored}]*(?:[^{cased}{ignored}]|$))"
+
+
+def _ranges(codes):
+    """Sorted code points as the inside of a regular expression's brackets."""
+    runs = []
+    for code in codes:
+        if runs and runs[-1][1] == code - 1:
+            runs[-1][1] = code
+        else:
+            runs.append([code, code])
+    return "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in runs)

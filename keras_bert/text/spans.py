@@ -1,0 +1,163 @@
+"""Answers in long passages: windows over the passage, and the best span over all of them."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+_NEVER = float("-inf")
+
+
+class Windows(NamedTuple):
+    """The windows of a batch of passages, `(windows,)` int32 each; those of one example adjacent and in order."""
+
+    example: tf.Tensor
+    start: tf.Tensor  # The first piece, counted from the start of the passage.
+    length: tf.Tensor
+
+
+class Spans(NamedTuple):
+    """The best spans of each example, best first, `(examples, count)` save `null_score`.
+
+    Where an example has fewer spans, `score` is -inf, `start`, `end` and `window` are -1.
+    """
+
+    start: tf.Tensor  # The first and the last piece, counted from the start of the passage.
+    end: tf.Tensor
+    score: tf.Tensor
+    window: tf.Tensor  # The row of `Windows` where the span was found.
+    null_score: tf.Tensor  # (examples,): the score of having no answer.
+
+
+def require(condition, message, **received):
+    """Returns the one value in `received`: a ValueError, or in a graph an assertion, if `condition` is false anywhere."""
+    ((name, value),) = received.items()
+    condition = tf.reduce_all(condition)
+    if not tf.executing_eagerly():
+        with tf.control_dependencies([tf.debugging.Assert(condition, [f"{message}. Received: {name}=", value])]):
+            return tf.identity(value)
+    if not condition:
+        raise ValueError(f"{message}. Received: {name}={value}")
+    return value
+
+
+def sliding_windows(lengths, room, stride):
+    """Cuts passages into overlapping windows, by the rule of Google's `run_squad.py`.
+
+    Args:
+        lengths: `(examples,)`, the number of pieces of each passage. An empty one has one empty window.
+        room: how many pieces fit beside the question, `(examples,)` or one number for all.
+        stride: how far a window stands behind the one before it; no piece is skipped where `room` is smaller.
+
+    Returns:
+        `Windows`.
+    """
+    if stride < 1:
+        raise ValueError(f"`stride` must be at least 1. Received: stride={stride}")
+    lengths = tf.cast(lengths, tf.int32)
+    room = tf.broadcast_to(tf.cast(room, tf.int32), tf.shape(lengths))
+    room = require(room >= 1, "`room` must be at least 1, but a question leaves no room for its passage", room=room)
+    step = tf.minimum(room, stride)
+    count = 1 + tf.maximum(0, -((room - lengths) // step))  # Rounded up.
+    example = tf.repeat(tf.range(tf.size(lengths)), count)
+    start = tf.ragged.range(count).values * tf.gather(step, example)
+    length = tf.minimum(tf.gather(room, example), tf.gather(lengths, example) - start)
+    return Windows(example, start, length)
+
+
+def window_slices(values, windows):
+    """Turns a ragged `(examples, pieces, ...)` into a ragged `(windows, pieces of the window, ...)`."""
+    dtype = values.row_splits.dtype
+    first = tf.gather(values.row_starts(), windows.example) + tf.cast(windows.start, dtype)
+    pieces = tf.ragged.range(first, first + tf.cast(windows.length, dtype), row_splits_dtype=dtype)
+    return pieces.with_values(tf.gather(values.values, pieces.values))
+
+
+def max_context(windows):
+    """Which window has the most context for a piece, where it stands in several.
+
+    Returns:
+        A ragged boolean `(windows, pieces of the window)`: true in exactly one window for each piece of a passage.
+    """
+    left = tf.ragged.range(windows.length)
+    window = left.value_rowids()
+    length = tf.gather(windows.length, window)
+    # In double precision, as Google's Python has it: the same ties, the same rounding.
+    context = tf.cast(tf.minimum(left.values, length - 1 - left.values), tf.float64)
+    context += 0.01 * tf.cast(length, tf.float64)
+    # Number the pieces of all passages.
+    sizes = tf.math.segment_max(windows.start + windows.length, windows.example)
+    piece = tf.gather(tf.cumsum(sizes, exclusive=True), windows.example) + windows.start
+    piece = tf.gather(piece, window) + left.values
+    most = tf.math.unsorted_segment_max(context, piece, tf.reduce_sum(sizes))
+    rivals = tf.where(context == tf.gather(most, piece), window, tf.int32.max)
+    first = tf.math.unsorted_segment_min(rivals, piece, tf.reduce_sum(sizes))
+    return left.with_values(window == tf.gather(first, piece))
+
+
+def best_spans(start_logits, end_logits, windows, offset, valid=None, max_answer_length=30, count=20):
+    """The spans with the highest sum of start and end logit over all windows of each example.
+
+    Ties go to the first window, then to the lowest start, then to the lowest end.
+
+    Args:
+        start_logits: `(windows, positions)`, over the packed sequences.
+        end_logits: likewise.
+        windows: `Windows`. There are as many examples as the highest `example` says.
+        offset: `(windows,)`, the position of the first piece of the passage: question length + 2.
+        valid: the pieces where a span may start, as `max_context` gives them. Without it one span may be found in
+            several windows.
+        max_answer_length: the highest number of pieces in a span.
+        count: how many spans to return.
+
+    Returns:
+        `Spans`.
+    """
+    for name, value in (("max_answer_length", max_answer_length), ("count", count)):
+        if value < 1:
+            raise ValueError(f"`{name}` must be at least 1. Received: {name}={value}")
+    start_logits, end_logits = tf.cast(start_logits, tf.float32), tf.cast(end_logits, tf.float32)
+    examples = tf.reduce_max(tf.concat([[0], windows.example + 1], 0))
+
+    # Logits over the pieces of the window, at least `count` of them so that `top_k` has enough to choose from.
+    length = tf.maximum(tf.reduce_max(windows.length), count)
+    inside = tf.sequence_mask(windows.length, length)
+    startable = inside if valid is None else inside & valid.to_tensor(False, shape=tf.stack([-1, length]))
+    position = _positions(start_logits, windows, offset, length)
+    start = tf.where(startable, tf.gather(start_logits, position, batch_dims=1), _NEVER)
+    end = tf.where(inside, tf.gather(end_logits, position, batch_dims=1), _NEVER)
+
+    # Differs from BERT: the best of all spans, where Google pairs the `count` best starts with the `count` best ends.
+    width = tf.minimum(length, max_answer_length)
+    reach = tf.range(length)[:, None] + tf.range(width)
+    end = tf.gather(tf.pad(end, [[0, 0], [0, width]], constant_values=_NEVER), reach, axis=1)
+    band = start[:, :, None] + end  # (windows, pieces, answer length)
+    score, place = tf.math.top_k(tf.reshape(band, [-1, length * width]), count)
+
+    # From (windows, count) to (examples, count); the padding is for a batch without windows.
+    rows = tf.RaggedTensor.from_value_rowids(
+        tf.reshape(score, [-1]), tf.repeat(windows.example, count), nrows=examples
+    )
+    padded = tf.pad(rows.to_tensor(_NEVER), [[0, 0], [0, count]], constant_values=_NEVER)
+    score, index = tf.math.top_k(padded, count)
+    found = score > _NEVER
+    index = tf.where(found, index + rows.row_starts()[:, None], 0)
+    place, window = tf.gather(tf.reshape(place, [-1]), index), index // count
+    start = tf.gather(windows.start, window) + place // width
+    end = start + place % width
+    start, end, window = (tf.where(found, value, -1) for value in (start, end, window))
+    null_score = tf.math.unsorted_segment_min(start_logits[:, 0] + end_logits[:, 0], windows.example, examples)
+    return Spans(start, end, score, window, null_score)
+
+
+def _positions(logits, windows, offset, length):
+    """`(windows, length)`: where the pieces of each window stand in its packed sequence, within its bounds."""
+    positions = tf.shape(logits)[1]
+    offset = tf.cast(offset, tf.int32)
+    message = "`offset` must leave each window inside the sequence of the logits"
+    offset = require(offset + windows.length <= positions, message, offset=offset)
+    return tf.minimum(offset[:, None] + tf.range(length), positions - 1)
+
+
+def span_probabilities(scores):
+    """Softmax over the spans of each example, as in Google's list of the n best; 0 where there is no span."""
+    return tf.where(scores > _NEVER, tf.nn.softmax(scores), 0.0)
