@@ -12,9 +12,9 @@ import itertools
 import sys
 import unicodedata
 
-from keras_bert.text.byte_trie import normalizer_model
+import tensorflow as tf
 
-FINAL_SIGMA = "\\1ς\\2"
+from keras_bert.text.byte_trie import normalizer_model
 
 
 def normalize_character(char, lowercase, strip_accents):
@@ -61,9 +61,14 @@ def _broken_sequences():
             yield from (bytes([lead, second, third]) for third in trail)
 
 
+def replace_final_sigma(texts):
+    """Lower-cases every capital sigma that ends a word: in context, and in as many bytes."""
+    return tf.strings.regex_replace(texts, _final_sigma(), "\\1ς\\2")
+
+
 @functools.cache
-def final_sigma():
-    """A regular expression for a capital sigma that ends a word, to be replaced by `FINAL_SIGMA`, of the same length.
+def _final_sigma():
+    """A regular expression for a capital sigma that ends a word.
 
     It ends a word if a cased letter stands before and none after, characters that have no case of their own aside
     (accents, apostrophes, and what the clean-up removes). Python knows which these are but tells only by `lower()`.

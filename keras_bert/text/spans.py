@@ -29,7 +29,7 @@ class Spans(NamedTuple):
 
 
 def require(condition, message, **received):
-    """Returns the one value in `received`: a ValueError, or in a graph an assertion, if `condition` is false anywhere."""
+    """Returns the value of `received`, or fails where `condition` is not true: ValueError, in a graph an assertion."""
     ((name, value),) = received.items()
     condition = tf.reduce_all(condition)
     if not tf.executing_eagerly():
@@ -116,46 +116,46 @@ def best_spans(start_logits, end_logits, windows, offset, valid=None, max_answer
         if value < 1:
             raise ValueError(f"`{name}` must be at least 1. Received: {name}={value}")
     start_logits, end_logits = tf.cast(start_logits, tf.float32), tf.cast(end_logits, tf.float32)
+    score, start, end = _window_spans(start_logits, end_logits, windows, offset, valid, max_answer_length, count)
+    # (windows, count) becomes (examples, candidates); the padding is for a batch without windows.
     examples = tf.reduce_max(tf.concat([[0], windows.example + 1], 0))
+    rows = tf.RaggedTensor.from_value_rowids(_flat(score), tf.repeat(windows.example, count), nrows=examples)
+    candidates = tf.pad(rows.to_tensor(_NEVER), [[0, 0], [0, count]], constant_values=_NEVER)
+    score, index = tf.math.top_k(candidates, count)
+    found = score > _NEVER
+    index = tf.where(found, index + rows.row_starts()[:, None], 0)
+    start = tf.where(found, tf.gather(_flat(start), index), -1)
+    end = tf.where(found, tf.gather(_flat(end), index), -1)
+    window = tf.where(found, index // count, -1)
+    null_score = tf.math.unsorted_segment_min(start_logits[:, 0] + end_logits[:, 0], windows.example, examples)
+    return Spans(start, end, score, window, null_score)
 
-    # Logits over the pieces of the window, at least `count` of them so that `top_k` has enough to choose from.
+
+def _window_spans(start_logits, end_logits, windows, offset, valid, max_answer_length, count):
+    """Score, first and last piece of the best spans of each window, `(windows, count)` each."""
+    positions = tf.shape(start_logits)[1]
+    message = "`offset` must leave all pieces of a window inside the sequence of the logits"
+    offset = tf.cast(offset, tf.int32)
+    offset = require(offset + windows.length <= positions, message, offset=offset)
+    # The logits of the pieces alone; at least `count` columns, so that `top_k` has enough to choose from.
     length = tf.maximum(tf.reduce_max(windows.length), count)
+    position = tf.minimum(offset[:, None] + tf.range(length), positions - 1)
     inside = tf.sequence_mask(windows.length, length)
     startable = inside if valid is None else inside & valid.to_tensor(False, shape=tf.stack([-1, length]))
-    position = _positions(start_logits, windows, offset, length)
     start = tf.where(startable, tf.gather(start_logits, position, batch_dims=1), _NEVER)
     end = tf.where(inside, tf.gather(end_logits, position, batch_dims=1), _NEVER)
-
     # Differs from BERT: the best of all spans, where Google pairs the `count` best starts with the `count` best ends.
     width = tf.minimum(length, max_answer_length)
     reach = tf.range(length)[:, None] + tf.range(width)
     end = tf.gather(tf.pad(end, [[0, 0], [0, width]], constant_values=_NEVER), reach, axis=1)
     band = start[:, :, None] + end  # (windows, pieces, answer length)
     score, place = tf.math.top_k(tf.reshape(band, [-1, length * width]), count)
-
-    # From (windows, count) to (examples, count); the padding is for a batch without windows.
-    rows = tf.RaggedTensor.from_value_rowids(
-        tf.reshape(score, [-1]), tf.repeat(windows.example, count), nrows=examples
-    )
-    padded = tf.pad(rows.to_tensor(_NEVER), [[0, 0], [0, count]], constant_values=_NEVER)
-    score, index = tf.math.top_k(padded, count)
-    found = score > _NEVER
-    index = tf.where(found, index + rows.row_starts()[:, None], 0)
-    place, window = tf.gather(tf.reshape(place, [-1]), index), index // count
-    start = tf.gather(windows.start, window) + place // width
-    end = start + place % width
-    start, end, window = (tf.where(found, value, -1) for value in (start, end, window))
-    null_score = tf.math.unsorted_segment_min(start_logits[:, 0] + end_logits[:, 0], windows.example, examples)
-    return Spans(start, end, score, window, null_score)
+    start = windows.start[:, None] + place // width
+    return score, start, start + place % width
 
 
-def _positions(logits, windows, offset, length):
-    """`(windows, length)`: where the pieces of each window stand in its packed sequence, within its bounds."""
-    positions = tf.shape(logits)[1]
-    offset = tf.cast(offset, tf.int32)
-    message = "`offset` must leave each window inside the sequence of the logits"
-    offset = require(offset + windows.length <= positions, message, offset=offset)
-    return tf.minimum(offset[:, None] + tf.range(length), positions - 1)
+def _flat(values):
+    return tf.reshape(values, [-1])
 
 
 def span_probabilities(scores):

@@ -1,0 +1,118 @@
+"""Named entities: from the tags of pieces to the tags of words, to entities, to places in the text."""
+
+import re
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from keras_bert.text.spans import require
+
+# IOB1, IOB2, IOBES, BILOU, BMES. A prefix may stand alone: entities of one kind, without a name.
+_LABEL = re.compile(r"([BIMELSU])(?:-(.*))?")
+
+
+class Entities(NamedTuple):
+    """The entities of a batch of sentences, in their order; ragged `(batch, entities)` each."""
+
+    type: tf.RaggedTensor  # Strings.
+    start: tf.RaggedTensor  # The first word, int32.
+    end: tf.RaggedTensor  # The word after the last one, int32.
+
+
+def word_tags(piece_values, first_pieces, missing=None):
+    """Takes the tag (or the logits) of each word at its first piece.
+
+    Args:
+        piece_values: `(batch, positions, ...)`.
+        first_pieces: ragged `(batch, words)`, the position of the first piece of each word; -1 where truncation cut
+            the word off.
+        missing: what a word that was cut off gets: the id of "O", or a vector of logits. Without it such a word is
+            an error.
+
+    Returns:
+        A ragged `(batch, words, ...)`.
+    """
+    first = first_pieces.values
+    if missing is None:
+        message = "`first_pieces` has words that were cut off. Expected `missing`, the value for them"
+        first = require(first >= 0, message, first_pieces=first)
+    rows = tf.cast(first_pieces.value_rowids(), first.dtype)
+    values = tf.gather_nd(piece_values, tf.stack([rows, tf.maximum(first, 0)], axis=1))
+    if missing is not None:
+        there = tf.reshape(first >= 0, [-1] + [1] * (values.shape.rank - 1))
+        values = tf.where(there, values, tf.cast(missing, values.dtype))
+    return first_pieces.with_values(values)
+
+
+def entities(tags, labels):
+    """Finds the entities in the tags of words, by the rule of CoNLL's `conlleval`.
+
+    An entity starts at B, S and U, and at any other tag that follows "O", a tag of another type, or E, L, S and U. It
+    ends where the next one starts and before "O". A label without a prefix is read as if it had I.
+
+    Args:
+        tags: ragged integer `(batch, words)`, ids of labels.
+        labels: the label of each id: "O", "B-PER", "I-PER", ...
+
+    Returns:
+        `Entities`.
+    """
+    prefixes, types = _parse(labels)
+    inside, opens, closes = (
+        tf.gather([prefix in wanted for prefix in prefixes], tags.values) for wanted in ("BIMELSU", "BSU", "ELSU")
+    )
+    kind = tf.gather(types, tags.values)
+    word = tf.ragged.range(tf.cast(tags.row_lengths(), tf.int32)).values
+
+    no = tf.zeros_like(inside[:1])  # One false, or nothing where there are no words.
+    joined = inside[:-1] & ~closes[:-1] & ~opens[1:] & inside[1:] & (kind[:-1] == kind[1:])
+    joined = tf.concat([no, joined], 0) & (word > 0)  # To the word before.
+    first = inside & ~joined
+    last = inside & ~tf.concat([joined[1:], no], 0)
+
+    def select(values, where):
+        return tf.ragged.boolean_mask(tags.with_values(values), tags.with_values(where))
+
+    return Entities(select(kind, first), select(word, first), select(word + 1, last))
+
+
+def _parse(labels):
+    """The prefixes and the types of the labels."""
+    if not isinstance(labels, list | tuple) or not labels or not all(isinstance(label, str) for label in labels):
+        raise ValueError(f"`labels` must be a list of strings, at least one. Received: labels={labels!r}")
+    twice = sorted({label for label in labels if labels.count(label) > 1})
+    if twice:
+        raise ValueError(f"`labels` has {', '.join(twice)} more than once. Received: labels={labels}")
+    return zip(*map(_split, labels), strict=True)
+
+
+def _split(label):
+    if label == "O":
+        return "O", ""
+    match = _LABEL.fullmatch(label)
+    return (match[1], match[2] or "") if match else ("I", label)
+
+
+def entity_spans(entities, word_starts, word_ends):
+    """Where entities stand in their text.
+
+    Args:
+        entities: `Entities`.
+        word_starts: ragged `(batch, words)`, the byte where each word starts.
+        word_ends: likewise, the byte after its last one.
+
+    Returns:
+        Two ragged `(batch, entities)`: the byte where each entity starts, and the byte after its last one.
+    """
+    starts = _pick(word_starts, entities.start, "word_starts")
+    ends = _pick(word_ends, entities.end.with_values(entities.end.values - 1), "word_ends")
+    return starts, ends
+
+
+def _pick(offsets, words, name):
+    """The offsets of some words, by their indices."""
+    rows = words.value_rowids()
+    index = tf.cast(words.values, offsets.row_splits.dtype)
+    enough = index < tf.gather(offsets.row_lengths(), rows)
+    index = require(enough, f"`{name}` has fewer words than the tags had. Expected one offset a word", words=index)
+    return words.with_values(tf.gather(offsets.values, tf.gather(offsets.row_starts(), rows) + index))
