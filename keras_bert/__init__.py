@@ -1,7 +1,6 @@
 """BERT for TensorFlow 2 and Keras 3, whole. See README.md; everything public is named here.
 
-A lazy face (PEP 562): only the layers and the optimizer are imported at once, so that Keras knows them when it loads a
-`.keras` file.
+A lazy face (PEP 562): only what a `.keras` file may hold is imported at once, so that Keras knows it when it loads one.
 """
 
 import importlib
@@ -12,6 +11,7 @@ from keras_bert import layers
 from keras_bert.version import __version__
 
 if keras.config.backend() == "tensorflow":
+    from keras_bert.text import preprocessor as _preprocessor  # noqa: F401
     from keras_bert.training import optimizer as _optimizer  # noqa: F401
 
 _HOMES = {
@@ -38,6 +38,8 @@ _HOMES = {
     "keras_bert.checkpoints.save": ("save",),
     "keras_bert.checkpoints.keras_hub": ("to_keras_hub",),
     "keras_bert.text.vocabulary": ("Vocabulary",),
+    "keras_bert.text.tokenizer": ("BertTokenizer",),
+    "keras_bert.text.preprocessor": ("TextPreprocessor",),
     "keras_bert.memory": ("explain_out_of_memory",),
     "keras_bert.training.optimizer": ("AdamW",),
 }

@@ -1,0 +1,62 @@
+"""Pieces to model inputs: `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, cut to a length and padded. BERT, section 3."""
+
+import tensorflow as tf
+
+
+def truncated_lengths(first, second, room, only_second=False):
+    """How many pieces stay of each of a pair, so that both fit into `room`.
+
+    Google's rule takes pieces from the end of the longer one until they fit, and from the second when both are as long.
+
+    Args:
+        first: lengths, `(batch,)`.
+        second: lengths, `(batch,)`.
+        room: how many pieces fit.
+        only_second: whether the first one stays as long as it fits at all.
+    """
+    least = room if only_second else tf.maximum(room - second, (room + 1) // 2)
+    first = tf.minimum(first, least)
+    return first, tf.minimum(second, room - first)
+
+
+def pack(first, second, length, vocabulary):
+    """Packs ragged ids `(batch, pieces)`, which must fit, into dense int32 `(batch, length)`.
+
+    Args:
+        first: ragged int32 ids.
+        second: ragged int32 ids, or `None`.
+        length: the length of the result, an integer or a scalar tensor.
+        vocabulary: the `Vocabulary` that has `[CLS]`, `[SEP]` and `[PAD]`.
+
+    Returns:
+        dict of `token_ids`, `segment_ids`, `padding_mask`.
+    """
+    position = tf.range(length)[tf.newaxis]
+    start, end, pad = vocabulary.ids(["[CLS]", "[SEP]", "[PAD]"])
+    first_end = tf.cast(first.row_lengths(), tf.int32)[:, tf.newaxis] + 1
+    ids = tf.where(position == 0, start, tf.where(position < first_end, _at(first, position - 1), end))
+    last = first_end
+    if second is not None:
+        last = first_end + tf.cast(second.row_lengths(), tf.int32)[:, tf.newaxis] + 1
+        within = (position > first_end) & (position < last)
+        ids = tf.where(within, _at(second, position - first_end - 1), ids)
+    real = position <= last
+    return {
+        "token_ids": tf.where(real, ids, pad),
+        "segment_ids": tf.cast(real & (position > first_end), tf.int32),
+        "padding_mask": tf.cast(real, tf.int32),
+    }
+
+
+def _at(ragged, position):
+    """The values at places counted from the start of each row; anything where the row has no such place."""
+    flat = tf.cast(ragged.row_starts(), tf.int32)[:, tf.newaxis] + position
+    values = tf.pad(ragged.values, [[0, 1]])
+    return tf.gather(values, tf.clip_by_value(flat, 0, tf.size(values) - 1))
+
+
+def cut(ragged, lengths):
+    """The first pieces of each row of a ragged tensor `(batch, pieces)`."""
+    starts = ragged.row_starts()
+    places = tf.ragged.range(starts, starts + tf.cast(lengths, starts.dtype))
+    return places.with_values(tf.gather(ragged.values, places.values))

@@ -1,0 +1,236 @@
+"""Strings in, model inputs out: the tokenizer and the packing as one Keras layer."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.text import packing
+from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.vocabulary import Vocabulary
+
+
+@keras.saving.register_keras_serializable("keras_bert")
+class TextPreprocessor(keras.layers.Layer):
+    """Texts, or pairs of texts, to `token_ids`, `segment_ids` and `padding_mask`.
+
+    It works eagerly, in `tf.data`, in a functional model (not in one that is trained: strings stay out of XLA), through
+    `.keras` and through a SavedModel. The vocabulary travels inside.
+
+    Args:
+        vocabulary: a path, a list of pieces or a `Vocabulary`.
+        sequence_length: the most pieces of a sequence, `[CLS]` and `[SEP]` among them.
+        lowercase: whether the vocabulary is uncased.
+        strip_accents: whether accents are removed; `None` is the same as `lowercase`.
+        keep_special_tokens: pieces such as `"[MASK]"` that stay whole where a text has them literally.
+        truncation: `"longest_first"` shortens the longer of a pair, as Google's program does; `"only_second"` the
+            second one alone, for a question and a passage.
+        padding: `"fixed"` pads to `sequence_length`, `"longest"` to the longest of the batch, an integer to the next
+            multiple of it.
+
+    Call arguments:
+        inputs: strings of any shape, or lists of them; a tuple of two, or a dict with `text` and `pair`, is a pair.
+
+    Returns:
+        dict of int32 tensors of the shape of the input and one axis more. For a single string: `(length,)`.
+
+    Example:
+        preprocessor = TextPreprocessor("vocab.txt", sequence_length=128)
+        preprocessor(["A sentence.", "Another one."])
+        preprocessor((["A question?"], ["A passage."]))
+    """
+
+    def __init__(
+        self,
+        vocabulary,
+        sequence_length,
+        lowercase=True,
+        strip_accents=None,
+        keep_special_tokens=(),
+        truncation="longest_first",
+        padding="fixed",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.vocabulary = Vocabulary(vocabulary)
+        self.sequence_length = sequence_length
+        self.lowercase = lowercase
+        self.strip_accents = strip_accents
+        self.keep_special_tokens = tuple(keep_special_tokens)
+        self.truncation = truncation
+        self.padding = padding
+        self._check()
+        self.tokenizer = BertTokenizer(self.vocabulary, lowercase, strip_accents, self.keep_special_tokens)
+        self.supports_jit = False
+        self._convert_input_args = False  # Keras would put strings on the device of its backend.
+        texts = tf.TensorSpec([None], tf.string)
+        self._single = tf.function(self._pack_single, input_signature=[texts])
+        self._pair = tf.function(self._pack_pair, input_signature=[texts, texts])
+
+    def _check(self):
+        if not _is_count(self.sequence_length) or self.sequence_length < 3:
+            raise ValueError(
+                "`sequence_length` must be an integer of at least 3: [CLS], a piece, [SEP]. "
+                f"Received: sequence_length={self.sequence_length!r}"
+            )
+        if self.truncation not in ("longest_first", "only_second"):
+            raise ValueError(
+                f"`truncation` must be 'longest_first' or 'only_second'. Received: truncation={self.truncation!r}"
+            )
+        if self.padding not in ("fixed", "longest") and not (_is_count(self.padding) and self.padding > 0):
+            raise ValueError(
+                "`padding` must be 'fixed', 'longest' or an integer, the multiple to pad to. "
+                f"Received: padding={self.padding!r}"
+            )
+
+    def __call__(self, inputs, **context):
+        inputs = _read_inputs(inputs)
+        # Keras' own way in is for the symbolic call; it would take longer than the tokenizer for a line of text.
+        if any(isinstance(text, keras.KerasTensor) for text in inputs.values()):
+            return super().__call__(inputs, **context)
+        return self.call(inputs)
+
+    def call(self, inputs):
+        text, pair = inputs["text"], inputs.get("pair")
+        if pair is None:
+            packed = self._single(tf.reshape(text, [-1]))
+        else:
+            packed = self._pair(tf.reshape(text, [-1]), tf.reshape(pair, [-1]))
+        return packed if text.shape.rank == 1 else {name: _unflatten(ids, text) for name, ids in packed.items()}
+
+    def _pack_single(self, texts):
+        return self.pack(self.tokenizer(texts))
+
+    def _pack_pair(self, texts, pairs):
+        tf.debugging.assert_equal(tf.size(texts), tf.size(pairs), "`text` and `pair` must have the same shape")
+        return self.pack(self.tokenizer(texts), self.tokenizer(pairs))
+
+    def pack(self, first, second=None):
+        """Packs ragged ids `(batch, pieces)`, truncated and padded as the layer is set."""
+        if second is None:
+            first = packing.cut(first, tf.minimum(first.row_lengths(), self.sequence_length - 2))
+            length = self._length(first.row_lengths() + 2)
+        else:
+            room = self.sequence_length - 3
+            lengths = packing.truncated_lengths(
+                first.row_lengths(), second.row_lengths(), room, self.truncation == "only_second"
+            )
+            first, second = packing.cut(first, lengths[0]), packing.cut(second, lengths[1])
+            length = self._length(lengths[0] + lengths[1] + 3)
+        return packing.pack(first, second, length, self.vocabulary)
+
+    def _length(self, lengths):
+        if self.padding == "fixed":
+            return self.sequence_length
+        longest = tf.reduce_max(tf.pad(tf.cast(lengths, tf.int32), [[0, 1]], constant_values=2))
+        multiple = 1 if self.padding == "longest" else self.padding
+        return tf.minimum((longest + multiple - 1) // multiple * multiple, self.sequence_length)
+
+    def from_words(self, words):
+        """Sentences that come as words, for tagging.
+
+        Args:
+            words: ragged strings `(batch, words)`, or a list of lists of words.
+
+        Returns:
+            The inputs, and ragged int32 `(batch, words)`: the position of each word's first piece, -1 where the word
+            was cut off or has no piece.
+        """
+        words = _to_words(words)
+        pieces = words.with_values(self.tokenizer(words.values))
+        sentences = pieces.merge_dims(1, 2)
+        starts = pieces.values.row_starts() - tf.gather(sentences.row_starts(), words.value_rowids())
+        seen = (pieces.values.row_lengths() > 0) & (starts < self.sequence_length - 2)
+        return self.pack(sentences), words.with_values(tf.cast(tf.where(seen, starts + 1, -1), tf.int32))
+
+    def decode(self, ids):
+        """Text for people to read: a string for ids of one sequence, a list for a batch. Special tokens are left out,
+        `[UNK]` and `[MASK]` aside."""
+        ids = ids.to_list() if isinstance(ids, tf.RaggedTensor) else keras.ops.convert_to_numpy(ids).tolist()
+        if ids and isinstance(ids[0], list):
+            return [self.decode(row) for row in ids]
+        pieces = [self.vocabulary.pieces[index] for index in ids]
+        return " ".join(piece for piece in pieces if piece not in ("[PAD]", "[CLS]", "[SEP]")).replace(" ##", "")
+
+    def compute_output_spec(self, inputs):
+        length = self.sequence_length if self.padding == "fixed" else None
+        shape = (*inputs["text"].shape, length)
+        return {
+            name: keras.KerasTensor(shape, "int32", name=name)
+            for name in ("token_ids", "segment_ids", "padding_mask")
+        }
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "vocabulary": list(self.vocabulary.pieces),
+            "sequence_length": self.sequence_length,
+            "lowercase": self.lowercase,
+            "strip_accents": self.strip_accents,
+            "keep_special_tokens": list(self.keep_special_tokens),
+            "truncation": self.truncation,
+            "padding": self.padding,
+        }
+
+
+def _unflatten(ids, text):
+    """Brings `(strings, length)` into the shape of the strings."""
+    length = ids.shape[-1]
+    ids = tf.reshape(ids, tf.concat([tf.shape(text), tf.shape(ids)[1:]], 0))
+    return ids if text.shape.rank is None else tf.ensure_shape(ids, [*text.shape, length])
+
+
+def _is_count(value):
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _read_inputs(inputs):
+    """A dict of string tensors from whatever a user hands over."""
+    if isinstance(inputs, tuple):
+        if len(inputs) != 2:
+            raise ValueError(
+                f"a tuple must have two parts, the texts and their pairs. Received: a tuple of {len(inputs)}"
+            )
+        inputs = {"text": inputs[0], "pair": inputs[1]}
+    if not isinstance(inputs, dict):
+        inputs = {"text": inputs}
+    if "text" not in inputs or not set(inputs) <= {"text", "pair"}:
+        raise ValueError(f"a dict must have `text`, and `pair` for pairs. Received: keys {sorted(inputs)}")
+    inputs = {name: _to_strings(value, name) for name, value in inputs.items()}
+    if "pair" in inputs and not inputs["text"].shape.is_compatible_with(inputs["pair"].shape):
+        raise ValueError(
+            "`text` and `pair` must have the same shape. "
+            f"Received: text.shape={inputs['text'].shape}, pair.shape={inputs['pair'].shape}"
+        )
+    return inputs
+
+
+def _to_strings(value, name):
+    """A tensor of strings, or an error that names what is not one."""
+    if isinstance(value, keras.KerasTensor | tf.Tensor):
+        if value.dtype not in ("string", tf.string):
+            raise ValueError(f"`{name}` must be strings. Received: dtype={value.dtype}")
+        return value
+    if isinstance(value, tf.RaggedTensor):
+        raise ValueError(f"`{name}` must not be ragged; words go to `from_words`. Received: {name}={value}")
+    if isinstance(value, list) and any(isinstance(part, tuple) for part in value):
+        raise ValueError(
+            f"`{name}` is a list with tuples. Expected a tuple of two lists, the texts and their pairs. "
+            f"Received: {value[0]!r} first"
+        )
+    array = np.asarray(value, dtype=object)
+    for part in array.flat:
+        if not isinstance(part, str | bytes):
+            raise ValueError(f"`{name}` must be strings, in lists of equal length. Received: {part!r} among them")
+    encoded = [part.encode(errors="surrogatepass") if isinstance(part, str) else part for part in array.flat]
+    return tf.reshape(tf.constant(encoded, tf.string), array.shape)
+
+
+def _to_words(words):
+    if not isinstance(words, tf.RaggedTensor):
+        words = tf.ragged.constant(words, tf.string, ragged_rank=1)
+    if words.shape.rank != 2 or words.dtype != tf.string:
+        raise ValueError(
+            "`words` must be ragged strings `(batch, words)`, or lists of lists of them. "
+            f"Received: shape={words.shape}, dtype={words.dtype.name}"
+        )
+    return words
