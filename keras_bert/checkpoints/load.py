@@ -79,6 +79,7 @@ class LoadedBert:
         self.task = source.task
         self.head = source.head or "encoder"
         options = {"causal": source.causal, "positions": source.positions, **encoder_options}
+        self._positions = options["positions"]
         self.encoder = build_encoder(source.config, **options)
         description = describe(self.encoder)
         check_known(source, description)
@@ -95,6 +96,20 @@ class LoadedBert:
             f"LoadedBert({self._source.name!r}, L={config.num_hidden_layers} H={config.hidden_size} "
             f"A={config.num_attention_heads}, head={self.head!r})"
         )
+
+    def preprocessor(self, sequence_length, **options):
+        """The `TextPreprocessor` for these models; `options` are its further arguments."""
+        from keras_bert.text.preprocessor import TextPreprocessor  # It needs TensorFlow, the models do not.
+
+        if self.vocabulary is None:
+            raise ValueError(f"{self._source.name} has no vocabulary. Build a `TextPreprocessor` with one of your own")
+        if sequence_length > self.config.max_position_embeddings and self._positions == "learned":
+            raise ValueError(
+                f"`sequence_length` must be {self.config.max_position_embeddings} at most, as many positions as "
+                f"{self._source.name} has. Received: sequence_length={sequence_length}"
+            )
+        casing = {"lowercase": self.lowercase, "strip_accents": self.strip_accents}
+        return TextPreprocessor(self.vocabulary, sequence_length, **{**casing, **options})
 
     def pretrainer(self, next_sentence=None):
         """The pre-training model with the checkpoint's heads; NSP, by default, where the checkpoint has it."""

@@ -25,7 +25,7 @@ class Vocabulary:
         elif isinstance(pieces, str | pathlib.Path):
             self.source, pieces = str(pieces), _read(pathlib.Path(pieces))
         self.pieces = tuple(pieces)
-        self._ids = {piece: index for index, piece in enumerate(self.pieces)}
+        self._ids = {}
         self._check()
 
     def _check(self):
@@ -33,17 +33,33 @@ class Vocabulary:
             raise ValueError(f"{self.source}: the vocabulary is empty. Expected one piece a line")
         for index, piece in enumerate(self.pieces):
             if not isinstance(piece, str):
-                raise ValueError(f"{self.source}: a piece must be a string. Received: {piece!r} at id {index}")
-            if self._ids[piece] != index:
+                raise ValueError(f"{self._place(index)}: a piece must be a string. Received: {piece!r}")
+            if piece.strip(" \t\r\n") != piece or not piece:
+                raise ValueError(f"{self._place(index)}: a piece has no white space around it. Received: {piece!r}")
+            if self._ids.setdefault(piece, index) != index:
                 raise ValueError(
-                    f"{self.source}: the piece {piece!r} stands twice, at ids {index} and {self._ids[piece]}"
+                    f"{self._place(index)}: the piece {piece!r} stands twice, first at {self._place(self._ids[piece])}"
                 )
-        missing = [piece for piece in ("[PAD]", "[UNK]", "[CLS]", "[SEP]") if piece not in self._ids]
-        if missing:
+        for piece in ("[PAD]", "[UNK]", "[CLS]", "[SEP]"):
+            self._check_special(piece)
+        if self._ids["[PAD]"] != 0:
             raise ValueError(
-                f"{self.source}: the vocabulary lacks {', '.join(missing)}. Expected a BERT vocabulary with "
-                "[PAD], [UNK], [CLS] and [SEP]"
+                f"{self._place(self._ids['[PAD]'])}: [PAD] must be the first piece, since BERT pads with id 0. The pieces "
+                "are out of order: take the file as it came with the checkpoint"
             )
+
+    def _check_special(self, piece):
+        if piece in self._ids:
+            return
+        found = next((other for other in self.pieces if other.lower() == piece.lower()), None)
+        hint = f"; {self._place(self._ids[found])} has {found!r} instead: take an unaltered copy" if found else ""
+        raise ValueError(
+            f"{self.source}: the vocabulary lacks {piece}{hint}. Expected a BERT vocabulary with [PAD], [UNK], [CLS] "
+            "and [SEP]"
+        )
+
+    def _place(self, index):
+        return f"{self.source}:{index + 1}" if self.source.endswith(".txt") else f"{self.source}, id {index}"
 
     def __len__(self):
         return len(self.pieces)
@@ -77,19 +93,18 @@ class Vocabulary:
 
     def save(self, path):
         """Writes `vocab.txt`: one piece a line, UTF-8."""
-        for piece in self.pieces:
-            if "\n" in piece:
-                raise ValueError(f"a piece with a line break cannot be written to vocab.txt. Received: {piece!r}")
         pathlib.Path(path).write_bytes("".join(f"{piece}\n" for piece in self.pieces).encode())
 
 
 def _read(path):
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such vocabulary file")
+    content = path.read_bytes()
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: a vocabulary must be UTF-8: {error}") from None
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{path}:{line}: a vocabulary must be UTF-8. Received: {error.object[error.start:][:8]!r}") from None
     if path.suffix == ".json":
         return _read_tokenizer_json(path, text)
     # Not splitlines(): pieces such as U+2028 stand in the multilingual vocabulary.

@@ -48,8 +48,12 @@ def test_public_vocabularies_keep_their_sizes(data):
     [
         ([], "the list of pieces: the vocabulary is empty"),
         (SPECIAL[1:], r"the vocabulary lacks \[PAD\]"),
-        ([*SPECIAL, "a", "a"], "the piece 'a' stands twice, at ids 5 and 6"),
-        ([*SPECIAL, 7], "a piece must be a string. Received: 7 at id 5"),
+        ([*SPECIAL, "a", "a"], "id 6: the piece 'a' stands twice, first at the list of pieces, id 5"),
+        ([*SPECIAL, 7], "id 5: a piece must be a string. Received: 7"),
+        ([*SPECIAL, "a "], "id 5: a piece has no white space around it. Received: 'a '"),
+        ([*SPECIAL, "a\n"], r"id 5: a piece has no white space around it. Received: 'a\\n'"),
+        ([*SPECIAL, ""], "id 5: a piece has no white space around it. Received: ''"),
+        (sorted(SPECIAL), r"id 2: \[PAD\] must be the first piece"),
     ],
 )
 def test_bad_pieces(pieces, message):
@@ -66,7 +70,10 @@ def test_an_unknown_piece():
     ("content", "message"),
     [
         (b"[PAD]\n\n[UNK]\n", r"vocab.txt:2: the line is empty"),
-        (b"\xff\xfe", "vocab.txt: a vocabulary must be UTF-8"),
+        (b"[PAD]\n[UNK]\n\xff\xfe\n", "vocab.txt:3: a vocabulary must be UTF-8"),
+        (b"[PAD]\n[CLS]\n[SEP]\na\na\n", "vocab.txt:5: the piece 'a' stands twice, first at .*vocab.txt:4"),
+        (b"[PAD]\n[unk]\n[CLS]\n", r"lacks \[UNK\]; .*vocab.txt:2 has '\[unk\]' instead: take an unaltered copy"),
+        (b"a\n[PAD]\n[UNK]\n[CLS]\n[SEP]\n", r"vocab.txt:2: \[PAD\] must be the first piece, since BERT pads with id 0"),
     ],
 )
 def test_bad_files(tmp_path, content, message):
@@ -93,8 +100,3 @@ def test_bad_tokenizer_json(tmp_path, content, message):
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=message):
         Vocabulary(tmp_path / "tokenizer.json")
-
-
-def test_a_line_break_cannot_be_saved(tmp_path):
-    with pytest.raises(ValueError, match="a piece with a line break cannot be written"):
-        Vocabulary([*SPECIAL, "a\nb"]).save(tmp_path / "vocab.txt")
