@@ -27,6 +27,7 @@ def normalize_character(char, lowercase, strip_accents):
     if lowercase:
         char = char.lower()
     if strip_accents:
+        # Differs from BERT: marks in no canonical order are not sorted. It shows where two of the 25 spacing ones meet.
         char = "".join(part for part in unicodedata.normalize("NFD", char) if unicodedata.category(part) != "Mn")
     return char
 

@@ -55,11 +55,10 @@ class TextPreprocessor(keras.layers.Layer):
         self.sequence_length = sequence_length
         self.lowercase = lowercase
         self.strip_accents = strip_accents
-        self.keep_special_tokens = tuple(keep_special_tokens)
         self.truncation = truncation
         self.padding = padding
         self._check()
-        self.tokenizer = BertTokenizer(self.vocabulary, lowercase, strip_accents, self.keep_special_tokens)
+        self.tokenizer = BertTokenizer(self.vocabulary, lowercase, strip_accents, keep_special_tokens)
         self.supports_jit = False
         self._convert_input_args = False  # Keras would put strings on the device of its backend.
         texts = tf.TensorSpec([None], tf.string)
@@ -95,7 +94,11 @@ class TextPreprocessor(keras.layers.Layer):
             packed = self._single(tf.reshape(text, [-1]))
         else:
             packed = self._pair(tf.reshape(text, [-1]), tf.reshape(pair, [-1]))
-        return packed if text.shape.rank == 1 else {name: _unflatten(ids, text) for name, ids in packed.items()}
+        if text.shape.rank == 1:
+            return packed
+        if text.shape.rank == 0:
+            return {name: tf.squeeze(ids, 0) for name, ids in packed.items()}
+        return {name: _unflatten(ids, text) for name, ids in packed.items()}
 
     def _pack_single(self, texts):
         return self.pack(self.tokenizer(texts))
@@ -155,8 +158,7 @@ class TextPreprocessor(keras.layers.Layer):
         length = self.sequence_length if self.padding == "fixed" else None
         shape = (*inputs["text"].shape, length)
         return {
-            name: keras.KerasTensor(shape, "int32", name=name)
-            for name in ("token_ids", "segment_ids", "padding_mask")
+            name: keras.KerasTensor(shape, "int32", name=name) for name in ("token_ids", "segment_ids", "padding_mask")
         }
 
     def get_config(self):
@@ -166,7 +168,7 @@ class TextPreprocessor(keras.layers.Layer):
             "sequence_length": self.sequence_length,
             "lowercase": self.lowercase,
             "strip_accents": self.strip_accents,
-            "keep_special_tokens": list(self.keep_special_tokens),
+            "keep_special_tokens": list(self.tokenizer.keep_special_tokens),
             "truncation": self.truncation,
             "padding": self.padding,
         }
@@ -196,7 +198,7 @@ def _read_inputs(inputs):
     if "text" not in inputs or not set(inputs) <= {"text", "pair"}:
         raise ValueError(f"a dict must have `text`, and `pair` for pairs. Received: keys {sorted(inputs)}")
     inputs = {name: _to_strings(value, name) for name, value in inputs.items()}
-    if "pair" in inputs and not inputs["text"].shape.is_compatible_with(inputs["pair"].shape):
+    if "pair" in inputs and not tf.TensorShape(inputs["text"].shape).is_compatible_with(inputs["pair"].shape):
         raise ValueError(
             "`text` and `pair` must have the same shape. "
             f"Received: text.shape={inputs['text'].shape}, pair.shape={inputs['pair'].shape}"

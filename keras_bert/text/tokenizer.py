@@ -9,15 +9,14 @@ more than 200 characters (the kernel limits bytes).
 import re
 
 import tensorflow as tf
-import tensorflow_text
 
 from keras_bert.text import normalization
 from keras_bert.text.vocabulary import Vocabulary
 
 LONGEST_WORD = 200  # In characters after normalization; a longer word is [UNK].
-# Characters that end a word whatever stands around them, and runs without them that are too short to become a long word:
-# no character becomes more than three.
-_ENDS = r"\s!-/:-@\[-`{-~、。，㐀-䶿一-鿿"
+# Characters that end a word whatever stands around them, and runs without them that cannot become a long word, since no
+# character becomes more than three.
+_ENDS = r"\s!-/:-@\[-`{-~、。㐀-䶿一-鿿"
 _SHORT_WORDS = f"(?:[^{_ENDS}]{{0,66}}[{_ENDS}])*[^{_ENDS}]{{0,66}}"
 _PLAIN = _SHORT_WORDS.replace("[^", "[^Σ")
 # Code points among the Chinese ones that no character has: the kernel takes each for a word of its own.
@@ -37,9 +36,9 @@ class WordSplitter:
     """
 
     def __init__(self, lowercase=True, strip_accents=None):
-        self._normalizer = _normalizer(lowercase, strip_accents)
         self._lowercase = lowercase
-        self._words = _wordpiece(["[UNK]"], most_bytes=2**30)
+        # With this vocabulary every word is one piece.
+        self._normalizer, self._words = _kernels(lowercase, strip_accents, ["[UNK]", "a"], 2**30)
 
     def __call__(self, texts):
         texts = tf.convert_to_tensor(texts, tf.string)
@@ -74,12 +73,11 @@ class BertTokenizer:
 
     def __init__(self, vocabulary, lowercase=True, strip_accents=None, keep_special_tokens=()):
         self.vocabulary = Vocabulary(vocabulary)
+        _check_literals(keep_special_tokens, self.vocabulary)
         self.keep_special_tokens = tuple(keep_special_tokens)
-        _check_literals(self.keep_special_tokens, self.vocabulary)
-        self._normalizer = _normalizer(lowercase, strip_accents)
         self._lowercase = lowercase
         pieces = [*self.vocabulary.pieces, *_PLACEHOLDERS[: len(self.keep_special_tokens)]]
-        self._wordpiece = _wordpiece(pieces, LONGEST_WORD * 4)
+        self._normalizer, self._wordpiece = _kernels(lowercase, strip_accents, pieces, LONGEST_WORD * 4)
         self._ids = _constant([*range(len(self.vocabulary)), *self.vocabulary.ids(self.keep_special_tokens)], tf.int32)
         self._unknown = self.vocabulary.id("[UNK]")
         self._goes_on = _constant([piece.startswith("##") for piece in pieces], tf.bool)
@@ -139,18 +137,22 @@ class BertTokenizer:
         values = [ids.with_values(tf.where(long, self._unknown, ids.values))]
         if offsets:
             starts, ends = offsets
-            values += [starts, ends.with_values(tf.gather(tf.math.segment_max(ends.values, word), word))]
+            last = tf.gather(tf.math.segment_max(ends.values, word), word)
+            values += [starts, ends.with_values(tf.where(long, last, ends.values))]
         return tuple(tf.ragged.boolean_mask(value, keep) for value in values)
 
 
-def _normalizer(lowercase, strip_accents):
+def _kernels(lowercase, strip_accents, pieces, most_bytes):
+    """tf-text's normalizer and its WordPiece."""
+    # Not above: `import keras_bert` reads this file, so that Keras knows the preprocessor, and should stay quick.
+    import tensorflow_text
+
     strip_accents = lowercase if strip_accents is None else strip_accents
     model = normalization.model(bool(lowercase), bool(strip_accents))
-    return tensorflow_text.FastBertNormalizer(model_buffer=_constant(model, tf.uint8))
-
-
-def _wordpiece(pieces, most_bytes):
-    return tensorflow_text.FastWordpieceTokenizer(list(pieces), max_bytes_per_word=most_bytes, token_out_type=tf.int32)
+    return (
+        tensorflow_text.FastBertNormalizer(model_buffer=_constant(model, tf.uint8)),
+        tensorflow_text.FastWordpieceTokenizer(pieces, max_bytes_per_word=most_bytes, token_out_type=tf.int32),
+    )
 
 
 def _all_match(texts, pattern):
@@ -167,7 +169,9 @@ def _original_offsets(origins, starts, ends):
     """Places in the normalized texts to places in the texts, by the map from the one to the other."""
     # The start of each piece's row: two ranges, for a tenth of the time of `value_rowids`.
     lengths = starts.row_lengths()
-    rows = tf.ragged.range(origins.row_starts(), origins.row_starts() + lengths).values - tf.ragged.range(lengths).values
+    rows = (
+        tf.ragged.range(origins.row_starts(), origins.row_starts() + lengths).values - tf.ragged.range(lengths).values
+    )
     origin, last = tf.cast(origins.values, tf.int32), ends.values + rows - 1
     first, end = tf.gather(origin, starts.values + rows), tf.gather(origin, last + 1)
     within = end == tf.gather(origin, last)  # The piece ends amid what one character became: it has all of it.
@@ -181,6 +185,8 @@ def _original_offsets(origins, starts, ends):
 
 
 def _check_literals(literals, vocabulary):
+    if not isinstance(literals, list | tuple):
+        raise ValueError(f"`keep_special_tokens` must be a list or a tuple. Received: {literals!r}")
     shortest = len(_PLACEHOLDERS[0].encode())
     for literal in literals:
         if not isinstance(literal, str) or literal not in vocabulary:

@@ -44,8 +44,8 @@ class Vocabulary:
             self._check_special(piece)
         if self._ids["[PAD]"] != 0:
             raise ValueError(
-                f"{self._place(self._ids['[PAD]'])}: [PAD] must be the first piece, since BERT pads with id 0. The pieces "
-                "are out of order: take the file as it came with the checkpoint"
+                f"{self._place(self._ids['[PAD]'])}: [PAD] must be the first piece, since BERT pads with id 0. "
+                "The pieces are out of order: take the file as it came with the checkpoint"
             )
 
     def _check_special(self, piece):
@@ -104,7 +104,9 @@ def _read(path):
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{path}:{line}: a vocabulary must be UTF-8. Received: {error.object[error.start:][:8]!r}") from None
+        raise ValueError(
+            f"{path}:{line}: a vocabulary must be UTF-8. Received: {error.object[error.start :][:8]!r}"
+        ) from None
     if path.suffix == ".json":
         return _read_tokenizer_json(path, text)
     # Not splitlines(): pieces such as U+2028 stand in the multilingual vocabulary.

@@ -73,7 +73,10 @@ def test_an_unknown_piece():
         (b"[PAD]\n[UNK]\n\xff\xfe\n", "vocab.txt:3: a vocabulary must be UTF-8"),
         (b"[PAD]\n[CLS]\n[SEP]\na\na\n", "vocab.txt:5: the piece 'a' stands twice, first at .*vocab.txt:4"),
         (b"[PAD]\n[unk]\n[CLS]\n", r"lacks \[UNK\]; .*vocab.txt:2 has '\[unk\]' instead: take an unaltered copy"),
-        (b"a\n[PAD]\n[UNK]\n[CLS]\n[SEP]\n", r"vocab.txt:2: \[PAD\] must be the first piece, since BERT pads with id 0"),
+        (
+            b"a\n[PAD]\n[UNK]\n[CLS]\n[SEP]\n",
+            r"vocab.txt:2: \[PAD\] must be the first piece, since BERT pads with id 0",
+        ),
     ],
 )
 def test_bad_files(tmp_path, content, message):

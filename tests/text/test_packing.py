@@ -1,0 +1,80 @@
+"""Packing beside Google's loops, written a second time in plain Python."""
+
+import itertools
+
+import pytest
+
+from keras_bert import Vocabulary
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert.text import packing  # noqa: E402
+
+VOCABULARY = Vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh"])
+CLS, SEP = 2, 3
+
+
+def truncate(first, second, room):
+    """Google's `_truncate_seq_pair`."""
+    first, second = list(first), list(second)
+    while len(first) + len(second) > room:
+        (first if len(first) > len(second) else second).pop()
+    return first, second
+
+
+@pytest.mark.parametrize("room", range(9))
+def test_truncation_is_googles(room):
+    pairs = list(itertools.product(range(9), repeat=2))
+    first, second = packing.truncated_lengths(*(tf.constant(lengths) for lengths in zip(*pairs, strict=True)), room)
+    expected = [tuple(map(len, truncate(range(a), range(b), room))) for a, b in pairs]
+    assert list(zip(first.numpy().tolist(), second.numpy().tolist(), strict=True)) == expected
+
+
+def test_truncation_of_the_second_alone():
+    first, second = packing.truncated_lengths(
+        tf.constant([2, 2, 5, 7, 0]), tf.constant([9, 1, 4, 3, 9]), 5, only_second=True
+    )
+    assert first.numpy().tolist() == [2, 2, 5, 5, 0]
+    assert second.numpy().tolist() == [3, 1, 0, 0, 5]
+
+
+def test_one_text():
+    packed = packing.pack(tf.ragged.constant([[4, 5, 6], [], [7]], dtype=tf.int32), None, 6, VOCABULARY)
+    assert packed["token_ids"].numpy().tolist() == [
+        [CLS, 4, 5, 6, SEP, 0],
+        [CLS, SEP, 0, 0, 0, 0],
+        [CLS, 7, SEP, 0, 0, 0],
+    ]
+    assert packed["padding_mask"].numpy().tolist() == [[1, 1, 1, 1, 1, 0], [1, 1, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0]]
+    assert packed["segment_ids"].numpy().tolist() == [[0] * 6] * 3
+    assert {value.dtype for value in packed.values()} == {tf.int32}
+
+
+def test_pairs():
+    first = tf.ragged.constant([[4, 5], [], [7], []], dtype=tf.int32)
+    second = tf.ragged.constant([[6], [8, 9], [], []], dtype=tf.int32)
+    packed = packing.pack(first, second, 7, VOCABULARY)
+    assert packed["token_ids"].numpy().tolist() == [
+        [CLS, 4, 5, SEP, 6, SEP, 0],
+        [CLS, SEP, 8, 9, SEP, 0, 0],
+        [CLS, 7, SEP, SEP, 0, 0, 0],
+        [CLS, SEP, SEP, 0, 0, 0, 0],
+    ]
+    assert packed["segment_ids"].numpy().tolist() == [
+        [0, 0, 0, 0, 1, 1, 0],
+        [0, 0, 1, 1, 1, 0, 0],
+        [0, 0, 0, 1, 0, 0, 0],
+        [0, 0, 1, 0, 0, 0, 0],
+    ]
+    assert packed["padding_mask"].numpy().sum(axis=1).tolist() == [6, 5, 4, 3]
+
+
+def test_no_pieces_at_all_and_no_rows():
+    empty = tf.ragged.constant([[], []], dtype=tf.int32)
+    assert packing.pack(empty, empty, 4, VOCABULARY)["token_ids"].numpy().tolist() == [[CLS, SEP, SEP, 0]] * 2
+    assert packing.pack(empty[:0], None, 4, VOCABULARY)["token_ids"].shape == (0, 4)
+
+
+def test_cut():
+    rows = tf.ragged.constant([[4, 5, 6], [], [7]], dtype=tf.int32)
+    assert packing.cut(rows, tf.constant([2, 0, 1])).to_list() == [[4, 5], [], [7]]

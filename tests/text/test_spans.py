@@ -1,0 +1,311 @@
+"""Windows and spans against plain loops over Google's rules."""
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert.text.spans import (  # noqa: E402
+    Windows,
+    best_spans,
+    max_context,
+    sliding_windows,
+    span_probabilities,
+    window_slices,
+)
+
+INF = float("inf")
+
+
+def slow_windows(lengths, rooms, stride):
+    """(example, start, length) of each window: the loop of run_squad.py."""
+    windows = []
+    for example, (total, room) in enumerate(zip(lengths, rooms, strict=True)):
+        start = 0
+        while True:
+            length = min(total - start, room)
+            windows.append((example, start, length))
+            if start + length == total:
+                break
+            start += min(length, stride)
+    return windows
+
+
+def slow_max_context(windows):
+    """For each window, for each of its pieces, whether no other window has more context for it."""
+    rows = []
+    for mine, (example, start, length) in enumerate(windows):
+        rows.append([])
+        for piece in range(start, start + length):
+            best, best_score = None, None
+            for other, (other_example, first, size) in enumerate(windows):
+                if other_example == example and first <= piece < first + size:
+                    score = min(piece - first, first + size - 1 - piece) + 0.01 * size
+                    if best is None or score > best_score:
+                        best, best_score = other, score
+            rows[-1].append(best == mine)
+    return rows
+
+
+def slow_spans(start_logits, end_logits, windows, offset, valid, max_answer_length, count):
+    """[(start, end, score, window)] of each example."""
+    found = [[] for _ in range(1 + max(example for example, _, _ in windows))]
+    for window, (example, first, length) in enumerate(windows):
+        for start in range(length):
+            for end in range(start, min(length, start + max_answer_length)):
+                if valid is None or valid[window][start]:
+                    score = start_logits[window, offset[window] + start] + end_logits[window, offset[window] + end]
+                    found[example].append((-score, window, first + start, first + end))
+    best = []
+    for spans in found:
+        spans = [(start, end, -score, window) for score, window, start, end in sorted(spans)[:count]]
+        best.append(spans + [(-1, -1, -INF, -1)] * (count - len(spans)))
+    return best
+
+
+def random_case(seed):
+    """Passages of several windows, some empty; every other case has many ties."""
+    rng = np.random.default_rng(seed)
+    examples = rng.integers(1, 6)
+    lengths = rng.integers(0, 40, examples) * rng.integers(0, 3, examples)
+    room = rng.integers(1, 30, examples)
+    windows = slow_windows(lengths, room, int(rng.integers(1, 20)))
+    example, _, length = np.transpose(windows)
+    offset = rng.integers(2, 9, examples)[example]
+    shape = (len(windows), (offset + length).max() + rng.integers(0, 4))
+    start_logits, end_logits = rng.normal(size=(2, *shape))
+    if seed % 2:
+        start_logits, end_logits = np.round(start_logits), np.round(end_logits)
+    return start_logits.astype("float32"), end_logits.astype("float32"), windows, offset.astype("int32")
+
+
+def as_windows(windows):
+    return Windows(*(tf.constant(column, tf.int32) for column in np.reshape(windows, (-1, 3)).T))
+
+
+def from_windows(windows):
+    assert all(column.dtype == tf.int32 for column in windows)
+    return [tuple(map(int, row)) for row in np.transpose(windows)]
+
+
+def check(spans, expected, count):
+    assert spans.start.dtype == spans.end.dtype == spans.window.dtype == tf.int32
+    assert spans.score.dtype == spans.null_score.dtype == tf.float32
+    assert spans.start.shape == (len(expected), count)
+    for example, rows in enumerate(expected):
+        got = zip(*(field[example].numpy().tolist() for field in spans[:4]), strict=True)
+        assert list(got) == [(start, end, float(score), window) for start, end, score, window in rows]
+
+
+def test_windows_by_hand():
+    # 10 pieces, 5 a window, 3 further each time; an empty passage; one that just fits; one piece too many.
+    windows = sliding_windows([10, 0, 5, 6], 5, 3)
+    assert from_windows(windows) == [(0, 0, 5), (0, 3, 5), (0, 6, 4), (1, 0, 0), (2, 0, 5), (3, 0, 5), (3, 3, 3)]
+
+
+def test_a_stride_beyond_the_room_skips_no_piece():
+    assert from_windows(sliding_windows([7], [3], 100)) == [(0, 0, 3), (0, 3, 3), (0, 6, 1)]
+
+
+def test_windows_equal_the_loop():
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        lengths, room = rng.integers(0, 60, 5), rng.integers(1, 25, 5)
+        stride = int(rng.integers(1, 30))
+        assert from_windows(sliding_windows(lengths, room, stride)) == slow_windows(lengths, room, stride)
+
+
+def test_slices_by_hand():
+    windows = sliding_windows([4, 0, 2], 3, 2)  # 0-2, 2-3; nothing; 0-1
+    values = tf.ragged.constant([[10, 11, 12, 13], [], [20, 21]])
+    assert window_slices(values, windows).to_list() == [[10, 11, 12], [12, 13], [], [20, 21]]
+    pairs = tf.stack([values, values + 1], axis=-1)
+    assert window_slices(pairs, windows).to_list()[1] == [[12, 13], [13, 14]]
+    words = tf.ragged.constant([[[1], [2, 3], [], [4]], [], [[5, 6], [7]]])
+    assert window_slices(words, windows).to_list() == [[[1], [2, 3], []], [[], [4]], [], [[5, 6], [7]]]
+
+
+@pytest.mark.parametrize("dtype", [tf.int32, tf.int64])
+def test_slices_keep_the_type_of_the_row_splits(dtype):
+    values = tf.ragged.constant([["a", "b", "c"]], row_splits_dtype=dtype)
+    slices = window_slices(values, sliding_windows([3], 2, 1))
+    assert slices.to_list() == [[b"a", b"b"], [b"b", b"c"]]
+    assert slices.row_splits.dtype == dtype
+
+
+def test_max_context_by_hand():
+    # Windows 0-4, 3-7, 6-10 with contexts 0 1 2 1 0, and 9-11 with 0 1 0. Piece 9 has 1 in the third, 0 in the last.
+    assert max_context(sliding_windows([12], 5, 3)).to_list() == [
+        [True, True, True, True, False],
+        [False, True, True, True, False],
+        [False, True, True, True, False],
+        [False, True, True],
+    ]
+    # Contexts 0 1 1 0 twice: piece 2 has 1 in both, so the first has it.
+    assert max_context(sliding_windows([5], 4, 1)).to_list() == [[True] * 3 + [False], [False, False, True, True]]
+
+
+def test_max_context_equals_the_loop():
+    for seed in range(40):
+        windows = random_case(seed)[2]
+        assert max_context(as_windows(windows)).to_list() == slow_max_context(windows)
+
+
+def test_max_context_rounds_as_python_does():
+    # Piece 120 has 1 + 1.22 in the first window and 2 + 0.22 in the second: more by the last bit of a double alone.
+    assert 1 + 0.01 * 122 < 2 + 0.01 * 22
+    first, second = max_context(Windows(tf.constant([0, 0]), tf.constant([0, 118]), tf.constant([122, 22]))).to_list()
+    assert (first[120], second[120 - 118]) == (False, True)
+
+
+def test_spans_by_hand():
+    # [CLS] q [SEP] and four pieces, then [SEP]; spans of two pieces at most.
+    start_logits = [[1.0, 9.0, 9.0, 2.0, 5.0, 1.0, 0.0, 9.0]]
+    end_logits = [[2.0, 9.0, 9.0, 4.0, 1.0, 3.0, 8.0, 9.0]]
+    windows = sliding_windows([4], 4, 2)
+    spans = best_spans(start_logits, end_logits, windows, [3], max_answer_length=2, count=3)
+    # 1 + 8 (pieces 2 to 3); 5 + 3 (1 to 2); 0 + 8 (3). The best pair, 5 + 8, is three pieces long.
+    check(spans, [[(2, 3, 9.0, 0), (1, 2, 8.0, 0), (3, 3, 8.0, 0)]], 3)
+    assert spans.null_score.numpy().tolist() == [3.0]
+
+
+def test_the_lowest_null_score_and_positions_of_the_passage():
+    windows = sliding_windows([3, 1], 2, 1)  # Pieces 0-1, 1-2; 0.
+    logits = np.zeros((3, 5), "float32")
+    logits[:, 0] = [4, 3, 7]
+    logits[1, 3] = 1  # The second piece of the second window, piece 2 of the passage.
+    spans = best_spans(logits, logits, windows, [2, 2, 2], max_context(windows), count=1)
+    check(spans, [[(2, 2, 2.0, 1)], [(0, 0, 0.0, 2)]], 1)
+    assert spans.null_score.numpy().tolist() == [6.0, 14.0]
+
+
+OPTIONS = [(1, 1), (4, 7), (30, 20), (1000, 200)]
+
+
+class Reader(tf.Module):
+    def __init__(self, max_answer_length, count):
+        super().__init__()
+        self.options = {"max_answer_length": max_answer_length, "count": count}
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, None], tf.float32),
+            tf.TensorSpec([None, None], tf.float32),
+            Windows(*[tf.TensorSpec([None], tf.int32)] * 3),
+            tf.TensorSpec([None], tf.int32),
+        ]
+    )
+    def __call__(self, start_logits, end_logits, windows, offset):
+        return best_spans(start_logits, end_logits, windows, offset, max_context(windows), **self.options)
+
+
+@pytest.mark.parametrize(("max_answer_length", "count"), OPTIONS)
+def test_spans_equal_the_loop(max_answer_length, count):
+    graph = Reader(max_answer_length, count)
+    for seed in range(12):
+        start_logits, end_logits, windows, offset = random_case(seed)
+        args = start_logits, end_logits, as_windows(windows), offset
+        options = {"max_answer_length": max_answer_length, "count": count}
+        expected = slow_spans(start_logits, end_logits, windows, offset, None, **options)
+        check(best_spans(*args, **options), expected, count)
+        valid = slow_max_context(windows)
+        expected = slow_spans(start_logits, end_logits, windows, offset, valid, **options)
+        check(graph(*args), expected, count)
+        null_score = [INF] * len(expected)
+        for window, (example, _, _) in enumerate(windows):
+            null_score[example] = min(null_score[example], start_logits[window, 0] + end_logits[window, 0])
+        assert graph(*args).null_score.numpy().tolist() == null_score
+
+
+def test_fewer_spans_than_asked_for():
+    windows = sliding_windows([0, 2], 4, 2)
+    spans = best_spans(tf.zeros([2, 6]), tf.zeros([2, 6]), windows, [3, 2], max_context(windows), count=5)
+    nothing = (-1, -1, -INF, -1)
+    check(spans, [[nothing] * 5, [(0, 0, 0.0, 1), (0, 1, 0.0, 1), (1, 1, 0.0, 1), nothing, nothing]], 5)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_no_examples(compiled):
+    windows = sliding_windows(tf.zeros([0], tf.int32), 5, 2)
+    assert from_windows(windows) == []
+    assert max_context(windows).to_list() == []
+    values = tf.RaggedTensor.from_row_splits(tf.zeros([0], tf.int32), [0])
+    assert window_slices(values, windows).to_list() == []
+    read = Reader(30, 20) if compiled else lambda *args: best_spans(*args, max_context(windows))
+    spans = read(tf.zeros([0, 9]), tf.zeros([0, 9]), windows, tf.zeros([0], tf.int32))
+    check(spans, [], 20)
+    assert spans.null_score.shape == (0,)
+
+
+def test_bfloat16_logits():
+    start_logits, end_logits, windows, offset = random_case(1)  # Small integers, exact in bfloat16.
+    half = tf.cast(start_logits, tf.bfloat16), tf.cast(end_logits, tf.bfloat16)
+    expected = slow_spans(start_logits, end_logits, windows, offset, None, 5, 8)
+    check(best_spans(*half, as_windows(windows), offset, max_answer_length=5, count=8), expected, 8)
+
+
+class Service(tf.Module):
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.int32, name="lengths"),
+            tf.TensorSpec([None], tf.int32, name="room"),
+            tf.TensorSpec([None, None], tf.float32, name="logits"),
+        ]
+    )
+    def serve(self, lengths, room, logits):
+        windows = sliding_windows(lengths, room, 4)
+        values = tf.ragged.range(lengths, row_splits_dtype=tf.int64)
+        spans = best_spans(logits, -logits, windows, tf.fill(tf.shape(windows.start), 2), max_context(windows))
+        return {**spans._asdict(), "pieces": window_slices(values, windows).to_tensor(-1)}
+
+
+def test_through_a_saved_model(tmp_path):
+    service = Service()
+    tf.saved_model.save(service, str(tmp_path), signatures=service.serve)
+    serve = tf.saved_model.load(str(tmp_path)).signatures["serving_default"]
+    rng = np.random.default_rng(0)
+    for lengths, room in (([17, 0, 3], [6, 8, 9]), ([1], [1]), ([40, 40], [20, 4])):
+        windows = slow_windows(lengths, room, 4)
+        logits = rng.normal(size=(len(windows), 22)).astype("float32")
+        outputs = serve(lengths=tf.constant(lengths), room=tf.constant(room), logits=tf.constant(logits))
+        expected = slow_spans(logits, -logits, windows, [2] * len(windows), slow_max_context(windows), 30, 20)
+        for index, name in enumerate(("start", "end", "score", "window")):
+            np.testing.assert_array_equal(outputs[name], np.array(expected)[:, :, index].astype("float32"))
+        pieces = [[piece for piece in row if piece >= 0] for row in outputs["pieces"].numpy().tolist()]
+        assert pieces == [list(range(start, start + length)) for _, start, length in windows]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a question leaves no room for its passage"):
+        serve(lengths=tf.constant([3]), room=tf.constant([0]), logits=tf.zeros([1, 22]))
+
+
+def test_probabilities():
+    scores = np.log([[1.0, 3.0, 4.0], [5.0, 1e-45, 1e-45]]).astype("float32")
+    scores[1, 1:] = -INF
+    probabilities = span_probabilities(np.concatenate([scores, np.full((1, 3), -INF, "float32")])).numpy()
+    np.testing.assert_allclose(probabilities, [[0.125, 0.375, 0.5], [1, 0, 0], [0, 0, 0]], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sliding_windows([4], 3, 0), "`stride` must be at least 1. Received: stride=0"),
+        (
+            lambda: sliding_windows([4, 4], [3, -1], 2),
+            r"`room` must be at least 1, but a question leaves no room for its passage. Received: room=\[ 3 -1\]",
+        ),
+        (
+            lambda: best_spans(tf.zeros([1, 9]), tf.zeros([1, 9]), sliding_windows([4], 4, 2), [3], count=0),
+            "`count` must be at least 1. Received: count=0",
+        ),
+        (
+            lambda: best_spans(tf.zeros([1, 9]), tf.zeros([1, 9]), sliding_windows([4], 4, 2), [3], None, 0),
+            "`max_answer_length` must be at least 1. Received: max_answer_length=0",
+        ),
+        (
+            lambda: best_spans(tf.zeros([1, 9]), tf.zeros([1, 9]), sliding_windows([4], 4, 2), [6]),
+            r"`offset` must leave all pieces of a window inside the sequence of the logits. Received: offset=\[6\]",
+        ),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

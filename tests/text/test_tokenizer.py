@@ -1,0 +1,328 @@
+"""The tokenizer beside Google's own program's answers, and beside its rules written a second time in plain Python."""
+
+import itertools
+import json
+import sys
+import unicodedata
+
+import pytest
+
+from keras_bert import BertTokenizer, Vocabulary
+
+tf = pytest.importorskip("tensorflow")
+text = pytest.importorskip("tensorflow_text")
+
+from keras_bert.text import normalization  # noqa: E402
+from keras_bert.text.tokenizer import WordSplitter  # noqa: E402
+
+VOCABULARIES = ["bert-base-cased", "bert-base-chinese", "bert-base-multilingual-cased", "bert-base-uncased"]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+PIECES = [*SPECIAL, "a", "##a", "b", "##b", "!", "[", "]", "mask", "σ", "##σ", "ς", "##ς", "한", "中", "##가"]
+# Assigned after Unicode 14, the version of Python 3.11: tf-text knows them as punctuation, that Python does not.
+YOUNGER_PUNCTUATION = {
+    0x1B4E, 0x1B4F, 0x1B7F, 0x10D6E, 0x113D4, 0x113D5, 0x113D7, 0x113D8, *range(0x11B00, 0x11B0A), 0x11BE1,
+    *range(0x11F43, 0x11F50), *range(0x16D6D, 0x16D70), 0x1E5FF,
+}  # fmt: skip
+
+
+def is_chinese(code):
+    ranges = [(0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F)]
+    ranges += [(0x2B820, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)]
+    return any(first <= code <= last for first, last in ranges)
+
+
+def is_punctuation(char):
+    return char in "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~" or unicodedata.category(char)[0] == "P"
+
+
+def words_of(string, lowercase):
+    """The words of a text by the rules of Google's tokenization.py."""
+    clean = ""
+    for char in string:
+        category = unicodedata.category(char)
+        if char in " \t\n\r" or category == "Zs":
+            clean += " "
+        elif char not in "\0\ufffd" and category not in ("Cc", "Cf"):
+            clean += f" {char} " if is_chinese(ord(char)) else char
+    words = []
+    for word in clean.split():
+        if lowercase:
+            word = unicodedata.normalize("NFD", word.lower())
+            word = "".join(char for char in word if unicodedata.category(char) != "Mn")
+        words += "".join(f" {char} " if is_punctuation(char) else char for char in word).split()
+    return words
+
+
+def pieces_of(word, vocabulary):
+    """WordPiece: the longest piece first, again and again."""
+    pieces, start = [], 0
+    while start < len(word) <= 200:
+        ends = range(len(word), start, -1)
+        found = next((e for e in ends if ("##" if start else "") + word[start:e] in vocabulary), None)
+        if found is None:
+            return ["[UNK]"]
+        pieces.append(("##" if start else "") + word[start:found])
+        start = found
+    return pieces or ["[UNK]"]
+
+
+def ids_of(string, vocabulary, lowercase):
+    return vocabulary.ids(p for word in words_of(string, lowercase) for p in pieces_of(word, vocabulary))
+
+
+@pytest.fixture(scope="module", params=VOCABULARIES)
+def case(request, data, golden):
+    """(tokenizer, texts, ids of Google's program, lowercase) for one public vocabulary."""
+    content = json.loads((golden / "google_tokenizer" / f"{request.param}.json").read_text())
+    tokenizer = BertTokenizer(data / "vocab" / f"{request.param}-vocab.txt", content["lowercase"])
+    texts = [case["text"].encode(errors="surrogatepass") for case in content["cases"]]
+    return tokenizer, texts, [case["ids"] for case in content["cases"]], content["lowercase"]
+
+
+def test_equals_googles_program(case):
+    tokenizer, texts, ids, _ = case
+    assert len(texts) == 701
+    assert tokenizer(texts).to_list() == ids
+    assert tokenizer.with_offsets(texts)[0].to_list() == ids
+
+
+def test_equals_googles_program_in_tf_data(case):
+    tokenizer, texts, ids, _ = case
+    dataset = tf.data.Dataset.from_tensor_slices(texts).batch(100).map(tokenizer).unbatch()
+    assert [row.numpy().tolist() for row in dataset] == ids
+
+
+def test_equals_googles_program_through_a_saved_model(case, tmp_path):
+    tokenizer, texts, ids, _ = case
+    module = tf.Module()
+    module.tokenize = tf.function(tokenizer.with_offsets, input_signature=[tf.TensorSpec([None], tf.string)])
+    tf.saved_model.save(module, tmp_path / "here")
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert list((tmp_path / "there" / "assets").iterdir()) == []
+    found, starts, ends = tf.saved_model.load(tmp_path / "there").tokenize(tf.constant(texts))
+    assert found.to_list() == ids
+    for eager, loaded in zip(tokenizer.with_offsets(texts)[1:], (starts, ends), strict=True):
+        assert eager.to_list() == loaded.to_list()
+
+
+def test_the_reference_of_these_tests_equals_googles_program(case):
+    tokenizer, texts, ids, lowercase = case
+    for string, expected in zip(texts, ids, strict=True):
+        assert ids_of(string.decode(errors="ignore"), tokenizer.vocabulary, lowercase) == expected
+
+
+def test_offsets_cut_what_normalizes_to_the_piece(case):
+    """In order, inside the text, on character boundaries; each word's slices hold the word and no other."""
+    tokenizer, texts, _, lowercase = case
+    ids, starts, ends = (ragged.to_list() for ragged in tokenizer.with_offsets(texts))
+    cut = 0
+    for string, row, start, end in zip(texts, ids, starts, ends, strict=True):
+        assert start == sorted(start)
+        assert end == sorted(end)
+        assert all(0 <= s < e <= len(string) for s, e in zip(start, end, strict=True))
+        for s, e, index in zip(start, end, row, strict=True):
+            piece = tokenizer.vocabulary.pieces[index]
+            (word,) = words_of(string[s:e].decode(), lowercase)  # Decoding raises in the middle of a character.
+            if piece != "[UNK]" and piece.removeprefix("##") != word:
+                # The rest of a word decides on a sigma; several pieces may have come from one character.
+                whole = piece.removeprefix("##").replace("ς", "σ") == word.replace("ς", "σ")
+                assert whole or (
+                    piece.removeprefix("##") in word and words_of(string[s:e].decode()[0], lowercase) == [word]
+                )
+            cut += 1
+    assert cut > 15000
+
+
+def test_squad_questions(data, golden):
+    folder = golden / "bert_tokenizer_squad_questions"
+    questions = [case["original"] for case in json.loads((folder / "question_tokens.json").read_text())]
+    article = json.loads((data / "squad" / "dev-v1.1.json").read_text())["data"]
+    questions = [qa["question"] for a in article for paragraph in a["paragraphs"] for qa in paragraph["qas"]]
+    tokenizer = BertTokenizer(data / "vocab" / "bert-base-uncased-vocab.txt")
+    assert tokenizer(questions).to_list() == json.loads((folder / "tokenized_questions.json").read_text())
+    words = json.loads((folder / "basic_tokenized_questions.json").read_text())
+    assert [[word.decode() for word in row] for row in WordSplitter()(questions).to_list()] == words
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_every_code_point(lowercase):
+    """Each one alone between two letters: the same words as the rules give. Planes of no characters are sampled."""
+    codes = [*range(0xD800), *range(0xE000, 0x32000), *range(0x32000, sys.maxunicode, 499), *range(0xE0000, 0xE0200)]
+    found = WordSplitter(lowercase)([f"a{chr(code)}a".encode() for code in codes]).to_list()
+    different = set()
+    for code, words in zip(codes, found, strict=True):
+        if [word.decode() for word in words] != words_of(f"a{chr(code)}a", lowercase):
+            different.add(code)
+    if unicodedata.unidata_version == "14.0.0":
+        assert different == YOUNGER_PUNCTUATION
+        assert {unicodedata.category(chr(code)) for code in different} == {"Cn"}
+    else:
+        assert different <= YOUNGER_PUNCTUATION
+
+
+def test_marks_out_of_canonical_order():
+    """The one rule that a table cannot have: NFD sorts marks, and spacing ones stay. Normal text is sorted."""
+    marks = [
+        char
+        for char in normalization.characters()
+        if unicodedata.combining(char) and unicodedata.category(char) != "Mn"
+    ]
+    assert len(marks) == 25
+    strings = [f"a{first}{second}" for first in marks for second in marks]
+    found = [row[0].decode() for row in WordSplitter()(strings).to_list()]
+    for string, word in zip(strings, found, strict=True):
+        classes = [unicodedata.combining(char) for char in string]
+        assert (word == words_of(string, True)[0]) == (classes == sorted(classes))
+
+
+def test_lowering_without_stripping_and_the_other_way():
+    assert [w.decode() for w in WordSplitter(True, False)(["ÉTÉ İ"]).to_list()[0]] == ["été", "i̇"]
+    assert [w.decode() for w in WordSplitter(False, True)(["ÉTÉ"]).to_list()[0]] == ["ETE"]
+
+
+@pytest.mark.parametrize(
+    "string",
+    [
+        "ΟΔΟΣ",
+        "ΣΟΦΟΣ ΑΝΗΡ",
+        "Σ",
+        "ΣΣ",
+        "ΑΣ'Σ.Β",
+        "ΑΣ\u0301",
+        "ΑΣ\u00adΒ",
+        "ΑΣ\x01",
+        "ΣΑΣΑΣ, ΑΣ-ΑΣ",
+        "中Σ ΑΣ中",
+        "aΣ1 ªΣ",
+    ],
+)
+def test_final_sigma(string):
+    assert [word.decode() for word in WordSplitter()([string]).to_list()[0]] == words_of(string, True)
+
+
+def test_final_sigma_of_all_short_strings():
+    strings = ["".join(chars) for n in range(1, 5) for chars in itertools.product("ΣΑ'1 \u0301中", repeat=n)]
+    found = WordSplitter()(strings).to_list()
+    assert [[w.decode() for w in row] for row in found] == [words_of(string, True) for string in strings]
+
+
+@pytest.mark.parametrize(
+    ("string", "pieces"),
+    [
+        ("a" * 200, ["a"] + ["##a"] * 199),
+        ("a" * 201, ["[UNK]"]),
+        ("b a" + "b" * 200 + "! a", ["b", "[UNK]", "!", "a"]),
+        ("a" * 150 + "!" + "b" * 150, ["a"] + ["##a"] * 149 + ["!", "b"] + ["##b"] * 149),
+        ("가" * 67, None),  # 134 characters after decomposition
+        ("각" * 67, None),  # 201 characters
+        ("a" * 5000, ["[UNK]"]),
+        ("", []),
+        (" \t\r\n\u3000\u2028", []),
+        ("\u0301\u200b\0", []),
+    ],
+)
+def test_words_at_the_limit(string, pieces):
+    vocabulary = Vocabulary([*PIECES, "ᄀ", "##ᄀ", "##ᅡ", "##ᆨ"])
+    tokenizer = BertTokenizer(vocabulary)
+    ids, starts, ends = tokenizer.with_offsets([string, "a"])
+    expected = ids_of(string, vocabulary, True)
+    assert pieces is None or vocabulary.ids(pieces) == expected
+    assert ids.to_list() == [expected, vocabulary.ids(["a"])]
+    assert tokenizer([string]).to_list() == [expected]
+    assert starts.row_lengths().numpy().tolist() == ends.row_lengths().numpy().tolist() == [len(expected), 1]
+    if expected == vocabulary.ids(["[UNK]"]):
+        assert (starts.to_list()[0], ends.to_list()[0]) == ([0], [len(string.encode())])
+
+
+def test_offsets_of_a_character_that_becomes_several():
+    tokenizer = BertTokenizer([*SPECIAL, "ᄒ", "##ᅡ", "##ᆫ", "ᄀ", "!"])
+    ids, starts, ends = (ragged.to_list() for ragged in tokenizer.with_offsets(["한!", "", "가\u0301 !"]))
+    assert ids == [[5, 6, 7, 9], [], [8, 6, 9]]
+    assert starts == [[0, 0, 0, 3], [], [0, 0, 6]]
+    assert ends == [[3, 3, 3, 4], [], [5, 5, 7]]
+
+
+def test_offsets_hold_the_accents():
+    tokenizer = BertTokenizer([*SPECIAL, "hello", "jump", "##ed", "!"])
+    _, starts, ends = tokenizer.with_offsets(["Héllo  jumpe\u0301d!"])
+    assert starts.to_list() == [[0, 8, 12, 16]]
+    assert ends.to_list() == [[6, 12, 16, 17]]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"a\xffb",
+        b"\xe4\xbd",
+        b"a\xe4\xbdb a",
+        b"\xf0\x9f\x98b",
+        b"a\xed\xa0\x80b",
+        b"\xc0\x80a",
+        b"\xf4\x90\x80\x80",
+        b"\x80" * 9,
+    ],
+)
+def test_what_is_not_utf8_is_dropped(content):
+    """As U+FFFD is; Python's decoder agrees on where a broken character ends."""
+    tokenizer = BertTokenizer(PIECES)
+    ids, starts, ends = tokenizer.with_offsets([content])
+    assert ids.to_list() == [ids_of(content.decode(errors="replace"), tokenizer.vocabulary, True)]
+    assert all(0 <= s < e <= len(content) for s, e in zip(starts.to_list()[0], ends.to_list()[0], strict=True))
+
+
+def test_random_bytes(data):
+    tokenizer = BertTokenizer(data / "vocab" / "bert-base-uncased-vocab.txt")
+    generator = tf.random.Generator.from_seed(3)
+    contents = [bytes(row) for row in generator.uniform([500, 40], 0, 256, tf.int32).numpy().astype("uint8")]
+    expected = [ids_of(content.decode(errors="replace"), tokenizer.vocabulary, True) for content in contents]
+    assert tokenizer(contents).to_list() == expected
+
+
+def test_kept_special_tokens():
+    texts = ["a[MASK]b [mask] [MASK]", "a \ufada\ufa6e b"]
+    plain, keeping = BertTokenizer(PIECES), BertTokenizer(PIECES, keep_special_tokens=("[MASK]",))
+    names = [[PIECES[index] for index in row] for row in plain(texts).to_list()]
+    assert names == [["a", "[", "mask", "]", "b", "[", "mask", "]", "[", "mask", "]"], ["a", "[UNK]", "[UNK]", "b"]]
+    ids, starts, ends = keeping.with_offsets(texts)
+    names = [[PIECES[index] for index in row] for row in ids.to_list()]
+    assert names == [["a", "[MASK]", "b", "[", "mask", "]", "[MASK]"], ["a", "[UNK]", "[UNK]", "b"]]
+    assert starts.to_list() == [[0, 1, 7, 9, 10, 14, 16], [0, 2, 5, 9]]
+    assert ends.to_list() == [[1, 7, 8, 10, 14, 15, 22], [1, 5, 8, 10]]
+
+
+@pytest.mark.parametrize(
+    ("literals", "message"),
+    [
+        (
+            ["[X]"],
+            r"`keep_special_tokens` has a token that is not in the vocabulary, the list of pieces. Received: '\[X\]'",
+        ),
+        ([3], "not in the vocabulary"),
+        (["a"], "`keep_special_tokens` must have 3 bytes each. Received: 'a'"),
+        (["[MASK]"] * 39, "`keep_special_tokens` has 38 tokens at most. Received: 39"),
+        ("[MASK]", r"`keep_special_tokens` must be a list or a tuple. Received: '\[MASK\]'"),
+    ],
+)
+def test_literals_that_cannot_be_kept(literals, message):
+    with pytest.raises(ValueError, match=message):
+        BertTokenizer(PIECES, keep_special_tokens=literals)
+
+
+def test_no_rows():
+    ids, starts, _ = BertTokenizer(PIECES).with_offsets(tf.zeros([0], tf.string))
+    assert ids.shape == starts.shape == (0, None)
+    assert ids.dtype == starts.dtype == tf.int32
+
+
+def test_a_long_text():
+    tokenizer = BertTokenizer(PIECES)
+    assert tokenizer(["a b! " * 200_000]).row_lengths().numpy().tolist() == [600_000]
+    assert tokenizer(["b" * 1_000_000]).to_list() == [[1]]
+
+
+def test_the_table_of_the_kernel_is_the_table_of_the_rules():
+    model = tf.constant(normalization.model(True, True))
+    chars = list(normalization.characters())
+    found = text.FastBertNormalizer(model_buffer=model).normalize([char.encode() for char in chars]).numpy()
+    for char, normal in zip(chars, found, strict=True):
+        assert normal.decode() == normalization.normalize_character(char, True, True)
