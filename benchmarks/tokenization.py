@@ -1,0 +1,186 @@
+"""Tokenization on one thread: ours, tf-text's two tokenizers and the Rust tokenizer of transformers, in turn.
+
+    python -m benchmarks.tokenization --vocabulary=bert-base-uncased-vocab.txt --text="books/*.txt"
+
+Prints MB/s and how many times as fast as each peer ours is, on English from the files and on Chinese, accented and
+Korean text made here; then the latency of one line through the whole preprocessor. tf-text's are not exact: both fold
+by NFKC. Takes two minutes. Without the flags it reads from `$KERAS_BERT_DATA`. Peers: `make peers`.
+"""
+
+import glob
+import importlib.util
+import os
+import random
+import statistics
+import tempfile
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ["RAYON_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+import keras
+import tensorflow as tf
+import tensorflow_text
+from absl import app, flags, logging
+
+import keras_bert
+from benchmarks import contest
+
+_VOCABULARY = flags.DEFINE_string("vocabulary", None, "vocab.txt of an uncased model.")
+_TEXT = flags.DEFINE_string("text", None, "Files of English text, a glob.")
+_MEGABYTES = flags.DEFINE_float("megabytes", 2.0, "How much of each text.")
+_ROUNDS = flags.DEFINE_integer("rounds", 7, "Rounds to time.")
+
+BATCH = 1024  # Lines a batch in tf.data.
+
+
+def texts(english, vocabulary, size):
+    """Lines of several kinds, of about `size` bytes each."""
+    chance = random.Random(1)
+    yield "English", _cut(english, size)
+    chinese = [piece for piece in vocabulary.pieces if len(piece) == 1 and "\u4e00" <= piece <= "\u9fff"]
+    yield (
+        "Chinese",
+        _cut(("".join(chance.choices(chinese, k=chance.randint(8, 80))) + "，他说。" for _ in range(10**6)), size),
+    )
+    accents = str.maketrans("aeiouncsyAEIOU", "àéîöúñçšýÀÉÎÖÚ")
+    accented = (
+        " ".join(word.translate(accents) if chance.random() < 0.4 else word for word in line.split())
+        for line in english
+    )
+    yield "accented", _cut(accented, size)
+    hangul = [chr(code) for code in range(0xAC00, 0xD7A4, 13)]
+    korean = (
+        " ".join("".join(chance.choices(hangul, k=chance.randint(1, 5))) for _ in range(chance.randint(3, 20))) + "."
+        for _ in range(10**6)
+    )
+    yield "Korean", _cut(korean, size)
+
+
+def _cut(lines, size):
+    taken = []
+    for line in lines:
+        if line.strip():
+            taken.append(line.strip())
+            size -= len(line.encode())
+        if size <= 0:
+            break
+    return taken
+
+
+def contenders(vocabulary):
+    """`{name: prepare}`; `prepare(lines)` returns the function to time."""
+    ours = keras_bert.BertTokenizer(vocabulary)
+    signature = [tf.TensorSpec([None], tf.string)]
+
+    def of_tensor(function):
+        def prepare(lines):
+            batch = tf.constant(lines)
+            return lambda: function(batch)
+
+        return prepare
+
+    def in_tf_data(function):
+        options = tf.data.Options()
+        options.threading.private_threadpool_size = 1
+
+        def prepare(lines):
+            dataset = tf.data.Dataset.from_tensor_slices(lines).batch(BATCH).cache()
+            steps = len(dataset)
+            # Flat: a ragged tensor that leaves a dataset is packed row by row, which takes as long as the tokenizer.
+            dataset = dataset.map(lambda batch: tf.nest.flatten(function(batch), expand_composites=True))
+            iterator = iter(dataset.repeat().with_options(options))
+            return lambda: [next(iterator) for _ in range(steps)]
+
+        return prepare
+
+    pieces = list(vocabulary.pieces)
+    fast = tensorflow_text.FastBertTokenizer(pieces, token_out_type=tf.int32, lower_case_nfd_strip_accents=True)
+    classic = tensorflow_text.BertTokenizer(_table(pieces), token_out_type=tf.int32, lower_case=True)
+    found = {
+        "keras_bert": of_tensor(ours),
+        "keras_bert, offsets": of_tensor(ours.with_offsets),
+        "keras_bert, tf.data": in_tf_data(ours),
+        "keras_bert, tf.data, offsets": in_tf_data(ours.with_offsets),
+        "tf-text FastBertTokenizer": of_tensor(tf.function(fast.tokenize, input_signature=signature)),
+        "tf-text FastBertTokenizer, offsets": of_tensor(
+            tf.function(fast.tokenize_with_offsets, input_signature=signature)
+        ),
+        "tf-text BertTokenizer": of_tensor(tf.function(classic.tokenize, input_signature=signature)),
+    }
+    if importlib.util.find_spec("transformers"):
+        from transformers import BertTokenizer
+
+        with tempfile.TemporaryDirectory() as folder:
+            vocabulary.save(f"{folder}/vocab.txt")
+            rust = BertTokenizer.from_pretrained(folder).backend_tokenizer
+        found["transformers (Rust), offsets"] = lambda lines: lambda: rust.encode_batch(lines, add_special_tokens=False)
+    else:
+        print("transformers left out: not installed (make peers)")
+    return found
+
+
+def _table(pieces):
+    ids = tf.lookup.KeyValueTensorInitializer(pieces, tf.range(len(pieces), dtype=tf.int64))
+    return tf.lookup.StaticVocabularyTable(ids, num_oov_buckets=1)
+
+
+def measure(functions, rounds):
+    """Median seconds by name, the rounds of all interleaved."""
+    times = {name: [] for name in functions}
+    for function in functions.values():
+        function()
+    for _ in range(rounds):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def latency(vocabulary):
+    """Seconds of one line of text by the way it goes."""
+    preprocessor = keras_bert.TextPreprocessor(vocabulary, 128)
+    text = keras.Input((), dtype="string")
+    with tempfile.TemporaryDirectory() as folder:
+        keras.Model(text, preprocessor(text)).export(folder, verbose=False)
+        served = tf.saved_model.load(folder).serve
+    line = "The committee, which met on Thursday, wouldn't say when the report will be published."
+    tensor = tf.constant([line])
+    ways = {
+        "TextPreprocessor, a list of one": lambda: preprocessor([line]),
+        "TextPreprocessor, a tensor": lambda: preprocessor(tensor),
+        "SavedModel": lambda: served(tensor),
+    }
+    ways = {name: lambda way=way: [way() for _ in range(200)] for name, way in ways.items()}
+    return {name: seconds / 200 for name, seconds in measure(ways, _ROUNDS.value).items()}
+
+
+def main(_):
+    logging.set_verbosity(logging.WARNING)
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    data = os.environ.get("KERAS_BERT_DATA", ".")
+    vocabulary = keras_bert.Vocabulary(_VOCABULARY.value or f"{data}/vocab/bert-base-uncased-vocab.txt")
+    paths = sorted(glob.glob(_TEXT.value or f"{data}/corpus/books/*.txt"))
+    if not paths:
+        raise SystemExit("no file matches --text")
+    with open(paths[0], encoding="utf-8", errors="replace") as file:
+        english = file.read().split("\n")
+    print(f"one thread, {vocabulary}; {contest.machine()}")
+    prepared = contenders(vocabulary)
+    for name, lines in texts(english, vocabulary, _MEGABYTES.value * 1e6):
+        size = sum(len(line.encode()) for line in lines)
+        print(f"\n{name}: {len(lines)} lines, {size / 1e6:.1f} MB" + 22 * " " + "ours is ... as fast; with offsets")
+        seconds = measure({key: prepare(lines) for key, prepare in prepared.items()}, _ROUNDS.value)
+        for key, value in seconds.items():
+            ratios = [value / seconds[ours] for ours in ("keras_bert", "keras_bert, offsets")]
+            print(f"  {key:36} {size / value / 1e6:7.1f} MB/s {ratios[0]:12.2f} {ratios[1]:12.2f}")
+    print("\none line of text through the preprocessor")
+    for key, value in latency(vocabulary).items():
+        print(f"  {key:36} {value * 1e6:7.0f} us")
+
+
+if __name__ == "__main__":
+    app.run(main)
