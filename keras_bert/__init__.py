@@ -41,7 +41,8 @@ _HOMES = {
     "keras_bert.text.tokenizer": ("BertTokenizer",),
     "keras_bert.text.preprocessor": ("TextPreprocessor",),
     "keras_bert.memory": ("explain_out_of_memory",),
-    "keras_bert.training.optimizer": ("AdamW",),
+    "keras_bert.training.optimizer": ("LAMB", "AdamW", "create_optimizer"),
+    "keras_bert.training.schedule": ("LinearSchedule",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

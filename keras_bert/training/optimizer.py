@@ -1,25 +1,140 @@
-"""AdamW (Loshchilov & Hutter, 2019) in one pass over weights, moments and gradients."""
+"""AdamW (Loshchilov & Hutter, 2019) and LAMB (You et al., 2020), as BERT is trained with them."""
 
 import keras
 import tensorflow as tf
+
+from keras_bert.training.schedule import LinearSchedule
+
+_UNDECAYED = ("bias", "gamma", "beta")  # What layers call their biases and the weights of a LayerNorm.
+
+
+def create_optimizer(
+    model,
+    learning_rate,
+    total_steps,
+    warmup_steps=0,
+    weight_decay=0.01,
+    clip_norm=1.0,
+    beta_1=0.9,
+    beta_2=0.999,
+    epsilon=1e-6,
+    bias_correction=True,
+    layer_decay=None,
+    kind="adamw",
+):
+    """The optimizer of BERT for one model and one run, for `Trainer` and for `model.compile`.
+
+    Args:
+        model: a built model. Weight decay leaves out its biases and LayerNorms.
+        learning_rate: the highest rate of `LinearSchedule`.
+        total_steps: length of the run.
+        warmup_steps: length of the warm-up.
+        weight_decay: decoupled from the gradient, times the learning rate.
+        clip_norm: the highest global norm of the gradient; `None` for no limit.
+        beta_1: decay of the first moment.
+        beta_2: decay of the second moment.
+        epsilon: added to the root of the second moment.
+        bias_correction: `False` reproduces Google's training step for step.
+        layer_decay: factor of the learning rate from each block to the one below it, such as 0.8: heads and pooler
+            have 1, the last block has 0.8, the embeddings the least. `None` is 1.
+        kind: "adamw" or "lamb".
+
+    Returns:
+        An `AdamW` or a `LAMB`.
+
+    Example:
+        optimizer = create_optimizer(model, 3e-5, total_steps=1000, warmup_steps=100)
+    """
+    if kind not in ("adamw", "lamb"):
+        raise ValueError(f"`kind` must be 'adamw' or 'lamb'. Received: kind={kind!r}")
+    if layer_decay is not None and not 0 < layer_decay <= 1:
+        raise ValueError(f"`layer_decay` must be above 0 and at most 1. Received: layer_decay={layer_decay}")
+    options = {
+        "learning_rate": LinearSchedule(learning_rate, total_steps, warmup_steps),
+        "weight_decay": weight_decay,
+        "global_clipnorm": clip_norm,
+        "beta_1": beta_1,
+        "beta_2": beta_2,
+        "epsilon": epsilon,
+        "bias_correction": bias_correction,
+        "undecayed": undecayed_paths(model),
+        "rates": None if layer_decay is None else layer_rates(model, layer_decay),
+    }
+    if kind == "adamw":
+        return AdamW(**options)
+    fused = [layer for layer in model._flatten_layers() if layer.name == "query_key_value"]
+    return LAMB(**options, fused=[weight.path for layer in fused for weight in layer.trainable_variables])
+
+
+def undecayed_paths(model):
+    """The paths of the weights that are not decayed: biases and LayerNorms, known by the layers that own them."""
+    undecayed = {
+        id(weight)
+        for layer in model._flatten_layers()
+        for weight in (getattr(layer, name, None) for name in _UNDECAYED)
+        if weight is not None
+    }
+    return [weight.path for weight in model.trainable_variables if id(weight) in undecayed]
+
+
+def layer_rates(model, decay):
+    """The factor of the learning rate of each weight, by path."""
+    layers = [layer for part in model.layers for layer in (part.layers if hasattr(part, "layers") else [part])]
+    blocks = [layer for layer in layers if hasattr(layer, "feed_forward")]
+    if not blocks:
+        raise ValueError("`layer_decay` needs a model with Transformer blocks. Received: a model without them")
+    rates = {}
+    for layer in layers[: layers.index(blocks[0])]:
+        rates.update((weight.path, decay ** (len(blocks) + 1)) for weight in layer.trainable_variables)
+    for depth, block in enumerate(reversed(blocks), 1):
+        rates.update((weight.path, decay**depth) for weight in block.trainable_variables)
+    return rates
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class AdamW(keras.optimizers.AdamW):
     """`keras.optimizers.AdamW` with the update of each weight in one kernel of TensorFlow's.
 
-    Keras composes the update of a dozen operations, each a pass over memory. The numbers are the same to rounding,
-    but for embeddings: where a token is repeated in a batch, Keras squares the rows of its gradient before it adds
-    them, in the second moment and in the global norm. It runs eagerly, in `fit` and under `tf.distribute`.
+    Keras composes the update of a dozen operations, each a pass over memory. The numbers are the paper's: Keras adds
+    epsilon before it corrects the bias, and where a token is repeated in a batch it squares the rows of its gradient
+    before it adds them. It runs eagerly, in `fit`, in `Trainer` and under `tf.distribute`.
+
+    Args:
+        bias_correction: whether the moments are corrected for their start at 0. Google's BERT does not.
+        undecayed: paths of the weights that are not decayed; `create_optimizer` finds them.
+        rates: factor of the learning rate by path, 1 for the others.
+        *args, **kwargs: as in `keras.optimizers.AdamW`.
 
     Example:
         model.compile(keras_bert.AdamW(3e-5, weight_decay=0.01, global_clipnorm=1.0), loss)
     """
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args, bias_correction=True, undecayed=(), rates=None, **kwargs):
         super().__init__(*args, **kwargs)
         if self.amsgrad:
             raise ValueError("`amsgrad` is not supported. Received: amsgrad=True; use keras.optimizers.AdamW")
+        self.bias_correction = bias_correction
+        self.undecayed = list(undecayed)
+        self.rates = dict(rates or {})
+
+    def build(self, variables):
+        super().build(variables)
+        self._paths = [variable.path for variable in variables]
+        self._decays = [path not in self.undecayed for path in self._paths]
+        unknown = {*self.undecayed, *self.rates} - {*self._paths}
+        if unknown:
+            raise ValueError(
+                f"the optimizer was created for another model: it knows of {sorted(unknown)[0]!r}, which is not among "
+                "the weights to train. Create it after weights are frozen and after the model is built"
+            )
+
+    def apply_reduced(self, gradients):
+        """Updates this replica's copy of the weights by gradients that are summed over replicas and clipped."""
+        learning_rate = self._get_current_learning_rate()
+        for gradient, variable in zip(gradients, self._trainable_variables, strict=True):
+            self.update_step(gradient, variable.value, learning_rate)
+        iterations = self.iterations.value
+        tf.raw_ops.AssignAddVariableOp(resource=iterations.handle, value=tf.ones([], iterations.dtype))
 
     def _clip_gradients(self, grads):
         if not self.global_clipnorm:
@@ -28,20 +143,84 @@ class AdamW(keras.optimizers.AdamW):
         grads = [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in grads]
         return tf.clip_by_global_norm(grads, self.global_clipnorm)[0]
 
+    def _apply_weight_decay(self, variables):
+        """In `update_step` instead, where the learning rate of the weight is known."""
+
     def update_step(self, gradient, variable, learning_rate):
+        learning_rate, beta_1, beta_2, decay, power_1, power_2 = self._scalars(variable, learning_rate)
+        if decay is not None:
+            variable.assign_sub(variable * (decay * learning_rate), read_value=False)
         index = self._get_variable_index(variable)
-        step = tf.cast(self.iterations + 1, variable.dtype)
-        scalars = (learning_rate, self.beta_1, self.beta_2, self.epsilon)
-        learning_rate, beta_1, beta_2, epsilon = (tf.cast(scalar, variable.dtype) for scalar in scalars)
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=self._momentums[index].value.handle,
             v=self._velocities[index].value.handle,
-            beta1_power=beta_1**step,
-            beta2_power=beta_2**step,
+            beta1_power=power_1,
+            beta2_power=power_2,
             lr=learning_rate,
             beta1=beta_1,
             beta2=beta_2,
-            epsilon=epsilon,
+            epsilon=self.epsilon * tf.sqrt(1 - power_2),  # The kernel adds it before the correction.
             grad=tf.cast(tf.convert_to_tensor(gradient), variable.dtype),
         )
+
+    def _scalars(self, variable, learning_rate):
+        """Learning rate, betas, weight decay or None, and powers of the betas that are 0 without correction."""
+        index = self._get_variable_index(variable)
+        learning_rate = tf.cast(learning_rate, variable.dtype) * self.rates.get(self._paths[index], 1.0)
+        beta_1, beta_2 = (tf.constant(beta, variable.dtype) for beta in (self.beta_1, self.beta_2))
+        step = tf.cast(self.iterations + 1, variable.dtype) if self.bias_correction else float("inf")
+        decays = self.weight_decay and self._decays[index] and self._use_weight_decay(variable)
+        return learning_rate, beta_1, beta_2, self.weight_decay if decays else None, beta_1**step, beta_2**step
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "bias_correction": self.bias_correction,
+            "undecayed": self.undecayed,
+            "rates": self.rates,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class LAMB(AdamW):
+    """AdamW whose step is scaled, for each weight, to the size of the weight: for large batches.
+
+    The decay is part of the step whose norm is taken, as in the paper. Weights that are not decayed are not scaled
+    either, as in its authors' program.
+
+    Args:
+        fused: paths of the weights that hold query, key and value side by side: each has a ratio of its own.
+        *args, **kwargs: as in `AdamW`.
+
+    Example:
+        optimizer = create_optimizer(model, 6e-3, total_steps=7000, warmup_steps=2000, kind="lamb")
+    """
+
+    def __init__(self, *args, fused=(), **kwargs):
+        super().__init__(*args, **kwargs)
+        self.fused = list(fused)
+
+    def update_step(self, gradient, variable, learning_rate):
+        learning_rate, beta_1, beta_2, decay, power_1, power_2 = self._scalars(variable, learning_rate)
+        index = self._get_variable_index(variable)
+        weight, m, v = variable, self._momentums[index].value, self._velocities[index].value
+        gradient = tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
+        m_next, v_next = beta_1 * m + (1 - beta_1) * gradient, beta_2 * v + (1 - beta_2) * tf.square(gradient)
+        step = m_next / (1 - power_1) / (tf.sqrt(v_next / (1 - power_2)) + self.epsilon)
+        if decay is not None:
+            step = _scaled(step + decay * weight, weight, parts=3 if self._paths[index] in self.fused else 1)
+        for part, value in ((m, m_next), (v, v_next), (weight, weight - learning_rate * step)):
+            tf.raw_ops.AssignVariableOp(resource=part.handle, value=value)
+
+    def get_config(self):
+        return {**super().get_config(), "fused": self.fused}
+
+
+def _scaled(step, weight, parts):
+    """A step of the size of the weight, for each of the parts along the last axis."""
+    folded = [-1, parts, step.shape[-1] // parts]
+    weight, folded = tf.reshape(weight, folded), tf.reshape(step, folded)
+    sizes = [tf.norm(value, axis=[0, 2], keepdims=True) for value in (weight, folded)]
+    ratio = tf.where((sizes[0] > 0) & (sizes[1] > 0), tf.math.divide_no_nan(*sizes), 1.0)
+    return tf.reshape(folded * ratio, step.shape)

@@ -1,0 +1,47 @@
+"""The learning rate of BERT: linear warm-up, linear decay. BERT, appendix A.2."""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class LinearSchedule(keras.optimizers.schedules.LearningRateSchedule):
+    """Rises from 0 over `warmup_steps`, then goes on along the line from `learning_rate` at step 0 to 0 at the end.
+
+    So the decay does not start again after the warm-up: the first step behind it has `1 - warmup_steps / total_steps`
+    of the rate, as in Google's program.
+
+    Args:
+        learning_rate: the highest rate.
+        total_steps: the step at which it reaches 0.
+        warmup_steps: how many steps it rises.
+
+    Example:
+        LinearSchedule(1e-4, total_steps=1_000_000, warmup_steps=10_000)
+    """
+
+    def __init__(self, learning_rate, total_steps, warmup_steps=0):
+        super().__init__()
+        if total_steps < 1:
+            raise ValueError(f"`total_steps` must be at least 1. Received: total_steps={total_steps}")
+        if not 0 <= warmup_steps <= total_steps:
+            raise ValueError(
+                "`warmup_steps` must be between 0 and `total_steps`. "
+                f"Received: warmup_steps={warmup_steps}, total_steps={total_steps}"
+            )
+        self.learning_rate = learning_rate
+        self.total_steps = total_steps
+        self.warmup_steps = warmup_steps
+
+    def __call__(self, step):
+        step = ops.cast(step, "float32")
+        decay = 1 - ops.minimum(step, self.total_steps) / self.total_steps
+        warmup = step / max(self.warmup_steps, 1)
+        return self.learning_rate * ops.where(step < self.warmup_steps, warmup, decay)
+
+    def get_config(self):
+        return {
+            "learning_rate": self.learning_rate,
+            "total_steps": self.total_steps,
+            "warmup_steps": self.warmup_steps,
+        }
