@@ -1,0 +1,57 @@
+"""Global batches to replicas: every row once, whatever the number of replicas, workers and micro-batches."""
+
+import tensorflow as tf
+
+
+def replica_dataset(strategy, make_dataset, losses=(), micro_batches=1):
+    """Distributes a dataset of global batches over the replicas of a strategy.
+
+    Each worker reads all of it and takes its own rows of every batch, so batches do not change with the number of
+    workers. Where the rows cannot be divided, copies of the last one with weight 0 fill up; a replica may get those
+    alone.
+
+    Args:
+        strategy: a `tf.distribute` strategy.
+        make_dataset: a function that makes the dataset of `(inputs, targets, weights)`.
+        losses: list of `Loss`.
+        micro_batches: the rows of a replica are divided by it too.
+
+    Returns:
+        A distributed dataset of `(inputs, targets, weights, totals)`; `totals` are the sums of the weights of each
+        loss over the whole global batch.
+    """
+    replicas = strategy.num_replicas_in_sync
+
+    def make(context):
+        here = replicas // context.num_input_pipelines
+        first = context.input_pipeline_id * here
+
+        def split(inputs, targets, weights):
+            totals = tf.stack([tf.reduce_sum(loss.row_weights(targets, weights)) for loss in losses] or [0.0])
+            batch = _divided((inputs, targets, weights), replicas, micro_batches)
+            batch = tf.nest.map_structure(lambda value: value[first : first + here], batch)
+            return *batch, tf.broadcast_to(totals, [here, len(losses) or 1])
+
+        dataset = make_dataset().map(split, num_parallel_calls=2, deterministic=True)
+        dataset = dataset.unbatch() if here > 1 else dataset.map(lambda *b: tf.nest.map_structure(_only, b))
+        return dataset.prefetch(2 * here)
+
+    return strategy.distribute_datasets_from_function(make)
+
+
+def _only(value):
+    return value[0]
+
+
+def _divided(batch, replicas, micro_batches):
+    """Every tensor `(rows, ...)` as `(replicas, rows of a replica, ...)`; the last of the batch is the weights."""
+    rows = batch[-1].shape[0] or tf.shape(batch[-1])[0]
+    parts = replicas * micro_batches
+    each = (rows + parts - 1) // parts * micro_batches
+    if not isinstance(rows, int) or each * replicas != rows:
+        place = tf.range(each * replicas)
+        batch = tf.nest.map_structure(lambda value: tf.gather(value, tf.minimum(place, rows - 1)), batch)
+        batch = (*batch[:-1], tf.where(place < rows, batch[-1], 0.0))
+    return tf.nest.map_structure(
+        lambda value: tf.reshape(value, tf.concat([[replicas, each], tf.shape(value)[1:]], 0)), batch
+    )

@@ -1,0 +1,97 @@
+"""The state of a run on disk: written beside and renamed, the last few kept, checked on reading."""
+
+import json
+import logging
+import pathlib
+import re
+import shutil
+
+import tensorflow as tf
+
+_NAME = re.compile(r"step-(\d{9})")
+_LOG = logging.getLogger("keras_bert")
+
+
+class Snapshots:
+    """Snapshots of variables and of a JSON-able state in a directory.
+
+    Args:
+        directory: where they stand, one folder each.
+        keep: how many of the last ones stay.
+        write: whether this process writes; all processes read.
+    """
+
+    def __init__(self, directory, keep=2, write=True):
+        self.directory, self.keep, self.write = pathlib.Path(directory), keep, write
+
+    def save(self, step, variables, state):
+        """Saves `{name: variable}` and the state. Until the last rename nothing is lost by a kill."""
+        if not self.write:
+            return
+        folder = self.directory / f"step-{step:09}"
+        beside = self.directory / f"writing-{step:09}"
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        _write(beside / "variables", variables)
+        (beside / "state.json").write_text(json.dumps({"step": step, **state}, indent=1))
+        shutil.rmtree(folder, ignore_errors=True)
+        beside.rename(folder)
+        for old in self._steps()[self.keep :]:
+            shutil.rmtree(self.directory / f"step-{old:09}")
+
+    def restore(self, variables, check):
+        """Reads the newest snapshot that is not damaged into the variables.
+
+        Args:
+            variables: `{name: variable}`.
+            check: called with the state before anything is assigned; may raise.
+
+        Returns:
+            The state, or `None` where there is no snapshot.
+        """
+        for step in self._steps():
+            folder = self.directory / f"step-{step:09}"
+            try:
+                state = json.loads((folder / "state.json").read_text())
+                check(state)
+                values = _read(folder / "variables", variables)
+            except (tf.errors.OpError, OSError, json.JSONDecodeError) as error:
+                _LOG.warning("%s is damaged, the one before is taken (%s)", folder, str(error).split("\n")[0])
+                continue
+            for name, variable in variables.items():
+                variable.assign(values[name])
+            return state
+        return None
+
+    def _steps(self):
+        found = [_NAME.fullmatch(path.name) for path in self.directory.glob("step-*")]
+        return sorted((int(match[1]) for match in found if match), reverse=True)
+
+
+def _write(prefix, variables):
+    """TensorFlow's own bundle: any dtype, and a checksum for each tensor."""
+    names, values = list(variables), [tf.convert_to_tensor(value) for value in variables.values()]
+    tf.raw_ops.SaveV2(prefix=str(prefix), tensor_names=names, shape_and_slices=[""] * len(names), tensors=values)
+
+
+def _read(prefix, variables):
+    dtypes = [variable.dtype for variable in variables.values()]
+    names = list(variables)
+    values = tf.raw_ops.RestoreV2(
+        prefix=str(prefix), tensor_names=names, shape_and_slices=[""] * len(names), dtypes=dtypes
+    )
+    return dict(zip(names, values, strict=True))
+
+
+def difference(before, now, name=""):
+    """The first place where two JSON-able values differ, in words; `None` if they are equal."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in [*before, *(key for key in now if key not in before)]:
+            inner = f"{name}.{key}" if name else key
+            if key not in before or key not in now:
+                side, value = ("then", before[key]) if key in before else ("now", now[key])
+                return f"`{inner}` is there only {side}: {value!r}"
+            if found := difference(before[key], now[key], inner):
+                return found
+        return None
+    return None if before == now else f"`{name}` was {before!r}, is {now!r}"
