@@ -55,3 +55,35 @@ def _divided(batch, replicas, micro_batches):
     return tf.nest.map_structure(
         lambda value: tf.reshape(value, tf.concat([[replicas, each], tf.shape(value)[1:]], 0)), batch
     )
+
+
+class Stream:
+    """A `tf.data.Dataset` of batches as `Trainer` takes it: `(inputs, targets)` or `(inputs, targets, weights)`.
+
+    It must give the same batches each time: a run that goes on skips those that it has seen. The weights are those of
+    the rows.
+
+    Args:
+        dataset: the dataset.
+        steps: how many batches are an epoch; by default all of the dataset, which must know how many it has.
+    """
+
+    def __init__(self, dataset, steps=None):
+        cardinality = int(dataset.cardinality())
+        if steps is None and cardinality < 1:
+            raise ValueError(
+                "`steps` is needed, the number of batches in an epoch: the dataset does not know it. "
+                f"Received: steps=None, dataset={dataset}"
+            )
+        self.steps = steps or cardinality
+        self._dataset = dataset if cardinality == tf.data.INFINITE_CARDINALITY else dataset.repeat()
+
+    def dataset(self, epoch=0, start=0):
+        """The batches of an epoch, from one on."""
+        dataset = self._dataset.skip(epoch * self.steps + start).take(self.steps - start)
+        return dataset.map(_with_weights)
+
+
+def _with_weights(inputs, targets, weights=None):
+    rows = tf.shape(tf.nest.flatten(targets)[0])[0]
+    return inputs, targets, tf.ones([rows]) if weights is None else tf.cast(weights, tf.float32)

@@ -80,23 +80,54 @@ def duration(seconds):
     return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{seconds:02}s" if minutes else f"{seconds}s"
 
 
-class MetricsLog:
-    """`metrics.jsonl`, one line of numbers a time, and the same for TensorBoard.
+class RunLog:
+    """A run as it goes: the progress line, `metrics.jsonl` and TensorBoard.
 
     Args:
-        directory: the run's directory.
-        size: how much of the file counts, in bytes: a run that goes on drops what it had written after its snapshot.
+        directory: where the files stand; `None` writes none.
+        total: steps of the run.
+        every: steps between lines of the files.
+        state: what `state()` gave when the snapshot was made from which the run goes on. What the file had after it is
+            dropped.
+        show: whether there is a progress line.
     """
 
-    def __init__(self, directory, size=0):
-        directory = pathlib.Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        self._file = open(directory / "metrics.jsonl", "ab")
-        self._file.truncate(size)
-        self._board = tf.summary.create_file_writer(str(directory / "tensorboard"))
+    def __init__(self, directory, total, every, state=None, show=True):
+        self._total, self._every = total, every
+        self._pending = list((state or {}).get("pending", []))
+        self._progress = Progress(total) if show else None
+        self._file = self._board = None
+        if directory is not None:
+            directory = pathlib.Path(directory)
+            directory.mkdir(parents=True, exist_ok=True)
+            self._file = open(directory / "metrics.jsonl", "ab")  # noqa: SIM115
+            self._file.truncate((state or {}).get("size", 0))
+            self._file.seek(0, 2)
+            self._board = tf.summary.create_file_writer(str(directory / "tensorboard"))
 
-    def write(self, step, kind, numbers, rates=None):
-        """Adds a line. `rates` depend on the machine's speed; they come last, under `time`."""
+    def add(self, step, lines, rates):
+        """Takes the numbers of the last steps, a list of dicts; returns the means since the last line of the files."""
+        self._pending += lines
+        means = {name: sum(line[name] for line in self._pending) / len(self._pending) for name in self._pending[0]}
+        means["learning_rate"] = self._pending[-1]["learning_rate"]
+        if self._progress:
+            self._progress.show(step, means, rates)
+        if step % self._every == 0 or step == self._total:
+            self._write(step, "train", means, rates)
+            self._pending = []
+        return means
+
+    def evaluated(self, step, results):
+        """Takes the results of an evaluation."""
+        if self._progress:
+            numbers = "  ".join(f"{name} {_short(value)}" for name, value in results.items())
+            self._progress.say(f"step {step:,} evaluated  {numbers}")
+        self._write(step, "evaluation", results)
+
+    def _write(self, step, kind, numbers, rates=None):
+        if not self._file:
+            return
+        # What depends on the speed of the machine comes last, under `time`.
         line = {"step": step, "kind": kind, **numbers, **({"time": rates} if rates else {})}
         self._file.write((json.dumps(line) + "\n").encode())
         self._file.flush()
@@ -104,11 +135,14 @@ class MetricsLog:
             for name, value in {**numbers, **(rates or {})}.items():
                 tf.summary.scalar(f"{kind}/{name}", value, step)
 
-    def size(self):
-        """Bytes written so far."""
-        return self._file.tell()
+    def state(self):
+        """What a snapshot needs of it, JSON-able."""
+        return {"pending": self._pending, "size": self._file.tell() if self._file else 0}
 
     def close(self):
-        """Closes both."""
-        self._file.close()
-        self._board.close()
+        """Ends the line, closes the files."""
+        if self._progress:
+            self._progress.close()
+        if self._file:
+            self._file.close()
+            self._board.close()

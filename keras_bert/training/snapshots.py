@@ -39,7 +39,7 @@ class Snapshots:
         for old in self._steps()[self.keep :]:
             shutil.rmtree(self.directory / f"step-{old:09}")
 
-    def restore(self, variables, check):
+    def restore(self, variables, check=lambda state: None):
         """Reads the newest snapshot that is not damaged into the variables.
 
         Args:

@@ -37,7 +37,8 @@ class TrainStep:
     @property
     def names(self):
         """Of the numbers that a call returns."""
-        return ["stop", *(loss.name for loss in self.losses), "gradient_norm", "learning_rate", "skipped"]
+        skipped = ["skipped"] if self.scaled else []
+        return ["stop", *(loss.name for loss in self.losses), "gradient_norm", "learning_rate", *skipped]
 
     def __call__(self, inputs, targets, weights, totals, step, stop):
         """Trains on one replica's rows; `stop` is handed on, so that all workers know if one was told to stop.
@@ -53,8 +54,8 @@ class TrainStep:
         if replica.num_replicas_in_sync > 1:
             *gradients, shared = replica.all_reduce(tf.distribute.ReduceOp.SUM, [*gradients, shared])
         learning_rate = tf.cast(self.optimizer.learning_rate, tf.float32)
-        norm, skipped = self._update(gradients)
-        return tf.concat([shared, tf.stack([norm, learning_rate, skipped])], 0)
+        norm, *skipped = self._update(gradients)
+        return tf.concat([shared, tf.stack([norm, learning_rate, *skipped])], 0)
 
     def _accumulate(self, batch, totals, seed):
         """Gradients and losses of all micro-batches of this replica, summed."""
@@ -98,7 +99,7 @@ class TrainStep:
         return [tf.convert_to_tensor(gradient) for gradient in gradients], losses
 
     def _update(self, gradients):
-        """Clips by the norm of the whole gradient and updates the weights; returns the norm and whether it did not."""
+        """Clips by the norm of the whole gradient and updates the weights; the norm, and 1 if a scaled step was skipped."""
         unscale = 1 / self.scale if self.scaled else tf.ones([])
         norm = tf.linalg.global_norm([tf.cast(gradient, tf.float32) for gradient in gradients]) * unscale
         clip = self.optimizer.global_clipnorm
@@ -109,7 +110,8 @@ class TrainStep:
             return 0.0
 
         if not self.scaled:
-            return norm, apply()
+            apply()
+            return (norm,)
         finite = tf.math.is_finite(norm)
         skipped = tf.cond(finite, apply, lambda: 1.0)
         good = tf.where(finite, self.good_steps + 1, 0)

@@ -1,7 +1,6 @@
 """The training loop: one for any number of replicas, resumable to the step."""
 
 import contextlib
-import math
 import pathlib
 import signal
 import threading
@@ -11,8 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.training.feed import replica_dataset
+from keras_bert.training.inference import Inference
 from keras_bert.training.losses import Loss
-from keras_bert.training.progress import MetricsLog, Progress
+from keras_bert.training.progress import RunLog
 from keras_bert.training.snapshots import Snapshots, difference
 from keras_bert.training.step import TrainStep
 
@@ -76,7 +76,7 @@ class Trainer:
         self._chief = _is_chief(self.strategy)
         self._told_to_stop = False
         self._train = tf.function(self._train, reduce_retracing=True)
-        self._forward = tf.function(self._forward, reduce_retracing=True)
+        self._inference = Inference(self.model, self.strategy, self.losses)
 
     def fit(
         self,
@@ -108,70 +108,59 @@ class Trainer:
             The numbers of the last evaluation, of the best one with `best`; without evaluation, the last losses.
         """
         total = steps or epochs * batches.steps
-        state = {"best": None, "worse": 0, "log_size": 0, "pending": [], "result": {}, "done": False}
-        settings = {**self._settings, "total_steps": total, "steps_per_epoch": batches.steps}
-        snapshots = self.directory and Snapshots(self.directory / "snapshots", write=self._chief)
-        step = self._restore(snapshots, state, settings)
-        save_every, evaluate_every = save_every or batches.steps, evaluate_every or batches.steps
-        progress = Progress(total) if self._chief else None
-        log = MetricsLog(self.directory, state["log_size"]) if self.directory and self._chief else None
-        iterator = None
-        with self._handling_sigterm():
+        evaluate_every, save_every = evaluate_every or batches.steps, save_every or batches.steps
+        snapshots = Snapshots(self.directory / "snapshots", write=self._chief) if self.directory else None
+        settings = self._all_settings(total_steps=total, steps_per_epoch=batches.steps)
+        step, state = self._restore(snapshots, settings)
+        log = RunLog(self.directory if self._chief else None, total, log_every, state["log"], show=self._chief)
+        events = [batches.steps, log_every, save_every, evaluate_every]
+        iterator, stop = None, False
+        with self._handling_sigterm(), contextlib.closing(log):
             while step < total and not state["done"]:
-                epoch, place = divmod(step, batches.steps)
-                if iterator is None or place == 0:
-                    iterator = iter(self._feed(batches, epoch, place))
-                events = (batches.steps, log_every, *([save_every] if snapshots else []), evaluate_every)
+                if iterator is None or step % batches.steps == 0:
+                    epoch, start = divmod(step, batches.steps)
+                    iterator = iter(self._feed(batches, epoch, start))
                 count = min(self.steps_per_call, total - step, *(every - step % every for every in events))
                 began = time.monotonic()
-                told = float(self._told_to_stop)
-                numbers = self._train(iterator, tf.constant(step), tf.constant(count), tf.constant(told)).numpy()
-                self._check_finite(numbers, step)
-                rates = _rates(batches, count, time.monotonic() - began)
+                lines = self._run(iterator, step, count)
                 step += count
-                state["pending"] += numbers[:, 1:].astype(float).tolist()
-                means = dict(zip(self._step.names[1:], np.mean(state["pending"], axis=0).tolist(), strict=True))
-                means["learning_rate"] = state["pending"][-1][-2]
-                means["skipped"] = sum(line[-1] for line in state["pending"])
-                if not self._step.scaled:
-                    del means["skipped"]
-                if progress:
-                    progress.show(step, means, rates)
-                if step % log_every == 0 or step == total:
-                    state["pending"] = []
-                    state["result"] = state["result"] if evaluation is not None else means
-                    if log:
-                        log.write(step, "train", means, rates)
-                if evaluation is not None and (step % evaluate_every == 0 or step == total):
-                    self._evaluate_in_fit(evaluation, step, state, best, patience, progress, log)
-                stop = numbers[-1, 0] > 0
+                stop = lines[-1].pop("stop") > 0
+                means = log.add(step, lines, _rates(batches, count, time.monotonic() - began))
+                if evaluation is None:
+                    state["result"] = means
+                elif step % evaluate_every == 0 or step == total:
+                    results = self.evaluate(evaluation)
+                    log.evaluated(step, results)
+                    self._judge(step, results, state, best, patience)
                 if snapshots and (step % save_every == 0 or step == total or stop or state["done"]):
-                    state["log_size"] = log.size() if log else 0
+                    state["log"] = log.state()
                     snapshots.save(step, self._variables(), {"state": state, "settings": settings})
                 if stop:
                     raise SystemExit(TERMINATED)
-        if progress:
-            progress.close()
-        if log:
-            log.close()
-        if best and state["best"] is not None and self.directory:
-            self._best().restore(self._weights(), lambda _: None)
+        if best and self.directory:
+            self._best().restore(self._weights())
         return state["result"]
 
     def evaluate(self, batches):
         """The losses over all rows, and the metrics of all rows in their order."""
-        sums, outputs, targets = self._predict(batches, keep=bool(self.metrics), with_losses=True)
-        results = {}
-        for loss, (values, weights) in zip(self.losses, sums, strict=True):
-            results[loss.name] = float(values / weights) if weights else math.nan
+        outputs, targets, results = self._inference.outputs(batches, keep=bool(self.metrics), with_losses=True)
         for metric in self.metrics:
-            results.update({name: float(value) for name, value in metric(targets, outputs).items()})
-        return results
+            results.update(metric(targets, outputs))
+        return {name: float(value) for name, value in results.items()}
 
     def predict(self, batches):
         """The outputs of the model for all rows in their order, a dict of NumPy arrays. Where batches differ in length,
         shorter rows are padded with zeros."""
-        return self._predict(batches, keep=True, with_losses=False)[1]
+        return self._inference.outputs(batches)[0]
+
+    def _run(self, iterator, step, count):
+        """Trains some steps; returns the numbers of each, a list of dicts."""
+        told = float(self._told_to_stop)
+        numbers = self._train(iterator, tf.constant(step), tf.constant(count), tf.constant(told)).numpy()
+        lines = [dict(zip(self._step.names, line, strict=True)) for line in numbers.astype(float).tolist()]
+        for index, line in enumerate(lines):
+            self._check_finite(step + index, line)
+        return lines
 
     def _train(self, iterator, first, count, stop):
         numbers = tf.TensorArray(tf.float32, count, element_shape=[len(self._step.names)])
@@ -180,59 +169,17 @@ class Trainer:
             numbers = numbers.write(index, self.strategy.experimental_local_results(result)[0])
         return numbers.stack()
 
-    def _forward(self, batch, with_losses):
-        """Outputs, targets and weights of all rows of a global batch, and what they add to each loss."""
-
-        def forward(inputs, targets, weights, totals):
-            outputs = self.model(inputs, training=False)
-            sums = []
-            if with_losses:
-                for loss in self.losses:
-                    rows = loss.row_weights(targets, weights)
-                    sums.append(
-                        [tf.reduce_sum(tf.cast(loss.values(targets, outputs), tf.float32) * rows), tf.reduce_sum(rows)]
-                    )
-            sums = tf.convert_to_tensor(sums, tf.float32) if sums else tf.zeros([0, 2])
-            return outputs, targets, weights, sums
-
-        outputs, targets, weights, sums = self.strategy.run(forward, batch)
-        gathered = tf.nest.map_structure(lambda value: self.strategy.gather(value, 0), (outputs, targets, weights))
-        return *gathered, self.strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
-
-    def _predict(self, batches, keep, with_losses):
-        sums, parts = np.zeros([len(self.losses) if with_losses else 0, 2]), []
-        feed = replica_dataset(self.strategy, lambda: batches.dataset(0, 0), self.losses if with_losses else ())
-        for batch, rows in zip(feed, batches.rows(0), strict=False):
-            *values, batch_sums = self._forward(batch, with_losses)
-            sums += batch_sums.numpy()
-            if keep:
-                outputs, targets, _ = tf.nest.map_structure(lambda value: value.numpy()[: len(rows)], values)
-                parts.append((outputs, targets))
-        if not keep:
-            return sums, None, None
-        rows = np.concatenate(list(batches.rows(0)))
-        order = np.argsort(rows, kind="stable")[np.sum(rows < 0) :]
-        outputs, targets = tf.nest.map_structure(lambda *values: _stacked(values)[order], *parts)
-        return sums, outputs, targets
-
     def _feed(self, batches, epoch, start):
         return replica_dataset(self.strategy, lambda: batches.dataset(epoch, start), self.losses, self.micro_batches)
 
-    def _evaluate_in_fit(self, evaluation, step, state, best, patience, progress, log):
-        """Evaluates, keeps the weights if they are the best so far, and says whether it is time to end."""
-        results = self.evaluate(evaluation)
-        if log:
-            log.write(step, "evaluation", results)
-        if progress:
-            progress.say(f"step {step:,}  " + "  ".join(f"{name} {value:.4g}" for name, value in results.items()))
+    def _judge(self, step, results, state, best, patience):
+        """Keeps the weights if they are the best so far, and says whether it is time to end."""
         if not best:
             state["result"] = results
             return
         name = best.removeprefix("-")
         if name not in results:
-            raise ValueError(
-                f"`best` must be one of {', '.join(results)}, or one with a minus. Received: best={best!r}"
-            )
+            raise ValueError(f"`best` must be one of {', '.join(results)}, or '-' and one. Received: best={best!r}")
         score = -results[name] if best.startswith("-") else results[name]
         if state["best"] is None or score > state["best"]:
             state.update(best=score, worse=0, result={**results, "step": step})
@@ -242,24 +189,25 @@ class Trainer:
             state["worse"] += 1
             state["done"] = patience is not None and state["worse"] >= patience
 
-    def _restore(self, snapshots, state, settings):
-        """Goes back to the newest snapshot; returns its step."""
+    def _all_settings(self, **more):
+        """What a snapshot must agree with."""
+        weights = {weight.path: list(weight.shape) for weight in self.model.weights}
+        return {**self._settings, **more, "optimizer": _plain(self.optimizer.get_config()), "weights": weights}
+
+    def _restore(self, snapshots, settings):
+        """Goes back to the newest snapshot; returns its step and its state."""
 
         def check(found):
-            differs = difference(found["settings"], settings)
-            if differs:
+            if differs := difference(found["settings"], settings):
                 raise ValueError(
                     f"{snapshots.directory} has a run of other settings: {differs}. Expected the same ones to go on "
                     "with it, or another `directory` for a new run"
                 )
 
-        settings["optimizer"] = _plain(self.optimizer.get_config())
-        settings["weights"] = {weight.path: list(weight.shape) for weight in self.model.weights}
-        found = snapshots.restore(self._variables(), check) if snapshots else None
-        if found is None:
-            return 0
-        state.update(found["state"])
-        return found["step"]
+        found = snapshots and snapshots.restore(self._variables(), check)
+        if not found:
+            return 0, {"best": None, "worse": 0, "done": False, "result": {}, "log": None}
+        return found["step"], found["state"]
 
     def _weights(self):
         return {f"model/{index}/{weight.path}": weight.value for index, weight in enumerate(self.model.weights)}
@@ -273,15 +221,12 @@ class Trainer:
     def _best(self):
         return Snapshots(self.directory / "best", keep=1, write=self._chief)
 
-    def _check_finite(self, numbers, step):
-        losses = numbers[:, 1 : 1 + len(self.losses)]
-        bad = np.flatnonzero(~np.isfinite(losses).all(axis=1))
-        if bad.size:
-            names = dict(zip([loss.name for loss in self.losses], losses[bad[0]].tolist(), strict=True))
+    def _check_finite(self, step, line):
+        losses = {loss.name: line[loss.name] for loss in self.losses}
+        if not np.isfinite(list(losses.values())).all():
             raise FloatingPointError(
-                f"the loss is not finite at step {step + int(bad[0])}: {names}. Usual causes: a learning rate that is too "
-                "high, too short a warm-up, labels outside of the classes, float16 without loss scaling. The last "
-                "snapshot is from before it"
+                f"the loss is not finite at step {step}: {losses}. Usual causes: a learning rate that is too high, too "
+                "short a warm-up, labels outside of the classes. Snapshots on disk are from before it"
             )
 
     @contextlib.contextmanager
@@ -301,34 +246,6 @@ class Trainer:
             signal.signal(signal.SIGTERM, before)
 
 
-class Stream:
-    """A `tf.data.Dataset` of `(inputs, targets)` or `(inputs, targets, weights)` batches as `Trainer` takes it.
-
-    It must give the same batches each time: a run that goes on skips those that it has seen.
-
-    Args:
-        dataset: the dataset.
-        steps: how many batches are an epoch; by default all of the dataset, which must know how many it has.
-    """
-
-    def __init__(self, dataset, steps=None):
-        cardinality = int(dataset.cardinality())
-        if steps is None and cardinality < 0:
-            raise ValueError("`steps` is needed: the dataset does not know its length. Received: steps=None")
-        self.steps = steps or cardinality
-        self._dataset = dataset if cardinality == tf.data.INFINITE_CARDINALITY else dataset.repeat()
-
-    def dataset(self, epoch=0, start=0):
-        """The batches of an epoch from one on."""
-        dataset = self._dataset.skip(epoch * self.steps + start).take(self.steps - start)
-        return dataset.map(_with_weights)
-
-
-def _with_weights(inputs, targets, weights=None):
-    rows = tf.shape(tf.nest.flatten(targets)[0])[0]
-    return inputs, targets, tf.ones([rows]) if weights is None else tf.cast(weights, tf.float32)
-
-
 def _rates(batches, steps, seconds):
     """Examples and tokens a second, as far as the batches know."""
     rates = {"steps": steps}
@@ -336,14 +253,6 @@ def _rates(batches, steps, seconds):
         if hasattr(batches, attribute):
             rates[name] = getattr(batches, attribute) / batches.steps * steps
     return {name: amount / max(seconds, 1e-9) for name, amount in rates.items()}
-
-
-def _stacked(arrays):
-    """Arrays end to end; where other axes differ, filled up with zeros."""
-    shape = np.max([array.shape for array in arrays], axis=0)[1:]
-    return np.concatenate(
-        [np.pad(a, [(0, 0), *((0, size - own) for size, own in zip(shape, a.shape[1:], strict=True))]) for a in arrays]
-    )
 
 
 def _plain(config):

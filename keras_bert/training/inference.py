@@ -1,0 +1,96 @@
+"""Outputs and losses of a model over all rows, in their order, on any strategy."""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.training.feed import replica_dataset
+
+
+class Inference:
+    """Runs a model over batches, none of whose rows is lost or doubled.
+
+    Args:
+        model: the model, built in the strategy's scope.
+        strategy: the strategy.
+        losses: list of `Loss`.
+    """
+
+    def __init__(self, model, strategy, losses):
+        self._model, self._strategy, self._losses = model, strategy, losses
+        self._outputs = tf.function(self._outputs, reduce_retracing=True)
+
+    def outputs(self, batches, keep=True, with_losses=False):
+        """Computes all batches of `Batches` or `Stream`.
+
+        Args:
+            batches: the batches.
+            keep: whether outputs and targets are wanted, as NumPy arrays.
+            with_losses: whether losses are wanted.
+
+        Returns:
+            outputs, targets, dict of losses. Where batches differ in length, shorter rows are padded with zeros.
+        """
+        losses = self._losses if with_losses else []
+        sums, parts = np.zeros([len(losses), 2]), []
+        for inputs, *batch, _ in replica_dataset(self._strategy, lambda: batches.dataset(0, 0).map(_all_rows)):
+            outputs, targets, real, batch_sums = self._outputs(inputs, *batch, with_losses)
+            sums += batch_sums.numpy()
+            if keep:
+                real = real.numpy() > 0
+                parts.append([[part.numpy()[real] for part in tf.nest.flatten(tree)] for tree in (outputs, targets)])
+        results = {
+            loss.name: value / weight if weight else math.nan
+            for loss, (value, weight) in zip(losses, sums, strict=True)
+        }
+        if not keep:
+            return None, None, results
+        order = _order(batches)
+        arrays = [
+            [_stacked(values)[order] for values in zip(*trees, strict=True)] for trees in zip(*parts, strict=True)
+        ]
+        outputs, targets = (
+            tf.nest.pack_sequence_as(tree, flat) for tree, flat in zip((outputs, targets), arrays, strict=True)
+        )
+        return outputs, targets, results
+
+    def _outputs(self, inputs, targets, real, with_losses):
+        """Outputs, targets and whether they are real of all rows of a global batch; the sums of the losses."""
+
+        def forward(inputs, targets, real):
+            targets, weights = targets
+            outputs = self._model(inputs, training=False)
+            sums = [tf.zeros([0, 2])]
+            for loss in self._losses if with_losses else []:
+                rows = loss.row_weights(targets, weights * real)
+                values = tf.cast(loss.values(targets, outputs), tf.float32)
+                sums.append([[tf.reduce_sum(values * rows), tf.reduce_sum(rows)]])
+            return outputs, targets, real, tf.concat(sums, 0)
+
+        *rows, sums = self._strategy.run(forward, (inputs, targets, real))
+        rows = tf.nest.map_structure(lambda value: self._strategy.gather(value, 0), rows)
+        return *rows, self._strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
+
+
+def _all_rows(inputs, targets, weights):
+    """Keeps rows of weight 0 apart from those that only fill up."""
+    return inputs, (targets, weights), tf.ones_like(weights)
+
+
+def _order(batches):
+    """Where each row stands among those that were computed; the filler of `Batches` is left out."""
+    if not hasattr(batches, "rows"):
+        return slice(None)
+    rows = np.concatenate(batches.rows(0))
+    return np.argsort(rows, kind="stable")[np.sum(rows < 0) :]
+
+
+def _stacked(arrays):
+    """Arrays end to end; where other axes differ, filled up with zeros."""
+    shape = np.max([array.shape[1:] for array in arrays], axis=0)
+    padded = []
+    for array in arrays:
+        lacking = np.subtract(shape, array.shape[1:]).astype(int)
+        padded.append(np.pad(array, [(0, 0), *((0, size) for size in lacking)]) if lacking.any() else array)
+    return np.concatenate(padded)
