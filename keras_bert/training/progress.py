@@ -8,6 +8,10 @@ import time
 
 import tensorflow as tf
 
+# What TensorBoard's own `scalar` writes; that one needs TensorBoard to be installed.
+_PLUGIN = tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
+_SCALAR = tf.compat.v1.SummaryMetadata(plugin_data=_PLUGIN, data_class=1)
+
 
 class Progress:
     """A line on the terminal that is written over, or one a while in a log file.
@@ -133,7 +137,7 @@ class RunLog:
         self._file.flush()
         with self._board.as_default():
             for name, value in {**numbers, **(rates or {})}.items():
-                tf.summary.scalar(f"{kind}/{name}", value, step)
+                tf.summary.write(f"{kind}/{name}", tf.cast(value, tf.float32), step, _SCALAR)
 
     def state(self):
         """What a snapshot needs of it, JSON-able."""

@@ -99,7 +99,7 @@ class TrainStep:
         return [tf.convert_to_tensor(gradient) for gradient in gradients], losses
 
     def _update(self, gradients):
-        """Clips by the norm of the whole gradient and updates the weights; the norm, and 1 if a scaled step was skipped."""
+        """Clips by the norm of the whole gradient and updates the weights; the norm, and 1 if a step was skipped."""
         unscale = 1 / self.scale if self.scaled else tf.ones([])
         norm = tf.linalg.global_norm([tf.cast(gradient, tf.float32) for gradient in gradients]) * unscale
         clip = self.optimizer.global_clipnorm

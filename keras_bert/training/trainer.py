@@ -114,7 +114,7 @@ class Trainer:
         step, state = self._restore(snapshots, settings)
         log = RunLog(self.directory if self._chief else None, total, log_every, state["log"], show=self._chief)
         events = [batches.steps, log_every, save_every, evaluate_every]
-        iterator, stop = None, False
+        iterator = None
         with self._handling_sigterm(), contextlib.closing(log):
             while step < total and not state["done"]:
                 if iterator is None or step % batches.steps == 0:
@@ -122,9 +122,8 @@ class Trainer:
                     iterator = iter(self._feed(batches, epoch, start))
                 count = min(self.steps_per_call, total - step, *(every - step % every for every in events))
                 began = time.monotonic()
-                lines = self._run(iterator, step, count)
+                lines, stop = self._run(iterator, step, count)
                 step += count
-                stop = lines[-1].pop("stop") > 0
                 means = log.add(step, lines, _rates(batches, count, time.monotonic() - began))
                 if evaluation is None:
                     state["result"] = means
@@ -154,13 +153,13 @@ class Trainer:
         return self._inference.outputs(batches)[0]
 
     def _run(self, iterator, step, count):
-        """Trains some steps; returns the numbers of each, a list of dicts."""
+        """Trains some steps; returns the numbers of each, a list of dicts, and whether a worker was told to stop."""
         told = float(self._told_to_stop)
         numbers = self._train(iterator, tf.constant(step), tf.constant(count), tf.constant(told)).numpy()
         lines = [dict(zip(self._step.names, line, strict=True)) for line in numbers.astype(float).tolist()]
         for index, line in enumerate(lines):
             self._check_finite(step + index, line)
-        return lines
+        return lines, any([line.pop("stop") for line in lines])
 
     def _train(self, iterator, first, count, stop):
         numbers = tf.TensorArray(tf.float32, count, element_shape=[len(self._step.names)])

@@ -1,0 +1,245 @@
+"""Rows in memory as batches of like length, so that little padding is computed; an epoch can start at any step."""
+
+import functools
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+MOST_BOUNDARIES = 12
+PADDING_RATIO = 1.15  # Computed tokens per real one that `Batches` aims at.
+
+
+def fit_boundaries(lengths, count=MOST_BOUNDARIES, ratio=1.0, multiple=1):
+    """The padded lengths with the smallest sum over all rows, each row padded to the first that holds it.
+
+    Args:
+        lengths: the length of each row.
+        count: the most boundaries.
+        ratio: stops at the fewest boundaries that compute at most `ratio` tokens per real one.
+        multiple: every boundary is a multiple of it, the last one too.
+
+    Returns:
+        list of increasing integers; the last holds the longest row.
+    """
+    _check_integers(1, count=count, multiple=multiple)
+    if not ratio >= 1:
+        raise ValueError(f"`ratio` must be at least 1, no padding at all. Received: ratio={ratio!r}")
+    lengths = np.asarray(lengths)
+    if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or not lengths.size or lengths.min() < 0:
+        raise ValueError(f"`lengths` must be integers of at least 0, one for each row. Received: lengths={lengths}")
+    fits = list(_best_boundaries(lengths, count, multiple))
+    return next((fit for fit, computed in fits if computed <= ratio * lengths.sum()), fits[-1][0])
+
+
+def _best_boundaries(lengths, count, multiple=1):
+    """Yields the best boundary, the best two, and so on, with the tokens that they compute: dynamic programming."""
+    rows = np.bincount(-(-np.maximum(lengths, 1).astype(np.int64) // multiple))
+    sizes = np.flatnonzero(rows)
+    below = np.concatenate([[0], np.cumsum(rows[sizes])])
+    sizes *= multiple
+    # cost[i, j]: the rows of sizes[i:j], all padded to the last of these. best[j]: those of sizes[:j], at their best.
+    cost = np.full((len(below), len(below)), np.inf)
+    cost[:, 1:] = sizes * (below[1:] - below[:, None])
+    cost[np.tril_indices_from(cost)] = np.inf
+    best = np.array([0.0] + [np.inf] * len(sizes))
+    origins = []
+    for _ in range(min(count, len(sizes))):
+        total = best[:, None] + cost
+        origins.append(total.argmin(axis=0))
+        best = total.min(axis=0)
+        boundaries, end = [], len(sizes)
+        for origin in reversed(origins):
+            boundaries.insert(0, int(sizes[end - 1]))
+            end = origin[end]
+        yield boundaries, best[-1]
+
+
+class Batches:
+    """Batches of rows of like length, of fixed shapes: so many rows, padded to one of a few boundaries.
+
+    Every row comes once in an epoch, in an order that is a function of `seed` and the epoch alone. The rows are
+    shuffled, sorted by boundary and cut into batches; those left over at one boundary move up to the next, so that only
+    one batch of an epoch can lack rows. It is filled up with copies of its first row, of weight 0. Then the batches are
+    shuffled.
+
+    Args:
+        inputs: a dict of features over the same rows, or one feature. A `tf.RaggedTensor` `(rows, length)`, or
+            `(rows, choices, length)` with as many choices in every row, is padded with zeros; anything else is taken as
+            it is. A row is as long as its longest sequence.
+        targets: likewise, or `None`.
+        batch_size: rows of a batch.
+        boundaries: the lengths to pad to, increasing. `None` takes the fewest that compute at most 1.15 tokens per real
+            one, leftovers and filler included; where 12 do not, the best of them.
+        shuffle: whether rows and batches are shuffled; otherwise they come sorted by boundary.
+        seed: of the order.
+        tokens_per_batch: in place of `batch_size`: as many rows as make up so many tokens, padding included, but one at
+            least. A row with choices counts as one sequence.
+
+    Attributes:
+        steps: batches of an epoch, the same for each.
+        boundaries: those in use.
+        tokens: real tokens of an epoch: the sum of the lengths of the rows.
+        computed: the same with padding and filler.
+
+    Example:
+        batches = Batches(inputs, labels, batch_size=32)
+        model.fit(batches.dataset(epoch=0), shuffle=False)
+        logits = model.predict(batches.dataset(epoch=0))
+        order = np.concatenate(batches.rows(epoch=0))
+        logits = logits[np.argsort(order)][-len(labels) :]  # In the order of the inputs: filler is row -1, so first.
+    """
+
+    def __init__(
+        self, inputs, targets=None, batch_size=32, boundaries=None, shuffle=True, seed=0, tokens_per_batch=None
+    ):
+        _check_integers(1, batch_size=batch_size)
+        _check_integers(0, seed=seed)
+        if tokens_per_batch is not None:
+            _check_integers(1, tokens_per_batch=tokens_per_batch)
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.seed = seed
+        self.tokens_per_batch = tokens_per_batch
+        self._features = _to_tensors(inputs), _to_tensors(targets)
+        lengths = _row_lengths(*self._features)
+        self.tokens = int(lengths.sum())
+        self.boundaries = self._fit(lengths) if boundaries is None else _used(boundaries, lengths)
+        self._bucket = np.searchsorted(self.boundaries, lengths).astype(np.uint16)  # 16 bits sort in linear time.
+        self._sizes, self._padded = self._layout(self.boundaries, lengths)
+        self._starts = np.cumsum(self._sizes) - self._sizes
+        self.steps = len(self._sizes)
+        self.computed = int(self._sizes @ self._padded)
+
+    def _fit(self, lengths):
+        fits = []
+        for boundaries, _ in _best_boundaries(lengths, MOST_BOUNDARIES):
+            sizes, padded = self._layout(boundaries, lengths)
+            fits.append((sizes @ padded, boundaries))
+            if sizes @ padded <= PADDING_RATIO * self.tokens:
+                return boundaries
+        return min(fits, key=lambda fit: fit[0])[1]
+
+    def _layout(self, boundaries, lengths):
+        """Rows and padded length of each batch, `(steps,)`, from the shortest to the longest."""
+        boundaries = np.array(boundaries)
+        sizes = np.full_like(boundaries, self.batch_size)
+        if self.tokens_per_batch is not None:
+            sizes = np.maximum(self.tokens_per_batch // boundaries, 1)
+        batches, left = [], 0
+        for rows, size in zip(np.bincount(np.searchsorted(boundaries, lengths)), sizes, strict=True):
+            full, left = divmod(left + rows, size)
+            batches.append(full)
+        batches[-1] += left > 0
+        return np.repeat(sizes, batches), np.repeat(boundaries, batches)
+
+    def _order(self, epoch):
+        """The rows of the batches of the layout one after the other, filler as -1; the steps in the epoch's order."""
+        _check_integers(0, epoch=epoch)
+        rows, steps = np.arange(len(self._bucket)), np.arange(self.steps)
+        if self.shuffle:
+            rng = np.random.Generator(np.random.PCG64([self.seed, epoch]))
+            rows, steps = rng.permutation(rows), rng.permutation(steps)
+        rows = rows[np.argsort(self._bucket[rows], kind="stable")]
+        return np.pad(rows, (0, self._sizes.sum() - len(rows)), constant_values=-1), steps
+
+    def rows(self, epoch=0):
+        """The row numbers of each batch in the order of `dataset`, a list of integer arrays; filler is -1."""
+        rows, steps = self._order(epoch)
+        batches = np.split(rows, self._starts[1:])
+        return [batches[step] for step in steps]
+
+    def dataset(self, epoch=0, start=0):
+        """The batches of an epoch from step `start` on.
+
+        Returns:
+            `tf.data.Dataset` of `(inputs, targets, weights)`, as `fit`, `evaluate` and `predict` take it: `targets` may
+            be `None`, `weights` is float32 `(batch,)`, 1 for a row and 0 for filler.
+        """
+        rows, steps = self._order(epoch)
+        if not 0 <= start <= self.steps:
+            raise ValueError(f"`start` must be a step of the epoch, 0 to {self.steps}. Received: start={start}")
+        plan = tuple(values[steps[start:]] for values in (self._starts, self._sizes, self._padded))
+        with tf.device("CPU:0"):
+            batch = functools.partial(self._batch, tf.constant(rows))
+        dataset = tf.data.Dataset.from_tensor_slices(plan).map(batch, num_parallel_calls=tf.data.AUTOTUNE)
+        options = tf.data.Options()
+        # To optimize, TensorFlow would copy all features for every iterator; here is nothing to gain.
+        options.experimental_optimization.apply_default_optimizations = False
+        return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)
+
+    def _batch(self, rows, start, size, length):
+        rows = rows[start : start + size]
+        if self.tokens_per_batch is None:
+            rows.set_shape([self.batch_size])
+        take = functools.partial(_take, rows=tf.where(rows < 0, rows[0], rows), length=length)
+        return *tf.nest.map_structure(take, self._features), tf.cast(rows >= 0, tf.float32)
+
+
+def _take(feature, rows, length):
+    if feature is None:
+        return None
+    taken = tf.gather(feature, rows)
+    if isinstance(feature, tf.RaggedTensor):
+        shape = [rows.shape[0], *feature.shape[1:]]
+        padded = [-1 if size is None else size for size in shape]
+        padded[feature.ragged_rank] = length
+        taken = tf.ensure_shape(taken.to_tensor(shape=tf.stack(padded)), shape)
+    return taken
+
+
+def _to_tensors(value):
+    if isinstance(value, dict):
+        return {name: _to_tensors(part) for name, part in value.items()}
+    if value is None:
+        return None
+    with tf.device("CPU:0"):  # Where batches are made.
+        if isinstance(value, tf.RaggedTensor):
+            return tf.nest.map_structure(tf.identity, value, expand_composites=True)
+        return tf.convert_to_tensor(value)
+
+
+def _row_lengths(inputs, targets):
+    """The length of the longest sequence of each row, `(rows,)`."""
+    features = keras.tree.flatten_with_path({"inputs": inputs, "targets": targets})
+    features = {".".join(map(str, path)): feature for path, feature in features if feature is not None}
+    rows = {name: int(tf.shape(feature)[0]) for name, feature in features.items()}
+    if len(set(rows.values())) != 1 or 0 in rows.values():
+        raise ValueError(f"all features must have the same number of rows, at least one. Received: rows={rows}")
+    ragged = {name: feature for name, feature in features.items() if isinstance(feature, tf.RaggedTensor)}
+    if not ragged:
+        raise ValueError(
+            "one feature must be ragged at least, since lengths decide; see `tf.RaggedTensor.from_tensor`. "
+            f"Received: dense {', '.join(features)}"
+        )
+    lengths = []
+    for name, feature in ragged.items():
+        if None in feature.shape[1 : feature.ragged_rank].as_list():
+            raise ValueError(
+                f"`{name}` must be ragged in one axis, `(rows, length)` or `(rows, choices, length)`; see "
+                f"`tf.RaggedTensor.from_uniform_row_length`. Received: {name}.shape={feature.shape}"
+            )
+        lengths.append(feature.nested_row_lengths()[-1].numpy().reshape(rows[name], -1).max(axis=1))
+    return np.max(lengths, axis=0)
+
+
+def _used(boundaries, lengths):
+    """The boundaries up to that of the longest row."""
+    boundaries = np.asarray(boundaries)
+    if boundaries.ndim != 1 or boundaries.dtype.kind not in "iu" or (np.diff(boundaries, prepend=0) <= 0).any():
+        raise ValueError(
+            f"`boundaries` must be increasing integers of at least 1. Received: boundaries={boundaries.tolist()}"
+        )
+    row = lengths.argmax()
+    if lengths[row] > boundaries[-1]:
+        raise ValueError(
+            f"`boundaries` must reach the longest row, row {row} of length {lengths[row]}. "
+            f"Received: boundaries={boundaries.tolist()}"
+        )
+    return boundaries[: np.searchsorted(boundaries, lengths[row]) + 1].tolist()
+
+
+def _check_integers(least, **values):
+    for name, value in values.items():
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+            raise ValueError(f"`{name}` must be an integer of at least {least}. Received: {name}={value!r}")

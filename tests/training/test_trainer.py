@@ -1,0 +1,409 @@
+"""The training loop: the same on any number of replicas, resumable to the step."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+import keras_bert  # noqa: E402
+from keras_bert.training.feed import Stream, replica_dataset  # noqa: E402
+from keras_bert.training.losses import Loss, classification_loss, token_loss  # noqa: E402
+from keras_bert.training.trainer import TERMINATED, Trainer  # noqa: E402
+from tests.training import small_run  # noqa: E402
+
+PROGRAM = pathlib.Path(__file__).with_name("small_run.py")
+pytestmark = pytest.mark.tensorflow
+
+
+def train(**options):
+    """The losses of 2 epochs, step by step, and the weights after them."""
+    run = small_run.trainer(**options)
+    lines = []
+    steps = run._run
+
+    def record(*arguments):
+        new, stop = steps(*arguments)
+        lines.extend(new)
+        return new, stop
+
+    run._run = record
+    run.fit(small_run.data(), epochs=2)
+    return [[line["mlm_loss"], line["nsp_loss"], line["gradient_norm"]] for line in lines], small_run.weights(run)
+
+
+def assert_same(found, expected, key_bias=1e-2):
+    """Losses and weights to 1e-5; Adam blows up the key biases, whose gradient is rounding alone."""
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
+    for path, weight in expected[1].items():
+        bound = np.full(weight.shape, 1e-5 * np.abs(weight).max())
+        if path.endswith("query_key_value/bias"):
+            third = weight.size // 3
+            bound[third : 2 * third] = key_bias
+        assert (np.abs(found[1][path] - weight) <= bound).all(), path
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """One replica, everything at once."""
+    losses, weights = train()
+    assert min(norm for *_, norm in losses) > 1.0, "clipping must be active"
+    return losses, weights
+
+
+@pytest.mark.parametrize("micro_batches", [2, 4])
+def test_micro_batches_change_nothing(alone, micro_batches):
+    assert_same(train(micro_batches=micro_batches), alone)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_two_replicas_change_nothing(alone, mirrored, micro_batches):
+    assert_same(train(strategy=mirrored, micro_batches=micro_batches), alone)
+
+
+def test_two_replicas_change_nothing_with_sgd(mirrored):
+    assert_same(train(strategy=mirrored, sgd=True), train(sgd=True), key_bias=1e-6)
+
+
+def test_xla_changes_nothing(alone):
+    assert_same(train(jit_compile=True), alone)
+
+
+def test_two_workers_change_nothing(tmp_path):
+    ports = []
+    for _ in range(2):
+        with socket.socket() as sock:
+            sock.bind(("localhost", 0))
+            ports.append(sock.getsockname()[1])
+    cluster = {"worker": [f"localhost:{port}" for port in ports]}
+    workers = []
+    for index in range(2):
+        config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+        workers.append(start(tmp_path / "run", tmp_path / f"{index}.npz", "strategy=auto", TF_CONFIG=config))
+    workers.append(start(tmp_path / "alone", tmp_path / "alone.npz"))
+    for worker in workers:
+        finish(worker)
+    expected = dict(np.load(tmp_path / "alone.npz"))
+    for index in range(2):
+        assert_same(([], dict(np.load(tmp_path / f"{index}.npz"))), ([], expected))
+    lines = [metrics(tmp_path / name) for name in ("run", "alone")]
+    for found, line in zip(*lines, strict=True):
+        assert found == pytest.approx(line, rel=1e-4)
+
+
+def start(directory, output, *options, **environment):
+    command = [sys.executable, str(PROGRAM), str(directory), str(output), *options]
+    environment = {**os.environ, "PYTHONPATH": str(PROGRAM.parents[2]), **environment}
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process, status=0):
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == status, errors[-3000:]
+
+
+def metrics(directory):
+    """metrics.jsonl without what depends on the speed."""
+    lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name not in ("time", "kind")} for line in lines]
+
+
+def test_a_killed_run_ends_as_if_it_had_not_been(tmp_path):
+    """Dropout on; killed in the middle of an epoch, with a step between the snapshot and the kill."""
+    whole, killed, stopped = tmp_path / "whole", tmp_path / "killed", tmp_path / "stopped"
+    first = [
+        start(whole, tmp_path / "whole.npz", "dropout=0.1"),
+        start(killed, tmp_path / "killed.npz", "dropout=0.1", "kill_at=7"),
+        start(stopped, tmp_path / "stopped.npz", "dropout=0.1", "kill_at=6", "kill_by=SIGTERM"),
+    ]
+    for process, status in zip(first, (0, -9, TERMINATED), strict=True):
+        finish(process, status)
+    assert sorted(path.name for path in (stopped / "snapshots").iterdir())[-1] == "step-000000007"
+    assert len(metrics(killed)) < len(metrics(whole))
+    again = [start(path, tmp_path / f"{path.name}.npz", "dropout=0.1") for path in (killed, stopped)]
+    for process in again:
+        finish(process)
+    expected = dict(np.load(tmp_path / "whole.npz"))
+    for path in (killed, stopped):
+        assert metrics(path) == metrics(whole)
+        for name, weight in np.load(tmp_path / f"{path.name}.npz").items():
+            np.testing.assert_array_equal(weight, expected[name], err_msg=name)
+
+
+def one_run(directory, steps=4, **options):
+    run = small_run.trainer(directory, **options)
+    run.fit(small_run.data(), steps=steps, save_every=2)
+    return run
+
+
+def test_a_damaged_snapshot_falls_back_to_the_one_before(tmp_path, caplog):
+    expected = small_run.weights(one_run(tmp_path))
+    data = tmp_path / "snapshots" / "step-000000004" / "variables.data-00000-of-00001"
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 1
+    data.write_bytes(content)
+    found = small_run.weights(one_run(tmp_path))
+    assert "step-000000004 is damaged, the one before is taken" in caplog.text
+    for path, weight in expected.items():
+        np.testing.assert_array_equal(found[path], weight)
+
+
+def test_a_finished_run_is_not_run_again(tmp_path, monkeypatch):
+    expected = small_run.weights(one_run(tmp_path))
+    monkeypatch.setattr(Trainer, "_run", None)
+    found = small_run.weights(one_run(tmp_path))
+    np.testing.assert_array_equal(found["pooler/dense/kernel"], expected["pooler/dense/kernel"])
+
+
+@pytest.mark.parametrize(
+    ("options", "difference"),
+    [
+        ({"learning_rate": 1e-3}, r"`optimizer.learning_rate.config.learning_rate` was 0.01, is 0.001"),
+        ({"seed": 4}, "`seed` was 0, is 4"),
+        ({"settings": {"task": "mrpc"}}, "`task` is there only now: 'mrpc'"),
+        ({"steps": 6}, "`total_steps` was 4, is 6"),
+    ],
+)
+def test_a_snapshot_of_another_run_is_refused(tmp_path, options, difference):
+    one_run(tmp_path)
+    with pytest.raises(ValueError, match=f"has a run of other settings: {difference}. Expected the same ones to go on"):
+        one_run(tmp_path, **options)
+
+
+def test_snapshots_are_few(tmp_path):
+    one_run(tmp_path, steps=9)
+    assert sorted(p.name for p in (tmp_path / "snapshots").iterdir()) == ["step-000000008", "step-000000009"]
+
+
+def ones_model():
+    """Ones -> dropout -> a linear layer: the gradient of its kernel counts in how many rows an input was kept."""
+    inputs = keras.Input((256,))
+    outputs = keras_bert.layers.Dropout(0.5)(inputs)
+    return keras.Model(inputs, {"sum": keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")(outputs)})
+
+
+def kept(strategy, micro_batches, steps=1, seed=0):
+    """In how many of the 4 rows each input was kept in the last step."""
+    run = Trainer(
+        ones_model,
+        lambda model: keras_bert.AdamW(
+            1e5, beta_1=0.0, beta_2=0.0, epsilon=1e6, weight_decay=0.0, bias_correction=False
+        ),
+        Loss("sum", lambda targets, outputs: -outputs["sum"][:, 0]),
+        strategy=strategy,
+        micro_batches=micro_batches,
+        seed=seed,
+    )
+    dataset = tf.data.Dataset.from_tensors((tf.ones([4, 256]), tf.zeros([4])))
+    before = np.zeros(256)
+    for step in range(1, steps + 1):
+        before = run.model.get_weights()[0][:, 0] if step > 1 else before
+        run.fit(Stream(dataset, steps=step), steps=step) if step == 1 else run._run(
+            iter(run._feed(Stream(dataset), 0, 0)), step, 1
+        )
+    return np.round((run.model.get_weights()[0][:, 0] - before) * 10 * 4 / 2).astype(int)
+
+
+def test_replicas_and_micro_batches_draw_their_own_masks(mirrored):
+    once = kept(mirrored, 2)
+    # 4 rows, each kept with probability 1/2: binomial. With one mask for all only 0 and 4 would come.
+    np.testing.assert_allclose(np.bincount(once, minlength=5) / 256, np.array([1, 4, 6, 4, 1]) / 16, atol=0.1)
+    np.testing.assert_array_equal(kept(mirrored, 2), once)
+    assert (kept(mirrored, 2, steps=2) != once).any()
+    assert (kept(mirrored, 2, seed=1) != once).any()
+    two = kept(mirrored, 1)
+    assert set(np.unique(two)) <= {0, 1, 2, 3, 4}
+    assert (two != once).any()
+
+
+def classifier(strategy=None, **options):
+    keras.utils.set_random_seed(3)
+    config = keras_bert.BertConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    )
+    return Trainer(
+        lambda: keras_bert.build_classifier(keras_bert.build_encoder(config), 3),
+        lambda model: keras_bert.create_optimizer(model, 1e-2, 100),
+        options.pop("loss", classification_loss()),
+        strategy=strategy,
+        **options,
+    )
+
+
+def rows(count, batch_size, length=6):
+    rng = np.random.default_rng(count)
+    ids = rng.integers(5, 50, (count, length)).astype("int32")
+    inputs = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": 0 * ids + 1}
+    labels = rng.integers(0, 3, count).astype("int32")
+    return inputs, labels, Stream(tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(batch_size))
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 7])
+def test_predict_and_evaluate_keep_every_row_in_order(mirrored, batch_size):
+    inputs, labels, batches = rows(7, batch_size)
+    for strategy in (None, mirrored):
+        run = classifier(strategy, metrics=lambda y, out: {"accuracy": np.mean(y == out["logits"].argmax(1))})
+        expected = run.model.predict(inputs, verbose=0)["logits"]
+        np.testing.assert_allclose(run.predict(batches)["logits"], expected, atol=1e-5)
+        results = run.evaluate(batches)
+        log_softmax = expected - np.log(np.exp(expected).sum(1, keepdims=True))
+        assert results["loss"] == pytest.approx(-log_softmax[np.arange(7), labels].mean(), rel=1e-5)
+        assert results["accuracy"] == pytest.approx(np.mean(labels == expected.argmax(1)))
+
+
+def test_predict_pads_batches_of_other_length():
+    config = keras_bert.BertConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    )
+    run = Trainer(
+        lambda: keras_bert.build_token_classifier(keras_bert.build_encoder(config), 3),
+        lambda model: keras_bert.create_optimizer(model, 1e-2, 100),
+        token_loss(),
+    )
+    parts = []
+    for count, length in ((2, 4), (3, 6)):
+        inputs, *_ = rows(count, count, length)
+        parts.append((inputs, np.where(np.arange(length) < 2, 1, -1) + np.zeros([count, 1], int)))
+    dataset = tf.data.Dataset.from_generator(
+        lambda: iter(parts),
+        output_signature=(
+            {name: tf.TensorSpec([None, None], tf.int32) for name in parts[0][0]},
+            tf.TensorSpec([None, None], tf.int32),
+        ),
+    )
+    batches = Stream(dataset, steps=2)
+    outputs = run.predict(batches)["logits"]
+    assert outputs.shape == (5, 6, 3)
+    assert (outputs[:2, 4:] == 0).all()
+    expected = run.model.predict(parts[0][0], verbose=0)["logits"]
+    np.testing.assert_allclose(outputs[:2, :4], expected, atol=1e-5)
+    run.fit(batches, epochs=1)
+
+
+def test_a_replica_without_rows(mirrored):
+    *_, batches = rows(3, 2)  # The last batch has one row.
+    losses = [classifier(strategy).fit(batches, epochs=2, log_every=1)["loss"] for strategy in (None, mirrored)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_rows_of_the_feed_come_once(mirrored):
+    numbers = tf.data.Dataset.range(5).map(lambda x: (x, x)).batch(5)
+    loss = Loss("count", None, None)
+    ((inputs, _, weights, totals),) = replica_dataset(mirrored, Stream(numbers).dataset, [loss], micro_batches=2)
+    found = [part.numpy().tolist() for part in mirrored.experimental_local_results(inputs)]
+    real = [part.numpy().tolist() for part in mirrored.experimental_local_results(weights)]
+    assert found == [[0, 1, 2, 3], [4, 4, 4, 4]]
+    assert real == [[1, 1, 1, 1], [1, 0, 0, 0]]
+    assert [part.numpy().tolist() for part in mirrored.experimental_local_results(totals)] == [[5], [5]]
+
+
+def test_weights_of_rows_count():
+    inputs, labels, _ = rows(4, 4)
+    weights = np.array([1.0, 0.0, 0.5, 0.0], "float32")
+    batches = Stream(tf.data.Dataset.from_tensors((inputs, labels, weights)))
+    run = classifier()
+    logits = run.predict(batches)["logits"]
+    assert logits.shape == (4, 3)
+    losses = -(logits - np.log(np.exp(logits).sum(1, keepdims=True)))[np.arange(4), labels]
+    assert run.evaluate(batches)["loss"] == pytest.approx((losses * weights).sum() / 1.5, rel=1e-5)
+
+
+def test_best_weights_and_patience(tmp_path):
+    *_, batches = rows(8, 4)
+    scores = iter([0.1, 0.5, 0.4, 0.3, 0.9])
+    kept = []
+
+    def metric(targets, outputs):
+        kept.append(run.model.get_weights())
+        return {"score": next(scores)}
+
+    run = classifier(directory=tmp_path, metrics=metric)
+    result = run.fit(batches, epochs=5, evaluation=batches, best="score", patience=2)
+    assert result["score"] == 0.5
+    assert result["step"] == 4
+    assert len(kept) == 4
+    for weight, expected in zip(run.model.get_weights(), kept[1], strict=True):
+        np.testing.assert_array_equal(weight, expected)
+    assert run.fit(batches, epochs=5, evaluation=batches, best="score", patience=2) == result
+
+
+def test_a_best_metric_that_there_is_not():
+    *_, batches = rows(4, 4)
+    with pytest.raises(ValueError, match="`best` must be one of loss, or '-' and one. Received: best='f1'"):
+        classifier().fit(batches, evaluation=batches, best="f1")
+
+
+def test_a_loss_that_is_not_finite_names_the_step():
+    *_, batches = rows(4, 1)
+    calls = Loss("loss", lambda y, out: tf.where(y == labels[2], float("nan"), out["logits"][:, 0]))
+    labels = [int(y[0]) for _, y, _ in batches.dataset()]
+    first = labels.index(labels[2])
+    message = f"the loss is not finite at step {first}: .*Usual causes: a learning rate that is too high"
+    with pytest.raises(FloatingPointError, match=message):
+        classifier(loss=calls).fit(batches)
+
+
+def test_float16_skips_steps_that_overflow():
+    run = small_run.trainer(dtype="mixed_float16")
+    before = small_run.weights(run)
+    run._step.scale.assign(2.0**40)
+    run.fit(small_run.data(), steps=1)
+    assert float(run._step.scale) == 2.0**39
+    assert int(run.optimizer.iterations) == 0
+    for path, weight in small_run.weights(run).items():
+        np.testing.assert_array_equal(weight, before[path])
+    run._step.scale.assign(2.0**10)
+    result = run.fit(small_run.data(), epochs=2)
+    assert result["skipped"] == 0
+    assert int(run.optimizer.iterations) == 6
+    assert int(run._step.good_steps) == 6
+
+
+@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
+def test_narrow_floats_train_like_float32(alone, dtype):
+    losses, _ = train(dtype=dtype)
+    np.testing.assert_allclose(np.array(losses)[:, :2], np.array(alone[0])[:, :2], rtol=0.05)
+
+
+def test_the_step_is_fit_for_a_tpu():
+    """It compiles whole under XLA with static shapes, and has no string and no call of Python in it."""
+    run = small_run.trainer(dropout=0.1)
+    batch = next(iter(run._feed(small_run.data(), 0, 0)))
+    step = tf.function(run._step, jit_compile=True)
+    first = step(*batch, tf.constant(0), tf.constant(0.0))
+    np.testing.assert_allclose(first, run._step(*batch, tf.constant(0), tf.constant(0.0)), rtol=0.3)
+    graph = step.get_concrete_function(*batch, tf.constant(0), tf.constant(0.0)).graph
+    graphs = [graph, *(function.graph for function in graph._functions.values() if hasattr(function, "graph"))]
+    operations = [operation for part in graphs for operation in part.get_operations()]
+    assert len(operations) > 100
+    assert not [op.name for op in operations if "Py" in op.type or "Print" in op.type]
+    assert not [op.name for op in operations for tensor in (*op.inputs, *op.outputs) if tensor.dtype == tf.string]
+
+
+def test_steps_come_in_calls_of_several(monkeypatch):
+    run = classifier(steps_per_call=4)
+    *_, batches = rows(20, 2)
+    counts = []
+    steps = run._run
+    monkeypatch.setattr(run, "_run", lambda *arguments: counts.append(arguments[2]) or steps(*arguments))
+    run.fit(batches, epochs=1, log_every=7)
+    assert counts == [4, 3, 3]
+
+
+def test_a_stream_that_does_not_know_its_length():
+    dataset = rows(4, 2)[2]._dataset
+    with pytest.raises(ValueError, match="`steps` is needed, the number of batches in an epoch"):
+        Stream(dataset)
+    assert Stream(dataset, steps=3).steps == 3
+
+
+def test_a_stream_goes_on_where_it_is_told():
+    stream = Stream(tf.data.Dataset.range(6).map(lambda x: (x, x)).batch(2))
+    assert [inputs.numpy().tolist() for inputs, *_ in stream.dataset(epoch=3, start=1)] == [[2, 3], [4, 5]]
