@@ -49,13 +49,18 @@ class Snapshots:
         Returns:
             The state, or `None` where there is no snapshot.
         """
-        for step in self._steps():
+        steps = self._steps()
+        for step in steps:
             folder = self.directory / f"step-{step:09}"
             try:
                 state = json.loads((folder / "state.json").read_text())
                 check(state)
                 values = _read(folder / "variables", variables)
             except (tf.errors.OpError, OSError, json.JSONDecodeError) as error:
+                if step == steps[-1]:
+                    raise ValueError(
+                        f"{self.directory} has no snapshot that can be read. Remove it to begin anew. Received: {error}"
+                    ) from None
                 _LOG.warning("%s is damaged, the one before is taken (%s)", folder, str(error).split("\n")[0])
                 continue
             for name, variable in variables.items():

@@ -137,6 +137,7 @@ class Trainer:
                 if stop:
                     raise SystemExit(TERMINATED)
         if best and self.directory:
+            self._wait_for_all()  # The first worker writes, all read.
             self._best().restore(self._weights())
         return state["result"]
 
@@ -213,7 +214,7 @@ class Trainer:
 
     def _variables(self):
         """All that changes in training, by name."""
-        optimizer = {f"optimizer/{i}/{v.path}": v.value for i, v in enumerate(self.optimizer.variables)}
+        optimizer = {f"optimizer/{index}": part.value for index, part in enumerate(self.optimizer.variables)}
         scale = {f"scale/{index}": variable for index, variable in enumerate(self._step.variables)}
         return {**self._weights(), **optimizer, **scale}
 
@@ -227,6 +228,10 @@ class Trainer:
                 f"the loss is not finite at step {step}: {losses}. Usual causes: a learning rate that is too high, too "
                 "short a warm-up, labels outside of the classes. Snapshots on disk are from before it"
             )
+
+    def _wait_for_all(self):
+        """Returns when every worker has come here."""
+        self.strategy.reduce(tf.distribute.ReduceOp.SUM, self.strategy.run(tf.ones, [[]]), axis=None)
 
     @contextlib.contextmanager
     def _handling_sigterm(self):

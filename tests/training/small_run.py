@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_bert
-from keras_bert.training.feed import Stream
+from keras_bert.training.batching import Batches
 from keras_bert.training.losses import pretraining_losses
 from keras_bert.training.strategy import create_strategy
 from keras_bert.training.trainer import Trainer
@@ -24,7 +24,7 @@ ROWS, LENGTH, MASKED = 22, 12, 4
 
 
 def data(batch_size=8):
-    """Batches of 8, 8 and 6 rows with uneven masks, shuffled anew in each epoch."""
+    """Three batches, the last of 6 rows, with uneven masks, shuffled anew in each epoch."""
     rng = np.random.default_rng(0)
     lengths = rng.integers(4, LENGTH + 1, ROWS)
     mask = (np.arange(LENGTH) < lengths[:, None]).astype("int32")
@@ -39,8 +39,8 @@ def data(batch_size=8):
         "mask_weights": (np.arange(MASKED) < rng.integers(0, MASKED + 1, ROWS)[:, None]).astype("float32"),
         "next_sentence_labels": rng.integers(0, 2, ROWS).astype("int32"),
     }
-    dataset = tf.data.Dataset.from_tensor_slices((inputs, targets)).shuffle(ROWS, seed=1).batch(batch_size)
-    return Stream(dataset)
+    ragged = {name: tf.RaggedTensor.from_tensor(inputs.pop(name), lengths) for name in list(inputs)[:3]}
+    return Batches({**ragged, **inputs}, targets, batch_size, boundaries=[8, LENGTH])
 
 
 def trainer(directory=None, strategy=None, dropout=0.0, sgd=False, dtype=None, learning_rate=1e-2, **options):
@@ -83,13 +83,14 @@ def main(directory, output, *pairs):
     options = dict(pair.split("=") for pair in pairs)
     kill_at, kill_by = int(options.pop("kill_at", -1)), options.pop("kill_by", "SIGKILL")
     strategy = create_strategy(options.pop("strategy", "one"), timeout_s=60)
-    run = trainer(None if directory == "-" else directory, strategy, **{k: json.loads(v) for k, v in options.items()})
+    options = {name: json.loads(value) for name, value in options.items()}
+    run = trainer(directory, strategy, steps_per_call=1, **options)
     steps = run._run
 
     def steps_until_killed(iterator, step, count):
         if step == kill_at:
             os.kill(os.getpid(), getattr(signal, kill_by))
-        return steps(iterator, step, 1)
+        return steps(iterator, step, count)
 
     run._run = steps_until_killed
     run.fit(data(), epochs=4, evaluation=data(), evaluate_every=5, best="-mlm_loss", save_every=4, log_every=2)
