@@ -43,6 +43,18 @@ _HOMES = {
     "keras_bert.memory": ("explain_out_of_memory",),
     "keras_bert.training.optimizer": ("LAMB", "AdamW", "create_optimizer"),
     "keras_bert.training.schedule": ("LinearSchedule",),
+    "keras_bert.training.trainer": ("Trainer",),
+    "keras_bert.training.strategy": ("create_strategy",),
+    "keras_bert.training.batching": ("Batches",),
+    "keras_bert.training.feed": ("Stream",),
+    "keras_bert.training.losses": (
+        "Loss",
+        "classification_loss",
+        "pretraining_losses",
+        "regression_loss",
+        "span_loss",
+        "token_loss",
+    ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

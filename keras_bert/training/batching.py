@@ -79,6 +79,7 @@ class Batches:
     Attributes:
         steps: batches of an epoch, the same for each.
         boundaries: those in use.
+        examples: rows.
         tokens: real tokens of an epoch: the sum of the lengths of the rows.
         computed: the same with padding and filler.
 
@@ -103,7 +104,7 @@ class Batches:
         self.tokens_per_batch = tokens_per_batch
         self._features = _to_tensors(inputs), _to_tensors(targets)
         lengths = _row_lengths(*self._features)
-        self.tokens = int(lengths.sum())
+        self.examples, self.tokens = len(lengths), int(lengths.sum())
         self.boundaries = self._fit(lengths) if boundaries is None else _used(boundaries, lengths)
         self._bucket = np.searchsorted(self.boundaries, lengths).astype(np.uint16)  # 16 bits sort in linear time.
         self._sizes, self._padded = self._layout(self.boundaries, lengths)

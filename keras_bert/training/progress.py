@@ -141,7 +141,7 @@ class RunLog:
 
     def state(self):
         """What a snapshot needs of it, JSON-able."""
-        return {"pending": self._pending, "size": self._file.tell() if self._file else 0}
+        return {"pending": list(self._pending), "size": self._file.tell() if self._file else 0}
 
     def close(self):
         """Ends the line, closes the files."""

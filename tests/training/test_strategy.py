@@ -1,0 +1,56 @@
+"""Which strategy, and what is said when there is none."""
+
+import json
+
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert import create_strategy  # noqa: E402
+
+pytestmark = pytest.mark.tensorflow
+CLUSTER = {"cluster": {"worker": ["localhost:1", "localhost:2"]}, "task": {"type": "worker", "index": 0}}
+
+
+def test_auto_is_one_device_here():
+    assert create_strategy() is create_strategy("one") is tf.distribute.get_strategy()
+
+
+def test_no_such_kind():
+    with pytest.raises(
+        ValueError, match="`kind` must be one of auto, one, mirrored, multi_worker, tpu. Received: kind="
+    ):
+        create_strategy("horovod")
+
+
+def test_no_tpu():
+    with pytest.raises(
+        ValueError, match="no TPU was found. Expected a TPU VM, or `tpu` to name one. Received: tpu=None"
+    ):
+        create_strategy("tpu")
+
+
+@pytest.mark.parametrize("kind", ["auto", "multi_worker"])
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("{", "TF_CONFIG is malformed. Expected JSON such as .* Received: '{'"),
+        ("[]", "TF_CONFIG is malformed"),
+        (json.dumps({"cluster": {"worker": ["a:1"]}}), r"TF_CONFIG is malformed.*\(KeyError: 'task'\)"),
+        (json.dumps({**CLUSTER, "task": {"type": "worker", "index": 2}}), "TF_CONFIG: this task, worker 2, is not in"),
+        (
+            json.dumps({**CLUSTER, "task": {"type": "ps", "index": 0}}),
+            "TF_CONFIG: this task, ps 0, is not in its cluster",
+        ),
+    ],
+)
+def test_a_bad_tf_config(monkeypatch, kind, config, message):
+    monkeypatch.setenv("TF_CONFIG", config)
+    with pytest.raises(ValueError, match=message):
+        create_strategy(kind)
+
+
+def test_no_tf_config(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(ValueError, match="TF_CONFIG is not set. Expected it to name all workers"):
+        create_strategy("multi_worker")
