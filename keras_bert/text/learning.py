@@ -1,0 +1,237 @@
+"""Learns a WordPiece vocabulary from word counts: the pieces that cover the corpus with as few pieces as possible.
+
+"The optimization problem is to select D wordpieces such that the resulting corpus is minimal in the number of
+wordpieces when segmented according to the chosen wordpiece model" (Wu et al., 2016, section 4.1). A word is cut into
+the longest pieces from left to right. Free of TensorFlow.
+"""
+
+import collections
+import dataclasses
+import heapq
+import itertools
+
+from keras_bert.text.vocabulary import Vocabulary
+
+LONGEST_WORD = 200  # The tokenizer makes [UNK] of a longer word.
+# Stands before a word, so that "a" that begins a word and "a" within one are different strings. No word has it, since
+# the tokenizer removes control characters.
+_BEGIN = "\0"
+# How many pieces each round grows to, as shares of those asked for; the next round drops what turns out to be more.
+_GOALS = (0.25, 0.5, 0.75, 1, 1.25, 1.25, 1.12, 1.06, 1.03, 1.015, 1.008, 1)
+# Limits on time and memory; the most frequent words speak for the rest.
+_MOST_WORDS = 1_000_000
+_MOST_CANDIDATES = 1_000_000
+
+
+def learn_vocabulary(counts, vocab_size, unused=99, min_count=2, alphabet_limit=1000, progress=None):
+    """Learns a vocabulary of exactly `vocab_size` pieces.
+
+    Each round counts, for the vocabulary so far, how many pieces the corpus would spare with each further piece and
+    how many more it would need without each present one. The best come in, the worst go out, in ever smaller numbers.
+    The result depends on the counts alone; ties are broken by the piece.
+
+    Args:
+        counts: how often each word stands in the corpus, as `count_words` gives it.
+        vocab_size: the number of pieces, special ones included.
+        unused: how many places `[unused1]`, ... are kept for later after `[PAD]`. 99 gives `[UNK]`, `[CLS]`, `[SEP]`
+            and `[MASK]` Google's ids, 100 to 103.
+        min_count: a word that stands less often gives no pieces; it still counts for pieces that others give.
+        alphabet_limit: how many characters, the most frequent ones, the vocabulary covers. Words with others are
+            `[UNK]`.
+        progress: called with a line of text after each round.
+
+    Returns:
+        A `Vocabulary`: the special pieces, the alphabet, the other pieces from the most to the least useful.
+
+    Example:
+        learn_vocabulary({"low": 5, "lower": 2, "lowest": 3}, vocab_size=112).save("vocab.txt")
+    """
+    _check_at_least(unused=(unused, 0), min_count=(min_count, 1), alphabet_limit=(alphabet_limit, 1))
+    words = _ordered_words(counts, alphabet_limit)
+    alphabet = {character for word, _ in words for character in (word[:2], *word[2:])}
+    special = ["[PAD]", *(f"[unused{index}]" for index in range(1, unused + 1)), "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    givers = sum(count >= min_count for word, count in words if word not in alphabet)
+    _check_size(vocab_size, len(special), len(alphabet), givers, min_count)
+    size = vocab_size - len(special)
+    pieces, losses = _grow_and_prune(words[:_MOST_WORDS], alphabet, size, min_count, progress or (lambda line: None))
+    # A corpus that gives just as many: whole words in their order.
+    missing = (word for word, _ in words if word not in pieces)
+    pieces.update(itertools.islice(missing, size - len(pieces)))
+    learned = sorted(pieces - alphabet, key=lambda piece: (-losses.get(piece, 0), piece))
+    ordered = [*sorted(alphabet, key=lambda piece: (piece[0] != _BEGIN, piece)), *learned]
+    return Vocabulary([*special, *map(_public, ordered)])
+
+
+def _check_at_least(**arguments):
+    for name, (value, least) in arguments.items():
+        if value < least:
+            raise ValueError(f"`{name}` must be at least {least}. Received: {name}={value}")
+
+
+def _check_size(vocab_size, special, alphabet, words, min_count):
+    parts = f"{special} special pieces, {alphabet:,} of the alphabet"
+    if vocab_size < special + alphabet:
+        raise ValueError(
+            f"`vocab_size` must be at least {special + alphabet}: {parts}. Received: vocab_size={vocab_size}. "
+            "Lower `alphabet_limit` or `unused`"
+        )
+    if vocab_size > special + alphabet + words:
+        raise ValueError(
+            f"`vocab_size` must be at most {special + alphabet + words}, the corpus gives no more: {parts} and "
+            f"{words:,} longer words that stand at least {min_count} times. Received: vocab_size={vocab_size}. "
+            "Add text or lower `min_count`"
+        )
+
+
+def _ordered_words(counts, alphabet_limit):
+    """(word, count) from the most frequent on, without words that are too long or have a rare character."""
+    words = sorted(((word, count) for word, count in counts.items() if len(word) <= LONGEST_WORD), key=_rank)
+    if not words:
+        raise ValueError("`counts` is empty. Expected a corpus with words")
+    characters = collections.Counter()
+    for word, count in words:
+        for character in word:
+            characters[character] += count
+    kept = {character for character, _ in sorted(characters.items(), key=_rank)[:alphabet_limit]}
+    words = [(_BEGIN + word, count) for word, count in words if kept.issuperset(word)]
+    if not words:
+        raise ValueError(f"`alphabet_limit` leaves no word. Received: alphabet_limit={alphabet_limit}")
+    return words
+
+
+def _rank(item):
+    return -item[1], item[0]
+
+
+def _grow_and_prune(words, alphabet, size, min_count, progress):
+    """At most `size` pieces, the alphabet among them, and what each is worth."""
+    pieces, total = set(alphabet), sum(count for _, count in words)
+    for number, goal in enumerate(_GOALS, 1):
+        losses, gains, used = _survey(words, pieces, min_count)
+        progress(f"round {number} of {len(_GOALS)}: {len(pieces):,} pieces, {used / total:.4f} pieces a word")
+        pieces = _best(losses, alphabet, size)
+        further = ((piece, gain) for piece, gain in gains.items() if gain > 0)
+        added = heapq.nsmallest(max(0, int(goal * size) - len(pieces)), further, key=_rank)
+        pieces.update(piece for piece, _ in added)
+    losses, _, _ = _survey(words, pieces, min_count)
+    return _best(losses, alphabet, size), losses
+
+
+def _best(losses, alphabet, size):
+    """The alphabet, and as many of the pieces that are of use as there is room for."""
+    useful = ((piece, loss) for piece, loss in losses.items() if loss > 0 and piece not in alphabet)
+    return alphabet.union(piece for piece, _ in heapq.nsmallest(size - len(alphabet), useful, key=_rank))
+
+
+def _survey(words, pieces, min_count):
+    """What each piece is worth to a corpus that is cut by all of them.
+
+    Returns:
+        How many pieces more the corpus has without each of `pieces`, how many fewer with each further one, and how
+        many it has now.
+    """
+    losses, gains, used, floor = dict.fromkeys(pieces, 0), {}, 0, 1
+    beginnings = _beginnings(pieces)
+    for word, count in words:
+        longest, second = _matches(word, beginnings)
+        rest = _pieces_from(longest)
+        used += count * rest[0]
+        start = 0
+        while start < len(word):
+            end, other = longest[start], second[start]
+            if other:
+                losses[word[start:end]] += count * (rest[other] - rest[end])
+            for place in range(end + 1, len(word) + 1):
+                piece = word[start:place]
+                if piece not in gains and count < min_count:
+                    break  # No frequent word goes on like this, so none has a longer piece either.
+                gains[piece] = gains.get(piece, 0) + count * (rest[end] - rest[place])
+            start = end
+        if len(gains) > _MOST_CANDIDATES:
+            # The words come in the order of their counts: what has gained little by now is unlikely to matter.
+            floor *= 2
+            gains = {piece: gain for piece, gain in gains.items() if gain > floor}
+    return losses, gains, used
+
+
+def _beginnings(pieces):
+    """Every string that a piece begins with, and whether it is a piece itself."""
+    table = {piece[:end]: False for piece in pieces for end in range(1, len(piece))}
+    table.update(dict.fromkeys(pieces, True))
+    return table
+
+
+def _matches(word, beginnings):
+    """For each place in a word, where the longest and the second longest piece that begin there end; 0 for none."""
+    longest, second = [0] * len(word), [0] * len(word)
+    for start in range(len(word)):
+        for end in range(start + 1, len(word) + 1):
+            is_piece = beginnings.get(word[start:end])
+            if is_piece is None:
+                break
+            if is_piece:
+                longest[start], second[start] = end, longest[start]
+    return longest, second
+
+
+def _pieces_from(longest):
+    """For each place in a word, the number of pieces from there on."""
+    rest = [0] * (len(longest) + 1)
+    for start in range(len(longest) - 1, -1, -1):
+        rest[start] = rest[longest[start]] + 1
+    return rest
+
+
+def _public(piece):
+    return piece[1:] if piece[0] == _BEGIN else f"##{piece}"
+
+
+@dataclasses.dataclass(frozen=True)
+class VocabularyReport:
+    """How well a vocabulary covers a text.
+
+    Args:
+        words: the number of words of the text.
+        pieces_per_word: the mean number of pieces, `[UNK]` counted as one.
+        unknown_rate: the share of words that are `[UNK]`.
+        whole_words: the share of words that are one piece, `[UNK]` aside.
+    """
+
+    words: int
+    pieces_per_word: float
+    unknown_rate: float
+    whole_words: float
+
+    def __str__(self):
+        return (
+            f"{self.words:,} words, {self.pieces_per_word:.4f} pieces a word, {self.unknown_rate:.3%} unknown, "
+            f"{self.whole_words:.2%} whole words"
+        )
+
+
+def report(counts, vocabulary):
+    """The `VocabularyReport` of a vocabulary on a text, given as word counts."""
+    words = sum(counts.values())
+    if not words:
+        raise ValueError("`counts` is empty. Expected a text with words")
+    beginnings = _beginnings([_private(piece) for piece in Vocabulary(vocabulary).pieces])
+    sizes = collections.Counter()
+    for word, count in counts.items():
+        sizes[_number_of_pieces(_BEGIN + word, beginnings)] += count
+    total = sum(max(size, 1) * count for size, count in sizes.items())
+    return VocabularyReport(words, total / words, sizes[0] / words, sizes[1] / words)
+
+
+def _number_of_pieces(word, beginnings):
+    """0 for a word that is [UNK]."""
+    longest, _ = _matches(word, beginnings)
+    place = number = 0
+    while place < len(word):
+        if not longest[place]:
+            return 0
+        place, number = longest[place], number + 1
+    return number if len(word) <= len(_BEGIN) + LONGEST_WORD else 0
+
+
+def _private(piece):
+    return piece[2:] if piece.startswith("##") else _BEGIN + piece

@@ -1,0 +1,62 @@
+"""Learns a WordPiece vocabulary from text files.
+
+    python -m pipelines.train_vocab --input="corpus/*.txt" --output=vocab.txt --vocab_size=30522 --lowercase
+
+`--input` is a glob pattern of UTF-8 text, `.gz` included. Ends with how well the vocabulary covers text that it was not
+learned from: every 100th line, or the files of `--held_out`. On 42 MB of English books this takes 20 seconds and
+0.9 GB, most of it TensorFlow; the lines held out come to 1.018 pieces a word (with `--vocab_size=8000` to 1.110).
+"""
+
+import pathlib
+
+from absl import flags, logging
+
+from keras_bert.text import counting, learning
+from pipelines import common_flags
+
+_INPUT = flags.DEFINE_string("input", None, "Glob pattern of the text files to learn from.", required=True)
+_OUTPUT = flags.DEFINE_string("output", None, "The vocab.txt to write.", required=True)
+_VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 30522, "Number of pieces, special ones included.")
+_LOWERCASE = flags.DEFINE_bool("lowercase", True, "Whether words are lower-cased.")
+_STRIP_ACCENTS = flags.DEFINE_bool("strip_accents", None, "Whether accents are removed; by default as --lowercase.")
+_UNUSED = flags.DEFINE_integer("unused", 99, "Number of [unused] pieces after [PAD]; 99 gives Google's ids.")
+_MIN_COUNT = flags.DEFINE_integer("min_count", 2, "A word that stands less often gives no pieces.")
+_ALPHABET_LIMIT = flags.DEFINE_integer("alphabet_limit", 1000, "How many characters the vocabulary covers.")
+_HELD_OUT = flags.DEFINE_string("held_out", None, "Glob pattern of text files to measure on, in place of lines.")
+_HELD_OUT_EVERY = flags.DEFINE_integer("held_out_every", 100, "Every so many lines one is measured on; 0 for none.")
+_PROCESSES = flags.DEFINE_integer("processes", None, "Processes that count words; by default as the size asks for.")
+
+
+def main():
+    output = pathlib.Path(_OUTPUT.value)
+    if output.is_dir():
+        raise ValueError(f"{output}: is a directory. Expected the name of the vocab.txt to write")
+    if _HELD_OUT.value:
+        held_out, _ = _count(_HELD_OUT.value)
+        counts, _ = _count(_INPUT.value)
+    else:
+        counts, held_out = _count(_INPUT.value, held_out_every=_HELD_OUT_EVERY.value or None)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    vocabulary = learning.learn_vocabulary(
+        counts,
+        _VOCAB_SIZE.value,
+        unused=_UNUSED.value,
+        min_count=_MIN_COUNT.value,
+        alphabet_limit=_ALPHABET_LIMIT.value,
+        progress=logging.info,
+    )
+    vocabulary.save(output)
+    print(f"{output}: {len(vocabulary):,} pieces")
+    print(f"learned from: {learning.report(counts, vocabulary)}")
+    if held_out:
+        print(f"held out: {learning.report(held_out, vocabulary)}")
+
+
+def _count(files, held_out_every=None):
+    return counting.count_words(
+        files, _LOWERCASE.value, _STRIP_ACCENTS.value, held_out_every, _PROCESSES.value, progress=logging.info
+    )
+
+
+if __name__ == "__main__":
+    common_flags.run(main)

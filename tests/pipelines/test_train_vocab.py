@@ -1,0 +1,64 @@
+"""The command as a user runs it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from keras_bert import Vocabulary
+
+pytestmark = pytest.mark.tensorflow
+
+
+def start(*flags, cwd):
+    command = [sys.executable, "-m", "pipelines.train_vocab", *flags]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd)
+
+
+def train_vocab(*flags, cwd):
+    process = start(*flags, cwd=cwd)
+    stdout, stderr = process.communicate()
+    assert process.returncode == 0, stderr
+    return stdout, stderr
+
+
+def test_vocabulary_of_a_small_corpus(tmp_path):
+    # Of 200 lines, the 100th and the 200th are held out.
+    (tmp_path / "a.txt").write_text("Low low lower lowest.\n" * 200)
+    stdout, stderr = train_vocab(
+        "--input=*.txt", "--output=deep/er/vocab.txt", "--vocab_size=15", "--unused=0", cwd=tmp_path
+    )
+    assert (tmp_path / "deep" / "er" / "vocab.txt").read_text().split() == [
+        *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "l", "##e", "##o", "##r", "##s", "##t", "##w"),
+        *("low", "lowest"),
+    ]
+    # A line has 5 words; "lower" alone is more than one piece: "low", "##e", "##r".
+    assert stdout.splitlines() == [
+        "deep/er/vocab.txt: 15 pieces",
+        "learned from: 990 words, 1.4000 pieces a word, 0.000% unknown, 80.00% whole words",
+        "held out: 10 words, 1.4000 pieces a word, 0.000% unknown, 80.00% whole words",
+    ]
+    assert "round 12 of 12: 10 pieces" in stderr
+
+
+def test_cased_with_a_text_to_measure_on(tmp_path):
+    (tmp_path / "a.txt").write_text("Low low\n" * 200)
+    (tmp_path / "b.txt").write_text("low Low slow")
+    flags = ["--input=a.txt", "--held_out=b.txt", "--output=vocab.txt", "--nolowercase", "--vocab_size=110"]
+    stdout, _ = train_vocab(*flags, cwd=tmp_path)
+    assert Vocabulary(tmp_path / "vocab.txt").pieces[-6:] == ("L", "l", "##o", "##w", "Low", "low")
+    assert stdout.endswith("held out: 3 words, 1.0000 pieces a word, 33.333% unknown, 66.67% whole words\n")
+
+
+def test_a_users_mistake_is_one_line_and_status_2(tmp_path):
+    cases = {
+        "error: none/*: no file matches": ["--input=none/*", "--output=out"],
+        "error: .: is a directory. Expected the name of the vocab.txt to write": ["--input=a.txt", "--output=."],
+    }
+    processes = [start(*flags, cwd=tmp_path) for flags in cases.values()]
+    for message, process in zip(cases, processes, strict=True):
+        _, stderr = process.communicate()
+        assert process.returncode == 2
+        assert stderr.strip().splitlines()[-1] == message
+        assert "Traceback" not in stderr
+    assert list(tmp_path.iterdir()) == []
