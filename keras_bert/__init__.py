@@ -40,6 +40,8 @@ _HOMES = {
     "keras_bert.text.vocabulary": ("Vocabulary",),
     "keras_bert.text.tokenizer": ("BertTokenizer",),
     "keras_bert.text.preprocessor": ("TextPreprocessor",),
+    "keras_bert.text.counting": ("count_words",),
+    "keras_bert.text.learning": ("learn_vocabulary",),
     "keras_bert.memory": ("explain_out_of_memory",),
     "keras_bert.training.optimizer": ("LAMB", "AdamW", "create_optimizer"),
     "keras_bert.training.schedule": ("LinearSchedule",),
