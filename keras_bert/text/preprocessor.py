@@ -8,6 +8,8 @@ from keras_bert.text import packing
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import Vocabulary
 
+_CHUNK = 2**14  # Texts that `ragged` holds padded at a time.
+
 
 @keras.saving.register_keras_serializable("keras_bert")
 class TextPreprocessor(keras.layers.Layer):
@@ -127,6 +129,20 @@ class TextPreprocessor(keras.layers.Layer):
         longest = tf.reduce_max(tf.pad(tf.cast(lengths, tf.int32), [[0, 1]], constant_values=2))
         multiple = 1 if self.padding == "longest" else self.padding
         return tf.minimum((longest + multiple - 1) // multiple * multiple, self.sequence_length)
+
+    def ragged(self, inputs):
+        """The same without padding, for `Batches`: a dict of ragged tensors `(texts, pieces)`.
+
+        Args:
+            inputs: as in a call, a list or a vector of strings, or a pair of them.
+        """
+        inputs, parts = _read_inputs(inputs), []
+        rows = int(tf.size(inputs["text"]))
+        for start in range(0, max(rows, 1), _CHUNK):
+            packed = self.call({name: value[start : start + _CHUNK] for name, value in inputs.items()})
+            lengths = tf.reduce_sum(packed["padding_mask"], axis=-1)
+            parts.append({name: tf.RaggedTensor.from_tensor(ids, lengths) for name, ids in packed.items()})
+        return {name: tf.concat([part[name] for part in parts], 0) for name in parts[0]}
 
     def from_words(self, words):
         """Sentences that come as words, for tagging.

@@ -2,6 +2,8 @@
 
 import json
 import os
+import socket
+import time
 
 import tensorflow as tf
 
@@ -60,14 +62,29 @@ def _multi_worker(timeout_s):
     workers = _workers()
     if not workers:
         raise ValueError("TF_CONFIG is not set. Expected it to name all workers and this one; see the README")
-    context = tf.distribute.experimental.CommunicationOptions(timeout_seconds=timeout_s)
-    try:
-        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=context)
-    except (tf.errors.OpError, RuntimeError) as error:
-        raise ValueError(
-            f"not all workers of TF_CONFIG answered: {', '.join(workers)}. Start the same command on each, with "
-            f"its own `index`, and check that the ports are open. Received: {error}"
-        ) from None
+    _wait_for(workers, timeout_s)
+    return tf.distribute.MultiWorkerMirroredStrategy()
+
+
+def _wait_for(workers, timeout_s):
+    """Waits until the port of every worker answers; this one's too. TensorFlow alone would wait without end."""
+    task = json.loads(os.environ["TF_CONFIG"])["task"]
+    own = json.loads(os.environ["TF_CONFIG"])["cluster"][task["type"]][task["index"]]
+    end = time.monotonic() + timeout_s
+    with socket.create_server(("", int(own.rpartition(":")[2]))):
+        for worker in workers:
+            host, _, port = worker.rpartition(":")
+            while True:
+                try:
+                    socket.create_connection((host, int(port)), timeout=1).close()
+                    break
+                except OSError as error:
+                    if time.monotonic() > end:
+                        raise ValueError(
+                            f"the worker {worker} of TF_CONFIG did not answer for {timeout_s} s ({error}). Start the "
+                            "same command on each machine, with its own `index`, and check that the ports are open"
+                        ) from None
+                    time.sleep(0.2)
 
 
 def _tpu(name):

@@ -181,6 +181,15 @@ def test_long_text_and_what_is_not_utf8(preprocessor):
     assert ids(preprocessor(b"\xffa\xe4\xbd b\xf0")) == [2, 9, 10, 3, 0, 0, 0, 0]
 
 
+def test_ragged(preprocessor, monkeypatch):
+    monkeypatch.setattr("keras_bert.text.preprocessor._CHUNK", 2)
+    rows = preprocessor.ragged(["Hello world!", "", "a"])
+    assert rows["token_ids"].to_list() == [HELLO[:6], [2, 3], A[:3]]
+    assert rows["padding_mask"].to_list() == [[1] * 6, [1] * 2, [1] * 3]
+    assert preprocessor.ragged((["hello"], ["a b"]))["segment_ids"].to_list() == [[0, 0, 0, 1, 1, 1]]
+    assert preprocessor.ragged([])["token_ids"].shape == (0, None)
+
+
 def test_words():
     preprocessor = TextPreprocessor(PIECES, 8)
     words = [["Hello", "world", "\0", "!", "a", "b", "a"], [], ["a b"]]

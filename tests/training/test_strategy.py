@@ -1,6 +1,7 @@
 """Which strategy, and what is said when there is none."""
 
 import json
+import socket
 
 import pytest
 
@@ -54,3 +55,18 @@ def test_no_tf_config(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     with pytest.raises(ValueError, match="TF_CONFIG is not set. Expected it to name all workers"):
         create_strategy("multi_worker")
+
+
+def test_a_worker_that_does_not_answer(monkeypatch):
+    ports = []
+    for _ in range(2):
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            ports.append(free.getsockname()[1])
+    cluster = {"cluster": {"worker": [f"localhost:{port}" for port in ports]}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))
+    message = (
+        rf"the worker localhost:{ports[1]} of TF_CONFIG did not answer for 0.5 s \(.*Start the same command on each"
+    )
+    with pytest.raises(ValueError, match=message):
+        create_strategy("multi_worker", timeout_s=0.5)
