@@ -6,15 +6,16 @@
 
 PYTHON ?= python3
 PIP = -m pip --disable-pip-version-check --quiet install
+TWO = -n 2 --dist loadfile
 
 test: .venv/installed
-	.venv/bin/python -m pytest
+	.venv/bin/python -m pytest $(TWO)
 
 slow: .venv/installed
-	.venv/bin/python -m pytest -m slow
+	.venv/bin/python -m pytest $(TWO) -m slow
 
 jax: .venv-jax/installed
-	KERAS_BACKEND=jax .venv-jax/bin/python -m pytest -m "not slow" tests/test_config.py tests/layers tests/models tests/checkpoints
+	KERAS_BACKEND=jax .venv-jax/bin/python -m pytest $(TWO) -m "not slow" tests/test_config.py tests/layers tests/models tests/checkpoints
 
 lint: .venv/installed
 	.venv/bin/ruff check .

@@ -3,6 +3,7 @@
 import json
 import math
 import pathlib
+import shutil
 import sys
 import time
 
@@ -62,6 +63,7 @@ class Progress:
 
     def _write(self, line):
         if self._terminal:
+            line = line[: shutil.get_terminal_size().columns - 1]  # A longer one would not be written over.
             self._stream.write("\r" + line.ljust(self._width))
             self._width = len(line)
         else:

@@ -137,7 +137,7 @@ class Trainer:
                 if stop:
                     raise SystemExit(TERMINATED)
         if best and self.directory:
-            self._wait_for_all()  # The first worker writes, all read.
+            self._sum_of_all(0)  # The first worker writes, all read: they wait for each other.
             self._best().restore(self._weights())
         return state["result"]
 
@@ -205,6 +205,12 @@ class Trainer:
                 )
 
         found = snapshots and snapshots.restore(self._variables(), check)
+        step = found["step"] if found else 0
+        if self._sum_of_all(step) != step * self.strategy.num_replicas_in_sync:
+            raise ValueError(
+                f"the workers found different snapshots, this one that of step {step}. Expected a `directory` that all "
+                f"workers share. Received: directory={str(self.directory)!r}"
+            )
         if not found:
             return 0, {"best": None, "worse": 0, "done": False, "result": {}, "log": None}
         return found["step"], found["state"]
@@ -229,9 +235,10 @@ class Trainer:
                 "short a warm-up, labels outside of the classes. Snapshots on disk are from before it"
             )
 
-    def _wait_for_all(self):
-        """Returns when every worker has come here."""
-        self.strategy.reduce(tf.distribute.ReduceOp.SUM, self.strategy.run(tf.ones, [[]]), axis=None)
+    def _sum_of_all(self, number):
+        """The sum over all replicas of a number that each worker has."""
+        numbers = self.strategy.run(tf.constant, [float(number)])
+        return float(self.strategy.reduce(tf.distribute.ReduceOp.SUM, numbers, axis=None))
 
     @contextlib.contextmanager
     def _handling_sigterm(self):

@@ -22,6 +22,7 @@ def clock(monkeypatch):
     """A clock that tests set."""
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setenv("COLUMNS", "100")
     return now
 
 
@@ -35,6 +36,8 @@ def test_a_line_on_a_terminal_is_written_over(clock):
         "step 100/1,000  loss 0.5123  learning_rate 3.00e-05  12,346 tokens/s  2.3 steps/s",
         "step 300/1,000  loss 0.5123  learning_rate 3.00e-05  12,346 tokens/s  2.3 steps/s  7s left",
     ]
+    line.say("evaluated " * 20)
+    assert len(screen.getvalue().split("\r")[-1].rstrip("\n")) == 99
     line.say("done")
     assert screen.getvalue().split("\r")[-1].rstrip(" \n") == "done"
     assert screen.getvalue().endswith("\n")

@@ -417,6 +417,22 @@ def test_steps_come_in_calls_of_several(monkeypatch):
     assert counts == [4, 3, 3]
 
 
+def test_one_trace_for_all_epochs_and_lengths(mirrored):
+    for strategy in (None, mirrored):
+        run = small_run.trainer(strategy=strategy)
+        run.fit(small_run.data(), epochs=3)
+        assert run._train.experimental_get_tracing_count() == 1
+
+
+def test_workers_that_see_different_snapshots_do_not_start(tmp_path, monkeypatch):
+    run = small_run.trainer(tmp_path)
+    monkeypatch.setattr(run, "_sum_of_all", lambda number: number + 4.0)
+    with pytest.raises(
+        ValueError, match="the workers found different snapshots, this one that of step 0. Expected a `dir"
+    ):
+        run.fit(small_run.data())
+
+
 def test_a_stream_that_does_not_know_its_length():
     dataset = rows(4, 2)[2]._dataset
     with pytest.raises(ValueError, match="`steps` is needed, the number of batches in an epoch"):
