@@ -13,6 +13,9 @@ import tensorflow as tf
 _PLUGIN = tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
 _SCALAR = tf.compat.v1.SummaryMetadata(plugin_data=_PLUGIN, data_class=1)
 
+# So that a line fits a terminal.
+_SHORT = {"learning_rate": "lr", "gradient_norm": "norm", "examples": "ex", "tokens": "tok"}
+
 
 class Progress:
     """A line on the terminal that is written over, or one a while in a log file.
@@ -42,11 +45,12 @@ class Progress:
         if now - self._last < (0.1 if self._terminal else self._every) and step < self._total:
             return
         self._last = now
-        parts = [f"step {step:,}/{self._total:,}", *(f"{name} {_short(value)}" for name, value in numbers.items())]
-        parts += [f"{_large(value)} {name}/s" for name, value in rates.items()]
+        parts = [f"step {step:,}/{self._total:,}"]
         seconds, steps = now - self._start[0], step - self._start[1]
         if steps and step < self._total:
             parts.append(f"{duration(seconds / steps * (self._total - step))} left")
+        parts += [f"{_SHORT.get(name, name)} {_short(value)}" for name, value in numbers.items()]
+        parts += [f"{_large(value)} {_SHORT.get(name, name)}/s" for name, value in rates.items()]
         self._write("  ".join(parts))
 
     def say(self, line):
@@ -72,7 +76,7 @@ class Progress:
 
 
 def _short(value):
-    return f"{value:.2e}" if value and abs(value) < 1e-3 else f"{value:.4g}"
+    return f"{value:.1e}" if value and abs(value) < 1e-3 else f"{value:.4g}"
 
 
 def _large(value):

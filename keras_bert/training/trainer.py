@@ -98,8 +98,8 @@ class Trainer:
             steps: length of the run, in place of `epochs`.
             evaluation: batches to evaluate on.
             evaluate_every: steps between evaluations; an epoch by default. The last step is evaluated too.
-            best: name of the metric whose best weights are kept, and are the model's in the end; `"-name"` where less
-                is better.
+            best: name of the metric whose best weights are kept in the directory, and are the model's in the end;
+                `"-name"` where less is better.
             patience: end after so many evaluations without a better one.
             save_every: steps between snapshots; an epoch by default.
             log_every: steps between lines of `metrics.jsonl`.
@@ -107,10 +107,19 @@ class Trainer:
         Returns:
             The numbers of the last evaluation, of the best one with `best`; without evaluation, the last losses.
         """
+        if best and (self.directory is None or evaluation is None):
+            raise ValueError(
+                f"`best` needs `evaluation`, and a `directory` to keep the weights. Received: best={best!r}"
+            )
+        if patience is not None and not best:
+            raise ValueError(f"`patience` needs `best`, the metric that it waits for. Received: patience={patience}")
         total = steps or epochs * batches.steps
         evaluate_every, save_every = evaluate_every or batches.steps, save_every or batches.steps
         snapshots = Snapshots(self.directory / "snapshots", write=self._chief) if self.directory else None
-        settings = self._all_settings(total_steps=total, steps_per_epoch=batches.steps)
+        data = {name: getattr(batches, name, None) for name in ("steps", "examples", "tokens", "seed")}
+        settings = self._all_settings(
+            total_steps=total, batches=data, best=best, patience=patience, evaluate_every=evaluate_every
+        )
         step, state = self._restore(snapshots, settings)
         log = RunLog(self.directory if self._chief else None, total, log_every, state["log"], show=self._chief)
         events = [batches.steps, log_every, save_every, evaluate_every]
@@ -136,7 +145,7 @@ class Trainer:
                     snapshots.save(step, self._variables(), {"state": state, "settings": settings})
                 if stop:
                     raise SystemExit(TERMINATED)
-        if best and self.directory:
+        if best:
             self._sum_of_all(0)  # The first worker writes, all read: they wait for each other.
             self._best().restore(self._weights())
         return state["result"]
@@ -183,8 +192,7 @@ class Trainer:
         score = -results[name] if best.startswith("-") else results[name]
         if state["best"] is None or score > state["best"]:
             state.update(best=score, worse=0, result={**results, "step": step})
-            if self.directory:
-                self._best().save(step, self._weights(), {})
+            self._best().save(step, self._weights(), {})
         else:
             state["worse"] += 1
             state["done"] = patience is not None and state["worse"] >= patience
@@ -259,10 +267,11 @@ class Trainer:
 
 def _rates(batches, steps, seconds):
     """Examples and tokens a second, as far as the batches know."""
-    rates = {"steps": steps}
-    for name, attribute in (("examples", "examples"), ("tokens", "tokens")):
-        if hasattr(batches, attribute):
-            rates[name] = getattr(batches, attribute) / batches.steps * steps
+    rates = {}
+    for name in ("examples", "tokens"):
+        if hasattr(batches, name):
+            rates[name] = getattr(batches, name) / batches.steps * steps
+    rates["steps"] = steps
     return {name: amount / max(seconds, 1e-9) for name, amount in rates.items()}
 
 
@@ -274,5 +283,9 @@ def _plain(config):
 
 
 def _is_chief(strategy):
+    """Whether this process writes the files of the run."""
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return True
     resolver = strategy.cluster_resolver
-    return not resolver or not resolver.cluster_spec() or resolver.task_id in (None, 0)
+    first = "chief" if "chief" in resolver.cluster_spec().jobs else "worker"
+    return (resolver.task_type, resolver.task_id) == (first, 0)

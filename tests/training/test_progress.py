@@ -33,8 +33,8 @@ def test_a_line_on_a_terminal_is_written_over(clock):
         clock[0] = second
         line.show(step, {"loss": 0.51234, "learning_rate": 3e-5}, {"tokens": 12345.6, "steps": 2.34})
     assert screen.getvalue().split("\r")[1:] == [
-        "step 100/1,000  loss 0.5123  learning_rate 3.00e-05  12,346 tokens/s  2.3 steps/s",
-        "step 300/1,000  loss 0.5123  learning_rate 3.00e-05  12,346 tokens/s  2.3 steps/s  7s left",
+        "step 100/1,000  loss 0.5123  lr 3.0e-05  12,346 tok/s  2.3 steps/s",
+        "step 300/1,000  7s left  loss 0.5123  lr 3.0e-05  12,346 tok/s  2.3 steps/s",
     ]
     line.say("evaluated " * 20)
     assert len(screen.getvalue().split("\r")[-1].rstrip("\n")) == 99
@@ -51,7 +51,7 @@ def test_a_log_file_gets_a_line_now_and_then(clock):
         line.show(step, {"loss": 1.0}, {})
     lines = log.getvalue().splitlines()
     assert len(lines) == 11
-    assert lines[1] == "step 110/1,000  loss 1  1m29s left"
+    assert lines[1] == "step 110/1,000  1m29s left  loss 1"
     assert lines[-1] == "step 1,000/1,000  loss 1"
     assert "\r" not in log.getvalue()
 

@@ -272,6 +272,23 @@ def test_predict_and_evaluate_keep_every_row_in_order(mirrored, batch_size):
         assert results["accuracy"] == pytest.approx(np.mean(labels == expected.argmax(1)))
 
 
+def test_predict_puts_shuffled_batches_back_in_order(mirrored):
+    batches = small_run.data(batch_size=4)
+    for strategy in (None, mirrored):
+        run = small_run.trainer(strategy=strategy)
+        outputs = run.predict(batches)
+        inputs, targets = batches._features
+        padded = {k: v.to_tensor() if isinstance(v, tf.RaggedTensor) else v for k, v in inputs.items()}
+        expected = run.model.predict(padded, verbose=0)
+        assert outputs.keys() == expected.keys()
+        for name, value in expected.items():
+            np.testing.assert_allclose(outputs[name], value, atol=1e-4)
+        results = run.evaluate(batches)
+        labels, weights = targets["mask_labels"].numpy(), targets["mask_weights"].numpy()
+        losses = keras.losses.sparse_categorical_crossentropy(labels, expected["mlm_logits"], from_logits=True)
+        assert results["mlm_loss"] == pytest.approx(float((losses.numpy() * weights).sum() / weights.sum()), rel=1e-4)
+
+
 def test_predict_pads_batches_of_other_length():
     config = keras_bert.BertConfig(
         vocab_size=50,
@@ -354,10 +371,14 @@ def test_best_weights_and_patience(tmp_path):
     assert run.fit(batches, epochs=5, evaluation=batches, best="score", patience=2) == result
 
 
-def test_a_best_metric_that_there_is_not():
+def test_a_best_metric_that_there_is_not(tmp_path):
     *_, batches = rows(4, 4)
     with pytest.raises(ValueError, match="`best` must be one of loss, or '-' and one. Received: best='f1'"):
-        classifier().fit(batches, evaluation=batches, best="f1")
+        classifier(directory=tmp_path).fit(batches, evaluation=batches, best="f1")
+    with pytest.raises(ValueError, match="`best` needs `evaluation`, and a `directory` to keep the weights. Received"):
+        classifier().fit(batches, evaluation=batches, best="loss")
+    with pytest.raises(ValueError, match="`patience` needs `best`, the metric that it waits for. Received: patience=2"):
+        classifier().fit(batches, evaluation=batches, patience=2)
 
 
 def test_a_loss_that_is_not_finite_names_the_step():
