@@ -45,6 +45,7 @@ _HOMES = {
     "keras_bert.memory": ("explain_out_of_memory",),
     "keras_bert.training.optimizer": ("LAMB", "AdamW", "create_optimizer"),
     "keras_bert.training.schedule": ("LinearSchedule",),
+    "keras_bert.serving.export": ("build_text_model", "export"),
     "keras_bert.training.trainer": ("Trainer",),
     "keras_bert.training.strategy": ("create_strategy",),
     "keras_bert.training.batching": ("Batches",),

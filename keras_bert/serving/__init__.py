@@ -1,0 +1,1 @@
+"""Models that take raw text: for prediction, for TensorFlow Serving."""
