@@ -43,7 +43,17 @@ def data(batch_size=8):
     return Batches({**ragged, **inputs}, targets, batch_size, boundaries=[8, LENGTH])
 
 
-def trainer(directory=None, strategy=None, dropout=0.0, sgd=False, dtype=None, learning_rate=1e-2, **options):
+def trainer(
+    directory=None,
+    strategy=None,
+    dropout=0.0,
+    sgd=False,
+    dtype=None,
+    kind="adamw",
+    layer_decay=None,
+    learning_rate=1e-2,
+    **options,
+):
     """A trainer of a small BERT whose clipping bites."""
     keras.utils.set_random_seed(3)
     config = keras_bert.BertConfig(
@@ -63,7 +73,9 @@ def trainer(directory=None, strategy=None, dropout=0.0, sgd=False, dtype=None, l
             return keras_bert.AdamW(
                 1e5, beta_1=0.0, beta_2=0.0, epsilon=1e6, weight_decay=0.0, bias_correction=False, global_clipnorm=1.0
             )
-        return keras_bert.create_optimizer(model, learning_rate, total_steps=30, warmup_steps=3, clip_norm=1.0)
+        return keras_bert.create_optimizer(
+            model, learning_rate, total_steps=30, warmup_steps=3, clip_norm=1.0, kind=kind, layer_decay=layer_decay
+        )
 
     return Trainer(
         lambda: keras_bert.build_pretrainer(keras_bert.build_encoder(config, dtype=dtype)),

@@ -407,6 +407,12 @@ def test_float16_skips_steps_that_overflow():
     assert int(run._step.good_steps) == 6
 
 
+@pytest.mark.parametrize("options", [{"dtype": "mixed_float16"}, {"kind": "lamb"}, {"layer_decay": 0.8}])
+def test_two_replicas_change_nothing_for_other_optimizers(mirrored, options):
+    losses, _ = train(strategy=mirrored, **options)
+    np.testing.assert_allclose(losses, train(**options)[0], rtol=1e-2 if "dtype" in options else 1e-4)
+
+
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 def test_narrow_floats_train_like_float32(alone, dtype):
     losses, _ = train(dtype=dtype)
