@@ -1,0 +1,72 @@
+"""Classifies texts with a fine-tuned model, or scores them with a regression model.
+
+    python -m pipelines.predict --model=my_model "A text." "its pair, where the task has pairs"
+    python -m pipelines.predict --model=my_model --input=texts.tsv
+    cat texts.tsv | python -m pipelines.predict --model=my_model
+
+`--model` is what `keras_bert.load` takes, with a classification head. A file, or standard input without one, has a text
+a line, its pair after a tab. Prints a line a text: the label and the probability of each class, or the score, between
+tabs. Most of the time is the start, some ten seconds.
+"""
+
+import pathlib
+import sys
+
+import numpy as np
+from absl import flags
+
+import keras_bert
+from pipelines import common_flags
+
+_MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", required=True)
+_INPUT = flags.DEFINE_string("input", None, "File of texts.")
+_LENGTH = flags.DEFINE_integer("sequence_length", None, "The most pieces of a sequence; by default as many as fit.")
+_BATCH = flags.DEFINE_integer("batch_size", 32, "Texts at a time.")
+
+
+def main(arguments):
+    texts, pairs = _texts(arguments)
+    bert = keras_bert.load(_MODEL.value)
+    if bert.head != "classification":
+        raise ValueError(f"{_MODEL.value}: expected a model with a classification head. Received: head={bert.head!r}")
+    model = bert.model()
+    length = _LENGTH.value or bert.config.max_position_embeddings
+    preprocessor = bert.preprocessor(length, padding="longest")
+    labels = bert.labels or [str(index) for index in range(model.output["logits"].shape[-1])]
+    print("score" if len(labels) == 1 else "\t".join(["label", *labels]))
+    for start in range(0, len(texts), _BATCH.value):
+        part = slice(start, start + _BATCH.value)
+        inputs = preprocessor(texts[part] if pairs is None else (texts[part], pairs[part]))
+        for logits in model.predict_on_batch(inputs)["logits"]:
+            print(_line(logits, labels), flush=True)
+
+
+def _texts(arguments):
+    """The texts, and their pairs or None."""
+    if len(arguments) > 2 or (arguments and _INPUT.value):
+        raise ValueError(f"expected a text, and perhaps its pair, or --input. Received: {' '.join(arguments)}")
+    if arguments:
+        rows = [arguments]
+    else:
+        content = pathlib.Path(_INPUT.value).read_bytes() if _INPUT.value else sys.stdin.buffer.read()
+        lines = content.decode("utf-8", "replace").removesuffix("\n").split("\n") if content else []
+        rows = [line.removesuffix("\r").split("\t") for line in lines]
+    name = _INPUT.value or "standard input"
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(rows[0]) or len(row) > 2:
+            raise ValueError(f"{name}:{number}: expected {min(len(rows[0]), 2)} columns, got {len(row)}")
+    if not rows:
+        raise ValueError(f"{name}: there is no text")
+    return [row[0] for row in rows], [row[1] for row in rows] if len(rows[0]) == 2 else None
+
+
+def _line(logits, labels):
+    if len(labels) == 1:
+        return f"{logits[0]:.4f}"
+    probabilities = np.exp(logits - logits.max())
+    probabilities /= probabilities.sum()
+    return "\t".join([labels[probabilities.argmax()], *(f"{value:.4f}" for value in probabilities)])
+
+
+if __name__ == "__main__":
+    common_flags.run(main, with_arguments=True)
