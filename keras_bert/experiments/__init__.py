@@ -1,0 +1,1 @@
+"""Many runs of one thing: grids, seeds, their statistics and tables."""
