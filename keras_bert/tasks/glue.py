@@ -1,0 +1,381 @@
+"""GLUE (Wang et al., 2019): files, labels and scores of its tasks, and the files that its server takes.
+
+The official files are tab-separated without any quoting, one line a row; QNLI has lone quotes. A task's labels are
+numbered as TensorFlow Datasets and Hugging Face do, so that models trained elsewhere fit.
+"""
+
+import dataclasses
+import logging
+import pathlib
+
+import numpy as np
+
+from keras_bert.tasks.table import Examples, check_columns, finite_number, read_lines
+from keras_bert.training.metrics import accuracy, f1, matthews_correlation, pearson, spearman
+
+_LOG = logging.getLogger("keras_bert")
+LEARNING_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # The best on dev is taken (Devlin et al., 2019, section 4.1).
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One row of the GLUE server.
+
+    Args:
+        name: our name, a key of `TASKS`.
+        folder: the official folder's name.
+        text: the column of the first sentence.
+        pair: the column of the second, `None` for single sentences.
+        label: the column of the label.
+        labels: names of the classes in the order of their numbers; empty for regression.
+        strings: the same as the official files write them; empty for regression.
+        metrics: the official metrics as functions, the first chooses the best run and is the paper's.
+        test_rows: how many rows the test file has.
+        server_file: the name of the file with predictions.
+        majority: the most frequent label number of the official training data, for regression the mean.
+        paper_base: test score of BERT BASE in the paper, in percent; `None` where it has none.
+        paper_large: that of BERT LARGE.
+        header: the columns of train and dev where the files do not name them.
+        suffix: what the names of the dev and test files end with.
+        tfds: name of the TensorFlow Datasets configuration, if it differs from `name`.
+        tfds_columns: the names of the sentences there, if they differ.
+        epochs: the paper's.
+        batch_size: the paper's.
+    """
+
+    name: str
+    folder: str
+    text: str
+    pair: str | None
+    label: str
+    labels: tuple
+    strings: tuple
+    metrics: tuple
+    test_rows: int
+    server_file: str
+    majority: float
+    paper_base: float | None = None
+    paper_large: float | None = None
+    header: tuple | None = None
+    suffix: str = ""
+    tfds: str | None = None
+    tfds_columns: tuple | None = None
+    epochs: int = 3
+    batch_size: int = 32
+
+    @property
+    def num_classes(self):
+        """The width of the head; 1 is regression."""
+        return len(self.labels) or 1
+
+    @property
+    def main_metric(self):
+        """The name of the metric that chooses the best run."""
+        return self.metrics[0].__name__
+
+    @property
+    def files(self):
+        """The file names of each split, the usual one first."""
+        if self.name == "ax":
+            return {"test": ("diagnostic.tsv", "AX.tsv")}
+        return {"train": ("train.tsv",), "dev": (f"dev{self.suffix}.tsv",), "test": (f"test{self.suffix}.tsv",)}
+
+
+_01 = ("0", "1")
+_TWO = ("entailment", "not_entailment")
+_THREE = ("entailment", "neutral", "contradiction")
+# fmt: off
+_MNLI = Task(
+    "mnli", "MNLI", "sentence1", "sentence2", "gold_label", _THREE, _THREE,
+    (accuracy,), 9796, "MNLI-m.tsv", 2, 84.6, 86.7,
+    suffix="_matched", tfds="mnli", tfds_columns=("premise", "hypothesis"),
+)
+_TASKS = (
+    Task(
+        "cola", "CoLA", "sentence", None, "label", ("unacceptable", "acceptable"), _01,
+        (matthews_correlation,), 1063, "CoLA.tsv", 1, 52.1, 60.5,
+        header=("source", "label", "star", "sentence"),
+    ),
+    Task(
+        "sst2", "SST-2", "sentence", None, "label", ("negative", "positive"), _01,
+        (accuracy,), 1821, "SST-2.tsv", 1, 93.5, 94.9,
+    ),
+    Task(
+        "mrpc", "MRPC", "#1 String", "#2 String", "Quality", ("not_equivalent", "equivalent"), _01,
+        (f1, accuracy), 1725, "MRPC.tsv", 1, 88.9, 89.3,
+        tfds_columns=("sentence1", "sentence2"),
+    ),
+    Task(
+        "stsb", "STS-B", "sentence1", "sentence2", "score", (), (),
+        (spearman, pearson), 1379, "STS-B.tsv", 2.701, 85.8, 86.5,
+    ),
+    Task(
+        "qqp", "QQP", "question1", "question2", "is_duplicate", ("not_duplicate", "duplicate"), _01,
+        (f1, accuracy), 390965, "QQP.tsv", 0, 71.2, 72.1,
+    ),
+    _MNLI,
+    # The same model on other genres: only dev and test differ.
+    dataclasses.replace(
+        _MNLI, name="mnli_mismatched", suffix="_mismatched", test_rows=9847, server_file="MNLI-mm.tsv",
+        paper_base=83.4, paper_large=85.9,
+    ),
+    Task(
+        "qnli", "QNLI", "question", "sentence", "label", _TWO, _TWO,
+        (accuracy,), 5463, "QNLI.tsv", 1, 90.5, 92.7,
+    ),
+    Task(
+        "rte", "RTE", "sentence1", "sentence2", "label", _TWO, _TWO,
+        (accuracy,), 3000, "RTE.tsv", 0, 66.4, 70.1,
+    ),
+    Task(
+        "wnli", "WNLI", "sentence1", "sentence2", "label", ("not_entailment", "entailment"), _01,
+        (accuracy,), 146, "WNLI.tsv", 0,
+    ),
+    # The diagnostic set: a test of models trained on MNLI, so it has that majority.
+    dataclasses.replace(
+        _MNLI, name="ax", folder="diagnostic", metrics=(matthews_correlation,), test_rows=1104, server_file="AX.tsv",
+        suffix="", tfds="ax", paper_base=None, paper_large=None,
+    ),
+)
+# fmt: on
+TASKS = {task.name: task for task in _TASKS}
+_IN_AVERAGE = [name for name in TASKS if name not in ("wnli", "ax")]  # The paper's nine columns.
+# The ids of a pair in MRPC, and the coarse categories of the diagnostic set.
+_PAIR_IDS = ("#1 ID", "#2 ID")
+_COARSE = ("Lexical Semantics", "Predicate-Argument Structure", "Logic", "Knowledge")
+
+
+def read(task, data_dir, split, skip_bad_rows=0):
+    """Reads a split from the official files.
+
+    MRPC may also lie there as `msr_paraphrase_train.txt` and `msr_paraphrase_test.txt`; its dev rows are then those
+    of `dev_ids.tsv` or, for train, of `dev.tsv`.
+
+    Args:
+        task: one of `TASKS`.
+        data_dir: the folder of the task's files, or that of all tasks.
+        split: "train", "dev" or "test"; the diagnostic set has "test" alone.
+        skip_bad_rows: how many rows with a wrong number of columns are left out before it is an error.
+
+    Returns:
+        `Examples`; the test rows have no labels. The ids are the server's `index` in test, elsewhere the index of the
+        file or else the row number.
+
+    Example:
+        read(TASKS["rte"], "glue", "dev")
+    """
+    _check_split(task, split)
+    path, keep = _find(task, data_dir, task.files[split]), None
+    if path is None and task.name == "mrpc":
+        path, keep = _find_paraphrase_corpus(task, data_dir, split)
+    if path is None:
+        raise _missing(task, data_dir, task.files[split][0])
+    header, rows = _read_rows(path, task.header if split != "test" else None, skip_bad_rows)
+    columns = [task.text, *([task.pair] if task.pair else []), *([task.label] if split != "test" else [])]
+    check_columns(path, 1, header, columns)
+    if keep is not None:
+        check_columns(path, 1, header, _PAIR_IDS)
+        places = [header.index(column) for column in _PAIR_IDS]
+        rows = [(line, number, row) for line, number, row in rows if keep(tuple(row[place] for place in places))]
+        if not rows:
+            raise ValueError(f"{path}: no rows of {split}. The ids of the dev rows are those of other data")
+    return _examples(task, path, header, rows, labelled=split != "test")
+
+
+def read_diagnostics(path):
+    """Reads `diagnostic-full.tsv`: the diagnostic set with labels.
+
+    Returns:
+        `Examples`, and for each row its linguistic categories, coarse and fine ones: `("Logic", "Logic: Negation")`.
+    """
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file. Expected diagnostic-full.tsv of the GLUE diagnostics")
+    header, rows = _read_rows(path, None, 0)
+    check_columns(path, 1, header, [*_COARSE, "Premise", "Hypothesis", "Label"])
+    task = dataclasses.replace(TASKS["ax"], text="Premise", pair="Hypothesis", label="Label")
+    return _examples(task, path, header, rows, labelled=True), [
+        tuple(dict.fromkeys(name for coarse in _COARSE for name in _categories(coarse, row[header.index(coarse)])))
+        for _, _, row in rows
+    ]
+
+
+def _categories(coarse, cell):
+    return (coarse, *(f"{coarse}: {fine.strip()}" for fine in cell.split(";"))) if cell.strip() else ()
+
+
+def _check_split(task, split):
+    if split not in task.files:
+        raise ValueError(f"`split` of {task.name} must be one of {', '.join(task.files)}. Received: split={split!r}")
+
+
+def _find(task, data_dir, names):
+    folders = (pathlib.Path(data_dir) / task.folder, pathlib.Path(data_dir))
+    return next((path for name in names for folder in folders if (path := folder / name).is_file()), None)
+
+
+def _missing(task, data_dir, name):
+    folder = pathlib.Path(data_dir)
+    return ValueError(
+        f"`data_dir` has no {name} of {task.name}: neither {folder / task.folder / name} nor {folder / name}. "
+        "Give the folder of the official files; https://gluebenchmark.com/tasks has them"
+    )
+
+
+def _find_paraphrase_corpus(task, data_dir, split):
+    """The file of the original corpus, and which rows of it, by their ids, are the split."""
+    name = "msr_paraphrase_test.txt" if split == "test" else "msr_paraphrase_train.txt"
+    path = _find(task, data_dir, [name])
+    if path is None or split == "test":
+        return path, None
+    ids, dev = _find(task, data_dir, ["dev_ids.tsv"]), _find(task, data_dir, ["dev.tsv"])
+    if ids is not None:
+        of_dev = {tuple(line.split("\t")) for _, line in read_lines(ids)}
+    elif dev is not None:
+        header, rows = _read_rows(dev, None, 0)
+        check_columns(dev, 1, header, _PAIR_IDS)
+        of_dev = {tuple(row[header.index(column)] for column in _PAIR_IDS) for _, _, row in rows}
+    else:
+        raise ValueError(
+            f"{path}: it holds train and dev together, and there is no dev.tsv. "
+            "Put GLUE's dev_ids.tsv, the two ids of each dev row, or dev.tsv beside it"
+        )
+    return path, of_dev.__contains__ if split == "dev" else lambda pair: pair not in of_dev
+
+
+def _read_rows(path, header, skip_bad_rows):
+    """The columns, and (line number, row number, fields) of each row."""
+    lines = [(number, line.split("\t")) for number, line in read_lines(path)]
+    if header is None and lines:
+        (_, header), *lines = lines
+    if not lines:
+        raise ValueError(f"{path}: no rows")
+    rows, bad = [], []
+    for row_number, (line, fields) in enumerate(lines):
+        while len(fields) > len(header) and not fields[-1]:
+            fields.pop()  # Tabs at the end of a line are no columns.
+        if len(fields) == len(header):
+            rows.append((line, row_number, fields))
+            continue
+        bad.append(line)
+        if len(bad) > skip_bad_rows:
+            raise ValueError(
+                f"{path}:{line}: expected {len(header)} columns, got {len(fields)}. Mend the file or raise "
+                f"`skip_bad_rows`. Received: skip_bad_rows={skip_bad_rows}"
+            )
+    if bad:
+        _LOG.warning("%s: left out %d rows with a wrong number of columns, first line %d", path, len(bad), bad[0])
+    return list(header), rows
+
+
+def _examples(task, path, header, rows, labelled):
+    text = header.index(task.text)
+    pair = header.index(task.pair) if task.pair else None
+    index = next((header.index(name) for name in ("index", "id") if name in header), None)
+    return Examples(
+        text=[row[text] for _, _, row in rows],
+        pair=[row[pair] for _, _, row in rows] if task.pair else None,
+        labels=_labels(task, path, rows, header.index(task.label)) if labelled else None,
+        ids=[number if index is None else _id(path, line, row[index]) for line, number, row in rows],
+    )
+
+
+def _id(path, line, value):
+    if not value.isdecimal():
+        raise ValueError(f"{path}:{line}: the index must be a whole number. Received: {value!r}")
+    return int(value)
+
+
+def _labels(task, path, rows, place):
+    if task.num_classes == 1:
+        return [finite_number(path, line, task.label, row[place]) for line, _, row in rows]
+    numbers = {string: number for number, string in enumerate(task.strings)}
+    for line, _, row in rows:
+        if row[place] not in numbers:
+            raise ValueError(f"{path}:{line}: unknown label {row[place]!r}. Expected one of: {', '.join(numbers)}")
+    return [numbers[row[place]] for _, _, row in rows]
+
+
+def read_tfds(task, split):
+    """Reads a split from TensorFlow Datasets, which fetches it first; rows in the official order."""
+    _check_split(task, split)
+    name = f"glue/{task.tfds or task.name}"
+    source = {"train": "train", "dev": f"validation{task.suffix}", "test": f"test{task.suffix}"}[split]
+    try:
+        import tensorflow_datasets as tfds
+
+        dataset, info = tfds.load(name, split=source, with_info=True)
+        rows = sorted(tfds.as_numpy(dataset), key=lambda row: row["idx"])
+    # It raises its own errors, those of the network's libraries and TensorFlow's.
+    except Exception as error:
+        raise ValueError(
+            f"{name} could not be had from TensorFlow Datasets: {error}. "
+            "Download the official files and give their folder by --data_dir"
+        ) from error
+    if task.labels and info.features["label"].names != list(task.labels):
+        raise ValueError(f"{name} numbers its labels differently: {info.features['label'].names}")
+    text, pair = task.tfds_columns or (task.text, task.pair)
+    kind = int if task.labels else float
+    return Examples(
+        text=[row[text].decode("utf-8") for row in rows],
+        pair=[row[pair].decode("utf-8") for row in rows] if pair else None,
+        labels=[kind(row["label"]) for row in rows] if split != "test" else None,
+        ids=[int(row["idx"]) for row in rows],
+    )
+
+
+def predict(task, logits):
+    """Class numbers, or the numbers of a regression, of `logits` `(rows, num_classes)`."""
+    logits = np.asarray(logits)
+    if logits.ndim != 2 or logits.shape[1] != task.num_classes:
+        raise ValueError(f"`logits` must have shape (rows, {task.num_classes}). Received: shape {logits.shape}")
+    if not np.isfinite(logits).all():
+        raise ValueError("`logits` must be finite. Received: NaN or infinity: the training has diverged")
+    return logits.argmax(-1).tolist() if task.labels else logits[:, 0].tolist()
+
+
+def score(task, labels, logits):
+    """The official metrics by name, 0 to 1 (correlations from -1), the main one first."""
+    predictions = predict(task, logits)
+    return {metric.__name__: metric(labels, predictions) for metric in task.metrics}
+
+
+def score_diagnostics(labels, logits, categories):
+    """Matthews correlation of all rows of the diagnostic set, as "all", and of those of each linguistic category."""
+    predictions = np.array(predict(TASKS["ax"], logits))
+    labels, categories = np.asarray(labels), [("all", *names) for names in categories]
+    return {
+        name: matthews_correlation(labels[chosen], predictions[chosen])
+        for name in sorted(set().union(*categories), key=lambda name: (name != "all", name))
+        if len(chosen := [row for row, names in enumerate(categories) if name in names])
+    }
+
+
+def average(scores):
+    """The leaderboard's average: the mean of the tasks, each one the mean of its metrics, MNLI that of both tests.
+
+    Args:
+        scores: what `score` gave, by task name.
+
+    Returns:
+        The average of all nine tasks, `None` if WNLI is missing, and that of the eight without WNLI.
+    """
+    means = {name: sum(values.values()) / len(values) for name, values in scores.items() if name != "ax"}
+    _check_complete(means)
+    means["mnli"] = (means["mnli"] + means.pop("mnli_mismatched")) / 2
+    wnli = means.pop("wnli", None)
+    without = sum(means.values()) / len(means)
+    return (sum(means.values()) + wnli) / (len(means) + 1) if wnli is not None else None, without
+
+
+def paper_average(scores):
+    """The average of Devlin et al., table 1: the mean of nine columns, one metric each, both MNLI apart, no WNLI."""
+    _check_complete(scores)
+    columns = [scores[name][TASKS[name].main_metric] for name in _IN_AVERAGE]
+    return sum(columns) / len(columns)
+
+
+def _check_complete(scores):
+    missing = [name for name in _IN_AVERAGE if name not in scores]
+    if missing:
+        raise ValueError(f"`scores` must have all tasks for an average. Missing: {', '.join(missing)}")

@@ -1,0 +1,42 @@
+"""Looks at what `make demo` has made: its score, and two new sentences answered by the exported SavedModel.
+
+    python -m pipelines.demo --run=runs/demo
+
+`make demo` runs it after `pipelines.run_glue` with `recipes/demo.txt`. Ends with status 2 unless the score is 10 points
+above that of the more frequent label.
+"""
+
+import collections
+import json
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text  # noqa: F401 (The SavedModel has its operations.)
+from absl import flags
+
+from pipelines import common_flags
+
+_RUN = flags.DEFINE_string("run", "runs/demo", "The output_dir of run_glue.")
+_SENTENCES = ("I would see it again tomorrow.", "Two hours that I will not get back.")
+_MARGIN = 0.1
+
+
+def main():
+    run = pathlib.Path(_RUN.value)
+    best = json.loads((run / "results.json").read_text())["best"]
+    name = ",".join(f"{key}={value}" for key, value in best["setting"].items())
+    labels = np.load(run / "runs" / name / "dev.npz")["labels"]
+    majority = collections.Counter(labels.tolist()).most_common(1)[0][1] / len(labels)
+    accuracy = best["scores"]["accuracy"]
+    print(f"accuracy on {len(labels)} sentences: {accuracy:.3f}; of the more frequent label: {majority:.3f}")
+    served = tf.saved_model.load(run / "saved_model" / "1").signatures["serving_default"]
+    answers = served(text=tf.constant(_SENTENCES))
+    for sentence, label, probabilities in zip(_SENTENCES, answers["label"], answers["probabilities"], strict=True):
+        print(f"{label.numpy().decode()} ({probabilities.numpy().max():.2f}): {sentence}")
+    if accuracy < majority + _MARGIN:
+        raise ValueError(f"the score is not {_MARGIN} above that of the more frequent label")
+
+
+if __name__ == "__main__":
+    common_flags.run(main)
