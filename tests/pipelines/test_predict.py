@@ -11,6 +11,11 @@ import keras_bert
 pytestmark = pytest.mark.tensorflow
 
 
+def slow(*values):
+    """One more start of the program."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @pytest.fixture
 def model(build, pieces, tmp_path):
     """A directory of a classifier, and a function that predicts as it should."""
@@ -64,9 +69,9 @@ def test_standard_input_and_regression(build, pieces, tmp_path):
     ("arguments", "given", "message"),
     [
         (["a", "b", "c"], None, "error: expected a text, and perhaps its pair, or --input. Received: a b c"),
-        ([], "a\tb\nc\n", "error: standard input:2: expected 2 columns, got 1"),
-        ([], "", "error: standard input: there is no text"),
-        (["--input=none.tsv"], None, "error: [Errno 2] No such file or directory: 'none.tsv'"),
+        slow([], "a\tb\nc\n", "error: standard input:2: expected 2 columns, got 1"),
+        slow([], "", "error: standard input: there is no text"),
+        slow(["--input=none.tsv"], None, "error: [Errno 2] No such file or directory: 'none.tsv'"),
     ],
 )
 def test_a_users_mistake_is_one_line_and_status_2(tmp_path, arguments, given, message):

@@ -10,6 +10,13 @@ import pytest
 import keras_bert
 
 pytestmark = pytest.mark.tensorflow
+
+
+def slow(*values):
+    """One more start of the program."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 ROWS = ["a b c", "c d", "e f g h", "b", "g h a", "d e f"] * 3
 
 
@@ -78,8 +85,8 @@ def test_a_grid_end_to_end(start):
     ("arguments", "message"),
     [
         (["--learning_rate=fast"], "error: --learning_rate must be numbers with commas between. Received: ['fast']"),
-        (["--seed=1,1"], "error: `seed` must have values, each once. Received: seed=[1, 1]"),
-        (["--task=rte"], "error: `data_dir` has no train.tsv of "),
+        slow(["--seed=1,1"], "error: `seed` must have values, each once. Received: seed=[1, 1]"),
+        slow(["--task=rte"], "error: `data_dir` has no train.tsv of "),
     ],
 )
 def test_a_users_mistake_is_one_line_and_status_2(start, arguments, message):

@@ -407,6 +407,7 @@ def test_float16_skips_steps_that_overflow():
     assert int(run._step.good_steps) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"dtype": "mixed_float16"}, {"kind": "lamb"}, {"layer_decay": 0.8}])
 def test_two_replicas_change_nothing_for_other_optimizers(mirrored, options):
     losses, _ = train(strategy=mirrored, **options)
