@@ -46,9 +46,14 @@ def assert_lines(done, expected):
         np.testing.assert_allclose(np.array(values, float), probabilities, atol=2e-4)
 
 
-def test_a_pair_and_a_file(model, tmp_path):
+@pytest.mark.slow
+def test_a_pair(model):
     directory, expected = model
     assert_lines(predict(f"--model={directory}", "a b", "c d"), expected((["a b"], ["c d"])))
+
+
+def test_a_file(model, tmp_path):
+    directory, expected = model
     (tmp_path / "texts.tsv").write_text("a b c\n\nf g\n")
     done = predict(f"--model={directory}", f"--input={tmp_path}/texts.tsv", "--batch_size=2")
     assert_lines(done, expected(["a b c", "", "f g"]))
