@@ -1,5 +1,5 @@
 # make test     makes .venv, installs the pins, runs the tests (minutes)
-# make demo     fine-tunes real weights on 286 sentences and asks the exported model (a minute)
+# make demo     fine-tunes real weights on 286 sentences and asks the exported model (a minute and a half)
 # make slow     the tests that take longer
 # make jax      the tests that need no TensorFlow, on JAX, in an environment without TensorFlow
 # make lint     style

@@ -15,6 +15,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401 (The SavedModel has its operations.)
 from absl import flags
 
+from keras_bert.experiments import grid
 from pipelines import common_flags
 
 _RUN = flags.DEFINE_string("run", "runs/demo", "The output_dir of run_glue.")
@@ -25,8 +26,7 @@ _MARGIN = 0.1
 def main():
     run = pathlib.Path(_RUN.value)
     best = json.loads((run / "results.json").read_text())["best"]
-    name = ",".join(f"{key}={value}" for key, value in best["setting"].items())
-    labels = np.load(run / "runs" / name / "dev.npz")["labels"]
+    labels = np.load(run / "runs" / grid.folder_name(best["setting"]) / "dev.npz")["labels"]
     majority = collections.Counter(labels.tolist()).most_common(1)[0][1] / len(labels)
     accuracy = best["scores"]["accuracy"]
     print(f"accuracy on {len(labels)} sentences: {accuracy:.3f}; of the more frequent label: {majority:.3f}")

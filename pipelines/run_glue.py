@@ -71,25 +71,27 @@ def main():
 
 
 class _Data:
-    """The task's examples and the preprocessor of the model, read once."""
+    """The task's examples, read and tokenized once for all runs, and the preprocessor of the model."""
 
     def __init__(self, task):
         bert = keras_bert.load(_MODEL.value)
         self.vocabulary, self.lowercase, self.strip_accents = bert.vocabulary, bert.lowercase, bert.strip_accents
         self.preprocessor = bert.preprocessor(_LENGTH.value)
-        self.train, self.dev = _read(task, "train"), _read(task, "dev")
+        train, self.dev = _read(task, "train"), _read(task, "dev")
         self.pair = task.pair is not None
         keep = _EXAMPLES.value
         if keep:
-            pair = self.train.pair and self.train.pair[:keep]
-            self.train = type(self.train)(self.train.text[:keep], pair, self.train.labels[:keep], self.train.ids[:keep])
-        logging.info("%s: %d train and %d dev examples", task.folder, len(self.train.text), len(self.dev.text))
+            pair = train.pair and train.pair[:keep]
+            train = type(train)(train.text[:keep], pair, train.labels[:keep], train.ids[:keep])
+        logging.info("%s: %d train and %d dev examples", task.folder, len(train), len(self.dev))
+        self.train_rows, self.dev_rows = self.rows(task, train), self.rows(task, self.dev)
 
-    def batches(self, task, examples, batch_size, **options):
+    def rows(self, task, examples):
+        """Model inputs and labels of examples, for `Batches`."""
         texts = (examples.text, examples.pair) if self.pair else examples.text
         kind = "float32" if task.num_classes == 1 else "int32"
-        labels = np.zeros(len(examples.text), kind) if examples.labels is None else np.array(examples.labels, kind)
-        return keras_bert.Batches(self.preprocessor.ragged(texts), labels, batch_size, **options)
+        labels = np.zeros(len(examples), kind) if examples.labels is None else np.array(examples.labels, kind)
+        return self.preprocessor.ragged(texts), labels
 
 
 def _read(task, split):
@@ -102,8 +104,8 @@ def _run(task, data, strategy, output, setting, folder, results):
     """One run: trains, scores dev, and keeps the model if it is the best so far."""
     keras.backend.clear_session()
     keras.utils.set_random_seed(setting["seed"])
-    train = data.batches(task, data.train, setting["batch_size"], seed=setting["seed"])
-    dev = data.batches(task, data.dev, 64, shuffle=False)
+    train = keras_bert.Batches(*data.train_rows, setting["batch_size"], seed=setting["seed"])
+    dev = keras_bert.Batches(*data.dev_rows, 64, shuffle=False)
     steps = setting["epochs"] * train.steps
     trainer = keras_bert.Trainer(
         lambda: keras_bert.build_classifier(
@@ -156,7 +158,7 @@ def _keep(task, data, trainer, output):
         except ValueError as error:
             logging.warning("no predictions for the server: %s", error)
             continue
-        logits = trainer.predict(data.batches(task, test, 64, shuffle=False))["logits"]
+        logits = trainer.predict(keras_bert.Batches(*data.rows(task, test), 64, shuffle=False))["logits"]
         predictions = glue.predict(glue.TASKS[name], logits)
         submission.write_submission(glue.TASKS[name], predictions, output / "submission", test.ids)
 

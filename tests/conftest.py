@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import pathlib
+import socket
 
 import keras
 import numpy as np
@@ -98,6 +99,15 @@ def batch():
 def mirrored():
     """One strategy for all tests: TensorFlow mixes up the collectives of two strategies in one process."""
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
+@pytest.fixture
+def two_addresses():
+    """Addresses of this machine that nobody listens at."""
+    with socket.socket() as first, socket.socket() as second:
+        for one in (first, second):
+            one.bind(("localhost", 0))
+        return [f"localhost:{one.getsockname()[1]}" for one in (first, second)]
 
 
 HEADS = [

@@ -10,9 +10,8 @@ import dataclasses
 import heapq
 import itertools
 
-from keras_bert.text.vocabulary import Vocabulary
+from keras_bert.text.vocabulary import LONGEST_WORD, Vocabulary
 
-LONGEST_WORD = 200  # The tokenizer makes [UNK] of a longer word.
 # Stands before a word, so that "a" that begins a word and "a" within one are different strings. No word has it, since
 # the tokenizer removes control characters.
 _BEGIN = "\0"

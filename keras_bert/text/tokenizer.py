@@ -11,9 +11,8 @@ import re
 import tensorflow as tf
 
 from keras_bert.text import normalization
-from keras_bert.text.vocabulary import Vocabulary
+from keras_bert.text.vocabulary import LONGEST_WORD, Vocabulary
 
-LONGEST_WORD = 200  # In characters after normalization; a longer word is [UNK].
 # Characters that end a word whatever stands around them, and runs without them that cannot become a long word, since no
 # character becomes more than three.
 _ENDS = r"\s!-/:-@\[-`{-~、。㐀-䶿一-鿿"

@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 
+LONGEST_WORD = 200  # In characters after normalization; a longer word is [UNK].
 _SPECIAL = re.compile(r"\[\w+\]|<\w+>")  # [CLS], [unused1]; the Chinese vocabulary has <S> and <T>
 
 

@@ -1,7 +1,6 @@
 """Which strategy, and what is said when there is none."""
 
 import json
-import socket
 
 import pytest
 
@@ -57,16 +56,9 @@ def test_no_tf_config(monkeypatch):
         create_strategy("multi_worker")
 
 
-def test_a_worker_that_does_not_answer(monkeypatch):
-    ports = []
-    for _ in range(2):
-        with socket.socket() as free:
-            free.bind(("localhost", 0))
-            ports.append(free.getsockname()[1])
-    cluster = {"cluster": {"worker": [f"localhost:{port}" for port in ports]}, "task": {"type": "worker", "index": 0}}
+def test_a_worker_that_does_not_answer(two_addresses, monkeypatch):
+    cluster = {"cluster": {"worker": two_addresses}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))
-    message = (
-        rf"the worker localhost:{ports[1]} of TF_CONFIG did not answer for 0.5 s \(.*Start the same command on each"
-    )
+    message = rf"the worker {two_addresses[1]} of TF_CONFIG did not answer for 0.5 s \(.*Start the same command on each"
     with pytest.raises(ValueError, match=message):
         create_strategy("multi_worker", timeout_s=0.5)

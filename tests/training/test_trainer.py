@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 
@@ -21,6 +20,15 @@ from tests.training import small_run  # noqa: E402
 
 PROGRAM = pathlib.Path(__file__).with_name("small_run.py")
 pytestmark = pytest.mark.tensorflow
+CONFIG = keras_bert.BertConfig(
+    vocab_size=50,
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=16,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
 
 
 def train(**options):
@@ -76,13 +84,8 @@ def test_xla_changes_nothing(alone):
     assert_same(train(jit_compile=True), alone)
 
 
-def test_two_workers_change_nothing(tmp_path):
-    ports = []
-    for _ in range(2):
-        with socket.socket() as sock:
-            sock.bind(("localhost", 0))
-            ports.append(sock.getsockname()[1])
-    cluster = {"worker": [f"localhost:{port}" for port in ports]}
+def test_two_workers_change_nothing(two_addresses, tmp_path):
+    cluster = {"worker": two_addresses}
     workers = []
     for index in range(2):
         config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
@@ -233,17 +236,8 @@ def test_replicas_and_micro_batches_draw_their_own_masks(mirrored):
 
 def classifier(strategy=None, **options):
     keras.utils.set_random_seed(3)
-    config = keras_bert.BertConfig(
-        vocab_size=50,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
     return Trainer(
-        lambda: keras_bert.build_classifier(keras_bert.build_encoder(config), 3),
+        lambda: keras_bert.build_classifier(keras_bert.build_encoder(CONFIG), 3),
         lambda model: keras_bert.create_optimizer(model, 1e-2, 100),
         options.pop("loss", classification_loss()),
         strategy=strategy,
@@ -290,17 +284,8 @@ def test_predict_puts_shuffled_batches_back_in_order(mirrored):
 
 
 def test_predict_pads_batches_of_other_length():
-    config = keras_bert.BertConfig(
-        vocab_size=50,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
     run = Trainer(
-        lambda: keras_bert.build_token_classifier(keras_bert.build_encoder(config), 3),
+        lambda: keras_bert.build_token_classifier(keras_bert.build_encoder(CONFIG), 3),
         lambda model: keras_bert.create_optimizer(model, 1e-2, 100),
         token_loss(),
     )
