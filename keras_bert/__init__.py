@@ -34,6 +34,7 @@ _HOMES = {
         "build_token_classifier",
     ),
     "keras_bert.models.description": ("describe",),
+    "keras_bert.models.freezing": ("freeze_layers",),
     "keras_bert.checkpoints.load": ("load",),
     "keras_bert.checkpoints.save": ("save",),
     "keras_bert.checkpoints.keras_hub": ("to_keras_hub",),

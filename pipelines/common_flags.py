@@ -1,11 +1,13 @@
-"""What all command lines share: how they start and how they end."""
+"""What all command lines share: how they start and how they end; and the flags of those that fine-tune."""
 
+import pathlib
 import sys
+import types
 
-from absl import app
+from absl import app, flags
 
 # A user's mistakes; anything else is ours and keeps its traceback.
-_MISTAKES = (ValueError, OSError, MemoryError)
+_MISTAKES = (ValueError, OSError, MemoryError, FloatingPointError)
 
 
 def run(main, with_arguments=False):
@@ -30,3 +32,60 @@ def run(main, with_arguments=False):
 def _complain(message):
     print(f"error: {' '.join(str(message).split())}", file=sys.stderr)
     return 2
+
+
+def finetuning(learning_rates):
+    """Defines the flags of fine-tuning; returns their holders by name.
+
+    Args:
+        learning_rates: the default grid, a list of strings.
+    """
+    precisions = ["float32", "mixed_bfloat16", "mixed_float16"]
+    return types.SimpleNamespace(
+        model=flags.DEFINE_string("model", None, "Directory or name of the model to start from."),
+        output_dir=flags.DEFINE_string("output_dir", None, "Where everything is written.", required=True),
+        learning_rate=flags.DEFINE_list(
+            "learning_rate", learning_rates, "Highest learning rates, by default the paper's."
+        ),
+        batch_size=flags.DEFINE_list("batch_size", None, "Batch sizes, by default the task's."),
+        epochs=flags.DEFINE_list("epochs", None, "Epochs, by default the task's."),
+        seed=flags.DEFINE_list("seed", ["1"], "Seeds, of the head, the order of the data and the dropout."),
+        ensemble=flags.DEFINE_integer("ensemble", 1, "How many of the best runs predict together.", lower_bound=1),
+        warmup=flags.DEFINE_float("warmup", 0.1, "Share of the steps that the learning rate rises.", 0, 1),
+        layer_decay=flags.DEFINE_float(
+            "layer_decay", None, "Factor of the learning rate from each block to the one below."
+        ),
+        bias_correction=flags.DEFINE_bool("bias_correction", True, "False is Google's optimizer."),
+        freeze_layers=flags.DEFINE_integer(
+            "freeze_layers", None, "Freezes the embeddings and so many of the lowest blocks."
+        ),
+        gradient_accumulation=flags.DEFINE_integer(
+            "gradient_accumulation", 1, "In how many parts a batch is computed.", 1
+        ),
+        max_train_examples=flags.DEFINE_integer(
+            "max_train_examples", None, "The first so many training examples alone.", 1
+        ),
+        precision=flags.DEFINE_enum("precision", "float32", precisions, "Of the computation."),
+        strategy=flags.DEFINE_string("strategy", "auto", "auto, one, mirrored, multi_worker or tpu."),
+    )
+
+
+def numbers(holder, kind):
+    """The values of a list flag as numbers, `None` if it is not given."""
+    try:
+        return None if holder.value is None else [kind(value) for value in holder.value]
+    except ValueError:
+        raise ValueError(f"--{holder.name} must be numbers with commas between. Received: {holder.value}") from None
+
+
+def write_given(path):
+    """Writes the flags that were given to a file for `--flagfile`; those of absl and TensorFlow aside."""
+    ours = (__name__, sys.argv[0], "__main__")
+    given = [
+        flag
+        for module, found in flags.FLAGS.flags_by_module_dict().items()
+        if module in ours
+        for flag in found
+        if flag.present
+    ]
+    pathlib.Path(path).write_text("".join(f"{flag.serialize()}\n" for flag in given))

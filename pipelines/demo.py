@@ -10,15 +10,15 @@ import collections
 import json
 import pathlib
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401 (The SavedModel has its operations.)
 from absl import flags
 
-from keras_bert.experiments import grid
+from keras_bert.tasks import glue
 from pipelines import common_flags
 
 _RUN = flags.DEFINE_string("run", "runs/demo", "The output_dir of run_glue.")
+_DATA = flags.DEFINE_string("data_dir", "pipelines/sample_data/sentiment", "Its data.")
 _SENTENCES = ("I would see it again tomorrow.", "Two hours that I will not get back.")
 _MARGIN = 0.1
 
@@ -26,8 +26,8 @@ _MARGIN = 0.1
 def main():
     run = pathlib.Path(_RUN.value)
     best = json.loads((run / "results.json").read_text())["best"]
-    labels = np.load(run / "runs" / grid.folder_name(best["setting"]) / "dev.npz")["labels"]
-    majority = collections.Counter(labels.tolist()).most_common(1)[0][1] / len(labels)
+    labels = glue.read(glue.TASKS["sst2"], _DATA.value, "dev").labels
+    majority = collections.Counter(labels).most_common(1)[0][1] / len(labels)
     accuracy = best["scores"]["accuracy"]
     print(f"accuracy on {len(labels)} sentences: {accuracy:.3f}; of the more frequent label: {majority:.3f}")
     served = tf.saved_model.load(run / "saved_model" / "1").signatures["serving_default"]

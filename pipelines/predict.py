@@ -12,15 +12,15 @@ tabs. Most of the time is the start, some ten seconds.
 import pathlib
 import sys
 
-import numpy as np
 from absl import flags
 
 import keras_bert
+from keras_bert.tasks.task import predictions_table
 from pipelines import common_flags
 
 _MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", required=True)
 _INPUT = flags.DEFINE_string("input", None, "File of texts.")
-_LENGTH = flags.DEFINE_integer("sequence_length", None, "The most pieces of a sequence; by default as many as fit.")
+_LENGTH = flags.DEFINE_integer("sequence_length", None, "The most pieces of a sequence; by default as in training.")
 _BATCH = flags.DEFINE_integer("batch_size", 32, "Texts at a time.")
 
 
@@ -30,15 +30,17 @@ def main(arguments):
     if bert.head != "classification":
         raise ValueError(f"{_MODEL.value}: expected a model with a classification head. Received: head={bert.head!r}")
     model = bert.model()
-    length = _LENGTH.value or bert.config.max_position_embeddings
+    if bert.pair is not None and bert.pair != (pairs is not None):
+        raise ValueError(f"{_MODEL.value}: the model takes {('one text', 'a text and its pair')[bert.pair]}")
+    length = _LENGTH.value or bert.sequence_length or bert.config.max_position_embeddings
     preprocessor = bert.preprocessor(length, padding="longest")
-    labels = bert.labels or [str(index) for index in range(model.output["logits"].shape[-1])]
-    print("score" if len(labels) == 1 else "\t".join(["label", *labels]))
+    classes = model.output["logits"].shape[-1]
+    labels = [] if classes == 1 else bert.labels or [str(index) for index in range(classes)]
     for start in range(0, len(texts), _BATCH.value):
         part = slice(start, start + _BATCH.value)
         inputs = preprocessor(texts[part] if pairs is None else (texts[part], pairs[part]))
-        for logits in model.predict_on_batch(inputs)["logits"]:
-            print(_line(logits, labels), flush=True)
+        header, *lines = predictions_table(model.predict_on_batch(inputs)["logits"], labels)
+        print("\n".join(lines if start else [header, *lines]), flush=True)
 
 
 def _texts(arguments):
@@ -58,14 +60,6 @@ def _texts(arguments):
     if not rows:
         raise ValueError(f"{name}: there is no text")
     return [row[0] for row in rows], [row[1] for row in rows] if len(rows[0]) == 2 else None
-
-
-def _line(logits, labels):
-    if len(labels) == 1:
-        return f"{logits[0]:.4f}"
-    probabilities = np.exp(logits - logits.max())
-    probabilities /= probabilities.sum()
-    return "\t".join([labels[probabilities.argmax()], *(f"{value:.4f}" for value in probabilities)])
 
 
 if __name__ == "__main__":

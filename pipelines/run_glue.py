@@ -1,15 +1,22 @@
-"""Fine-tunes on a task of GLUE, over a grid of settings and seeds, and keeps the best model on dev.
+"""Fine-tunes on tasks of GLUE or on a table of your own, over a grid of settings and seeds, and keeps the best on dev.
 
-    python -m pipelines.run_glue --task=mrpc --data_dir=glue_data --model=google-bert/bert-base-uncased \
+    python -m pipelines.run_glue --task=mrpc --data_dir=glue_data --model=google-bert/bert-base-uncased \\
         --output_dir=runs/mrpc --learning_rate=2e-5,3e-5,5e-5 --seed=1,2,3
+    python -m pipelines.run_glue --task=all --data_dir=glue_data --model=google-bert/bert-base-uncased \\
+        --output_dir=runs/glue
+    python -m pipelines.run_glue --task=classification --train_file=train.csv --dev_file=dev.csv --text_column=review \\
+        --label_column=stars --model=google-bert/bert-base-uncased --output_dir=runs/reviews
 
 `--data_dir` has the official files, in itself or in folders such as `MRPC`; without it they come from
 tensorflow-datasets. Flags with lists make a grid; a run that is finished is not run again, and one that was cut goes on
-where it was. In `--output_dir`: `flags.txt` (for `--flagfile`), a folder of `metrics.jsonl` and `dev.npz` for each run,
-`results.json` and `results.md`, the best model in `model/` and, with text in and labels out, in `saved_model/1/`, the
-server's files in `submission/`. MRPC, three epochs of a model of 6 layers, width 384, takes three minutes on two cores.
+where it was. In `--output_dir`: `flags.txt` (for `--flagfile`), `runs/` with a folder of `metrics.jsonl`, `dev.npz` and
+`test.npz` for each run, `results.json`, `results.md` beside published scores, `report.html`, the best model in `model/`
+and, with text in and labels out, in `saved_model/1/`. Several tasks have a folder each. `submission/` and
+`submission.zip` are for GLUE's server; `predictions.tsv` are those of `--test_file`. MRPC, three epochs of a model of 6
+layers, width 384, takes two and a half minutes a run on two cores.
 """
 
+import dataclasses
 import json
 import pathlib
 import shutil
@@ -20,168 +27,327 @@ from absl import flags, logging
 
 import keras_bert
 from keras_bert.experiments import grid
-from keras_bert.tasks import glue, submission
+from keras_bert.experiments.report import write_report
+from keras_bert.tasks import data, glue, leaderboard, submission
+from keras_bert.tasks.task import predict, predictions_table, score
+from keras_bert.training.strategy import is_chief
 from pipelines import common_flags
 
-_TASK = flags.DEFINE_enum("task", None, sorted(set(glue.TASKS) - {"ax", "mnli_mismatched"}), "The task.", required=True)
-_MODEL = flags.DEFINE_string("model", None, "Directory or name of the model to start from.", required=True)
-_OUTPUT = flags.DEFINE_string("output_dir", None, "Where everything is written.", required=True)
+_GLUE = [name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")]  # Those two are tests of mnli.
+_TASK = flags.DEFINE_list(
+    "task", None, f"Tasks: {', '.join(_GLUE)}, all, or classification or regression.", required=True
+)
 _DATA = flags.DEFINE_string("data_dir", None, "The official files; by default they are downloaded.")
 _SKIP = flags.DEFINE_integer("skip_bad_rows", 0, "How many rows of a wrong number of columns are tolerated in a file.")
-_RATE = flags.DEFINE_list("learning_rate", ["5e-5"], "Highest learning rates.")
-_BATCH = flags.DEFINE_list("batch_size", None, "Batch sizes, by default the task's.")
-_EPOCHS = flags.DEFINE_list("epochs", None, "Epochs, by default the task's.")
-_SEED = flags.DEFINE_list("seed", ["1"], "Seeds, of the head, the order of the data and the dropout.")
-_LENGTH = flags.DEFINE_integer("sequence_length", 128, "The most pieces of a sequence.")
-_WARMUP = flags.DEFINE_float("warmup", 0.1, "Share of the steps that the learning rate rises.")
-_LAYER_DECAY = flags.DEFINE_float("layer_decay", None, "Factor of the learning rate from each block to the one below.")
-_CORRECTION = flags.DEFINE_bool("bias_correction", True, "False is Google's optimizer.")
-_MICRO = flags.DEFINE_integer("gradient_accumulation", 1, "In how many parts a batch is computed.")
-_EXAMPLES = flags.DEFINE_integer("max_train_examples", None, "The first so many training examples alone.")
-_PRECISION = flags.DEFINE_enum(
-    "precision", "float32", ["float32", "mixed_bfloat16", "mixed_float16"], "Of the computation."
-)
-_STRATEGY = flags.DEFINE_string("strategy", "auto", "auto, one, mirrored, multi_worker or tpu.")
+_DIAGNOSTICS = flags.DEFINE_string("diagnostics", None, "diagnostic-full.tsv, to score the model of mnli by category.")
+_INIT = flags.DEFINE_string("init_from", None, "Output of another run, or a task of this one, to start from its model.")
+_TRAIN = flags.DEFINE_string("train_file", None, "Your own table: CSV, TSV or JSONL.")
+_DEV = flags.DEFINE_string("dev_file", None, "The one to choose the best run by.")
+_TEST = flags.DEFINE_string("test_file", None, "The one to predict.")
+_TEXT = flags.DEFINE_string("text_column", "text", "Its column of the text.")
+_PAIR = flags.DEFINE_string("pair_column", None, "Its column of the second text.")
+_LABEL = flags.DEFINE_string("label_column", "label", "Its column of the label.")
+_LENGTH = flags.DEFINE_integer("sequence_length", 128, "The most pieces of a sequence.", 3)
+_OF = common_flags.finetuning([str(rate) for rate in glue.LEARNING_RATES])
 
 
 def main():
-    output, task = pathlib.Path(_OUTPUT.value), glue.TASKS[_TASK.value]
-    strategy = keras_bert.create_strategy(_STRATEGY.value)
-    runs = grid.settings(
-        learning_rate=_numbers(_RATE, float),
-        batch_size=_numbers(_BATCH, int) or [task.batch_size],
-        epochs=_numbers(_EPOCHS, int) or [task.epochs],
-        seed=_numbers(_SEED, int),
-    )
+    strategy = keras_bert.create_strategy(_OF.strategy.value)
+    output, names = pathlib.Path(_OF.output_dir.value), _names()
+    everything = [_read(name) for name in names]  # All of it first: what is missing is told before hours of training.
     output.mkdir(parents=True, exist_ok=True)
-    (output / "flags.txt").write_text("".join(f"{flag.serialize()}\n" for flag in _flags_given()))
-    data = _Data(task)
-    results = grid.run_grid(runs, output / "runs", lambda *run: _run(task, data, strategy, output, *run))
-    rows = grid.summary(results, task.main_metric)
-    best = grid.best(results, task.main_metric)
-    table = grid.markdown(rows, task.main_metric)
-    report = {"task": task.name, "metric": task.main_metric, "best": best, "summary": rows, "runs": results}
-    (output / "results.json").write_text(json.dumps(report, indent=1))
-    (output / "results.md").write_text(f"# {task.folder}, dev\n\n{table}{_paper(task)}")
-    print(f"{table}\nbest: {grid.folder_name(best['setting'])}: {best['scores']}")
-    print(
-        f"next: python -m pipelines.predict --model={output / 'model'} "
-        + ('"A text."', '"A text." "Its pair."')[data.pair]
-    )
+    common_flags.write_given(output / "flags.txt")
+    scores = {}
+    for examples in everything:
+        name = examples.task.name
+        folder = output / name if len(names) > 1 else output
+        study = _Study(examples, _start(name, output), folder, strategy)
+        study.run()
+        if is_chief(strategy):
+            scores.update(study.finish(output / "submission"))
+            config = study.bert.config
+    if not is_chief(strategy):
+        return
+    if names[0] in glue.TASKS:
+        table = f"# GLUE\n\n{leaderboard.beside_published(scores, config)}"
+        _zip(output)
+        if len(names) > 1:
+            (output / "results.md").write_text(table)
+            (output / "results.json").write_text(json.dumps(scores, indent=1))
+            print(table)
+    print(f"next: python -m pipelines.predict --model={folder / 'model'} {study.sample()}")
 
 
-class _Data:
-    """The task's examples, read and tokenized once for all runs, and the preprocessor of the model."""
+def _names():
+    """The tasks in the order in which they run: that of `--init_from` first."""
+    names = _GLUE if _TASK.value == ["all"] else _TASK.value
+    for name in names:
+        if name not in (*_GLUE, *data.OWN) or (name in data.OWN and len(names) > 1):
+            known = f"of {', '.join(_GLUE)}, or all, or one of {', '.join(data.OWN)}"
+            raise ValueError(f"--task must be {known}. Received: {_TASK.value}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"--task has a task twice. Received: {_TASK.value}")
+    return sorted(names, key=lambda name: name != _INIT.value)
 
-    def __init__(self, task):
-        bert = keras_bert.load(_MODEL.value)
-        self.vocabulary, self.lowercase, self.strip_accents = bert.vocabulary, bert.lowercase, bert.strip_accents
-        self.preprocessor = bert.preprocessor(_LENGTH.value)
-        train, self.dev = _read(task, "train"), _read(task, "dev")
-        self.pair = task.pair is not None
-        keep = _EXAMPLES.value
-        if keep:
-            pair = train.pair and train.pair[:keep]
-            train = type(train)(train.text[:keep], pair, train.labels[:keep], train.ids[:keep])
-        logging.info("%s: %d train and %d dev examples", task.folder, len(train), len(self.dev))
-        self.train_rows, self.dev_rows = self.rows(task, train), self.rows(task, self.dev)
 
-    def rows(self, task, examples):
+def _read(name):
+    files = {"train_file": _TRAIN.value, "dev_file": _DEV.value}
+    if name in data.OWN:
+        if None in files.values():
+            raise ValueError(f"--task={name} needs --train_file and --dev_file. Received: {files}")
+        examples = data.own_data(name, **files, test_file=_TEST.value, **_columns())
+    elif given := [f"--{flag}" for flag, value in {**files, "test_file": _TEST.value}.items() if value]:
+        raise ValueError(f"{', '.join(given)}: for --task=classification or regression. Received: --task={name}")
+    else:
+        examples = data.glue_data(glue.TASKS[name], _DATA.value, _SKIP.value, _DIAGNOSTICS.value)
+    return dataclasses.replace(examples, train=examples.train.first(_OF.max_train_examples.value))
+
+
+def _columns():
+    return {"text": _TEXT.value, "pair": _PAIR.value, "label": _LABEL.value}
+
+
+def _start(name, output):
+    """The model that a task starts from."""
+    if _INIT.value in (None, name):
+        if not _OF.model.value:
+            raise ValueError(
+                f"--model is needed for {name}: a directory or a name such as google-bert/bert-base-uncased"
+            )
+        return _OF.model.value
+    if _INIT.value in _GLUE:
+        if _INIT.value not in _TASK.value and _TASK.value != ["all"]:
+            raise ValueError(
+                f"--init_from={_INIT.value} must be a task of this run or a folder. Received: {_TASK.value}"
+            )
+        return str(output / _INIT.value / "model")
+    inner = pathlib.Path(_INIT.value) / "model"
+    return str(inner) if inner.is_dir() else _INIT.value
+
+
+class _Study:
+    """The runs of one task and what they leave in `output`."""
+
+    def __init__(self, examples, start, output, strategy):
+        self.task, self.examples, self.start = examples.task, examples, start
+        self.output, self.strategy = output, strategy
+        self.bert = keras_bert.load(start)
+        self.preprocessor = self.bert.preprocessor(_LENGTH.value)
+        self.train = self._rows(examples.train)
+        self.dev, self.test = (
+            {name: keras_bert.Batches(*self._rows(part), 64, shuffle=False) for name, part in parts.items()}
+            for parts in (examples.dev, examples.test)
+        )
+        self.metric = self.task.main_metric
+        self.grid = grid.settings(
+            learning_rate=common_flags.numbers(_OF.learning_rate, float),
+            batch_size=common_flags.numbers(_OF.batch_size, int) or [self.task.batch_size],
+            epochs=common_flags.numbers(_OF.epochs, int) or [self.task.epochs],
+            seed=common_flags.numbers(_OF.seed, int),
+        )
+
+    def _rows(self, examples):
         """Model inputs and labels of examples, for `Batches`."""
-        texts = (examples.text, examples.pair) if self.pair else examples.text
-        kind = "float32" if task.num_classes == 1 else "int32"
+        texts = examples.text if examples.pair is None else (examples.text, examples.pair)
+        kind = "int32" if self.task.labels else "float32"
         labels = np.zeros(len(examples), kind) if examples.labels is None else np.array(examples.labels, kind)
         return self.preprocessor.ragged(texts), labels
 
+    def run(self):
+        """Runs what is not finished of the grid."""
+        sizes = f"{len(self.examples.train):,} examples to train on, {len(self.examples.dev[self.task.name]):,} of dev"
+        logging.info("%s: %s, runs: %d", self.task.title, sizes, len(self.grid))
+        logging.info("%s, training labels: %s", self.task.title, self.examples.balance())
+        shared = {"model": str(self.start), "task": self.task.name, "examples": len(self.examples.train)}
+        shared.update({"labels": list(self.task.labels), "sequence_length": _LENGTH.value})
+        shared["scored on"] = {name: len(part) for name, part in {**self.examples.dev, **self.examples.test}.items()}
+        for name in ("warmup", "layer_decay", "bias_correction", "freeze_layers", "gradient_accumulation", "precision"):
+            shared[name] = getattr(_OF, name).value
+        chief = is_chief(self.strategy)
+        self.results = grid.run_grid(self.grid, self.output / "runs", self._run, shared, write=chief)
 
-def _read(task, split):
-    if _DATA.value:
-        return glue.read(task, _DATA.value, split, _SKIP.value)
-    return glue.read_tfds(task, split)
+    def _run(self, setting, folder, finished):
+        """One run: trains, scores dev, predicts test, and keeps the model if it is the best so far."""
+        logging.info("%s: %s", self.task.title, grid.folder_name(setting))
+        keras.backend.clear_session()
+        keras.utils.set_random_seed(setting["seed"])
+        train = keras_bert.Batches(*self.train, setting["batch_size"], seed=setting["seed"])
+        steps, dev = setting["epochs"] * train.steps, self.dev[self.task.name]
+        trainer = keras_bert.Trainer(
+            self._model,
+            lambda model: keras_bert.create_optimizer(
+                model,
+                setting["learning_rate"],
+                steps,
+                round(_OF.warmup.value * steps),
+                bias_correction=_OF.bias_correction.value,
+                layer_decay=_OF.layer_decay.value,
+            ),
+            keras_bert.classification_loss() if self.task.labels else keras_bert.regression_loss(),
+            metrics=lambda labels, outputs: score(self.task, labels, outputs["logits"]),
+            directory=folder,
+            strategy=self.strategy,
+            micro_batches=_OF.gradient_accumulation.value,
+            seed=setting["seed"],
+            settings={"model": str(self.start), "precision": _OF.precision.value},
+        )
+        scores = trainer.fit(train, epochs=setting["epochs"], evaluation=dev)
+        logits = [
+            {name: trainer.predict(batches)["logits"] for name, batches in parts.items()}
+            for parts in (self.dev, self.test)
+        ]
+        if is_chief(self.strategy):
+            for split, arrays in zip(("dev", "test"), logits, strict=True):
+                np.savez(folder / f"{split}.npz", **arrays)
+            result = {"setting": setting, "scores": scores}
+            if grid.ranked([*finished, result], self.metric)[0] is result:
+                self._save(trainer.model)
+            shutil.rmtree(folder / "snapshots", ignore_errors=True)
+        return scores
 
+    def _model(self):
+        encoder = keras_bert.load(self.start, dtype=_OF.precision.value).encoder
+        model = keras_bert.build_classifier(encoder, self.task.num_classes)
+        if _OF.freeze_layers.value is not None:
+            keras_bert.freeze_layers(model, _OF.freeze_layers.value)
+        return model
 
-def _run(task, data, strategy, output, setting, folder, results):
-    """One run: trains, scores dev, and keeps the model if it is the best so far."""
-    keras.backend.clear_session()
-    keras.utils.set_random_seed(setting["seed"])
-    train = keras_bert.Batches(*data.train_rows, setting["batch_size"], seed=setting["seed"])
-    dev = keras_bert.Batches(*data.dev_rows, 64, shuffle=False)
-    steps = setting["epochs"] * train.steps
-    trainer = keras_bert.Trainer(
-        lambda: keras_bert.build_classifier(
-            keras_bert.load(_MODEL.value, dtype=_PRECISION.value).encoder, task.num_classes
-        ),
-        lambda model: keras_bert.create_optimizer(
+    def _save(self, model):
+        keras_bert.save(
             model,
-            setting["learning_rate"],
-            steps,
-            round(_WARMUP.value * steps),
-            bias_correction=_CORRECTION.value,
-            layer_decay=_LAYER_DECAY.value,
-        ),
-        keras_bert.regression_loss() if task.num_classes == 1 else keras_bert.classification_loss(),
-        metrics=lambda labels, outputs: glue.score(task, labels, outputs["logits"]),
-        directory=folder,
-        strategy=strategy,
-        micro_batches=_MICRO.value,
-        seed=setting["seed"],
-        settings={"model": _MODEL.value, "task": task.name, "precision": _PRECISION.value, "length": _LENGTH.value},
-    )
-    scores = trainer.fit(train, epochs=setting["epochs"], evaluation=dev)
-    np.savez(folder / "dev.npz", logits=trainer.predict(dev)["logits"], labels=data.dev.labels, ids=data.dev.ids)
-    best = grid.best(results, task.main_metric)
-    if best is None or scores[task.main_metric] > best["scores"][task.main_metric]:
-        _keep(task, data, trainer, output)
-    shutil.rmtree(folder / "snapshots", ignore_errors=True)
-    return scores
+            self.output / "model",
+            self.bert.vocabulary,
+            lowercase=self.bert.lowercase,
+            labels=list(self.task.labels) or None,
+            task=self.task.name,
+            strip_accents=self.bert.strip_accents,
+            pair=self.task.pair is not None,
+            sequence_length=_LENGTH.value,
+        )
+
+    def finish(self, server):
+        """Writes what is made of all runs together; returns the scores on dev by name."""
+        best = grid.ranked(self.results, self.metric)[: _OF.ensemble.value]
+        dev = self._outputs(best, "dev")
+        scores = {
+            name: score(glue.TASKS.get(name, self.task), part.labels, dev[name])
+            for name, part in self.examples.dev.items()
+        }
+        self._export()
+        self._write_predictions(self._outputs(best, "test"), server)
+        report = {
+            "task": self.task.name,
+            "metric": self.metric,
+            "best": best[0],
+            "ensemble": [result["setting"] for result in best],
+            "scores": scores,
+            "facts": self._facts(best, scores),
+            "summary": grid.summary(self.results, self.metric),
+            "runs": self.results,
+        }
+        if self.examples.categories:
+            report["diagnostics"] = glue.score_diagnostics(
+                self.examples.dev["ax"].labels, dev["ax"], self.examples.categories
+            )
+        (self.output / "results.json").write_text(json.dumps(report, indent=1))
+        (self.output / "results.md").write_text(self._markdown(report))
+        self._write_report(report, dev[self.task.name])
+        print(f"\n{self.task.title}, dev\n{grid.markdown(report['summary'], self.metric)}", end="")
+        print(f"best: {report['facts']['best run']}: {report['facts']['scores on dev']}\n")
+        return scores
+
+    def _outputs(self, best, split):
+        """The logits of the best runs by the name of their examples, averaged."""
+        arrays = []
+        for result in best:
+            with np.load(self.output / "runs" / grid.folder_name(result["setting"]) / f"{split}.npz") as file:
+                arrays.append(dict(file))
+        return {name: grid.mean_logits([part[name] for part in arrays]) for name in arrays[0]}
+
+    def _export(self):
+        # Loaded anew: outside of any strategy, in float32.
+        bert = keras_bert.load(self.output / "model")
+        keras_bert.export(
+            bert.model(),
+            bert.preprocessor(_LENGTH.value, padding="longest"),
+            self.output / "saved_model" / "1",
+            labels=list(self.task.labels) or None,
+            pair=bert.pair,
+        )
+
+    def _write_predictions(self, logits, server):
+        """The files for GLUE's server; of a user's own table, a line a row as `pipelines.predict` prints it."""
+        for name, examples in self.examples.test.items():
+            predictions = predict(self.task, logits[name])
+            if name in glue.TASKS:
+                submission.write_submission(glue.TASKS[name], predictions, server, examples.ids)
+                continue
+            if examples.labels is not None:
+                print(f"test: {_words(score(self.task, examples.labels, logits[name]))}")
+            lines = predictions_table(logits[name], self.task.labels)
+            (self.output / "predictions.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def _facts(self, best, scores):
+        """What stands at the head of a report."""
+        config = self.bert.config
+        facts = {
+            "start": f"{self.start}, {config.num_hidden_layers} layers, width {config.hidden_size}",
+            "training examples": f"{len(self.examples.train):,}; {self.examples.balance()}",
+            "dev examples": ", ".join(f"{name}: {len(part):,}" for name, part in self.examples.dev.items()),
+            "best run": grid.folder_name(best[0]["setting"]).replace(",", ", "),
+            "scores on dev": "; ".join(f"{name}: {_words(values)}" for name, values in scores.items()),
+        }
+        if len(best) > 1:
+            facts["scores on dev"] += f" (the {len(best)} best runs together)"
+        if self.task.name in glue.TASKS:
+            for row, numbers in leaderboard.published(config):
+                facts[f"{row}, test"] = ", ".join(f"{name}: {numbers[name]}" for name in scores if numbers[name])
+        return facts
+
+    def _markdown(self, report):
+        parts = [f"# {self.task.title}, dev", *(f"- {name}: {text}" for name, text in report["facts"].items()), ""]
+        parts += [grid.markdown(report["summary"], self.metric), grid.runs_table(self.results, self.metric)]
+        if self.task.name in glue.TASKS:
+            parts.append(leaderboard.beside_published(report["scores"], self.bert.config))
+        if categories := report.get("diagnostics"):
+            parts += ["| diagnostics | Matthews |", "|---|---|"]
+            parts += [f"| {name} | {100 * value:.1f} |" for name, value in categories.items()]
+        return "\n".join(parts).rstrip() + "\n"
+
+    def _write_report(self, report, logits):
+        curves = {}
+        for result in self.results:
+            name = grid.folder_name(result["setting"])
+            lines = (self.output / "runs" / name / "metrics.jsonl").read_text().splitlines()
+            curves[name] = [json.loads(line) for line in lines]
+        dev = self.examples.dev[self.task.name]
+        outputs = {"text": dev.text, "pair": dev.pair, "targets": dev.labels, "logits": logits}
+        write_report(
+            self.output / "report.html",
+            self.task.title,
+            list(report["facts"].items()),
+            self.metric,
+            self.results,
+            curves,
+            self.task.labels,
+            outputs,
+        )
+
+    def sample(self):
+        """The arguments of a first prediction."""
+        return '"A text."' if self.task.pair is None else '"A text." "Its pair."'
 
 
-def _keep(task, data, trainer, output):
-    """Writes the model, its export, and the predictions for the server."""
-    labels = list(task.labels) or None
-    keras_bert.save(
-        trainer.model,
-        output / "model",
-        data.vocabulary,
-        lowercase=data.lowercase,
-        labels=labels,
-        task=task.name,
-        strip_accents=data.strip_accents,
-    )
-    options = {**data.preprocessor.get_config(), "padding": "longest"}
-    preprocessor = keras_bert.TextPreprocessor.from_config(options)
-    keras_bert.export(trainer.model, preprocessor, output / "saved_model" / "1", labels=labels, pair=data.pair)
-    names = [task.name, "mnli_mismatched", "ax"] if task.name == "mnli" else [task.name]
-    for name in names:
-        try:
-            test = _read(glue.TASKS[name], "test")
-        except ValueError as error:
-            logging.warning("no predictions for the server: %s", error)
-            continue
-        logits = trainer.predict(keras_bert.Batches(*data.rows(task, test), 64, shuffle=False))["logits"]
-        predictions = glue.predict(glue.TASKS[name], logits)
-        submission.write_submission(glue.TASKS[name], predictions, output / "submission", test.ids)
+def _words(scores):
+    return ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items())
 
 
-def _numbers(flag, kind):
+def _zip(output):
+    """The archive of all eleven files, if those that there are would be taken by the server."""
     try:
-        return [kind(value) for value in flag.value or []]
-    except ValueError:
-        raise ValueError(f"--{flag.name} must be numbers with commas between. Received: {flag.value}") from None
-
-
-def _flags_given():
-    return [
-        flag
-        for flag in flags.FLAGS.flags_by_module_dict()[flags.FLAGS.find_module_defining_flag("task")]
-        if flag.present
-    ]
-
-
-def _paper(task):
-    if task.paper_base is None:
-        return ""
-    return f"\nThe paper's test score: BERT BASE {task.paper_base}, BERT LARGE {task.paper_large}.\n"
+        submission.zip_submission(output / "submission", output / "submission.zip")
+    except ValueError as error:
+        logging.warning("no submission.zip: %s", error)
 
 
 if __name__ == "__main__":

@@ -47,6 +47,8 @@ def read_config(directory):
         head=ours.get("head") or _HEADS.get(architectures[0]),
         labels=_labels(path, values),
         task=ours.get("task"),
+        pair=ours.get("pair"),
+        sequence_length=ours.get("sequence_length"),
         causal=bool(causal),
         positions=ours.get("positions", "learned"),
     )
@@ -88,13 +90,13 @@ def _normalizer(tokenizer):
     return {"do_lower_case": normalizer.get("lowercase"), "strip_accents": normalizer.get("strip_accents")}
 
 
-def write_config(description, directory, labels, task):
-    """Writes `config.json` in Hugging Face's words; what it has no place for stands under `keras_bert`."""
+def write_config(description, directory, labels, **ours):
+    """Writes `config.json` in Hugging Face's words; what it has no place for, `ours` too, stands under `keras_bert`."""
     head = description.head
     architecture = _ARCHITECTURES[head]
     if head == "pretraining" and not description.next_sentence:
         architecture = "BertForMaskedLM"
-    ours = {"head": head, "task": task}
+    ours = {"head": head, **ours}
     if description.positions != "learned":
         ours["positions"] = description.positions
     values = {

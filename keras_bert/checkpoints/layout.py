@@ -55,6 +55,8 @@ class Source:
     strip_accents: bool | None = None
     labels: list | None = None
     task: str | None = None
+    pair: bool | None = None
+    sequence_length: int | None = None
     causal: bool = False
     positions: str = "learned"
 

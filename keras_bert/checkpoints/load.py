@@ -65,6 +65,8 @@ class LoadedBert:
         lowercase, strip_accents: the casing that the vocabulary was made with.
         labels: names of the classes, or None.
         task: name of the task that the head was trained on, or None.
+        pair: whether it was trained on pairs of texts; None if that is not known.
+        sequence_length: the most pieces of a sequence that it was trained on, or None.
         head: the kind of head in the checkpoint, see `describe`; "encoder" for none.
     """
 
@@ -77,6 +79,8 @@ class LoadedBert:
         self.strip_accents = source.strip_accents
         self.labels = source.labels
         self.task = source.task
+        self.pair = source.pair
+        self.sequence_length = source.sequence_length
         self.head = source.head or "encoder"
         options = {"causal": source.causal, "positions": source.positions, **encoder_options}
         self._positions = options["positions"]

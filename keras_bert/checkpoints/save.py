@@ -23,6 +23,8 @@ def save(
     task=None,
     format="huggingface",
     strip_accents=None,
+    pair=None,
+    sequence_length=None,
 ):
     """Writes a model, its vocabulary and casing to a directory.
 
@@ -38,6 +40,8 @@ def save(
         format: "huggingface" (`model.safetensors`, opens in transformers), "google" (`bert_model.ckpt`, opens in
             TF 1) or "keras" (`model.keras`).
         strip_accents: None means that accents go where letters are lowered.
+        pair: whether the model was trained on pairs of texts.
+        sequence_length: the most pieces of a sequence that it was trained on.
 
     Example:
         keras_bert.save(model, "my_model", bert.vocabulary, bert.lowercase, labels=["no", "yes"])
@@ -54,7 +58,7 @@ def save(
             if vocabulary is not None:
                 vocabulary.save(beside / "vocab.txt")
             return
-        huggingface.write_config(description, beside, labels, task)
+        huggingface.write_config(description, beside, labels, task=task, pair=pair, sequence_length=sequence_length)
         if vocabulary is not None:
             max_length = description.config.max_position_embeddings
             huggingface.write_tokenizer(vocabulary, lowercase, strip_accents, max_length, beside)

@@ -5,6 +5,12 @@ import json
 import pathlib
 import statistics
 
+import numpy as np
+
+from keras_bert.training.snapshots import difference
+
+_RESULT = "result.json"
+
 
 def settings(**choices):
     """All combinations of some choices.
@@ -29,35 +35,73 @@ def folder_name(setting):
     return ",".join(f"{name}={value}" for name, value in setting.items())
 
 
-def run_grid(grid, directory, run):
+def run_grid(grid, directory, run, common, write=True):
     """Runs every setting that has no result yet.
 
     Args:
         grid: list of settings.
-        directory: where the runs' folders stand.
-        run: function of `(setting, folder, results so far)` that returns a dict of numbers. It may be cut and called
+        directory: where the runs' folders stand, also those of earlier grids.
+        run: function of `(setting, folder, finished results)` that returns a dict of numbers. It may be cut and called
             again.
+        common: dict of what all runs share, such as the model; runs of another one are an error.
+        write: whether this process writes; one of several workers does.
 
     Returns:
-        A list of `{"setting", "scores"}` in the order of the grid.
+        A list of `{"setting", "scores"}` of all runs in the directory, those of earlier grids too, sorted.
     """
-    results = []
+    directory = pathlib.Path(directory)
+    _check_common(directory / "common.json", common, write)
+    results = [json.loads(path.read_text()) for path in directory.glob(f"*/{_RESULT}")]
+    done = [result["setting"] for result in results]
     for setting in grid:
-        folder = pathlib.Path(directory) / folder_name(setting)
-        done = folder / "result.json"
-        if not done.exists():
+        if setting not in done:
+            folder = directory / folder_name(setting)
             folder.mkdir(parents=True, exist_ok=True)
-            scores = run(setting, folder, list(results))
-            beside = folder / "writing-result.json"
-            beside.write_text(json.dumps({"setting": setting, "scores": scores}, indent=1))
-            beside.rename(done)
-        results.append(json.loads(done.read_text()))
-    return results
+            result = {"setting": setting, "scores": run(setting, folder, list(results))}
+            results.append(result)
+            if write:
+                _write(folder / _RESULT, result)
+    return sorted(results, key=_place)
 
 
-def best(results, metric):
-    """The result with the highest metric, the first of those that have it; `None` of no results."""
-    return max(results, key=lambda result: result["scores"][metric], default=None)
+def _check_common(path, common, write):
+    if path.exists():
+        if differs := difference(json.loads(path.read_text()), common):
+            raise ValueError(
+                f"{path.parent} has runs of other settings: {differs}. Expected the same ones, or another directory"
+            )
+    elif write:
+        _write(path, common)
+
+
+def _write(path, value):
+    """A JSON file that is never there in part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f"writing-{path.name}")
+    beside.write_text(json.dumps(value, indent=1))
+    beside.rename(path)
+
+
+def _place(result):
+    return list(result["setting"].values())
+
+
+def ranked(results, metric):
+    """The results from the highest metric to the lowest, equal ones in the order of their settings."""
+    return sorted(sorted(results, key=_place), key=lambda result: -result["scores"][metric])
+
+
+def mean_logits(logits):
+    """An ensemble: the logits whose softmax is the mean of the models' probabilities; of regressions, the mean.
+
+    Args:
+        logits: arrays `(rows, classes)`, one for each model.
+    """
+    logits = np.stack(logits).astype("float64")
+    if logits.shape[-1] == 1:
+        return logits.mean(0)
+    logits -= np.logaddexp.reduce(logits, -1, keepdims=True)
+    return np.logaddexp.reduce(logits, 0) - np.log(len(logits))
 
 
 def summary(results, metric):
@@ -83,6 +127,16 @@ def summary(results, metric):
         for setting, values in groups.items()
     ]
     return sorted(rows, key=lambda row: -row["mean"])
+
+
+def runs_table(results, metric):
+    """All runs with all their scores in Markdown, the best first."""
+    names = list(results[0]["scores"])
+    lines = [f"| run | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|"]
+    for result in ranked(results, metric):
+        numbers = " | ".join(f"{result['scores'][name]:.4f}" for name in names)
+        lines.append(f"| {folder_name(result['setting']).replace(',', ', ')} | {numbers} |")
+    return "\n".join(lines) + "\n"
 
 
 def markdown(rows, metric):

@@ -11,6 +11,7 @@ import pathlib
 import numpy as np
 
 from keras_bert.tasks.table import Examples, check_columns, finite_number, read_lines
+from keras_bert.tasks.task import Task, predict
 from keras_bert.training.metrics import accuracy, f1, matthews_correlation, pearson, spearman
 
 _LOG = logging.getLogger("keras_bert")
@@ -18,60 +19,28 @@ LEARNING_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # The best on dev is taken (Devlin et
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
-    """One row of the GLUE server.
+class GlueTask(Task):
+    """One row of the GLUE server; `title` is the official folder's name too.
 
     Args:
-        name: our name, a key of `TASKS`.
-        folder: the official folder's name.
-        text: the column of the first sentence.
-        pair: the column of the second, `None` for single sentences.
-        label: the column of the label.
-        labels: names of the classes in the order of their numbers; empty for regression.
-        strings: the same as the official files write them; empty for regression.
-        metrics: the official metrics as functions, the first chooses the best run and is the paper's.
+        strings: the labels as the official files write them; empty for regression.
         test_rows: how many rows the test file has.
         server_file: the name of the file with predictions.
         majority: the most frequent label number of the official training data, for regression the mean.
-        paper_base: test score of BERT BASE in the paper, in percent; `None` where it has none.
-        paper_large: that of BERT LARGE.
         header: the columns of train and dev where the files do not name them.
         suffix: what the names of the dev and test files end with.
         tfds: name of the TensorFlow Datasets configuration, if it differs from `name`.
         tfds_columns: the names of the sentences there, if they differ.
-        epochs: the paper's.
-        batch_size: the paper's.
     """
 
-    name: str
-    folder: str
-    text: str
-    pair: str | None
-    label: str
-    labels: tuple
     strings: tuple
-    metrics: tuple
     test_rows: int
     server_file: str
     majority: float
-    paper_base: float | None = None
-    paper_large: float | None = None
     header: tuple | None = None
     suffix: str = ""
     tfds: str | None = None
     tfds_columns: tuple | None = None
-    epochs: int = 3
-    batch_size: int = 32
-
-    @property
-    def num_classes(self):
-        """The width of the head; 1 is regression."""
-        return len(self.labels) or 1
-
-    @property
-    def main_metric(self):
-        """The name of the metric that chooses the best run."""
-        return self.metrics[0].__name__
 
     @property
     def files(self):
@@ -85,61 +54,59 @@ _01 = ("0", "1")
 _TWO = ("entailment", "not_entailment")
 _THREE = ("entailment", "neutral", "contradiction")
 # fmt: off
-_MNLI = Task(
-    "mnli", "MNLI", "sentence1", "sentence2", "gold_label", _THREE, _THREE,
-    (accuracy,), 9796, "MNLI-m.tsv", 2, 84.6, 86.7,
+_MNLI = GlueTask(
+    "mnli", "MNLI", "sentence1", "sentence2", "gold_label", _THREE, (accuracy,),
+    _THREE, 9796, "MNLI-m.tsv", 2,
     suffix="_matched", tfds="mnli", tfds_columns=("premise", "hypothesis"),
 )
 _TASKS = (
-    Task(
-        "cola", "CoLA", "sentence", None, "label", ("unacceptable", "acceptable"), _01,
-        (matthews_correlation,), 1063, "CoLA.tsv", 1, 52.1, 60.5,
+    GlueTask(
+        "cola", "CoLA", "sentence", None, "label", ("unacceptable", "acceptable"), (matthews_correlation,),
+        _01, 1063, "CoLA.tsv", 1,
         header=("source", "label", "star", "sentence"),
     ),
-    Task(
-        "sst2", "SST-2", "sentence", None, "label", ("negative", "positive"), _01,
-        (accuracy,), 1821, "SST-2.tsv", 1, 93.5, 94.9,
+    GlueTask(
+        "sst2", "SST-2", "sentence", None, "label", ("negative", "positive"), (accuracy,),
+        _01, 1821, "SST-2.tsv", 1,
     ),
-    Task(
-        "mrpc", "MRPC", "#1 String", "#2 String", "Quality", ("not_equivalent", "equivalent"), _01,
-        (f1, accuracy), 1725, "MRPC.tsv", 1, 88.9, 89.3,
+    GlueTask(
+        "mrpc", "MRPC", "#1 String", "#2 String", "Quality", ("not_equivalent", "equivalent"), (f1, accuracy),
+        _01, 1725, "MRPC.tsv", 1,
         tfds_columns=("sentence1", "sentence2"),
     ),
-    Task(
-        "stsb", "STS-B", "sentence1", "sentence2", "score", (), (),
-        (spearman, pearson), 1379, "STS-B.tsv", 2.701, 85.8, 86.5,
+    GlueTask(
+        "stsb", "STS-B", "sentence1", "sentence2", "score", (), (spearman, pearson),
+        (), 1379, "STS-B.tsv", 2.701,
     ),
-    Task(
-        "qqp", "QQP", "question1", "question2", "is_duplicate", ("not_duplicate", "duplicate"), _01,
-        (f1, accuracy), 390965, "QQP.tsv", 0, 71.2, 72.1,
+    GlueTask(
+        "qqp", "QQP", "question1", "question2", "is_duplicate", ("not_duplicate", "duplicate"), (f1, accuracy),
+        _01, 390965, "QQP.tsv", 0,
     ),
     _MNLI,
     # The same model on other genres: only dev and test differ.
     dataclasses.replace(
         _MNLI, name="mnli_mismatched", suffix="_mismatched", test_rows=9847, server_file="MNLI-mm.tsv",
-        paper_base=83.4, paper_large=85.9,
     ),
-    Task(
-        "qnli", "QNLI", "question", "sentence", "label", _TWO, _TWO,
-        (accuracy,), 5463, "QNLI.tsv", 1, 90.5, 92.7,
+    GlueTask(
+        "qnli", "QNLI", "question", "sentence", "label", _TWO, (accuracy,),
+        _TWO, 5463, "QNLI.tsv", 1,
     ),
-    Task(
-        "rte", "RTE", "sentence1", "sentence2", "label", _TWO, _TWO,
-        (accuracy,), 3000, "RTE.tsv", 0, 66.4, 70.1,
+    GlueTask(
+        "rte", "RTE", "sentence1", "sentence2", "label", _TWO, (accuracy,),
+        _TWO, 3000, "RTE.tsv", 0,
     ),
-    Task(
-        "wnli", "WNLI", "sentence1", "sentence2", "label", ("not_entailment", "entailment"), _01,
-        (accuracy,), 146, "WNLI.tsv", 0,
+    GlueTask(
+        "wnli", "WNLI", "sentence1", "sentence2", "label", ("not_entailment", "entailment"), (accuracy,),
+        _01, 146, "WNLI.tsv", 0,
     ),
     # The diagnostic set: a test of models trained on MNLI, so it has that majority.
     dataclasses.replace(
-        _MNLI, name="ax", folder="diagnostic", metrics=(matthews_correlation,), test_rows=1104, server_file="AX.tsv",
-        suffix="", tfds="ax", paper_base=None, paper_large=None,
+        _MNLI, name="ax", title="diagnostic", metrics=(matthews_correlation,), test_rows=1104, server_file="AX.tsv",
+        suffix="",
     ),
 )
 # fmt: on
 TASKS = {task.name: task for task in _TASKS}
-_IN_AVERAGE = [name for name in TASKS if name not in ("wnli", "ax")]  # The paper's nine columns.
 # The ids of a pair in MRPC, and the coarse categories of the diagnostic set.
 _PAIR_IDS = ("#1 ID", "#2 ID")
 _COARSE = ("Lexical Semantics", "Predicate-Argument Structure", "Logic", "Knowledge")
@@ -164,10 +131,7 @@ def read(task, data_dir, split, skip_bad_rows=0):
     Example:
         read(TASKS["rte"], "glue", "dev")
     """
-    _check_split(task, split)
-    path, keep = _find(task, data_dir, task.files[split]), None
-    if path is None and task.name == "mrpc":
-        path, keep = _find_paraphrase_corpus(task, data_dir, split)
+    path, keep = _locate(task, data_dir, split)
     if path is None:
         raise _missing(task, data_dir, task.files[split][0])
     header, rows = _read_rows(path, task.header if split != "test" else None, skip_bad_rows)
@@ -204,20 +168,34 @@ def _categories(coarse, cell):
     return (coarse, *(f"{coarse}: {fine.strip()}" for fine in cell.split(";"))) if cell.strip() else ()
 
 
+def has(task, data_dir, split):
+    """Whether the official files of a split are there."""
+    return _locate(task, data_dir, split)[0] is not None
+
+
+def _locate(task, data_dir, split):
+    """The file of a split or `None`, and which of its rows are meant if not all are."""
+    _check_split(task, split)
+    path, keep = _find(task, data_dir, task.files[split]), None
+    if path is None and task.name == "mrpc":
+        path, keep = _find_paraphrase_corpus(task, data_dir, split)
+    return path, keep
+
+
 def _check_split(task, split):
     if split not in task.files:
         raise ValueError(f"`split` of {task.name} must be one of {', '.join(task.files)}. Received: split={split!r}")
 
 
 def _find(task, data_dir, names):
-    folders = (pathlib.Path(data_dir) / task.folder, pathlib.Path(data_dir))
+    folders = (pathlib.Path(data_dir) / task.title, pathlib.Path(data_dir))
     return next((path for name in names for folder in folders if (path := folder / name).is_file()), None)
 
 
 def _missing(task, data_dir, name):
     folder = pathlib.Path(data_dir)
     return ValueError(
-        f"`data_dir` has no {name} of {task.name}: neither {folder / task.folder / name} nor {folder / name}. "
+        f"`data_dir` has no {name} of {task.name}: neither {folder / task.title / name} nor {folder / name}. "
         "Give the folder of the official files; https://gluebenchmark.com/tasks has them"
     )
 
@@ -324,22 +302,6 @@ def read_tfds(task, split):
     )
 
 
-def predict(task, logits):
-    """Class numbers, or the numbers of a regression, of `logits` `(rows, num_classes)`."""
-    logits = np.asarray(logits)
-    if logits.ndim != 2 or logits.shape[1] != task.num_classes:
-        raise ValueError(f"`logits` must have shape (rows, {task.num_classes}). Received: shape {logits.shape}")
-    if not np.isfinite(logits).all():
-        raise ValueError("`logits` must be finite. Received: NaN or infinity: the training has diverged")
-    return logits.argmax(-1).tolist() if task.labels else logits[:, 0].tolist()
-
-
-def score(task, labels, logits):
-    """The official metrics by name, 0 to 1 (correlations from -1), the main one first."""
-    predictions = predict(task, logits)
-    return {metric.__name__: metric(labels, predictions) for metric in task.metrics}
-
-
 def score_diagnostics(labels, logits, categories):
     """Matthews correlation of all rows of the diagnostic set, as "all", and of those of each linguistic category."""
     predictions = np.array(predict(TASKS["ax"], logits))
@@ -349,33 +311,3 @@ def score_diagnostics(labels, logits, categories):
         for name in sorted(set().union(*categories), key=lambda name: (name != "all", name))
         if len(chosen := [row for row, names in enumerate(categories) if name in names])
     }
-
-
-def average(scores):
-    """The leaderboard's average: the mean of the tasks, each one the mean of its metrics, MNLI that of both tests.
-
-    Args:
-        scores: what `score` gave, by task name.
-
-    Returns:
-        The average of all nine tasks, `None` if WNLI is missing, and that of the eight without WNLI.
-    """
-    means = {name: sum(values.values()) / len(values) for name, values in scores.items() if name != "ax"}
-    _check_complete(means)
-    means["mnli"] = (means["mnli"] + means.pop("mnli_mismatched")) / 2
-    wnli = means.pop("wnli", None)
-    without = sum(means.values()) / len(means)
-    return (sum(means.values()) + wnli) / (len(means) + 1) if wnli is not None else None, without
-
-
-def paper_average(scores):
-    """The average of Devlin et al., table 1: the mean of nine columns, one metric each, both MNLI apart, no WNLI."""
-    _check_complete(scores)
-    columns = [scores[name][TASKS[name].main_metric] for name in _IN_AVERAGE]
-    return sum(columns) / len(columns)
-
-
-def _check_complete(scores):
-    missing = [name for name in _IN_AVERAGE if name not in scores]
-    if missing:
-        raise ValueError(f"`scores` must have all tasks for an average. Missing: {', '.join(missing)}")

@@ -37,6 +37,13 @@ class Examples:
     def __len__(self):
         return len(self.text)
 
+    def first(self, count):
+        """The first `count` rows; all of them for `None`."""
+        if count is not None and count < 1:
+            raise ValueError(f"`count` must be at least 1. Received: count={count}")
+        columns = (getattr(self, field.name) for field in dataclasses.fields(self))
+        return Examples(*(column and column[:count] for column in columns))
+
 
 def read_table(path, text_column, pair_column=None, label_column=None, labels=None, regression=False):
     """Reads a table whose name ends in `.csv`, `.tsv` or `.jsonl`.
@@ -74,6 +81,14 @@ def read_table(path, text_column, pair_column=None, label_column=None, labels=No
         else None,
         ids=list(range(len(records))),
     )
+
+
+def column_names(path):
+    """The columns of a table: those of the first line, of JSONL those of the first object."""
+    path = pathlib.Path(path)
+    if path.suffix.lower() == ".jsonl":
+        return [name for _, record in _records(path, [])[:1] for name in record]
+    return _lines_of_table(path)[0][1]
 
 
 def discover_labels(labels):
@@ -131,17 +146,9 @@ def check_columns(path, line, found, wanted):
 
 def _records(path, wanted):
     """(line number, dictionary by column) of each row."""
-    readers = {".csv": _csv_rows, ".tsv": _tsv_rows, ".jsonl": None}
-    if path.suffix.lower() not in readers:
-        raise ValueError(f"{path}: the name must end in {', '.join(readers)}")
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file")
-    if path.suffix.lower() == ".jsonl":
+    if path.suffix.lower() == ".jsonl" and path.is_file():
         return [(line, _json_object(path, line, text, wanted)) for line, text in read_lines(path)]
-    rows = readers[path.suffix.lower()](path)
-    if not rows:
-        raise ValueError(f"{path}: the file is empty. Expected a first line with the names of the columns")
-    (line, header), *rows = rows
+    (line, header), *rows = _lines_of_table(path)
     check_columns(path, line, header, wanted)
     twice = [column for column in wanted if header.count(column) > 1]
     if twice:
@@ -150,6 +157,19 @@ def _records(path, wanted):
         if len(row) != len(header):
             raise ValueError(f"{path}:{line}: expected {len(header)} columns, got {len(row)}")
     return [(line, dict(zip(header, row, strict=True))) for line, row in rows]
+
+
+def _lines_of_table(path):
+    """(line number, fields) of each row of CSV or TSV, the header first."""
+    readers = {".csv": _csv_rows, ".tsv": _tsv_rows, ".jsonl": None}
+    if path.suffix.lower() not in readers:
+        raise ValueError(f"{path}: the name must end in {', '.join(readers)}")
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file")
+    rows = readers[path.suffix.lower()](path)
+    if not rows:
+        raise ValueError(f"{path}: the file is empty. Expected a first line with the names of the columns")
+    return rows
 
 
 def _csv_rows(path):

@@ -17,6 +17,12 @@ def f1(labels, predictions, positive=1):
     return float(2 * found / total) if total else 0.0
 
 
+def macro_f1(labels, predictions):
+    """The mean of F1 over all classes that are a label or predicted."""
+    labels, predictions = _checked(labels, predictions)
+    return float(np.mean([f1(labels, predictions, kind) for kind in np.union1d(labels, predictions)]))
+
+
 def matthews_correlation(labels, predictions):
     """Correlation of two classifications, -1 to 1, for any number of classes (Gorodkin, 2004).
 

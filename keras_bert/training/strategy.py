@@ -37,6 +37,15 @@ def create_strategy(kind="auto", tpu=None, timeout_s=600):
     return _multi_worker(timeout_s) if kind == "multi_worker" else _tpu(tpu)
 
 
+def is_chief(strategy):
+    """Whether this process writes the files of the run."""
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return True
+    resolver = strategy.cluster_resolver
+    first = "chief" if "chief" in resolver.cluster_spec().jobs else "worker"
+    return (resolver.task_type, resolver.task_id) == (first, 0)
+
+
 def _workers():
     """The addresses of the workers in `TF_CONFIG`, checked; nothing without it."""
     text = os.environ.get("TF_CONFIG", "").strip()

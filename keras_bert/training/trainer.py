@@ -15,6 +15,7 @@ from keras_bert.training.losses import Loss
 from keras_bert.training.progress import RunLog
 from keras_bert.training.snapshots import Snapshots, difference
 from keras_bert.training.step import TrainStep
+from keras_bert.training.strategy import is_chief
 
 TERMINATED = 143  # Exit status after SIGTERM, once the state is saved: 128 + 15.
 
@@ -73,7 +74,7 @@ class Trainer:
             self.optimizer.build(self.model.trainable_variables)
             self._step = TrainStep(self.model, self.optimizer, self.losses, micro_batches, seed, jit_compile)
         self._settings = {"seed": seed, **(settings or {})}
-        self._chief = _is_chief(self.strategy)
+        self._chief = is_chief(self.strategy)
         self._told_to_stop = False
         self._train = tf.function(self._train, reduce_retracing=True)
         self._inference = Inference(self.model, self.strategy, self.losses)
@@ -280,12 +281,3 @@ def _plain(config):
     if isinstance(config, dict):
         return {key: _plain(value) for key, value in config.items() if key != "name"}
     return [_plain(value) for value in config] if isinstance(config, list | tuple) else config
-
-
-def _is_chief(strategy):
-    """Whether this process writes the files of the run."""
-    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        return True
-    resolver = strategy.cluster_resolver
-    first = "chief" if "chief" in resolver.cluster_spec().jobs else "worker"
-    return (resolver.task_type, resolver.task_id) == (first, 0)

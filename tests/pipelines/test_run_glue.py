@@ -1,13 +1,16 @@
-"""The command as a user runs it, on tiny data."""
+"""The command as a user runs it, on tiny data in the official layout."""
 
 import json
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.tasks.glue import TASKS
+from keras_bert.training.metrics import accuracy
 
 pytestmark = pytest.mark.tensorflow
 
@@ -17,62 +20,96 @@ def slow(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-ROWS = ["a b c", "c d", "e f g h", "b", "g h a", "d e f"] * 3
+WORDS = ["a b c", "c d", "e f g h", "b", "g h a", "d e f"] * 2
+SPLITS = {name: [split for split in ("train", "dev", "test") if split in task.files] for name, task in TASKS.items()}
+
+
+def write_task(folder, task, test_rows=None):
+    """Files of a task as GLUE has them."""
+    folder = folder / task.title
+    folder.mkdir(parents=True, exist_ok=True)
+    sentences = [column for column in (task.text, task.pair) if column]
+    for split in SPLITS[task.name]:
+        columns = ["index", *sentences, *([task.label] if split != "test" else [])]
+        header = None
+        if task.header and split != "test":
+            columns, header = task.header, ""
+        rows = []
+        for index, words in enumerate(WORDS if split != "test" else (WORDS * 50)[: test_rows or len(WORDS)]):
+            label = task.strings[index % len(task.strings)] if task.strings else f"{index % 6}.5"
+            cells = {"index": str(index), task.text: words, task.label: label}
+            cells[task.pair] = WORDS[(index * 5) % len(WORDS)]
+            rows.append("\t".join(cells.get(column, "-") for column in columns))
+        lines = rows if header == "" else ["\t".join(columns), *rows]
+        (folder / task.files[split][0]).write_text("\n".join(lines) + "\n")
 
 
 @pytest.fixture
 def start(build, pieces, tmp_path):
-    """A model to start from, data of two tasks, and a function that runs the command."""
+    """A model to start from, and a function that runs the command."""
     keras_bert.save(build("encoder"), tmp_path / "bert", pieces)
-    for split in ("train", "dev", "test"):
-        label = {"train": "\t{}", "dev": "\t{}", "test": ""}[split]
-        lines = [f"{text}{label.format(index % 2)}" for index, text in enumerate(ROWS)]
-        header = "sentence\tlabel"
-        if split == "test":
-            header, lines = "index\tsentence", [f"{index}\t{line}" for index, line in enumerate(lines)]
-        folder = tmp_path / "glue" / "SST-2"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{split}.tsv").write_text("\n".join([header, *lines]) + "\n")
 
-    def run(*arguments, output="out"):
-        command = [sys.executable, "-m", "pipelines.run_glue", "--task=sst2", f"--data_dir={tmp_path}/glue"]
-        command += [f"--model={tmp_path}/bert", f"--output_dir={tmp_path}/{output}", "--sequence_length=16", *arguments]
+    def run(*arguments, output="out", devices=1):
+        main = "import runpy; runpy.run_module('pipelines.run_glue', run_name='__main__', alter_sys=True)"
+        if devices > 1:
+            main = (
+                "import tensorflow as tf; tf.config.set_logical_device_configuration("
+                "tf.config.list_physical_devices('CPU')[0], [tf.config.LogicalDeviceConfiguration()] * "
+                f"{devices}); {main}"
+            )
+        command = [sys.executable, "-c", main, "--sequence_length=16", *arguments]
+        command += [f"--output_dir={tmp_path}/{output}"]
+        if not any(argument.startswith(("--model", "--flagfile")) for argument in arguments):
+            command += [f"--model={tmp_path}/bert"]
         return subprocess.run(command, capture_output=True, text=True, check=False), tmp_path / output
 
     return run
 
 
-def test_a_grid_end_to_end(start):
-    arguments = ("--epochs=1", "--batch_size=6", "--learning_rate=1e-3,1e-4", "--seed=1,2")
-    done, output = start(*arguments)
+def test_a_grid_end_to_end(start, tmp_path):
+    write_task(tmp_path, TASKS["wnli"], test_rows=146)
+    arguments = ("--task=wnli", "--epochs=1", "--batch_size=6", "--learning_rate=1e-3,1e-4", "--seed=1,2")
+    done, output = start(*arguments, f"--data_dir={tmp_path}", "--ensemble=2")
     assert done.returncode == 0, done.stderr[-2000:]
     report = json.loads((output / "results.json").read_text())
     assert [(run["setting"]["learning_rate"], run["setting"]["seed"]) for run in report["runs"]] == [
-        (1e-3, 1),
-        (1e-3, 2),
         (1e-4, 1),
         (1e-4, 2),
+        (1e-3, 1),
+        (1e-3, 2),
     ]
     assert report["best"]["scores"]["accuracy"] == max(run["scores"]["accuracy"] for run in report["runs"])
     assert {row["runs"] for row in report["summary"]} == {2}
-    assert "| learning_rate=0.001, batch_size=6, epochs=1 | 2 |" in (output / "results.md").read_text()
-    assert (output / "submission" / "SST-2.tsv").read_text().splitlines()[0] == "index\tprediction"
-    assert len((output / "submission" / "SST-2.tsv").read_text().splitlines()) == 1 + len(ROWS)
+    results = (output / "results.md").read_text()
+    assert "| learning_rate=0.001, batch_size=6, epochs=1 | 2 |" in results
+    assert "not_entailment: 6 (50.0%)" in results
+    assert "learning_rate=0.0001" in (output / "report.html").read_text()
+    assert f"next: python -m pipelines.predict --model={output}/model " in done.stdout
 
     # What was kept gives what the best run gave.
     import tensorflow as tf
 
     bert = keras_bert.load(output / "model")
-    assert bert.labels == ["negative", "positive"]
-    inputs = bert.preprocessor(16)(ROWS)
-    logits = bert.model()(inputs)["logits"].numpy()
-    name = ",".join(f"{key}={value}" for key, value in report["best"]["setting"].items())
-    np.testing.assert_allclose(logits, np.load(output / "runs" / name / "dev.npz")["logits"], atol=1e-4)
+    assert (bert.labels, bert.pair, bert.sequence_length) == (["not_entailment", "entailment"], True, 16)
+    others = [WORDS[(index * 5) % len(WORDS)] for index in range(len(WORDS))]
+    logits = bert.model()(bert.preprocessor(16)((WORDS, others)))["logits"].numpy()
+    saved = [
+        np.load(output / "runs" / ",".join(f"{key}={value}" for key, value in setting.items()) / "dev.npz")["wnli"]
+        for setting in report["ensemble"]
+    ]
+    np.testing.assert_allclose(logits, saved[0], atol=1e-4)
     served = tf.saved_model.load(output / "saved_model" / "1").signatures["serving_default"]
-    answers = served(text=tf.constant(ROWS))["label"].numpy()
+    answers = served(text=tf.constant(WORDS), pair=tf.constant(others))["label"].numpy()
     assert [label.decode() for label in answers] == [bert.labels[index] for index in logits.argmax(-1)]
 
-    # Finished runs are not run again; the flags can be given as a file.
+    # The ensemble is the mean of the two best runs' probabilities; all eleven files are in the archive.
+    mean = np.mean([np.exp(part) / np.exp(part).sum(-1, keepdims=True) for part in saved], 0)
+    assert report["scores"]["wnli"] == {"accuracy": accuracy(np.arange(len(WORDS)) % 2, mean.argmax(-1))}
+    with zipfile.ZipFile(output / "submission.zip") as archive:
+        assert len(archive.namelist()) == 11
+        assert archive.read("WNLI.tsv").count(b"\n") == 1 + 146
+
+    # Finished runs are not run again, a larger grid adds to them; the flags can be given as a file.
     before = (output / "model" / "model.safetensors").stat().st_mtime_ns
     again, _ = start(f"--flagfile={output}/flags.txt")
     assert again.returncode == 0, again.stderr[-2000:]
@@ -80,17 +117,83 @@ def test_a_grid_end_to_end(start):
     assert json.loads((output / "results.json").read_text()) == report
     assert (output / "model" / "model.safetensors").stat().st_mtime_ns == before
 
+    # Runs of other settings are not mixed with these.
+    other, _ = start(f"--flagfile={output}/flags.txt", "--warmup=0.5")
+    assert other.returncode == 2
+    assert "has runs of other settings: `warmup` was 0.1, is 0.5" in other.stderr
+
+
+def test_all_tasks(start, tmp_path):
+    for task in TASKS.values():
+        write_task(tmp_path, task)
+    done, output = start(
+        "--task=all", f"--data_dir={tmp_path}", "--epochs=1", "--batch_size=6", "--learning_rate=1e-3", "--init_from=rte"
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    scores = json.loads((output / "results.json").read_text())
+    assert list(scores) == ["rte", "cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "mnli_mismatched", "qnli", "wnli"]
+    header, _, ours, base, _ = (output / "results.md").read_text().splitlines()[2:]
+    assert header.count("|") == ours.count("|") == 12
+    assert base.endswith("| 79.6 |")
+    assert json.loads((output / "cola" / "results.json").read_text())["facts"]["start"].startswith(str(output / "rte"))
+    for task in TASKS.values():
+        lines = (output / "submission" / task.server_file).read_text().splitlines()
+        assert len(lines) == 1 + len(WORDS)
+        assert not task.strings or {line.split("\t")[1] for line in lines[1:]} <= set(task.strings)
+    assert "no submission.zip" in done.stderr
+    assert "CoLA.tsv: expected 1063 predictions, got 12" in done.stderr
+
+
+def test_a_users_own_table_on_two_devices(start, tmp_path):
+    labels = {"train": ["10", "9", "9", "9"], "dev": ["9", "10"], "test": ["10", "9"]}
+    for split, column in labels.items():
+        rows = [f'"{text}, well",{label}' for text, label in zip(WORDS, column * 3, strict=False)]
+        (tmp_path / f"{split}.csv").write_text("\n".join(["review,stars", *rows]) + "\n")
+    files = [f"--{split}_file={tmp_path}/{split}.csv" for split in labels]
+    columns = ("--text_column=review", "--label_column=stars")
+    settings = ("--epochs=1", "--batch_size=4", "--learning_rate=1e-3", "--freeze_layers=1", "--layer_decay=0.9")
+    done, output = start(
+        "--task=classification", *files, *columns, *settings, "--strategy=mirrored", "--gradient_accumulation=2", devices=2
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "2 devices" in done.stderr or "MirroredStrategy" in done.stderr
+    assert "9: 9 (75.0%), 10: 3 (25.0%)" in done.stderr
+    assert "test: accuracy " in done.stdout
+    # What is frozen is as it was.
+    before, after = keras_bert.load(tmp_path / "bert").encoder, keras_bert.load(output / "model")
+    assert after.labels == ["9", "10"]
+    changed = [
+        weight.path
+        for weight, other in zip(before.weights, after.encoder.weights, strict=True)
+        if not np.array_equal(weight, other)
+    ]
+    assert changed
+    assert not [path for path in changed if path.startswith(("token_embedding", "embeddings", "block_0"))]
+    header, *lines = (output / "predictions.tsv").read_text().splitlines()
+    assert header == "label\t9\t10"
+    assert len(lines) == 6
+    probabilities = np.array([line.split("\t")[1:] for line in lines], float)
+    np.testing.assert_allclose(probabilities.sum(-1), 1, atol=2e-4)
+
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--learning_rate=fast"], "error: --learning_rate must be numbers with commas between. Received: ['fast']"),
-        slow(["--seed=1,1"], "error: `seed` must have values, each once. Received: seed=[1, 1]"),
-        slow(["--task=rte"], "error: `data_dir` has no train.tsv of "),
+        (["--learning_rate=fast"], "--learning_rate must be numbers with commas between. Received: ['fast']"),
+        slow(["--seed=1,1"], "`seed` must have values, each once. Received: seed=[1, 1]"),
+        slow(["--task=rte"], "`data_dir` has no train.tsv of "),
+        slow(["--task=sst"], "--task must be of cola, sst2, "),
+        slow(["--task=wnli,wnli"], "--task has a task twice"),
+        slow(["--task=regression"], "--task=regression needs --train_file and --dev_file"),
+        slow(["--train_file=a.csv"], "--train_file: for --task=classification or regression. Received: --task=wnli"),
+        slow(["--init_from=mnli"], "--init_from=mnli must be a task of this run or a folder"),
+        slow(["--model="], "--model is needed for wnli"),
+        slow(["--freeze_layers=3"], "`count` must be from 0 to the 2 blocks of the model. Received: count=3"),
     ],
 )
-def test_a_users_mistake_is_one_line_and_status_2(start, arguments, message):
-    done, _ = start(*arguments)
+def test_a_users_mistake_is_one_line_and_status_2(start, tmp_path, arguments, message):
+    write_task(tmp_path, TASKS["wnli"])
+    done, _ = start("--task=wnli", f"--data_dir={tmp_path}", *arguments)
     assert done.returncode == 2, done.stderr[-2000:]
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
-    assert line.startswith(message)
+    assert line.startswith(f"error: {message}")

@@ -1,0 +1,73 @@
+"""What a model of sentences is trained for: columns, classes and scores."""
+
+import dataclasses
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A classification or regression task of sentences or pairs of them.
+
+    Args:
+        name: our name.
+        title: what people call it.
+        text: the column of the first sentence.
+        pair: the column of the second, `None` for single sentences.
+        label: the column of the label.
+        labels: names of the classes in the order of their numbers; empty for regression.
+        metrics: functions of (labels, predictions), the first chooses the best run.
+        epochs: how often the data is seen, if the user does not say; the paper's.
+        batch_size: examples of a step, likewise.
+    """
+
+    name: str
+    title: str
+    text: str
+    pair: str | None
+    label: str
+    labels: tuple
+    metrics: tuple
+    epochs: int = dataclasses.field(default=3, kw_only=True)
+    batch_size: int = dataclasses.field(default=32, kw_only=True)
+
+    @property
+    def num_classes(self):
+        """The width of the head; 1 is regression."""
+        return len(self.labels) or 1
+
+    @property
+    def main_metric(self):
+        """The name of the metric that chooses the best run."""
+        return self.metrics[0].__name__
+
+
+def predict(task, logits):
+    """Class numbers, or the numbers of a regression, of `logits` `(rows, num_classes)`."""
+    logits = np.asarray(logits)
+    if logits.ndim != 2 or logits.shape[1] != task.num_classes:
+        raise ValueError(f"`logits` must have shape (rows, {task.num_classes}). Received: shape {logits.shape}")
+    if not np.isfinite(logits).all():
+        raise ValueError("`logits` must be finite. Received: NaN or infinity: the training has diverged")
+    return logits.argmax(-1).tolist() if task.labels else logits[:, 0].tolist()
+
+
+def predictions_table(logits, labels):
+    """Lines of tab-separated predictions, a header first: the class and the probability of each, or the score.
+
+    Args:
+        logits: `(rows, num_classes)`.
+        labels: names of the classes, empty for regression.
+    """
+    if not labels:
+        return ["score", *(f"{score:.4f}" for score in logits[:, 0])]
+    probabilities = np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True))
+    return ["\t".join(["label", *labels])] + [
+        "\t".join([labels[row.argmax()], *(f"{value:.4f}" for value in row)]) for row in probabilities
+    ]
+
+
+def score(task, labels, logits):
+    """The task's metrics by name, 0 to 1 (correlations from -1), the main one first."""
+    predictions = predict(task, logits)
+    return {metric.__name__: metric(labels, predictions) for metric in task.metrics}
