@@ -17,6 +17,7 @@ layers, width 384, takes two and a half minutes a run on two cores.
 """
 
 import dataclasses
+import functools
 import json
 import pathlib
 import shutil
@@ -125,14 +126,20 @@ def _start(name, output):
     return str(inner) if inner.is_dir() else _INIT.value
 
 
+@functools.cache
+def _opened(start):
+    """A checkpoint and its preprocessor, the same for all tasks that start from it."""
+    bert = keras_bert.load(start)
+    return bert, bert.preprocessor(_LENGTH.value)
+
+
 class _Study:
     """The runs of one task and what they leave in `output`."""
 
     def __init__(self, examples, start, output, strategy):
         self.task, self.examples, self.start = examples.task, examples, start
         self.output, self.strategy = output, strategy
-        self.bert = keras_bert.load(start)
-        self.preprocessor = self.bert.preprocessor(_LENGTH.value)
+        self.bert, self.preprocessor = _opened(start)
         self.train = self._rows(examples.train)
         self.dev, self.test = (
             {name: keras_bert.Batches(*self._rows(part), 64, shuffle=False) for name, part in parts.items()}
@@ -265,13 +272,12 @@ class _Study:
         return {name: grid.mean_logits([part[name] for part in arrays]) for name in arrays[0]}
 
     def _export(self):
-        # Loaded anew: outside of any strategy, in float32.
-        bert = keras_bert.load(self.output / "model")
+        bert = keras_bert.load(self.output / "model")  # Anew: outside of any strategy, in float32.
         keras_bert.export(
             bert.model(),
             bert.preprocessor(_LENGTH.value, padding="longest"),
             self.output / "saved_model" / "1",
-            labels=list(self.task.labels) or None,
+            labels=bert.labels if self.task.labels else None,
             pair=bert.pair,
         )
 

@@ -127,7 +127,7 @@ def test_sections_in_order_and_nothing_is_loaded(write):
     assert [text_of(element) for element in page.root.find("body/dl")] == ["Model", "base"]
     for part in ("http://", "https://", "url(", "@import", "<script"):
         assert part not in page.source
-    assert not {"src", "href", "srcset", "data"} & {name for element in page.root.iter() for name in element.keys()}
+    assert not {"src", "href", "srcset", "data"} & {name for element in page.root.iter() for name in element.attrib}
 
 
 def test_scores_and_spread(write):
@@ -227,7 +227,7 @@ def test_curves(write):
     }
     page = write(curves=curves)
     losses, scores = map(polylines, figures(page))
-    assert list(losses) == ["rate 1, seed 1", "rate 1, seed 2"] or list(losses) == ["seed 1", "seed 2"]
+    assert list(losses) == ["seed 1", "seed 2"]
     first, second = losses.values()
     # Steps 10, 30 and 50 and losses 0.8, 0.4 and 0.2.
     assert first[2][0] - first[1][0] == pytest.approx(first[1][0] - first[0][0], abs=0.11)
@@ -395,7 +395,7 @@ def test_regression(write):
 
 
 def test_regression_of_one_value(write):
-    page = write(**regression([2.0], [2.0]))
+    page = write(**{**regression([2.0], [2.0]), "labels": None})
     assert len(having(page.root, "cloud")[0]) == 1
     page = write(**regression([2.0, 1.0], [math.nan, 1.0]))
     assert "no finite numbers, not drawn: 1." in page.source
@@ -428,7 +428,7 @@ def test_text_is_escaped_and_cut(write):
     facts = [("<i>name", "x\" onclick='y")]
     page = write(title=TEXTS[0], facts=facts, labels=["<script>no", '" onload="x'], dev=dev, curves={TEXTS[0]: curve()})
     assert {element.tag for element in page.root.iter()}.isdisjoint({"script", "i"})
-    assert not [name for element in page.root.iter() for name in element.keys() if name.startswith("on")]
+    assert not [name for element in page.root.iter() for name in element.attrib if name.startswith("on")]
     assert page.root.find("body/h1").text == TEXTS[0]
     paragraphs = [element for element in page.root.iter("p") if element.get("dir") == "auto"]
     shown = [text_of(element) for element in paragraphs]
@@ -439,7 +439,7 @@ def test_text_is_escaped_and_cut(write):
 def test_characters_that_no_file_can_hold(write):
     dev = {"text": ["a\ud800b", "c\x00d"], "pair": None, "targets": [0, 1], "logits": np.ones((2, 2))}
     shown = [text_of(element) for element in write(dev=dev).root.iter("p") if element.get("dir") == "auto"]
-    assert shown == ["a?b", "c\ufffdd"]
+    assert sorted(shown) == ["a?b", "c\ufffdd"]
 
 
 def test_logits_that_are_no_numbers(write):

@@ -1,8 +1,10 @@
 """The command as a user runs it, on tiny data in the official layout."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 import zipfile
 
 import numpy as np
@@ -20,7 +22,8 @@ def slow(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-WORDS = ["a b c", "c d", "e f g h", "b", "g h a", "d e f"] * 2
+# Of one length, so that each function is traced once.
+WORDS = ["a b c", "c d a", "e f g", "b c h", "g h a", "d e f"] * 2
 SPLITS = {name: [split for split in ("train", "dev", "test") if split in task.files] for name, task in TASKS.items()}
 
 
@@ -49,7 +52,7 @@ def start(build, pieces, tmp_path):
     """A model to start from, and a function that runs the command."""
     keras_bert.save(build("encoder"), tmp_path / "bert", pieces)
 
-    def run(*arguments, output="out", devices=1):
+    def run(*arguments, output="out", devices=1, command_only=False):
         main = "import runpy; runpy.run_module('pipelines.run_glue', run_name='__main__', alter_sys=True)"
         if devices > 1:
             main = (
@@ -61,11 +64,75 @@ def start(build, pieces, tmp_path):
         command += [f"--output_dir={tmp_path}/{output}"]
         if not any(argument.startswith(("--model", "--flagfile")) for argument in arguments):
             command += [f"--model={tmp_path}/bert"]
+        if command_only:
+            return command, tmp_path / output
         return subprocess.run(command, capture_output=True, text=True, check=False), tmp_path / output
 
     return run
 
 
+def test_all_tasks(start, tmp_path):
+    for task in TASKS.values():
+        write_task(tmp_path, task)
+    done, output = start(
+        "--task=all",
+        f"--data_dir={tmp_path}",
+        "--epochs=1",
+        "--batch_size=6",
+        "--learning_rate=1e-3",
+        "--init_from=rte",
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    scores = json.loads((output / "results.json").read_text())
+    assert list(scores) == ["rte", "cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "mnli_mismatched", "qnli", "wnli"]
+    header, _, ours, base, _ = (output / "results.md").read_text().splitlines()[2:]
+    assert header.count("|") == ours.count("|") == 13
+    assert base.endswith("| 79.6 |")
+    assert json.loads((output / "cola" / "results.json").read_text())["facts"]["start"].startswith(str(output / "rte"))
+    for task in TASKS.values():
+        lines = (output / "submission" / task.server_file).read_text().splitlines()
+        assert len(lines) == 1 + len(WORDS)
+        assert not task.strings or {line.split("\t")[1] for line in lines[1:]} <= set(task.strings)
+    assert "no submission.zip" in done.stderr
+    assert "CoLA.tsv: expected 1063 predictions, got 12" in done.stderr
+
+
+def test_a_users_own_table_on_two_devices(start, tmp_path):
+    labels = {"train": ["10", "9", "9", "9"], "dev": ["9", "10"], "test": ["10", "9"]}
+    for split, column in labels.items():
+        rows = [f'"{text}, well",{label}' for text, label in zip(WORDS, column * 3, strict=False)]
+        (tmp_path / f"{split}.csv").write_text("\n".join(["review,stars", *rows]) + "\n")
+    files = [f"--{split}_file={tmp_path}/{split}.csv" for split in labels]
+    columns = ("--text_column=review", "--label_column=stars")
+    settings = ("--epochs=1", "--batch_size=4", "--learning_rate=1e-3", "--freeze_layers=1", "--layer_decay=0.9")
+    grid = ("--seed=1,2", "--ensemble=2", "--strategy=mirrored", "--gradient_accumulation=2")
+    done, output = start("--task=classification", *files, *columns, *settings, *grid, devices=2)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert (
+        "with devices ('/job:localhost/replica:0/task:0/device:CPU:0', '/job:localhost/replica:0/task:0/device:CPU:1')"
+        in done.stderr
+    )
+    assert "(the 2 best runs together)" in (output / "results.md").read_text()
+    assert "9: 9 (75.0%), 10: 3 (25.0%)" in done.stderr
+    assert "test: accuracy " in done.stdout
+    # What is frozen is as it was.
+    before, after = keras_bert.load(tmp_path / "bert").encoder, keras_bert.load(output / "model")
+    assert after.labels == ["9", "10"]
+    changed = [
+        weight.path
+        for weight, other in zip(before.weights, after.encoder.weights, strict=True)
+        if not np.array_equal(weight, other)
+    ]
+    assert changed
+    assert not [path for path in changed if path.startswith(("token_embedding", "embeddings", "block_0"))]
+    header, *lines = (output / "predictions.tsv").read_text().splitlines()
+    assert header == "label\t9\t10"
+    assert len(lines) == 6
+    probabilities = np.array([line.split("\t")[1:] for line in lines], float)
+    np.testing.assert_allclose(probabilities.sum(-1), 1, atol=2e-4)
+
+
+@pytest.mark.slow
 def test_a_grid_end_to_end(start, tmp_path):
     write_task(tmp_path, TASKS["wnli"], test_rows=146)
     arguments = ("--task=wnli", "--epochs=1", "--batch_size=6", "--learning_rate=1e-3,1e-4", "--seed=1,2")
@@ -123,57 +190,31 @@ def test_a_grid_end_to_end(start, tmp_path):
     assert "has runs of other settings: `warmup` was 0.1, is 0.5" in other.stderr
 
 
-def test_all_tasks(start, tmp_path):
-    for task in TASKS.values():
-        write_task(tmp_path, task)
-    done, output = start(
-        "--task=all", f"--data_dir={tmp_path}", "--epochs=1", "--batch_size=6", "--learning_rate=1e-3", "--init_from=rte"
-    )
+@pytest.mark.slow
+def test_a_grid_that_is_terminated_goes_on(start, tmp_path):
+    write_task(tmp_path, TASKS["wnli"])
+    arguments = ("--task=wnli", "--batch_size=6", "--epochs=400", "--learning_rate=1e-3", "--seed=1,2")
+    whole, expected = start(*arguments, f"--data_dir={tmp_path}", output="whole")
+    assert whole.returncode == 0, whole.stderr[-2000:]
+    command, output = start(*arguments, f"--data_dir={tmp_path}", output="cut", command_only=True)
+    first, second = (output / "runs" / f"learning_rate=0.001,batch_size=6,epochs=400,seed={seed}" for seed in (1, 2))
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+        while not list(second.glob("snapshots/*")):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+    assert process.returncode == 143
+    before = (first / "metrics.jsonl").read_bytes()
+    done, _ = start(*arguments, f"--data_dir={tmp_path}", output="cut")
     assert done.returncode == 0, done.stderr[-2000:]
-    scores = json.loads((output / "results.json").read_text())
-    assert list(scores) == ["rte", "cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "mnli_mismatched", "qnli", "wnli"]
-    header, _, ours, base, _ = (output / "results.md").read_text().splitlines()[2:]
-    assert header.count("|") == ours.count("|") == 12
-    assert base.endswith("| 79.6 |")
-    assert json.loads((output / "cola" / "results.json").read_text())["facts"]["start"].startswith(str(output / "rte"))
-    for task in TASKS.values():
-        lines = (output / "submission" / task.server_file).read_text().splitlines()
-        assert len(lines) == 1 + len(WORDS)
-        assert not task.strings or {line.split("\t")[1] for line in lines[1:]} <= set(task.strings)
-    assert "no submission.zip" in done.stderr
-    assert "CoLA.tsv: expected 1063 predictions, got 12" in done.stderr
-
-
-def test_a_users_own_table_on_two_devices(start, tmp_path):
-    labels = {"train": ["10", "9", "9", "9"], "dev": ["9", "10"], "test": ["10", "9"]}
-    for split, column in labels.items():
-        rows = [f'"{text}, well",{label}' for text, label in zip(WORDS, column * 3, strict=False)]
-        (tmp_path / f"{split}.csv").write_text("\n".join(["review,stars", *rows]) + "\n")
-    files = [f"--{split}_file={tmp_path}/{split}.csv" for split in labels]
-    columns = ("--text_column=review", "--label_column=stars")
-    settings = ("--epochs=1", "--batch_size=4", "--learning_rate=1e-3", "--freeze_layers=1", "--layer_decay=0.9")
-    done, output = start(
-        "--task=classification", *files, *columns, *settings, "--strategy=mirrored", "--gradient_accumulation=2", devices=2
+    assert (first / "metrics.jsonl").read_bytes() == before
+    assert (
+        json.loads((output / "results.json").read_text())["runs"]
+        == json.loads((expected / "results.json").read_text())["runs"]
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "2 devices" in done.stderr or "MirroredStrategy" in done.stderr
-    assert "9: 9 (75.0%), 10: 3 (25.0%)" in done.stderr
-    assert "test: accuracy " in done.stdout
-    # What is frozen is as it was.
-    before, after = keras_bert.load(tmp_path / "bert").encoder, keras_bert.load(output / "model")
-    assert after.labels == ["9", "10"]
-    changed = [
-        weight.path
-        for weight, other in zip(before.weights, after.encoder.weights, strict=True)
-        if not np.array_equal(weight, other)
-    ]
-    assert changed
-    assert not [path for path in changed if path.startswith(("token_embedding", "embeddings", "block_0"))]
-    header, *lines = (output / "predictions.tsv").read_text().splitlines()
-    assert header == "label\t9\t10"
-    assert len(lines) == 6
-    probabilities = np.array([line.split("\t")[1:] for line in lines], float)
-    np.testing.assert_allclose(probabilities.sum(-1), 1, atol=2e-4)
+    for seed in (1, 2):
+        name = f"runs/learning_rate=0.001,batch_size=6,epochs=400,seed={seed}/dev.npz"
+        np.testing.assert_array_equal(np.load(output / name)["wnli"], np.load(expected / name)["wnli"])
 
 
 @pytest.mark.parametrize(

