@@ -4,15 +4,10 @@ import pathlib
 
 import numpy as np
 
-from keras_bert.experiments import charts, grid
+from keras_bert.experiments import answers, charts, grid, page
 
-_HARDEST = 20
-_TEXT = 600  # Characters of an example that are shown.
-_MANY_CLASSES = 40  # More of them fit no matrix.
 _MANY_RUNS = 8  # More of them have no colour of their own.
 _POINTS = 300  # Of a curve, as many as one can see.
-_CLOUD = 2000  # Points of a scatter plot.
-_CONFUSIONS = 30
 
 
 def write_report(path, title, facts, metric, results, curves, labels, dev):
@@ -35,21 +30,21 @@ def write_report(path, title, facts, metric, results, curves, labels, dev):
     unit = _unit(metric, [result["scores"].get(metric) for result in results])
     drawn = [result for result in results if charts.drawable(result["scores"].get(metric))]
     best = next(iter(grid.ranked(drawn, metric)), None)
-    parts = [f"<h1>{charts.escape(title)}</h1>", _facts(facts), _scores(metric, unit, results, drawn, best)]
+    parts = [f"<h1>{page.escape(title)}</h1>", _facts(facts), _scores(metric, unit, results, drawn, best)]
     parts.append(_curves(metric, unit, curves, best and grid.folder_name(best["setting"])))
-    parts += _of_classes(labels, **dev) if labels else _of_regression(**dev)
-    page = (
+    parts += answers.of_classes(labels, **dev) if labels else answers.of_regression(**dev)
+    text = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         # Whatever a text holds, nothing is fetched and no script runs.
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>{charts.escape(title)}</title><style>{charts.STYLE}</style></head>\n<body>\n"
+        f"<title>{page.escape(title)}</title><style>{page.STYLE}</style></head>\n<body>\n"
         + "\n".join(parts)
         + "\n</body></html>\n"
     )
     path = pathlib.Path(path)
     beside = path.with_name(f"writing-{path.name}")
-    beside.write_bytes(page.encode("utf-8", "replace"))  # JSON can hold halves of characters.
+    beside.write_bytes(text.encode("utf-8", "replace"))  # JSON can hold halves of characters.
     beside.replace(path)
 
 
@@ -68,16 +63,8 @@ def _checked(dev, labels):
     return {"text": dev["text"], "pair": dev.get("pair"), "targets": targets, "logits": logits}
 
 
-def _section(name, how, *content):
-    return f'<section><h2>{name}</h2>\n<p class="how">{how}</p>\n' + "\n".join(content) + "\n</section>"
-
-
-def _note(text):
-    return f'<p class="note">{text}</p>'
-
-
 def _facts(facts):
-    pairs = (f'<dt>{charts.escape(name)}</dt><dd dir="auto">{charts.escape(text)}</dd>' for name, text in facts)
+    pairs = (f'<dt>{page.escape(name)}</dt><dd dir="auto">{page.escape(text)}</dd>' for name, text in facts)
     return f"<dl>{''.join(pairs)}</dl>" if facts else ""
 
 
@@ -98,7 +85,7 @@ def _setting_text(setting):
 
 def _scores(metric, unit, results, drawn, best):
     how = (
-        f"Each dot is the {charts.escape(metric)} of one run on dev{', times 100' if unit == 100 else ''}: further "
+        f"Each dot is the {page.escape(metric)} of one run on dev{', times 100' if unit == 100 else ''}: further "
         "right is better; the line is the mean of a setting over its seeds, the band one standard deviation to both "
         "sides."
     )
@@ -107,9 +94,9 @@ def _scores(metric, unit, results, drawn, best):
     if any(row["runs"] == 1 for row in rows):
         notes.append("One run alone has no spread: a standard deviation needs two seeds of a setting.")
     if len(drawn) < len(results):
-        notes.append(f"Runs without a finite {charts.escape(metric)}, not drawn: {len(results) - len(drawn)}.")
+        notes.append(f"Runs without a finite {page.escape(metric)}, not drawn: {len(results) - len(drawn)}.")
     chart = _strips(metric, unit, rows, drawn, best) if rows else ""
-    return _section("Scores of the runs", how, chart, *map(_note, notes), _runs(metric, unit, results, best))
+    return page.section("Scores of the runs", how, chart, *map(page.note, notes), _runs(metric, unit, results, best))
 
 
 def _without_seed(setting):
@@ -127,7 +114,7 @@ def _strips(metric, unit, rows, drawn, best):
         strip = charts.strip(dots, unit * row["mean"], deviation, ends)
         value = _spread(unit, row) + ("".join(f'<small class="winner">◉ {dot[1]}</small>' for dot in dots if dot[2]))
         lines.append(
-            f'<div class="run"><div dir="auto">{charts.escape(_setting_text(row["setting"]))}</div>{strip}'
+            f'<div class="run"><div dir="auto">{page.escape(_setting_text(row["setting"]))}</div>{strip}'
             f'<div class="value">{value}</div></div>'
         )
     lines.append(f'<div class="run ends"><div></div>{charts.strip_scale(ends)}<div></div></div>')
@@ -148,24 +135,24 @@ def _spread(unit, row):
 
 def _runs(metric, unit, results, best):
     if not results:
-        return _note("No run.")
+        return page.note("No run.")
     settings = list(dict.fromkeys(name for result in results for name in result["setting"]))
     names = list(dict.fromkeys([metric, *(name for result in results for name in result["scores"])]))
     units = {name: _unit(name, [result["scores"].get(name) for result in results]) for name in names}
     rows = [
-        [charts.escape(number)]
-        + [charts.escape(result["setting"].get(name, charts.NOTHING)) for name in settings]
+        [page.escape(number)]
+        + [page.escape(result["setting"].get(name, page.NOTHING)) for name in settings]
         + [_score(result["scores"].get(name), units[name]) for name in names]
         for number, result in enumerate(results, 1)
     ]
-    heads = ["run", *(charts.escape(name.replace("_", " ")) for name in settings + names)]
+    heads = ["run", *(page.escape(name.replace("_", " ")) for name in settings + names)]
     place = next((number for number, result in enumerate(results) if result is best), None)
-    return charts.table(heads, rows, 1, place)
+    return page.table(heads, rows, 1, place)
 
 
 def _score(value, unit):
     if not charts.drawable(value):
-        return charts.escape(charts.NOTHING if value is None else value)
+        return page.escape(page.NOTHING if value is None else value)
     return f"{unit * value:.2f}" if unit == 100 else f"{value:.4g}"
 
 
@@ -181,7 +168,7 @@ def _curves(metric, unit, curves, best):
     scores = {name: _points(lines, "evaluation", metric, unit) for name, lines in curves.items()}
     seen = [name for name in curves if losses[name] or scores[name]]
     if not seen:
-        return _section("Learning curves", how, _note("No run has a curve."))
+        return page.section("Learning curves", how, page.note("No run has a curve."))
     ordered = sorted(seen, key=lambda name: name == best)  # The best one is drawn last, on top.
     styles = _styles(ordered, best)
     texts = _short_names(seen)
@@ -191,9 +178,9 @@ def _curves(metric, unit, curves, best):
         for values, name in ((losses, "training loss"), (scores, score))
     )
     missing = [name for name in curves if name not in seen]
-    notes = [_note(f"Without a curve: {charts.escape('; '.join(missing))}.")] if missing else []
+    notes = [page.note(f"Without a curve: {page.escape('; '.join(missing))}.")] if missing else []
     key = _key(styles, texts, best)
-    return _section("Learning curves", how, f'<div class="pair">{"".join(figures)}</div>', key, *notes)
+    return page.section("Learning curves", how, f'<div class="pair">{"".join(figures)}</div>', key, *notes)
 
 
 def _loss_name(lines):
@@ -225,7 +212,7 @@ def _short_names(names):
 
 
 def _figure(series, name):
-    empty = f"<p class=note>No {charts.escape(name)} was logged.</p>"
+    empty = f"<p class=note>No {page.escape(name)} was logged.</p>"
     return f"<figure>{charts.lines(series, name, 'steps') if series else empty}</figure>"
 
 
@@ -239,143 +226,7 @@ def _key(styles, texts, best):
         entries += [(styles[name], texts[name]) for name in others]
     items = (
         f'<li><svg viewBox="0 0 28 10" aria-hidden="true"><line class="line {style}" x1="1" x2="27" y1="5" y2="5"/>'
-        f"</svg><span>{charts.escape(text)}</span></li>"
+        f"</svg><span>{page.escape(text)}</span></li>"
         for style, text in entries
     )
     return f'<ul class="key">{"".join(items)}</ul>'
-
-
-# Classification
-
-
-def _of_classes(labels, text, pair, targets, logits):
-    classes = len(labels)
-    probabilities, losses = _probabilities(logits, targets)
-    predictions = np.argmax(logits, -1)
-    counts = np.bincount(targets * classes + predictions, minlength=classes**2).reshape(classes, classes)
-    right = predictions == targets
-    confidence = probabilities[np.arange(len(targets)), predictions]
-    hardest = np.argsort(-losses, kind="stable")[:_HARDEST]
-    hardest = hardest[np.lexsort((-confidence[hardest], right[hardest]))]
-    heads = [
-        f"true {_name(labels[targets[row]])} · predicted {_name(labels[predictions[row]])} with {confidence[row]:.1%}"
-        f" · loss {losses[row]:.3g}{' · right' if right[row] else ''}"
-        for row in hardest
-    ]
-    how = (
-        f"The {len(hardest)} with the highest loss (cross-entropy), those that are wrong first, the surest ahead: "
-        "look here for wrong labels and for what the model does not understand."
-    )
-    return [
-        _confusion(labels, counts.tolist()),
-        _section("Hardest examples of dev", how, _examples(hardest, heads, text, pair)),
-        _classes(labels, counts),
-    ]
-
-
-def _probabilities(logits, targets):
-    """Probabilities of the classes and cross-entropies; what is not a number is the hardest."""
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        shifted = logits - logits.max(-1, keepdims=True)
-        sums = np.exp(shifted).sum(-1, keepdims=True)
-        losses = np.log(sums[:, 0]) - shifted[np.arange(len(targets)), targets]
-        return np.exp(shifted) / sums, np.where(np.isnan(losses), np.inf, losses)
-
-
-def _name(label):
-    return f"<b><bdi>{charts.escape(charts.cut(label, 80))}</bdi></b>"
-
-
-def _confusion(labels, counts):
-    total, right = sum(map(sum, counts)), sum(row[number] for number, row in enumerate(counts))
-    note = _note(f"{right:,} of {total:,} are right, {right / total:.2%}.")
-    if len(labels) <= _MANY_CLASSES:
-        how = (
-            "A row for each true class, a column for each predicted one: how many examples, and their share of the "
-            "row, which shades the cell; what is right stands on the diagonal."
-        )
-        return _section("Confusion matrix", how, charts.box(charts.heat(counts, labels)), note)
-    wrong = ((row, column) for row in range(len(labels)) for column in range(len(labels)) if row != column)
-    pairs = sorted((pair for pair in wrong if counts[pair[0]][pair[1]]), key=lambda pair: -counts[pair[0]][pair[1]])
-    cells = [
-        [
-            _name(labels[row]),
-            _name(labels[column]),
-            f"{counts[row][column]:,}",
-            _share(counts[row][column], sum(counts[row])),
-        ]
-        for row, column in pairs[:_CONFUSIONS]
-    ]
-    how = (
-        f"{len(labels)} classes are too many for a matrix: the {len(cells)} most frequent of the {len(pairs):,} "
-        "confusions that occur, with their share of the true class."
-    )
-    return _section("Confusions", how, charts.table(["true", "predicted", "examples", "share"], cells, 2), note)
-
-
-def _share(count, total):
-    return f"{count / total:.1%}" if total else charts.NOTHING
-
-
-def _classes(labels, counts):
-    found, support, predicted = np.diag(counts), counts.sum(1), counts.sum(0)
-    rows = [
-        [_name(label), _share(hit, said), _share(hit, true), _share(2 * hit, true + said), f"{true:,}", f"{said:,}"]
-        for label, hit, true, said in zip(labels, found, support, predicted, strict=True)
-    ]
-    how = (
-        "Precision is the share of the predictions of a class that are right, recall the share of its examples that "
-        "are found, F1 their harmonic mean, support how many examples there are; a dash is a share of nothing."
-    )
-    if len(labels) > _MANY_CLASSES:
-        order = np.argsort(2 * found / np.maximum(support + predicted, 1), kind="stable")
-        rows, how = [rows[number] for number in order], how + " The lowest F1 comes first."
-    return _section(
-        "Classes", how, charts.table(["class", "precision", "recall", "F1", "support", "predicted"], rows, 1)
-    )
-
-
-# Regression
-
-
-def _of_regression(text, pair, targets, logits):
-    predictions = logits.reshape(-1)
-    with np.errstate(invalid="ignore"):
-        errors = np.abs(predictions - targets)
-    errors = np.where(np.isnan(errors), np.inf, errors)
-    hardest = np.argsort(-errors, kind="stable")[:_HARDEST]
-    heads = [
-        f"target <b>{targets[row]:.4g}</b> · predicted <b>{predictions[row]:.4g}</b> · error {errors[row]:.3g}"
-        for row in hardest
-    ]
-    how = (
-        f"The {len(hardest)} with the largest error, the difference of prediction and target: look here for wrong "
-        "targets and for what the model does not understand."
-    )
-    return [
-        _scatter(targets, predictions),
-        _section("Hardest examples of dev", how, _examples(hardest, heads, text, pair)),
-    ]
-
-
-def _scatter(targets, predictions):
-    how = "A point for each example of dev: on the dashed diagonal the prediction is the target, above it is too high."
-    rows = np.flatnonzero((np.abs(targets) < 1e100) & (np.abs(predictions) < 1e100))
-    notes = [f"Predictions that are no finite numbers, not drawn: {len(targets) - len(rows):,}."]
-    notes = notes if len(rows) < len(targets) else []
-    if len(rows) > _CLOUD:
-        notes.append(f"{_CLOUD:,} of {len(rows):,} points are drawn, chosen by chance.")
-        rows = np.sort(np.random.default_rng(0).choice(rows, _CLOUD, replace=False))
-    points = targets[rows].tolist(), predictions[rows].tolist()
-    chart = charts.scatter(*points, "target", "prediction") if len(rows) else ""
-    return _section("Prediction against target", how, chart, *map(_note, notes))
-
-
-def _examples(rows, heads, text, pair):
-    items = []
-    for row, head in zip(rows, heads, strict=True):
-        texts = [f'<p dir="auto">{charts.escape(charts.cut(str(text[row]), _TEXT))}</p>']
-        if pair is not None:
-            texts.append(f'<p dir="auto" class="second">{charts.escape(charts.cut(str(pair[row]), _TEXT))}</p>')
-        items.append(f'<li><p class="head">row {row + 1:,} · {head}</p>{"".join(texts)}</li>')
-    return f'<ol class="hard">{"".join(items)}</ol>'

@@ -102,7 +102,7 @@ _TASKS = (
     # The diagnostic set: a test of models trained on MNLI, so it has that majority.
     dataclasses.replace(
         _MNLI, name="ax", title="diagnostic", metrics=(matthews_correlation,), test_rows=1104, server_file="AX.tsv",
-        suffix="",
+        suffix="", tfds="ax",
     ),
 )
 # fmt: on
@@ -241,6 +241,8 @@ def _read_rows(path, header, skip_bad_rows):
                 f"{path}:{line}: expected {len(header)} columns, got {len(fields)}. Mend the file or raise "
                 f"`skip_bad_rows`. Received: skip_bad_rows={skip_bad_rows}"
             )
+    if not rows:
+        raise ValueError(f"{path}: no row has {len(header)} columns, first line {bad[0]}")
     if bad:
         _LOG.warning("%s: left out %d rows with a wrong number of columns, first line %d", path, len(bad), bad[0])
     return list(header), rows

@@ -1,6 +1,8 @@
 """Grids by hand."""
 
+import numpy as np
 import pytest
+import scipy.special
 
 from keras_bert.experiments import grid
 
@@ -32,12 +34,39 @@ def test_a_grid_that_is_cut_goes_on(tmp_path):
 
     runs = grid.settings(seed=[1, 2, 3])
     with pytest.raises(KeyboardInterrupt):
-        grid.run_grid(runs, tmp_path, run)
-    results = grid.run_grid(runs, tmp_path, run)
+        grid.run_grid(runs, tmp_path, run, {"model": "a"})
+    results = grid.run_grid(runs, tmp_path, run, {"model": "a"})
     assert calls == [(1, 0), (2, 1), (2, 1), (3, 2)]
     assert results == [{"setting": {"seed": s}, "scores": {"f1": s / 10}} for s in (1, 2, 3)]
-    assert grid.run_grid(runs, tmp_path, None) == results
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["seed=1", "seed=2", "seed=3"]
+    assert grid.run_grid(runs, tmp_path, None, {"model": "a"}) == results
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["common.json", "seed=1", "seed=2", "seed=3"]
+
+    # Another grid in the same place adds to it; one of other settings does not.
+    assert grid.run_grid(grid.settings(seed=[2, 0]), tmp_path, run, {"model": "a"})[0] == {
+        "setting": {"seed": 0},
+        "scores": {"f1": 0.0},
+    }
+    assert calls[-1] == (0, 3)
+    with pytest.raises(ValueError, match=r"has runs of other settings: `model` was 'a', is 'b'"):
+        grid.run_grid(runs, tmp_path, run, {"model": "b"})
+
+
+def test_only_one_worker_writes(tmp_path):
+    result = {"setting": {"seed": 1}, "scores": {"f1": 0.5}}
+    runs = grid.settings(seed=[1])
+    assert grid.run_grid(runs, tmp_path, lambda *_: {"f1": 0.5}, {}, write=False) == [result]
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_an_ensemble_is_the_mean_of_probabilities():
+    logits = [np.random.default_rng(seed).normal(size=(20, 3)) * 5 for seed in range(4)]
+    mean = np.mean([scipy.special.softmax(part, -1) for part in logits], 0)
+    np.testing.assert_allclose(scipy.special.softmax(grid.mean_logits(logits), -1), mean, rtol=1e-12)
+    scores = [[[1.0]], [[4.0]]]
+    assert grid.mean_logits(scores).tolist() == [[2.5]]
+    # Far from each other, and one model alone.
+    assert np.isfinite(grid.mean_logits([[[1000.0, -1000.0]], [[-1000.0, 1000.0]]])).all()
+    np.testing.assert_array_equal(grid.mean_logits(logits[:1]).argmax(-1), logits[0].argmax(-1))
 
 
 def result(f1, **setting):
@@ -57,9 +86,15 @@ def test_summary_and_best():
     }
     assert rows[1]["mean"] == pytest.approx(0.6)
     assert rows[1]["deviation"] == pytest.approx(0.02**0.5)
-    assert grid.best(results, "f1") == results[1]
-    assert grid.best([], "f1") is None
+    assert grid.ranked(results, "f1") == [results[1], results[2], results[0]]
+    # Equal ones in the order of their settings, whatever was run first.
+    assert grid.ranked([result(0.5, seed=10), result(0.5, seed=2)], "f1")[0]["setting"] == {"seed": 2}
     assert grid.markdown(rows, "f1").splitlines()[2:] == [
         "| rate=2 | 1 | 65.00 | 0.00 | 65.00 | 65.00 |",
         "| rate=1 | 2 | 60.00 | 14.14 | 50.00 | 70.00 |",
+    ]
+    assert grid.runs_table(results, "f1").splitlines()[2:] == [
+        "| rate=1, seed=2 | 0.7000 |",
+        "| rate=2, seed=1 | 0.6500 |",
+        "| rate=1, seed=1 | 0.5000 |",
     ]

@@ -11,6 +11,7 @@ import pytest
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from keras_bert.experiments import charts, grid
+from keras_bert.experiments.page import NOTHING
 from keras_bert.experiments.report import write_report
 
 VOID = {"meta", "br", "link", "img"}
@@ -172,7 +173,7 @@ def test_runs_without_a_score(write):
         results=[*RESULTS, result(math.nan, rate=3, seed=1), {"setting": {"rate": 3, "seed": 2}, "scores": {}}]
     )
     assert "Runs without a finite f1, not drawn: 2." in page.source
-    assert [row[3] for row in rows_of(page.sections["Scores of the runs"], "list")][3:] == ["nan", charts.NOTHING]
+    assert [row[3] for row in rows_of(page.sections["Scores of the runs"], "list")][3:] == ["nan", NOTHING]
     page = write(results=[], curves={})
     assert "No run." in page.source
     assert "No run has a curve." in page.source
@@ -320,7 +321,7 @@ def test_classes(write):
     rows = rows_of(write(labels=list("abcde"), dev=dev).sections["Classes"], "list")
     found = precision_recall_fscore_support(targets, predictions, labels=range(5), zero_division=np.nan)
     for row, name, *numbers, support in zip(rows, "abcde", *found, strict=True):
-        percents = [charts.NOTHING if math.isnan(number) else f"{number:.1%}" for number in numbers]
+        percents = [NOTHING if math.isnan(number) else f"{number:.1%}" for number in numbers]
         assert row == [name, *percents, str(support), str(predictions.count("abcde".index(name)))]
 
 
@@ -328,7 +329,7 @@ def test_one_class_predicted_and_one_example(write):
     dev = dev_of(30)
     dev["logits"][:, 1] = 50
     page = write(dev=dev)
-    assert rows_of(page.sections["Classes"], "list")[0][1] == charts.NOTHING
+    assert rows_of(page.sections["Classes"], "list")[0][1] == NOTHING
     page = write(dev={"text": ["alone"], "pair": None, "targets": [1], "logits": [[0.0, 1.0]]})
     assert "1 of 1 are right, 100.00%" in page.source
     assert len(having(page.root, "head")) == 1

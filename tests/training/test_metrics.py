@@ -8,9 +8,9 @@ import pytest
 import scipy.stats
 import sklearn.metrics
 
-from keras_bert.training.metrics import accuracy, f1, matthews_correlation, pearson, spearman
+from keras_bert.training.metrics import accuracy, f1, macro_f1, matthews_correlation, pearson, spearman
 
-ALL = [accuracy, f1, matthews_correlation, pearson, spearman]
+ALL = [accuracy, f1, macro_f1, matthews_correlation, pearson, spearman]
 
 
 @pytest.mark.parametrize("classes", [2, 3, 7])
@@ -24,6 +24,8 @@ def test_classes_as_scikit_learn(classes, size):
             warnings.simplefilter("ignore")  # Of a single class.
             expected = sklearn.metrics.matthews_corrcoef(labels, predictions)
         assert matthews_correlation(labels, predictions) == pytest.approx(expected)
+        expected = sklearn.metrics.f1_score(labels, predictions, average="macro")
+        assert macro_f1(labels, predictions) == pytest.approx(expected)
         if classes == 2:
             for positive in (0, 1):
                 expected = sklearn.metrics.f1_score(labels, predictions, pos_label=positive, zero_division=0)
