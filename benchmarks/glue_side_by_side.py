@@ -4,7 +4,7 @@
 
 MiniLM of 6 layers and width 384, batch 32, at most 128 pieces, dropout 0.1, AdamW, learning rate 5e-5 after a tenth of
 warm-up. Takes some 45 minutes on two cores, half of it padding to 128. Without `--data_dir` it reads from
-`$KERAS_BERT_DATA/glue`. Peers: `make peers` and `pip install accelerate`, which the `Trainer` of transformers needs.
+`$KERAS_BERT_DATA/glue`. Peers: `make peers`.
 
 A round trains the weights as loaded for one epoch of `steps` full batches of rows, drawn from the training set once for
 all rounds and contestants; each round has another order. So every contestant sees the same real examples as often as
@@ -186,7 +186,7 @@ def measure(contestants, rounds):
     for name, (packages, prepare, arguments) in contestants.items():
         missing = [package for package in packages if importlib.util.find_spec(package) is None]
         if missing:
-            print(f"{name:34} left out: {', '.join(missing)} not installed (make peers, pip install accelerate)")
+            print(f"{name:34} left out: {', '.join(missing)} not installed (make peers)")
             continue
         workers[name] = start(name, prepare, arguments)
     results = {name: [] for name in workers}
