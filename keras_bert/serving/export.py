@@ -5,10 +5,14 @@ import shutil
 
 import keras
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_bert.models.description import describe
+from keras_bert.serving import answering, classification, embedding, extras, masking, tagging
+from keras_bert.text.preprocessor import TextPreprocessor
 
-HEADS = ("classification",)  # With one class it is regression.
+# A signature of this name takes `tf.Example`s and has its own API in TensorFlow Serving; all others "predict".
+_METHODS = {name: f"tensorflow/serving/{name}" for name in ("classify", "regress")}
 
 
 def build_text_model(model, preprocessor, pair=False):
@@ -36,52 +40,104 @@ def build_text_model(model, preprocessor, pair=False):
     return keras.Model(inputs, outputs, name=f"text_{model.name}")
 
 
-def export(model, preprocessor, directory, labels=None, pair=False):
+def export(model, preprocessor, directory, labels=None, pair=False, **options):
     """Writes a SavedModel that takes text and gives answers, for TensorFlow Serving.
 
-    Its signature `serving_default` takes `text`, and `pair` with `pair`, strings `(batch,)`. A classifier gives
-    `probabilities` `(batch, classes)` and, with labels, `label`; regression gives `score`.
+    All signatures take a batch of strings; every output begins with the batch. `serving_default` of each head:
+
+    - classification: `text`, with `pair` also `pair` -> `label`, `probabilities`, `labels`; regression -> `score`.
+      `classify` and `regress` take `tf.Example`s.
+    - token classification: `text` -> `tokens`, `tags`, `scores`, their bytes `starts` and `ends`, `token_count`;
+      `entities`, `entity_types`, `entity_scores`, `entity_starts`, `entity_ends`, `entity_count`; padded.
+      Option: `stride`.
+    - question answering: `question`, `context` -> `answer`, `score`, its bytes `start` and `end`, `null_score`.
+      Options: `stride`, `max_question_length`, `max_answer_length`, `top`, `null_threshold`.
+    - pre-training: `text` with [MASK] -> `tokens`, `probabilities`, `mask_count`; signature `next_sentence`: `text`,
+      `pair` -> `probability`. Option: `top`.
+    - multiple choice: `text`, `choices` -> `choice`, `probabilities`.
+    - encoder: `text` -> `embedding`. Options: `pooling`, `layers`, `normalize`.
+
+    `tokens` is the model alone, on ids. Texts are padded to the longest of a request.
 
     Args:
-        model: a classifier, or a regression model.
-        preprocessor: a `TextPreprocessor`. With `padding="longest"` short texts are answered faster.
+        model: a model of one of the builders.
+        preprocessor: a `TextPreprocessor`.
         directory: where to write; TensorFlow Serving expects a number as its last part. What is there is replaced.
-        labels: names of the classes, in the order of the logits.
-        pair: whether the model takes two texts.
+        labels: names of the classes or tags, in the order of the logits.
+        pair: whether a classifier or a regression model takes two texts.
+        **options: of the head, see above.
 
     Example:
         export(model, preprocessor, "saved_models/sst2/1", labels=["negative", "positive"])
     """
     description = describe(model)
-    if description.head not in HEADS:
-        raise ValueError(f"`model` must have one of the heads {', '.join(HEADS)}. Received: head={description.head!r}")
-    classes = description.num_classes
-    if labels is not None and (len(labels) != classes or classes == 1):
-        raise ValueError(f"`labels` must be names of the {classes} classes. Received: labels={labels}")
-
-    def answer(inputs):
-        logits = tf.cast(model(preprocessor(inputs))["logits"], tf.float32)
-        if classes == 1:
-            return {"score": logits[:, 0]}
-        answers = {"probabilities": tf.nn.softmax(logits)}
-        if labels is not None:
-            answers["label"] = tf.gather(tf.constant(labels), tf.argmax(logits, -1))
-        return answers
-
-    specs = [tf.TensorSpec([None], tf.string, name) for name in (("text", "pair") if pair else ("text",))]
-    function = (
-        (lambda text, pair: answer({"text": text, "pair": pair})) if pair else (lambda text: answer({"text": text}))
-    )
-    _write(model, function, specs, pathlib.Path(directory))
-
-
-def _write(model, function, specs, directory):
-    """Writes beside and renames: a server that watches the folder never sees half a model."""
+    _check_labels(description, labels)
+    preprocessor = _for_serving(preprocessor, description.head)
+    signatures = {**_signatures(description, model, preprocessor, labels, pair, options), "tokens": _on_ids(model)}
+    module = tf.Module()
+    module.weights = [weight.value for weight in model.weights]
+    directory = pathlib.Path(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
     beside = directory.with_name(f"writing-{directory.name}")
-    archive = keras.export.ExportArchive()
-    archive.track(model)
-    archive.add_endpoint("serving_default", function, specs)
-    archive.write_out(str(beside), verbose=False)
+    tf.saved_model.save(module, str(beside), signatures)
+    _name_methods(beside / "saved_model.pb")
+    extras.write(beside, signatures, extras.facts(description, preprocessor, labels, pair, options))
+    # A server that watches the folder never sees half a model.
     shutil.rmtree(directory, ignore_errors=True)
     beside.rename(directory)
+
+
+def _signatures(description, model, preprocessor, labels, pair, options):
+    match description.head:
+        case "classification" if description.num_classes == 1:
+            return classification.regressor(model, preprocessor, pair, **options)
+        case "classification":
+            return classification.classifier(model, preprocessor, labels, pair, **options)
+        case "token_classification":
+            return tagging.tagger(model, preprocessor, labels, **options)
+        case "question_answering":
+            return answering.answerer(model, preprocessor, **options)
+        case "pretraining":
+            return masking.filler(model, preprocessor, **options)
+        case "multiple_choice":
+            return classification.chooser(model, preprocessor, **options)
+        case _:
+            return embedding.embedder(model, preprocessor, **options)
+
+
+def _check_labels(description, labels):
+    classes = description.num_classes
+    if labels is not None and (classes is None or len(labels) != classes or classes == 1):
+        expected = f"names of the {classes} classes" if classes else f"None for a model with head={description.head!r}"
+        raise ValueError(f"`labels` must be {expected}. Received: labels={labels}")
+
+
+def _for_serving(preprocessor, head):
+    """The preprocessor, padding to the longest text of a request; for filling masks, [MASK] stays whole."""
+    config = preprocessor.get_config()
+    if config["padding"] == "fixed":
+        config["padding"] = "longest"
+    if head == "pretraining" and "[MASK]" not in config["keep_special_tokens"]:
+        config["keep_special_tokens"] = [*config["keep_special_tokens"], "[MASK]"]
+    return preprocessor if config == preprocessor.get_config() else TextPreprocessor.from_config(config)
+
+
+def _on_ids(model):
+    """The model itself, for clients that tokenize and for servers without TF-Text."""
+    names = list(model.input)
+    specs = [tf.TensorSpec(model.input[name].shape, tf.int32, name) for name in names]
+
+    def run(*ids):
+        outputs = model(dict(zip(names, ids, strict=True)), training=False)
+        return {name: value for name, value in outputs.items() if not isinstance(value, list)}
+
+    return tf.function(run, input_signature=specs)
+
+
+def _name_methods(path):
+    saved = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    for graph in saved.meta_graphs:
+        for name, method in _METHODS.items():
+            if name in graph.signature_def:
+                graph.signature_def[name].method_name = method
+    path.write_bytes(saved.SerializeToString(deterministic=True))

@@ -1,0 +1,63 @@
+"""What classifiers, regression models and models of multiple choice answer."""
+
+import tensorflow as tf
+
+from keras_bert.serving.function import texts
+
+
+def classifier(model, preprocessor, labels, pair):
+    """Signatures of a classifier; `classify` takes `tf.Example`s, as TensorFlow Serving's classification API does."""
+    if labels is None:
+        labels = [f"LABEL_{index}" for index in range(model.output["logits"].shape[-1])]
+
+    def answer(inputs):
+        probabilities = tf.nn.softmax(model(preprocessor(inputs), training=False)["logits"])
+        return {
+            "label": tf.gather(tf.constant(labels), tf.argmax(probabilities, -1)),
+            "probabilities": probabilities,
+            # A row for each text: TensorFlow Serving refuses outputs that do not begin with the batch.
+            "labels": tf.tile(tf.constant([labels]), [tf.shape(probabilities)[0], 1]),
+        }
+
+    def classify(inputs):
+        answers = answer(_from_examples(inputs, pair))
+        return {"classes": answers["labels"], "scores": answers["probabilities"]}
+
+    return {"serving_default": texts(answer, *_names(pair)), "classify": _of_examples(classify)}
+
+
+def regressor(model, preprocessor, pair):
+    """Signatures of a regression model; `regress` takes `tf.Example`s."""
+
+    def answer(inputs):
+        return {"score": model(preprocessor(inputs), training=False)["logits"][:, 0]}
+
+    def regress(inputs):
+        return {"outputs": answer(_from_examples(inputs, pair))["score"]}
+
+    return {"serving_default": texts(answer, *_names(pair)), "regress": _of_examples(regress)}
+
+
+def chooser(model, preprocessor):
+    """The signature of multiple choice: `text` `(batch,)`, `choices` `(batch, choices)`."""
+
+    def answer(text, choices):
+        text = tf.repeat(text[:, None], tf.shape(choices)[1], 1)
+        logits = model(preprocessor({"text": text, "pair": choices}), training=False)["logits"]
+        return {"choice": tf.argmax(logits, -1, tf.int32), "probabilities": tf.nn.softmax(logits)}
+
+    specs = tf.TensorSpec([None], tf.string, "text"), tf.TensorSpec([None, None], tf.string, "choices")
+    return {"serving_default": tf.function(answer, input_signature=specs)}
+
+
+def _names(pair):
+    return ("text", "pair") if pair else ("text",)
+
+
+def _from_examples(serialized, pair):
+    features = {name: tf.io.FixedLenFeature([], tf.string) for name in _names(pair)}
+    return tf.io.parse_example(serialized, features)
+
+
+def _of_examples(function):
+    return tf.function(function, input_signature=[tf.TensorSpec([None], tf.string, "inputs")])

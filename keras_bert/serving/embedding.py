@@ -1,0 +1,56 @@
+"""Vectors of texts out of an encoder."""
+
+import tensorflow as tf
+
+from keras_bert.serving.function import texts
+
+POOLINGS = ("mean", "cls", "pooled")
+
+
+def embedder(model, preprocessor, pooling="mean", layers=(-1,), normalize=False):
+    """The signature of an encoder: a vector for each text. For the arguments see `pool`."""
+    check_pooling(model, pooling, layers)
+
+    def answer(inputs):
+        inputs = preprocessor(inputs)
+        outputs = model(inputs, training=False)
+        return {"embedding": pool(outputs, inputs["padding_mask"], pooling, layers, normalize)}
+
+    return {"serving_default": texts(answer, "text")}
+
+
+def pool(outputs, mask, pooling="mean", layers=(-1,), normalize=False):
+    """One vector for each text, float32 `(batch, width)`.
+
+    Args:
+        outputs: of an encoder; for layers other than the last it is built with `hidden_states=True`.
+        mask: `padding_mask`.
+        pooling: "mean" over all pieces, [CLS] and [SEP] among them; "cls", the vector of [CLS]; "pooled", that of the
+            pooler, which knows of no layers.
+        layers: which layers, 0 is the embeddings, -1 the last; several stand side by side in the vector.
+        normalize: whether vectors have length 1.
+    """
+    if pooling == "pooled":
+        vectors = outputs["pooled_output"]
+    else:
+        states = outputs.get("hidden_states")
+        states = [states[layer] for layer in layers] if states else [outputs["sequence_output"]]
+        states = tf.cast(tf.concat(states, -1), tf.float32)
+        weights = tf.cast(mask, tf.float32)[..., None]
+        mean = tf.reduce_sum(states * weights, 1) / tf.maximum(tf.reduce_sum(weights, 1), 1.0)
+        vectors = states[:, 0] if pooling == "cls" else mean
+    vectors = tf.cast(vectors, tf.float32)
+    return tf.math.l2_normalize(vectors, -1) if normalize else vectors
+
+
+def check_pooling(model, pooling, layers):
+    """Refuses what an encoder does not give."""
+    if pooling not in POOLINGS:
+        raise ValueError(f"`pooling` must be one of {', '.join(POOLINGS)}. Received: pooling={pooling!r}")
+    states = model.output.get("hidden_states")
+    if list(layers) != [-1] and not states:
+        raise ValueError(
+            f"`layers` other than the last need an encoder with `hidden_states=True`. Received: layers={list(layers)}"
+        )
+    if bad := [layer for layer in layers if states and not -len(states) <= layer < len(states)]:
+        raise ValueError(f"`layers` must be from {-len(states)} to {len(states) - 1}. Received: {bad}")

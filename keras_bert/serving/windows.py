@@ -1,0 +1,49 @@
+"""Texts of any length through a model of bounded length: overlapping windows, some of them at a time."""
+
+import tensorflow as tf
+
+from keras_bert.text.spans import sliding_windows, window_slices
+
+_ROWS = 32  # Of a model call: more of them would only cost memory.
+
+
+def run_windows(model, preprocessor, pieces, question=None, stride=128):
+    """Runs a model over windows of long texts.
+
+    Args:
+        model: the model.
+        preprocessor: its `TextPreprocessor`.
+        pieces: ragged ids `(batch, pieces)`.
+        question: ragged ids that stand before every window, or `None`.
+        stride: how far a window stands behind the one before it.
+
+    Returns:
+        The `Windows`; the position of the first piece of each, `(windows,)`; the outputs, `(windows, positions, ...)`.
+    """
+    asked = 0 if question is None else tf.cast(question.row_lengths(), tf.int32) + 1
+    windows = sliding_windows(pieces.row_lengths(), preprocessor.sequence_length - 2 - asked, stride)
+    slices = window_slices(pieces, windows)
+    first = tf.ones_like(windows.start)
+    if question is None:
+        inputs = preprocessor.pack(slices)
+    else:
+        inputs = preprocessor.pack(tf.gather(question, windows.example), slices)
+        first += tf.gather(asked, windows.example)
+    return windows, first, _in_parts(model, inputs)
+
+
+def _in_parts(model, inputs):
+    """The outputs of a model for all rows, so many at a time that memory is bounded."""
+    rows, length = tf.unstack(tf.shape(inputs["token_ids"]))
+    empty = {
+        name: tf.zeros([0, length, *output.shape[2:]], output.dtype) for name, output in sorted(model.output.items())
+    }
+
+    def some(start, outputs):
+        part = model({name: value[start : start + _ROWS] for name, value in inputs.items()}, training=False)
+        return start + _ROWS, {name: tf.concat([outputs[name], part[name]], 0) for name in outputs}
+
+    invariants = {name: tf.TensorShape([None, *output.shape[1:]]) for name, output in empty.items()}
+    return tf.while_loop(
+        lambda start, _: start < rows, some, (0, empty), shape_invariants=(tf.TensorShape([]), invariants)
+    )[1]
