@@ -55,6 +55,8 @@ def finetuning(learning_rates):
         layer_decay=flags.DEFINE_float(
             "layer_decay", None, "Factor of the learning rate from each block to the one below."
         ),
+        weight_decay=flags.DEFINE_float("weight_decay", 0.01, "Of AdamW; biases and LayerNorms have none."),
+        epsilon=flags.DEFINE_float("epsilon", 1e-6, "Of AdamW; that of PyTorch is 1e-8."),
         bias_correction=flags.DEFINE_bool("bias_correction", True, "False is Google's optimizer."),
         freeze_layers=flags.DEFINE_integer(
             "freeze_layers", None, "Freezes the embeddings and so many of the lowest blocks."

@@ -50,6 +50,16 @@ _PAIR = flags.DEFINE_string("pair_column", None, "Its column of the second text.
 _LABEL = flags.DEFINE_string("label_column", "label", "Its column of the label.")
 _LENGTH = flags.DEFINE_integer("sequence_length", 128, "The most pieces of a sequence.", 3)
 _OF = common_flags.finetuning([str(rate) for rate in glue.LEARNING_RATES])
+_SHARED = (
+    "warmup",
+    "weight_decay",
+    "epsilon",
+    "layer_decay",
+    "bias_correction",
+    "freeze_layers",
+    "gradient_accumulation",
+    "precision",
+)
 
 
 def main():
@@ -167,8 +177,10 @@ class _Study:
         logging.info("%s, training labels: %s", self.task.title, self.examples.balance())
         shared = {"model": str(self.start), "task": self.task.name, "examples": len(self.examples.train)}
         shared.update({"labels": list(self.task.labels), "sequence_length": _LENGTH.value})
-        shared["scored on"] = {name: len(part) for name, part in {**self.examples.dev, **self.examples.test}.items()}
-        for name in ("warmup", "layer_decay", "bias_correction", "freeze_layers", "gradient_accumulation", "precision"):
+        shared["dev"], shared["test"] = (
+            {name: len(part) for name, part in parts.items()} for parts in (self.examples.dev, self.examples.test)
+        )
+        for name in _SHARED:
             shared[name] = getattr(_OF, name).value
         chief = is_chief(self.strategy)
         self.results = grid.run_grid(self.grid, self.output / "runs", self._run, shared, write=chief)
@@ -187,6 +199,8 @@ class _Study:
                 setting["learning_rate"],
                 steps,
                 round(_OF.warmup.value * steps),
+                weight_decay=_OF.weight_decay.value,
+                epsilon=_OF.epsilon.value,
                 bias_correction=_OF.bias_correction.value,
                 layer_decay=_OF.layer_decay.value,
             ),
@@ -349,7 +363,9 @@ def _words(scores):
 
 
 def _zip(output):
-    """The archive of all eleven files, if those that there are would be taken by the server."""
+    """The archive of all eleven files, if the server would take those that there are."""
+    if not any((output / "submission").glob("*.tsv")):
+        return
     try:
         submission.zip_submission(output / "submission", output / "submission.zip")
     except ValueError as error:
