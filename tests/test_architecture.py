@@ -20,7 +20,7 @@ ROOMS = {
     "checkpoints": ["models", "config", "text.vocabulary", "text.preprocessor", "memory"],
     "pretraining": ["text"],
     "tasks": ["text", "training.metrics"],
-    "serving": ["text", "models"],
+    "serving": ["text", "models", "version"],
     "experiments": ["training"],
     "": ["layers", "text.preprocessor", "training", "version"],  # The face; the rest of it is lazy.
 }

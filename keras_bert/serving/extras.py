@@ -7,6 +7,7 @@ import json
 import keras
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from keras_bert.version import __version__
 
@@ -91,7 +92,7 @@ def _example(name, spec):
         return tf.constant(second.get(spec.name, texts))
     shape = [2, *(3 + axis for axis in range(spec.shape.rank - 1))]
     values = {"padding_mask": tf.ones(shape, tf.int32), "segment_ids": tf.zeros(shape, tf.int32)}
-    return values.get(spec.name, tf.reshape(tf.range(tf.reduce_prod(shape)), shape) % 3)
+    return values.get(spec.name, tf.reshape(tf.range(tf.reduce_prod(shape)), shape) // 2 % 3)
 
 
 def _serialized(*texts):
@@ -122,9 +123,6 @@ def _decoded(value):
 
 def _write_warmup(path, probes):
     """Requests that TensorFlow Serving sends to a model before it serves: the first ones would be slow."""
-    # Optional: the package of the protocol is not needed to train.
-    from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
-
     with tf.io.TFRecordWriter(str(path)) as writer:
         for name, (inputs, _) in probes.items():
             if name in ("classify", "regress"):

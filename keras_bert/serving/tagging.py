@@ -73,7 +73,9 @@ def _dense(offsets):
 
 def _means(scores, found):
     """The mean score of the words of each entity."""
-    sums = tf.concat([[0.0], tf.cumsum(scores.values)], 0)
+    # In double precision: the sum runs over all words of a request, and the means are differences of it.
+    sums = tf.cumsum(tf.pad(tf.cast(scores.values, tf.float64), [[1, 0]]))
     first_word = tf.cast(tf.gather(scores.row_starts(), found.start.value_rowids()), tf.int32)
     start, end = first_word + found.start.values, first_word + found.end.values
-    return found.start.with_values((tf.gather(sums, end) - tf.gather(sums, start)) / tf.cast(end - start, tf.float32))
+    means = (tf.gather(sums, end) - tf.gather(sums, start)) / tf.cast(end - start, tf.float64)
+    return found.start.with_values(tf.cast(means, tf.float32))

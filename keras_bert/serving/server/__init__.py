@@ -1,0 +1,1 @@
+"""A server for development that speaks TensorFlow Serving's protocols; production is TensorFlow Serving itself."""

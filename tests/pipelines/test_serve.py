@@ -1,0 +1,226 @@
+"""The program as a user runs it, and many users at once."""
+
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import pathlib
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from keras_bert.serving import Client
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.tensorflow
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    """A folder with `toy/1`."""
+    write(tmp_path / "shelf" / "toy" / "1")
+    return tmp_path / "shelf"
+
+
+def write(path):
+    """A model that gives texts back, their lengths and its version's number."""
+    module, version = tf.Module(), int(path.name)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def function(text):
+        return {
+            "text": text,
+            "length": tf.strings.length(text),
+            "vector": tf.tile(tf.cast(tf.strings.length(text), tf.float32)[:, None], [1, 8]) + module.offset,
+            "version": tf.zeros_like(tf.strings.length(text)) + version,
+        }
+
+    module.offset, module.function = tf.Variable(0.5), function
+    beside = path.with_name("writing")
+    tf.saved_model.save(module, str(beside), signatures=function)
+    beside.rename(path)
+
+
+@contextlib.contextmanager
+def serving(shelf, *arguments):
+    """(process, REST's port, gRPC's port, lines that follow on standard output)"""
+    command = [sys.executable, "-m", "pipelines.serve", f"--saved_models={shelf}", "--port=0", "--grpc_port=0"]
+    with open(shelf.parent / "log.txt", "w") as log:
+        process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            production = process.stdout.readline()
+            assert production.startswith("This is a server for development."), (shelf.parent / "log.txt").read_text()
+            line = process.stdout.readline()
+            rest, grpc = (int(part.rsplit(":", 1)[1]) for part in line.strip().split(", gRPC at "))
+            wait_for(lambda: get(rest, "/healthz")[0] == 200)
+            yield process, rest, grpc
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+
+def get(port, path):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+
+
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.05)
+
+
+def test_start_answer_and_end(shelf):
+    with serving(shelf, "--labels=toy:stable=1", "--batch_window_ms=500") as (process, rest, grpc):
+        with Client(f"127.0.0.1:{grpc}", "grpc") as client:
+            assert client.predict("toy", ["abc"])["length"].tolist() == [3]
+        client = Client(f"127.0.0.1:{rest}")
+        client.metadata("toy")
+        # What is running when the signal comes is finished.
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(client.predict, "toy", ["abcd"])
+            wait_for(lambda: "keras_bert_waiting_requests 1" in get(rest, "/metrics")[1])
+            process.send_signal(signal.SIGTERM)
+            assert answer.result(20)["length"].tolist() == [4]
+        assert process.wait(20) == 0
+        assert process.stdout.read() == "Stopping.\n"
+    log = (shelf.parent / "log.txt").read_text()
+    assert " toy/1 is loaded, after " in log
+    assert " grpc:predict toy/1 rows=1 OK " in log
+    assert " rest:predict toy/1 rows=1 OK " in log
+    assert "Traceback" not in log
+    assert "deprecated" not in log
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--saved_models=nowhere"], "error: nowhere: there is no such folder of models"),
+        (["--max_batch_size=0"], "error: `max_batch_size` must be greater than 0. Received: max_batch_size=0"),
+        (["--labels=toy"], "error: a label must be MODEL:LABEL=VERSION, such as sst2:stable=3. Received: toy"),
+        (["--port=1"], "error: cannot listen at 192.0.2.1:1 for REST: Cannot assign requested address"),
+    ],
+)
+def test_a_users_mistake_is_one_line_and_status_2(tmp_path, arguments, message):
+    command = [sys.executable, "-m", "pipelines.serve", f"--saved_models={tmp_path}", "--host=192.0.2.1", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert [line for line in done.stderr.splitlines() if line.startswith("error:")] == [message]
+
+
+REQUESTS, CLIENTS = 10_000, 64
+# What is wrong, where it is sent, and the status that says so.
+MALFORMED = (
+    (b"{", "toy", 400),
+    (b"\xff", "toy", 400),
+    (b'{"instances": []}', "toy", 400),
+    (b'{"instances": [1]}', "toy", 400),
+    (b'{"instances": [{"txt": "a"}]}', "toy", 400),
+    (b'{"inputs": {"text": [["a"]]}}', "toy", 400),
+    (b'{"instances": ["a"], "signature_name": "x"}', "toy", 400),
+    (json.dumps({"instances": ["a" * 70000]}).encode(), "toy", 400),
+    (b'{"instances": [{"b64": "?"}]}', "toy", 400),
+    (b'{"instances": ["a"]}', "other", 404),
+    (b'{"instances": ["a"]}', "toy/versions/77", 404),
+    (b" " * 100_001, "toy", 413),
+)
+
+
+def resident(process):
+    """Megabytes of memory."""
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+
+class Crowd:
+    """Clients that ask and check, each in a thread of its own."""
+
+    def __init__(self, rest, grpc):
+        self._rest, self._grpc = rest, grpc
+        self.versions, self.refused, self.wrong = [], [], []
+        self.answered = 0
+        self._numbers = queue.SimpleQueue()
+        self._threads = [threading.Thread(target=self._client, args=[index]) for index in range(CLIENTS)]
+        for thread in self._threads:
+            thread.start()
+
+    def ask(self, numbers):
+        for number in numbers:
+            self._numbers.put(number)
+
+    def end(self):
+        self.ask([None] * CLIENTS)
+        for thread in self._threads:
+            thread.join()
+
+    def _client(self, index):
+        protocol, port = ("grpc", self._grpc) if index % 4 == 0 else ("rest", self._rest)
+        raw = http.client.HTTPConnection("127.0.0.1", self._rest, timeout=60)
+        with Client(f"127.0.0.1:{port}", protocol, timeout=60) as client, contextlib.closing(raw):
+            while (number := self._numbers.get()) is not None:
+                try:
+                    if number % 100 == 37:
+                        self._spoil(raw, number)
+                    else:
+                        self._ask(client, index, number)
+                    self.answered += 1
+                except Exception as error:
+                    self.wrong.append(repr(error))
+
+    def _ask(self, client, index, number):
+        texts = [f"{index} asks {number} " + "x" * ((number * 7 + row) % 90) for row in range(number % 3 + 1)]
+        answer = client.predict("toy", texts)
+        assert answer["text"].tolist() == texts
+        assert answer["length"].tolist() == [len(text) for text in texts]
+        assert np.array_equal(answer["vector"], np.repeat(answer["length"][:, None] + 0.5, 8, 1))
+        (version,) = set(answer["version"].tolist())
+        self.versions.append(version)
+
+    def _spoil(self, raw, number):
+        body, model, status = MALFORMED[number // 100 % len(MALFORMED)]
+        raw.request("POST", f"/v1/models/{model}:predict", body)
+        response = raw.getresponse()
+        error = json.loads(response.read())["error"]
+        assert (response.status, bool(error)) == (status, True), (response.status, error, body[:40])
+        self.refused.append(status)
+
+
+@pytest.mark.slow
+def test_a_crowd_while_a_version_is_replaced(shelf):
+    with serving(shelf, "--max_body_bytes=100000") as (process, rest, grpc):
+        crowd = Crowd(rest, grpc)
+        crowd.ask(range(REQUESTS // 5))
+        crowd.end()
+        before = resident(process)
+        crowd = Crowd(rest, grpc)
+        start = time.monotonic()
+        crowd.ask(range(REQUESTS * 3 // 4))
+        wait_for(lambda: crowd.answered + len(crowd.wrong) > REQUESTS // 2, 240)
+        write(shelf / "toy" / "2")
+        status = Client(f"127.0.0.1:{rest}").status
+        wait_for(lambda: status("toy")[0]["version"] == 2 and status("toy")[0]["state"] == "AVAILABLE")
+        crowd.ask(range(REQUESTS * 3 // 4, REQUESTS))
+        crowd.end()
+        seconds = time.monotonic() - start
+        wait_for(lambda: [each["version"] for each in status("toy")] == [2])
+        after = resident(process)
+    sys.stdout.write(f"{REQUESTS / seconds:.0f} requests/s, {before:.0f} MB before, {after:.0f} MB after\n")
+    assert crowd.wrong == []
+    assert crowd.answered == REQUESTS
+    assert len(crowd.refused) == REQUESTS // 100
+    assert set(crowd.versions) == {1, 2}
+    assert crowd.versions[0] == 1
+    assert crowd.versions[-1] == 2
+    assert after < before + 60

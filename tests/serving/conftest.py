@@ -1,0 +1,205 @@
+"""Tiny SavedModels, and a server over them in a thread."""
+
+import asyncio
+import contextlib
+import http.client
+import json
+import pathlib
+import shutil
+import threading
+import time
+
+import keras
+import pytest
+
+if keras.config.backend() == "tensorflow":
+    import tensorflow as tf
+    from tensorflow.core.protobuf import saved_model_pb2
+
+
+@pytest.fixture(scope="session")
+def toys(tmp_path_factory):
+    """A folder with `text/1`, `text/2`, which have one signature and say their version, and `many/1`."""
+    folder = tmp_path_factory.mktemp("toys")
+    for version in (1, 2):
+        module = tf.Module()
+        module.offset = tf.Variable(float(version))
+        save(module, {"serving_default": text_function(module)}, folder / "text" / str(version))
+    module = tf.Module()
+    module.offset = tf.Variable(1.0)
+    save(module, many_functions(module), folder / "many" / "1")
+    set_methods(folder / "many" / "1", {"classify": "classify", "regress": "regress", "no_scores": "classify"})
+    return folder
+
+
+@pytest.fixture
+def shelf_folder(toys, tmp_path):
+    """A folder of models of its own: `text/1` and `many/1`."""
+    folder = tmp_path / "saved_models"
+    shutil.copytree(toys / "text" / "1", folder / "text" / "1")
+    shutil.copytree(toys / "many", folder / "many")
+    return folder
+
+
+@pytest.fixture
+def drop(toys):
+    """Copies a version beside the folder of a model and renames it, as `export` does."""
+
+    def copy(source, target):
+        beside = target.with_name(f"writing-{target.name}")
+        shutil.copytree(toys / source, beside)
+        beside.rename(target)
+
+    return copy
+
+
+def save(module, functions, path):
+    # The module has to own the functions, or their variables are not saved.
+    for name, function in functions.items():
+        setattr(module, f"function_{name}", function)
+    tf.saved_model.save(module, str(path), signatures=functions)
+
+
+def set_methods(path, methods):
+    """Says what signatures are for, as TensorFlow 1 did and `tf.saved_model.save` does not."""
+    file = pathlib.Path(path) / "saved_model.pb"
+    proto = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    for name, method in methods.items():
+        proto.meta_graphs[0].signature_def[name].method_name = f"tensorflow/serving/{method}"
+    file.write_bytes(proto.SerializeToString())
+
+
+def texts(*names):
+    return [tf.TensorSpec([None], tf.string, name) for name in names]
+
+
+def text_function(module):
+    @tf.function(input_signature=texts("text"))
+    def function(text):
+        length = tf.strings.length(text)
+        label = tf.where(length > 5, "long", "short")
+        floats = tf.cast(length, tf.float32)
+        vector = tf.stack([floats, floats / 10, tf.zeros_like(floats) + module.offset], 1)
+        return {"length": length, "label": label, "vector": vector, "echo_bytes": text}
+
+    return function
+
+
+def many_functions(module):
+    def function(*specs):
+        return lambda body: tf.function(body, input_signature=specs)
+
+    @function(*texts("text", "pair"))
+    def pair(text, pair):
+        return {"joined": tf.strings.join([text, pair], "+")}
+
+    @function(tf.TensorSpec([None, None], tf.int32, "token_ids"))
+    def ids(token_ids):
+        return {"total": tf.reduce_sum(token_ids, 1)}
+
+    @function(tf.TensorSpec([None], tf.float32, "x"), tf.TensorSpec([None], tf.bool, "flip"))
+    def divide(x, flip):
+        return {"quotient": tf.where(flip, -1.0, 1.0) / x * module.offset}
+
+    @function(*texts("text"))
+    def whole(text):
+        return {"count": tf.size(text)}
+
+    @function(*texts("text"))
+    def unique(text):
+        return {"words": tf.unique(text).y}
+
+    @function(*texts("text"))
+    def picky(text):
+        tf.debugging.assert_none_equal(text, "spoilt", message="a spoilt text")
+        return {"length": tf.strings.length(text)}
+
+    @function(tf.TensorSpec([None], tf.int32, "turns"))
+    def burn(turns):
+        value = tf.while_loop(lambda i, x: i < turns[0], lambda i, x: (i + 1, tf.sin(x)), (0, tf.ones([1000])))[1]
+        return {"value": tf.fill(tf.shape(turns), value[0])}
+
+    @function(*texts("inputs"))
+    def classify(inputs):
+        x = tf.io.parse_example(inputs, {"x": tf.io.FixedLenFeature([], tf.float32)})["x"]
+        labels = tf.repeat(tf.constant([["low", "high"]]), tf.size(x), 0)
+        return {"classes": labels, "scores": tf.stack([1 - x, x], 1)}
+
+    @function(*texts("inputs"))
+    def no_scores(inputs):
+        return {"classes": classify(inputs)["classes"]}
+
+    @function(*texts("inputs"))
+    def regress(inputs):
+        return {"outputs": 2 * classify(inputs)["scores"][:, 1:]}
+
+    functions = (pair, ids, divide, whole, unique, picky, burn, classify, no_scores, regress)
+    names = ("pair", "ids", "divide", "whole", "unique", "picky", "burn", "classify", "no_scores", "regress")
+    return {"serving_default": pair, **dict(zip(names[1:], functions[1:], strict=True))}
+
+
+class Running:
+    """A server in a thread, and a few words with it."""
+
+    def __init__(self, server, loop):
+        self.server, self.loop = server, loop
+        self.port, self.grpc_port, self.shelf = server.port, server.grpc_port, server.shelf
+
+    def send(self, method, path, body=None):
+        """(status, answer) of a REST request; `body` is bytes, or what JSON is made of."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        with contextlib.closing(connection):
+            raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+            connection.request(method, path, raw)
+            response = connection.getresponse()
+            content = response.read()
+        is_json = response.headers["Content-Type"].startswith("application/json")
+        return response.status, json.loads(content) if is_json else content.decode()
+
+    def predict(self, model, body, method="predict"):
+        return self.send("POST", f"/v1/models/{model}:{method}", body)
+
+
+@pytest.fixture(scope="session")
+def running():
+    """Starts a server over a folder; a context manager."""
+    from keras_bert.serving.server.server import Server, Settings
+
+    @contextlib.contextmanager
+    def start(folder, labels=None, ready=True, **settings):
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever, daemon=True)
+        thread.start()
+        settings = {"port": 0, "grpc_port": 0, "poll_seconds": 0.05, "shutdown_seconds": 5.0, **settings}
+        server = Server(folder, Settings(**settings), labels)
+        asyncio.run_coroutine_threadsafe(server.start(), loop).result(30)
+        try:
+            until(lambda: server.shelf.ready or not ready)
+            yield Running(server, loop)
+        finally:
+            asyncio.run_coroutine_threadsafe(server.stop(), loop).result(30)
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(10)
+            loop.close()
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def server(running, toys, tmp_path_factory):
+    """One server for all tests that change nothing: `text` 2, labelled `old` 1, and `many`."""
+    with running(toys, {"text": {"old": 1, "lost": 9}}, batch_window_ms=1.0) as server:
+        yield server
+
+
+def until(condition, seconds=20.0):
+    """Waits for a condition."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.01)
+
+
+@pytest.fixture(name="until", scope="session")
+def until_fixture():
+    return until

@@ -1,0 +1,243 @@
+"""Requests that are joined get the answers that each would have got alone."""
+
+import asyncio
+import threading
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.tensorflow
+
+
+class Version:
+    name, users = "toy", 0
+
+    def hold(self):
+        self.users += 1
+
+    def release(self):
+        self.users -= 1
+
+
+class Lengths:
+    """A signature whose answers are lengths; it remembers its runs, fails at "bad", and waits while told to."""
+
+    name, joinable = "lengths", True
+    inputs = ("text",)
+
+    def __init__(self):
+        self.runs, self.go = [], threading.Event()
+        self.go.set()
+
+    def __call__(self, inputs):
+        assert self.go.wait(10)
+        texts = inputs["text"].tolist()
+        self.runs.append(texts)
+        if "bad" in texts:
+            raise RuntimeError("a bad\ntext")
+        return {"length": np.array([len(text) for text in texts]), "text": inputs["text"]}
+
+
+@pytest.fixture
+def batcher():
+    from keras_bert.serving.server.batching import Batcher
+
+    made = []
+
+    def make(window=0.05, **options):
+        made.append(Batcher(window, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def ask(batcher, version, signature, *texts):
+    return asyncio.ensure_future(batcher.run(version, signature, {"text": np.array(texts, object)}, len(texts)))
+
+
+def test_a_window_is_one_run_and_each_gets_its_rows(batcher):
+    signature, version, rows = Lengths(), Version(), []
+
+    async def main():
+        joining = batcher(observe=lambda name, count: rows.append((name, count)))
+        asked = [ask(joining, version, signature, "a", "bb"), ask(joining, version, signature, "ccc")]
+        answers = await asyncio.gather(*asked)
+        assert joining.idle
+        return [(answer["text"].tolist(), answer["length"].tolist()) for answer in answers]
+
+    assert asyncio.run(main()) == [(["a", "bb"], [1, 2]), (["ccc"], [3])]
+    assert signature.runs == [["a", "bb", "ccc"]]
+    assert rows == [("toy", 3)]
+    assert version.users == 0
+
+
+def test_a_full_batch_does_not_wait_and_a_large_request_runs_alone(batcher):
+    signature, version = Lengths(), Version()
+
+    async def main():
+        joining = batcher(window=100, max_rows=3)
+        full = [ask(joining, version, signature, "a", "b"), ask(joining, version, signature, "c")]
+        await asyncio.gather(*full)
+        pushed = ask(joining, version, signature, "d", "e")
+        await ask(joining, version, signature, *"fghij")
+        await pushed
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+    assert sorted(signature.runs) == [["a", "b", "c"], ["d", "e"], list("fghij")]
+
+
+def test_one_that_spoils_a_batch_fails_alone(batcher):
+    from keras_bert.serving.errors import RequestError
+
+    signature = Lengths()
+
+    async def main():
+        joining = batcher()
+        version = Version()
+        asked = [ask(joining, version, signature, text) for text in ("a", "bad", "ccc")]
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    first, spoilt, last = asyncio.run(main())
+    assert (first["length"].tolist(), last["length"].tolist()) == ([1], [3])
+    assert isinstance(spoilt, RequestError)
+    assert (spoilt.code, str(spoilt)) == ("INTERNAL", "the model fails: a bad text")
+
+
+def test_what_differs_in_shape_version_or_signature_runs_apart(batcher):
+    class Sums(Lengths):
+        def __call__(self, inputs):
+            self.runs.append(inputs["ids"].shape)
+            return {"total": inputs["ids"].sum(1)}
+
+        inputs = ("ids",)
+
+    first, second = Sums(), Sums()
+    second.name = "second"
+    versions = Version(), Version()
+
+    async def main():
+        joining = batcher()
+
+        async def total(version, signature, rows):
+            ids = np.array(rows)
+            return (await joining.run(version, signature, {"ids": ids}, len(ids)))["total"].tolist()
+
+        return await asyncio.gather(
+            total(versions[0], first, [[1, 2]]),
+            total(versions[0], first, [[1, 2, 3]]),
+            total(versions[0], first, [[4, 5], [6, 7]]),
+            total(versions[0], second, [[8, 9]]),
+            total(versions[1], second, [[8, 9]]),
+        )
+
+    assert asyncio.run(main()) == [[3], [6], [9, 13], [17], [17]]
+    assert sorted(first.runs) == [(1, 3), (3, 2)]
+    assert second.runs == [(1, 2), (1, 2)]
+
+
+def test_what_cannot_be_joined_is_not(batcher):
+    signature = Lengths()
+    signature.joinable = False
+
+    async def main():
+        joining = batcher()
+        await asyncio.gather(*(ask(joining, Version(), signature, text) for text in "ab"))
+
+    asyncio.run(main())
+    assert sorted(signature.runs) == [["a"], ["b"]]
+
+
+def test_an_output_without_the_batch_is_named(batcher):
+    class Odd(Lengths):
+        def __call__(self, inputs):
+            return {"odd": np.zeros(3)}
+
+    version, signature = Version(), Odd()
+
+    async def main():
+        joining = batcher()
+        await asyncio.gather(*(ask(joining, version, signature, text) for text in "ab"))
+
+    with pytest.raises(
+        ValueError, match=r"output `odd` has the shape \(3,\): its first dimension is not the batch of 1"
+    ):
+        asyncio.run(main())
+
+
+def test_a_full_queue_refuses(batcher):
+    signature, version = Lengths(), Version()
+
+    async def main():
+        joining = batcher(max_queue=2)
+        asked = [ask(joining, version, signature, text) for text in "abc"]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        return answers, joining.waiting
+
+    (first, second, refused), waiting = asyncio.run(main())
+    assert (first["length"].tolist(), second["length"].tolist()) == ([1], [1])
+    assert refused.code == "RESOURCE_EXHAUSTED"
+    assert str(refused) == "2 requests are waiting, which is as many as may (--max_queue). Try again later"
+    assert waiting == 0
+
+
+def test_who_goes_away_is_not_run(batcher):
+    signature, version = Lengths(), Version()
+
+    async def main():
+        joining = batcher()
+        gone, stays = ask(joining, version, signature, "gone"), ask(joining, version, signature, "stays")
+        await asyncio.sleep(0)
+        gone.cancel()
+        alone = ask(joining, Version(), signature, "alone")
+        await asyncio.sleep(0)
+        alone.cancel()
+        await stays
+        assert joining.idle
+
+    asyncio.run(main())
+    assert signature.runs == [["stays"]]
+    assert version.users == 0
+
+
+def test_while_the_threads_are_busy_a_batch_grows(batcher):
+    signature, version = Lengths(), Version()
+    signature.go.clear()
+
+    async def main():
+        joining = batcher(window=0)
+        asked = []
+        for text in "ab":
+            asked.append(ask(joining, version, signature, text))
+            await asyncio.sleep(0.01)
+        assert (joining.running, joining.waiting) == (2, 0)
+        for text in "cde":
+            asked.append(ask(joining, version, signature, text))
+            await asyncio.sleep(0.01)
+        assert joining.waiting == 3
+        signature.go.set()
+        await asyncio.gather(*asked)
+
+    asyncio.run(main())
+    assert sorted(signature.runs) == [["a"], ["b"], ["c", "d", "e"]]
+    assert version.users == 0
+
+
+def test_a_real_signature_joined(server):
+    """Many clients at once, one of them with a text that fails its batch."""
+    answers = {}
+
+    def client(index):
+        text = "spoilt" if index == 7 else "x" * index
+        answers[index] = server.predict("many", {"signature_name": "picky", "inputs": [text]})
+
+    threads = [threading.Thread(target=client, args=[index]) for index in range(1, 20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    status, answer = answers.pop(7)
+    assert (status, "a spoilt text" in answer["error"]) == (400, True)
+    assert answers == {index: (200, {"outputs": [index]}) for index in answers}

@@ -1,0 +1,252 @@
+"""A folder of models that changes while it is served."""
+
+import logging
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.tensorflow
+
+
+@pytest.fixture
+def shelf(shelf_folder):
+    from keras_bert.serving.server.shelf import Shelf
+
+    made = []
+
+    def make(**options):
+        shutil.rmtree(shelf_folder / "many", ignore_errors=True)
+        made.append(Shelf(shelf_folder, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def answer(version, text="abc"):
+    """The version number that a model's answer carries."""
+    outputs = version.model.signature()({"text": np.array([text], object)})
+    assert outputs["length"].tolist() == [len(text)]
+    return int(outputs["vector"][0, 2])
+
+
+def served(shelf, **target):
+    with shelf.lease("text", **target) as version:
+        return answer(version)
+
+
+def states(shelf, name="text"):
+    return [(status.version, status.state) for status in shelf.status(name)]
+
+
+def test_a_new_version_takes_over_and_the_old_one_lives_while_it_is_held(shelf, shelf_folder, drop):
+    shelf = shelf()
+    assert not shelf.ready
+    shelf.poll()
+    assert shelf.ready
+    with shelf.lease("text") as held:
+        drop("text/2", shelf_folder / "text" / "2")
+        shelf.poll()  # It may still be on its way.
+        assert served(shelf) == 1
+        shelf.poll()
+        assert served(shelf) == 2
+        assert states(shelf) == [(2, "AVAILABLE"), (1, "UNLOADING")]
+        shelf.poll()
+        assert answer(held) == 1
+    shelf.poll()
+    assert states(shelf) == [(2, "AVAILABLE")]
+    assert held.model.signatures is None
+    with pytest.raises(ValueError, match="version 1 of model text is not loaded. Expected one of: 2"):
+        served(shelf, number=1)
+
+
+def test_a_label_keeps_a_version(shelf, shelf_folder, drop):
+    drop("text/2", shelf_folder / "text" / "2")
+    shelf = shelf(labels={"text": {"stable": 1}})
+    shelf.poll()
+    assert (served(shelf), served(shelf, number=1), served(shelf, label="stable")) == (2, 1, 1)
+
+
+def spoil_nothing(folder):
+    (folder / "saved_model.pb").unlink()
+
+
+def spoil_graph(folder):
+    (folder / "saved_model.pb").write_bytes(b"\x0a\xff")
+
+
+def spoil_variables(folder):
+    (file,) = (folder / "variables").glob("*.data*")
+    file.write_bytes(file.read_bytes()[:1])
+
+
+def spoil_warmup(folder):
+    (folder / "assets.extra").mkdir()
+    (folder / "assets.extra" / "tf_serving_warmup_requests").write_bytes(b"nothing of the kind" * 9)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (spoil_nothing, "there is no saved_model.pb"),
+        (spoil_graph, "saved_model.pb"),
+        (spoil_variables, "Read less bytes than requested"),
+        (spoil_warmup, "corrupted record at 0"),
+    ],
+)
+def test_a_broken_version_replaces_nothing_and_is_tried_again(shelf, shelf_folder, drop, toys, caplog, spoil, message):
+    shelf = shelf()
+    shelf.poll()
+    drop("text/2", shelf_folder / "text" / "2")
+    spoil(shelf_folder / "text" / "2")
+    with caplog.at_level(logging.ERROR, "keras_bert.serving"):
+        for _ in range(4):
+            shelf.poll()
+    assert served(shelf) == 1
+    broken, good = shelf.status("text")
+    assert (broken.version, broken.state, broken.code) == (2, "END", "FAILED_PRECONDITION")
+    assert message in broken.message
+    assert (good.version, good.state, good.message) == (1, "AVAILABLE", "")
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "text/2 does not load: " in caplog.text
+    shutil.rmtree(shelf_folder / "text" / "2")
+    shutil.copytree(toys / "text" / "2", shelf_folder / "text" / "2")
+    shelf.poll()
+    shelf.poll()
+    assert served(shelf) == 2
+    assert not any(status.message for status in shelf.status("text"))
+
+
+def test_at_the_start_the_newest_good_version_is_served(shelf, shelf_folder, drop):
+    drop("text/2", shelf_folder / "text" / "2")
+    spoil_graph(shelf_folder / "text" / "2")
+    shelf = shelf()
+    shelf.poll()
+    assert served(shelf) == 1
+    assert states(shelf) == [(2, "END"), (1, "AVAILABLE")]
+
+
+def test_nothing_good(shelf, shelf_folder):
+    spoil_graph(shelf_folder / "text" / "1")
+    shelf = shelf()
+    with pytest.raises(ValueError, match="model text is not served: it is still loading") as error:
+        served(shelf)
+    assert error.value.code == "UNAVAILABLE"
+    shelf.poll()
+    assert not shelf.ready
+    with pytest.raises(ValueError, match="model text is not served: version 1: .*saved_model.pb") as error:
+        served(shelf)
+    assert error.value.code == "UNAVAILABLE"
+
+
+def test_what_is_replaced_in_place_is_loaded_again(shelf, shelf_folder, toys, drop):
+    """As `export` does it: the folder is gone for a moment, then another has its name."""
+    shelf = shelf()
+    shelf.poll()
+    shutil.rmtree(shelf_folder / "text" / "1")
+    shelf.poll()
+    assert served(shelf) == 1
+    drop("text/2", shelf_folder / "text" / "1")
+    shelf.poll()
+    assert served(shelf) == 1
+    shelf.poll()
+    assert served(shelf) == 2
+    assert states(shelf)[0] == (1, "AVAILABLE")
+
+
+def test_a_version_that_is_taken_away(shelf, shelf_folder, drop):
+    drop("text/2", shelf_folder / "text" / "2")
+    shelf = shelf()
+    shelf.poll()
+    assert served(shelf) == 2
+    shutil.rmtree(shelf_folder / "text" / "2")
+    for _ in range(3):
+        shelf.poll()
+    assert served(shelf) == 1  # Back to the older one.
+    shutil.rmtree(shelf_folder / "text" / "1")
+    for _ in range(3):
+        shelf.poll()
+    assert served(shelf) == 1  # Better than nothing.
+    shutil.rmtree(shelf_folder / "text")
+    for _ in range(3):
+        shelf.poll()
+    with pytest.raises(ValueError, match="there is no such model. Expected one of: none, the shelf is empty"):
+        served(shelf)
+    assert not shelf.ready
+
+
+def test_folders_that_are_no_models(shelf, shelf_folder):
+    (shelf_folder / "checkpoint").mkdir()
+    (shelf_folder / "checkpoint" / "config.json").write_text("{}")
+    (shelf_folder / "empty").mkdir()
+    (shelf_folder / "README.md").write_text("")
+    (shelf_folder / "text" / "writing-3").mkdir()
+    shelf = shelf()
+    shelf.poll()
+    assert shelf.models() == ["empty", "text"]
+    for name, message in (
+        ("checkpoint", "it is a checkpoint, to be exported first"),
+        ("empty", "its folder has no version. Expected .*empty/<number>/saved_model.pb"),
+        ("other", "there is no such model. Expected one of: empty, text"),
+    ):
+        with pytest.raises(ValueError, match=message) as error, shelf.lease(name):
+            pass
+        assert error.value.code == "NOT_FOUND"
+        with pytest.raises(ValueError, match=message):
+            shelf.status(name)
+
+
+def test_warm_up_requests_are_replayed(shelf, shelf_folder):
+    from tensorflow_serving.apis import prediction_log_pb2
+
+    def write(name, text):
+        log = prediction_log_pb2.PredictionLog()
+        log.predict_log.request.model_spec.name = "text"
+        log.predict_log.request.inputs[name].CopyFrom(tf.make_tensor_proto([text]))
+        file = shelf_folder / "text" / "1" / "assets.extra" / "tf_serving_warmup_requests"
+        file.parent.mkdir(exist_ok=True)
+        with tf.io.TFRecordWriter(str(file)) as writer:
+            writer.write(log.SerializeToString())
+
+    write("txt", "warm")
+    shelf = shelf()
+    shelf.poll()
+    (status,) = shelf.status("text")
+    assert "request 1 fails: expected the inputs `text` string (batch,). Received: txt" in status.message
+    write("text", "warm")
+    shelf.poll()
+    shelf.poll()
+    assert states(shelf) == [(1, "AVAILABLE")]
+
+
+def test_a_file_that_is_still_being_copied_is_waited_for(shelf, shelf_folder, drop):
+    shelf = shelf()
+    shelf.poll()
+    drop("text/2", shelf_folder / "text" / "2")
+    file = shelf_folder / "text" / "2" / "saved_model.pb"
+    for second in range(4):
+        os.utime(file, (second, second))
+        shelf.poll()
+        assert states(shelf) == [(1, "AVAILABLE")]
+    shelf.poll()
+    assert served(shelf) == 2
+
+
+@pytest.mark.parametrize("text", ["stable=3", "sst2:stable", "sst2:=3", "sst2:stable=new"])
+def test_a_bad_label(text):
+    from keras_bert.serving.server.folders import parse_labels
+
+    with pytest.raises(ValueError, match=f"MODEL:LABEL=VERSION, such as sst2:stable=3. Received: {text}"):
+        parse_labels([text])
+    assert parse_labels(["a:b=1", "a:c=2"]) == {"a": {"b": 1, "c": 2}}
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    from keras_bert.serving.server.shelf import Shelf
+
+    with pytest.raises(ValueError, match="there is no such folder of models"):
+        Shelf(tmp_path / "none")

@@ -1,0 +1,155 @@
+"""The client, by either protocol."""
+
+import http.server
+import pathlib
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.serving import Client, RequestError
+
+pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.tensorflow
+
+
+@pytest.fixture(params=["rest", "grpc"])
+def client(request, server):
+    port = server.port if request.param == "rest" else server.grpc_port
+    with Client(f"127.0.0.1:{port}", request.param, timeout=20) as client:
+        yield client
+
+
+def test_predict(client):
+    for inputs in (["a", "a longer öne"], {"text": np.array(["a", "a longer öne"])}):
+        answer = client.predict("text", inputs)
+        assert set(answer) == {"length", "label", "vector", "echo_bytes"}
+        assert answer["length"].dtype == np.int32
+        assert answer["length"].tolist() == [1, 13]
+        assert answer["label"].tolist() == ["short", "long"]
+        assert answer["echo_bytes"].tolist() == [b"a", "a longer öne".encode()]
+        assert answer["vector"].dtype == np.float32
+        np.testing.assert_allclose(answer["vector"], [[1, 0.1, 2], [13, 1.3, 2]], rtol=1e-6)
+
+
+def test_version_signature_and_dtypes(client):
+    assert client.predict("text", ["a"], version=1)["vector"][0, 2] == 1
+    assert client.predict("many", {"text": ["a"], "pair": ["b"]})["joined"].tolist() == ["a+b"]
+    assert client.predict("many", [[1, 2], [3, 4]], signature="ids")["total"].tolist() == [3, 7]
+    divided = client.predict("many", {"x": [0, 3.0], "flip": [False, True]}, signature="divide")["quotient"]
+    np.testing.assert_array_equal(divided, np.array([np.inf, -1 / 3], "float32"))
+    assert client.predict("text", {"text": [b"\xff\x00"]})["echo_bytes"].tolist() == [b"\xff\x00"]
+
+
+def test_status_and_metadata(client):
+    newest, old = client.status("text")
+    assert newest == {"version": 2, "state": "AVAILABLE", "error_code": "OK", "error_message": ""}
+    assert old["version"] == 1
+    found = client.metadata("many")
+    assert found["version"] == 1
+    assert found["signatures"]["ids"] == {
+        "method": "tensorflow/serving/predict",
+        "inputs": {"token_ids": {"dtype": "DT_INT32", "shape": [None, None]}},
+        "outputs": {"total": {"dtype": "DT_INT32", "shape": [None]}},
+    }
+
+
+def test_what_is_refused(client):
+    with pytest.raises(RequestError, match="no such model. Expected one of: many, text") as error:
+        client.predict("other", ["a"])
+    assert error.value.code == "NOT_FOUND"
+    with pytest.raises(RequestError, match="no signature `x`. Expected one of: serving_default") as error:
+        client.predict("text", ["a"], signature="x")
+    assert error.value.code == "INVALID_ARGUMENT"
+    with pytest.raises(RequestError, match=r"expected the input\(s\) `text` string \(batch,\). Received: `txt`"):
+        client.predict("text", {"txt": ["a"]})
+    with pytest.raises(RequestError, match="version 9 of model text is not loaded") as error:
+        client.predict("text", ["a"], version=9)
+    assert error.value.code == "NOT_FOUND"
+    with pytest.raises(RequestError, match="a spoilt text"):
+        client.predict("many", ["spoilt"], signature="picky")
+    with pytest.raises(ValueError, match="`inputs` must be a dict of pair, text. Received: list"):
+        client.predict("many", ["a"])
+    with pytest.raises(ValueError, match="`token_ids`"):
+        client.predict("many", [["a"]], signature="ids")
+
+
+@pytest.mark.parametrize("protocol", ["rest", "grpc"])
+def test_nobody_listens(two_addresses, protocol):
+    client = Client(two_addresses[0], protocol, timeout=5)
+    with pytest.raises(ConnectionRefusedError, match=f"nobody listens at {two_addresses[0]}"):
+        client.status("text")
+
+
+def test_an_answer_that_takes_too_long(server):
+    for protocol, port in (("rest", server.port), ("grpc", server.grpc_port)):
+        client = Client(f"127.0.0.1:{port}", protocol, timeout=20)
+        client.predict("many", np.array([1]), signature="burn")
+        hasty = Client(f"127.0.0.1:{port}", protocol, timeout=0.2)
+        hasty.metadata("many")
+        with pytest.raises(TimeoutError, match=f"127.0.0.1:{port} did not answer within 0.2 seconds"):
+            hasty.predict("many", np.array([300000]), signature="burn")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("localhost:1", "soap"), "`protocol` must be rest or grpc. Received: protocol='soap'"),
+        (("ftp://localhost", "rest"), "`address` must be host:port or a URL of http. Received: address='ftp"),
+        (("http://localhost:1", "grpc"), "`address` must be host:port for gRPC. Received: address='http"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Client(*arguments)
+
+
+class Fickle(http.server.BaseHTTPRequestHandler):
+    """Answers the first request of each connection, and says nothing about closing it."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        body = b'{"model_version_status": []}' if self.path.endswith("/text") else b"<html>"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        self.close_connection = True
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_kept_connection_that_was_closed_is_opened_again():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Fickle) as server:
+        server.asked = []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        client = Client(f"http://127.0.0.1:{server.server_port}/", timeout=10)
+        assert [client.status("text") for _ in range(3)] == [[], [], []]
+        assert server.asked == ["/v1/models/text"] * 3
+        with pytest.raises(RequestError, match="answers 200, which is not JSON: <html>"):
+            client.status("a b/c")
+        assert server.asked[-1] == "/v1/models/a%20b%2Fc"
+        server.shutdown()
+
+
+@pytest.mark.slow
+def test_rest_needs_the_standard_library_and_numpy_alone(server):
+    folder = pathlib.Path(keras_bert.__file__).parent
+    # The package's own face needs Keras; it is left out here.
+    program = f"""
+import sys, types
+sys.modules["keras_bert"] = types.ModuleType("keras_bert")
+sys.modules["keras_bert"].__path__ = [{str(folder)!r}]
+from keras_bert.serving import Client
+print(Client("127.0.0.1:{server.port}").predict("text", ["abc"])["length"])
+third = {{name.split(".")[0] for name in sys.modules}} - set(sys.stdlib_module_names)
+assert not third & {{"tensorflow", "keras", "grpc", "aiohttp", "tensorflow_serving"}}, third
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "[3]\n", done.stderr
