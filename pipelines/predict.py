@@ -1,31 +1,41 @@
-"""Classifies texts with a fine-tuned model, or scores them with a regression model.
+"""Classifies texts with a fine-tuned model, or scores them with a regression model; or asks a server.
 
     python -m pipelines.predict --model=my_model "A text." "its pair, where the task has pairs"
     python -m pipelines.predict --model=my_model --input=texts.tsv
     cat texts.tsv | python -m pipelines.predict --model=my_model
+    python -m pipelines.predict --server=localhost:8501 --model=sst2 "A text."
 
 `--model` is what `keras_bert.load` takes, with a classification head. A file, or standard input without one, has a text
 a line, its pair after a tab. Prints a line a text: the label and the probability of each class, or the score, between
-tabs. Most of the time is the start, some ten seconds.
+tabs. Most of the time is the start, some ten seconds. With `--server`, TensorFlow Serving or `pipelines.serve`,
+`--model` is a name there, of any head: what is no class or score is printed as a line of JSON a text.
 """
 
+import json
 import pathlib
 import sys
 
+import numpy as np
 from absl import flags
 
 import keras_bert
+from keras_bert.serving import Client
 from keras_bert.tasks.task import predictions_table
 from pipelines import common_flags
 
 _MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", required=True)
 _INPUT = flags.DEFINE_string("input", None, "File of texts.")
 _LENGTH = flags.DEFINE_integer("sequence_length", None, "The most pieces of a sequence; by default as in training.")
+_SERVER = flags.DEFINE_string("server", None, "Address of a server, host:port.")
+_PROTOCOL = flags.DEFINE_enum("protocol", "rest", ["rest", "grpc"], "How to speak with it.")
 _BATCH = flags.DEFINE_integer("batch_size", 32, "Texts at a time.")
 
 
 def main(arguments):
     texts, pairs = _texts(arguments)
+    if _SERVER.value:
+        _ask(texts, pairs)
+        return
     bert = keras_bert.load(_MODEL.value)
     if bert.head != "classification":
         raise ValueError(f"{_MODEL.value}: expected a model with a classification head. Received: head={bert.head!r}")
@@ -41,6 +51,26 @@ def main(arguments):
         inputs = preprocessor(texts[part] if pairs is None else (texts[part], pairs[part]))
         header, *lines = predictions_table(model.predict_on_batch(inputs)["logits"], labels)
         print("\n".join(lines if start else [header, *lines]), flush=True)
+
+
+def _ask(texts, pairs):
+    """Prints what a server answers."""
+    client = Client(_SERVER.value, _PROTOCOL.value)
+    names = list(client.metadata(_MODEL.value)["signatures"]["serving_default"]["inputs"])
+    names.sort(key=lambda name: name in ("pair", "context", "choices"))  # The second of two comes last.
+    if len(names) != (1 if pairs is None else 2):
+        raise ValueError(f"{_MODEL.value} takes {' and '.join(names)}. Received: {1 if pairs is None else 2} column(s)")
+    for start in range(0, len(texts), _BATCH.value):
+        columns = [column[start : start + _BATCH.value] for column in (texts, pairs) if column is not None]
+        answers = client.predict(_MODEL.value, dict(zip(names, columns, strict=True)))
+        if "probabilities" in answers and "labels" in answers:
+            lines = predictions_table(np.log(answers["probabilities"]), list(answers["labels"][0]))
+        elif list(answers) == ["score"]:
+            lines = predictions_table(answers["score"][:, None], [])
+        else:
+            rows = ({name: values[row] for name, values in answers.items()} for row in range(len(columns[0])))
+            lines = ["", *(json.dumps(row, ensure_ascii=False, default=lambda value: value.tolist()) for row in rows)]
+        print("\n".join(lines[1:] if start or not lines[0] else lines), flush=True)
 
 
 def _texts(arguments):

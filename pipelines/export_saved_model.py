@@ -1,0 +1,87 @@
+"""Exports a model as a SavedModel that takes raw text, for TensorFlow Serving.
+
+    python -m pipelines.export_saved_model --model=runs/mrpc/model --output=saved_models/mrpc
+    python -m pipelines.verify_saved_model saved_models/mrpc/1
+
+`--model` is what `keras_bert.load` takes; its head decides what is answered, see `keras_bert.export`. An `--output`
+whose last part is no number gets the next free version. Takes some twenty seconds for BASE.
+"""
+
+import pathlib
+
+from absl import flags
+
+import keras_bert
+from pipelines import common_flags
+
+_MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", required=True)
+_OUTPUT = flags.DEFINE_string("output", None, "Folder of the model, or of its version.", required=True)
+_LENGTH = flags.DEFINE_integer(
+    "sequence_length", None, "The most pieces; by default as in training, else as many as fit."
+)
+_PAIR = flags.DEFINE_bool("pair", None, "Whether a classifier takes two texts; by default as in training.")
+_PRECISIONS = ["float32", "mixed_bfloat16", "bfloat16"]
+_PRECISION = flags.DEFINE_enum("precision", "float32", _PRECISIONS, "Of the computation; bfloat16: of the weights too.")
+_STRIDE = flags.DEFINE_integer("stride", None, "Tagging, question answering: pieces between two windows.", 1)
+_TOP = flags.DEFINE_integer("top", None, "Question answering: how many answers; filling masks: how many pieces.", 1)
+_ANSWER = flags.DEFINE_integer("max_answer_length", None, "Question answering: the most pieces of an answer.", 1)
+_NULL = flags.DEFINE_float(
+    "null_threshold", None, "Question answering: how much better no answer must be than the best."
+)
+_POOLING = flags.DEFINE_enum("pooling", None, ["mean", "cls", "pooled"], "Encoder: how a text becomes a vector.")
+_LAYERS = flags.DEFINE_list("layers", None, "Encoder: layers that stand side by side, such as -4,-3,-2,-1.")
+_NORMALIZE = flags.DEFINE_bool("normalize", None, "Encoder: whether vectors have length 1.")
+_OPTIONS = {
+    "classification": (),
+    "multiple_choice": (),
+    "token_classification": (_STRIDE,),
+    "question_answering": (_STRIDE, _TOP, _ANSWER, _NULL),
+    "pretraining": (_TOP,),
+    "encoder": (_POOLING, _LAYERS, _NORMALIZE),
+}
+
+
+def main():
+    layers = common_flags.numbers(_LAYERS, int)
+    states = {"hidden_states": True} if layers else {}
+    bert = keras_bert.load(_MODEL.value, dtype=_PRECISION.value, **states)
+    options = _options(bert.head)
+    if layers:
+        options["layers"] = layers
+    length = _LENGTH.value or bert.sequence_length or bert.config.max_position_embeddings
+    model = bert.model()
+    regression = bert.head == "classification" and model.output["logits"].shape[-1] == 1
+    directory = _version(pathlib.Path(_OUTPUT.value))
+    keras_bert.export(
+        model,
+        bert.preprocessor(length, padding="longest"),
+        directory,
+        labels=None if regression else bert.labels,
+        pair=bool(bert.pair if _PAIR.value is None else _PAIR.value),
+        **options,
+    )
+    print(f"wrote {directory}")
+    print(f"next: python -m pipelines.verify_saved_model {directory}")
+
+
+def _options(head):
+    """The options that were given, if the head has them."""
+    known = [flag.name for flag in _OPTIONS[head]]
+    given = {flag.name: flag.value for of_head in _OPTIONS.values() for flag in of_head if flag.value is not None}
+    for name in given:
+        if name not in known:
+            has = ", ".join(f"--{option}" for option in known) or "none"
+            raise ValueError(f"--{name} is no option of a model with head={head!r}, which has: {has}")
+    return given
+
+
+def _version(folder):
+    """The folder itself if it is a version, else that of the next free one."""
+    if folder.name.isdecimal():
+        return folder
+    taken = [int(path.name) for path in folder.glob("*") if path.name.isdecimal()]
+    return folder / str(max(taken, default=0) + 1)
+
+
+if __name__ == "__main__":
+    common_flags.run(main)

@@ -1,0 +1,92 @@
+"""Writes a vector for each text of a file, out of chosen layers of an encoder.
+
+    python -m pipelines.extract_features --model=google-bert/bert-base-uncased --input=texts.txt --output=vectors.npz \\
+        --layers=-4,-3,-2,-1 --pooling=mean
+
+The file has a text a line. `.npz` gets the array `vectors` `(texts, width)`, `.jsonl` a line a text: the text and its
+vector. Texts longer than `--sequence_length` pieces are cut and counted. With the 6-layer MiniLM and sentences of GLUE,
+a thousand texts a second on two cores.
+"""
+
+import json
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+from absl import flags, logging
+
+import keras_bert
+from keras_bert.serving.embedding import POOLINGS, check_pooling, pool
+from pipelines import common_flags
+
+_MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", required=True)
+_INPUT = flags.DEFINE_string("input", None, "File of texts, one a line.", required=True)
+_OUTPUT = flags.DEFINE_string("output", None, "File to write, .npz or .jsonl.", required=True)
+_LAYERS = flags.DEFINE_list("layers", ["-1"], "Layers that stand side by side; 0 is the embeddings, -1 the last.")
+_POOLING = flags.DEFINE_enum("pooling", "mean", POOLINGS, "How a text becomes a vector.")
+_NORMALIZE = flags.DEFINE_bool("normalize", False, "Whether vectors have length 1.")
+_LENGTH = flags.DEFINE_integer("sequence_length", None, "The most pieces of a text; by default as many as fit.")
+_BATCH = flags.DEFINE_integer("batch_size", 32, "Texts at a time.", 1)
+_PRECISION = flags.DEFINE_enum("precision", "float32", ["float32", "mixed_bfloat16"], "Of the computation.")
+_CHUNK = 4096  # Texts that are in memory, and sorted by length, at a time.
+
+
+def main():
+    output = pathlib.Path(_OUTPUT.value)
+    if output.suffix not in (".npz", ".jsonl"):
+        raise ValueError(f"--output must end in .npz or .jsonl. Received: {output}")
+    texts = _read(pathlib.Path(_INPUT.value))
+    layers = common_flags.numbers(_LAYERS, int)
+    bert = keras_bert.load(_MODEL.value, dtype=_PRECISION.value, hidden_states=True)
+    check_pooling(bert.encoder, _POOLING.value, layers)
+    length = _LENGTH.value or bert.config.max_position_embeddings
+    preprocessor = bert.preprocessor(length, padding="longest")
+
+    @tf.function(input_signature=[{name: tf.TensorSpec([None, None], tf.int32) for name in bert.encoder.input}])
+    def run(inputs):
+        outputs = bert.encoder(inputs, training=False)
+        return pool(outputs, inputs["padding_mask"], _POOLING.value, layers, _NORMALIZE.value)
+
+    parts, cut = [], 0
+    for start in range(0, len(texts), _CHUNK):
+        pieces = preprocessor.tokenizer(texts[start : start + _CHUNK])
+        cut += int(np.sum(pieces.row_lengths().numpy() > length - 2))
+        parts.append(_vectors(run, preprocessor, pieces))
+    if cut:
+        logging.warning("texts of more than %d pieces, cut: %d of %d", length, cut, len(texts))
+    _write(output, texts, np.concatenate(parts))
+    print(f"wrote {len(texts):,} vectors of {parts[0].shape[1]} numbers to {output}")
+
+
+def _read(path):
+    lines = path.read_bytes().decode("utf-8", "replace").removesuffix("\n").split("\n")
+    if lines == [""]:
+        raise ValueError(f"{path}: there is no text")
+    return [line.removesuffix("\r") for line in lines]
+
+
+def _vectors(run, preprocessor, pieces):
+    """The vectors of some texts; those of like length are computed together."""
+    order = np.argsort(pieces.row_lengths().numpy(), kind="stable")
+    vectors = [
+        run(preprocessor.pack(tf.gather(pieces, order[start : start + _BATCH.value]))).numpy()
+        for start in range(0, len(order), _BATCH.value)
+    ]
+    return np.concatenate(vectors)[np.argsort(order, kind="stable")]
+
+
+def _write(path, texts, vectors):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f"writing-{path.name}")
+    if path.suffix == ".npz":
+        np.savez(beside, vectors=vectors)
+    else:
+        with open(beside, "w", encoding="utf-8") as file:
+            for text, vector in zip(texts, vectors, strict=True):
+                numbers = [round(float(value), 7) for value in vector]
+                file.write(json.dumps({"text": text, "vector": numbers}, ensure_ascii=False) + "\n")
+    beside.rename(path)
+
+
+if __name__ == "__main__":
+    common_flags.run(main)
