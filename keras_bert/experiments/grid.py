@@ -7,6 +7,7 @@ import statistics
 
 import numpy as np
 
+from keras_bert.training.release import releasing_graphs
 from keras_bert.training.snapshots import difference
 
 _RESULT = "result.json"
@@ -57,7 +58,8 @@ def run_grid(grid, directory, run, common, write=True):
         if setting not in done:
             folder = directory / folder_name(setting)
             folder.mkdir(parents=True, exist_ok=True)
-            result = {"setting": setting, "scores": run(setting, folder, list(results))}
+            with releasing_graphs():
+                result = {"setting": setting, "scores": run(setting, folder, list(results))}
             results.append(result)
             if write:
                 _write(folder / _RESULT, result)
