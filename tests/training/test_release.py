@@ -4,15 +4,12 @@ import gc
 
 import numpy as np
 import pytest
-
-import keras_bert
-
-tf = pytest.importorskip("tensorflow")
-pytestmark = pytest.mark.tensorflow
-
+import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 
 from keras_bert.training.release import releasing_graphs
+
+pytestmark = pytest.mark.tensorflow
 
 
 def graphs():
