@@ -1,0 +1,73 @@
+"""Runs signatures of SavedModels in a process of their own, which has TensorFlow and TF-Text and none of this package.
+
+    python -I probe_runner.py REQUESTS ANSWERS
+
+Both are JSON files. The requests are a list of `{"directory": ..., "calls": [[signature, inputs], ...]}`, where inputs
+are `{"shape": ..., "values": ...}` by name, the values one after the other. The answers, in the same order, have
+`signatures`, the names of the outputs of each, and `answers`, with `dtype`, `shape` and `values` by name of the output;
+or `error`, for a SavedModel or for a call. A character of a string stands for a byte (Latin-1).
+"""
+
+import json
+import pathlib
+import sys
+
+if __name__ == "__main__":
+    sys.modules["keras_bert"] = None  # Whatever needs this package fails.
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  (its ops)
+
+
+def main(requests, answers):
+    jobs = json.loads(pathlib.Path(requests).read_text())
+    pathlib.Path(answers).write_text(json.dumps([answer(**job) for job in jobs]))
+
+
+def answer(directory, calls):
+    """What one SavedModel has, and what it answers to each of the calls."""
+    try:
+        loaded = tf.saved_model.load(directory)
+    except Exception as error:  # Whatever is wrong with the files.
+        return {"error": _line(error)}
+    return {
+        "signatures": {name: sorted(function.structured_outputs) for name, function in loaded.signatures.items()},
+        "answers": [_call(loaded.signatures, *call) for call in calls],
+    }
+
+
+def _call(signatures, name, inputs):
+    if name not in signatures:
+        return {"error": "there is no such signature"}
+    function = signatures[name]
+    specs = function.structured_input_signature[1]
+    if set(specs) != set(inputs):
+        return {"error": f"takes {', '.join(sorted(specs))}"}
+    try:
+        outputs = function(**{key: _tensor(value, specs[key].dtype) for key, value in inputs.items()})
+    except Exception as error:  # Whatever the graph complains of.
+        return {"error": _line(error)}
+    return {key: _plain(value) for key, value in outputs.items()}
+
+
+def _tensor(value, dtype):
+    values = [text.encode("latin-1") for text in value["values"]] if dtype == tf.string else value["values"]
+    return tf.constant(values, dtype, shape=value["shape"])
+
+
+def _plain(tensor):
+    values = tensor.numpy().ravel()
+    if tensor.dtype == tf.string:
+        values = [value.decode("latin-1") for value in values]
+    else:
+        values = (values.astype(np.float64) if tensor.dtype.is_floating else values).tolist()
+    return {"dtype": tensor.dtype.name, "shape": tensor.shape.as_list(), "values": values}
+
+
+def _line(error):
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

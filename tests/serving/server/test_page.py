@@ -1,0 +1,499 @@
+"""The page at `/`: what stands in it, and what a person sees in a browser."""
+
+import base64
+import hashlib
+import http.client
+import json
+import re
+import shutil
+import subprocess
+import urllib.parse
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.serving import Client
+
+pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.tensorflow
+
+MARKUP = "<b>no</b><script>document.title='bad'</script>"
+TAGS = ["B-<i>x</i>", "I-<i>x</i>", "B-LOC", "I-LOC", "B-PER", "I-PER", "B-ORG", "I-ORG", "O"]
+# Characters of one to four bytes, one that is two in JavaScript, one of several code points, another direction.
+ODD = "\ufeffa é 🏔️ b 中文 c 👩‍👩‍👧 d ñ e\u0301 שלום f <script>g</script> h\n🇨🇭 i"
+MODELS = ["classes", "many_classes", "score", "tags", "answers", "more_answers", "masks", "choices", "vectors"]
+
+
+@pytest.fixture(scope="module")
+def folder(config, pieces, tmp_path_factory):
+    """Models of all heads, with weights that nobody trained."""
+    keras.utils.set_random_seed(3)
+    folder = tmp_path_factory.mktemp("page")
+    preprocessor = keras_bert.TextPreprocessor(pieces, 40)
+
+    def export(name, make, *arguments, labels=None, **options):
+        model = make(keras_bert.build_encoder(config), *arguments)
+        keras_bert.export(model, preprocessor, folder / name / "3", labels, **options)
+
+    export("classes", keras_bert.build_classifier, 3, labels=["yes", MARKUP, "نعم"], pair=True)
+    export("many_classes", keras_bert.build_classifier, 150)
+    export("score", keras_bert.build_classifier, 1, pair=True)
+    export("tags", keras_bert.build_token_classifier, 9, labels=TAGS)
+    export("answers", keras_bert.build_span_labeler)
+    export("more_answers", keras_bert.build_span_labeler, top=4)
+    export("no_answers", keras_bert.build_span_labeler, null_threshold=-1e9)
+    export("masks", keras_bert.build_pretrainer)
+    export("choices", keras_bert.build_multiple_choice)
+    export("vectors", lambda encoder: encoder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def heads(running, folder, until):
+    with running(folder, ready=False) as server:
+        until(lambda: server.shelf.ready, 120)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def client(heads):
+    with Client(f"127.0.0.1:{heads.port}") as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs `pip install playwright`")
+    chromium = shutil.which("chromium")
+    if not chromium:
+        pytest.skip("needs the program chromium")
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser):
+    """Opens the page of a server; in the end it has asked no other host, and complained of nothing."""
+    contexts, complaints, requests = [], [], []
+
+    def open_page(server, quiet=True, **options):
+        context = browser.new_context(**options)
+        context.set_default_timeout(15000)
+        contexts.append(context)
+        page = context.new_page()
+        host = f"127.0.0.1:{server.port}"
+        page.on("request", lambda request: requests.append((host, urllib.parse.urlsplit(request.url).netloc)))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        if quiet:
+            page.on("console", lambda message: complaints.append(message.text))
+        page.goto(f"http://{host}/")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    assert all(host == asked for host, asked in requests)
+
+
+def choose(page, model, task=None):
+    page.get_by_label("Model").select_option(model)
+    page.locator("#ask:enabled").wait_for()
+    if task:
+        page.get_by_label("Task").select_option(task)
+
+
+def ask(page, model, task=None, **fields):
+    choose(page, model, task)
+    for name, text in fields.items():
+        page.locator(f"#field_{name}").fill(text)
+    page.get_by_role("button", name="Ask", exact=True).click()
+    return headline(page)
+
+
+def headline(page):
+    page.locator("#headline:not([hidden])").wait_for()
+    return page.locator("#headline").text_content()
+
+
+def failure(page):
+    page.locator("#error:not([hidden])").wait_for()
+    return page.locator("#error").text_content()
+
+
+def bars(page, number=0):
+    """(label, share) of each line of a list of bars."""
+    lines = page.locator("#shown ol").nth(number).locator("li").all()
+    return [tuple(line.locator("> span:not(.track)").all_text_contents()) for line in lines]
+
+
+def percent(share):
+    return f"{100 * float(str(share)):.1f} %"
+
+
+def sorted_bars(labels, shares):
+    return sorted(((label, percent(share)) for label, share in zip(labels, shares, strict=True)), key=by_share)
+
+
+def by_share(line):
+    return -float(line[1].removesuffix(" %"))
+
+
+def test_the_page_needs_nothing_else(server):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection.request("GET", "/")
+    response = connection.getresponse()
+    page = response.read().decode()
+    assert (response.status, response.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert not re.search(r"https?://|src=|@import|\burl\(|innerHTML|outerHTML|insertAdjacent|document\.write", page)
+    assert set(re.findall(r'href="(.*?)"', page)) == {"data:,"}
+    policy = dict(part.split(" ", 1) for part in response.headers["Content-Security-Policy"].split("; "))
+    for tag in ("script", "style"):
+        (text,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert policy.pop(f"{tag}-src") == f"'sha256-{digest}'"
+    assert policy == {
+        "default-src": "'none'",
+        "connect-src": "'self'",
+        "img-src": "data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+        "require-trusted-types-for": "'script'",
+    }
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.slow
+def test_classification(visit, heads, client):
+    page = visit(heads)
+    answer = client.predict("classes", {"text": ["a b"], "pair": ["c"]})
+    assert ask(page, "classes", text="a b", pair="c") == answer["label"][0]
+    assert bars(page) == sorted_bars(answer["labels"][0], answer["probabilities"][0])
+    assert page.locator("#shown .best bdi").text_content() == answer["label"][0]
+    assert page.locator("#shown :is(b, script)").count() == 0
+    assert page.title() == "Ask a model"
+    assert re.fullmatch(r"classes, version 3, [0-9.]+ ms", page.locator("#facts").text_content())
+    page.get_by_text("The whole answer").click()
+    assert json.loads(page.locator("#shown pre").text_content())["label"] == [answer["label"][0]]
+
+
+@pytest.mark.slow
+def test_many_classes(visit, heads, client):
+    page = visit(heads)
+    ask(page, "many_classes", text="a b")
+    answer = client.predict("many_classes", ["a b"])
+    expected = [percent(share) for share in sorted(answer["probabilities"][0], reverse=True)]
+    assert [share for _, share in bars(page)] == expected[:20]
+    page.get_by_role("button", name="Show all 150").press("Enter")
+    assert [share for _, share in bars(page)] == expected
+    assert page.evaluate("[...document.activeElement.parentNode.children].indexOf(document.activeElement)") == 20
+
+
+@pytest.mark.slow
+def test_regression(visit, heads, client):
+    score = client.predict("score", {"text": ["a b"], "pair": [""]})["score"][0]
+    assert float(ask(visit(heads), "score", text="a b", pair="")) == pytest.approx(score, abs=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("question", ["a", "b é", "who?"])
+def test_answers_are_marked_in_their_context(visit, heads, client, question):
+    page = visit(heads)
+    answer = {
+        key: values[0] for key, values in client.predict("answers", {"question": [question], "context": [ODD]}).items()
+    }
+    assert ask(page, "answers", question=question, context=ODD) == answer["answer"]
+    before, marked, after = page.evaluate(
+        "[...document.querySelector('#shown .text').childNodes].map(n => n.textContent)"
+    )
+    assert before + marked + after == ODD
+    assert (marked, len(before.encode())) == (answer["answer"], answer["start"])
+    score, null_score = (float(text) for text in page.locator("#shown dd").all_text_contents())
+    assert (score, null_score) == pytest.approx((answer["score"], answer["null_score"]), abs=1e-4)
+
+
+@pytest.mark.slow
+def test_several_answers_and_none(visit, heads, client):
+    page = visit(heads)
+    ask(page, "more_answers", question="a", context=ODD)
+    answer = client.predict("more_answers", {"question": ["a"], "context": [ODD]})
+    assert bars(page) == [
+        (text, percent(share)) for text, share in zip(answer["answers"][0], answer["probabilities"][0], strict=True)
+    ]
+    for index, button in enumerate(page.locator("#shown ol button").all()):
+        button.press("Space")
+        assert page.locator("#shown [aria-pressed=true]").all_text_contents() == [answer["answers"][0][index]]
+        before = page.evaluate("document.querySelector('#shown .text').firstChild.textContent")
+        assert len(before.encode()) == answer["starts"][0][index]
+    assert ask(page, "no_answers", question="a", context=ODD) == "No answer"
+    assert page.locator("#shown mark").count() == 0
+    assert page.locator("#shown .text").text_content() == ODD
+
+
+@pytest.mark.slow
+def test_tags(visit, heads, client):
+    page = visit(heads)
+    assert ask(page, "tags", text=ODD).endswith(" entities")
+    answer = {key: values[0] for key, values in client.predict("tags", [ODD]).items()}
+    found = page.locator("#shown .text").evaluate("""text => [...text.childNodes].map((node) =>
+      node.localName === 'mark' ? [...[...node.childNodes].map((n) => n.textContent), node.className] : [node.data])""")
+    assert "".join(part[0] for part in found) == ODD
+    names = ("entities", "entity_types", "entity_scores", "entity_starts")
+    expected = [tuple(answer[name][index] for name in names) for index in range(answer["entity_count"])]
+    marks = [
+        (*part[:2], len("".join(text for text, *_ in found[:index]).encode()))
+        for index, part in enumerate(found)
+        if len(part) > 1
+    ]
+    assert len(marks) > 3
+    assert marks == [(text, f"{kind} {percent(score)}", start) for text, kind, score, start in expected]
+    # A colour for each type.
+    colours = {(part[1].split(" ")[0], part[2]) for part in found if len(part) > 1}
+    assert len(colours) == len({colour for _, colour in colours}) == len({kind for kind, _ in colours})
+    page.get_by_text("Tokens and tags").press("Enter")
+    page.locator("#shown tbody").wait_for()
+    rows = [tuple(row.locator("th, td").all_text_contents()) for row in page.locator("#shown tbody tr").all()]
+    parts = zip(answer["tokens"], answer["tags"], map(percent, answer["scores"]), strict=True)
+    assert rows == list(parts)[: answer["token_count"]]
+
+
+@pytest.mark.slow
+def test_masks(visit, heads, client):
+    page, text = visit(heads), "é [MASK] c\n[MASK]."
+    answer = {key: values[0] for key, values in client.predict("masks", [text]).items()}
+    assert ask(page, "masks", text=text) == ", ".join(answer["tokens"][:, 0])
+    for mask in range(2):
+        shares = map(percent, answer["probabilities"][mask])
+        assert bars(page, mask) == list(zip(answer["tokens"][mask], shares, strict=True))
+    box = page.locator("#field_text")
+    for piece in answer["tokens"][1]:
+        button = page.locator("#shown ol").nth(1).get_by_role("button", name=piece, exact=True)
+        button.click()
+        assert box.input_value() == ("é [MASK] c" + piece[2:] if piece[:2] == "##" else f"é [MASK] c\n{piece}") + "."
+    button.click()
+    assert (box.input_value(), page.locator("[aria-pressed=true]").count()) == (text, 0)
+    assert ask(page, "masks", text="none") == "There is no [MASK] in the text"
+    ask(page, "masks", text="a b " * 30 + "[MASK]")
+    page.get_by_role("button", name="Insert [MASK]").click()
+    assert box.input_value().endswith("[MASK][MASK]")
+
+
+@pytest.mark.slow
+def test_next_sentence(visit, heads, client):
+    page = visit(heads)
+    share = client.predict("masks", {"text": ["a"], "pair": ["b c"]}, signature="next_sentence")["probability"][0]
+    told = ask(page, "masks", "next_sentence", text="a", pair="b c")
+    assert ("not" in told) == (share < 0.5)
+    assert dict(bars(page))["The second text follows"] == percent(share)
+
+
+@pytest.mark.slow
+def test_choices(visit, heads, client):
+    page, choices = visit(heads), ["é b", MARKUP, "c d e"]
+    answer = client.predict("choices", {"text": ["a"], "choices": [choices]})
+    assert ask(page, "choices", text="a", choices="\n".join(choices) + "\n\n") == choices[answer["choice"][0]]
+    assert bars(page) == sorted_bars(choices, answer["probabilities"][0])
+    page.locator("#field_choices").fill("\n \n")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    assert failure(page) == "There is nothing in “Choices, one a line”."
+
+
+@pytest.mark.slow
+def test_vectors(visit, heads, client):
+    page, texts = visit(heads), ["a b", "é 🏔️ c", "d"]
+    vectors = client.predict("vectors", texts)["embedding"]
+    assert ask(page, "vectors", text="\n\n".join(texts)) == "3 texts, 32 values each"
+    shown = np.array(page.locator(".heat td").all_text_contents(), float).reshape(3, 3)
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(shown, units @ units.T, atol=0.0051)
+    values = np.array(page.locator("#shown table:not(.heat) td").all_text_contents(), float).reshape(3, -1)
+    np.testing.assert_allclose(values, vectors[:, : values.shape[1]], atol=1e-4)
+    assert ask(page, "vectors", text="a") == "1 text, 32 values each"
+    assert page.locator(".heat").count() == 0
+
+
+@pytest.mark.slow
+def test_other_signatures_and_errors_of_the_server(visit, server):
+    page = visit(server, quiet=False)
+    assert ask(page, "many", "serving_default", text="ä", pair="<b>") == "serving_default"
+    assert json.loads(page.locator("#shown pre").text_content()) == ["ä+<b>"]
+    assert page.locator("#task option").all_text_contents() == ["serving_default", "picky", "unique", "whole"]
+    choose(page, "many", "picky")
+    page.locator("#field_text").fill("spoilt")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    assert "a spoilt text" in failure(page)
+    assert page.locator("#headline").is_hidden()
+    page.locator("#field_text").press("Control+Enter")
+    page.locator("#answer:not([aria-busy]) #facts:empty").wait_for(state="attached")
+    assert "a spoilt text" in failure(page)
+    page.locator("#field_text").fill("fresh")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    assert headline(page) == "picky"
+    assert page.locator("#error").is_hidden()
+
+
+@pytest.mark.slow
+def test_no_model_then_a_broken_one_then_a_good_one(visit, running, drop, tmp_path):
+    with running(tmp_path, ready=False) as server:
+        page = visit(server)
+        assert failure(page).startswith("There is no model yet.")
+        broken = tmp_path / "only" / "1"
+        broken.mkdir(parents=True)
+        (broken / "saved_model.pb").write_bytes(b"nothing")
+        page.get_by_text("Version 1 does not load: ").wait_for()
+        assert page.locator("#ask").is_disabled()
+        drop("text/2", tmp_path / "only" / "2")
+        page.locator("#ask:enabled").wait_for()
+        assert page.locator("#about").text_content().startswith("Version 2. Version 1 does not load: ")
+
+
+@pytest.mark.slow
+def test_a_new_version_and_a_server_that_is_gone(visit, running, shelf_folder, drop, until):
+    with running(shelf_folder) as server:
+        page = visit(server, quiet=False)
+        ask(page, "text", text="a")
+        assert page.locator("#facts").text_content().startswith("text, version 1, ")
+        drop("text/2", shelf_folder / "text" / "2")
+        until(lambda: server.send("GET", "/v1/models/text/metadata")[1]["model_spec"]["version"] == "2")
+        page.get_by_role("button", name="Ask", exact=True).click()
+        page.get_by_text("text, version 2, ").wait_for()
+        assert page.locator("#about").text_content() == "Version 2"
+    page.get_by_role("button", name="Ask", exact=True).click()
+    assert failure(page) == "The server does not answer. Does it still run?"
+    assert page.locator("#field_text").input_value() == "a"
+
+
+@pytest.mark.slow
+def test_the_keyboard_is_enough(visit, heads):
+    page = visit(heads)
+    choose(page, "masks")
+    page.evaluate("document.activeElement.blur()")
+    order = ["model", "task", "field_text", "ask", "example", "mask"]
+    for name in order:
+        page.keyboard.press("Tab")
+        focused = "(({id}, {outlineStyle, outlineWidth}) => [id, outlineStyle, outlineWidth])"
+        state = page.evaluate(f"{focused}(document.activeElement, getComputedStyle(document.activeElement))")
+        assert state == [name, "solid", "3px"]
+        if name == "field_text":
+            page.keyboard.press("Control+A")
+            page.keyboard.type("a [MASK] b")
+            page.keyboard.press("Control+Enter")
+            headline(page)
+            assert page.evaluate("document.activeElement.id") == "field_text"
+    # Every field has a name, and what changes is read out.
+    assert page.locator("select, textarea").evaluate_all("all => all.every(box => box.labels.length === 1)")
+    assert page.locator("#facts[role=status], #error[role=alert], #headline[aria-live=polite]").count() == 3
+
+
+@pytest.mark.slow
+def test_a_reload_keeps_what_was_typed(visit, heads):
+    page = visit(heads)
+    ask(page, "masks", "next_sentence", text=ODD, pair="b")
+    page.reload()
+    page.locator("#ask:enabled").wait_for()
+    assert page.get_by_label("Model").input_value() == "masks"
+    assert page.get_by_label("Task").input_value() == "next_sentence"
+    assert page.locator("#field_text").input_value() == ODD
+    page.get_by_role("button", name="Example").click()
+    assert page.locator("#field_text").input_value() != ODD
+
+
+@pytest.mark.slow
+def test_curl_asks_the_same(visit, heads, client):
+    page, text = visit(heads, permissions=["clipboard-read", "clipboard-write"]), ODD + """ it's "$HOME" `ls` \\ ! @a"""
+    ask(page, "masks", "next_sentence", text=text, pair="b")
+    page.get_by_text("The same with curl").press("Enter")
+    page.get_by_role("button", name="Copy").click()
+    page.get_by_text("Copied.").wait_for()
+    command = page.evaluate("navigator.clipboard.readText()")
+    assert command == page.locator("#curl").text_content()
+    said = subprocess.run(["sh", "-c", command], capture_output=True, check=True, timeout=30).stdout
+    expected = client.predict("masks", {"text": [text], "pair": ["b"]}, signature="next_sentence")["probability"]
+    assert json.loads(said)["outputs"] == pytest.approx(expected.tolist(), abs=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [360, 1200, 2400])
+def test_nothing_sticks_out(visit, heads, width):
+    page = visit(heads, viewport={"width": width, "height": 700})
+    for model in MODELS:
+        choose(page, model)
+        for box in page.locator("textarea").all():
+            box.fill("w" * 300 + " [MASK] " + ODD)
+        page.get_by_role("button", name="Ask", exact=True).click()
+        headline(page)
+        page.locator("details:not([open]) summary").evaluate_all("all => all.forEach(one => one.click())")
+        assert (model, page.evaluate("document.documentElement.scrollWidth")) == (model, width)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast(visit, heads, scheme):
+    """Of all text to what is behind it, by WCAG's formula, 4.5 at least."""
+    page = visit(heads, color_scheme=scheme, reduced_motion="reduce")
+    shades = set()
+    for model in MODELS:
+        choose(page, model)
+        page.get_by_role("button", name="Ask", exact=True).click()
+        headline(page)
+        page.locator("#shown details summary").first.click()
+        shades |= {tuple(map(tuple, pair)) for pair in page.evaluate(SHADES)}
+    assert len(shades) > 8
+    assert (max if scheme == "light" else min)(luminance(back) for _, back in shades) == pytest.approx(
+        1.0 if scheme == "light" else 0.009, abs=0.003
+    )
+    poor = {pair: round(contrast(*pair), 2) for pair in shades if contrast(*pair) < 4.5}
+    assert poor == {}
+    assert page.evaluate("getComputedStyle(document.querySelector('#answer')).transitionDuration") == "0s"
+
+
+# The colour of each visible text and of what is painted behind it.
+SHADES = """(() => {
+  const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+  const paint = (colours) => {
+    for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+    return [...canvas.getImageData(0, 0, 1, 1).data.slice(0, 3)];
+  };
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const found = [];
+  while (texts.nextNode()) {
+    const holder = texts.currentNode.parentElement;
+    if (!texts.currentNode.data.trim() || !holder.checkVisibility() || !holder.getClientRects().length) continue;
+    const behind = [];
+    for (let at = holder; at; at = at.parentElement) behind.unshift(getComputedStyle(at).backgroundColor);
+    found.push([paint([...behind, getComputedStyle(holder).color]), paint(behind)]);
+  }
+  return found;
+})()"""
+
+
+def luminance(colour):
+    parts = [value / 255 for value in colour]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(first, second):
+    dark, light = sorted((luminance(first), luminance(second)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.slow
+def test_text_from_right_to_left(visit, heads):
+    page = visit(heads)
+    ask(page, "tags", text="שלום a b")
+    for place in ("#field_text", "#shown .text"):
+        assert page.locator(place).evaluate("box => getComputedStyle(box).direction") == "rtl"
+
+
+@pytest.mark.slow
+def test_numbers_that_json_lacks(visit, heads):
+    page = visit(heads)
+    answer = page.evaluate(r"""parse('{"NaN": [NaN, -Infinity, 1.5], "\\\\\\"NaN": "is NaN"}')""")
+    assert answer == {"NaN": ["NaN", "-Infinity", 1.5], '\\"NaN': "is NaN"}
+    assert page.evaluate("[NaN, 'NaN', 0, 0.0004, 1].map(percent)") == ["NaN", "NaN", "0.0 %", "< 0.1 %", "100.0 %"]
