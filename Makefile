@@ -3,6 +3,7 @@
 # make slow     the tests that take longer
 # make jax      the tests that need no TensorFlow, on JAX, in an environment without TensorFlow
 # make lint     style
+# make browser  adds what the tests of the server's page drive a browser with; it needs chromium
 # make peers    adds what the benchmarks compare with
 
 PYTHON ?= python3
@@ -31,6 +32,9 @@ format: .venv/installed
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
+browser: .venv/installed
+	.venv/bin/python $(PIP) playwright==1.65.2
+
 peers: .venv/installed
 	.venv/bin/python $(PIP) torch==2.13.0
 	.venv/bin/python $(PIP) -r requirements-peers.txt
@@ -50,4 +54,4 @@ peers: .venv/installed
 	.venv-jax/bin/python $(PIP) --no-deps --editable .
 	touch $@
 
-.PHONY: test demo slow jax lint format peers
+.PHONY: test demo slow jax lint format browser peers
