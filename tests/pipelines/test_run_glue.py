@@ -238,3 +238,19 @@ def test_a_users_mistake_is_one_line_and_status_2(start, tmp_path, arguments, me
     assert done.returncode == 2, done.stderr[-2000:]
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     assert line.startswith(f"error: {message}")
+
+
+@pytest.mark.slow
+def test_recipes_name_flags_that_there_are():
+    program = """
+import pathlib, sys
+from absl import flags
+import pipelines.run_glue as run_glue
+for path in sorted(pathlib.Path("pipelines/recipes").glob("*.txt")):
+    flags.FLAGS.unparse_flags()
+    flags.FLAGS(["run_glue", f"--flagfile={path}", "--output_dir=out"])
+    print(path.name, run_glue._names())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "rte_after_mnli.txt ['mnli', 'rte', 'mrpc', 'stsb']" in done.stdout
