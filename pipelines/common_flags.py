@@ -61,6 +61,7 @@ def finetuning(learning_rates):
         freeze_layers=flags.DEFINE_integer(
             "freeze_layers", None, "Freezes the embeddings and so many of the lowest blocks."
         ),
+        group_by_length=flags.DEFINE_bool("group_by_length", True, "Whether a batch has rows of like length: faster."),
         gradient_accumulation=flags.DEFINE_integer(
             "gradient_accumulation", 1, "In how many parts a batch is computed.", 1
         ),

@@ -57,6 +57,7 @@ _SHARED = (
     "layer_decay",
     "bias_correction",
     "freeze_layers",
+    "group_by_length",
     "gradient_accumulation",
     "precision",
 )
@@ -190,7 +191,9 @@ class _Study:
         logging.info("%s: %s", self.task.title, grid.folder_name(setting))
         keras.backend.clear_session()
         keras.utils.set_random_seed(setting["seed"])
-        train = keras_bert.Batches(*self.train, setting["batch_size"], seed=setting["seed"])
+        train = keras_bert.Batches(
+            *self.train, setting["batch_size"], seed=setting["seed"], grouped=_OF.group_by_length.value
+        )
         steps, dev = setting["epochs"] * train.steps, self.dev[self.task.name]
         trainer = keras_bert.Trainer(
             self._model,

@@ -75,13 +75,15 @@ class Batches:
         seed: of the order.
         tokens_per_batch: in place of `batch_size`: as many rows as make up so many tokens, padding included, but one at
             least. A row with choices counts as one sequence.
+        grouped: whether rows of a batch are of like length. Without it a batch is drawn from all rows and padded to the
+            boundary of its longest one: more padding, but each batch looks like the whole.
 
     Attributes:
         steps: batches of an epoch, the same for each.
         boundaries: those in use.
         examples: rows.
         tokens: real tokens of an epoch: the sum of the lengths of the rows.
-        computed: the same with padding and filler.
+        computed: the same with padding and filler; if not grouped, of the first epoch.
 
     Example:
         batches = Batches(inputs, labels, batch_size=32)
@@ -92,25 +94,42 @@ class Batches:
     """
 
     def __init__(
-        self, inputs, targets=None, batch_size=32, boundaries=None, shuffle=True, seed=0, tokens_per_batch=None
+        self,
+        inputs,
+        targets=None,
+        batch_size=32,
+        boundaries=None,
+        shuffle=True,
+        seed=0,
+        tokens_per_batch=None,
+        grouped=True,
     ):
         _check_integers(1, batch_size=batch_size)
         _check_integers(0, seed=seed)
         if tokens_per_batch is not None:
             _check_integers(1, tokens_per_batch=tokens_per_batch)
+            if not grouped:
+                raise ValueError("`tokens_per_batch` needs rows of like length. Received: grouped=False")
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.seed = seed
         self.tokens_per_batch = tokens_per_batch
+        self.grouped = grouped
         self._features = _to_tensors(inputs), _to_tensors(targets)
         lengths = _row_lengths(*self._features)
         self.examples, self.tokens = len(lengths), int(lengths.sum())
-        self.boundaries = self._fit(lengths) if boundaries is None else _used(boundaries, lengths)
+        self._bucket = np.zeros(len(lengths), np.uint16)
+        if grouped:
+            self.boundaries = self._fit(lengths) if boundaries is None else _used(boundaries, lengths)
+            self._sizes, self._padded = self._layout(self.boundaries, lengths)
+        else:
+            self._sizes = np.full(-(-len(lengths) // batch_size), batch_size)
+            longest = self._longest(lengths, 0)
+            self.boundaries = fit_boundaries(longest, ratio=1.02) if boundaries is None else _used(boundaries, lengths)
         self._bucket = np.searchsorted(self.boundaries, lengths).astype(np.uint16)  # 16 bits sort in linear time.
-        self._sizes, self._padded = self._layout(self.boundaries, lengths)
         self._starts = np.cumsum(self._sizes) - self._sizes
         self.steps = len(self._sizes)
-        self.computed = int(self._sizes @ self._padded)
+        self.computed = int(self._sizes @ self._lengths(0))
 
     def _fit(self, lengths):
         fits = []
@@ -134,14 +153,26 @@ class Batches:
         batches[-1] += left > 0
         return np.repeat(sizes, batches), np.repeat(boundaries, batches)
 
+    def _lengths(self, epoch):
+        """The padded length of each batch of the layout."""
+        if self.grouped:
+            return self._padded
+        return np.array(self.boundaries)[self._longest(self._bucket, epoch)]
+
+    def _longest(self, values, epoch):
+        """The highest value of the rows of each batch."""
+        rows, _ = self._order(epoch)
+        return np.where(rows < 0, 0, values[rows]).reshape(len(self._sizes), self.batch_size).max(1)
+
     def _order(self, epoch):
         """The rows of the batches of the layout one after the other, filler as -1; the steps in the epoch's order."""
         _check_integers(0, epoch=epoch)
-        rows, steps = np.arange(len(self._bucket)), np.arange(self.steps)
+        rows, steps = np.arange(len(self._bucket)), np.arange(len(self._sizes))
         if self.shuffle:
             rng = np.random.Generator(np.random.PCG64([self.seed, epoch]))
             rows, steps = rng.permutation(rows), rng.permutation(steps)
-        rows = rows[np.argsort(self._bucket[rows], kind="stable")]
+        if self.grouped:
+            rows = rows[np.argsort(self._bucket[rows], kind="stable")]
         return np.pad(rows, (0, self._sizes.sum() - len(rows)), constant_values=-1), steps
 
     def rows(self, epoch=0):
@@ -160,7 +191,7 @@ class Batches:
         rows, steps = self._order(epoch)
         if not 0 <= start <= self.steps:
             raise ValueError(f"`start` must be a step of the epoch, 0 to {self.steps}. Received: start={start}")
-        plan = tuple(values[steps[start:]] for values in (self._starts, self._sizes, self._padded))
+        plan = tuple(values[steps[start:]] for values in (self._starts, self._sizes, self._lengths(epoch)))
         with tf.device("CPU:0"):
             batch = functools.partial(self._batch, tf.constant(rows))
         dataset = tf.data.Dataset.from_tensor_slices(plan).map(batch, num_parallel_calls=tf.data.AUTOTUNE)

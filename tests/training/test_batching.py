@@ -105,6 +105,35 @@ def test_every_row_once_in_its_place(options):
     assert batches.boundaries[-1] <= 99  # Nothing moves up to where no row is.
 
 
+def test_batches_that_look_like_the_whole():
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, 60, 203)
+    rows = tf.RaggedTensor.from_row_lengths(np.repeat(np.arange(203), lengths), lengths)
+    batches = Batches(rows, np.arange(203), 16, seed=3, grouped=False)
+    assert batches.steps == 13
+    assert max(batches.boundaries) == lengths.max()
+    assert len(batches.boundaries) <= 12
+    computed = 0
+    for epoch in (0, 1):
+        seen, means = [], []
+        for (inputs, targets, weights), expected in zip(batches.dataset(epoch), batches.rows(epoch), strict=True):
+            real = weights.numpy() > 0
+            assert targets.numpy()[real].tolist() == expected[expected >= 0].tolist()
+            assert inputs.shape[1] == min(b for b in batches.boundaries if b >= lengths[targets.numpy()].max())
+            sums = [row * lengths[row] for row in targets.numpy()]
+            assert inputs.numpy().sum(1).tolist() == sums
+            seen += targets.numpy()[real].tolist()
+            means.append(lengths[targets.numpy()[real]].mean())
+            computed += epoch == 0 and inputs.shape[0] * inputs.shape[1]
+        assert sorted(seen) == list(range(203))
+        # Of like length they would lie from 3 to 58.
+        assert 15 < min(means)
+        assert max(means) < 45
+    assert batches.computed == computed
+    (late,) = list(batches.dataset(1, start=12))
+    assert late[1].numpy().tolist() == list(batches.dataset(1))[12][1].numpy().tolist()
+
+
 def test_default_boundaries_count_leftovers_too():
     inputs = ragged(np.tile(LENGTHS, 10))
     batches = Batches(inputs)
@@ -263,6 +292,10 @@ def test_distributes(mirrored, targets):
             lambda: Batches({"a": tf.ragged.constant([[[1], [2]], [[3]]])}),
             "`inputs.a` must be ragged in one axis, `(rows, length)` or `(rows, choices, length)`; see "
             "`tf.RaggedTensor.from_uniform_row_length`. Received: inputs.a.shape=(2, None, None)",
+        ),
+        (
+            lambda: Batches(ragged([2]), tokens_per_batch=8, grouped=False),
+            "`tokens_per_batch` needs rows of like length. Received: grouped=False",
         ),
         (
             lambda: Batches(ragged([2, 7, 7]), boundaries=[2, 6]),
