@@ -2,16 +2,19 @@
 
 import tensorflow as tf
 
-from keras_bert.serving.function import texts
+from keras_bert.serving.function import in_groups, texts
 
 
-def classifier(model, preprocessor, labels, pair):
-    """Signatures of a classifier; `classify` takes `tf.Example`s, as TensorFlow Serving's classification API does."""
+def classifier(model, preprocessor, labels, pair, rows_together=8):
+    """Signatures of a classifier; `classify` takes `tf.Example`s, as TensorFlow Serving's classification API does.
+
+    For `rows_together` see `in_groups`.
+    """
     if labels is None:
         labels = [f"LABEL_{index}" for index in range(model.output["logits"].shape[-1])]
 
     def answer(inputs):
-        probabilities = tf.nn.softmax(model(preprocessor(inputs), training=False)["logits"])
+        probabilities = tf.nn.softmax(_logits(model, preprocessor(inputs), rows_together))
         return {
             "label": tf.gather(tf.constant(labels), tf.argmax(probabilities, -1)),
             "probabilities": probabilities,
@@ -26,11 +29,11 @@ def classifier(model, preprocessor, labels, pair):
     return {"serving_default": texts(answer, *_names(pair)), "classify": _of_examples(classify)}
 
 
-def regressor(model, preprocessor, pair):
+def regressor(model, preprocessor, pair, rows_together=8):
     """Signatures of a regression model; `regress` takes `tf.Example`s."""
 
     def answer(inputs):
-        return {"score": model(preprocessor(inputs), training=False)["logits"][:, 0]}
+        return {"score": _logits(model, preprocessor(inputs), rows_together)[:, 0]}
 
     def regress(inputs):
         return {"outputs": answer(_from_examples(inputs, pair))["score"]}
@@ -48,6 +51,11 @@ def chooser(model, preprocessor):
 
     specs = tf.TensorSpec([None], tf.string, "text"), tf.TensorSpec([None, None], tf.string, "choices")
     return {"serving_default": tf.function(answer, input_signature=specs)}
+
+
+def _logits(model, inputs, rows_together):
+    classes = model.output["logits"].shape[-1]
+    return in_groups(lambda part: model(part, training=False)["logits"], inputs, [classes], rows_together)
 
 
 def _names(pair):

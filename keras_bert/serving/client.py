@@ -94,6 +94,8 @@ class Client:
         key = (model, version, signature)
         found, until = self._signatures.get(key, (None, 0.0))
         if time.monotonic() >= until:
+            if found:  # Other threads go on with what was, while this one asks.
+                self._signatures[key] = found, time.monotonic() + _SIGNATURE_SECONDS
             signatures = self.metadata(model, version)["signatures"]
             if signature not in signatures:
                 expected = ", ".join(sorted(name for name in signatures if not name.startswith("__saved_model_")))

@@ -2,19 +2,21 @@
 
 import tensorflow as tf
 
-from keras_bert.serving.function import texts
+from keras_bert.serving.function import in_groups, texts
 
 POOLINGS = ("mean", "cls", "pooled")
 
 
-def embedder(model, preprocessor, pooling="mean", layers=(-1,), normalize=False):
-    """The signature of an encoder: a vector for each text. For the arguments see `pool`."""
+def embedder(model, preprocessor, pooling="mean", layers=(-1,), normalize=False, rows_together=8):
+    """The signature of an encoder: a vector for each text. For the arguments see `pool` and `in_groups`."""
     check_pooling(model, pooling, layers)
+    width = model.output["pooled_output"].shape[-1] * (1 if pooling == "pooled" else len(layers))
+
+    def vectors(inputs):
+        return pool(model(inputs, training=False), inputs["padding_mask"], pooling, layers, normalize)
 
     def answer(inputs):
-        inputs = preprocessor(inputs)
-        outputs = model(inputs, training=False)
-        return {"embedding": pool(outputs, inputs["padding_mask"], pooling, layers, normalize)}
+        return {"embedding": in_groups(vectors, preprocessor(inputs), [width], rows_together)}
 
     return {"serving_default": texts(answer, "text")}
 

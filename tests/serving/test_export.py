@@ -28,6 +28,7 @@ from tensorflow.core.protobuf import saved_model_pb2  # noqa: E402
 from tensorflow_serving.apis import prediction_log_pb2  # noqa: E402
 
 from keras_bert.serving import answering, classification, embedding, masking, tagging, verification  # noqa: E402
+from keras_bert.serving.function import in_groups  # noqa: E402
 from keras_bert.text.spans import best_spans, max_context, sliding_windows, window_slices  # noqa: E402
 
 TEXTS = ["a b", "c!", "", "d e f g"]
@@ -905,3 +906,25 @@ def test_published_similarities_out_of_a_saved_model(golden, minilm, ask):
     np.testing.assert_allclose(similarity, published[0]["cosine_similarity"], atol=published[0]["tolerance"])
     np.testing.assert_allclose(hello["embedding"][0, :5], published[1]["first_values"], atol=published[1]["tolerance"])
     np.testing.assert_allclose(np.linalg.norm(several["embedding"], axis=-1), 1, atol=1e-6)
+
+
+def test_rows_of_like_length_are_computed_together():
+    """Each row comes back in its place, with all that it has and no more padding than its group needs."""
+    lengths = np.array([5, 2, 9, 2, 7, 3, 2])
+    mask = np.arange(9) < lengths[:, None]
+    ids = np.where(mask, np.arange(7)[:, None] + 1, 0)
+    inputs = {"token_ids": tf.constant(ids, tf.int32), "padding_mask": tf.cast(mask, tf.int32)}
+    seen = []
+
+    def run(part):
+        seen.append(part["token_ids"].shape.as_list())
+        return tf.cast(
+            tf.stack([tf.reduce_max(part["token_ids"], 1), tf.reduce_sum(part["padding_mask"], 1)], 1), "float32"
+        )
+
+    found = in_groups(run, inputs, [2], 3)
+    assert found.numpy().tolist() == [[row + 1, length] for row, length in enumerate(lengths)]
+    assert seen == [[3, 2], [3, 7], [1, 9]]
+    np.testing.assert_array_equal(in_groups(run, inputs, [2], None), found)
+    none = {name: value[:0] for name, value in inputs.items()}
+    assert in_groups(run, none, [2], 3).shape == (0, 2)

@@ -44,7 +44,7 @@ class Batcher:
     All methods belong to the thread of one event loop.
 
     Args:
-        window: seconds that a first request waits for others.
+        window: seconds that a first request waits for others, if something runs meanwhile.
         max_rows: rows that are joined at most; a larger request runs alone.
         max_queue: requests that may wait at most.
         observe: called with (model's name, rows) of each batch that runs.
@@ -97,7 +97,8 @@ class Batcher:
         if batch is None:
             batch = self._forming[key] = _Batch(key, version, signature)
             version.hold()
-            if signature.joinable and self._window:
+            # Nothing is gained by waiting while nothing runs.
+            if signature.joinable and self._window and self.running:
                 asyncio.get_running_loop().call_later(self._window, self._make_ready, batch)
             else:
                 asyncio.get_running_loop().call_soon(self._make_ready, batch)

