@@ -81,7 +81,7 @@ def main():
     if not is_chief(strategy):
         return
     if names[0] in glue.TASKS:
-        table = f"# GLUE\n\n{leaderboard.beside_published(scores, config)}"
+        table = f"# GLUE\n\n{leaderboard.beside_published(scores, config)}\n{leaderboard.averages(scores)}"
         _zip(output)
         if len(names) > 1:
             (output / "results.md").write_text(table)

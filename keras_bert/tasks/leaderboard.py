@@ -48,6 +48,15 @@ def beside_published(scores, config):
     return "\n".join(lines) + "\n"
 
 
+def averages(scores):
+    """One line with the leaderboard's averages, "" where a task is missing."""
+    if any(name not in scores for name in _IN_AVERAGE):
+        return ""
+    whole, without = average(scores)
+    whole = "" if whole is None else f"{100 * whole:.1f} with WNLI, "
+    return f"As the leaderboard averages, all metrics of a task: {whole}{100 * without:.1f} without WNLI.\n"
+
+
 def _title(name):
     return {"mnli": "MNLI-m", "mnli_mismatched": "MNLI-mm", "ax": "AX"}.get(name, TASKS[name].title)
 

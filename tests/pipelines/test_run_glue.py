@@ -74,8 +74,22 @@ def start(build, pieces, tmp_path):
 def test_all_tasks(start, tmp_path):
     for task in TASKS.values():
         write_task(tmp_path, task)
+    columns = [
+        "Lexical Semantics",
+        "Predicate-Argument Structure",
+        "Logic",
+        "Knowledge",
+        "Premise",
+        "Hypothesis",
+        "Label",
+    ]
+    rows = [
+        ["", "", "Negation", "", words, words, label] for words, label in zip(WORDS, TASKS["ax"].labels, strict=False)
+    ]
+    (tmp_path / "diagnostic-full.tsv").write_text("\n".join("\t".join(row) for row in [columns, *rows]) + "\n")
     done, output = start(
         "--task=all",
+        f"--diagnostics={tmp_path}/diagnostic-full.tsv",
         f"--data_dir={tmp_path}",
         "--epochs=1",
         "--batch_size=6",
@@ -84,9 +98,13 @@ def test_all_tasks(start, tmp_path):
     )
     assert done.returncode == 0, done.stderr[-2000:]
     scores = json.loads((output / "results.json").read_text())
-    assert list(scores) == ["rte", "cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "mnli_mismatched", "qnli", "wnli"]
-    header, _, ours, base, _ = (output / "results.md").read_text().splitlines()[2:]
-    assert header.count("|") == ours.count("|") == 13
+    names = ["rte", "cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "mnli_mismatched", "ax", "qnli", "wnli"]
+    assert list(scores) == names
+    header, _, ours, base, _, _, average = (output / "results.md").read_text().splitlines()[2:]
+    assert header.count("|") == ours.count("|") == 14
+    assert average.startswith("As the leaderboard averages")
+    diagnostics = json.loads((output / "mnli" / "results.json").read_text())["diagnostics"]
+    assert diagnostics["all"] == diagnostics["Logic: Negation"] == scores["ax"]["matthews_correlation"]
     assert base.endswith("| 79.6 |")
     assert json.loads((output / "cola" / "results.json").read_text())["facts"]["start"].startswith(str(output / "rte"))
     for task in TASKS.values():

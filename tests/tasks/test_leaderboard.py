@@ -38,6 +38,9 @@ def test_a_table_of_one_task():
 
 def test_a_table_of_all_tasks_has_the_papers_average():
     scores = {name: {leaderboard.TASKS[name].main_metric: 0.5} for name in (*NINE, "wnli")}
+    assert leaderboard.averages(scores).endswith("50.0 with WNLI, 50.0 without WNLI.\n")
+    assert leaderboard.averages({name: scores[name] for name in NINE}).endswith(": 50.0 without WNLI.\n")
+    assert leaderboard.averages({"cola": scores["cola"]}) == ""
     header, _, ours, base = leaderboard.beside_published(scores, keras_bert.BERT_BASE).splitlines()
     assert header.startswith("| | CoLA (matthews correlation) | SST-2 (accuracy) | MRPC (f1) | STS-B (spearman) |")
     assert "| MNLI-m (accuracy) | MNLI-mm (accuracy) |" in header
