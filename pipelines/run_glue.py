@@ -20,7 +20,6 @@ import dataclasses
 import functools
 import json
 import pathlib
-import shutil
 
 import keras
 import numpy as np
@@ -29,6 +28,7 @@ from absl import flags, logging
 import keras_bert
 from keras_bert.experiments import grid
 from keras_bert.experiments.report import write_report
+from keras_bert.experiments.study import Study
 from keras_bert.tasks import data, glue, leaderboard, submission
 from keras_bert.tasks.task import predict, predictions_table, score
 from keras_bert.training.strategy import is_chief
@@ -73,21 +73,32 @@ def main():
     for examples in everything:
         name = examples.task.name
         folder = output / name if len(names) > 1 else output
-        study = _Study(examples, _start(name, output), folder, strategy)
-        study.run()
+        finetuning = _Finetuning(examples, _start(name, output), folder, strategy)
+        finetuning.run()
         if is_chief(strategy):
-            scores.update(study.finish(output / "submission"))
-            config = study.bert.config
-    if not is_chief(strategy):
-        return
-    if names[0] in glue.TASKS:
-        table = f"# GLUE\n\n{leaderboard.beside_published(scores, config)}\n{leaderboard.averages(scores)}"
-        _zip(output)
+            scores.update(finetuning.finish(output / "submission"))
+    if is_chief(strategy):
         if len(names) > 1:
-            (output / "results.md").write_text(table)
-            (output / "results.json").write_text(json.dumps(scores, indent=1))
-            print(table)
-    print(f"next: python -m pipelines.predict --model={folder / 'model'} {study.sample()}")
+            _write_together(output, scores, finetuning.bert.config)
+        if names[0] in glue.TASKS:
+            _zip(output)
+        print(f"next: python -m pipelines.predict --model={folder / 'model'} {finetuning.sample()}")
+
+
+def _write_together(output, scores, config):
+    table = f"# GLUE\n\n{leaderboard.beside_published(scores, config)}\n{leaderboard.averages(scores)}"
+    (output / "results.md").write_text(table)
+    (output / "results.json").write_text(json.dumps(scores, indent=1))
+    print(table)
+
+
+def _zip(output):
+    """The archive for GLUE's server, if it would take the files that there are."""
+    if any((output / "submission").glob("*.tsv")):
+        try:
+            submission.zip_submission(output / "submission", output / "submission.zip")
+        except ValueError as error:
+            logging.warning("no submission.zip: %s", error)
 
 
 def _names():
@@ -144,25 +155,19 @@ def _opened(start):
     return bert, bert.preprocessor(_LENGTH.value)
 
 
-class _Study:
+class _Finetuning:
     """The runs of one task and what they leave in `output`."""
 
-    def __init__(self, examples, start, output, strategy):
-        self.task, self.examples, self.start = examples.task, examples, start
+    def __init__(self, data, start, output, strategy):
+        self.task, self.data, self.start = data.task, data, start
         self.output, self.strategy = output, strategy
         self.bert, self.preprocessor = _opened(start)
-        self.train = self._rows(examples.train)
+        self.train = self._rows(data.train)
         self.dev, self.test = (
             {name: keras_bert.Batches(*self._rows(part), 64, shuffle=False) for name, part in parts.items()}
-            for parts in (examples.dev, examples.test)
+            for parts in (data.dev, data.test)
         )
-        self.metric = self.task.main_metric
-        self.grid = grid.settings(
-            learning_rate=common_flags.numbers(_OF.learning_rate, float),
-            batch_size=common_flags.numbers(_OF.batch_size, int) or [self.task.batch_size],
-            epochs=common_flags.numbers(_OF.epochs, int) or [self.task.epochs],
-            seed=common_flags.numbers(_OF.seed, int),
-        )
+        self.study = Study(output, self.task.main_metric, _OF.ensemble.value, is_chief(strategy))
 
     def _rows(self, examples):
         """Model inputs and labels of examples, for `Batches`."""
@@ -173,28 +178,36 @@ class _Study:
 
     def run(self):
         """Runs what is not finished of the grid."""
-        sizes = f"{len(self.examples.train):,} examples to train on, {len(self.examples.dev[self.task.name]):,} of dev"
-        logging.info("%s: %s, runs: %d", self.task.title, sizes, len(self.grid))
-        logging.info("%s, training labels: %s", self.task.title, self.examples.balance())
-        shared = {"model": str(self.start), "task": self.task.name, "examples": len(self.examples.train)}
-        shared.update({"labels": list(self.task.labels), "sequence_length": _LENGTH.value})
-        shared["dev"], shared["test"] = (
-            {name: len(part) for name, part in parts.items()} for parts in (self.examples.dev, self.examples.test)
+        settings = grid.settings(
+            learning_rate=common_flags.numbers(_OF.learning_rate, float),
+            batch_size=common_flags.numbers(_OF.batch_size, int) or [self.task.batch_size],
+            epochs=common_flags.numbers(_OF.epochs, int) or [self.task.epochs],
+            seed=common_flags.numbers(_OF.seed, int),
         )
-        for name in _SHARED:
-            shared[name] = getattr(_OF, name).value
-        chief = is_chief(self.strategy)
-        self.results = grid.run_grid(self.grid, self.output / "runs", self._run, shared, write=chief)
+        sizes = f"{len(self.data.train):,} examples to train on, {len(self.data.dev[self.task.name]):,} of dev"
+        logging.info("%s: %s, runs: %d", self.task.title, sizes, len(settings))
+        logging.info("%s, training labels: %s", self.task.title, self.data.balance())
+        common = {
+            "model": str(self.start),
+            "task": self.task.name,
+            "labels": list(self.task.labels),
+            "sequence_length": _LENGTH.value,
+            "train": len(self.data.train),
+            "dev": {name: len(part) for name, part in self.data.dev.items()},
+            "test": {name: len(part) for name, part in self.data.test.items()},
+            **{name: getattr(_OF, name).value for name in _SHARED},
+        }
+        self.study.run(settings, common, self._run)
 
-    def _run(self, setting, folder, finished):
-        """One run: trains, scores dev, predicts test, and keeps the model if it is the best so far."""
+    def _run(self, setting, folder):
+        """One run: scores, logits of dev and test, and how to save its model."""
         logging.info("%s: %s", self.task.title, grid.folder_name(setting))
         keras.backend.clear_session()
         keras.utils.set_random_seed(setting["seed"])
         train = keras_bert.Batches(
             *self.train, setting["batch_size"], seed=setting["seed"], grouped=_OF.group_by_length.value
         )
-        steps, dev = setting["epochs"] * train.steps, self.dev[self.task.name]
+        steps = setting["epochs"] * train.steps
         trainer = keras_bert.Trainer(
             self._model,
             lambda model: keras_bert.create_optimizer(
@@ -215,19 +228,12 @@ class _Study:
             seed=setting["seed"],
             settings={"model": str(self.start), "precision": _OF.precision.value},
         )
-        scores = trainer.fit(train, epochs=setting["epochs"], evaluation=dev)
-        logits = [
-            {name: trainer.predict(batches)["logits"] for name, batches in parts.items()}
-            for parts in (self.dev, self.test)
-        ]
-        if is_chief(self.strategy):
-            for split, arrays in zip(("dev", "test"), logits, strict=True):
-                np.savez(folder / f"{split}.npz", **arrays)
-            result = {"setting": setting, "scores": scores}
-            if grid.ranked([*finished, result], self.metric)[0] is result:
-                self._save(trainer.model)
-            shutil.rmtree(folder / "snapshots", ignore_errors=True)
-        return scores
+        scores = trainer.fit(train, epochs=setting["epochs"], evaluation=self.dev[self.task.name])
+        logits = {
+            split: {name: trainer.predict(batches)["logits"] for name, batches in parts.items()}
+            for split, parts in (("dev", self.dev), ("test", self.test))
+        }
+        return scores, logits, lambda: self._save(trainer.model)
 
     def _model(self):
         encoder = keras_bert.load(self.start, dtype=_OF.precision.value).encoder
@@ -251,42 +257,21 @@ class _Study:
 
     def finish(self, server):
         """Writes what is made of all runs together; returns the scores on dev by name."""
-        best = grid.ranked(self.results, self.metric)[: _OF.ensemble.value]
-        dev = self._outputs(best, "dev")
+        dev = self.study.logits("dev")
         scores = {
-            name: score(glue.TASKS.get(name, self.task), part.labels, dev[name])
-            for name, part in self.examples.dev.items()
+            name: score(glue.TASKS.get(name, self.task), part.labels, dev[name]) for name, part in self.data.dev.items()
         }
+        report = {"task": self.task.name, "scores": scores, "facts": self._facts(scores), **self.study.summary()}
+        if self.data.categories:
+            report["diagnostics"] = glue.score_diagnostics(self.data.dev["ax"].labels, dev["ax"], self.data.categories)
         self._export()
-        self._write_predictions(self._outputs(best, "test"), server)
-        report = {
-            "task": self.task.name,
-            "metric": self.metric,
-            "best": best[0],
-            "ensemble": [result["setting"] for result in best],
-            "scores": scores,
-            "facts": self._facts(best, scores),
-            "summary": grid.summary(self.results, self.metric),
-            "runs": self.results,
-        }
-        if self.examples.categories:
-            report["diagnostics"] = glue.score_diagnostics(
-                self.examples.dev["ax"].labels, dev["ax"], self.examples.categories
-            )
+        self._write_predictions(server)
         (self.output / "results.json").write_text(json.dumps(report, indent=1))
         (self.output / "results.md").write_text(self._markdown(report))
-        self._write_report(report, dev[self.task.name])
-        print(f"\n{self.task.title}, dev\n{grid.markdown(report['summary'], self.metric)}", end="")
+        self._write_report(report["facts"], dev[self.task.name])
+        print(f"\n{self.task.title}, dev\n{grid.markdown(report['summary'], self.study.metric)}", end="")
         print(f"best: {report['facts']['best run']}: {report['facts']['scores on dev']}\n")
         return scores
-
-    def _outputs(self, best, split):
-        """The logits of the best runs by the name of their examples, averaged."""
-        arrays = []
-        for result in best:
-            with np.load(self.output / "runs" / grid.folder_name(result["setting"]) / f"{split}.npz") as file:
-                arrays.append(dict(file))
-        return {name: grid.mean_logits([part[name] for part in arrays]) for name in arrays[0]}
 
     def _export(self):
         bert = keras_bert.load(self.output / "model")  # Anew: outside of any strategy, in float32.
@@ -298,11 +283,12 @@ class _Study:
             pair=bert.pair,
         )
 
-    def _write_predictions(self, logits, server):
+    def _write_predictions(self, server):
         """The files for GLUE's server; of a user's own table, a line a row as `pipelines.predict` prints it."""
-        for name, examples in self.examples.test.items():
-            predictions = predict(self.task, logits[name])
+        logits = self.study.logits("test")
+        for name, examples in self.data.test.items():
             if name in glue.TASKS:
+                predictions = predict(self.task, logits[name])
                 submission.write_submission(glue.TASKS[name], predictions, server, examples.ids)
                 continue
             if examples.labels is not None:
@@ -310,13 +296,13 @@ class _Study:
             lines = predictions_table(logits[name], self.task.labels)
             (self.output / "predictions.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
-    def _facts(self, best, scores):
+    def _facts(self, scores):
         """What stands at the head of a report."""
-        config = self.bert.config
+        config, best = self.bert.config, self.study.best()
         facts = {
             "start": f"{self.start}, {config.num_hidden_layers} layers, width {config.hidden_size}",
-            "training examples": f"{len(self.examples.train):,}; {self.examples.balance()}",
-            "dev examples": ", ".join(f"{name}: {len(part):,}" for name, part in self.examples.dev.items()),
+            "training examples": f"{len(self.data.train):,}; {self.data.balance()}",
+            "dev examples": ", ".join(f"{name}: {len(part):,}" for name, part in self.data.dev.items()),
             "best run": grid.folder_name(best[0]["setting"]).replace(",", ", "),
             "scores on dev": "; ".join(f"{name}: {_words(values)}" for name, values in scores.items()),
         }
@@ -328,8 +314,9 @@ class _Study:
         return facts
 
     def _markdown(self, report):
-        parts = [f"# {self.task.title}, dev", *(f"- {name}: {text}" for name, text in report["facts"].items()), ""]
-        parts += [grid.markdown(report["summary"], self.metric), grid.runs_table(self.results, self.metric)]
+        parts = [f"# {self.task.title}, dev", "", *(f"- {name}: {text}" for name, text in report["facts"].items()), ""]
+        parts += [grid.markdown(report["summary"], self.study.metric)]
+        parts += [grid.runs_table(self.study.results, self.study.metric)]
         if self.task.name in glue.TASKS:
             parts.append(leaderboard.beside_published(report["scores"], self.bert.config))
         if categories := report.get("diagnostics"):
@@ -337,23 +324,17 @@ class _Study:
             parts += [f"| {name} | {100 * value:.1f} |" for name, value in categories.items()]
         return "\n".join(parts).rstrip() + "\n"
 
-    def _write_report(self, report, logits):
-        curves = {}
-        for result in self.results:
-            name = grid.folder_name(result["setting"])
-            lines = (self.output / "runs" / name / "metrics.jsonl").read_text().splitlines()
-            curves[name] = [json.loads(line) for line in lines]
-        dev = self.examples.dev[self.task.name]
-        outputs = {"text": dev.text, "pair": dev.pair, "targets": dev.labels, "logits": logits}
+    def _write_report(self, facts, logits):
+        dev = self.data.dev[self.task.name]
         write_report(
             self.output / "report.html",
             self.task.title,
-            list(report["facts"].items()),
-            self.metric,
-            self.results,
-            curves,
+            list(facts.items()),
+            self.study.metric,
+            self.study.results,
+            self.study.curves(),
             self.task.labels,
-            outputs,
+            {"text": dev.text, "pair": dev.pair, "targets": dev.labels, "logits": logits},
         )
 
     def sample(self):
@@ -363,16 +344,6 @@ class _Study:
 
 def _words(scores):
     return ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items())
-
-
-def _zip(output):
-    """The archive of all eleven files, if the server would take those that there are."""
-    if not any((output / "submission").glob("*.tsv")):
-        return
-    try:
-        submission.zip_submission(output / "submission", output / "submission.zip")
-    except ValueError as error:
-        logging.warning("no submission.zip: %s", error)
 
 
 if __name__ == "__main__":

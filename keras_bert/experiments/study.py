@@ -1,0 +1,82 @@
+"""A study: the runs of a grid in one folder, what each of them answers, and what the best answer together."""
+
+import json
+import pathlib
+import shutil
+
+import numpy as np
+
+from keras_bert.experiments import grid
+
+
+class Study:
+    """Runs a grid, keeps what each run answers, and the model of the best one.
+
+    Args:
+        directory: where `runs/` stands, with a folder for each run.
+        metric: name of the score that chooses.
+        ensemble: how many of the best runs answer together.
+        write: whether this process writes; one of several workers does.
+
+    Attributes:
+        results: `{"setting", "scores"}` of all runs, once `run` is over.
+    """
+
+    def __init__(self, directory, metric, ensemble=1, write=True):
+        self.directory, self.metric, self.write = pathlib.Path(directory), metric, write
+        self._ensemble, self.results = ensemble, []
+
+    def run(self, settings, common, train):
+        """Runs what is not finished.
+
+        Args:
+            settings: list of settings, see `grid.settings`.
+            common: what all runs share, see `grid.run_grid`.
+            train: function of `(setting, folder)` that returns three things: the scores; logits `(rows, classes)` by
+                the name of their examples for each split, `{"dev": {...}, "test": {...}}`; a function that saves the
+                model.
+        """
+
+        def run(setting, folder, finished):
+            scores, logits, save = train(setting, folder)
+            if self.write:
+                for split, arrays in logits.items():
+                    np.savez(folder / f"{split}.npz", **arrays)
+                result = {"setting": setting, "scores": scores}
+                if grid.ranked([*finished, result], self.metric)[0] is result:
+                    save()
+                shutil.rmtree(folder / "snapshots", ignore_errors=True)
+            return scores
+
+        self.results = grid.run_grid(settings, self.directory / "runs", run, common, write=self.write)
+
+    def best(self):
+        """The results of the best runs, as many as answer together."""
+        return grid.ranked(self.results, self.metric)[: self._ensemble]
+
+    def logits(self, split):
+        """What the best runs answer, averaged, by the name of the examples."""
+        arrays = []
+        for result in self.best():
+            with np.load(self._folder(result) / f"{split}.npz") as file:
+                arrays.append(dict(file))
+        return {name: grid.mean_logits([part[name] for part in arrays]) for name in arrays[0]}
+
+    def curves(self):
+        """The lines of `metrics.jsonl` of each run, by the name of its folder."""
+        files = {self._folder(result).name: self._folder(result) / "metrics.jsonl" for result in self.results}
+        return {name: [json.loads(line) for line in file.read_text().splitlines()] for name, file in files.items()}
+
+    def summary(self):
+        """All of it, JSON-able."""
+        best = self.best()
+        return {
+            "metric": self.metric,
+            "best": best[0],
+            "ensemble": [result["setting"] for result in best],
+            "summary": grid.summary(self.results, self.metric),
+            "runs": self.results,
+        }
+
+    def _folder(self, result):
+        return self.directory / "runs" / grid.folder_name(result["setting"])

@@ -1,0 +1,54 @@
+"""A study by hand: runs are functions of their setting."""
+
+import json
+
+import numpy as np
+import pytest
+
+from keras_bert.experiments.grid import settings
+from keras_bert.experiments.study import Study
+
+SCORES = {1: 0.5, 2: 0.9, 3: 0.7, 4: 0.95}
+
+
+@pytest.fixture
+def train(tmp_path):
+    """Trains a run: its logits are its seed, its model is a file with it."""
+
+    def run(setting, folder):
+        seed = setting["seed"]
+        (folder / "snapshots").mkdir()
+        (folder / "metrics.jsonl").write_text(json.dumps({"step": seed}) + "\n")
+        logits = {"dev": {"mine": np.full([2, 1], float(seed))}, "test": {}}
+        return {"f1": SCORES[seed]}, logits, lambda: (tmp_path / "model").write_text(str(seed))
+
+    return run
+
+
+def test_the_best_is_kept_whenever_it_comes(tmp_path, train):
+    study = Study(tmp_path, "f1", ensemble=2)
+    study.run(settings(seed=[1, 2, 3]), {}, train)
+    assert (tmp_path / "model").read_text() == "2"
+    assert [result["setting"]["seed"] for result in study.best()] == [2, 3]
+    assert study.logits("dev")["mine"].tolist() == [[2.5], [2.5]]
+    assert study.logits("test") == {}
+    assert study.curves() == {f"seed={seed}": [{"step": seed}] for seed in (1, 2, 3)}
+    assert not list(tmp_path.glob("runs/*/snapshots"))
+    assert study.summary()["best"] == {"setting": {"seed": 2}, "scores": {"f1": 0.9}}
+
+    # A later grid in the same place: all runs count, the kept model is that of the best of all.
+    again = Study(tmp_path, "f1")
+    again.run(settings(seed=[1]), {}, None)
+    assert len(again.results) == 3
+    assert (tmp_path / "model").read_text() == "2"
+    again.run(settings(seed=[4]), {}, train)
+    assert (tmp_path / "model").read_text() == "4"
+    assert again.summary()["ensemble"] == [{"seed": 4}]
+
+
+def test_only_one_worker_writes(tmp_path, train):
+    study = Study(tmp_path, "f1", write=False)
+    study.run(settings(seed=[1]), {}, train)
+    assert study.best() == [{"setting": {"seed": 1}, "scores": {"f1": 0.5}}]
+    assert not (tmp_path / "model").exists()
+    assert not list(tmp_path.glob("runs/*/*.npz"))
