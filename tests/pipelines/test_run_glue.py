@@ -1,6 +1,7 @@
 """The command as a user runs it, on tiny data in the official layout."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -272,3 +273,29 @@ for path in sorted(pathlib.Path("pipelines/recipes").glob("*.txt")):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "rte_after_mnli.txt ['mnli', 'rte', 'mrpc', 'stsb']" in done.stdout
+
+
+@pytest.mark.slow
+def test_two_workers_write_once(start, tmp_path, two_addresses):
+    write_task(tmp_path, TASKS["wnli"])
+    arguments = ["--task=wnli", f"--data_dir={tmp_path}", "--epochs=1", "--batch_size=6", "--learning_rate=1e-3"]
+    alone, expected = start(*arguments, output="alone")
+    assert alone.returncode == 0, alone.stderr[-2000:]
+    command, output = start(*arguments, output="both", command_only=True)
+    workers = []
+    for index in range(2):
+        config = {"cluster": {"worker": two_addresses}, "task": {"type": "worker", "index": index}}
+        environment = {**os.environ, "TF_CONFIG": json.dumps(config)}
+        workers.append(
+            subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        )
+    printed = []
+    for worker in workers:
+        out, errors = worker.communicate(timeout=180)
+        assert worker.returncode == 0, errors[-3000:]
+        printed.append(out)
+    assert ["next: " in out for out in printed] == [True, False]
+    name = "runs/learning_rate=0.001,batch_size=6,epochs=1,seed=1/dev.npz"
+    np.testing.assert_allclose(np.load(output / name)["wnli"], np.load(expected / name)["wnli"], atol=1e-4)
+    assert json.loads((output / "results.json").read_text())["scores"].keys() == {"wnli"}
+    assert keras_bert.load(output / "model").labels == ["not_entailment", "entailment"]
