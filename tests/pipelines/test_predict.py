@@ -59,6 +59,7 @@ def test_a_file(model, tmp_path):
     assert_lines(done, expected(["a b c", "", "f g"]))
 
 
+@pytest.mark.slow
 def test_standard_input_and_regression(build, pieces, tmp_path):
     regression = build("regression")
     keras_bert.save(regression, tmp_path / "model", pieces)

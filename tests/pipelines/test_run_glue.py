@@ -1,5 +1,6 @@
 """The command as a user runs it, on tiny data in the official layout."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -72,9 +73,11 @@ def start(build, pieces, tmp_path):
     return run
 
 
-def test_all_tasks(start, tmp_path):
+def test_all_tasks(start, build, pieces, tmp_path):
     for task in TASKS.values():
         write_task(tmp_path, task)
+    config = dataclasses.replace(keras_bert.describe(build("encoder")).config, num_hidden_layers=1)
+    keras_bert.save(keras_bert.build_encoder(config), tmp_path / "small", pieces)
     columns = [
         "Lexical Semantics",
         "Predicate-Argument Structure",
@@ -90,6 +93,7 @@ def test_all_tasks(start, tmp_path):
     (tmp_path / "diagnostic-full.tsv").write_text("\n".join("\t".join(row) for row in [columns, *rows]) + "\n")
     done, output = start(
         "--task=all",
+        f"--model={tmp_path}/small",
         f"--diagnostics={tmp_path}/diagnostic-full.tsv",
         f"--data_dir={tmp_path}",
         "--epochs=1",
@@ -116,6 +120,7 @@ def test_all_tasks(start, tmp_path):
     assert "CoLA.tsv: expected 1063 predictions, got 12" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_users_own_table_on_two_devices(start, tmp_path):
     labels = {"train": ["10", "9", "9", "9"], "dev": ["9", "10"], "test": ["10", "9"]}
     for split, column in labels.items():
@@ -239,7 +244,7 @@ def test_a_grid_that_is_terminated_goes_on(start, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--learning_rate=fast"], "--learning_rate must be numbers with commas between. Received: ['fast']"),
+        slow(["--learning_rate=fast"], "--learning_rate must be numbers with commas between. Received: ['fast']"),
         slow(["--seed=1,1"], "`seed` must have values, each once. Received: seed=[1, 1]"),
         slow(["--task=rte"], "`data_dir` has no train.tsv of "),
         slow(["--task=sst"], "--task must be of cola, sst2, "),

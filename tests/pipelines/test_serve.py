@@ -41,9 +41,14 @@ def write(path):
             "version": tf.zeros_like(tf.strings.length(text)) + version,
         }
 
-    module.offset, module.function = tf.Variable(0.5), function
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32, "turns")])
+    def burn(turns):
+        value = tf.while_loop(lambda i, x: i < turns[0], lambda i, x: (i + 1, tf.sin(x)), (0, tf.ones([1000])))[1]
+        return {"value": tf.fill(tf.shape(turns), value[0])}
+
+    module.offset, module.function, module.burn = tf.Variable(0.5), function, burn
     beside = path.with_name("writing")
-    tf.saved_model.save(module, str(beside), signatures=function)
+    tf.saved_model.save(module, str(beside), signatures={"serving_default": function, "burn": burn})
     beside.rename(path)
 
 
@@ -82,17 +87,18 @@ def wait_for(condition, seconds=60):
 
 
 def test_start_answer_and_end(shelf):
-    with serving(shelf, "--labels=toy:stable=1", "--batch_window_ms=500") as (process, rest, grpc):
+    with serving(shelf, "--labels=toy:stable=1") as (process, rest, grpc):
         with Client(f"127.0.0.1:{grpc}", "grpc") as client:
             assert client.predict("toy", ["abc"])["length"].tolist() == [3]
         client = Client(f"127.0.0.1:{rest}")
-        client.metadata("toy")
+        assert client.predict("toy", ["abcd"])["length"].tolist() == [4]
         # What is running when the signal comes is finished.
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            answer = pool.submit(client.predict, "toy", ["abcd"])
-            wait_for(lambda: "keras_bert_waiting_requests 1" in get(rest, "/metrics")[1])
+            answer = pool.submit(client.predict, "toy", np.array([400000]), signature="burn")
+            time.sleep(0.3)
+            assert not answer.done()
             process.send_signal(signal.SIGTERM)
-            assert answer.result(20)["length"].tolist() == [4]
+            assert answer.result(20)["value"].shape == (1,)
         assert process.wait(20) == 0
         assert process.stdout.read() == "Stopping.\n"
     log = (shelf.parent / "log.txt").read_text()

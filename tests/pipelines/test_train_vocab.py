@@ -41,6 +41,7 @@ def test_vocabulary_of_a_small_corpus(tmp_path):
     assert "round 12 of 12: 10 pieces" in stderr
 
 
+@pytest.mark.slow
 def test_cased_with_a_text_to_measure_on(tmp_path):
     (tmp_path / "a.txt").write_text("Low low\n" * 200)
     (tmp_path / "b.txt").write_text("low Low slow")
@@ -50,6 +51,7 @@ def test_cased_with_a_text_to_measure_on(tmp_path):
     assert stdout.endswith("held out: 3 words, 1.0000 pieces a word, 33.333% unknown, 66.67% whole words\n")
 
 
+@pytest.mark.slow
 def test_a_users_mistake_is_one_line_and_status_2(tmp_path):
     cases = {
         "error: none/*: no file matches": ["--input=none/*", "--output=out"],

@@ -186,7 +186,7 @@ def test_what_is_not_for_classify_and_what_is_not_there(apis, stub):
 def test_a_deadline_leaves_the_queue(predict, server, until):
     batcher = server.server.batcher
     start = time.monotonic()
-    for turns in (100000, 100000, 1 << 30):  # The first two keep the threads busy.
+    for turns in (400000, 400000, 1 << 30):  # The first two keep the threads busy.
         refused(
             lambda turns=turns: predict("many", "burn", turns=np.array([turns], "int32"), timeout=0.15),
             "DEADLINE_EXCEEDED",
