@@ -3,7 +3,7 @@
     python -m benchmarks.glue_side_by_side --data_dir=glue --steps=100 --rounds=3
 
 MiniLM of 6 layers and width 384, batch 32, at most 128 pieces, dropout 0.1, AdamW, learning rate 5e-5 after a tenth of
-warm-up. Takes some 45 minutes on two cores, half of it padding to 128. Without `--data_dir` it reads from
+warm-up. A round takes 18 minutes on two cores, half of it padding to 128. Without `--data_dir` it reads from
 `$KERAS_BERT_DATA/glue`. Peers: `make peers`.
 
 A round trains the weights as loaded for one epoch of `steps` full batches of rows, drawn from the training set once for
