@@ -36,11 +36,15 @@ class Report:
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """How far an answer is from the expected one: of floats, the largest; and what is wrong, or `None`."""
+    """How far an answer is from the expected one: of floats, the largest; and what is wrong, or `None`.
+
+    `discrete` is what is wrong with strings, integers or a shape: in 16 bits near ties decide them.
+    """
 
     absolute: float = 0.0
     relative: float = 0.0
     problem: str | None = None
+    discrete: bool = False
 
 
 def verify(directories, tolerance=None, native=False):
@@ -70,10 +74,11 @@ def verify(directories, tolerance=None, native=False):
             continue
         probes, precision, _ = read[report.directory]
         most = TOLERANCES.get(precision, 1e-5) if tolerance is None else tolerance
-        _check_signatures(report, probes, served, most)
+        exact = precision not in TOLERANCES or precision == "float32"
+        _check_signatures(report, probes, served, most, exact)
         _check_ops(report)
         if native and not report.problems and "serving_default" in probes:
-            _check_native(report, probes, most, program)
+            _check_native(report, probes, most, exact, program)
     return reports
 
 
@@ -102,13 +107,14 @@ def compare(expected, got, tolerance, scale=None):
     except (ValueError, TypeError):
         return Difference(problem="has no such values stored")
     if expected.shape != got.shape:
-        return Difference(problem=f"has shape {got.shape} for {expected.shape}")
+        return Difference(problem=f"has shape {got.shape} for {expected.shape}", discrete=True)
     if got.dtype.kind != "f":
         different = np.argwhere(expected != got)
         if not len(different):
             return Difference()
         place = tuple(different[0].tolist())
-        return Difference(problem=f"is {got.item(place)!r} for {expected.item(place)!r} at {list(place)}")
+        problem = f"is {got.item(place)!r} for {expected.item(place)!r} at {list(place)}"
+        return Difference(problem=problem, discrete=True)
     if not np.isfinite(got).all():
         return Difference(problem="has values that are not finite")
     plain = np.abs(expected) < _EXTREME
@@ -183,17 +189,17 @@ def array(answer):
     return np.array(answer["values"], kind).reshape(answer["shape"])
 
 
-def _check_signatures(report, probes, served, tolerance):
+def _check_signatures(report, probes, served, tolerance, exact):
     report.problems += [f"{name}: no such signature" for name in probes if name not in served["signatures"]]
     report.problems += [f"{name}: there is no probe for it" for name in served["signatures"] if name not in probes]
     answers = iter(served["answers"])
     for name, (inputs, outputs) in probes.items():
         whole, *alone = [next(answers) for _ in range(1 + _batch(inputs))]
         if name in served["signatures"]:
-            _check_signature(report, name, outputs, whole, alone, tolerance)
+            _check_signature(report, name, outputs, whole, alone, tolerance, exact)
 
 
-def _check_signature(report, name, stored, whole, alone, tolerance):
+def _check_signature(report, name, stored, whole, alone, tolerance, exact):
     """One signature: the whole probe beside the stored answer, and each of its rows beside the whole."""
     failed = [f"{name}: {answer['error']}" for answer in (whole, *alone) if "error" in answer]
     if failed:
@@ -208,9 +214,16 @@ def _check_signature(report, name, stored, whole, alone, tolerance):
             problems.append(f"{key} does not begin with the batch: {rows} rows in, shape {got.shape} out")
             continue
         one_by_one += [(f"{key} alone", _compare_alone(got, row, alone, key, tolerance)) for row in range(rows)]
-    problems += [f"{key} {found.problem}" for key, found in (*at_once, *one_by_one) if found.problem]
-    report.problems += [f"{name}: {problem}" for problem in problems]
-    report.lines.append(f"{name}: {rows} rows, {_largest(at_once)}; a row alone {_largest(one_by_one)}")
+    wrong, ties = _judge((*at_once, *one_by_one), exact)
+    report.problems += [f"{name}: {problem}" for problem in (*problems, *wrong)]
+    report.lines.append(f"{name}: {rows} rows, {_largest(at_once)}; a row alone {_largest(one_by_one)}{ties}")
+
+
+def _judge(named, exact):
+    """What is wrong, and the end of a line about what near ties decide: in 16 bits floats alone are judged."""
+    wrong = [f"{key} {found.problem}" for key, found in named if found.problem and (exact or not found.discrete)]
+    ties = dict.fromkeys(key.removesuffix(" alone") for key, found in named if found.discrete and not exact)
+    return wrong, f"; by near ties other {', '.join(ties)}" if ties else ""
 
 
 def _named_alike(stored, got):
@@ -253,7 +266,7 @@ def _check_ops(report):
     report.lines.append(f"ops: {len(used)} kinds, {len(missing)} not linked by TensorFlow Serving ({made_from})")
 
 
-def _check_native(report, probes, tolerance, program):
+def _check_native(report, probes, tolerance, exact, program):
     name = "serving_default"
     inputs, stored = probes[name]
     try:
@@ -262,8 +275,9 @@ def _check_native(report, probes, tolerance, program):
         report.problems.append(f"{name} natively: {error}")
         return
     found = [(key, compare(stored[key], got[key], tolerance)) for key in sorted(stored)]
-    report.problems += [f"{name} natively: {key} {one.problem}" for key, one in found if one.problem]
-    report.lines.append(f"{name} natively, without Python: {_largest(found)}")
+    wrong, ties = _judge(found, exact)
+    report.problems += [f"{name} natively: {problem}" for problem in wrong]
+    report.lines.append(f"{name} natively, without Python: {_largest(found)}{ties}")
 
 
 def run_natively(program, directory, signature, inputs):

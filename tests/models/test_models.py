@@ -142,7 +142,15 @@ def test_the_table_is_still_tied_after_a_reload(build, task, tmp_path):
     assert sum(weight.shape == (50, 32) for weight in model.trainable_weights) == 1
 
 
-@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize(
+    "head",
+    [
+        head
+        if head in ("pretraining", "classification", "multiple_choice")
+        else pytest.param(head, marks=pytest.mark.slow)
+        for head in HEADS
+    ],
+)
 def test_fit_learns(build, task, head):
     inputs, targets, losses = task(head)
     model = build(head)

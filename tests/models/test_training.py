@@ -18,7 +18,7 @@ IN_BRIEF = ("pretraining", "classification", "multiple_choice")
 
 
 @pytest.mark.parametrize(
-    "head", [head if head == "pretraining" else pytest.param(head, marks=pytest.mark.slow) for head in HEADS]
+    "head", [head if head == "regression" else pytest.param(head, marks=pytest.mark.slow) for head in HEADS]
 )
 def test_fit_under_mirrored_strategy(mirrored, build, task, head):
     import tensorflow as tf
@@ -47,7 +47,7 @@ def gradients(model, inputs, jit):
     return step()
 
 
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_recomputation_keeps_the_gradients_with_dropout(build, batch, jit):
     results = []
     for remat in (False, True):

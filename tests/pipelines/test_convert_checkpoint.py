@@ -21,6 +21,7 @@ def convert(*flags, cwd=None):
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
 
 
+@pytest.mark.slow
 def test_hugging_face_to_google(build, pieces, tmp_path):
     model = build("pretraining")
     keras_bert.save(model, tmp_path / "hf", pieces, lowercase=True)

@@ -29,6 +29,7 @@ def export(build, pieces, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_a_model_knows_what_it_was_trained_for(export, pieces, tmp_path):
     import tensorflow as tf
     import tensorflow_text  # noqa: F401 (The SavedModel has its operations.)

@@ -33,6 +33,7 @@ def states(pieces, tmp_path, length):
     return [state.numpy() for state in encoder(inputs)["hidden_states"]], inputs["padding_mask"].numpy()
 
 
+@pytest.mark.slow
 def test_means_of_two_layers(extract, pieces, tmp_path):
     done, output = extract("vectors.npz", "--layers=1,-1", "--sequence_length=8")
     assert done.returncode == 0, done.stderr[-2000:]

@@ -284,8 +284,6 @@ for path in sorted(pathlib.Path("pipelines/recipes").glob("*.txt")):
 def test_two_workers_write_once(start, tmp_path, two_addresses):
     write_task(tmp_path, TASKS["wnli"])
     arguments = ["--task=wnli", f"--data_dir={tmp_path}", "--epochs=1", "--batch_size=6", "--learning_rate=1e-3"]
-    alone, expected = start(*arguments, output="alone")
-    assert alone.returncode == 0, alone.stderr[-2000:]
     command, output = start(*arguments, output="both", command_only=True)
     workers = []
     for index in range(2):
@@ -301,6 +299,8 @@ def test_two_workers_write_once(start, tmp_path, two_addresses):
         printed.append(out)
     assert ["next: " in out for out in printed] == [True, False]
     name = "runs/learning_rate=0.001,batch_size=6,epochs=1,seed=1/dev.npz"
-    np.testing.assert_allclose(np.load(output / name)["wnli"], np.load(expected / name)["wnli"], atol=1e-4)
     assert json.loads((output / "results.json").read_text())["scores"].keys() == {"wnli"}
-    assert keras_bert.load(output / "model").labels == ["not_entailment", "entailment"]
+    bert = keras_bert.load(output / "model")
+    others = [WORDS[(index * 5) % len(WORDS)] for index in range(len(WORDS))]
+    logits = bert.model()(bert.preprocessor(16)((WORDS, others)))["logits"]
+    np.testing.assert_allclose(np.load(output / name)["wnli"], logits, atol=1e-4)

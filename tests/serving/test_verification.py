@@ -313,3 +313,18 @@ def test_natively(good, toy, tmp_path):
     ]:
         with pytest.raises(ValueError, match=f"ended with status 1: {message}$"):
             verification.run_natively(program, echo, signature, inputs)
+
+
+def test_near_ties_are_told_but_not_judged_in_16_bits():
+    named = [
+        ("label", verification.compare(["a", "b"], np.array(["a", "c"], object), 0.1)),
+        ("scores", verification.compare([[0.5], [0.5]], np.array([[0.5, 0.1]]), 0.1)),
+        ("score", verification.compare([1.0], np.array([1.05]), 0.1)),
+        ("score alone", verification.compare([1.0], np.array([1.5]), 0.1)),
+    ]
+    wrong, ties = verification._judge(named, exact=False)
+    assert wrong == ["score alone differs by 0.5, 0.5 of its largest value"]
+    assert ties == "; by near ties other label, scores"
+    wrong, ties = verification._judge(named, exact=True)
+    assert [problem.split()[0] for problem in wrong] == ["label", "scores", "score"]
+    assert ties == ""

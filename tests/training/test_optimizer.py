@@ -101,6 +101,7 @@ def test_excluded_variables_do_not_decay(build):
         np.testing.assert_allclose(to_numpy(weight), factor * before[weight.path], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_two_replicas(mirrored, build, task):
     import tensorflow as tf
 

@@ -84,6 +84,7 @@ def test_xla_changes_nothing(alone):
     assert_same(train(jit_compile=True), alone)
 
 
+@pytest.mark.slow
 def test_two_workers_change_nothing(two_addresses, tmp_path):
     cluster = {"worker": two_addresses}
     workers = []

@@ -11,6 +11,7 @@ pytestmark = pytest.mark.tensorflow
 TEXTS = ["a b", "c!", "", "d e f g"]
 
 
+@pytest.mark.slow
 def test_an_exported_classifier(build, pieces, tmp_path):
     """With its tokenizer, its tables and its variables."""
     from keras_bert.serving.server.shelf import load_version

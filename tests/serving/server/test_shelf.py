@@ -92,10 +92,10 @@ def spoil_warmup(folder):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (spoil_nothing, "there is no saved_model.pb"),
-        (spoil_graph, "saved_model.pb"),
         (spoil_variables, "Read less bytes than requested"),
-        (spoil_warmup, "corrupted record at 0"),
+        pytest.param(spoil_nothing, "there is no saved_model.pb", marks=pytest.mark.slow),
+        pytest.param(spoil_graph, "saved_model.pb", marks=pytest.mark.slow),
+        pytest.param(spoil_warmup, "corrupted record at 0", marks=pytest.mark.slow),
     ],
 )
 def test_a_broken_version_replaces_nothing_and_is_tried_again(shelf, shelf_folder, drop, toys, caplog, spoil, message):
@@ -158,6 +158,7 @@ def test_what_is_replaced_in_place_is_loaded_again(shelf, shelf_folder, toys, dr
     assert states(shelf)[0] == (1, "AVAILABLE")
 
 
+@pytest.mark.slow
 def test_a_version_that_is_taken_away(shelf, shelf_folder, drop):
     drop("text/2", shelf_folder / "text" / "2")
     shelf = shelf()
