@@ -1,0 +1,85 @@
+"""What each head answers by REST and by gRPC is what its SavedModel answers, on real texts."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.serving import Client
+from keras_bert.tasks.glue import TASKS, read
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
+
+TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+# Head -> how it is built and exported, and the inputs that its signatures take.
+HEADS = {
+    "classification": (lambda e: keras_bert.build_classifier(e, 3), {"labels": ["no", "yes", "maybe"]}, ("text",)),
+    "pair": (lambda e: keras_bert.build_classifier(e, 2), {"pair": True}, ("text", "pair")),
+    "regression": (lambda e: keras_bert.build_classifier(e, 1), {}, ("text",)),
+    "tagging": (lambda e: keras_bert.build_token_classifier(e, len(TAGS)), {"labels": TAGS}, ("text",)),
+    "answering": (keras_bert.build_span_labeler, {"top": 3}, ("question", "context")),
+    "masks": (keras_bert.build_pretrainer, {}, ("text",)),
+    "choice": (keras_bert.build_multiple_choice, {}, ("text", "choices")),
+    "vectors": (lambda e: e, {"normalize": True}, ("text",)),
+}
+CONFIG = keras_bert.BertConfig(
+    vocab_size=30522,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=64,
+    max_position_embeddings=128,
+    initializer_range=0.25,
+)
+
+
+@pytest.fixture(scope="module")
+def shelf(data, tmp_path_factory):
+    """All heads, exported and then moved."""
+    folder = tmp_path_factory.mktemp("written")
+    preprocessor = keras_bert.TextPreprocessor(data / "vocab" / "bert-base-uncased-vocab.txt", 128)
+    for name, (build, options, _) in HEADS.items():
+        keras.utils.set_random_seed(1)
+        model = build(keras_bert.build_encoder(CONFIG))
+        keras_bert.export(model, preprocessor, folder / "shelf" / name / "1", **options)
+    return (folder / "shelf").rename(folder / "moved")
+
+
+@pytest.fixture(scope="module")
+def columns(data):
+    """200 real texts for each input."""
+    pairs = read(TASKS["mrpc"], data / "glue", "dev")
+    first, second = pairs.text[:200], pairs.pair[:200]
+    return {
+        "text": [f"{text} [MASK]" for text in first],
+        "pair": second,
+        "question": second,
+        "context": [f"{text} {other}" for text, other in zip(first, reversed(second), strict=True)],
+        "choices": [[text, other] for text, other in zip(first, second, strict=True)],
+    }
+
+
+@pytest.mark.parametrize("protocol", ["rest", "grpc"])
+def test_two_hundred_real_texts(shelf, columns, running, protocol):
+    with running(shelf) as server:
+        port = server.port if protocol == "rest" else server.grpc_port
+        with Client(f"127.0.0.1:{port}", protocol) as client:
+            for name, (_, _, inputs) in HEADS.items():
+                served = tf.saved_model.load(shelf / name / "1").signatures["serving_default"]
+                for start in range(0, 200, 40):
+                    asked = {key: columns[key][start : start + 40] for key in inputs}
+                    expected = served(**{key: tf.constant(value) for key, value in asked.items()})
+                    answers = client.predict(name, asked)
+                    assert answers.keys() == expected.keys()
+                    for key, value in expected.items():
+                        assert_same(answers[key], value.numpy(), f"{name}: {key}")
+
+
+def assert_same(found, expected, name):
+    if expected.dtype == object:
+        assert np.vectorize(str.encode, [object])(found).tolist() == expected.tolist(), name
+    elif expected.dtype.kind == "f":
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max(), err_msg=name)
+    else:
+        np.testing.assert_array_equal(found, expected, err_msg=name)
