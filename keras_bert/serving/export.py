@@ -80,6 +80,7 @@ def export(model, preprocessor, directory, labels=None, pair=False, **options):
     directory = pathlib.Path(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
     beside = directory.with_name(f"writing-{directory.name}")
+    shutil.rmtree(beside, ignore_errors=True)  # What an export that was killed left behind.
     tf.saved_model.save(module, str(beside), signatures)
     _name_methods(beside / "saved_model.pb")
     extras.write(beside, signatures, extras.facts(description, preprocessor, labels, pair, options))

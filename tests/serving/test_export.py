@@ -383,6 +383,15 @@ def test_regression(served):
         assert method_names(model.directory)["regress"] == "tensorflow/serving/regress"
 
 
+def test_an_export_after_one_that_was_killed(build, preprocessor, tmp_path):
+    """The killed one got as far as the folder beside the graph."""
+    (tmp_path / "writing-1" / "assets.extra").mkdir(parents=True)
+    (tmp_path / "writing-1" / "half").touch()
+    keras_bert.export(build("regression"), preprocessor, tmp_path / "1")
+    assert [path.name for path in tmp_path.iterdir()] == ["1"]
+    assert not (tmp_path / "1" / "half").exists()
+
+
 def test_an_export_replaces_what_was_there_and_needs_no_labels(build, preprocessor, tmp_path):
     (tmp_path / "1" / "assets.extra").mkdir(parents=True)
     (tmp_path / "1" / "old").write_text("old")
