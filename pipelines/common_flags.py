@@ -34,6 +34,12 @@ def _complain(message):
     return 2
 
 
+def text_lines(content):
+    """The texts of a file's bytes, one a line; bytes that are no UTF-8 become U+FFFD."""
+    lines = content.decode("utf-8", "replace").removesuffix("\n").split("\n") if content else []
+    return [line.removesuffix("\r") for line in lines]
+
+
 def finetuning(learning_rates):
     """Defines the flags of fine-tuning; returns their holders by name.
 

@@ -59,10 +59,10 @@ def main():
 
 
 def _read(path):
-    lines = path.read_bytes().decode("utf-8", "replace").removesuffix("\n").split("\n")
-    if lines == [""]:
+    lines = common_flags.text_lines(path.read_bytes())
+    if lines in ([], [""]):
         raise ValueError(f"{path}: there is no text")
-    return [line.removesuffix("\r") for line in lines]
+    return lines
 
 
 def _vectors(run, preprocessor, pieces):

@@ -81,8 +81,7 @@ def _texts(arguments):
         rows = [arguments]
     else:
         content = pathlib.Path(_INPUT.value).read_bytes() if _INPUT.value else sys.stdin.buffer.read()
-        lines = content.decode("utf-8", "replace").removesuffix("\n").split("\n") if content else []
-        rows = [line.removesuffix("\r").split("\t") for line in lines]
+        rows = [line.split("\t") for line in common_flags.text_lines(content)]
     name = _INPUT.value or "standard input"
     for number, row in enumerate(rows, 1):
         if len(row) != len(rows[0]) or len(row) > 2:
