@@ -68,7 +68,9 @@ def measure(contestants, rounds):
     results = {name: [] for name in found}
     for seed in range(1, rounds + 1):
         for name, (prepare, arguments) in found.items():
-            results[name].append(_round(name, prepare, arguments, seed))
+            seconds, loss, examples = _round(name, prepare, arguments, seed)
+            print(f"round {seed}: {name:34} {examples:9,} examples in {seconds:7.1f} s", flush=True)
+            results[name].append((seconds, loss, examples))
     return results
 
 

@@ -5,13 +5,13 @@
     python -m pipelines.run_squad --train_file=train-v2.0.json --dev_file=dev-v2.0.json --version_2 --epochs=2 \\
         --batch_size=48 --model=google-bert/bert-base-uncased --output_dir=runs/squad2
 
-Several `--train_file` are learned from one after the other, such as TriviaQA before SQuAD. Flags with lists make a
-grid, several models of one vocabulary in `--model` too; a run that is finished is not run again, and one that was cut
-goes on where it was. `--ensemble=7` averages the logits of the seven best. With `--version_2` there may be no answer:
-the threshold is found on dev. In `--output_dir`: `flags.txt`, `runs/`, `dev/` and, of `--predict_file`, `test/` with
-`predictions.json`, `nbest_predictions.json` and `null_odds.json` as the official programs write them, `results.json`,
-`results.md` beside the paper's scores, `report.html`, the best model in `model/` and, with question and context in and
-the answer out, in `saved_model/1/`.
+Several `--train_file` are learned from one after the other, such as TriviaQA before SQuAD. A `--model` that answers
+questions already keeps its head. Flags with lists make a grid, several models of one vocabulary in `--model` too; a run
+that is finished is not run again, and one that was cut goes on where it was. `--ensemble=7` averages the logits of the
+seven best. With `--version_2` there may be no answer: the threshold is found on dev. In `--output_dir`: `flags.txt`,
+`runs/`, `dev/` and, of `--predict_file`, `test/` with `predictions.json`, `nbest_predictions.json` and `null_odds.json`
+as the official programs write them, `results.json`, `results.md` beside the paper's scores, `report.html`, the best
+model in `model/` and, with question and context in and the answer out, in `saved_model/1/`.
 """
 
 import json
@@ -174,7 +174,9 @@ class _Squad:
         return trainer, batches
 
     def _model(self, name, weights):
-        model = keras_bert.build_span_labeler(keras_bert.load(name, dtype=_OF.precision.value).encoder)
+        bert = keras_bert.load(name, dtype=_OF.precision.value)
+        goes_on = bert.head == "question_answering"  # Its head is kept.
+        model = bert.model() if goes_on else keras_bert.build_span_labeler(bert.encoder)
         if weights is not None:
             model.set_weights(weights)
         return model

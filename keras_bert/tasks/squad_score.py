@@ -1,6 +1,7 @@
 """The official scores of SQuAD 1.1 and 2.0: exact match and F1 of answers, and the best threshold for no answer."""
 
 import collections
+import math
 import re
 import string
 
@@ -66,6 +67,8 @@ def score(questions, predictions, no_answer=None, threshold=1.0):
     """
     exact, overlap = score_answers(questions, predictions)
     if not questions.version_2:
+        if no_answer is not None:
+            raise ValueError("`no_answer` is for SQuAD 2.0, where questions may have none. Received: SQuAD 1.1")
         if unknown := [name for name, texts in zip(questions.ids, questions.golds, strict=True) if not texts]:
             raise ValueError(
                 f"{len(unknown)} question(s) of SQuAD 1.1 have no answer to score by, the first is {unknown[0]}"
@@ -77,6 +80,10 @@ def score(questions, predictions, no_answer=None, threshold=1.0):
     if no_answer is not None:
         if lacking := [name for name in questions.ids if name not in no_answer]:
             raise ValueError(f"`no_answer` lacks {len(lacking)} question(s), the first is {lacking[0]}")
+        if undefined := [name for name in questions.ids if math.isnan(no_answer[name])]:
+            raise ValueError(
+                f"`no_answer` is not a number for {len(undefined)} question(s), the first is {undefined[0]}"
+            )
         refused = {name: name in predictions and no_answer[name] > threshold for name in questions.ids}
         kept = {
             kind: {name: float(not answerable[name]) if refused[name] else value for name, value in values.items()}

@@ -186,6 +186,19 @@ def test_version_1(made):
     assert "| BERT BASE, dev | 80.8 | 88.5 |" in (output / "results.md").read_text()
 
 
+@pytest.mark.slow
+def test_a_head_is_kept(made, config, pieces):
+    model = keras_bert.build_span_labeler(keras_bert.build_encoder(config))
+    keras_bert.save(model, made / "answers", pieces)
+    settings = {"model": f"{made}/answers", "epochs": 1, "learning_rate": 1e-12}
+    finish(start(PROGRAM, *arguments(made, "kept", **settings)))
+    (found,) = (made / "kept" / "runs").glob("model=*/dev.npz")
+    dev = windows(made, "dev2")
+    expected = dev.flat(model.predict({name: ids.to_tensor() for name, ids in dev.inputs().items()}, verbose=0))
+    for name, logits in np.load(found).items():
+        np.testing.assert_allclose(logits, expected[name], atol=1e-5)
+
+
 KILL = """
 import os, signal
 from keras_bert.training.trainer import Trainer

@@ -92,6 +92,7 @@ def test_a_users_mistake_is_one_line_and_status_2(tmp_path):
         "null.json: expected an object with a text for each id. Received: {'q2': None}": ["old", "null"],
         "text.json: expected an object with a number for each id. Received: {'q2': '0.5'}": ["new", "answers", "text"],
         "`no_answer` lacks 2 question(s), the first is q2": ["new", "answers", "odds"],
+        "`no_answer` is for SQuAD 2.0": ["old", "answers", "odds"],
         "Flag --predictions must have a value other than None.": ["old"],
     }
     flags = ("--data={}.json", "--predictions={}.json", "--na_prob={}.json")

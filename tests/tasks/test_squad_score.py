@@ -292,6 +292,17 @@ def test_no_answer_lacks_questions():
         squad_score.score(questions(V2, version_2=True), ANSWERS, {"a1": 0, "a2": 0, "a3": 0, "other": 0})
 
 
+def test_no_answer_is_not_a_number():
+    odds = {"a1": 0, "n1": float("nan"), "a2": 0, "n2": float("nan"), "a3": 0}
+    with pytest.raises(ValueError, match=r"^`no_answer` is not a number for 2 question\(s\), the first is n1$"):
+        squad_score.score(questions(V2, version_2=True), ANSWERS, odds)
+
+
+def test_no_answer_is_for_version_2():
+    with pytest.raises(ValueError, match=r"^`no_answer` is for SQuAD 2\.0, .* Received: SQuAD 1\.1$"):
+        squad_score.score(questions({"q1": ["x"]}), {"q1": "x"}, {"q1": 0.5})
+
+
 def test_version_1_has_answers():
     with pytest.raises(ValueError, match=r"^1 question\(s\) of SQuAD 1.1 have no answer to score by, the first is q2$"):
         squad_score.score(questions({"q1": ["x"], "q2": []}), {"q1": "x", "q2": "x"})
