@@ -221,7 +221,7 @@ class _Squad:
             of_questions(rows, _VERSION_2.value),
         )
         print(f"\n{_title()}, dev\n{grid.markdown(report['summary'], self.study.metric)}", end="")
-        print("  ".join(f"{name} {value:.2f}" for name, value in scores.items()))
+        print(_listed(scores))
 
     def _export(self):
         bert = keras_bert.load(self.output / "model")  # Anew: outside of any strategy, in float32.
@@ -244,7 +244,7 @@ class _Squad:
             ),
             "dev questions": f"{_DEV.value}: {len(self.dev.questions):,}",
             "best run": grid.folder_name(best[0]["setting"]).replace(",", ", "),
-            "scores on dev": ", ".join(f"{name.replace('_', ' ')} {value:.2f}" for name, value in scores.items()),
+            "scores on dev": _listed(scores),
         }
         if len(best) > 1:
             facts["scores on dev"] += f" (the {len(best)} best runs together)"
@@ -263,6 +263,12 @@ class _Squad:
 
 def _title():
     return f"SQuAD {'2.0' if _VERSION_2.value else '1.1'}"
+
+
+def _listed(scores):
+    """The scores in one line; numbers of questions are integers."""
+    texts = {name: f"{value:,}" if isinstance(value, int) else f"{value:.2f}" for name, value in scores.items()}
+    return ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in texts.items())
 
 
 def _mean(arrays):
