@@ -27,8 +27,7 @@ many of the first answers are the same. These logits are made up, highest at the
 those of a trained model: the head of the one that is timed is as it was initialized, and the Python takes longer the
 more of the best starts and ends belong together.
 
-A round of training takes about half an hour on two cores, most of it padding to 384, and one of prediction about two
-minutes.
+A round of training takes an hour on two slow cores, half of it padding to 384, and one of prediction several minutes.
 """
 
 import copy
