@@ -127,9 +127,13 @@ class _Squad:
         keras.utils.set_random_seed(setting["seed"])
         found = {}
 
+        def keep(dev):
+            _, threshold, official = self._score(dev)
+            found.update(dev=dev, threshold=threshold)
+            return official
+
         def metrics(_, outputs):
-            found["dev"] = self.dev.flat(outputs)
-            _, found["threshold"], official = self._score(found["dev"])
+            official = keep(self.dev.flat(outputs))
             # Without their percent, as all studies have their scores.
             return {name: value / 100 for name, value in official.items() if name.endswith(("exact", "match", "f1"))}
 
@@ -141,8 +145,7 @@ class _Squad:
             return trainer.predict(keras_bert.Batches(inputs, shuffle=False))
 
         if not found:  # It was cut after it had been trained to the end.
-            found["dev"] = self.dev.logits(predict)
-            _, found["threshold"], _ = self._score(found["dev"])
+            keep(self.dev.logits(predict))
         logits = {"dev": found["dev"], "test": self.test.logits(predict) if self.test else {}}
         return scores, logits, lambda: self._save(trainer.model, found["threshold"])
 

@@ -65,10 +65,10 @@ def score(questions, predictions, no_answer=None, threshold=1.0):
         For version 1.1 `exact_match` and `f1`; for 2.0 the numbers of its script, with the best thresholds where
         `no_answer` is given.
     """
+    if no_answer is not None:
+        _check_no_answer(questions, no_answer)
     exact, overlap = score_answers(questions, predictions)
     if not questions.version_2:
-        if no_answer is not None:
-            raise ValueError("`no_answer` is for SQuAD 2.0, where questions may have none. Received: SQuAD 1.1")
         if unknown := [name for name, texts in zip(questions.ids, questions.golds, strict=True) if not texts]:
             raise ValueError(
                 f"{len(unknown)} question(s) of SQuAD 1.1 have no answer to score by, the first is {unknown[0]}"
@@ -78,12 +78,6 @@ def score(questions, predictions, no_answer=None, threshold=1.0):
     raw = {"exact": exact, "f1": overlap}
     kept = raw
     if no_answer is not None:
-        if lacking := [name for name in questions.ids if name not in no_answer]:
-            raise ValueError(f"`no_answer` lacks {len(lacking)} question(s), the first is {lacking[0]}")
-        if undefined := [name for name in questions.ids if math.isnan(no_answer[name])]:
-            raise ValueError(
-                f"`no_answer` is not a number for {len(undefined)} question(s), the first is {undefined[0]}"
-            )
         refused = {name: name in predictions and no_answer[name] > threshold for name in questions.ids}
         kept = {
             kind: {name: float(not answerable[name]) if refused[name] else value for name, value in values.items()}
@@ -99,6 +93,15 @@ def score(questions, predictions, no_answer=None, threshold=1.0):
             best, place = best_threshold(values, predictions, no_answer, answerable)
             result |= {f"best_{kind}": best, f"best_{kind}_thresh": place}
     return result
+
+
+def _check_no_answer(questions, no_answer):
+    if not questions.version_2:
+        raise ValueError("`no_answer` is for SQuAD 2.0, where questions may have none. Received: SQuAD 1.1")
+    if lacking := [name for name in questions.ids if name not in no_answer]:
+        raise ValueError(f"`no_answer` lacks {len(lacking)} question(s), the first is {lacking[0]}")
+    if undefined := [name for name in questions.ids if math.isnan(no_answer[name])]:
+        raise ValueError(f"`no_answer` is not a number for {len(undefined)} question(s), the first is {undefined[0]}")
 
 
 def best_threshold(scores, predictions, no_answer, answerable):
