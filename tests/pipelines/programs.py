@@ -1,62 +1,86 @@
-"""Starts the command lines as a user does."""
+"""Starts the command lines as a user does, but in copies of a process that has imported TensorFlow already.
 
-import json
+The import takes several seconds of each start. What the copies share is the seed of Python's hashes.
+"""
+
+import multiprocessing
 import os
+import pathlib
+import runpy
 import subprocess
 import sys
+import tempfile
 
-_MANY = """
-import contextlib, importlib, io, json, sys, traceback
-from absl import flags
-from pipelines import common_flags
-module, commands = json.load(sys.stdin)
-main, answers = importlib.import_module(module).main, []
-for arguments in commands:
-    flags.FLAGS.unparse_flags()
+import numpy as np
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["tensorflow", "tensorflow_text", "keras_bert"])
+
+
+class Program:
+    """A process that is spoken to as one of `subprocess.Popen`; what it prints goes to files."""
+
+    def __init__(self, setting, arguments, given):
+        self._folder = tempfile.TemporaryDirectory()
+        self._path = pathlib.Path(self._folder.name)
+        (self._path / "given").write_text(given)
+        self._process = _FORKS.Process(target=_begin, args=(self._path, setting, arguments))
+        self._process.start()
+
+    @property
+    def returncode(self):
+        return self._process.exitcode
+
+    def poll(self):
+        return self.returncode
+
+    def send_signal(self, number):
+        os.kill(self._process.pid, number)
+
+    def communicate(self, timeout=300):
+        self._process.join(timeout)
+        late = self.returncode is None
+        if late:
+            self._process.kill()
+        out, errors = ((self._path / name).read_text() for name in ("out", "errors"))
+        assert not late, f"no end after {timeout} s: {errors[-3000:]}"
+        return out, errors
+
+
+def _begin(path, setting, arguments):
+    for number, name in enumerate(("given", "out", "errors")):
+        os.dup2(os.open(path / name, os.O_RDWR | os.O_CREAT), number)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 (It is open until the end.)
+    os.environ.update(setting["environment"])
+    os.chdir(setting["cwd"])
+    np.random.seed()  # The global state was copied too.
+    if setting["devices"] > 1:
+        import tensorflow as tf
+
+        devices = [tf.config.LogicalDeviceConfiguration()] * setting["devices"]
+        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], devices)
+    exec(setting["before"], {})
     sys.argv[1:] = arguments
-    out, errors, status = io.StringIO(), io.StringIO(), 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-        try:
-            common_flags.run(main)
-        except SystemExit as end:
-            status = end.code or 0
-        except Exception:
-            traceback.print_exc()
-            status = 1
-    answers.append([status, out.getvalue(), errors.getvalue()])
-print(json.dumps(answers))
-"""
-_DEVICES = """
-import tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * {})
-"""
+    runpy.run_module(setting["module"], run_name="__main__", alter_sys=True)
 
 
-def run_many(module, commands):
-    """Statuses and output of commands, one after the other in one process, since it takes so long to start."""
-    done = subprocess.run(
-        [sys.executable, "-c", _MANY], input=json.dumps([module, commands]), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
-
-
-def start(module, *arguments, before="", devices=1, **environment):
-    """A process of its own; `before` is what it does before it starts."""
-    before += _DEVICES.format(devices) if devices > 1 else ""
-    main = f"import runpy; runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
-    return subprocess.Popen(
-        [sys.executable, "-c", f"{before}\n{main}", *arguments],
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+def start(module, *arguments, before="", devices=1, given="", cwd=".", **environment):
+    """A running program; `before` is code that it begins with, `given` what it reads from standard input."""
+    setting = {"module": module, "before": before, "devices": devices, "cwd": os.path.abspath(cwd)}
+    return Program(
+        {**setting, "environment": {**os.environ, **environment}}, [str(value) for value in arguments], given
     )
 
 
-def finish(process, status=0):
+def finish(program, status=0):
     """Its output and its errors, once it has ended with that status."""
-    out, errors = process.communicate(timeout=300)
-    assert process.returncode == status, errors[-3000:]
+    out, errors = program.communicate()
+    assert program.returncode == status, errors[-3000:]
     return out, errors
+
+
+def run(module, *arguments, **options):
+    """The program from start to end, as of `subprocess.run`."""
+    program = start(module, *arguments, **options)
+    out, errors = program.communicate()
+    return subprocess.CompletedProcess(arguments, program.returncode, out, errors)

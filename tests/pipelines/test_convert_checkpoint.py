@@ -1,12 +1,10 @@
 """The command as a user runs it."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 import keras_bert
+from tests.pipelines.programs import run
 
 pytestmark = pytest.mark.tensorflow
 
@@ -16,9 +14,8 @@ def slow(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-def convert(*flags, cwd=None):
-    command = [sys.executable, "-m", "pipelines.convert_checkpoint", *flags]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+def convert(*flags, cwd="."):
+    return run("pipelines.convert_checkpoint", *flags, cwd=cwd)
 
 
 @pytest.mark.slow

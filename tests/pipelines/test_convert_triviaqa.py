@@ -1,12 +1,13 @@
 """The command as a user runs it."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from keras_bert.tasks import squad
+from tests.pipelines.programs import run
+
+PROGRAM = "pipelines.convert_triviaqa"
 
 
 def write(folder):
@@ -29,14 +30,9 @@ def write(folder):
         (folder / f"{name}.json").write_text(json.dumps({"Data": data, "Domain": "Wikipedia"}))
 
 
-def run(*flags, cwd):
-    command = [sys.executable, "-m", "pipelines.convert_triviaqa", *flags]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
-
-
 def test_counts_and_a_file_that_is_read(tmp_path):
     write(tmp_path)
-    done = run("--qa=train.json", "--evidence=evidence", "--output=out/triviaqa.json", cwd=tmp_path)
+    done = run(PROGRAM, "--qa=train.json", "--evidence=evidence", "--output=out/triviaqa.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "2 questions, 6 pairs of question and document:",

@@ -2,8 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -11,9 +9,11 @@ import pytest
 from keras_bert import Vocabulary
 from keras_bert.pretraining.generate import generate
 from keras_bert.pretraining.recipe import Recipe
+from tests.pipelines.programs import finish, start
 from tests.pretraining.numbered import Numbered, random_documents
 
 pytestmark = pytest.mark.tensorflow
+PROGRAM = "pipelines.create_pretraining_data"
 SOURCE = Numbered(random_documents(5, documents=20, sentences=12, words=7))
 
 
@@ -25,21 +25,12 @@ def folder(tmp_path):
     return tmp_path
 
 
-def start(*flags, cwd):
-    command = [sys.executable, "-m", "pipelines.create_pretraining_data", *flags]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd)
-
-
 def create(*flags, cwd):
-    process = start(*flags, cwd=cwd)
-    stdout, stderr = process.communicate()
-    assert process.returncode == 0, stderr
-    return stdout, stderr
+    return finish(start(PROGRAM, *flags, cwd=cwd))
 
 
-def fails(message, process):
-    _, stderr = process.communicate()
-    assert process.returncode == 2, stderr
+def fails(message, *flags, cwd):
+    _, stderr = finish(start(PROGRAM, *flags, cwd=cwd), 2)
     assert stderr.strip().splitlines()[-1] == f"error: {message}"
     assert "Traceback" not in stderr
 
@@ -91,11 +82,8 @@ def test_every_flag_arrives(folder):
 
 def test_a_users_mistake_is_one_line_and_status_2(folder):
     (folder / "a.txt").write_bytes("Ein Satz.\n\nÜbung\n".encode("latin-1"))
-    process = start("--input=*.txt", "--vocab=vocab.txt", "--output=data", cwd=folder)
-    fails(
-        "a.txt:3: not UTF-8: b'\\xdcbung'. Convert the file, for example by `iconv -f latin1 -t utf-8`",
-        process,
-    )
+    message = "a.txt:3: not UTF-8: b'\\xdcbung'. Convert the file, for example by `iconv -f latin1 -t utf-8`"
+    fails(message, "--input=*.txt", "--vocab=vocab.txt", "--output=data", cwd=folder)
 
 
 @pytest.mark.slow
@@ -107,12 +95,11 @@ def test_defaults_and_a_look_at_them(folder):
     assert manifest["shards"] == 16
     assert "mask_share" not in stdout
     before = {path: path.stat().st_mtime_ns for path in (folder / "data").iterdir()}
-    again, look = start(*flags, cwd=folder), start("--inspect=2", "--output=data", cwd=folder)
-    stdout, stderr = look.communicate()
+    stdout, stderr = create("--inspect=2", "--output=data", cwd=folder)
     assert stdout.startswith("example 1: "), stderr
     assert stdout.count("\n  A: [CLS] ") == stdout.count("\n  B: ") == 2
     # The same command again makes nothing again.
-    stdout, stderr = again.communicate()
+    stdout, stderr = create(*flags, cwd=folder)
     assert stdout.endswith("all of it in data/manifest.json\n"), stderr
     assert "shards" not in stderr
     assert {path: path.stat().st_mtime_ns for path in (folder / "data").iterdir()} == before
@@ -132,23 +119,19 @@ def test_more_mistakes(folder):
         ],
         "none*: no file matches": ["--input=none*", "--vocab=vocab.txt", "--output=data"],
     }
-    cases = list(cases.items())
-    for pair in (cases[:2], cases[2:]):
-        processes = [(message, start(*flags, cwd=folder)) for message, flags in pair]
-        for message, process in processes:
-            fails(message, process)
+    for message, flags in cases.items():
+        fails(message, *flags, cwd=folder)
 
 
 @pytest.mark.slow
 def test_a_killed_run_is_continued(folder):
     (folder / "a.txt").write_text(SOURCE.text * 300)
     flags = ["--input=a.txt", "--vocab=vocab.txt", "--output=data", "--static", "--shards=8", "--processes=1"]
-    process = start(*flags, cwd=folder)
+    process = start(PROGRAM, *flags, cwd=folder)
     while process.poll() is None and len(list((folder / "data").glob("examples-*"))) < 3:
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    finish(process, -signal.SIGKILL)
     assert not (folder / "data" / "manifest.json").exists()
     before = {path: path.stat() for path in (folder / "data").glob("examples-*")}
     assert 3 <= len(before) < 8

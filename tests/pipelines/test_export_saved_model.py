@@ -1,13 +1,12 @@
 """The command as a user runs it."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import keras_bert
+from tests.pipelines.programs import run
 
 pytestmark = pytest.mark.tensorflow
 
@@ -19,14 +18,13 @@ def slow(*values):
 
 @pytest.fixture
 def export(build, pieces, tmp_path):
-    def run(head, *arguments, output="served", **facts):
+    def exported(head, *arguments, output="served", **facts):
         model = build(head)
         keras_bert.save(model, tmp_path / head, pieces, **facts)
-        command = [sys.executable, "-m", "pipelines.export_saved_model", f"--model={tmp_path / head}"]
-        command += [f"--output={tmp_path / output}", *arguments]
-        return model, subprocess.run(command, capture_output=True, text=True, check=False), tmp_path / output
+        flags = [f"--model={tmp_path / head}", f"--output={tmp_path / output}", *arguments]
+        return model, run("pipelines.export_saved_model", *flags), tmp_path / output
 
-    return run
+    return exported
 
 
 @pytest.mark.slow

@@ -1,13 +1,12 @@
 """The command as a user runs it."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import keras_bert
+from tests.pipelines.programs import run
 
 pytestmark = pytest.mark.tensorflow
 TEXTS = ["a b c", "", "d e f g h a b c d e", "b"]
@@ -18,12 +17,11 @@ def extract(build, pieces, tmp_path):
     keras_bert.save(build("encoder"), tmp_path / "model", pieces)
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
 
-    def run(output, *arguments):
-        command = [sys.executable, "-m", "pipelines.extract_features", f"--model={tmp_path}/model"]
-        command += [f"--input={tmp_path}/texts.txt", f"--output={tmp_path / output}", "--batch_size=2", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False), tmp_path / output
+    def extracted(output, *arguments):
+        flags = [f"--model={tmp_path}/model", f"--input={tmp_path}/texts.txt", "--batch_size=2", *arguments]
+        return run("pipelines.extract_features", f"--output={tmp_path / output}", *flags), tmp_path / output
 
-    return run
+    return extracted
 
 
 def states(pieces, tmp_path, length):

@@ -1,12 +1,10 @@
 """The command as a user runs it."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 import keras_bert
+from tests.pipelines.programs import run
 
 tf = pytest.importorskip("tensorflow")
 
@@ -33,9 +31,8 @@ def model(build, pieces, tmp_path):
     return tmp_path / "model", expected
 
 
-def predict(*arguments, given=None):
-    command = [sys.executable, "-m", "pipelines.predict", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, input=given)
+def predict(*arguments, given=""):
+    return run("pipelines.predict", *arguments, given=given)
 
 
 def assert_lines(done, expected):
@@ -119,12 +116,12 @@ CONTEXT_ALONE = "error: --question takes its context from --context_file alone: 
 @pytest.mark.parametrize(
     ("arguments", "given", "message"),
     [
-        (["a", "b", "c"], None, "error: expected a text, and perhaps its pair, or --input. Received: a b c"),
+        (["a", "b", "c"], "", "error: expected a text, and perhaps its pair, or --input. Received: a b c"),
         slow([], "a\tb\nc\n", "error: standard input:2: expected 2 columns, got 1"),
         slow([], "", "error: standard input: there is no text"),
-        slow(["--question=a", "b"], None, CONTEXT_ALONE),
+        slow(["--question=a", "b"], "", CONTEXT_ALONE),
         slow(["--question=a"], " ", "error: --question and the text of --context_file must not be empty"),
-        slow(["--input=none.tsv"], None, "error: [Errno 2] No such file or directory: 'none.tsv'"),
+        slow(["--input=none.tsv"], "", "error: [Errno 2] No such file or directory: 'none.tsv'"),
     ],
 )
 def test_a_users_mistake_is_one_line_and_status_2(tmp_path, arguments, given, message):

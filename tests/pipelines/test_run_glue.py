@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 import keras_bert
 from keras_bert.tasks.glue import TASKS
 from keras_bert.training.metrics import accuracy
+from tests.pipelines.programs import finish, start
 
 pytestmark = pytest.mark.tensorflow
 
@@ -50,30 +50,20 @@ def write_task(folder, task, test_rows=None):
 
 
 @pytest.fixture
-def start(build, pieces, tmp_path):
-    """A model to start from, and a function that runs the command."""
+def glue(build, pieces, tmp_path):
+    """A model to start from, and a function that starts the command."""
     keras_bert.save(build("encoder"), tmp_path / "bert", pieces)
 
-    def run(*arguments, output="out", devices=1, command_only=False):
-        main = "import runpy; runpy.run_module('pipelines.run_glue', run_name='__main__', alter_sys=True)"
-        if devices > 1:
-            main = (
-                "import tensorflow as tf; tf.config.set_logical_device_configuration("
-                "tf.config.list_physical_devices('CPU')[0], [tf.config.LogicalDeviceConfiguration()] * "
-                f"{devices}); {main}"
-            )
-        command = [sys.executable, "-c", main, "--sequence_length=16", *arguments]
-        command += [f"--output_dir={tmp_path}/{output}"]
+    def started(*arguments, output="out", **options):
+        flags = ["--sequence_length=16", *arguments, f"--output_dir={tmp_path}/{output}"]
         if not any(argument.startswith(("--model", "--flagfile")) for argument in arguments):
-            command += [f"--model={tmp_path}/bert"]
-        if command_only:
-            return command, tmp_path / output
-        return subprocess.run(command, capture_output=True, text=True, check=False), tmp_path / output
+            flags.append(f"--model={tmp_path}/bert")
+        return start("pipelines.run_glue", *flags, **options)
 
-    return run
+    return started
 
 
-def test_all_tasks(start, build, pieces, tmp_path):
+def test_all_tasks(glue, build, pieces, tmp_path):
     for task in TASKS.values():
         write_task(tmp_path, task)
     config = dataclasses.replace(keras_bert.describe(build("encoder")).config, num_hidden_layers=1)
@@ -91,7 +81,7 @@ def test_all_tasks(start, build, pieces, tmp_path):
         ["", "", "Negation", "", words, words, label] for words, label in zip(WORDS, TASKS["ax"].labels, strict=False)
     ]
     (tmp_path / "diagnostic-full.tsv").write_text("\n".join("\t".join(row) for row in [columns, *rows]) + "\n")
-    done, output = start(
+    program = glue(
         "--task=all",
         f"--model={tmp_path}/small",
         f"--diagnostics={tmp_path}/diagnostic-full.tsv",
@@ -101,7 +91,8 @@ def test_all_tasks(start, build, pieces, tmp_path):
         "--learning_rate=1e-3",
         "--init_from=rte",
     )
-    assert done.returncode == 0, done.stderr[-2000:]
+    _, told = finish(program)
+    output = tmp_path / "out"
     scores = json.loads((output / "results.json").read_text())
     names = ["rte", "cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "mnli_mismatched", "ax", "qnli", "wnli"]
     assert list(scores) == names
@@ -116,12 +107,12 @@ def test_all_tasks(start, build, pieces, tmp_path):
         lines = (output / "submission" / task.server_file).read_text().splitlines()
         assert len(lines) == 1 + len(WORDS)
         assert not task.strings or {line.split("\t")[1] for line in lines[1:]} <= set(task.strings)
-    assert "no submission.zip" in done.stderr
-    assert "CoLA.tsv: expected 1063 predictions, got 12" in done.stderr
+    assert "no submission.zip" in told
+    assert "CoLA.tsv: expected 1063 predictions, got 12" in told
 
 
 @pytest.mark.slow
-def test_a_users_own_table_on_two_devices(start, tmp_path):
+def test_a_users_own_table_on_two_devices(glue, tmp_path):
     labels = {"train": ["10", "9", "9", "9"], "dev": ["9", "10"], "test": ["10", "9"]}
     for split, column in labels.items():
         rows = [f'"{text}, well",{label}' for text, label in zip(WORDS, column * 3, strict=False)]
@@ -130,15 +121,15 @@ def test_a_users_own_table_on_two_devices(start, tmp_path):
     columns = ("--text_column=review", "--label_column=stars")
     settings = ("--epochs=1", "--batch_size=4", "--learning_rate=1e-3", "--freeze_layers=1", "--layer_decay=0.9")
     grid = ("--seed=1,2", "--ensemble=2", "--strategy=mirrored", "--gradient_accumulation=2")
-    done, output = start("--task=classification", *files, *columns, *settings, *grid, devices=2)
-    assert done.returncode == 0, done.stderr[-2000:]
+    said, told = finish(glue("--task=classification", *files, *columns, *settings, *grid, devices=2))
+    output = tmp_path / "out"
     assert (
         "with devices ('/job:localhost/replica:0/task:0/device:CPU:0', '/job:localhost/replica:0/task:0/device:CPU:1')"
-        in done.stderr
+        in told
     )
     assert "(the 2 best runs together)" in (output / "results.md").read_text()
-    assert "9: 9 (75.0%), 10: 3 (25.0%)" in done.stderr
-    assert "test: accuracy " in done.stdout
+    assert "9: 9 (75.0%), 10: 3 (25.0%)" in told
+    assert "test: accuracy " in said
     # What is frozen is as it was.
     before, after = keras_bert.load(tmp_path / "bert").encoder, keras_bert.load(output / "model")
     assert after.labels == ["9", "10"]
@@ -157,11 +148,11 @@ def test_a_users_own_table_on_two_devices(start, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_grid_end_to_end(start, tmp_path):
+def test_a_grid_end_to_end(glue, tmp_path):
     write_task(tmp_path, TASKS["wnli"], test_rows=146)
     arguments = ("--task=wnli", "--epochs=1", "--batch_size=6", "--learning_rate=1e-3,1e-4", "--seed=1,2")
-    done, output = start(*arguments, f"--data_dir={tmp_path}", "--ensemble=2")
-    assert done.returncode == 0, done.stderr[-2000:]
+    said, _ = finish(glue(*arguments, f"--data_dir={tmp_path}", "--ensemble=2"))
+    output = tmp_path / "out"
     report = json.loads((output / "results.json").read_text())
     assert [(run["setting"]["learning_rate"], run["setting"]["seed"]) for run in report["runs"]] == [
         (1e-4, 1),
@@ -175,7 +166,7 @@ def test_a_grid_end_to_end(start, tmp_path):
     assert "| learning_rate=0.001, batch_size=6, epochs=1 | 2 |" in results
     assert "not_entailment: 6 (50.0%)" in results
     assert "learning rate" in (output / "report.html").read_text()
-    assert f"next: python -m pipelines.predict --model={output}/model " in done.stdout
+    assert f"next: python -m pipelines.predict --model={output}/model " in said
 
     # What was kept gives what the best run gave.
     import tensorflow as tf
@@ -202,35 +193,32 @@ def test_a_grid_end_to_end(start, tmp_path):
 
     # Finished runs are not run again, a larger grid adds to them; the flags can be given as a file.
     before = (output / "model" / "model.safetensors").stat().st_mtime_ns
-    again, _ = start(f"--flagfile={output}/flags.txt")
-    assert again.returncode == 0, again.stderr[-2000:]
-    assert "evaluated" not in again.stderr
+    _, again = finish(glue(f"--flagfile={output}/flags.txt"))
+    assert "evaluated" not in again
     assert json.loads((output / "results.json").read_text()) == report
     assert (output / "model" / "model.safetensors").stat().st_mtime_ns == before
 
     # Runs of other settings are not mixed with these.
-    other, _ = start(f"--flagfile={output}/flags.txt", "--warmup=0.5")
-    assert other.returncode == 2
-    assert "has runs of other settings: `warmup` was 0.1, is 0.5" in other.stderr
+    _, other = finish(glue(f"--flagfile={output}/flags.txt", "--warmup=0.5"), 2)
+    assert "has runs of other settings: `warmup` was 0.1, is 0.5" in other
 
 
 @pytest.mark.slow
-def test_a_grid_that_is_terminated_goes_on(start, tmp_path):
+def test_a_grid_that_is_terminated_goes_on(glue, tmp_path):
     write_task(tmp_path, TASKS["wnli"])
-    arguments = ("--task=wnli", "--batch_size=6", "--epochs=40", "--learning_rate=1e-3", "--seed=1,2")
-    whole, expected = start(*arguments, f"--data_dir={tmp_path}", output="whole")
-    assert whole.returncode == 0, whole.stderr[-2000:]
-    command, output = start(*arguments, f"--data_dir={tmp_path}", output="cut", command_only=True)
+    arguments = ["--task=wnli", f"--data_dir={tmp_path}", "--batch_size=6", "--epochs=40", "--learning_rate=1e-3"]
+    arguments += ["--seed=1,2"]
+    whole, program = glue(*arguments, output="whole"), glue(*arguments, output="cut")
+    expected, output = tmp_path / "whole", tmp_path / "cut"
     first, second = (output / "runs" / f"learning_rate=0.001,batch_size=6,epochs=40,seed={seed}" for seed in (1, 2))
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
-        while not list(second.glob("snapshots/*")):
-            assert process.poll() is None
-            time.sleep(0.05)
-        process.send_signal(signal.SIGTERM)
-    assert process.returncode == 143
+    while not list(second.glob("snapshots/*")):
+        assert program.poll() is None
+        time.sleep(0.05)
+    program.send_signal(signal.SIGTERM)
+    finish(program, 143)
     before = (first / "metrics.jsonl").read_bytes()
-    done, _ = start(*arguments, f"--data_dir={tmp_path}", output="cut")
-    assert done.returncode == 0, done.stderr[-2000:]
+    finish(glue(*arguments, output="cut"))
+    finish(whole)
     assert (first / "metrics.jsonl").read_bytes() == before
     assert (
         json.loads((output / "results.json").read_text())["runs"]
@@ -256,11 +244,10 @@ def test_a_grid_that_is_terminated_goes_on(start, tmp_path):
         slow(["--freeze_layers=3"], "`count` must be from 0 to the 2 blocks of the model. Received: count=3"),
     ],
 )
-def test_a_users_mistake_is_one_line_and_status_2(start, tmp_path, arguments, message):
+def test_a_users_mistake_is_one_line_and_status_2(glue, tmp_path, arguments, message):
     write_task(tmp_path, TASKS["wnli"])
-    done, _ = start("--task=wnli", f"--data_dir={tmp_path}", *arguments)
-    assert done.returncode == 2, done.stderr[-2000:]
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    _, errors = finish(glue("--task=wnli", f"--data_dir={tmp_path}", *arguments), 2)
+    (line,) = [line for line in errors.splitlines() if line.startswith("error:")]
     assert line.startswith(f"error: {message}")
 
 
@@ -284,22 +271,12 @@ for path in sorted(pathlib.Path("pipelines/recipes").glob("*.txt")):
 
 
 @pytest.mark.slow
-def test_two_workers_write_once(start, tmp_path, two_addresses):
+def test_two_workers_write_once(glue, tmp_path, two_addresses):
     write_task(tmp_path, TASKS["wnli"])
     arguments = ["--task=wnli", f"--data_dir={tmp_path}", "--epochs=1", "--batch_size=6", "--learning_rate=1e-3"]
-    command, output = start(*arguments, output="both", command_only=True)
-    workers = []
-    for index in range(2):
-        config = {"cluster": {"worker": two_addresses}, "task": {"type": "worker", "index": index}}
-        environment = {**os.environ, "TF_CONFIG": json.dumps(config)}
-        workers.append(
-            subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        )
-    printed = []
-    for worker in workers:
-        out, errors = worker.communicate(timeout=180)
-        assert worker.returncode == 0, errors[-3000:]
-        printed.append(out)
+    tasks = [{"cluster": {"worker": two_addresses}, "task": {"type": "worker", "index": index}} for index in range(2)]
+    workers = [glue(*arguments, output="both", TF_CONFIG=json.dumps(task)) for task in tasks]
+    printed, output = [finish(worker)[0] for worker in workers], tmp_path / "both"
     assert ["next: " in out for out in printed] == [True, False]
     name = "runs/learning_rate=0.001,batch_size=6,epochs=1,seed=1/dev.npz"
     assert json.loads((output / "results.json").read_text())["scores"].keys() == {"wnli"}

@@ -20,7 +20,7 @@ from keras_bert.training import losses  # noqa: E402
 from keras_bert.training.feed import Phases  # noqa: E402
 from keras_bert.training.trainer import TERMINATED, Trainer  # noqa: E402
 from tests.conftest import to_numpy  # noqa: E402
-from tests.pipelines.programs import finish, run_many, start  # noqa: E402
+from tests.pipelines.programs import finish, run, start  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 
@@ -295,23 +295,22 @@ TWO_PHASES = {
 def quick(made):
     """What the mistakes and a run of two phases say."""
     commands = {name: changes for name, (changes, _) in MISTAKES.items()} | {"two_phases": TWO_PHASES}
-    answers = run_many(PROGRAM, [flags(made, name.replace(" ", "_"), **changes) for name, changes in commands.items()])
-    return dict(zip(commands, answers, strict=True))
+    return {name: run(PROGRAM, *flags(made, name.replace(" ", "_"), **changes)) for name, changes in commands.items()}
 
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_users_mistake_is_one_line_and_status_2(quick, made, name):
-    status, _, errors = quick[name]
-    assert status == 2, errors[-2000:]
-    (line,) = [line for line in errors.splitlines() if line.startswith("error:")]
+    done = quick[name]
+    assert done.returncode == 2, done.stderr[-2000:]
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     assert line.startswith(f"error: {MISTAKES[name][1]}".format(made=made))
 
 
 @pytest.fixture(scope="module")
 def two_phases(quick, made):
-    status, out, errors = quick["two_phases"]
-    assert status == 0, errors[-3000:]
-    assert out.endswith(f"the model is in {made}/two_phases/model\n")
+    done = quick["two_phases"]
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.endswith(f"the model is in {made}/two_phases/model\n")
     return made / "two_phases"
 
 
@@ -351,7 +350,7 @@ def test_evaluation_equals_numpy(quick, two_phases, made):
     assert [line["step"] for line in lines] == [30, 60, 65]
     for name, value in expected.items():
         assert lines[-1][name] == pytest.approx(value, rel=1e-5), name
-        assert f"{name} {lines[-1][name]:.4f}" in quick["two_phases"][1]
+        assert f"{name} {lines[-1][name]:.4f}" in quick["two_phases"].stdout
     assert expected["mlm_accuracy"] > 0.03
 
 
@@ -606,8 +605,7 @@ VARIATIONS = {
 @pytest.fixture(scope="module")
 def variations(made):
     """What each of the variations says."""
-    answers = run_many(PROGRAM, [flags(made, name, **changes) for name, changes in VARIATIONS.items()])
-    return dict(zip(VARIATIONS, answers, strict=True))
+    return {name: run(PROGRAM, *flags(made, name, **changes)) for name, changes in VARIATIONS.items()}
 
 
 @pytest.fixture
@@ -615,8 +613,8 @@ def trained(variations, made):
     """A function from the name of a variation to its folder."""
 
     def folder(name):
-        status, _, errors = variations[name]
-        assert status == 0, errors[-3000:]
+        done = variations[name]
+        assert done.returncode == 0, done.stderr[-3000:]
         return made / name
 
     return folder
@@ -711,17 +709,18 @@ def test_a_warm_start_goes_on_from_the_weights(trained):
 
 @pytest.mark.slow
 def test_a_head_that_the_start_lacks(variations, made):
-    status, _, errors = variations["new_head"]
-    assert status == 2
-    assert f"error: {made}/pairs/model: the checkpoint lacks 2 tensor(s): cls.seq_relationship.weight" in errors
+    done = variations["new_head"]
+    assert done.returncode == 2
+    lacks = f"error: {made}/pairs/model: the checkpoint lacks 2 tensor(s): cls.seq_relationship.weight"
+    assert lacks in done.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["damaged", "damaged eval_data"])
 def test_a_damaged_record_is_named(variations, made, name):
-    status, _, errors = variations[name]
-    assert status == 2, errors[-2000:]
-    (line,) = [line for line in errors.splitlines() if line.startswith("error:")]
+    done = variations[name]
+    assert done.returncode == 2, done.stderr[-2000:]
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     start, end = f"error: {shard(made / 'damaged')}: the record after ", ". Copy the file again, or make the data anew"
     assert line.startswith(start)
     assert line.endswith(end)

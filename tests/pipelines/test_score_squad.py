@@ -1,10 +1,12 @@
 """The command as a user runs it."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+
+from tests.pipelines.programs import finish, start
+
+PROGRAM = "pipelines.score_squad"
 
 QUESTIONS = {"q1": ["Köln"], "q2": [], "q3": ["the river Rhine"], "q4": []}
 
@@ -29,16 +31,9 @@ def write(folder, **files):
         (folder / f"{name}.json").write_text(content if isinstance(content, str) else json.dumps(content))
 
 
-def start(*flags, cwd):
-    command = [sys.executable, "-m", "pipelines.score_squad", *flags]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd)
-
-
 def score(*flags, cwd):
     """The scores, and what is told beside them."""
-    process = start(*flags, cwd=cwd)
-    stdout, stderr = process.communicate()
-    assert process.returncode == 0, stderr
+    stdout, stderr = finish(start(PROGRAM, *flags, cwd=cwd))
     return json.loads(stdout), [line for line in stderr.splitlines() if "question" in line]
 
 
@@ -97,9 +92,9 @@ def test_a_users_mistake_is_one_line_and_status_2(tmp_path):
     }
     flags = ("--data={}.json", "--predictions={}.json", "--na_prob={}.json")
     for message, files in cases.items():
-        process = start(*(flag.format(name) for flag, name in zip(flags, files, strict=False)), cwd=tmp_path)
-        stdout, stderr = process.communicate()
-        assert (process.returncode, stdout) == (2, "")
+        process = start(PROGRAM, *(flag.format(name) for flag, name in zip(flags, files, strict=False)), cwd=tmp_path)
+        stdout, stderr = finish(process, 2)
+        assert stdout == ""
         error = stderr.strip().splitlines()[-1]
         assert error.startswith("error: ")
         assert message in error

@@ -1,25 +1,16 @@
 """The command as a user runs it."""
 
-import subprocess
-import sys
-
 import pytest
 
 from keras_bert import Vocabulary
+from tests.pipelines.programs import finish, start
 
 pytestmark = pytest.mark.tensorflow
-
-
-def start(*flags, cwd):
-    command = [sys.executable, "-m", "pipelines.train_vocab", *flags]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd)
+PROGRAM = "pipelines.train_vocab"
 
 
 def train_vocab(*flags, cwd):
-    process = start(*flags, cwd=cwd)
-    stdout, stderr = process.communicate()
-    assert process.returncode == 0, stderr
-    return stdout, stderr
+    return finish(start(PROGRAM, *flags, cwd=cwd))
 
 
 def test_vocabulary_of_a_small_corpus(tmp_path):
@@ -57,10 +48,8 @@ def test_a_users_mistake_is_one_line_and_status_2(tmp_path):
         "error: none/*: no file matches": ["--input=none/*", "--output=out"],
         "error: .: is a directory. Expected the name of the vocab.txt to write": ["--input=a.txt", "--output=."],
     }
-    processes = [start(*flags, cwd=tmp_path) for flags in cases.values()]
-    for message, process in zip(cases, processes, strict=True):
-        _, stderr = process.communicate()
-        assert process.returncode == 2
+    for message, flags in cases.items():
+        _, stderr = finish(start(PROGRAM, *flags, cwd=tmp_path), 2)
         assert stderr.strip().splitlines()[-1] == message
         assert "Traceback" not in stderr
     assert list(tmp_path.iterdir()) == []

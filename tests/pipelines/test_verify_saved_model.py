@@ -1,12 +1,11 @@
 """The command as a user runs it."""
 
 import shutil
-import subprocess
-import sys
 
 import pytest
 
 import keras_bert
+from tests.pipelines.programs import run
 
 pytestmark = pytest.mark.tensorflow
 
@@ -39,8 +38,7 @@ def exported(build, pieces, tmp_path):
 
 
 def verify(*arguments):
-    command = [sys.executable, "-m", "pipelines.verify_saved_model", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run("pipelines.verify_saved_model", *arguments)
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ import collections
 import gzip
 import json
 import random
-import subprocess
 import sys
 
 import pytest
@@ -16,6 +15,7 @@ from keras_bert.pretraining.generate import generate
 from keras_bert.pretraining.masking import Masking
 from keras_bert.pretraining.reading import Records, find_damage
 from keras_bert.pretraining.recipe import Recipe
+from tests.pipelines.programs import finish, start
 
 pytestmark = pytest.mark.tensorflow
 # What DirectRunner becomes where it cannot fetch another program from the network.
@@ -140,27 +140,19 @@ def test_what_to_install(text, pieces, tmp_path, monkeypatch):
         generate_with_beam(text, tmp_path, pieces, Recipe())
 
 
-def start(*flags, cwd):
-    command = [sys.executable, "-m", "pipelines.create_pretraining_data", "--output=out", *flags]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd)
-
-
 @pytest.mark.slow
 def test_the_command_in_two_processes(beam, text, pieces, tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(pieces))
-    needed = [f"--input={text}", "--vocab=vocab.txt"]
+    program, needed = "pipelines.create_pretraining_data", [f"--input={text}", "--vocab=vocab.txt", "--output=out"]
     options = [f"--beam_options={','.join(PROCESSES)}", "--static", "--duplicates=2", "--shards=4"]
-    process = start(*needed, f"--runner={RUNNER}", *options, cwd=tmp_path)
     cases = {
         "--beam_options are for a --runner. Received: --a=1,--b": ["--beam_options=--a=1,--b"],
         "--processes is not for a --runner, which has its own. Received: 2": ["--processes=2", f"--runner={RUNNER}"],
     }
-    mistakes = [start(*needed, *flags, cwd=tmp_path) for flags in cases.values()]
-    for message, mistake in zip(cases, mistakes, strict=True):
-        assert mistake.communicate()[1].splitlines()[-1] == f"error: {message}"
-        assert mistake.returncode == 2
-    stdout, stderr = process.communicate()
-    assert process.returncode == 0, stderr
+    for message, flags in cases.items():
+        _, errors = finish(start(program, *needed, *flags, cwd=tmp_path), 2)
+        assert errors.splitlines()[-1] == f"error: {message}"
+    stdout, _ = finish(start(program, *needed, f"--runner={RUNNER}", *options, cwd=tmp_path))
     assert stdout.endswith("all of it in out/manifest.json\n")
     generate(text, tmp_path / "local", pieces, Recipe(static=True, duplicates=2), shards=4)
     check_same(tmp_path / "out", tmp_path / "local")
