@@ -60,7 +60,7 @@ def test_a_users_mistake_is_one_line_and_status_2(tmp_path):
         ],
     }
     for message, flags in cases.items():
-        done = run(*flags, "--evidence=evidence", "--output=out.json", cwd=tmp_path)
+        done = run(PROGRAM, *flags, "--evidence=evidence", "--output=out.json", cwd=tmp_path)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.strip().splitlines()[-1] == message
         assert "Traceback" not in done.stderr
