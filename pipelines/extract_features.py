@@ -42,7 +42,9 @@ def main():
     length = _LENGTH.value or bert.config.max_position_embeddings
     preprocessor = bert.preprocessor(length, padding="longest")
 
-    @tf.function(input_signature=[{name: tf.TensorSpec([None, None], tf.int32) for name in bert.encoder.input}])
+    specs = {name: tf.TensorSpec([None, None], tf.int32) for name in bert.encoder.input}
+
+    @tf.function(input_signature=[specs], autograph=False)
     def run(inputs):
         outputs = bert.encoder(inputs, training=False)
         return pool(outputs, inputs["padding_mask"], _POOLING.value, layers, _NORMALIZE.value)

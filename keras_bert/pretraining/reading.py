@@ -1,5 +1,6 @@
 """Records to batches: those of this package and those of Google's program; masks drawn where the records have none."""
 
+import functools
 import json
 import pathlib
 import re
@@ -91,19 +92,19 @@ class Records:
         if self.shuffle:
             # Not `shuffle`, whose order changes with TensorFlow's global seed.
             parts = records.batch(min(self.examples, _SHUFFLED)).enumerate()
-            records = parts.map(lambda number, part: _shuffled(part, [self.seed, epoch], number)).unbatch()
+            records = parts.map(functools.partial(_shuffled, [self.seed, epoch])).unbatch()
         filler = _records(self._paths[0]).take(1).repeat(self.steps * self.batch_size - self.examples)
         records = records.concatenate(filler).skip(start * self.batch_size).batch(self.batch_size, drop_remainder=True)
         steps = tf.data.Dataset.range(start, self.steps)
-        return tf.data.Dataset.zip(steps, records).map(
-            lambda step, batch: self._batch(epoch, step, batch), num_parallel_calls=2, deterministic=True
-        )
+        batch = functools.partial(self._batch, epoch)
+        return tf.data.Dataset.zip(steps, records).map(batch, num_parallel_calls=2, deterministic=True)
 
     def rows(self, epoch=0):
         """The row numbers of each batch of an evaluation; filler is -1."""
         places = np.arange(self.steps * self.batch_size).reshape(self.steps, self.batch_size)
         return list(np.where(places < self.examples, places, -1))
 
+    @tf.autograph.experimental.do_not_convert
     def _batch(self, epoch, step, records):
         features = tf.nest.map_structure(_narrow, tf.io.parse_example(records, self._features))
         ids, padding_mask = features["input_ids"], features["input_mask"]
@@ -141,7 +142,8 @@ class Records:
         }
 
 
-def _shuffled(records, seed, number):
+@tf.autograph.experimental.do_not_convert
+def _shuffled(seed, number, records):
     seed = tf.random.experimental.stateless_fold_in(seed, number)
     return tf.random.experimental.stateless_shuffle(records, seed)
 
@@ -161,6 +163,7 @@ def _narrow(values):
     return tf.cast(values, tf.int32) if values.dtype == tf.int64 else values
 
 
+@tf.autograph.experimental.do_not_convert
 def _records(path):
     packed = tf.where(tf.strings.regex_full_match(path, r".*\.gz"), "GZIP", "")
     return tf.data.TFRecordDataset(path, compression_type=packed)

@@ -73,7 +73,7 @@ class Maker:
         self._special = self.vocabulary.ids(["[CLS]", "[SEP]", "[PAD]"])
         self._masker = Masker(self.vocabulary, recipe.masking)
         spec = tf.TensorSpec([None, recipe.sequence_length], tf.int32)
-        self._mask = tf.function(self._masker, input_signature=[spec, self._noise_specs()])
+        self._mask = tf.function(self._masker, input_signature=[spec, self._noise_specs()], autograph=False)
 
     def _noise_specs(self):
         shapes = self._masker.noise_shapes(None, self.recipe.sequence_length)

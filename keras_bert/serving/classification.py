@@ -50,7 +50,7 @@ def chooser(model, preprocessor):
         return {"choice": tf.argmax(logits, -1, tf.int32), "probabilities": tf.nn.softmax(logits)}
 
     specs = tf.TensorSpec([None], tf.string, "text"), tf.TensorSpec([None, None], tf.string, "choices")
-    return {"serving_default": tf.function(answer, input_signature=specs)}
+    return {"serving_default": tf.function(answer, input_signature=specs, autograph=False)}
 
 
 def _logits(model, inputs, rows_together):
@@ -68,4 +68,5 @@ def _from_examples(serialized, pair):
 
 
 def _of_examples(function):
-    return tf.function(function, input_signature=[tf.TensorSpec([None], tf.string, "inputs")])
+    specs = [tf.TensorSpec([None], tf.string, "inputs")]
+    return tf.function(function, input_signature=specs, autograph=False)

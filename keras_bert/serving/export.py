@@ -133,7 +133,7 @@ def _on_ids(model):
         outputs = model(dict(zip(names, ids, strict=True)), training=False)
         return {name: value for name, value in outputs.items() if not isinstance(value, list)}
 
-    return tf.function(run, input_signature=specs)
+    return tf.function(run, input_signature=specs, autograph=False)
 
 
 def _name_methods(path):

@@ -6,9 +6,10 @@ import tensorflow as tf
 def texts(answer, *names):
     """A `tf.function` of strings `(batch,)` by name from a function of a dict of them."""
     specs = [tf.TensorSpec([None], tf.string, name) for name in names]
+    graph = tf.function(input_signature=specs, autograph=False)
     if len(names) == 1:
-        return tf.function(lambda first: answer({names[0]: first}), input_signature=specs)
-    return tf.function(lambda first, second: answer({names[0]: first, names[1]: second}), input_signature=specs)
+        return graph(lambda first: answer({names[0]: first}))
+    return graph(lambda first, second: answer({names[0]: first, names[1]: second}))
 
 
 def readable(strings):

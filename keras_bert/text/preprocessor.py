@@ -64,8 +64,8 @@ class TextPreprocessor(keras.layers.Layer):
         self.supports_jit = False
         self._convert_input_args = False  # Keras would put strings on the device of its backend.
         texts = tf.TensorSpec([None], tf.string)
-        self._single = tf.function(self._pack_single, input_signature=[texts])
-        self._pair = tf.function(self._pack_pair, input_signature=[texts, texts])
+        self._single = tf.function(self._pack_single, input_signature=[texts], autograph=False)
+        self._pair = tf.function(self._pack_pair, input_signature=[texts, texts], autograph=False)
 
     def _check(self):
         if not _is_count(self.sequence_length) or self.sequence_length < 3:

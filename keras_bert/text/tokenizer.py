@@ -81,9 +81,8 @@ class BertTokenizer:
         self._unknown = self.vocabulary.id("[UNK]")
         self._goes_on = _constant([piece.startswith("##") for piece in pieces], tf.bool)
         self._characters = _constant([len(piece.removeprefix("##")) for piece in pieces], tf.int32)
-        signature = [tf.TensorSpec([None], tf.string)]
-        self._tokenize = tf.function(self._tokenize, input_signature=signature)
-        self._tokenize_with_offsets = tf.function(self._tokenize_with_offsets, input_signature=signature)
+        graph = tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+        self._tokenize, self._tokenize_with_offsets = graph(self._tokenize), graph(self._tokenize_with_offsets)
 
     def __call__(self, texts):
         return self._tokenize(tf.convert_to_tensor(texts, tf.string))

@@ -200,6 +200,7 @@ class Batches:
         options.experimental_optimization.apply_default_optimizations = False
         return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)
 
+    @tf.autograph.experimental.do_not_convert
     def _batch(self, rows, start, size, length):
         rows = rows[start : start + size]
         if self.tokens_per_batch is None:

@@ -26,6 +26,7 @@ def replica_dataset(strategy, make_dataset, losses=(), micro_batches=1):
         here = replicas // context.num_input_pipelines
         first = context.input_pipeline_id * here
 
+        @tf.autograph.experimental.do_not_convert
         def split(inputs, targets, weights):
             totals = tf.stack([tf.reduce_sum(loss.row_weights(targets, weights)) for loss in losses] or [0.0])
             batch = _divided((inputs, targets, weights), replicas, micro_batches)
@@ -33,14 +34,15 @@ def replica_dataset(strategy, make_dataset, losses=(), micro_batches=1):
             return *batch, tf.broadcast_to(totals, [here, len(losses) or 1])
 
         dataset = make_dataset().map(split, num_parallel_calls=2, deterministic=True)
-        dataset = dataset.unbatch() if here > 1 else dataset.map(lambda *b: tf.nest.map_structure(_only, b))
+        dataset = dataset.unbatch() if here > 1 else dataset.map(_only)
         return dataset.prefetch(2 * here)
 
     return strategy.distribute_datasets_from_function(make)
 
 
-def _only(value):
-    return value[0]
+@tf.autograph.experimental.do_not_convert
+def _only(*batch):
+    return tf.nest.map_structure(lambda value: value[0], batch)
 
 
 def _divided(batch, replicas, micro_batches):
@@ -113,6 +115,7 @@ def at(batches, step):
     return batches, epoch, start, batches.steps - start
 
 
+@tf.autograph.experimental.do_not_convert
 def _with_weights(inputs, targets, weights=None):
     rows = tf.shape(tf.nest.flatten(targets)[0])[0]
     return inputs, targets, tf.ones([rows]) if weights is None else tf.cast(weights, tf.float32)

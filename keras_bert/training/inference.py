@@ -19,7 +19,7 @@ class Inference:
 
     def __init__(self, model, strategy, losses):
         self._model, self._strategy, self._losses = model, strategy, losses
-        self._outputs = tf.function(self._outputs, reduce_retracing=True)
+        self._outputs = tf.function(self._outputs, reduce_retracing=True, autograph=False)
 
     def outputs(self, batches, keep=True, with_losses=False):
         """Computes all batches of `Batches` or `Stream`.
@@ -74,6 +74,7 @@ class Inference:
         return rows, self._strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
 
 
+@tf.autograph.experimental.do_not_convert
 def _all_rows(inputs, targets, weights):
     """Keeps rows of weight 0 apart from those that only fill up."""
     return inputs, (() if targets is None else targets, weights), tf.ones_like(weights)

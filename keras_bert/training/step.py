@@ -26,7 +26,8 @@ class TrainStep:
         self.micro_batches, self.seed = micro_batches, seed
         self._weights = [weight.value for weight in model.trainable_variables]
         self._generators = [v for v in model.non_trainable_variables if v.path.endswith("seed_generator_state")]
-        self._gradients = tf.function(self._gradients, jit_compile=True) if jit_compile else self._gradients
+        if jit_compile:
+            self._gradients = tf.function(self._gradients, jit_compile=True, autograph=False)
         self.scaled = any(layer.compute_dtype == "float16" for layer in model._flatten_layers())
         self.variables = []
         if self.scaled:

@@ -78,7 +78,7 @@ class Trainer:
         self._settings = {"seed": seed, **(settings or {})}
         self._chief = is_chief(self.strategy)
         self._told_to_stop = False
-        self._train = tf.function(self._train_steps, reduce_retracing=True)
+        self._train = self._traced()
         means = [metric for metric in metrics if isinstance(metric, Loss)]
         self._inference = Inference(self.model, self.strategy, [*self.losses, *means])
 
@@ -136,7 +136,7 @@ class Trainer:
                 if not left:
                     before, (part, epoch, start, left) = part, at(batches, step)
                     if before not in (None, part):  # Of other shapes: they are to be known when it is traced.
-                        self._train = tf.function(self._train_steps, reduce_retracing=True)
+                        self._train = self._traced()
                     iterator = iter(self._feed(part, epoch, start))
                 count = min(self.steps_per_call, left, total - step, *(every - step % every for every in events))
                 began = time.monotonic()
@@ -182,12 +182,16 @@ class Trainer:
             self._check_finite(step + index, line)
         return lines, any([line.pop("stop") for line in lines])
 
+    def _traced(self):
+        return tf.function(self._train_steps, reduce_retracing=True, autograph=False)
+
     def _train_steps(self, iterator, first, count, stop):
-        numbers = tf.TensorArray(tf.float32, count, element_shape=[len(self._step.names)])
-        for index in tf.range(count):
+        def train(index, numbers):
             result = self.strategy.run(self._step, (*next(iterator), first + index, stop))
-            numbers = numbers.write(index, self.strategy.experimental_local_results(result)[0])
-        return numbers.stack()
+            return index + 1, numbers.write(index, self.strategy.experimental_local_results(result)[0])
+
+        numbers = tf.TensorArray(tf.float32, count, element_shape=[len(self._step.names)])
+        return tf.while_loop(lambda index, _: index < count, train, (0, numbers))[1].stack()
 
     def _feed(self, batches, epoch, start):
         return replica_dataset(self.strategy, lambda: batches.dataset(epoch, start), self.losses, self.micro_batches)

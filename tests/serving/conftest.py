@@ -192,7 +192,7 @@ def server(running, toys, tmp_path_factory):
         yield server
 
 
-def until(condition, seconds=20.0):
+def until(condition, seconds=60.0):
     """Waits for a condition."""
     end = time.monotonic() + seconds
     while not condition():
