@@ -1,5 +1,6 @@
 """Pre-training as a user runs it, in a language whose topics share no word."""
 
+import functools
 import gzip
 import json
 import shutil
@@ -20,7 +21,7 @@ from keras_bert.training import losses  # noqa: E402
 from keras_bert.training.feed import Phases  # noqa: E402
 from keras_bert.training.trainer import TERMINATED, Trainer  # noqa: E402
 from tests.conftest import to_numpy  # noqa: E402
-from tests.pipelines.programs import finish, run, start  # noqa: E402
+from tests.pipelines.programs import finish, start  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 
@@ -291,26 +292,23 @@ TWO_PHASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def quick(made):
-    """What the mistakes and a run of two phases say."""
-    commands = {name: changes for name, (changes, _) in MISTAKES.items()} | {"two_phases": TWO_PHASES}
-    return {name: run(PROGRAM, *flags(made, name.replace(" ", "_"), **changes)) for name, changes in commands.items()}
-
-
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_users_mistake_is_one_line_and_status_2(quick, made, name):
-    done = quick[name]
-    assert done.returncode == 2, done.stderr[-2000:]
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
-    assert line.startswith(f"error: {MISTAKES[name][1]}".format(made=made))
+def test_a_users_mistake_is_one_line_and_status_2(made, name):
+    changes, message = MISTAKES[name]
+    _, errors = finish(start(PROGRAM, *flags(made, name.replace(" ", "_"), **changes)), 2)
+    (line,) = [line for line in errors.splitlines() if line.startswith("error:")]
+    assert line.startswith(f"error: {message}".format(made=made))
 
 
 @pytest.fixture(scope="module")
-def two_phases(quick, made):
-    done = quick["two_phases"]
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.endswith(f"the model is in {made}/two_phases/model\n")
+def said(made):
+    """What the run of two phases says."""
+    return finish(start(PROGRAM, *flags(made, "two_phases", **TWO_PHASES)))[0]
+
+
+@pytest.fixture(scope="module")
+def two_phases(said, made):
+    assert said.endswith(f"the model is in {made}/two_phases/model\n")
     return made / "two_phases"
 
 
@@ -342,7 +340,7 @@ def held_out_numbers(model, records):
     }, rows
 
 
-def test_evaluation_equals_numpy(quick, two_phases, made):
+def test_evaluation_equals_numpy(said, two_phases, made):
     records = Records(made / "held_out", batch_size=32, shuffle=False, limit=50)
     expected, rows = held_out_numbers(keras_bert.load(two_phases / "model").pretrainer(), records)
     assert rows == 50  # And 14 rows that fill up.
@@ -350,7 +348,7 @@ def test_evaluation_equals_numpy(quick, two_phases, made):
     assert [line["step"] for line in lines] == [30, 60, 65]
     for name, value in expected.items():
         assert lines[-1][name] == pytest.approx(value, rel=1e-5), name
-        assert f"{name} {lines[-1][name]:.4f}" in quick["two_phases"].stdout
+        assert f"{name} {lines[-1][name]:.4f}" in said
     assert expected["mlm_accuracy"] > 0.03
 
 
@@ -586,11 +584,8 @@ VARIATIONS = {
         "vocab": "{made}/16/vocab.txt",
         "lowercase": "false",
     },
-    "warm": {**AGAIN, "model": "{made}/plain/model"},
-    "warm_left_to_right": {**AGAIN, **CAUSAL, "model": "{made}/left_to_right/model"},
-    "new_head": {**AGAIN, "model": "{made}/pairs/model"},
-    "damaged": {"data": "{made}/damaged"},
-    "damaged eval_data": {"eval_data": "{made}/damaged"},
+    "warm": {**AGAIN, "model": "plain"},
+    "warm_left_to_right": {**AGAIN, **CAUSAL, "model": "left_to_right"},
     "learns": {
         **ONE_PHASE,
         "data": "{made}/32",
@@ -603,18 +598,15 @@ VARIATIONS = {
 
 
 @pytest.fixture(scope="module")
-def variations(made):
-    """What each of the variations says."""
-    return {name: run(PROGRAM, *flags(made, name, **changes)) for name, changes in VARIATIONS.items()}
+def trained(made):
+    """A function from the name of a variation to its folder; each is run when it is first asked for."""
 
-
-@pytest.fixture
-def trained(variations, made):
-    """A function from the name of a variation to its folder."""
-
+    @functools.cache
     def folder(name):
-        done = variations[name]
-        assert done.returncode == 0, done.stderr[-3000:]
+        changes = dict(VARIATIONS[name])
+        if "model" in changes:
+            changes["model"] = folder(changes["model"]) / "model"
+        finish(start(PROGRAM, *flags(made, name, **changes)))
         return made / name
 
     return folder
@@ -708,24 +700,22 @@ def test_a_warm_start_goes_on_from_the_weights(trained):
 
 
 @pytest.mark.slow
-def test_a_head_that_the_start_lacks(variations, made):
-    done = variations["new_head"]
-    assert done.returncode == 2
-    lacks = f"error: {made}/pairs/model: the checkpoint lacks 2 tensor(s): cls.seq_relationship.weight"
-    assert lacks in done.stderr
+def test_a_head_that_the_start_lacks(trained, made):
+    model = trained("pairs") / "model"
+    _, errors = finish(start(PROGRAM, *flags(made, "new_head", **AGAIN, model=model)), 2)
+    assert f"error: {model}: the checkpoint lacks 2 tensor(s): cls.seq_relationship.weight" in errors
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["damaged", "damaged eval_data"])
-def test_a_damaged_record_is_named(variations, made, name):
-    done = variations[name]
-    assert done.returncode == 2, done.stderr[-2000:]
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
-    start, end = f"error: {shard(made / 'damaged')}: the record after ", ". Copy the file again, or make the data anew"
-    assert line.startswith(start)
+@pytest.mark.parametrize("name", ["data", "eval_data"])
+def test_a_damaged_record_is_named(made, name):
+    _, errors = finish(start(PROGRAM, *flags(made, f"damaged_{name}", **{name: made / "damaged"})), 2)
+    (line,) = [line for line in errors.splitlines() if line.startswith("error:")]
+    begin, end = f"error: {shard(made / 'damaged')}: the record after ", ". Copy the file again, or make the data anew"
+    assert line.startswith(begin)
     assert line.endswith(end)
     size = json.loads((made / "16" / "manifest.json").read_text())["files"][1]["examples"]
-    assert 0.4 < int(line.removeprefix(start).split()[0]) / size < 0.6
+    assert 0.4 < int(line.removeprefix(begin).split()[0]) / size < 0.6
 
 
 @pytest.mark.slow
