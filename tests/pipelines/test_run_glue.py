@@ -206,11 +206,11 @@ def test_a_grid_end_to_end(glue, tmp_path):
 @pytest.mark.slow
 def test_a_grid_that_is_terminated_goes_on(glue, tmp_path):
     write_task(tmp_path, TASKS["wnli"])
-    arguments = ["--task=wnli", f"--data_dir={tmp_path}", "--batch_size=6", "--epochs=40", "--learning_rate=1e-3"]
+    arguments = ["--task=wnli", f"--data_dir={tmp_path}", "--batch_size=6", "--epochs=20", "--learning_rate=1e-3"]
     arguments += ["--seed=1,2"]
     whole, program = glue(*arguments, output="whole"), glue(*arguments, output="cut")
     expected, output = tmp_path / "whole", tmp_path / "cut"
-    first, second = (output / "runs" / f"learning_rate=0.001,batch_size=6,epochs=40,seed={seed}" for seed in (1, 2))
+    first, second = (output / "runs" / f"learning_rate=0.001,batch_size=6,epochs=20,seed={seed}" for seed in (1, 2))
     while not list(second.glob("snapshots/*")):
         assert program.poll() is None
         time.sleep(0.05)
@@ -225,7 +225,7 @@ def test_a_grid_that_is_terminated_goes_on(glue, tmp_path):
         == json.loads((expected / "results.json").read_text())["runs"]
     )
     for seed in (1, 2):
-        name = f"runs/learning_rate=0.001,batch_size=6,epochs=40,seed={seed}/dev.npz"
+        name = f"runs/learning_rate=0.001,batch_size=6,epochs=20,seed={seed}/dev.npz"
         np.testing.assert_array_equal(np.load(output / name)["wnli"], np.load(expected / name)["wnli"])
 
 

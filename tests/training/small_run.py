@@ -1,6 +1,6 @@
 """A small training run as a program, to be killed, resumed and run by several workers.
 
-python small_run.py DIRECTORY WEIGHTS.npz KEY=VALUE...
+python -m tests.training.small_run DIRECTORY WEIGHTS.npz KEY=VALUE...
 """
 
 import json

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import pathlib
 import subprocess
 import sys
@@ -17,9 +16,9 @@ import keras_bert  # noqa: E402
 from keras_bert.training.feed import Phases, Stream, at, replica_dataset  # noqa: E402
 from keras_bert.training.losses import Loss, classification_loss, regression_loss, token_loss  # noqa: E402
 from keras_bert.training.trainer import TERMINATED, Trainer  # noqa: E402
+from tests.pipelines import programs  # noqa: E402
 from tests.training import small_run  # noqa: E402
 
-PROGRAM = pathlib.Path(__file__).with_name("small_run.py")
 pytestmark = pytest.mark.tensorflow
 CONFIG = keras_bert.BertConfig(
     vocab_size=50,
@@ -91,10 +90,11 @@ def test_two_workers_change_nothing(two_addresses, tmp_path):
     workers = []
     for index in range(2):
         config = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
-        workers.append(start(tmp_path / "run", tmp_path / f"{index}.npz", "strategy=auto", TF_CONFIG=config))
-    workers.append(start(tmp_path / "alone", tmp_path / "alone.npz"))
+        arguments = [tmp_path / "run", tmp_path / f"{index}.npz", "strategy=auto"]
+        workers.append(programs.start("tests.training.small_run", *arguments, TF_CONFIG=config))
+    workers.append(programs.start("tests.training.small_run", tmp_path / "alone", tmp_path / "alone.npz"))
     for worker in workers:
-        finish(worker)
+        programs.finish(worker)
     expected = dict(np.load(tmp_path / "alone.npz"))
     for index in range(2):
         assert_same(([], dict(np.load(tmp_path / f"{index}.npz"))), ([], expected))
@@ -103,10 +103,10 @@ def test_two_workers_change_nothing(two_addresses, tmp_path):
         assert found == pytest.approx(line, rel=1e-4)
 
 
-def start(directory, output, *options, **environment):
-    command = [sys.executable, str(PROGRAM), str(directory), str(output), *options]
-    environment = {**os.environ, "PYTHONPATH": str(PROGRAM.parents[2]), **environment}
-    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+def start(directory, output, *options):
+    """A fresh process: the order of a set must be of no account either."""
+    command = [sys.executable, "-m", "tests.training.small_run", str(directory), str(output), *options]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=pathlib.Path(__file__).parents[2])
 
 
 def finish(process, status=0):
