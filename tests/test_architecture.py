@@ -83,6 +83,19 @@ def test_the_house_keeps_its_floors():
     assert violations(ROOT) == []
 
 
+def test_graphs_are_traced_without_autograph():
+    """No function needs it, and to convert them all takes a quarter of the time until the first step."""
+    graphs = 0
+    for path in [*(ROOT / "keras_bert").rglob("*.py"), *(ROOT / "pipelines").glob("*.py")]:
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        plain = [node.func for node in nodes if isinstance(node, ast.Call) and "autograph=False" in ast.unparse(node)]
+        for node in nodes:
+            if isinstance(node, ast.Attribute) and ast.unparse(node) == "tf.function":
+                graphs += 1
+                assert node in plain, f"{path}:{node.lineno}"
+    assert graphs > 5
+
+
 @pytest.mark.parametrize(
     ("file", "line", "message"),
     [

@@ -183,6 +183,7 @@ class Trainer:
         return lines, any([line.pop("stop") for line in lines])
 
     def _traced(self):
+        """The loop below as a graph, not traced yet."""
         return tf.function(self._train_steps, reduce_retracing=True, autograph=False)
 
     def _train_steps(self, iterator, first, count, stop):

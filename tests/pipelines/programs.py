@@ -23,7 +23,8 @@ class Program:
     def __init__(self, setting, arguments, given):
         self._folder = tempfile.TemporaryDirectory()
         self._path = pathlib.Path(self._folder.name)
-        (self._path / "given").write_text(given)
+        for name, text in (("given", given), ("out", ""), ("errors", "")):
+            (self._path / name).write_text(text)
         self._process = _FORKS.Process(target=_begin, args=(self._path, setting, arguments))
         self._process.start()
 
@@ -49,7 +50,7 @@ class Program:
 
 def _begin(path, setting, arguments):
     for number, name in enumerate(("given", "out", "errors")):
-        os.dup2(os.open(path / name, os.O_RDWR | os.O_CREAT), number)
+        os.dup2(os.open(path / name, os.O_RDWR), number)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 (It is open until the end.)
     os.environ.update(setting["environment"])
     os.chdir(setting["cwd"])

@@ -72,7 +72,7 @@ def serving(shelf, *arguments):
 
 
 def get(port, path):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     with contextlib.closing(connection):
         connection.request("GET", path)
         response = connection.getresponse()
@@ -98,8 +98,8 @@ def test_start_answer_and_end(shelf):
             time.sleep(0.3)
             assert not answer.done()
             process.send_signal(signal.SIGTERM)
-            assert answer.result(20)["value"].shape == (1,)
-        assert process.wait(20) == 0
+            assert answer.result(60)["value"].shape == (1,)
+        assert process.wait(60) == 0
         assert process.stdout.read() == "Stopping.\n"
     log = (shelf.parent / "log.txt").read_text()
     assert " toy/1 is loaded, after " in log

@@ -147,7 +147,7 @@ class Running:
 
     def send(self, method, path, body=None):
         """(status, answer) of a REST request; `body` is bytes, or what JSON is made of."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         with contextlib.closing(connection):
             raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
             connection.request(method, path, raw)
@@ -172,12 +172,12 @@ def running():
         thread.start()
         settings = {"port": 0, "grpc_port": 0, "poll_seconds": 0.05, "shutdown_seconds": 5.0, **settings}
         server = Server(folder, Settings(**settings), labels)
-        asyncio.run_coroutine_threadsafe(server.start(), loop).result(30)
+        asyncio.run_coroutine_threadsafe(server.start(), loop).result(60)
         try:
             until(lambda: server.shelf.ready or not ready)
             yield Running(server, loop)
         finally:
-            asyncio.run_coroutine_threadsafe(server.stop(), loop).result(30)
+            asyncio.run_coroutine_threadsafe(server.stop(), loop).result(60)
             loop.call_soon_threadsafe(loop.stop)
             thread.join(10)
             loop.close()

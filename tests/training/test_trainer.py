@@ -110,7 +110,7 @@ def start(directory, output, *options):
 
 
 def finish(process, status=0):
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == status, errors[-3000:]
 
 
