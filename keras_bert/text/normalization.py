@@ -85,7 +85,8 @@ def _final_sigma():
     (accents, apostrophes, and what the clean-up removes). Python knows which these are but tells only by `lower()`.
     """
     cased, ignored = [], []
-    for code in range(0x20000):
+    # Of the planes above the second, the tags and variation selectors are the ones that are no letters.
+    for code in itertools.chain(range(0x20000), range(0xE0000, 0xE0200)):
         char = chr(code)
         if normalize_character(char, False, False) == "":
             ignored.append(code)

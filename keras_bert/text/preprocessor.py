@@ -22,7 +22,7 @@ class TextPreprocessor(keras.layers.Layer):
         vocabulary: a path, a list of pieces or a `Vocabulary`.
         sequence_length: the most pieces of a sequence, `[CLS]` and `[SEP]` among them.
         lowercase: whether the vocabulary is uncased.
-        strip_accents: whether accents are removed; `None` is the same as `lowercase`.
+        strip_accents: whether accents are removed; `None` takes what the vocabulary says, or else `lowercase`.
         keep_special_tokens: pieces such as `"[MASK]"` that stay whole where a text has them literally.
         truncation: `"longest_first"` shortens the longer of a pair, as Google's program does; `"only_second"` the
             second one alone, for a question and a passage.
@@ -134,9 +134,12 @@ class TextPreprocessor(keras.layers.Layer):
         """The same without padding, for `Batches`: a dict of ragged tensors `(texts, pieces)`.
 
         Args:
-            inputs: as in a call, a list or a vector of strings, or a pair of them.
+            inputs: as in a call, a list or a vector of strings, or a pair of them. A single string gives vectors.
         """
         inputs, parts = _read_inputs(inputs), []
+        if inputs["text"].shape.rank == 0:
+            packed = self.call(inputs)
+            return {name: ids[: tf.reduce_sum(packed["padding_mask"])] for name, ids in packed.items()}
         rows = int(tf.size(inputs["text"]))
         for start in range(0, max(rows, 1), _CHUNK):
             packed = self.call({name: value[start : start + _CHUNK] for name, value in inputs.items()})
@@ -180,7 +183,7 @@ class TextPreprocessor(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "vocabulary": list(self.vocabulary.pieces),
+            "vocabulary": self.vocabulary.to_dict(),
             "sequence_length": self.sequence_length,
             "lowercase": self.lowercase,
             "strip_accents": self.strip_accents,

@@ -2,25 +2,19 @@
 
 Two kernels of tf-text do the work in one pass each: its normalizer, with the exact table of `normalization`, and its
 linear WordPiece, which splits at white space, punctuation and Chinese characters on the way. Two things need a second
-look, and are rare enough for one regular expression to rule them out: a capital sigma that ends a word, and words of
-more than 200 characters (the kernel limits bytes).
+look, and are rare enough for one regular expression to rule them out: a capital sigma that ends a word, and words that
+are too long (the kernel limits bytes). Added tokens and special ones that are kept are cut out before, see `literals`.
 """
-
-import re
 
 import tensorflow as tf
 
 from keras_bert.text import normalization
-from keras_bert.text.vocabulary import LONGEST_WORD, Vocabulary
+from keras_bert.text.literals import Literals, Parts, join
+from keras_bert.text.vocabulary import Vocabulary
 
-# Characters that end a word whatever stands around them, and runs without them that cannot become a long word, since no
-# character becomes more than three.
-_ENDS = r"\s!-/:-@\[-`{-~、。㐀-䶿一-鿿"
-_SHORT_WORDS = f"(?:[^{_ENDS}]{{0,66}}[{_ENDS}])*[^{_ENDS}]{{0,66}}"
-_PLAIN = _SHORT_WORDS.replace("[^", "[^Σ")
-# Code points among the Chinese ones that no character has: the kernel takes each for a word of its own.
-_PLACEHOLDERS = [chr(code) for code in range(0xFADA, 0xFB00)]
-_NO_CHARACTER = "\ufa6e"
+# Characters that end a word whatever stands around them.
+_ENDS, _CHINESE = r"\s!-/:-@\[-`{-~、。", "㐀-䶿一-鿿"
+_PUNCTUATION = r"[!-/:-@\[-`{-~]|\p{P}"
 
 
 class WordSplitter:
@@ -53,18 +47,18 @@ class BertTokenizer:
     """Texts to word pieces.
 
     Args:
-        vocabulary: a path, a list of pieces or a `Vocabulary`.
-        lowercase: whether the vocabulary is uncased.
-        strip_accents: whether accents are removed; `None` is the same as `lowercase`.
+        vocabulary: a path, a list of pieces or a `Vocabulary`, whose added tokens are kept whole.
+        lowercase: bool, whether the vocabulary is uncased. Defaults to `True`.
+        strip_accents: bool, whether accents are removed. `None` takes what the vocabulary says, or else `lowercase`.
         keep_special_tokens: pieces such as `"[MASK]"` that are kept whole where a text has them literally. By default
             they are split at the brackets, as any text.
 
     Call arguments:
-        texts: strings, `(batch,)`.
+        texts: strings of any shape, or lists of them.
 
     Returns:
-        int32 ids, ragged `(batch, pieces)`. `with_offsets` gives `(ids, starts, ends)`: the bytes of the text that
-        each piece came from, with the accents after it.
+        int32 ids, ragged, of the shape of the texts and one axis more; for a single string a vector. `with_offsets`
+        gives `(ids, starts, ends)`: the bytes of the text that each piece came from, with the accents after it.
 
     Example:
         BertTokenizer("vocab.txt")(["Hello there!"])
@@ -72,12 +66,23 @@ class BertTokenizer:
 
     def __init__(self, vocabulary, lowercase=True, strip_accents=None, keep_special_tokens=()):
         self.vocabulary = Vocabulary(vocabulary)
-        _check_literals(keep_special_tokens, self.vocabulary)
+        _check_kept(keep_special_tokens, self.vocabulary)
         self.keep_special_tokens = tuple(keep_special_tokens)
-        self._lowercase = lowercase
-        pieces = [*self.vocabulary.pieces, *_PLACEHOLDERS[: len(self.keep_special_tokens)]]
-        self._normalizer, self._wordpiece = _kernels(lowercase, strip_accents, pieces, LONGEST_WORD * 4)
-        self._ids = _constant([*range(len(self.vocabulary)), *self.vocabulary.ids(self.keep_special_tokens)], tf.int32)
+        self._lowercase, self._strip_accents = lowercase, strip_accents
+        if strip_accents is None:
+            strip_accents = self.vocabulary.strip_accents
+        self._longest = self.vocabulary.max_word_length
+        self._chinese = self.vocabulary.tokenize_chinese_chars
+        # No character becomes more than three, so that a word of a third of the longest cannot become too long.
+        word = f"[^{_ENDS}{_CHINESE if self._chinese else ''}]{{0,{self._longest // 3}}}"
+        end = f"[{_ENDS}{_CHINESE if self._chinese else ''}]"
+        self._short_words = f"(?:{word}{end})*{word}"
+        self._plain = self._short_words.replace("[^", "[^Σ")
+        pieces = self.vocabulary.wordpieces
+        self._normalizer, self._wordpiece = _kernels(
+            lowercase, strip_accents, pieces, self._longest * 4, split=self._chinese
+        )
+        self._exact, self._normal = self._literals()
         self._unknown = self.vocabulary.id("[UNK]")
         self._goes_on = _constant([piece.startswith("##") for piece in pieces], tf.bool)
         self._characters = _constant([len(piece.removeprefix("##")) for piece in pieces], tf.int32)
@@ -85,52 +90,85 @@ class BertTokenizer:
         self._tokenize, self._tokenize_with_offsets = graph(self._tokenize), graph(self._tokenize_with_offsets)
 
     def __call__(self, texts):
-        return self._tokenize(tf.convert_to_tensor(texts, tf.string))
+        texts = tf.convert_to_tensor(texts, tf.string)
+        return _reshaped(self._tokenize(tf.reshape(texts, [-1])), texts)
 
     def with_offsets(self, texts):
-        return self._tokenize_with_offsets(tf.convert_to_tensor(texts, tf.string))
+        texts = tf.convert_to_tensor(texts, tf.string)
+        return tuple(_reshaped(part, texts) for part in self._tokenize_with_offsets(tf.reshape(texts, [-1])))
+
+    def __reduce__(self):
+        return BertTokenizer, (self.vocabulary, self._lowercase, self._strip_accents, self.keep_special_tokens)
+
+    def _literals(self):
+        """What is looked for in the texts as they are, and what in the normalized ones."""
+        exact = {name: self.vocabulary.id(name) for name in self.keep_special_tokens}
+        normal = {}
+        for token in self.vocabulary.added_tokens:
+            index = self.vocabulary.id(token.content)
+            if not token.normalized:
+                exact[token.content] = index
+                continue
+            with tf.init_scope():
+                forms = tf.stack([token.content, normalization.replace_final_sigma(token.content)])
+                forms = [form.decode() for form in self._normalizer.normalize(forms).numpy()]
+            # Of two that are normalized alike, the one that is so already.
+            normal.update((form, index) for form in forms if form and (form == token.content or form not in normal))
+        return exact and Literals(exact), normal and Literals(normal)
 
     def _tokenize(self, texts):
-        texts, short = self._prepare(texts)
-        ids = self._wordpiece.tokenize(self._normalizer.normalize(texts))
-        ids = tf.cond(short, lambda: ids, lambda: self._limit_words(ids)[0])
-        return self._show_literals(ids)
+        return self._pieces(texts, offsets=False)[0]
 
     def _tokenize_with_offsets(self, texts):
+        return self._pieces(texts, offsets=True)
+
+    def _pieces(self, texts, offsets):
+        """`(ids,)`, or `(ids, starts, ends)`."""
+        if not self._exact:
+            return self._pieces_of_rest(texts, offsets)
+        parts = self._exact.split(texts)
+        return join(parts, *self._pieces_of_rest(parts.rest, offsets))
+
+    def _pieces_of_rest(self, texts, offsets):
         texts, short = self._prepare(texts)
-        normal, origins = self._normalizer.normalize_with_offsets(texts)
-        ids, starts, ends = self._wordpiece.tokenize_with_offsets(normal)
-        starts, ends = _original_offsets(origins, starts, ends)
-        ids, starts, ends = tf.cond(short, lambda: (ids, starts, ends), lambda: self._limit_words(ids, starts, ends))
-        return self._show_literals(ids), starts, ends
+        if offsets:
+            texts, origins = self._normalizer.normalize_with_offsets(texts)
+        else:
+            texts = self._normalizer.normalize(texts)
+        if self._normal:
+            parts = self._normal.split(texts)
+            pieces = join(parts, *self._pieces_of_words(parts.rest, short, offsets))
+        else:
+            pieces = self._pieces_of_words(texts, short, offsets)
+        return (pieces[0], *_original_offsets(origins, *pieces[1:])) if offsets else pieces
 
     def _prepare(self, texts):
         """The texts with as many bytes, ready for the table, and whether no word of them is too long."""
-        texts = self._hide_literals(texts)
-        plain = _all_match(texts, _PLAIN)
+        plain = _all_match(texts, self._plain)
         return tf.cond(plain, lambda: (texts, plain), lambda: self._second_look(texts))
 
     def _second_look(self, texts):
-        short = _all_match(texts, _SHORT_WORDS)
+        short = _all_match(texts, self._short_words)
         return normalization.replace_final_sigma(texts) if self._lowercase else texts, short
 
-    def _hide_literals(self, texts):
-        """Puts a placeholder for each special token that is kept, in as many bytes: the rest of them is cleaned up."""
-        if self.keep_special_tokens:
-            texts = tf.strings.regex_replace(texts, f"[{_PLACEHOLDERS[0]}-{_PLACEHOLDERS[-1]}]", _NO_CHARACTER)
-        for literal, placeholder in zip(self.keep_special_tokens, _PLACEHOLDERS, strict=False):
-            filler = "\x7f" * (len(literal.encode()) - len(placeholder.encode()))
-            texts = tf.strings.regex_replace(texts, re.escape(literal), placeholder + filler)
-        return texts
+    def _pieces_of_words(self, texts, short, offsets):
+        """The pieces of normalized texts, and on request where they start and end in these."""
 
-    def _show_literals(self, ids):
-        return tf.ragged.map_flat_values(tf.gather, self._ids, ids) if self.keep_special_tokens else ids
+        def tokenize(texts):
+            return self._wordpiece.tokenize_with_offsets(texts) if offsets else (self._wordpiece.tokenize(texts),)
+
+        if self._chinese:
+            pieces = tokenize(texts)
+        else:
+            parts = _split_words(texts)
+            pieces = join(parts, *tokenize(parts.rest))
+        return tf.cond(short, lambda: tuple(pieces), lambda: self._limit_words(*pieces))
 
     def _limit_words(self, ids, *offsets):
-        """Makes [UNK] of every word of more than 200 characters."""
+        """Makes [UNK] of every word of too many characters."""
         goes_on = tf.gather(self._goes_on, ids.values)
         word = tf.cumsum(tf.cast(~goes_on, tf.int32)) - 1
-        long = tf.gather(tf.math.segment_sum(tf.gather(self._characters, ids.values), word) > LONGEST_WORD, word)
+        long = tf.gather(tf.math.segment_sum(tf.gather(self._characters, ids.values), word) > self._longest, word)
         keep = ids.with_values(~(long & goes_on))
         values = [ids.with_values(tf.where(long, self._unknown, ids.values))]
         if offsets:
@@ -140,8 +178,8 @@ class BertTokenizer:
         return tuple(tf.ragged.boolean_mask(value, keep) for value in values)
 
 
-def _kernels(lowercase, strip_accents, pieces, most_bytes):
-    """tf-text's normalizer and its WordPiece."""
+def _kernels(lowercase, strip_accents, pieces, most_bytes, split=True):
+    """tf-text's normalizer and its WordPiece, which on request splits texts into words."""
     # Not above: `import keras_bert` reads this file, so that Keras knows the preprocessor, and should stay quick.
     import tensorflow_text
 
@@ -149,8 +187,19 @@ def _kernels(lowercase, strip_accents, pieces, most_bytes):
     model = normalization.model(bool(lowercase), bool(strip_accents))
     return (
         tensorflow_text.FastBertNormalizer(model_buffer=_constant(model, tf.uint8)),
-        tensorflow_text.FastWordpieceTokenizer(pieces, max_bytes_per_word=most_bytes, token_out_type=tf.int32),
+        tensorflow_text.FastWordpieceTokenizer(
+            pieces, max_bytes_per_word=most_bytes, token_out_type=tf.int32, no_pretokenization=not split
+        ),
     )
+
+
+def _split_words(texts):
+    """Normalized texts as words, split at white space and punctuation alone."""
+    import tensorflow_text
+
+    words, starts, ends = tensorflow_text.regex_split_with_offsets(texts, rf"\s+|{_PUNCTUATION}", _PUNCTUATION)
+    no_token = tf.zeros_like(words.values, tf.bool)
+    return Parts(words.row_splits, words.values, no_token, tf.zeros([0], tf.int32), starts.values, ends.values)
 
 
 def _all_match(texts, pattern):
@@ -182,17 +231,24 @@ def _original_offsets(origins, starts, ends):
     return starts.with_values(first), ends.with_values(end)
 
 
-def _check_literals(literals, vocabulary):
+def _reshaped(values, texts):
+    """Ragged `(texts, pieces)` in the shape of the texts."""
+    shape = texts.shape
+    if shape.rank == 0:
+        return values[0]
+    for axis in range((shape.rank or 1) - 1, 0, -1):
+        size = tf.shape(texts, tf.int64)[axis]
+        rows = tf.reduce_prod(tf.shape(texts, tf.int64)[:axis])
+        values = tf.RaggedTensor.from_uniform_row_length(values, size, nrows=rows)
+    return values
+
+
+def _check_kept(literals, vocabulary):
     if not isinstance(literals, list | tuple):
         raise ValueError(f"`keep_special_tokens` must be a list or a tuple. Received: {literals!r}")
-    shortest = len(_PLACEHOLDERS[0].encode())
     for literal in literals:
         if not isinstance(literal, str) or literal not in vocabulary:
             raise ValueError(
                 f"`keep_special_tokens` has a token that is not in the vocabulary, {vocabulary.source}. "
                 f"Received: {literal!r}"
             )
-        if len(literal.encode()) < shortest:
-            raise ValueError(f"`keep_special_tokens` must have {shortest} bytes each. Received: {literal!r}")
-    if len(literals) > len(_PLACEHOLDERS):
-        raise ValueError(f"`keep_special_tokens` has {len(_PLACEHOLDERS)} tokens at most. Received: {len(literals)}")

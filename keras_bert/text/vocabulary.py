@@ -1,8 +1,10 @@
-"""A WordPiece vocabulary: read, checked, written. Free of TensorFlow."""
+"""A WordPiece vocabulary and how text is split for it: read, checked, written. Free of TensorFlow."""
 
-import json
 import pathlib
 import re
+
+from keras_bert.text import tokenizer_json
+from keras_bert.text.tokenizer_json import AddedToken
 
 LONGEST_WORD = 200  # In characters after normalization; a longer word is [UNK].
 _SPECIAL = re.compile(r"\[\w+\]|<\w+>")  # [CLS], [unused1]; the Chinese vocabulary has <S> and <T>
@@ -12,41 +14,55 @@ class Vocabulary:
     """The pieces of a BERT vocabulary in the order of their ids.
 
     Args:
-        pieces: a path to `vocab.txt` or `tokenizer.json`, a list of strings, or a `Vocabulary`.
+        pieces: a path to `vocab.txt` or `tokenizer.json`, a list of strings, a `Vocabulary`, or what `to_dict` gave. Of
+            a piece that stands twice, the last id counts, as in Google's and Hugging Face's programs.
+        added_tokens: list of `AddedToken`s. `tokenizer.json` has its own; this and the following replace what the
+            source says.
+        strip_accents: bool, whether accents are removed. `None` means that they are where letters are lowered.
+        tokenize_chinese_chars: bool, whether each Chinese character is a word. Defaults to `True`.
+        max_word_length: int, a longer word is `[UNK]`. Defaults to 200 characters, as in Google's program.
 
     Example:
         vocabulary = Vocabulary("vocab.txt")
         vocabulary.ids(["[CLS]", "hello", "[SEP]"])
     """
 
-    def __init__(self, pieces):
-        self.source = "the list of pieces"
-        if isinstance(pieces, Vocabulary):
-            self.source, pieces = pieces.source, pieces.pieces
-        elif isinstance(pieces, str | pathlib.Path):
-            self.source, pieces = str(pieces), _read(pathlib.Path(pieces))
-        self.pieces = tuple(pieces)
-        self._ids = {}
+    def __init__(
+        self, pieces, added_tokens=None, strip_accents=None, tokenize_chinese_chars=None, max_word_length=None
+    ):
+        self.source, values = _open(pieces)
+        given = {
+            "added_tokens": added_tokens,
+            "strip_accents": strip_accents,
+            "tokenize_chinese_chars": tokenize_chinese_chars,
+            "max_word_length": max_word_length,
+        }
+        values.update((name, value) for name, value in given.items() if value is not None)
+        self.pieces = tuple(values["pieces"])
+        self.added_tokens = tuple(AddedToken(*token) for token in values.get("added_tokens", ()))
+        self.strip_accents = values.get("strip_accents")
+        self.tokenize_chinese_chars = values.get("tokenize_chinese_chars", True)
+        self.max_word_length = values.get("max_word_length", LONGEST_WORD)
+        self._ids = {piece: index for index, piece in enumerate(self.pieces)}
         self._check()
+        self.added_tokens = tuple(sorted(self.added_tokens, key=lambda token: self._ids[token.content]))
 
     def _check(self):
         if not self.pieces:
             raise ValueError(f"{self.source}: the vocabulary is empty. Expected one piece a line")
+        added = {token.content for token in self.added_tokens}
         for index, piece in enumerate(self.pieces):
             if not isinstance(piece, str):
                 raise ValueError(f"{self._place(index)}: a piece must be a string. Received: {piece!r}")
-            if piece.strip(" \t\r\n") != piece or not piece:
+            if piece not in added and (piece.strip(" \t\r\n") != piece or not piece):
                 raise ValueError(f"{self._place(index)}: a piece has no white space around it. Received: {piece!r}")
-            if self._ids.setdefault(piece, index) != index:
-                raise ValueError(
-                    f"{self._place(index)}: the piece {piece!r} stands twice, first at {self._place(self._ids[piece])}"
-                )
         for piece in ("[PAD]", "[UNK]", "[CLS]", "[SEP]"):
             self._check_special(piece)
-        if self._ids["[PAD]"] != 0:
+        for token in self.added_tokens:
+            self.id(token.content)
+        if not isinstance(self.max_word_length, int) or self.max_word_length < 1:
             raise ValueError(
-                f"{self._place(self._ids['[PAD]'])}: [PAD] must be the first piece, since BERT pads with id 0. "
-                "The pieces are out of order: take the file as it came with the checkpoint"
+                f"`max_word_length` must be a positive integer. Received: max_word_length={self.max_word_length!r}"
             )
 
     def _check_special(self, piece):
@@ -69,7 +85,7 @@ class Vocabulary:
         return piece in self._ids
 
     def __eq__(self, other):
-        return isinstance(other, Vocabulary) and self.pieces == other.pieces
+        return isinstance(other, Vocabulary) and self.to_dict() == other.to_dict()
 
     def __hash__(self):
         return hash(self.pieces)
@@ -94,12 +110,45 @@ class Vocabulary:
 
     @property
     def cased(self):
-        """Whether any piece, special tokens aside, has a capital letter."""
-        return any(piece != piece.lower() and not is_special(piece) for piece in self.pieces)
+        """Whether any piece, special and added tokens aside, has a capital letter."""
+        added = {token.content for token in self.added_tokens}
+        return any(piece != piece.lower() and not is_special(piece) and piece not in added for piece in self.pieces)
+
+    @property
+    def wordpieces(self):
+        """The pieces by id as WordPiece may find them: the first of two equal ones and added tokens it must not."""
+        hidden = {token.content for token in self.added_tokens if not token.wordpiece}
+        # White space ends a word: no word is equal to the string that stands for them.
+        return [
+            piece if self._ids[piece] == index and piece not in hidden else f"id {index}"
+            for index, piece in enumerate(self.pieces)
+        ]
+
+    def to_dict(self):
+        """All of it, JSON-able."""
+        return {
+            "pieces": list(self.pieces),
+            "added_tokens": [list(token) for token in self.added_tokens],
+            "strip_accents": self.strip_accents,
+            "tokenize_chinese_chars": self.tokenize_chinese_chars,
+            "max_word_length": self.max_word_length,
+        }
 
     def save(self, path):
         """Writes `vocab.txt`: one piece a line, UTF-8."""
         pathlib.Path(path).write_bytes("".join(f"{piece}\n" for piece in self.pieces).encode())
+
+
+def _open(pieces):
+    """Where a vocabulary comes from, and its values as `to_dict` has them."""
+    if isinstance(pieces, Vocabulary):
+        return pieces.source, pieces.to_dict()
+    if isinstance(pieces, dict):
+        return "the list of pieces", dict(pieces)
+    if isinstance(pieces, str | pathlib.Path):
+        path = pathlib.Path(pieces).expanduser()
+        return str(path), _read(path)
+    return "the list of pieces", {"pieces": pieces}
 
 
 def _read(path):
@@ -114,7 +163,7 @@ def _read(path):
             f"{path}:{line}: a vocabulary must be UTF-8. Received: {error.object[error.start :][:8]!r}"
         ) from None
     if path.suffix == ".json":
-        return _read_tokenizer_json(path, text)
+        return tokenizer_json.read(path, text)
     # Not splitlines(): pieces such as U+2028 stand in the multilingual vocabulary.
     lines = text.removeprefix("\ufeff").split("\n")
     if lines[-1] == "":
@@ -123,24 +172,7 @@ def _read(path):
     for number, piece in enumerate(pieces, 1):
         if piece == "":
             raise ValueError(f"{path}:{number}: the line is empty. Expected one piece a line")
-    return pieces
-
-
-def _read_tokenizer_json(path, text):
-    """The vocabulary of Hugging Face's `tokenizer.json`, added tokens included."""
-    try:
-        content = json.loads(text)
-        model, added = content["model"], content.get("added_tokens", [])
-        kind, vocabulary = model.get("type", "WordPiece"), dict(model["vocab"])
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise ValueError(f"{path}: not a tokenizer.json with a `model.vocab` table") from None
-    if kind != "WordPiece":
-        raise ValueError(f"{path}: expected a WordPiece tokenizer. Received: model.type={kind}")
-    vocabulary.update({token["content"]: token["id"] for token in added})
-    pieces = sorted(vocabulary, key=vocabulary.get)
-    if [vocabulary[piece] for piece in pieces] != list(range(len(pieces))):
-        raise ValueError(f"{path}: the ids of the vocabulary have gaps. Expected 0 to {len(pieces) - 1}")
-    return pieces
+    return {"pieces": pieces}
 
 
 def is_special(piece):

@@ -1,0 +1,167 @@
+"""Hugging Face's `tokenizer.json`: the vocabulary, added tokens and how text is normalized. Free of TensorFlow."""
+
+import json
+from typing import NamedTuple
+
+STANDARD = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# What must be as in BERT, by its place in the file; a part that is missing is BERT's.
+_FIXED = {
+    ("model", "type"): "WordPiece",
+    ("model", "continuing_subword_prefix"): "##",
+    ("model", "unk_token"): "[UNK]",
+    ("normalizer", "type"): "BertNormalizer",
+    ("normalizer", "clean_text"): True,
+    ("pre_tokenizer", "type"): "BertPreTokenizer",
+}
+
+
+class AddedToken(NamedTuple):
+    """A token that was added to a vocabulary: it is kept whole wherever a text has it, within words too.
+
+    Args:
+        content: str, one of the pieces.
+        normalized: bool, whether it is looked for in the normalized text, so that case does not matter with an uncased
+            vocabulary. Otherwise it must stand in the text exactly as it is. Defaults to `True`.
+        special: bool, whether Hugging Face's programs leave it out when they decode. Defaults to `False`.
+        wordpiece: bool, whether WordPiece finds it too, since it was a piece before. Defaults to `False`.
+    """
+
+    content: str
+    normalized: bool = True
+    special: bool = False
+    wordpiece: bool = False
+
+
+def read(path, text):
+    """Reads the content of a `tokenizer.json`.
+
+    Args:
+        path: the file, for errors.
+        text: str, its content.
+
+    Returns:
+        dict of the arguments of `Vocabulary`, and `lowercase`.
+    """
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{path}: not a JSON file: {error}") from None
+    model = content.get("model") if isinstance(content, dict) else None
+    if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list) or not model["vocab"]:
+        raise ValueError(f"{path}: not a tokenizer.json with a `model.vocab` table")
+    _check_fixed(path, content)
+    _check_template(path, content.get("post_processor"))
+    vocabulary, added = model["vocab"], content.get("added_tokens") or []
+    places = {index: piece for piece, index in vocabulary.items()}
+    places.update((token["id"], token["content"]) for token in added)
+    size = max(places) + 1
+    normalizer = content.get("normalizer") or {}
+    return {
+        # An id that no piece has is that of the first of two equal lines of a vocab.txt.
+        "pieces": [places.get(index, f"[no piece {index}]") for index in range(size)],
+        "added_tokens": [added_token(path, token, vocabulary) for token in added if token["content"] not in STANDARD],
+        "strip_accents": normalizer.get("strip_accents"),
+        "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),
+        "max_word_length": model.get("max_input_chars_per_word", 100),
+        "lowercase": normalizer.get("lowercase"),
+    }
+
+
+def added_token(path, values, vocabulary):
+    """The `AddedToken` of an entry of a file."""
+    if values.get("single_word"):
+        raise ValueError(
+            f"{path}: the added token {values['content']!r} has `single_word`, which is not supported. "
+            "Expected tokens that are kept within words too"
+        )
+    # White space around a token, `lstrip` and `rstrip`, is no text: it changes no id.
+    special = bool(values.get("special", False))
+    normalized = bool(values.get("normalized", not special))
+    return AddedToken(values["content"], normalized, special, values["content"] in vocabulary)
+
+
+def _check_fixed(path, content):
+    for (part, key), expected in _FIXED.items():
+        received = (content.get(part) or {}).get(key, expected)
+        if received != expected:
+            raise ValueError(
+                f"{path}: not BERT's tokenizer: expected {part}.{key}={expected!r}. Received: {part}.{key}={received!r}"
+            )
+
+
+def _check_template(path, processor):
+    """Refuses sequences other than `[CLS] a [SEP]` and `[CLS] a [SEP] b [SEP]`."""
+    processor = processor or {"type": "BertProcessing"}
+    kind = processor.get("type")
+    if kind == "TemplateProcessing":
+        single = [_part(part) for part in processor.get("single", [])]
+        pair = [_part(part) for part in processor.get("pair", [])]
+        known = single == ["[CLS]0", "A0", "[SEP]0"] and pair == [*single, "B1", "[SEP]1"]
+    else:
+        known = kind == "BertProcessing"
+    if not known:
+        raise ValueError(
+            f"{path}: expected the sequences [CLS] A [SEP] and [CLS] A [SEP] B [SEP]. "
+            f"Received: post_processor={json.dumps(processor):.200}"
+        )
+
+
+def _part(part):
+    ((_, values),) = part.items()
+    return f"{values.get('id')}{values.get('type_id', 0)}"
+
+
+def write(vocabulary, lowercase):
+    """The content of a `tokenizer.json` that gives the ids of this package.
+
+    Args:
+        vocabulary: a `Vocabulary`.
+        lowercase: bool, whether it is uncased.
+    """
+    added = {token.content: token for token in vocabulary.added_tokens}
+    standard = {name: AddedToken(name, False, True, True) for name in STANDARD if name in vocabulary}
+    tokens = sorted((vocabulary.id(name), token) for name, token in {**added, **standard}.items())
+    hidden = {name for name, token in added.items() if not token.wordpiece}
+    ends = {name: vocabulary.id(name) for name in ("[CLS]", "[SEP]")}
+    values = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [_entry(index, token) for index, token in tokens],
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": vocabulary.tokenize_chinese_chars,
+            "strip_accents": vocabulary.strip_accents,
+            "lowercase": bool(lowercase),
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [_special("[CLS]", 0), _text("A", 0), _special("[SEP]", 0)],
+            "pair": [_special("[CLS]", 0), _text("A", 0), _special("[SEP]", 0), _text("B", 1), _special("[SEP]", 1)],
+            "special_tokens": {name: {"id": name, "ids": [index], "tokens": [name]} for name, index in ends.items()},
+        },
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": vocabulary.max_word_length,
+            "vocab": {piece: index for index, piece in enumerate(vocabulary.pieces) if piece not in hidden},
+        },
+    }
+    return json.dumps(values, indent=1, ensure_ascii=False) + "\n"
+
+
+def _entry(index, token):
+    flags = {"single_word": False, "lstrip": False, "rstrip": False}
+    return {"id": index, "content": token.content, **flags, "normalized": token.normalized, "special": token.special}
+
+
+def _special(name, segment):
+    return {"SpecialToken": {"id": name, "type_id": segment}}
+
+
+def _text(name, segment):
+    return {"Sequence": {"id": name, "type_id": segment}}
