@@ -30,6 +30,8 @@ _INERT_IN_GOOGLE = {
     "pooler_size_per_head",
     "pooler_type",
 }
+# Keys of which one at least stands in every file of Hugging Face's.
+_OF_HUGGINGFACE = {"model_type", "architectures", "transformers_version", "pad_token_id", "layer_norm_eps"}
 # Keys of Hugging Face's file that change the model, with the one value that means plain BERT.
 _FIXED_IN_HUGGINGFACE = {
     "model_type": "bert",
@@ -37,7 +39,6 @@ _FIXED_IN_HUGGINGFACE = {
     "add_cross_attention": False,
     "is_decoder": False,
     "is_encoder_decoder": False,
-    "tie_word_embeddings": True,
 }
 
 
@@ -107,25 +108,32 @@ class BertConfig:
 
     @classmethod
     def from_json(cls, path):
-        """Reads Google's `bert_config.json` or Hugging Face's `config.json`, told apart by `model_type`."""
-        path = pathlib.Path(path)
+        """Reads Google's `bert_config.json` or Hugging Face's `config.json`, told apart by the files beside it."""
+        path = pathlib.Path(path).expanduser()
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{path}: not a JSON file: {error}") from None
         if not isinstance(values, dict):
             raise ValueError(f"{path}: expected a JSON object. Received: {type(values).__name__}")
+        beside = [file for pattern in ("*.safetensors", "pytorch_model*.bin") for file in path.parent.glob(pattern)]
+        program = "huggingface" if path.name == "config.json" and beside else None
         try:
-            return cls.from_dict(values)
+            return cls.from_dict(values, program)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
     @classmethod
-    def from_dict(cls, values):
-        """Makes a config of the content of either JSON file."""
+    def from_dict(cls, values, program=None):
+        """Makes a config of the content of either JSON file.
+
+        Args:
+            values: dict, the content.
+            program: "google" or "huggingface", which wrote it. `None` goes by the keys that only Hugging Face writes.
+        """
         if "vocab_size" not in values:
             raise ValueError(f"the key `vocab_size` is missing. Received the keys: {', '.join(sorted(values))}")
-        huggingface = "model_type" in values or "architectures" in values
+        huggingface = program == "huggingface" or (program is None and bool(_OF_HUGGINGFACE & values.keys()))
         known = {field.name for field in dataclasses.fields(cls)}
         if huggingface:
             for key, expected in _FIXED_IN_HUGGINGFACE.items():
@@ -133,8 +141,9 @@ class BertConfig:
                     raise ValueError(
                         f"`{key}` must be {expected!r} for a BERT encoder. Received: {key}={values[key]!r}"
                     )
-            if values.get("pruned_heads"):
-                raise ValueError(f"`pruned_heads` is not supported. Received: pruned_heads={values['pruned_heads']!r}")
+            for key in ("pruned_heads", "quantization_config"):
+                if values.get(key):
+                    raise ValueError(f"`{key}` is not supported. Received: {key}={values[key]!r}")
         else:
             unknown = set(values) - known - _INERT_IN_GOOGLE
             if unknown:

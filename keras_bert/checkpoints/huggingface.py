@@ -1,4 +1,4 @@
-"""Hugging Face directories: `config.json`, `model.safetensors` (sharded too), vocabulary, `tokenizer_config.json`."""
+"""Hugging Face directories: `config.json`, `model.safetensors` (sharded too); for the tokenizer see `tokenizer`."""
 
 import json
 import re
@@ -8,9 +8,8 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from keras_bert.checkpoints.layout import Source, Tensor, tensors_of
+from keras_bert.checkpoints.layout import HEAD_TENSORS, Source, Tensor, tensors_of
 from keras_bert.config import BertConfig
-from keras_bert.text.vocabulary import Vocabulary
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -21,13 +20,16 @@ _HEADS = {
     "BertModel": "encoder",
     "BertForPreTraining": "pretraining",
     "BertForMaskedLM": "pretraining",
-    "BertForNextSentencePrediction": "encoder",
+    "BertLMHeadModel": "pretraining",
+    "BertForNextSentencePrediction": "next_sentence",
     "BertForSequenceClassification": "classification",
     "BertForTokenClassification": "token_classification",
     "BertForQuestionAnswering": "question_answering",
     "BertForMultipleChoice": "multiple_choice",
 }
 _ARCHITECTURES = {head: name for name, head in reversed(_HEADS.items())}
+_PROBLEMS = ("regression", "single_label_classification", "multi_label_classification")
+_MULTI_LABEL = _PROBLEMS[2]
 
 
 def read_config(directory):
@@ -37,7 +39,8 @@ def read_config(directory):
     ours = values.get("keras_bert", {})
     causal = values.pop("is_decoder", False)
     try:
-        config = BertConfig.from_dict(values)
+        config = BertConfig.from_dict(values, "huggingface")
+        problem = _problem(values)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     architectures = values.get("architectures") or [None]
@@ -47,17 +50,46 @@ def read_config(directory):
         tensors={},
         head=ours.get("head") or _HEADS.get(architectures[0]),
         labels=_labels(path, values),
+        multi_label=problem == _MULTI_LABEL,
         task=ours.get("task"),
         pair=ours.get("pair"),
         sequence_length=ours.get("sequence_length"),
         null_threshold=ours.get("null_threshold"),
         causal=bool(causal),
         positions=ours.get("positions", "learned"),
+        tied=values.get("tie_word_embeddings") is not False,
     )
 
 
-def read_weights(directory):
-    """The tensors of a directory under our names."""
+def _problem(values):
+    """What `problem_type` says, if it is what is computed here."""
+    problem, classes = values.get("problem_type"), len(values.get("id2label") or {}) or values.get("num_labels", 2)
+    if problem not in (None, *_PROBLEMS):
+        raise ValueError(f"`problem_type` must be one of {', '.join(_PROBLEMS)}. Received: problem_type={problem!r}")
+    if (problem == "regression" and classes != 1) or (problem == "single_label_classification" and classes == 1):
+        raise ValueError(
+            "`problem_type` must fit the number of labels: regression has one number, classification two classes at "
+            f"least. Received: problem_type={problem!r} with {classes} label(s)"
+        )
+    return problem
+
+
+def check_head(directory, source):
+    """Raises where a head is there, but the config does not tell which."""
+    if source.head is not None:
+        return
+    names = {tensor.name for name, tensor in source.tensors.items() if name in HEAD_TENSORS}
+    if names:
+        architectures = read_json(directory / CONFIG).get("architectures")
+        raise ValueError(
+            f"{directory / CONFIG}: `architectures` does not tell what head {sorted(names)[0]} is of. Expected one of "
+            f"{', '.join(_HEADS)}. Received: architectures={architectures}; load(..., head='encoder') leaves the head "
+            f"out, another of {', '.join(_ARCHITECTURES)} names it"
+        )
+
+
+def read_weights(directory, tied=True):
+    """The tensors of a directory under our names; `tied` tells whether the masked-LM head has the token table."""
     files = _weight_files(directory)
     found = {}
     for path in files:
@@ -69,35 +101,15 @@ def read_weights(directory):
         for name in names:
             shape = tuple(file.get_slice(name).get_shape())
             found[_canonical(name)] = Tensor(name, shape, lambda file=file, name=name: file.get_tensor(name))
-    return _drop_tied(directory, found)
+    return _drop_copies(directory, found, tied)
 
 
-def read_tokenizer(directory, source):
-    """Puts vocabulary and casing into the source; where nothing says the casing, the vocabulary does."""
-    path = next((path for path in (directory / "vocab.txt", directory / "tokenizer.json") if path.is_file()), None)
-    if path is None:
-        return
-    source.vocabulary = Vocabulary(path)
-    source.lowercase = not source.vocabulary.cased
-    for name, read in (("tokenizer.json", _normalizer), ("tokenizer_config.json", dict)):
-        if (directory / name).is_file():
-            values = read(read_json(directory / name))
-            source.strip_accents = values.get("strip_accents", source.strip_accents)
-            if values.get("do_lower_case") is not None:
-                source.lowercase = bool(values["do_lower_case"])
-
-
-def _normalizer(tokenizer):
-    normalizer = tokenizer.get("normalizer") or {}
-    return {"do_lower_case": normalizer.get("lowercase"), "strip_accents": normalizer.get("strip_accents")}
-
-
-def write_config(description, directory, labels, **ours):
+def write_config(description, directory, labels, pad_id, **ours):
     """Writes `config.json` in Hugging Face's words; what it has no place for, `ours` too, stands under `keras_bert`."""
     head = description.head
-    architecture = _ARCHITECTURES[head]
+    architecture = _ARCHITECTURES.get(head, "BertModel")
     if head == "pretraining" and not description.next_sentence:
-        architecture = "BertForMaskedLM"
+        architecture = "BertLMHeadModel" if description.causal else "BertForMaskedLM"
     ours = {"head": head, **ours}
     if description.positions != "learned":
         ours["positions"] = description.positions
@@ -105,10 +117,13 @@ def write_config(description, directory, labels, **ours):
         "architectures": [architecture],
         **description.config.to_huggingface(),
         "is_decoder": description.causal,
-        "pad_token_id": 0,
+        "pad_token_id": pad_id,
+        "tie_word_embeddings": description.tied,
         "dtype": "float32",
         "keras_bert": {key: value for key, value in ours.items() if value is not None},
     }
+    if description.multi_label:
+        values["problem_type"] = _MULTI_LABEL
     if description.num_classes is not None:
         names = labels or [f"LABEL_{index}" for index in range(description.num_classes)]
         values["id2label"] = {str(index): name for index, name in enumerate(names)}
@@ -132,20 +147,6 @@ def write_weights(description, directory, dtype):
         tensors = {name: array.astype(dtype) for name, array in tensors.items()}
     safetensors.numpy.save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
     shutil.copymode(directory / CONFIG, directory / WEIGHTS)  # The library lets its owner alone read the file.
-
-
-def write_tokenizer(vocabulary, lowercase, strip_accents, max_length, directory):
-    """Writes `vocab.txt` and `tokenizer_config.json`."""
-    vocabulary.save(directory / "vocab.txt")
-    values = {
-        "tokenizer_class": "BertTokenizer",
-        "do_lower_case": lowercase,
-        "strip_accents": strip_accents,
-        "tokenize_chinese_chars": True,
-        "model_max_length": max_length,
-        **{f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")},
-    }
-    (directory / "tokenizer_config.json").write_text(json.dumps(values, indent=2) + "\n")
 
 
 def read_json(path):
@@ -193,21 +194,25 @@ def _canonical(name):
     return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
 
 
-def _drop_tied(directory, tensors):
-    """Drops second copies of the tied MLM table and bias, after a look that they are copies."""
-    copies = {
-        "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
-        "cls.predictions.decoder.bias": "cls.predictions.bias",
-    }
-    for copy, original in copies.items():
-        if copy not in tensors:
-            continue
-        tensor = tensors.pop(copy)
-        if original not in tensors:
-            tensors[original] = tensor
-        elif not np.array_equal(tensor.read(), tensors[original].read()):
-            raise ValueError(
-                f"{directory}: {tensor.name} differs from {tensors[original].name}. Expected a masked-LM head that is "
-                "tied to the token table"
-            )
+def _drop_copies(directory, tensors, tied):
+    """Drops second copies of the tied table and of the bias, after a look that they are copies."""
+    bias, copy = "cls.predictions.bias", "cls.predictions.decoder.bias"
+    if copy in tensors:  # It is the one that transformers adds.
+        if bias in tensors and tied:
+            _check_equal(directory, tensors[copy], tensors[bias])
+        tensors[bias] = tensors.pop(copy)
+    table, copy = "embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
+    if copy in tensors and tied:
+        if table in tensors:
+            _check_equal(directory, tensors[copy], tensors[table])
+        tensors.setdefault(table, tensors.pop(copy))
+        tensors.pop(copy, None)
     return tensors
+
+
+def _check_equal(directory, copy, original):
+    if not np.array_equal(copy.read(), original.read()):
+        raise ValueError(
+            f"{directory}: {copy.name} differs from {original.name}, but `tie_word_embeddings` of {CONFIG} says that "
+            "they are one. Expected equal ones, or `tie_word_embeddings`: false"
+        )

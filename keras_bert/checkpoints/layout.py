@@ -15,12 +15,13 @@ from keras_bert.text.vocabulary import Vocabulary
 
 POSITIONS = "embeddings.position_embeddings.weight"
 
-_HEAD_TENSORS = {
+HEAD_TENSORS = {
     "cls.predictions.transform.dense.weight",
     "cls.predictions.transform.dense.bias",
     "cls.predictions.transform.LayerNorm.weight",
     "cls.predictions.transform.LayerNorm.bias",
     "cls.predictions.bias",
+    "cls.predictions.decoder.weight",
     "cls.seq_relationship.weight",
     "cls.seq_relationship.bias",
     "classifier.weight",
@@ -30,7 +31,7 @@ _HEAD_TENSORS = {
 }
 POOLER_TENSORS = {"pooler.dense.weight", "pooler.dense.bias"}
 # What a checkpoint may hold and a model need not: absent heads, the pooler, a buffer of old transformers.
-MAY_BE_LEFT = _HEAD_TENSORS | POOLER_TENSORS | {"embeddings.position_ids"}
+MAY_BE_LEFT = HEAD_TENSORS | POOLER_TENSORS | {"embeddings.position_ids"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,14 +53,17 @@ class Source:
     head: str | None = None
     vocabulary: Vocabulary | None = None
     lowercase: bool = True
-    strip_accents: bool | None = None
     labels: list | None = None
+    multi_label: bool = False
     task: str | None = None
     pair: bool | None = None
     sequence_length: int | None = None
     null_threshold: float | None = None
     causal: bool = False
     positions: str = "learned"
+    tied: bool = True
+    pooling: str | None = None
+    normalize: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
