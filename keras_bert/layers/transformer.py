@@ -7,6 +7,7 @@ from keras_bert.layers.activations import activate, check_activation
 from keras_bert.layers.attention import MultiHeadAttention
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
+from keras_bert.layers.gradients import remat
 from keras_bert.layers.normalization import LayerNorm
 
 
@@ -154,7 +155,7 @@ class TransformerBlock(keras.layers.Layer):
             output = self.output_norm(attended + output)
             return (output, scores) if return_attention_scores else output
 
-        return (keras.remat(forward) if self.remat else forward)(hidden)
+        return (remat(forward) if self.remat else forward)(hidden)
 
     def get_config(self):
         return {
