@@ -67,9 +67,7 @@ def remat(function):
                 again = inputs + tf.cast(_zero_after(upstream[0]), inputs.dtype)
                 tape.watch(again)
                 repeated = function(again)
-            return tape.gradient(
-                tf.nest.flatten(repeated), [again, *variables], upstream, tf.UnconnectedGradients.ZERO
-            )
+            return tape.gradient(tf.nest.flatten(repeated), [again, *variables], upstream, tf.UnconnectedGradients.ZERO)
 
         # Read out here, where the tapes of the caller see it.
         tensors = [tf.convert_to_tensor(value) for value in (inputs, *variables)]
