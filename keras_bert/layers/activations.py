@@ -5,8 +5,10 @@ import math
 import keras
 from keras import ops
 
+from keras_bert.layers.gradients import custom_gradient
 
-@ops.custom_gradient
+
+@custom_gradient
 def gelu(x):
     """x times the normal distribution function of x, by erf. Computed in float32."""
     # A hand-written gradient: automatic differentiation makes twice the passes over the widest tensor of BERT.
@@ -15,15 +17,14 @@ def gelu(x):
     scaled = x * math.sqrt(0.5)
     cdf = 0.5 + 0.5 * ops.erf(scaled)
 
-    def gradient(*args, upstream=None):
-        upstream = args[0] if upstream is None else upstream
+    def gradient(upstream):
         density = ops.exp(-0.5 * math.log(2 * math.pi) - scaled * scaled)
         return upstream * ops.cast(cdf + x * density, dtype)
 
     return ops.cast(x * cdf, dtype), gradient
 
 
-@ops.custom_gradient
+@custom_gradient
 def gelu_tanh(x):
     """The tanh form of GELU, as in Google's BERT. Computed in float32."""
     dtype = x.dtype
@@ -32,8 +33,7 @@ def gelu_tanh(x):
     squared = x * x
     cdf = 0.5 + 0.5 * ops.tanh(x * (a + b * squared))
 
-    def gradient(*args, upstream=None):
-        upstream = args[0] if upstream is None else upstream
+    def gradient(upstream):
         slope = cdf * (1 - cdf) * (2 * a + 6 * b * squared)
         return upstream * ops.cast(cdf + x * slope, dtype)
 

@@ -3,13 +3,14 @@
 import keras
 from keras import ops
 
+from keras_bert.layers.composite import Composite
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.masks import attention_bias
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(Composite):
     """Attention with `num_heads` heads and its own dropout on the probabilities.
 
     One product projects to query, key and value together; the columns of its kernel are all heads of the
@@ -53,14 +54,14 @@ class MultiHeadAttention(keras.layers.Layer):
 
         def dense(units, name):
             initializer = keras.initializers.TruncatedNormal(stddev=initializer_range)
-            return Dense(units, kernel_initializer=initializer, dtype=self.dtype_policy, name=name)
+            return Dense(units, kernel_initializer=initializer, name=name, **self.part_options)
 
         if cross_attention:
             self.query = dense(hidden_size, "query")
             self.key_value = dense(2 * hidden_size, "key_value")
         else:
             self.query_key_value = dense(3 * hidden_size, "query_key_value")
-        self.probability_dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.probability_dropout = Dropout(dropout, name="dropout", **self.part_options)
         self.output_dense = dense(hidden_size, "output")
 
     def build(self, hidden_shape):

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_bert.layers.gradients import custom_gradient
+
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Dense(keras.layers.Dense):
@@ -22,10 +24,9 @@ class Dense(keras.layers.Dense):
         return rows if flat else ops.reshape(rows, (*ops.shape(inputs)[:-1], self.units))
 
 
-@ops.custom_gradient
+@custom_gradient
 def _add_bias(rows, bias):
-    def gradient(*args, upstream=None):
-        upstream = args[0] if upstream is None else upstream
+    def gradient(upstream):
         # A product with ones sums in float32 and on all cores; TensorFlow's BiasAddGrad does neither in bfloat16.
         ones = ops.ones((1, ops.shape(upstream)[0]), upstream.dtype)
         return upstream, ops.matmul(ones, upstream)[0]

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_bert.layers.composite import Composite
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.normalization import LayerNorm
 
@@ -25,7 +26,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class BertEmbeddings(keras.layers.Layer):
+class BertEmbeddings(Composite):
     """Adds segment and position embeddings to embedded tokens, then LayerNorm and dropout.
 
     Args:
@@ -71,8 +72,8 @@ class BertEmbeddings(keras.layers.Layer):
         self.dropout = dropout
         self.initializer_range = initializer_range
         self.layer_norm_eps = layer_norm_eps
-        self.norm = LayerNorm(layer_norm_eps, dtype=self.dtype_policy, name="norm")
-        self.output_dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.norm = LayerNorm(layer_norm_eps, name="norm", **self.part_options)
+        self.output_dropout = Dropout(dropout, name="dropout", **self.part_options)
 
     def build(self, tokens_shape):
         def table(rows, name):

@@ -4,12 +4,13 @@ import keras
 from keras import ops
 
 from keras_bert.layers.activations import activate, check_activation
+from keras_bert.layers.composite import Composite
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.normalization import LayerNorm
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class Pooler(keras.layers.Layer):
+class Pooler(Composite):
     """The final vector of [CLS] through a dense layer and tanh: C in the paper.
 
     Args:
@@ -34,8 +35,8 @@ class Pooler(keras.layers.Layer):
             hidden_size,
             activation="tanh",
             kernel_initializer=keras.initializers.TruncatedNormal(stddev=initializer_range),
-            dtype=self.dtype_policy,
             name="dense",
+            **self.part_options,
         )
 
     def build(self, sequence_output_shape):
@@ -53,7 +54,7 @@ class Pooler(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class MaskedLMTransform(keras.layers.Layer):
+class MaskedLMTransform(Composite):
     """Picks the masked positions, then dense layer, activation and LayerNorm (section 3.1, task 1).
 
     Only these few vectors go on to the product with the token table, the most expensive one of the model.
@@ -85,10 +86,10 @@ class MaskedLMTransform(keras.layers.Layer):
         self.dense = Dense(
             hidden_size,
             kernel_initializer=keras.initializers.TruncatedNormal(stddev=initializer_range),
-            dtype=self.dtype_policy,
             name="dense",
+            **self.part_options,
         )
-        self.norm = LayerNorm(epsilon=layer_norm_eps, dtype=self.dtype_policy, name="norm")
+        self.norm = LayerNorm(epsilon=layer_norm_eps, name="norm", **self.part_options)
 
     def build(self, sequence_output_shape):
         self.dense.build((None, None, self.hidden_size))

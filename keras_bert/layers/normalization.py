@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_bert.layers.gradients import custom_gradient
+
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class LayerNorm(keras.layers.Layer):
@@ -43,7 +45,7 @@ class LayerNorm(keras.layers.Layer):
 
 
 def _normalize(inputs, gamma, beta, epsilon):
-    @ops.custom_gradient
+    @custom_gradient
     def normalize(inputs, gamma, beta):
         dtype = inputs.dtype
         centered = ops.cast(inputs, "float32")
@@ -51,8 +53,8 @@ def _normalize(inputs, gamma, beta, epsilon):
         scale = ops.rsqrt(ops.mean(centered * centered, axis=-1, keepdims=True) + epsilon)
         normal = centered * scale
 
-        def gradient(*args, upstream=None):
-            upstream = ops.cast(args[0] if upstream is None else upstream, "float32")
+        def gradient(upstream):
+            upstream = ops.cast(upstream, "float32")
             rows = tuple(range(len(upstream.shape) - 1))
             to_gamma = upstream * normal
             to_normal = upstream * gamma

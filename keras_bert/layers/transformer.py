@@ -5,13 +5,15 @@ from keras import ops
 
 from keras_bert.layers.activations import activate, check_activation
 from keras_bert.layers.attention import MultiHeadAttention
+from keras_bert.layers.composite import Composite
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
+from keras_bert.layers.gradients import remat
 from keras_bert.layers.normalization import LayerNorm
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class FeedForward(keras.layers.Layer):
+class FeedForward(Composite):
     """Two dense layers with an activation between them, at each position alike.
 
     Args:
@@ -40,7 +42,7 @@ class FeedForward(keras.layers.Layer):
 
         def dense(units, name):
             initializer = keras.initializers.TruncatedNormal(stddev=initializer_range)
-            return Dense(units, kernel_initializer=initializer, dtype=self.dtype_policy, name=name)
+            return Dense(units, kernel_initializer=initializer, name=name, **self.part_options)
 
         self.intermediate_dense = dense(intermediate_size, "intermediate")
         self.output_dense = dense(hidden_size, "output")
@@ -66,7 +68,7 @@ class FeedForward(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class TransformerBlock(keras.layers.Layer):
+class TransformerBlock(Composite):
     """Self-attention and feed-forward, each followed by dropout, residual sum and LayerNorm.
 
     Args:
@@ -118,22 +120,22 @@ class TransformerBlock(keras.layers.Layer):
         self.layer_norm_eps = layer_norm_eps
         self.remat = remat
 
-        dtype = self.dtype_policy
+        options = self.part_options
         self.attention = MultiHeadAttention(
             hidden_size,
             num_heads,
             attention_dropout,
             initializer_range=initializer_range,
-            dtype=dtype,
             name="attention",
+            **options,
         )
-        self.attended_dropout = Dropout(dropout, dtype=dtype, name="attended_dropout")
-        self.attention_norm = LayerNorm(layer_norm_eps, dtype=dtype, name="attention_norm")
+        self.attended_dropout = Dropout(dropout, name="attended_dropout", **options)
+        self.attention_norm = LayerNorm(layer_norm_eps, name="attention_norm", **options)
         self.feed_forward = FeedForward(
-            hidden_size, intermediate_size, activation, initializer_range, dtype=dtype, name="feed_forward"
+            hidden_size, intermediate_size, activation, initializer_range, name="feed_forward", **options
         )
-        self.output_dropout = Dropout(dropout, dtype=dtype, name="output_dropout")
-        self.output_norm = LayerNorm(layer_norm_eps, dtype=dtype, name="output_norm")
+        self.output_dropout = Dropout(dropout, name="output_dropout", **options)
+        self.output_norm = LayerNorm(layer_norm_eps, name="output_norm", **options)
 
     def build(self, hidden_shape):
         shape = (None, None, self.hidden_size)
@@ -154,7 +156,7 @@ class TransformerBlock(keras.layers.Layer):
             output = self.output_norm(attended + output)
             return (output, scores) if return_attention_scores else output
 
-        return (keras.remat(forward) if self.remat else forward)(hidden)
+        return (remat(forward) if self.remat else forward)(hidden)
 
     def get_config(self):
         return {

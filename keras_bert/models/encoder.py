@@ -13,6 +13,7 @@ def build_encoder(
     positions="learned",
     remat=False,
     dtype=None,
+    name=None,
 ):
     """Builds the encoder as a functional model.
 
@@ -24,6 +25,8 @@ def build_encoder(
         positions: "learned", "sinusoid" or "none".
         remat: whether to compute the activations of the blocks again in the backward pass, for less memory.
         dtype: dtype policy such as "mixed_bfloat16"; None means Keras' global one.
+        name: name of the model and, with an underscore, the beginning of its layers' names. Encoders of different
+            names can be called as layers of one model, or share its inputs. Defaults to "bert_encoder" and nothing.
 
     Returns:
         A `keras.Model`. Inputs, int32 `(batch, length)`: `token_ids`, `segment_ids`, `padding_mask` (1 = real).
@@ -38,13 +41,14 @@ def build_encoder(
     # Layers
     dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
     initializer_range, layer_norm_eps = config.initializer_range, config.layer_norm_eps
+    prefix = f"{name}_" if name else ""
     token_embedding = TokenEmbedding(
         config.vocab_size,
         config.hidden_size,
         embeddings_initializer=keras.initializers.TruncatedNormal(stddev=initializer_range),
         reverse_dtype=dtype.compute_dtype,
         dtype=dtype,
-        name="token_embedding",
+        name=f"{prefix}token_embedding",
     )
     embeddings = BertEmbeddings(
         config.hidden_size,
@@ -55,9 +59,9 @@ def build_encoder(
         initializer_range,
         layer_norm_eps,
         dtype=dtype,
-        name="embeddings",
+        name=f"{prefix}embeddings",
     )
-    attention_mask = AttentionMask(causal, name="attention_mask")
+    attention_mask = AttentionMask(causal, name=f"{prefix}attention_mask")
     blocks = [
         TransformerBlock(
             config.hidden_size,
@@ -70,11 +74,11 @@ def build_encoder(
             layer_norm_eps,
             remat,
             dtype=dtype,
-            name=f"block_{index}",
+            name=f"{prefix}block_{index}",
         )
         for index in range(config.num_hidden_layers)
     ]
-    pooler = Pooler(config.hidden_size, initializer_range, dtype=dtype, name="pooler")
+    pooler = Pooler(config.hidden_size, initializer_range, dtype=dtype, name=f"{prefix}pooler")
 
     # Wiring
     inputs = {
@@ -95,4 +99,4 @@ def build_encoder(
         outputs["hidden_states"] = states
     if attention_scores:
         outputs["attention_scores"] = scores
-    return keras.Model(inputs, outputs, name="bert_encoder")
+    return keras.Model(inputs, outputs, name=name or "bert_encoder")

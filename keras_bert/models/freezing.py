@@ -1,21 +1,44 @@
 """Fine-tuning of the upper layers alone."""
 
-from keras_bert.models.description import describe
+from keras_bert.layers import BertEmbeddings, TokenEmbedding, TransformerBlock
 
 
 def freeze_layers(model, count):
     """Keeps the embeddings and the lowest `count` blocks of a model as they are; call it before the optimizer is made.
 
     Args:
-        model: a model of one of the builders.
+        model: a model with an encoder of `build_encoder` in it, under any head. Of several encoders each is frozen.
         count: how many blocks, from 0 (the embeddings alone) to all of them.
 
     Example:
         freeze_layers(model, 8)
     """
-    layers = describe(model).layers
-    blocks = sum(name.startswith("block_") for name in layers)
+    layers = list(model._flatten_layers())
+    depths = {}
+    for layer in layers:
+        if isinstance(layer, TransformerBlock):
+            if not layer._inbound_nodes:
+                raise ValueError(
+                    "`model` must hold blocks that are wired by a functional model, such as that of build_encoder. "
+                    f"Received: model={model.name!r} with {layer.name!r} outside of one; set its `trainable` instead"
+                )
+            _depth(layer, depths)
+    blocks = max(depths.values(), default=0)
+    if not blocks:
+        raise ValueError(f"`model` must hold an encoder of build_encoder. Received: model={model.name!r} without one")
     if not 0 <= count <= blocks:
         raise ValueError(f"`count` must be from 0 to the {blocks} blocks of the model. Received: count={count}")
-    for name in ("token_embedding", "embeddings", *(f"block_{index}" for index in range(count))):
-        layers[name].trainable = False
+    for layer in layers:
+        if isinstance(layer, TokenEmbedding | BertEmbeddings) or (
+            isinstance(layer, TransformerBlock) and depths[id(layer)] <= count
+        ):
+            layer.trainable = False
+
+
+def _depth(operation, depths):
+    """How many blocks lie on the way from the inputs up to and with an operation."""
+    if id(operation) not in depths:
+        below = [tensor._keras_history.operation for tensor in operation._inbound_nodes[0].arguments.keras_tensors]
+        deepest = max((_depth(other, depths) for other in below), default=0)
+        depths[id(operation)] = deepest + isinstance(operation, TransformerBlock)
+    return depths[id(operation)]

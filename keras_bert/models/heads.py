@@ -3,7 +3,7 @@
 import keras
 
 from keras_bert.layers import Dense, Dropout, FoldChoices, UnfoldChoices
-from keras_bert.models.description import describe
+from keras_bert.models.description import describe_encoder
 
 
 def build_classifier(encoder, num_classes, dropout=None):
@@ -111,9 +111,7 @@ def _head(encoder, units, dropout, name):
     """The dropout and the dense layer of a head; its product and its logits are float32."""
     if type(units) is not int or units < 1:
         raise ValueError(f"`num_classes` must be a positive integer. Received: num_classes={units!r}")
-    encoding = describe(encoder)
-    if encoding.head != "encoder":
-        raise ValueError(f"`encoder` must be a model of build_encoder. Received: a model with a {encoding.head} head")
+    encoding = describe_encoder(encoder)
     rate = encoding.config.hidden_dropout_prob if dropout is None else dropout
     initializer = keras.initializers.TruncatedNormal(stddev=encoding.config.initializer_range)
     return (

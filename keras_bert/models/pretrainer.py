@@ -3,7 +3,7 @@
 import keras
 
 from keras_bert.layers import Dense, MaskedLMTransform, OutputBias
-from keras_bert.models.description import describe
+from keras_bert.models.description import describe_encoder
 
 
 def build_pretrainer(encoder, next_sentence=True):
@@ -22,7 +22,7 @@ def build_pretrainer(encoder, next_sentence=True):
         model = build_pretrainer(build_encoder(named_config("tiny")))
     """
     # Layers
-    encoding = describe(encoder)
+    encoding = describe_encoder(encoder)
     config = encoding.config
     transform = MaskedLMTransform(
         config.hidden_size,

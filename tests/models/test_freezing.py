@@ -1,5 +1,6 @@
 """Frozen layers."""
 
+import keras
 import pytest
 
 import keras_bert
@@ -30,3 +31,49 @@ def test_too_many(build, count):
         ValueError, match=f"`count` must be from 0 to the 2 blocks of the model. Received: count={count}"
     ):
         keras_bert.freeze_layers(build("classification"), count)
+
+
+@pytest.mark.parametrize("head", ["classification", "multiple_choice"])
+def test_frozen_layers_stay_frozen(build, tmp_path, head):
+    model = build(head)
+    keras_bert.freeze_layers(model, 1)
+    keras_bert.describe(model).layers["block_1"].attention.trainable = False  # A part alone.
+    frozen = [weight.path for weight in model.non_trainable_weights]
+    model.save(tmp_path / "model.keras")
+    for copy in (keras.saving.load_model(tmp_path / "model.keras"), keras.models.clone_model(model)):
+        assert [weight.path for weight in copy.non_trainable_weights] == frozen
+        for layer in copy._flatten_layers():
+            layer.trainable = True
+        assert len(copy.trainable_weights) == len(model.weights)
+
+
+def test_a_layer_made_frozen_is(config):
+    block = keras_bert.layers.TransformerBlock(8, 2, 16, trainable=False)
+    block.build((None, None, 8))
+    assert not [weight for weight in block.weights if weight.trainable]
+
+
+def test_under_a_head_of_ones_own(config):
+    first, second = (keras_bert.build_encoder(config, name=name) for name in ("first", "second"))
+    both = [first.output["pooled_output"], second(first.input)["pooled_output"]]
+    model = keras.Model(first.input, keras.layers.Dense(1)(keras.layers.Concatenate()(both)))
+    keras_bert.freeze_layers(model, 1)
+    paths = {weight.path for weight in model.trainable_weights}
+    assert not [path for path in paths if "embedding" in path or "block_0" in path]
+    assert {"first_block_1", "second_block_1", "first_pooler", "dense"} <= {path.split("/")[0] for path in paths}
+
+
+def test_nothing_to_freeze():
+    inputs = keras.Input((3,))
+    with pytest.raises(ValueError, match="`model` must hold an encoder of build_encoder. Received: model='stranger'"):
+        keras_bert.freeze_layers(keras.Model(inputs, keras.layers.Dense(1)(inputs), name="stranger"), 0)
+
+
+def test_blocks_outside_of_a_graph():
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.block = keras_bert.layers.TransformerBlock(8, 2, 16)
+
+    with pytest.raises(ValueError, match="set its `trainable` instead"):
+        keras_bert.freeze_layers(Own(), 0)

@@ -194,6 +194,79 @@ def test_a_stranger_is_no_bert():
         keras_bert.describe(keras.Model(inputs, keras.layers.Dense(1)(inputs)))
 
 
+def own_heads(config):
+    """Models that a user may wire on an encoder; none is a builder's."""
+    encoder, other = keras_bert.build_encoder(config), keras_bert.build_encoder(config, name="other")
+    inputs, sequence, pooled = encoder.input, encoder.output["sequence_output"], encoder.output["pooled_output"]
+    fresh = {name: keras.Input((None,), dtype="int32", name=name) for name in inputs}
+    ours, drop = keras_bert.layers.Dense, keras_bert.layers.Dropout(0.1)
+    between = keras.layers.Dense(32, name="between")
+    shifted = keras.Model(inputs, {**encoder.output, "sequence_output": sequence + 1.0})
+    return {
+        "two dense layers": keras.Model(inputs, {"logits": keras.layers.Dense(3)(between(pooled))}),
+        "nested encoder": keras.Model(fresh, {"logits": ours(3)(drop(encoder(fresh)["pooled_output"]))}),
+        "mean": keras.Model(inputs, {"logits": ours(3, name="classifier")(drop(keras.ops.mean(sequence, 1)))}),
+        "no dropout": keras.Model(inputs, {"logits": ours(3, name="classifier")(pooled)}),
+        "activation": keras.Model(inputs, {"logits": ours(3, activation="tanh", name="classifier")(drop(pooled))}),
+        "layer between": keras.Model(inputs, {"logits": ours(3, name="classifier")(drop(between(sequence)))}),
+        "one tensor": keras.Model(inputs, pooled),
+        "one more output": keras.Model(inputs, {**encoder.output, "more": 2 * pooled}),
+        "shifted": shifted,
+        "swapped columns": keras.Model(
+            inputs, {"start_logits": (logits := ours(2, name="span")(sequence))[..., 1], "end_logits": logits[..., 0]}
+        ),
+        "swapped inputs": keras.Model(
+            inputs, other({**inputs, "segment_ids": inputs["padding_mask"], "padding_mask": inputs["segment_ids"]})
+        ),
+        "two encoders": keras.Model(inputs, {"logits": pooled * other(inputs)["pooled_output"]}),
+        "sequential": keras.Sequential([keras.layers.Dense(1)]),
+    }
+
+
+def test_a_head_of_ones_own_is_no_builders(config):
+    for name, model in own_heads(config).items():
+        with pytest.raises(ValueError, match=r"must come from a builder of keras_bert.* model.save\('model.keras'\)"):
+            pytest.fail(f"{name}: {keras_bert.describe(model).head}")
+
+
+def test_blocks_of_different_settings_are_no_builders(config):
+    encoder = keras_bert.build_encoder(config)
+    encoder.get_layer("block_1").activation = "relu"
+    with pytest.raises(ValueError, match="'block_1' has activation=relu, where others have gelu"):
+        keras_bert.describe(encoder)
+
+
+@pytest.mark.tensorflow
+def test_a_text_model_is_told_what_to_pass(build, pieces):
+    text_model = keras_bert.build_text_model(build("classification"), keras_bert.TextPreprocessor(pieces, 12))
+    with pytest.raises(ValueError, match="It takes texts: pass the model on token ids"):
+        keras_bert.describe(text_model)
+
+
+@pytest.mark.parametrize("head", ["encoder", *HEADS])
+def test_a_builders_model_is_known_in_every_form(build, head):
+    options = {"hidden_states": True, "attention_scores": True, "remat": True, "causal": True, "name": "tower"}
+    for model in (build(head), build(head, **options)):
+        description = keras_bert.describe(model)
+        for layer in model._flatten_layers():
+            assert layer.name.startswith("tower_") == (layer in description.layers.values() and "tower" in layer.name)
+        copy = keras_bert.describe(keras.models.clone_model(model))
+        assert dataclasses.replace(copy, layers={}) == dataclasses.replace(description, layers={})
+        assert list(copy.layers) == list(description.layers)
+
+
+def test_two_encoders_in_one_model(config, batch, tmp_path):
+    query, document = (keras_bert.build_encoder(config, name=name) for name in ("query", "document"))
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in batch}
+    vectors = [encoder(inputs)["pooled_output"] for encoder in (query, document)]
+    model = keras.Model(inputs, keras.ops.sum(vectors[0] * vectors[1], -1))
+    assert len({variable.path for variable in model.variables}) == len(model.variables)
+    expected = (run(query, batch)["pooled_output"] * run(document, batch)["pooled_output"]).sum(-1)
+    model.save(tmp_path / "model.keras")
+    for each in (model, keras.saving.load_model(tmp_path / "model.keras")):
+        np.testing.assert_allclose(to_numpy(each(batch)), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_too_long_a_sequence(build):
     inputs = {name: np.ones((1, 41), "int32") for name in ("token_ids", "segment_ids", "padding_mask")}
     with pytest.raises(ValueError, match=r"longer than the position table. Expected at most 40 .* length=41; truncate"):

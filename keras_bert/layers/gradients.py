@@ -1,0 +1,101 @@
+"""Hand-written gradients and recomputation that live no longer than the graph they stand in."""
+
+import functools
+
+import keras
+from keras import ops
+
+# The one file of the layers that knows a backend: TensorFlow alone needs more than `keras.ops` has.
+if keras.config.backend() == "tensorflow":
+    import tensorflow as tf
+    from tensorflow.python.eager import record
+
+
+def custom_gradient(function):
+    """`keras.ops.custom_gradient` that leaves nothing behind when a model is deleted.
+
+    TensorFlow registers the gradient of every custom gradient in a graph by name, for ever, and with it the graph and
+    the model. Here the gradient belongs to an operation of the graph, like that of a function call. A SavedModel
+    holds the plain operations instead, which any program can differentiate.
+
+    Args:
+        function: takes plain tensors, no variables; returns a tensor and a function from the gradient with respect
+            to that tensor to the gradients with respect to the arguments.
+
+    Returns:
+        A function of the same arguments that returns the tensor.
+    """
+
+    @ops.custom_gradient
+    def outside_graphs(*tensors):
+        result, gradient = function(*tensors)
+        # PyTorch's backend calls it with the arguments and `upstream`, the others with the upstream gradient alone.
+        return result, lambda *args, upstream=None: gradient(args[0] if upstream is None else upstream)
+
+    @functools.wraps(function)
+    def wrapper(*tensors):
+        if not _in_graph():
+            return outside_graphs(*tensors)
+        tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+        result, gradient = function(*tensors)
+        return _attach([result], tensors, lambda upstream: tf.nest.flatten(gradient(upstream)))[0]
+
+    return wrapper
+
+
+def remat(function):
+    """`keras.remat` that leaves nothing behind when a model is deleted.
+
+    Args:
+        function: takes one tensor; returns a tensor or a structure of tensors, the same ones each time it is called.
+            It may read variables.
+
+    Returns:
+        A function like it. Only its argument is kept for the backward pass, which calls `function` again.
+    """
+
+    def wrapper(inputs):
+        if not _in_graph():
+            return keras.remat(function)(inputs)
+        with tf.GradientTape() as tape:
+            results = function(inputs)
+        variables = tape.watched_variables()
+
+        def backward(*upstream):
+            with tf.GradientTape() as tape:
+                # Made to depend on the gradient: without it compilers see the same operations twice and keep the first.
+                again = inputs + tf.cast(_zero_after(upstream[0]), inputs.dtype)
+                tape.watch(again)
+                repeated = function(again)
+            return tape.gradient(tf.nest.flatten(repeated), [again, *variables], upstream, tf.UnconnectedGradients.ZERO)
+
+        # Read out here, where the tapes of the caller see it.
+        tensors = [tf.convert_to_tensor(value) for value in (inputs, *variables)]
+        return tf.nest.pack_sequence_as(results, _attach(tf.nest.flatten(results), tensors, backward))
+
+    return wrapper
+
+
+def _in_graph():
+    return keras.config.backend() == "tensorflow" and not tf.executing_eagerly()
+
+
+def _attach(results, tensors, backward):
+    """The results, as an operation of `tensors` whose gradient is `backward`."""
+
+    def gradient(*upstream):
+        return [None] * len(results) + list(backward(*upstream[: len(results)]))
+
+    nodes = [*results, *tensors]
+    with record.stop_recording():
+        outputs = tf.identity_n(nodes)
+    # Tapes ask the record; gradients of graphs, such as those of loops and of functions, ask the operation.
+    record.record_operation("IdentityN", outputs, nodes, gradient)
+    outputs[0].op._gradient_function = lambda _, *upstream: gradient(*upstream)
+    return outputs[: len(results)]
+
+
+def _zero_after(tensor):
+    """A scalar 0 that cannot be known before the tensor is; NaN if its first value is."""
+    first = tf.reshape(tensor, [-1])[:1]
+    return tf.reduce_min(tf.minimum(tf.abs(first), 0))
