@@ -26,6 +26,11 @@ _UNREADABLE = (ValueError, RuntimeError, IndexError, OverflowError)
 _OPTIMIZER = re.compile(r".*/(adam_m|adam_v|Adam|Adam_1)|global_step|beta[12]_power|good_steps|loss_scale")
 
 
+def is_one(directory):
+    """Whether a directory has Google's config."""
+    return (directory / CONFIG).is_file()
+
+
 def read(directory):
     """Opens a directory of Google's."""
     tf = _tensorflow()
@@ -53,6 +58,7 @@ def read(directory):
     tensors = {_canonical(name): tensor(name) for name in shapes if not _OPTIMIZER.fullmatch(name)}
     head = None
     for name, kind in (
+        ("cls.seq_relationship.weight", "next_sentence"),
         ("cls.predictions.bias", "pretraining"),
         ("qa_outputs.weight", "question_answering"),
         ("classifier.weight", "classification"),
@@ -69,8 +75,10 @@ def write(description, directory):
             "Google's format can only say an encoder that sees both sides and learned positions. "
             f"Received: causal={description.causal}, positions={description.positions!r}; use format='huggingface'"
         )
-    if description.head in ("token_classification", "multiple_choice"):
+    if description.head in ("token_classification", "multiple_choice", "embedding") or description.multi_label:
         raise ValueError(f"Google's format has no names for a {description.head} head; use format='huggingface'")
+    if not description.tied:
+        raise ValueError("Google's format has only a masked-LM head that is tied; use format='huggingface'")
     config = description.config.to_google()
     names, arrays = [], []
     for name, array in tensors_of(description).items():

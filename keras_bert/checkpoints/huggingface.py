@@ -61,6 +61,16 @@ def read_config(directory):
     )
 
 
+def is_ours(directory):
+    """Whether this package wrote a directory."""
+    return "keras_bert" in read_json(directory / CONFIG)
+
+
+def has_weights(directory):
+    """Whether there are weights of Hugging Face's."""
+    return any((directory / name).is_file() for name in (WEIGHTS, INDEX, "pytorch_model.bin"))
+
+
 def _problem(values):
     """What `problem_type` says, if it is what is computed here."""
     problem, classes = values.get("problem_type"), len(values.get("id2label") or {}) or values.get("num_labels", 2)

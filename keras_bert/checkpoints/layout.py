@@ -115,7 +115,11 @@ def _head(description):
             *_norm("cls.predictions.transform.LayerNorm", transform.norm),
             Slot("cls.predictions.bias", layers["mlm_bias"].bias),
         ]
+        if not description.tied:
+            found.append(Slot("cls.predictions.decoder.weight", layers["mlm_decoder"].kernel, transposed=True))
         return found + (_dense("cls.seq_relationship", layers["next_sentence"]) if description.next_sentence else [])
+    if description.head == "next_sentence":
+        return _dense("cls.seq_relationship", layers["next_sentence"])
     if description.head == "question_answering":
         return _dense("qa_outputs", layers["span"])
     for name in ("classifier", "token_classifier", "choice_scorer"):

@@ -7,18 +7,20 @@ import re
 
 import keras
 
-from keras_bert.checkpoints import google, huggingface, keras_hub
+from keras_bert.checkpoints import google, huggingface, keras_hub, sentence_transformers, tokenizer_files
 from keras_bert.checkpoints.layout import POOLER_TENSORS, Source, Tensor, check_known, fill, slots, tensors_of
 from keras_bert.memory import explain_out_of_memory
-from keras_bert.models.description import describe
+from keras_bert.models.description import HEADS, describe
 from keras_bert.models.encoder import build_encoder
 from keras_bert.models.heads import (
     build_classifier,
+    build_embedder,
     build_multiple_choice,
     build_span_labeler,
     build_token_classifier,
 )
-from keras_bert.models.pretrainer import build_pretrainer
+from keras_bert.models.pretrainer import build_next_sentence, build_pretrainer
+from keras_bert.text.vocabulary import LONGEST_WORD
 
 KERAS_FILE = "model.keras"
 # The checkpoints that ship: a wheel has them in the package, a checkout beside it.
@@ -33,10 +35,15 @@ _HUB_FILES = [
     "vocab.txt",
     "tokenizer.json",
     "tokenizer_config.json",
+    "added_tokens.json",
+    "modules.json",
+    "*/config.json",
+    "*sentence_bert_config.json",
+    "config_sentence_transformers.json",
 ]
 
 
-def load(path_or_name, revision=None, dtype=None, **encoder_options):
+def load(path_or_name, revision=None, dtype=None, head=None, **encoder_options):
     """Loads a checkpoint of Google, Hugging Face, KerasHub or this package.
 
     Args:
@@ -45,6 +52,7 @@ def load(path_or_name, revision=None, dtype=None, **encoder_options):
             package), among KerasHub's presets and on the Hugging Face hub, in this order.
         revision: branch, tag or commit on the Hugging Face hub.
         dtype: dtype policy of the models, such as "mixed_bfloat16".
+        head: the kind of head, see `describe`, in place of what the checkpoint says; "encoder" leaves its head out.
         **encoder_options: further arguments of `build_encoder`, such as `remat` or `hidden_states`.
 
     Returns:
@@ -54,7 +62,9 @@ def load(path_or_name, revision=None, dtype=None, **encoder_options):
         bert = keras_bert.load("google-bert/bert-base-uncased")
         model = keras_bert.build_classifier(bert.encoder, num_classes=2)
     """
-    source = _open(path_or_name, revision)
+    if head not in (None, *HEADS):
+        raise ValueError(f"`head` must be one of {', '.join(HEADS)}. Received: head={head!r}")
+    source = _open(path_or_name, revision, head)
     with explain_out_of_memory(parameters=sum(_size(tensor.shape) for tensor in source.tensors.values())):
         return LoadedBert(source, dtype=dtype, **encoder_options)
 
@@ -68,6 +78,8 @@ class LoadedBert:
         vocabulary: the `Vocabulary`, or None if the checkpoint has none.
         lowercase, strip_accents: the casing that the vocabulary was made with.
         labels: names of the classes, or None.
+        multi_label: whether several classes may be right.
+        pooling, normalize: how a sentence encoder makes vectors, see `build_embedder`; None and False for others.
         task: name of the task that the head was trained on, or None.
         pair: whether it was trained on pairs of texts; None if that is not known.
         sequence_length: the most pieces of a sequence that it was trained on, or None.
@@ -81,8 +93,10 @@ class LoadedBert:
         self.config = source.config
         self.vocabulary = source.vocabulary
         self.lowercase = source.lowercase
-        self.strip_accents = source.strip_accents
+        self.strip_accents = source.vocabulary.strip_accents if source.vocabulary else None
         self.labels = source.labels
+        self.multi_label = source.multi_label
+        self.pooling, self.normalize = source.pooling, source.normalize
         self.task = source.task
         self.pair = source.pair
         self.sequence_length = source.sequence_length
@@ -118,21 +132,24 @@ class LoadedBert:
                 f"`sequence_length` must be {self.config.max_position_embeddings} at most, as many positions as "
                 f"{self._source.name} has. Received: sequence_length={sequence_length}"
             )
-        casing = {"lowercase": self.lowercase, "strip_accents": self.strip_accents}
-        return TextPreprocessor(self.vocabulary, sequence_length, **{**casing, **options})
+        return TextPreprocessor(self.vocabulary, sequence_length, **{"lowercase": self.lowercase, **options})
 
     def pretrainer(self, next_sentence=None):
         """The pre-training model with the checkpoint's heads; NSP, by default, where the checkpoint has it."""
         if next_sentence is None:
             next_sentence = "cls.seq_relationship.weight" in self._source.tensors
-        return self._with_head(build_pretrainer(self.encoder, next_sentence=next_sentence))
+        return self._with_head(build_pretrainer(self.encoder, next_sentence, self._source.tied))
 
     def model(self):
         """The model with the head that the checkpoint holds."""
         if self.head == "encoder":
             return self.encoder
+        if self.head == "embedding":
+            return build_embedder(self.encoder, self.pooling, self.normalize)
         if self.head == "pretraining":
             return self.pretrainer()
+        if self.head == "next_sentence":
+            return self._with_head(build_next_sentence(self.encoder))
         if self.head == "question_answering":
             return self._with_head(build_span_labeler(self.encoder))
         if self.head == "multiple_choice":
@@ -147,8 +164,9 @@ class LoadedBert:
                 f"{self._source.name}: `id2label` has {len(self.labels)} labels, but classifier.weight has "
                 f"{num_classes} rows"
             )
-        build = build_classifier if self.head == "classification" else build_token_classifier
-        return self._with_head(build(self.encoder, num_classes, self.config.head_dropout))
+        if self.head == "token_classification":
+            return self._with_head(build_token_classifier(self.encoder, num_classes, self.config.head_dropout))
+        return self._with_head(build_classifier(self.encoder, num_classes, self.config.head_dropout, self.multi_label))
 
     def left_out(self, model):
         """The names of the checkpoint's tensors that a model of it does not hold, such as the head or the pooler."""
@@ -162,23 +180,24 @@ class LoadedBert:
         return model
 
 
-def _open(path_or_name, revision):
+def _open(path_or_name, revision, head):
     if keras_hub.is_backbone(path_or_name):
         return keras_hub.read_backbone(path_or_name)
     name = str(path_or_name)
     shelves = [os.environ.get("KERAS_BERT_MODELS"), _SHELF]
-    candidates = list(dict.fromkeys(pathlib.Path(shelf) / name for shelf in ("", *shelves) if shelf is not None))
+    places = [pathlib.Path(name).expanduser(), *(pathlib.Path(shelf) / name for shelf in shelves if shelf is not None)]
+    candidates = list(dict.fromkeys(places))
     for path in candidates:
         if path.exists():
-            return _open_path(path)
+            return _open_path(path, head)
     tried = [f"the path {path}" for path in candidates]
     if isinstance(path_or_name, pathlib.Path) or name.startswith(("/", ".", "~")):
         raise FileNotFoundError(f"{name}: no such checkpoint. Tried: {', '.join(tried)}")
     if _may_be_preset(name):
         if name.startswith("kaggle://") or name in keras_hub.preset_names():
-            return keras_hub.read_preset(name)
+            return keras_hub.read_preset(name, head)
         tried.append("KerasHub's BERT presets")
-    return _open_path(_download(name, revision, tried))
+    return _open_path(_download(name, revision, tried), head)
 
 
 def _may_be_preset(name):
@@ -198,26 +217,37 @@ def _download(name, revision, tried):
         ) from error
 
 
-def _open_path(path):
+def _open_path(path, head):
     if path.suffix == ".keras" and path.is_file():
         return _open_keras(path, path.parent)
     if not path.is_dir():
         raise ValueError(f"{path}: a checkpoint is a directory or a .keras file. Received a file that is neither")
-    if (path / google.CONFIG).is_file() and not (path / huggingface.CONFIG).is_file():
-        source = google.read(path)
+    folder = path if (path / huggingface.CONFIG).is_file() else sentence_transformers.folder_of_weights(path)
+    if google.is_one(folder) and not huggingface.has_weights(folder):
+        source = google.read(folder)
+        tokenizer_files.read(folder, source, LONGEST_WORD)
     elif (path / KERAS_FILE).is_file() and not (path / huggingface.WEIGHTS).is_file():
         return _open_keras(path / KERAS_FILE, path)
-    elif (path / huggingface.CONFIG).is_file():
-        if "registered_name" in huggingface.read_json(path / huggingface.CONFIG):
-            return keras_hub.read_preset(path.resolve())
-        source = huggingface.read_config(path)
-        source.tensors = huggingface.read_weights(path)
+    elif (folder / huggingface.CONFIG).is_file():
+        if "registered_name" in huggingface.read_json(folder / huggingface.CONFIG):
+            return keras_hub.read_preset(path.resolve(), head)
+        source = _open_huggingface(path, folder, head)
     else:
         raise FileNotFoundError(
             f"{path}: not a checkpoint. Expected {huggingface.CONFIG} with {huggingface.WEIGHTS} (Hugging Face), "
             f"{google.CONFIG} with bert_model.ckpt.* (Google), or {KERAS_FILE}"
         )
-    huggingface.read_tokenizer(path, source)
+    source.head = head or source.head
+    return source
+
+
+def _open_huggingface(path, folder, head):
+    source = huggingface.read_config(folder)
+    source.tensors = huggingface.read_weights(folder, source.tied)
+    tokenizer_files.read(folder, source, *([LONGEST_WORD] if huggingface.is_ours(folder) else []))
+    if head is None:
+        huggingface.check_head(folder, source)
+        sentence_transformers.read(path, source)
     return source
 
 
@@ -235,8 +265,12 @@ def _open_keras(file, directory):
     if (directory / huggingface.CONFIG).is_file():
         source = huggingface.read_config(directory)
         source.name, source.config, source.tensors = str(file), description.config, tensors
-    source.head, source.causal, source.positions = description.head, description.causal, description.positions
-    huggingface.read_tokenizer(directory, source)
+    for name in ("head", "causal", "positions", "tied", "multi_label"):
+        setattr(source, name, getattr(description, name))
+    if description.head == "embedding":
+        pooling = description.layers["sentence_pooling"]
+        source.pooling, source.normalize = pooling.mode, pooling.normalize
+    tokenizer_files.read(directory, source, LONGEST_WORD)
     return source
 
 

@@ -6,7 +6,7 @@ import pathlib
 import shutil
 import tempfile
 
-from keras_bert.checkpoints import google, huggingface
+from keras_bert.checkpoints import google, huggingface, sentence_transformers, tokenizer_files
 from keras_bert.checkpoints.load import KERAS_FILE
 from keras_bert.models.description import describe
 from keras_bert.text.vocabulary import Vocabulary
@@ -30,7 +30,8 @@ def save(
 ):
     """Writes a model, its vocabulary and casing to a directory.
 
-    Files are written beside and renamed when all are complete, so a run that is cut leaves nothing half-written.
+    Files are written beside and renamed when all are complete, so a run that is cut leaves nothing half-written. A
+    model of `build_embedder` opens in sentence-transformers too.
 
     Args:
         model: a model of one of the builders.
@@ -41,7 +42,7 @@ def save(
         task: name of the task that the head was trained on.
         format: "huggingface" (`model.safetensors`, opens in transformers), "google" (`bert_model.ckpt`, opens in
             TF 1) or "keras" (`model.keras`).
-        strip_accents: None means that accents go where letters are lowered.
+        strip_accents: whether accents are removed. None takes what the vocabulary says, or else `lowercase`.
         pair: whether the model was trained on pairs of texts.
         sequence_length: the most pieces of a sequence that it was trained on.
         null_threshold: of question answering, how much the score of no answer may be above that of the best one.
@@ -58,25 +59,46 @@ def save(
             "`weights_dtype` must be 'float32', or 'float16' with format 'huggingface'. "
             f"Received: weights_dtype={weights_dtype!r}, format={format!r}"
         )
+    directory = pathlib.Path(directory).expanduser()
     description = describe(model)
-    vocabulary = None if vocabulary is None else Vocabulary(vocabulary)
+    vocabulary = None if vocabulary is None else Vocabulary(vocabulary, strip_accents=strip_accents)
+    labels = None if labels is None else [str(label) for label in labels]
     _check(description, vocabulary, labels)
-    _check_rivals(pathlib.Path(directory), format)
-    with _written_beside(pathlib.Path(directory)) as beside:
+    _check_rivals(directory, format)
+    with _written_beside(directory) as beside:
         if format == "google":
-            google.write(description, beside)
-            if vocabulary is not None:
-                vocabulary.save(beside / "vocab.txt")
+            _write_google(description, vocabulary, beside)
             return
         known = {"task": task, "pair": pair, "sequence_length": sequence_length, "null_threshold": null_threshold}
-        huggingface.write_config(description, beside, labels, **known)
+        pad_id = 0 if vocabulary is None else vocabulary.id("[PAD]")
+        huggingface.write_config(description, beside, labels, pad_id, **known)
         if vocabulary is not None:
-            max_length = description.config.max_position_embeddings
-            huggingface.write_tokenizer(vocabulary, lowercase, strip_accents, max_length, beside)
+            tokenizer_files.write(vocabulary, lowercase, description.config.max_position_embeddings, beside)
+        if description.head == "embedding":
+            sentence_transformers.write(description, sequence_length, beside)
         if format == "keras":
             model.save(beside / KERAS_FILE)
         else:
             huggingface.write_weights(description, beside, weights_dtype)
+    # Of an older model in the same place; they would be read with this one.
+    for name in tokenizer_files.STALE if vocabulary is not None else ():
+        (directory / name).unlink(missing_ok=True)
+    if description.head != "embedding":
+        (directory / sentence_transformers.MODULES).unlink(missing_ok=True)
+
+
+def _write_google(description, vocabulary, directory):
+    google.write(description, directory)
+    if vocabulary is None:
+        return
+    said = {"added_tokens": (), "strip_accents": None, "tokenize_chinese_chars": True}
+    for name, expected in said.items():
+        if getattr(vocabulary, name) != expected:
+            raise ValueError(
+                f"Google's format has no place for the vocabulary's `{name}`. Received: {name}="
+                f"{getattr(vocabulary, name)!r}; use format='huggingface'"
+            )
+    vocabulary.save(directory / "vocab.txt")
 
 
 def _check(description, vocabulary, labels):
@@ -120,7 +142,8 @@ def _written_beside(directory):
     try:
         yield beside
         directory.mkdir(exist_ok=True)
-        for file in beside.iterdir():
-            os.replace(file, directory / file.name)
+        for file in beside.rglob("*"):
+            place = directory / file.relative_to(beside)
+            place.mkdir(exist_ok=True) if file.is_dir() else os.replace(file, place)
     finally:
         shutil.rmtree(beside)

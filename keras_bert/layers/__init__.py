@@ -4,7 +4,15 @@ from keras_bert.layers.attention import MultiHeadAttention
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.embeddings import BertEmbeddings, TokenEmbedding
-from keras_bert.layers.heads import FoldChoices, MaskedLMTransform, OutputBias, Pooler, UnfoldChoices
+from keras_bert.layers.heads import (
+    FoldChoices,
+    MaskedLMTransform,
+    MultiLabelDense,
+    OutputBias,
+    Pooler,
+    SentencePooling,
+    UnfoldChoices,
+)
 from keras_bert.layers.masks import AttentionMask
 from keras_bert.layers.normalization import LayerNorm
 from keras_bert.layers.transformer import FeedForward, TransformerBlock
@@ -19,8 +27,10 @@ __all__ = [
     "LayerNorm",
     "MaskedLMTransform",
     "MultiHeadAttention",
+    "MultiLabelDense",
     "OutputBias",
     "Pooler",
+    "SentencePooling",
     "TokenEmbedding",
     "TransformerBlock",
     "UnfoldChoices",

@@ -1,4 +1,4 @@
-"""What stands on the encoder: pooler, the two ends of the masked-LM head, folding of multiple choices."""
+"""What stands on the encoder: poolers, the two ends of the masked-LM head, folding of multiple choices."""
 
 import keras
 from keras import ops
@@ -165,3 +165,57 @@ class UnfoldChoices(keras.layers.Layer):
 
     def call(self, scores, like):
         return ops.reshape(scores, ops.shape(like)[:2])
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class MultiLabelDense(Dense):
+    """A `Dense` whose units are labels that may all be right: logits of sigmoids rather than of one softmax.
+
+    Example:
+        logits = MultiLabelDense(5)(pooled_output)
+    """
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class SentencePooling(keras.layers.Layer):
+    """One float32 vector for each sequence out of those of its tokens (Reimers & Gurevych, 2019, section 3).
+
+    Args:
+        mode: str, "mean" over all real tokens, [CLS] and [SEP] among them; "max" over them; "cls", the vector of [CLS].
+            Defaults to "mean".
+        normalize: bool, whether vectors have length 1. Defaults to `False`.
+
+    Call arguments:
+        sequence_output: `(batch, length, width)`.
+        padding_mask: `(batch, length)`, not zero at real tokens.
+
+    Returns:
+        float32 `(batch, width)`.
+
+    Example:
+        embedding = SentencePooling("mean", normalize=True)(sequence_output, padding_mask)
+    """
+
+    def __init__(self, mode="mean", normalize=False, **kwargs):
+        super().__init__(**kwargs)
+        if mode not in ("mean", "max", "cls"):
+            raise ValueError(f"`mode` must be mean, max or cls. Received: mode={mode!r}")
+        self.mode = mode
+        self.normalize = normalize
+        self.built = True
+
+    def call(self, sequence_output, padding_mask):
+        hidden = ops.cast(sequence_output, "float32")
+        real = ops.expand_dims(ops.cast(ops.not_equal(padding_mask, 0), "float32"), -1)
+        if self.mode == "mean":
+            pooled = ops.sum(hidden * real, axis=1) / ops.maximum(ops.sum(real, axis=1), 1.0)
+        elif self.mode == "max":
+            pooled = ops.max(hidden - (1.0 - real) * 1e9, axis=1)
+        else:
+            pooled = hidden[:, 0]
+        if not self.normalize:
+            return pooled
+        return pooled / ops.maximum(ops.sqrt(ops.sum(pooled * pooled, axis=-1, keepdims=True)), 1e-12)
+
+    def get_config(self):
+        return {**super().get_config(), "mode": self.mode, "normalize": self.normalize}

@@ -12,8 +12,10 @@ from keras_bert.layers import (
     Dropout,
     FoldChoices,
     MaskedLMTransform,
+    MultiLabelDense,
     OutputBias,
     Pooler,
+    SentencePooling,
     TokenEmbedding,
     TransformerBlock,
     UnfoldChoices,
@@ -21,7 +23,9 @@ from keras_bert.layers import (
 
 HEADS = (
     "encoder",
+    "embedding",
     "pretraining",
+    "next_sentence",
     "classification",
     "token_classification",
     "question_answering",
@@ -38,7 +42,9 @@ class Description:
         config: the `BertConfig` of the encoder.
         head: one of `HEADS`.
         num_classes: width of a classification head; 1 is regression. None for the others.
+        multi_label: whether several classes may be right.
         next_sentence: whether there is an NSP head.
+        tied: whether the masked-LM head has the token table.
         causal, positions: as given to `build_encoder`.
         dtype: name of the encoder's dtype policy.
         layers: the layers by the builders' names, those of a nested encoder included.
@@ -47,7 +53,9 @@ class Description:
     config: BertConfig
     head: str
     num_classes: int | None
+    multi_label: bool
     next_sentence: bool
+    tied: bool
     causal: bool
     positions: str
     dtype: str
@@ -111,7 +119,9 @@ def _description(head, layers):
         config=config,
         head=head,
         num_classes=None if classifier is None else classifier.units,
+        multi_label=type(classifier) is MultiLabelDense,
         next_sentence="next_sentence" in layers,
+        tied="mlm_decoder" not in layers,
         causal=layers["attention_mask"].causal,
         positions=embeddings.positions,
         dtype=block.dtype_policy.name,
@@ -173,6 +183,10 @@ class _Graph:
             return self._encoder()
         if "mlm_logits" in names and names <= {"mlm_logits", "nsp_logits"}:
             return self._pretraining()
+        if names == {"nsp_logits"}:
+            return self._next_sentence()
+        if names == {"embedding"}:
+            return self._embedding()
         if names == {"start_logits", "end_logits"}:
             return self._question_answering()
         _expect(names == {"logits"}, f"its outputs are {', '.join(map(repr, sorted(names)))}")
@@ -187,13 +201,27 @@ class _Graph:
                 _expect(_same(self.outputs[name], expected), f"{name!r} are not those of the layers in their order")
         return "encoder"
 
+    def _embedding(self):
+        mask = self.inputs.get("padding_mask")
+        self._read_encoder(self._call("sentence_pooling", SentencePooling, self.outputs["embedding"], mask))
+        return "embedding"
+
+    def _next_sentence(self):
+        pooled = self._dense("next_sentence", self.outputs["nsp_logits"])
+        self._read_encoder(self._call("pooler", Pooler, pooled))
+        return "next_sentence"
+
     def _pretraining(self):
         logits = self._call("mlm_bias", OutputBias, self.outputs["mlm_logits"])
-        masked = self._call("token_embedding", TokenEmbedding, logits, reverse=True)
+        if _made_by(logits, Dense):
+            masked = self._dense("mlm_decoder", logits, use_bias=False)
+        else:
+            masked = self._call("token_embedding", TokenEmbedding, logits, reverse=True)
         sequence = self._call("mlm_transform", MaskedLMTransform, masked, self.inputs.get("mask_positions"))
-        table = self.layers["token_embedding"]
+        table = self.layers.get("token_embedding")
         states, _ = self._read_encoder(sequence, "mask_positions")
-        _expect(self.layers["token_embedding"] is table, "the masked-LM head is not tied to the encoder's token table")
+        tied = table in (None, self.layers["token_embedding"])
+        _expect(tied, "the masked-LM head is tied to another table than the encoder's")
         if "nsp_logits" in self.outputs:
             self._pooled(self._dense("next_sentence", self.outputs["nsp_logits"]), states[-1])
         return "pretraining"
@@ -205,12 +233,14 @@ class _Graph:
         return "question_answering"
 
     def _classification(self, logits):
-        hidden = self._dense("classifier", logits)
+        kind = MultiLabelDense if _made_by(logits, MultiLabelDense) else Dense
+        hidden = self._dense("classifier", logits, kind)
         hidden = self._call("head_dropout", Dropout, hidden)
         if _made_by(hidden, Pooler):
             sequence = self._call("pooler", Pooler, hidden)
             self._read_encoder(sequence)
             return "classification"
+        _expect(kind is Dense, f"{_origin_name(logits)} stands where keras_bert.layers.Dense does")
         self.layers["token_classifier"] = self.layers.pop("classifier")
         self._read_encoder(hidden)
         return "token_classification"
@@ -261,11 +291,11 @@ class _Graph:
     def _pooled(self, pooled, sequence):
         _expect(self._call("pooler", Pooler, pooled) is sequence, "the pooler is not on the last block")
 
-    def _dense(self, name, tensor):
-        below = self._call(name, Dense, tensor)
+    def _dense(self, name, tensor, kind=Dense, use_bias=True):
+        below = self._call(name, kind, tensor)
         layer = self.layers[name]
-        plain = layer.activation is keras.activations.linear and layer.use_bias
-        _expect(plain, f"the layer {layer.name!r} has an activation or no bias")
+        plain = layer.activation is keras.activations.linear and layer.use_bias == use_bias
+        _expect(plain, f"the layer {layer.name!r} has an activation, or {'no bias' if use_bias else 'a bias'}")
         return below
 
     def _call(self, name, kind, tensor, *others, **options):

@@ -2,17 +2,19 @@
 
 import keras
 
-from keras_bert.layers import Dense, Dropout, FoldChoices, UnfoldChoices
+from keras_bert.layers import Dense, Dropout, FoldChoices, MultiLabelDense, SentencePooling, UnfoldChoices
 from keras_bert.models.description import describe_encoder
 
 
-def build_classifier(encoder, num_classes, dropout=None):
+def build_classifier(encoder, num_classes, dropout=None, multi_label=False):
     """Classifies a text or a pair by the pooled vector of [CLS].
 
     Args:
         encoder: a model of `build_encoder`.
         num_classes: number of classes; 1 is regression.
         dropout: rate before the head; None means the encoder's `hidden_dropout_prob`.
+        multi_label: bool, whether several classes may be right, so that the logits are those of sigmoids. Defaults to
+            `False`.
 
     Returns:
         A `keras.Model` with the output `logits`, float32 `(batch, num_classes)`.
@@ -21,7 +23,8 @@ def build_classifier(encoder, num_classes, dropout=None):
         model = build_classifier(build_encoder(named_config("tiny")), num_classes=3)
     """
     # Layers
-    drop, dense = _head(encoder, num_classes, dropout, "classifier")
+    kind = MultiLabelDense if multi_label else Dense
+    drop, dense = _head(encoder, num_classes, dropout, "classifier", kind)
 
     # Wiring
     logits = dense(drop(encoder.output["pooled_output"]))
@@ -107,7 +110,32 @@ def build_multiple_choice(encoder, dropout=None):
     return keras.Model(inputs, {"logits": logits}, name="bert_multiple_choice")
 
 
-def _head(encoder, units, dropout, name):
+def build_embedder(encoder, pooling="mean", normalize=False):
+    """Makes one vector of each text, as sentence-transformers does. No weights are added.
+
+    Args:
+        encoder: a model of `build_encoder`.
+        pooling: str, see `layers.SentencePooling`. Defaults to "mean".
+        normalize: bool, whether vectors have length 1. Defaults to `False`.
+
+    Returns:
+        A `keras.Model` with the output `embedding`, float32 `(batch, hidden_size)`.
+
+    Example:
+        model = build_embedder(build_encoder(named_config("tiny")), normalize=True)
+    """
+    # Layers
+    describe_encoder(encoder)
+    pool = SentencePooling(pooling, normalize, dtype="float32", name="sentence_pooling")
+
+    # Wiring
+    embedding = pool(encoder.output["sequence_output"], encoder.input["padding_mask"])
+
+    # Model
+    return keras.Model(encoder.input, {"embedding": embedding}, name="bert_embedder")
+
+
+def _head(encoder, units, dropout, name, kind=Dense):
     """The dropout and the dense layer of a head; its product and its logits are float32."""
     if type(units) is not int or units < 1:
         raise ValueError(f"`num_classes` must be a positive integer. Received: num_classes={units!r}")
@@ -116,5 +144,5 @@ def _head(encoder, units, dropout, name):
     initializer = keras.initializers.TruncatedNormal(stddev=encoding.config.initializer_range)
     return (
         Dropout(rate, dtype=encoding.dtype, name="head_dropout"),
-        Dense(units, kernel_initializer=initializer, dtype="float32", name=name),
+        kind(units, kernel_initializer=initializer, dtype="float32", name=name),
     )

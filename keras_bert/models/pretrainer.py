@@ -6,12 +6,13 @@ from keras_bert.layers import Dense, MaskedLMTransform, OutputBias
 from keras_bert.models.description import describe_encoder
 
 
-def build_pretrainer(encoder, next_sentence=True):
-    """Extends the encoder's graph by the masked-LM head, tied to the token table, and the NSP head.
+def build_pretrainer(encoder, next_sentence=True, tied=True):
+    """Extends the encoder's graph by the masked-LM head and the NSP head.
 
     Args:
         encoder: a model of `build_encoder`.
         next_sentence: whether to predict if B follows A.
+        tied: bool, whether the masked-LM head has the token table for its kernel, as in BERT. Defaults to `True`.
 
     Returns:
         A `keras.Model`. Inputs: the encoder's and `mask_positions` `(batch, predictions)`, the only positions
@@ -33,16 +34,45 @@ def build_pretrainer(encoder, next_sentence=True):
         name="mlm_transform",
     )
     token_embedding = encoding.layers["token_embedding"]
+    initializer = keras.initializers.TruncatedNormal(stddev=config.initializer_range)
+    decoder = Dense(
+        config.vocab_size, use_bias=False, kernel_initializer=initializer, dtype=encoding.dtype, name="mlm_decoder"
+    )
     mlm_bias = OutputBias(dtype=encoding.dtype, name="mlm_bias")
 
     # Wiring
     inputs = {**encoder.input, "mask_positions": keras.Input((None,), dtype="int32", name="mask_positions")}
     masked = transform(encoder.output["sequence_output"], inputs["mask_positions"])
-    outputs = {"mlm_logits": mlm_bias(token_embedding(masked, reverse=True))}
+    outputs = {"mlm_logits": mlm_bias(token_embedding(masked, reverse=True) if tied else decoder(masked))}
     if next_sentence:
-        initializer = keras.initializers.TruncatedNormal(stddev=config.initializer_range)
-        classifier = Dense(2, kernel_initializer=initializer, dtype="float32", name="next_sentence")
-        outputs["nsp_logits"] = classifier(encoder.output["pooled_output"])
+        outputs["nsp_logits"] = _next_sentence(config)(encoder.output["pooled_output"])
 
     # Model
     return keras.Model(inputs, outputs, name="bert_pretrainer")
+
+
+def build_next_sentence(encoder):
+    """Extends the encoder's graph by the NSP head alone.
+
+    Args:
+        encoder: a model of `build_encoder`.
+
+    Returns:
+        A `keras.Model` with the output `nsp_logits`, float32 `(batch, 2)`, class 0 for "B follows A".
+
+    Example:
+        model = build_next_sentence(build_encoder(named_config("tiny")))
+    """
+    # Layers
+    classifier = _next_sentence(describe_encoder(encoder).config)
+
+    # Wiring
+    logits = classifier(encoder.output["pooled_output"])
+
+    # Model
+    return keras.Model(encoder.input, {"nsp_logits": logits}, name="bert_next_sentence")
+
+
+def _next_sentence(config):
+    initializer = keras.initializers.TruncatedNormal(stddev=config.initializer_range)
+    return Dense(2, kernel_initializer=initializer, dtype="float32", name="next_sentence")

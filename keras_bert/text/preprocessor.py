@@ -183,7 +183,7 @@ class TextPreprocessor(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "vocabulary": self.vocabulary.to_dict(),
+            "vocabulary": self.vocabulary.get_config(),
             "sequence_length": self.sequence_length,
             "lowercase": self.lowercase,
             "strip_accents": self.strip_accents,

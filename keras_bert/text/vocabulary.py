@@ -7,6 +7,12 @@ from keras_bert.text import tokenizer_json
 from keras_bert.text.tokenizer_json import AddedToken
 
 LONGEST_WORD = 200  # In characters after normalization; a longer word is [UNK].
+_DEFAULTS = {
+    "added_tokens": [],
+    "strip_accents": None,
+    "tokenize_chinese_chars": True,
+    "max_word_length": LONGEST_WORD,
+}
 _SPECIAL = re.compile(r"\[\w+\]|<\w+>")  # [CLS], [unused1]; the Chinese vocabulary has <S> and <T>
 
 
@@ -14,7 +20,7 @@ class Vocabulary:
     """The pieces of a BERT vocabulary in the order of their ids.
 
     Args:
-        pieces: a path to `vocab.txt` or `tokenizer.json`, a list of strings, a `Vocabulary`, or what `to_dict` gave. Of
+        pieces: a path to `vocab.txt` or `tokenizer.json`, a list of strings, a `Vocabulary`, or what `get_config` gave. Of
             a piece that stands twice, the last id counts, as in Google's and Hugging Face's programs.
         added_tokens: list of `AddedToken`s. `tokenizer.json` has its own; this and the following replace what the
             source says.
@@ -38,11 +44,12 @@ class Vocabulary:
             "max_word_length": max_word_length,
         }
         values.update((name, value) for name, value in given.items() if value is not None)
+        values = {**_DEFAULTS, **values}
         self.pieces = tuple(values["pieces"])
-        self.added_tokens = tuple(AddedToken(*token) for token in values.get("added_tokens", ()))
-        self.strip_accents = values.get("strip_accents")
-        self.tokenize_chinese_chars = values.get("tokenize_chinese_chars", True)
-        self.max_word_length = values.get("max_word_length", LONGEST_WORD)
+        self.added_tokens = tuple(AddedToken(*token) for token in values["added_tokens"])
+        self.strip_accents = values["strip_accents"]
+        self.tokenize_chinese_chars = values["tokenize_chinese_chars"]
+        self.max_word_length = values["max_word_length"]
         self._ids = {piece: index for index, piece in enumerate(self.pieces)}
         self._check()
         self.added_tokens = tuple(sorted(self.added_tokens, key=lambda token: self._ids[token.content]))
@@ -85,7 +92,7 @@ class Vocabulary:
         return piece in self._ids
 
     def __eq__(self, other):
-        return isinstance(other, Vocabulary) and self.to_dict() == other.to_dict()
+        return isinstance(other, Vocabulary) and self.get_config() == other.get_config()
 
     def __hash__(self):
         return hash(self.pieces)
@@ -124,15 +131,16 @@ class Vocabulary:
             for index, piece in enumerate(self.pieces)
         ]
 
-    def to_dict(self):
-        """All of it, JSON-able."""
-        return {
-            "pieces": list(self.pieces),
+    def get_config(self):
+        """What `Vocabulary` takes, JSON-able: the list of pieces, or a dict where there is more to say."""
+        settings = {
             "added_tokens": [list(token) for token in self.added_tokens],
             "strip_accents": self.strip_accents,
             "tokenize_chinese_chars": self.tokenize_chinese_chars,
             "max_word_length": self.max_word_length,
         }
+        settings = {name: value for name, value in settings.items() if value != _DEFAULTS[name]}
+        return {"pieces": list(self.pieces), **settings} if settings else list(self.pieces)
 
     def save(self, path):
         """Writes `vocab.txt`: one piece a line, UTF-8."""
@@ -140,15 +148,17 @@ class Vocabulary:
 
 
 def _open(pieces):
-    """Where a vocabulary comes from, and its values as `to_dict` has them."""
+    """Where a vocabulary comes from, and its values by argument."""
     if isinstance(pieces, Vocabulary):
-        return pieces.source, pieces.to_dict()
+        pieces, source = pieces.get_config(), pieces.source
+    else:
+        source = "the list of pieces"
     if isinstance(pieces, dict):
-        return "the list of pieces", dict(pieces)
+        return source, dict(pieces)
     if isinstance(pieces, str | pathlib.Path):
         path = pathlib.Path(pieces).expanduser()
         return str(path), _read(path)
-    return "the list of pieces", {"pieces": pieces}
+    return source, {"pieces": pieces}
 
 
 def _read(path):
