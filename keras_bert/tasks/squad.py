@@ -6,6 +6,8 @@ import pathlib
 
 import numpy as np
 
+from keras_bert.tasks.rows import valid_text
+
 
 @dataclasses.dataclass(frozen=True)
 class Questions:
@@ -60,7 +62,7 @@ def read(path, version_2=None):
     contexts, seen, wrong, contradicted = [], set(), [], set()
     columns = ids, questions, context, golds, spans = [], [], [], [], []
     for place, paragraph in _paragraphs(path, articles):
-        text = _clean(field(path, place, paragraph, "context", str))
+        text = valid_text(field(path, place, paragraph, "context", str))
         if not text.strip():
             raise ValueError(f"{path}: {place}: the context is empty. Expected a text")
         bytes_before = _bytes_before(text)
@@ -80,7 +82,7 @@ def read(path, version_2=None):
             wrong += [(name, *answer) for answer, span in zip(answers, found, strict=True) if span is None]
             row = (
                 name,
-                _clean(field(path, name, entry, "question", str)),
+                valid_text(field(path, name, entry, "question", str)),
                 len(contexts),
                 [answer for answer, _ in answers],
                 [span for span in found if span is not None],
@@ -136,14 +138,9 @@ def _answers(path, name, entry):
     if "answers" not in entry:
         return []
     return [
-        (_clean(field(path, name, answer, "text", str)), field(path, name, answer, "answer_start", int))
+        (valid_text(field(path, name, answer, "text", str)), field(path, name, answer, "answer_start", int))
         for answer in field(path, name, entry, "answers", list)
     ]
-
-
-def _clean(text):
-    """The text with as many characters, such that UTF-8 has them all."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _bytes_before(text):

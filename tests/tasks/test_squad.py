@@ -186,7 +186,9 @@ def test_questions_without_answer(tmp_path):
 
 
 def test_a_byte_order_mark(tmp_path):
-    assert read(tmp_path, b"\xef\xbb\xbf" + json.dumps(content("a", qa(answers=[at(0, "a")]))).encode()).golds == [["a"]]
+    assert read(tmp_path, b"\xef\xbb\xbf" + json.dumps(content("a", qa(answers=[at(0, "a")]))).encode()).golds == [
+        ["a"]
+    ]
 
 
 @pytest.mark.parametrize(
