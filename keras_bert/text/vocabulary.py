@@ -37,6 +37,12 @@ class Vocabulary:
                 raise ValueError(f"{self._place(index)}: a piece must be a string. Received: {piece!r}")
             if piece.strip(" \t\r\n") != piece or not piece:
                 raise ValueError(f"{self._place(index)}: a piece has no white space around it. Received: {piece!r}")
+            if "\0" in piece:
+                # The kernel's trie ends a piece there. Other control characters can stand in no text, but do no harm.
+                raise ValueError(
+                    f"{self._place(index)}: a piece must have no NUL character, which no text has after clean-up. "
+                    f"Received: {piece!r}. Put [unused...] in its place to keep all ids"
+                )
             if self._ids.setdefault(piece, index) != index:
                 raise ValueError(
                     f"{self._place(index)}: the piece {piece!r} stands twice, first at {self._place(self._ids[piece])}"
