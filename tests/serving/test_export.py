@@ -35,7 +35,10 @@ TEXTS = ["a b", "c!", "", "d e f g"]
 PAIRS = ["x", "y z", "a", ""]
 LABELS = ["no", "yes", "maybe"]
 TAGS = ["O", *(f"{prefix}-{kind}" for kind in ("PER", "LOC", "ORG", "MISC") for prefix in "BI")]
-OPTIONS = {"classification": {"labels": LABELS}, "token_classification": {"labels": TAGS, "stride": 7}}
+OPTIONS = {
+    "classification": {"labels": LABELS},
+    "token_classification": {"labels": TAGS, "stride": np.int64(7)},
+}
 FUNCTIONS = {
     "classification": functools.partial(classification.classifier, pair=False),
     "regression": functools.partial(classification.regressor, pair=False),
