@@ -21,7 +21,7 @@ def read_lines(path):
     that has no LF at all CR ends a line.
     """
     content = path.read_bytes()
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in content[:2]:
         raise ValueError(f"{path}: the file is UTF-16. Save it as UTF-8 (Excel calls it `CSV UTF-8`)")
     lines = content.removeprefix(codecs.BOM_UTF8).split(b"\n" if b"\n" in content else b"\r")
     while lines and not lines[-1].strip(b" \r"):

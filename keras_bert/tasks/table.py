@@ -214,7 +214,7 @@ def _class_number(path, line, label, numbers):
 def finite_number(path, line, column, value):
     """A float, or an error that says where it stands."""
     try:
-        number = float(value)
+        number = math.nan if "_" in str(value) else float(value)  # 1_000 is Python's spelling alone.
     except (ValueError, OverflowError):  # JSON may have an integer beyond all floats.
         number = math.nan
     if not math.isfinite(number):

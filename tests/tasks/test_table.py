@@ -207,6 +207,7 @@ def test_balance():
         ("a.jsonl", '{"t": "a", "l": null}\n', r"a\.jsonl:1: column `l` must be a string or a number. Received: None"),
         ("a.csv", b"t,l\nx\xe9,no\n", r"a\.csv:2: not UTF-8, byte 0xe9 at position 1"),
         ("a.csv", "t,l\nx,no\n".encode("utf-16"), r"a\.csv: the file is UTF-16. Save it as UTF-8"),
+        ("a.csv", "t,l\nx,no\n".encode("utf-16-le"), r"a\.csv: the file is UTF-16"),
         ("a.csv", "t,l\nx\ry,no\n", r"a\.csv:2: a carriage return within a line. Save the file with one kind"),
         ("a.csv", "t;m\nx;no\n", r"a\.csv:1: no column `l`. It has: 't', 'm'"),
         ("a.jsonl", '{"t": "a", "l": "no", "t": "b"}\n', r"a\.jsonl:1: the column `t` stands twice"),
@@ -227,7 +228,7 @@ def test_a_target_beyond_all_floats(tmp_path):
         read_table(path, "t", label_column="l", regression=True)
 
 
-@pytest.mark.parametrize("value", ["high", "nan", ""])
+@pytest.mark.parametrize("value", ["high", "nan", "", "1_000"])
 def test_a_target_that_is_no_number(tmp_path, value):
     path = write(tmp_path, "a.csv", f"t,l\nx,1\ny,{value}\n")
     with pytest.raises(ValueError, match=rf"a\.csv:3: column `l` must be a finite number. Received: '{value}'"):
