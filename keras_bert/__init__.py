@@ -5,7 +5,18 @@ A lazy face (PEP 562): only what a `.keras` file may hold is imported at once, s
 
 import importlib
 
-import keras
+try:
+    import keras
+except ModuleNotFoundError as error:
+    if (error.name or "").split(".")[0] != "tensorflow":
+        raise
+    # Keras takes TensorFlow where nobody says otherwise, and says no more than that it is missing.
+    raise ModuleNotFoundError(
+        "Keras is set to the TensorFlow backend, and TensorFlow is not installed. Install it with "
+        "`pip install keras-bert-whole[tensorflow]`, or set the environment variable KERAS_BACKEND=jax for the models "
+        "alone, which run on JAX",
+        name=error.name,
+    ) from error
 
 from keras_bert import layers
 from keras_bert.version import __version__
@@ -62,6 +73,8 @@ _HOMES = {
         "token_loss",
     ),
 }
+# The extra of this package that a module comes with.
+_EXTRAS = {"tensorflow": "tensorflow", "tensorflow_text": "tensorflow", "tensorflow_serving": "tensorflow"}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = ["__version__", "layers", *sorted(_HOME_OF)]
@@ -70,7 +83,17 @@ __all__ = ["__version__", "layers", *sorted(_HOME_OF)]
 def __getattr__(name):
     if name not in _HOME_OF:
         raise AttributeError(f"module 'keras_bert' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    try:
+        value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").split(".")[0]
+        if package not in _EXTRAS:
+            raise
+        raise ModuleNotFoundError(
+            f"`keras_bert.{name}` needs {package}, which is not installed. Install it with "
+            f"`pip install keras-bert-whole[{_EXTRAS[package]}]`",
+            name=error.name,
+        ) from error
     globals()[name] = value
     return value
 

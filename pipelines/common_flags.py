@@ -1,5 +1,6 @@
 """What all command lines share: how they start and how they end; and the flags of those that fine-tune."""
 
+import codecs
 import pathlib
 import sys
 import types
@@ -45,6 +46,8 @@ def _complain(message):
 
 def text_lines(content):
     """The texts of a file's bytes, one a line; bytes that are no UTF-8 become U+FFFD."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ValueError("the texts are UTF-16. Save the file as UTF-8")
     lines = content.decode("utf-8", "replace").removesuffix("\n").split("\n") if content else []
     return [line.removesuffix("\r") for line in lines]
 

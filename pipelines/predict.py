@@ -8,10 +8,11 @@
 
 `--model` is what `keras_bert.load` takes, with a classification head. A file, or standard input without one, has a text
 a line, its pair after a tab. Prints a line a text: the label and the probability of each class, or the score, between
-tabs. A model of question answering takes `--question`, one or several, and a context, of any length: it prints each
-answer with its probability, and the part of the context where it stands, [[marked]]. Most of the time is the start,
-some ten seconds. With `--server`, TensorFlow Serving or `pipelines.serve`, `--model` is a name there, of any head: what
-is no class or score is printed as a line of JSON a text.
+tabs; labels and answers with tabs or line breaks stand in quotes, as in the dialect `excel-tab` of Python's `csv`. A
+model of question answering takes `--question`, one or several, and a context, of any length: it prints each answer with
+its probability, and the part of the context where it stands, [[marked]]. Most of the time is the start, some ten
+seconds. With `--server`, TensorFlow Serving or `pipelines.serve`, `--model` is a name there, of any head: what is no
+class or score is printed as a line of JSON a text.
 """
 
 import json
@@ -26,7 +27,7 @@ from keras_bert.serving import Client
 from keras_bert.tasks import squad_answers
 from keras_bert.tasks.squad import Questions
 from keras_bert.tasks.squad_windows import QuestionWindows
-from keras_bert.tasks.task import predictions_table
+from keras_bert.tasks.task import predictions_table, probabilities_table, quoted
 from pipelines import common_flags
 
 _MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", required=True)
@@ -91,7 +92,7 @@ def _answer(bert, asked, context):
         if not texts[name]:
             print("no answer")
             continue
-        print(f"{texts[name]}\t{found[0]['probability']:.4f}\n{_marked(context, *found[0]['place'])}")
+        print(f"{quoted(texts[name])}\t{found[0]['probability']:.4f}\n{_marked(context, *found[0]['place'])}")
 
 
 def _marked(context, first, last):
@@ -114,7 +115,7 @@ def _ask(texts, pairs):
         columns = [column[start : start + _BATCH.value] for column in (texts, pairs) if column is not None]
         answers = client.predict(_MODEL.value, dict(zip(names, columns, strict=True)))
         if "probabilities" in answers and "labels" in answers:
-            lines = predictions_table(np.log(answers["probabilities"]), list(answers["labels"][0]))
+            lines = probabilities_table(answers["probabilities"], list(answers["labels"][0]))
         elif list(answers) == ["score"]:
             lines = predictions_table(answers["score"][:, None], [])
         else:
@@ -143,6 +144,8 @@ def _texts(arguments):
     else:
         content = pathlib.Path(_INPUT.value).read_bytes() if _INPUT.value else sys.stdin.buffer.read()
         rows = [line.split("\t") for line in common_flags.text_lines(content)]
+        while len(rows) > 1 and len(rows[0]) == 2 and rows[-1] == [""]:
+            rows.pop()  # Among pairs a blank line at the end is no row; of single texts each line is one.
     name = _INPUT.value or "standard input"
     for number, row in enumerate(rows, 1):
         if len(row) != len(rows[0]) or len(row) > 2:

@@ -12,8 +12,9 @@ tensorflow-datasets. Flags with lists make a grid; a run that is finished is not
 where it was. In `--output_dir`: `flags.txt` (for `--flagfile`), `runs/` with a folder of `metrics.jsonl`, `dev.npz` and
 `test.npz` for each run, `results.json`, `results.md` beside published scores, `report.html`, the best model in `model/`
 and, with text in and labels out, in `saved_model/1/`. Several tasks have a folder each. `submission/` and
-`submission.zip` are for GLUE's server; `predictions.tsv` are those of `--test_file`. MRPC, three epochs of a model of 6
-layers, width 384, takes two and a half minutes a run on two cores.
+`submission.zip` are for GLUE's server; `predictions.tsv` are those of `--test_file`, a line a row; labels with tabs or
+line breaks stand in quotes, as in the dialect `excel-tab` of Python's `csv`. MRPC, three epochs of a model of 6 layers,
+width 384, takes two and a half minutes a run on two cores.
 """
 
 import dataclasses
@@ -39,7 +40,7 @@ _TASK = flags.DEFINE_list(
     "task", None, f"Tasks: {', '.join(_GLUE)}, all, or classification or regression.", required=True
 )
 _DATA = flags.DEFINE_string("data_dir", None, "The official files; by default they are downloaded.")
-_SKIP = flags.DEFINE_integer("skip_bad_rows", 0, "How many rows of a wrong number of columns are tolerated in a file.")
+_SKIP = flags.DEFINE_integer("skip_bad_rows", 0, "How many rows that cannot be read are left out of a file.", 0)
 _DIAGNOSTICS = flags.DEFINE_string("diagnostics", None, "diagnostic-full.tsv, to score the model of mnli by category.")
 _INIT = flags.DEFINE_string("init_from", None, "Output of another run, or a task of this one, to start from its model.")
 _TRAIN = flags.DEFINE_string("train_file", None, "Your own table: CSV, TSV or JSONL.")
@@ -107,7 +108,7 @@ def _read(name):
     if name in data.OWN:
         if None in files.values():
             raise ValueError(f"--task={name} needs --train_file and --dev_file. Received: {files}")
-        examples = data.own_data(name, **files, test_file=_TEST.value, **_columns())
+        examples = data.own_data(name, **files, test_file=_TEST.value, **_columns(), skip_bad_rows=_SKIP.value)
     elif given := [f"--{flag}" for flag, value in {**files, "test_file": _TEST.value}.items() if value]:
         raise ValueError(f"{', '.join(given)}: for --task=classification or regression. Received: --task={name}")
     else:

@@ -8,7 +8,8 @@
 Several `--train_file` are learned from one after the other, such as TriviaQA before SQuAD. A `--model` that answers
 questions already keeps its head. Flags with lists make a grid, several models of one vocabulary in `--model` too; a run
 that is finished is not run again, and one that was cut goes on where it was. `--ensemble=7` averages the logits of the
-seven best. With `--version_2` there may be no answer: the threshold is found on dev. In `--output_dir`: `flags.txt`,
+seven best. With `--version_2` there may be no answer: the threshold is found on dev. A question that is marked
+`is_impossible` and yet has answers is scored by the answers and learned as one without. In `--output_dir`: `flags.txt`,
 `runs/`, `dev/` and, of `--predict_file`, `test/` with `predictions.json`, `nbest_predictions.json` and `null_odds.json`
 as the official programs write them, `results.json`, `results.md` beside the paper's scores, `report.html`, the best
 model in `model/` and, with question and context in and the answer out, in `saved_model/1/`.
@@ -72,6 +73,8 @@ class _Squad:
         self.train = [self._read(path, _OF.max_train_examples.value) for path in _TRAIN.value]
         self.dev = self._read(_DEV.value)
         self.test = self._read(_PREDICT.value) if _PREDICT.value else None
+        for path, part in zip(_TRAIN.value, self.train, strict=True):
+            _check_answered(path, part.questions)
         golds = self.dev.questions.golds
         if not (any(golds) if _VERSION_2.value else all(golds)):
             raise ValueError(f"{_DEV.value}: {golds.count([])} question(s) have no answer to choose a run by")
@@ -97,6 +100,11 @@ class _Squad:
         windows = QuestionWindows(questions, self.preprocessor, _STRIDE.value, _QUESTION.value)
         for names, what in (
             ([name for name, _, _ in questions.wrong], "answer(s) do not stand where the file says"),
+            (
+                [name for name in questions.ids if name in questions.contradicted],
+                "question(s) have answers but are marked is_impossible; the answers score them, as in the official "
+                "script, and they are learned as questions without answer, as in Google's program",
+            ),
             (windows.unmapped, "question(s) have an answer without any place; they are not learned from"),
             (windows.inexact, "answer(s) begin or end within a piece; the pieces that cover them are taken"),
             (windows.long_questions, f"question(s) have more than {_QUESTION.value} pieces and lose their end"),
@@ -262,6 +270,16 @@ class _Squad:
         parts += [grid.markdown(report["summary"], self.study.metric)]
         parts += [grid.runs_table(self.study.results, self.study.metric)]
         return "\n".join([*parts, squad_published.beside_published(report["scores"], _VERSION_2.value)])
+
+
+def _check_answered(path, questions):
+    """Without --version_2 a question that has no answer has nothing to be learned."""
+    unanswered = [name for name, texts in zip(questions.ids, questions.golds, strict=True) if not texts]
+    if unanswered and not _VERSION_2.value:
+        raise ValueError(
+            f"{path}: {len(unanswered)} question(s) have no answer to learn, the first is {unanswered[0]}. Expected "
+            "`answers` of each, or --version_2, with which questions may have none"
+        )
 
 
 def _title():

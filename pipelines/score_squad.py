@@ -33,7 +33,7 @@ def main():
 
 def _read(path, kind):
     try:
-        values = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        values = json.loads(pathlib.Path(path).read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise ValueError(f"{path}: not a JSON file: {error}") from None
     entries = isinstance(values, dict)

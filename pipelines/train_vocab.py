@@ -16,7 +16,7 @@ from pipelines import common_flags
 
 _INPUT = flags.DEFINE_string("input", None, "Glob pattern of the text files to learn from.", required=True)
 _OUTPUT = flags.DEFINE_string("output", None, "The vocab.txt to write.", required=True)
-_VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 30522, "Number of pieces, special ones included.")
+_VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 30522, "The most pieces, special ones included.")
 _LOWERCASE = flags.DEFINE_bool("lowercase", True, "Whether words are lower-cased.")
 _STRIP_ACCENTS = flags.DEFINE_bool("strip_accents", None, "Whether accents are removed; by default as --lowercase.")
 _UNUSED = flags.DEFINE_integer("unused", 99, "Number of [unused] pieces after [PAD]; 99 gives Google's ids.")

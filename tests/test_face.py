@@ -26,6 +26,35 @@ def test_an_unknown_name():
         keras_bert.nothing  # noqa: B018
 
 
+BLOCKED = """
+import sys
+missing, *names = sys.argv[1:]
+sys.modules |= dict.fromkeys(missing.split(","))
+try:
+    import keras_bert
+    for name in names:
+        getattr(keras_bert, name)
+        print(name)
+except ModuleNotFoundError as error:
+    print(error)
+"""
+
+
+@pytest.mark.tensorflow
+def test_what_is_missing_names_the_extra():
+    told = python(BLOCKED, "tensorflow")
+    for part in ("TensorFlow is not installed", "pip install keras-bert-whole[tensorflow]", "KERAS_BACKEND=jax"):
+        assert part in told
+    # TF-Text is for texts alone, and there is none for Windows.
+    given = "tensorflow_serving,tensorflow_text", "build_encoder", "TextPreprocessor", "export"
+    assert python(BLOCKED, *given).splitlines() == [
+        "build_encoder",
+        "TextPreprocessor",
+        "`keras_bert.export` needs tensorflow_serving, which is not installed. Install it with "
+        "`pip install keras-bert-whole[tensorflow]`",
+    ]
+
+
 def test_the_import_adds_little_to_keras():
     code = "import keras, time; t = time.process_time(); import keras_bert; print(time.process_time() - t)"
     assert min(float(python(code)) for _ in range(2)) < 0.2

@@ -40,8 +40,8 @@ def read(directory, source):
     source.sequence_length = sizes.get("max_seq_length") or source.sequence_length
     if sizes.get("do_lower_case") and not source.lowercase and source.vocabulary is not None:
         raise ValueError(
-            f"{directory / LENGTH}: `do_lower_case` lowers texts for a tokenizer that is cased, which is not supported. "
-            "Expected false"
+            f"{directory / LENGTH}: `do_lower_case` lowers texts before a cased tokenizer, which is not supported. "
+            "Expected false; load(..., head='encoder') ignores it"
         )
 
 

@@ -335,7 +335,7 @@ def _origin_name(tensor):
 
 def _column(tensor, index):
     """What `tensor` is the column `index` of."""
-    operation, arguments, _ = _origin(tensor)
+    _, arguments, _ = _origin(tensor)
     _expect(
         len(arguments) == 2 and tuple(arguments[1]) == (Ellipsis, index),
         f"{_origin_name(tensor)} stands where a column of the logits does",

@@ -4,6 +4,7 @@ import pathlib
 import shutil
 
 import keras
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
@@ -64,7 +65,7 @@ def export(model, preprocessor, directory, labels=None, pair=False, **options):
         model: a model of one of the builders.
         preprocessor: a `TextPreprocessor`.
         directory: where to write; TensorFlow Serving expects a number as its last part. What is there is replaced.
-        labels: names of the classes or tags, in the order of the logits.
+        labels: names of the classes or tags, in the order of the logits, a list or an array; numbers become strings.
         pair: whether a classifier or a regression model takes two texts.
         **options: of the head, see above.
 
@@ -72,7 +73,7 @@ def export(model, preprocessor, directory, labels=None, pair=False, **options):
         export(model, preprocessor, "saved_models/sst2/1", labels=["negative", "positive"])
     """
     description = describe(model)
-    _check_labels(description, labels)
+    labels = _checked_labels(description, labels)
     preprocessor = _for_serving(preprocessor, description.head)
     signatures = {**_signatures(description, model, preprocessor, labels, pair, options), "tokens": _on_ids(model)}
     module = tf.Module()
@@ -107,11 +108,15 @@ def _signatures(description, model, preprocessor, labels, pair, options):
             return embedding.embedder(model, preprocessor, **options)
 
 
-def _check_labels(description, labels):
+def _checked_labels(description, labels):
+    """The names as a list of strings; they may be given as numbers and as an array."""
+    if labels is None:
+        return None
     classes = description.num_classes
-    if labels is not None and (classes is None or len(labels) != classes or classes == 1):
+    if classes in (None, 1) or np.ndim(labels) != 1 or len(labels) != classes:
         expected = f"names of the {classes} classes" if classes else f"None for a model with head={description.head!r}"
         raise ValueError(f"`labels` must be {expected}. Received: labels={labels}")
+    return [label.decode() if isinstance(label, bytes) else str(label) for label in labels]
 
 
 def _for_serving(preprocessor, head):

@@ -57,7 +57,9 @@ def write(directory, signatures, about):
     folder.mkdir()
     probes = {name: _probe(name, function) for name, function in signatures.items()}
     about = {**about, "signatures": {name: _shapes(*probe) for name, probe in probes.items()}, "ops": ops(directory)}
-    (folder / FACTS).write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    # Options may be NumPy's numbers.
+    text = json.dumps(about, indent=1, ensure_ascii=False, default=lambda value: value.tolist())
+    (folder / FACTS).write_text(text + "\n", encoding="utf-8")
     plain = {name: {"inputs": _lists(inputs), "outputs": _lists(outputs)} for name, (inputs, outputs) in probes.items()}
     (folder / PROBES).write_text(json.dumps(plain, ensure_ascii=False) + "\n", encoding="utf-8")
     _write_warmup(folder / WARMUP, probes)

@@ -2,9 +2,11 @@
 
 import dataclasses
 import logging
+import pathlib
 
 from keras_bert.tasks import glue
-from keras_bert.tasks.table import Examples, balance, column_names, discover_labels, read_table
+from keras_bert.tasks.rows import column_names
+from keras_bert.tasks.table import Examples, balance, discover_labels, read_table
 from keras_bert.tasks.task import Task
 from keras_bert.training.metrics import accuracy, macro_f1, matthews_correlation, pearson, spearman
 
@@ -78,7 +80,7 @@ def _there(examples):
     return {name: part for name, part in examples.items() if part is not None}
 
 
-def own_data(kind, train_file, dev_file, test_file=None, text="text", pair=None, label="label"):
+def own_data(kind, train_file, dev_file, test_file=None, text="text", pair=None, label="label", skip_bad_rows=0):
     """A user's own tables, see `tasks.table`.
 
     Args:
@@ -89,11 +91,13 @@ def own_data(kind, train_file, dev_file, test_file=None, text="text", pair=None,
         text: the column of the text.
         pair: the column of the second text, for pairs.
         label: the column of the label.
+        skip_bad_rows: how many rows that cannot be read are left out of the training and the dev data each, see
+            `read_table`. Of the test data none is: a prediction belongs to each row.
     """
     if kind not in OWN:
         raise ValueError(f"`kind` must be one of {', '.join(OWN)}. Received: kind={kind!r}")
     numbers = {"regression": True} if kind == "regression" else {}
-    train = read_table(train_file, text, pair, label, **numbers)
+    train = read_table(train_file, text, pair, label, **numbers, skip_bad_rows=skip_bad_rows)
     labels = None
     if kind == "classification":
         labels = discover_labels(train.labels)
@@ -102,9 +106,9 @@ def own_data(kind, train_file, dev_file, test_file=None, text="text", pair=None,
         numbers = {"labels": labels}
     metrics = (spearman, pearson) if labels is None else (accuracy, macro_f1, matthews_correlation)
     task = Task(kind, kind.capitalize(), text, pair, label, tuple(labels or ()), metrics)
-    dev = {kind: read_table(dev_file, text, pair, label, **numbers)}
+    dev = {kind: read_table(dev_file, text, pair, label, **numbers, skip_bad_rows=skip_bad_rows)}
     test = {}
     if test_file is not None:
-        with_labels = label in column_names(test_file)
+        with_labels = label in column_names(pathlib.Path(test_file), [text, *([pair] if pair else [])])
         test = {kind: read_table(test_file, text, pair, label if with_labels else None, **numbers)}
     return Data(task, train, dev, test)

@@ -10,7 +10,8 @@ import pathlib
 
 import numpy as np
 
-from keras_bert.tasks.table import Examples, check_columns, finite_number, read_lines
+from keras_bert.tasks.rows import check_columns, read_lines
+from keras_bert.tasks.table import Examples, finite_number
 from keras_bert.tasks.task import Task, predict
 from keras_bert.training.metrics import accuracy, f1, matthews_correlation, pearson, spearman
 

@@ -6,6 +6,8 @@ import pathlib
 
 import numpy as np
 
+from keras_bert.tasks.rows import valid_text
+
 
 @dataclasses.dataclass(frozen=True)
 class Questions:
@@ -19,6 +21,8 @@ class Questions:
         spans: where they stand, a list of `(first byte, byte behind the last)` in the UTF-8 of the context.
         version_2: whether questions may have no answer.
         wrong: `(id, text, place)` of answers that do not stand where the file says; `spans` lacks them.
+        contradicted: ids of questions that the file lists answers of and yet marks as impossible. As in the official
+            script of version 2.0 the answers score them; as in Google's program the mark is what is trained on.
     """
 
     contexts: list
@@ -29,6 +33,7 @@ class Questions:
     spans: list
     version_2: bool
     wrong: list
+    contradicted: frozenset = frozenset()
 
     def __len__(self):
         return len(self.ids)
@@ -36,8 +41,9 @@ class Questions:
     def first(self, count):
         """The first so many questions; all for `None`."""
         columns = {name: getattr(self, name)[:count] for name in ("ids", "questions", "context", "golds", "spans")}
-        wrong = [answer for answer in self.wrong if answer[0] in set(columns["ids"])]
-        return dataclasses.replace(self, **columns, wrong=wrong)
+        kept = set(columns["ids"])
+        wrong = [answer for answer in self.wrong if answer[0] in kept]
+        return dataclasses.replace(self, **columns, wrong=wrong, contradicted=self.contradicted & kept)
 
 
 def read(path, version_2=None):
@@ -45,17 +51,18 @@ def read(path, version_2=None):
 
     Args:
         path: the file.
-        version_2: whether questions may have no answer; `None` takes what the file says.
+        version_2: whether questions may have no answer; `None` takes what the file says. Version 1.1 has no
+            `is_impossible`: with `False` it is ignored.
 
     Returns:
         `Questions`. An answer that does not stand at its `answer_start` is told in `wrong`; everything else that is
         wrong is an error that names the question or the paragraph.
     """
     articles, says_2 = _open(pathlib.Path(path))
-    contexts, seen, wrong = [], set(), []
+    contexts, seen, wrong, contradicted = [], set(), [], set()
     columns = ids, questions, context, golds, spans = [], [], [], [], []
     for place, paragraph in _paragraphs(path, articles):
-        text = _clean(field(path, place, paragraph, "context", str))
+        text = valid_text(field(path, place, paragraph, "context", str))
         if not text.strip():
             raise ValueError(f"{path}: {place}: the context is empty. Expected a text")
         bytes_before = _bytes_before(text)
@@ -69,11 +76,13 @@ def read(path, version_2=None):
             seen.add(name)
             says_2 |= "is_impossible" in entry
             answers = _answers(path, name, entry)
+            if answers and entry.get("is_impossible"):
+                contradicted.add(name)
             found = [_locate(text, bytes_before, *answer) for answer in answers]
             wrong += [(name, *answer) for answer, span in zip(answers, found, strict=True) if span is None]
             row = (
                 name,
-                _clean(field(path, name, entry, "question", str)),
+                valid_text(field(path, name, entry, "question", str)),
                 len(contexts),
                 [answer for answer, _ in answers],
                 [span for span in found if span is not None],
@@ -89,13 +98,14 @@ def read(path, version_2=None):
             f"{path}: {len(unanswered)} question(s) have no answer, the first is {unanswered[0]}: this is SQuAD 2.0. "
             "Received: version_2=False"
         )
-    return Questions(contexts, ids, questions, np.array(context, np.int64), golds, spans, version_2, wrong)
+    context, contradicted = np.array(context, np.int64), frozenset(contradicted if version_2 else ())
+    return Questions(contexts, ids, questions, context, golds, spans, version_2, wrong, contradicted)
 
 
 def _open(path):
     """The articles, and whether the file is of version 2."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))  # A byte order mark is no part of the text.
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not a JSON file in UTF-8: {error}") from None
     if not isinstance(content, dict) or not isinstance(content.get("data"), list):
@@ -125,17 +135,12 @@ def field(path, place, entry, name, kind, default=None):
 
 def _answers(path, name, entry):
     """`(text, first character)` of each answer; none of a question that has none, or is yet to be answered."""
-    if entry.get("is_impossible") or "answers" not in entry:
+    if "answers" not in entry:
         return []
     return [
-        (_clean(field(path, name, answer, "text", str)), field(path, name, answer, "answer_start", int))
+        (valid_text(field(path, name, answer, "text", str)), field(path, name, answer, "answer_start", int))
         for answer in field(path, name, entry, "answers", list)
     ]
-
-
-def _clean(text):
-    """The text with as many characters, such that UTF-8 has them all."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _bytes_before(text):

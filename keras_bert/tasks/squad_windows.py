@@ -30,6 +30,7 @@ class QuestionWindows:
         long_questions: ids of questions that lose their end.
         inexact: ids of questions whose answer begins or ends within a piece.
         unmapped: ids of questions none of whose answers has a piece, such as those that `Questions.wrong` tells of.
+            Those of `Questions.contradicted` are trained on as questions without answer.
     """
 
     def __init__(self, questions, preprocessor, stride=128, max_question_length=64):
@@ -54,6 +55,8 @@ class QuestionWindows:
         self.inexact, self.unmapped = [], []
         self._answers = np.full((len(self.questions), 2), -1)
         for row, (name, context) in enumerate(zip(self.questions.ids, self.questions.context, strict=True)):
+            if name in self.questions.contradicted:
+                continue
             here = slice(self._splits[context], self._splits[context + 1])
             starts, ends = self._first_byte[here], self._last_byte[here]
             for begin, end in self.questions.spans[row]:

@@ -7,7 +7,8 @@ import zipfile
 import numpy as np
 
 from keras_bert.tasks.glue import TASKS
-from keras_bert.tasks.table import finite_number, read_lines
+from keras_bert.tasks.rows import read_lines
+from keras_bert.tasks.table import finite_number
 
 _LOG = logging.getLogger("keras_bert")
 _SERVER_HEADER = "index\tprediction\n"

@@ -1,25 +1,31 @@
 """A user's own data: CSV, TSV or JSONL with a column of text, perhaps a second one, and perhaps labels.
 
-CSV is quoted as spreadsheets do it (RFC 4180). TSV has one line a row, as GLUE's files do; its quotes are quotation
-marks, unless every field of the file that begins with one is quoted as a whole, doubled quotes within. Text with tabs
-or line breaks needs CSV or JSONL. The first line of CSV and TSV names the columns.
+CSV is quoted as spreadsheets do it (RFC 4180), with commas, or else semicolons or tabs, between the columns. TSV has
+one line a row, as GLUE's files do; its quotes are quotation marks, unless every field of the file that begins with one
+is quoted as a whole, doubled quotes within. Text with tabs or line breaks needs CSV or JSONL. The first line of CSV and
+TSV names the columns; blank lines at the end are no rows.
+
+Classes have the names that stand in the files, without white space around them: JSON's `true` is "true", its numbers 1
+and 1.0 are "1".
 """
 
-import codecs
 import collections
-import csv
 import dataclasses
-import json
+import logging
 import math
 import pathlib
 import re
 
-_QUOTED = re.compile(r'"(?:[^"]|"")*"')
+import numpy as np
+
+from keras_bert.tasks.rows import read_rows, valid_text
+
+_LOG = logging.getLogger("keras_bert")
 
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """What a model learns from or is asked, row by row.
+    """What a model learns from or is asked, row by row. Arrays become lists.
 
     Args:
         text: list of strings.
@@ -34,6 +40,12 @@ class Examples:
     labels: list | None
     ids: list
 
+    def __post_init__(self):
+        for name in ("text", "pair", "labels", "ids"):
+            column = getattr(self, name)
+            if column is not None:
+                object.__setattr__(self, name, as_list(column))
+
     def __len__(self):
         return len(self.text)
 
@@ -45,7 +57,14 @@ class Examples:
         return Examples(*(column and column[:count] for column in columns))
 
 
-def read_table(path, text_column, pair_column=None, label_column=None, labels=None, regression=False):
+def as_list(values):
+    """A list of Python's own numbers and strings out of an array, or of what else can be gone through."""
+    return values if isinstance(values, list) else values.tolist() if hasattr(values, "tolist") else list(values)
+
+
+def read_table(
+    path, text_column, pair_column=None, label_column=None, labels=None, regression=False, skip_bad_rows=None
+):
     """Reads a table whose name ends in `.csv`, `.tsv` or `.jsonl`.
 
     Args:
@@ -56,9 +75,12 @@ def read_table(path, text_column, pair_column=None, label_column=None, labels=No
         labels: the classes in the order of their numbers, those of the training data for all files. Without them
             `Examples.labels` has the labels as they stand, for `discover_labels`.
         regression: whether labels are numbers to predict.
+        skip_bad_rows: how many rows are left out, and logged, before it is an error: those with a wrong number of
+            columns, without text or label, or that are no JSON object with the columns. An unknown label is always an
+            error. `None` is for files all of whose rows are needed.
 
     Returns:
-        `Examples`, their ids the row numbers from 0.
+        `Examples`, their ids the row numbers from 0, those that are left out counted too.
 
     Example:
         labels = discover_labels(read_table("train.csv", "review", label_column="stars").labels)
@@ -67,35 +89,76 @@ def read_table(path, text_column, pair_column=None, label_column=None, labels=No
     """
     if regression and labels is not None:
         raise ValueError(f"`labels` must be None for regression, which has no classes. Received: labels={labels}")
-    path = pathlib.Path(path)
-    wanted = [column for column in (text_column, pair_column, label_column) if column is not None]
-    records = _records(path, wanted)
-    if not records:
+    numbers = _numbers(labels)
+    path, columns = pathlib.Path(path), (text_column, pair_column, label_column)
+    raw_rows, parse = read_rows(path, [column for column in columns if column is not None])
+    if not raw_rows:
         raise ValueError(f"{path}: no rows")
-    numbers = None if labels is None else {str(label): number for number, label in enumerate(labels)}
-    return Examples(
-        text=[_text(path, *record, text_column) for record in records],
-        pair=[_text(path, *record, pair_column) for record in records] if pair_column is not None else None,
-        labels=[_label(path, *record, label_column, numbers, regression) for record in records]
-        if label_column is not None
-        else None,
-        ids=list(range(len(records))),
+    rows, bad = [], []
+    for number, (line, raw) in enumerate(raw_rows):
+        try:
+            rows.append((line, number, *_row(path, line, parse(line, raw), columns, regression)))
+        except ValueError as error:
+            bad.append(line)
+            _check_bad_rows(error, len(bad), skip_bad_rows)
+    if not rows:
+        raise ValueError(f"{path}: no row can be read, first line {bad[0]}")
+    if bad:
+        _LOG.warning("%s: left out %d rows that cannot be read, first line %d", path, len(bad), bad[0])
+    lines, ids, text, pair, found = map(list, zip(*rows, strict=True))
+    if numbers is not None and label_column is not None:
+        found = [_class_number(path, line, label, numbers) for line, label in zip(lines, found, strict=True)]
+    return Examples(text, pair if pair_column is not None else None, found if label_column is not None else None, ids)
+
+
+def _check_bad_rows(error, bad, skip_bad_rows):
+    if skip_bad_rows is None:
+        raise error
+    if bad > skip_bad_rows:
+        raise ValueError(
+            f"{error}. Mend the file or raise `skip_bad_rows`. Received: skip_bad_rows={skip_bad_rows}"
+        ) from error
+
+
+def _row(path, line, record, columns, regression):
+    """Text, pair and label of a record, `None` for what no column is given for."""
+    text, pair, label = columns
+    return (
+        _text(path, line, record, text),
+        None if pair is None else _text(path, line, record, pair),
+        None if label is None else _label(path, line, record, label, regression),
     )
 
 
-def column_names(path):
-    """The columns of a table: those of the first line, of JSONL those of the first object."""
-    path = pathlib.Path(path)
-    if path.suffix.lower() == ".jsonl":
-        return [name for _, record in _records(path, [])[:1] for name in record]
-    return _lines_of_table(path)[0][1]
+def _numbers(labels):
+    """The number of each class by name."""
+    if labels is None:
+        return None
+    names = list(map(class_name, labels))
+    numbers = {name: number for number, name in enumerate(names)}
+    if len(numbers) < len(names):
+        raise ValueError(f"`labels` must have each name once. Received: {names}")
+    return numbers
+
+
+def class_name(label):
+    """The name of a class that a file or a caller gives as a string, a number or a truth value."""
+    if isinstance(label, bool | np.bool_):
+        return "true" if label else "false"
+    if isinstance(label, float | np.floating) and label.is_integer():
+        label = int(label)
+    return valid_text(str(label)).strip()
 
 
 def discover_labels(labels):
     """The different labels, sorted: as numbers if all are whole numbers, otherwise as strings."""
-    found = set(map(str, labels))
+    found = set(map(class_name, labels))
     if len(found) < 2:
         raise ValueError(f"`labels` must have two classes at least. Received: {sorted(found)}")
+    for label in sorted(found):
+        whole, _, _ = label.partition(".")
+        if whole in found and re.fullmatch(r"-?[0-9]+\.0+", label):
+            raise ValueError(f"`labels` has the number {whole} also as {label}. Write it one way, for one class")
     whole = all(re.fullmatch(r"-?[0-9]+", label) for label in found)
     return sorted(found, key=lambda label: (int(label) if whole else 0, label))
 
@@ -107,106 +170,17 @@ def balance(labels, names=None):
         labels: class numbers, strings, or floats.
         names: names of the classes in the order of their numbers.
     """
+    labels, names = as_list(labels), as_list(() if names is None else names)
     if not labels:
         return "no labels"
     if all(isinstance(label, float) for label in labels):
         mean = math.fsum(labels) / len(labels)
         return f"{len(labels):,} numbers from {min(labels):g} to {max(labels):g}, mean {mean:.4g}"
-    counts = collections.Counter(names[label] if names else str(label) for label in labels)
+    counts = collections.Counter(str(names[label] if names else label) for label in labels)
     # A class that never stands is what one wants to hear of.
-    counts.update(dict.fromkeys(names or (), 0))
+    counts.update(dict.fromkeys(map(str, names), 0))
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{name}: {count:,} ({count / len(labels):.1%})" for name, count in ordered)
-
-
-def read_lines(path):
-    """(number, line) of each line of a UTF-8 file, without line ends and without the byte order mark.
-
-    A line ends with LF or CRLF alone: text has other characters that `str.splitlines` takes for line ends.
-    """
-    lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
-    if not lines[-1]:
-        lines.pop()
-    for number, line in enumerate(lines, 1):
-        try:
-            yield number, line.removesuffix(b"\r").decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{path}:{number}: not UTF-8, byte 0x{line[error.start]:02x} at position {error.start}. "
-                "Save the file as UTF-8"
-            ) from error
-
-
-def check_columns(path, line, found, wanted):
-    """Refuses a header or record that lacks a column."""
-    for column in wanted:
-        if column not in found:
-            raise ValueError(f"{path}:{line}: no column `{column}`. It has: {', '.join(map(repr, found))}")
-
-
-def _records(path, wanted):
-    """(line number, dictionary by column) of each row."""
-    if path.suffix.lower() == ".jsonl" and path.is_file():
-        return [(line, _json_object(path, line, text, wanted)) for line, text in read_lines(path)]
-    (line, header), *rows = _lines_of_table(path)
-    check_columns(path, line, header, wanted)
-    twice = [column for column in wanted if header.count(column) > 1]
-    if twice:
-        raise ValueError(f"{path}:{line}: the column `{twice[0]}` stands twice")
-    for line, row in rows:
-        if len(row) != len(header):
-            raise ValueError(f"{path}:{line}: expected {len(header)} columns, got {len(row)}")
-    return [(line, dict(zip(header, row, strict=True))) for line, row in rows]
-
-
-def _lines_of_table(path):
-    """(line number, fields) of each row of CSV or TSV, the header first."""
-    readers = {".csv": _csv_rows, ".tsv": _tsv_rows, ".jsonl": None}
-    if path.suffix.lower() not in readers:
-        raise ValueError(f"{path}: the name must end in {', '.join(readers)}")
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file")
-    rows = readers[path.suffix.lower()](path)
-    if not rows:
-        raise ValueError(f"{path}: the file is empty. Expected a first line with the names of the columns")
-    return rows
-
-
-def _csv_rows(path):
-    # `strict`: otherwise a quote that is never closed swallows the rest of the file in silence.
-    reader = csv.reader((f"{line}\n" for _, line in read_lines(path)), strict=True)
-    rows = []
-    while True:
-        first = reader.line_num + 1  # A quoted field may go over several lines.
-        try:
-            rows.append((first, next(reader)))
-        except StopIteration:
-            return rows
-        except csv.Error as error:
-            raise ValueError(f"{path}:{first}: {error}. Expected CSV with quotes doubled inside of quotes") from error
-
-
-def _tsv_rows(path):
-    rows = [(number, line.split("\t")) for number, line in read_lines(path)]
-    begun = [field for _, row in rows for field in row if field.startswith('"')]
-    if all(map(_QUOTED.fullmatch, begun)):
-        rows = [(number, [_unquoted(field) for field in row]) for number, row in rows]
-    return rows
-
-
-def _unquoted(field):
-    return field[1:-1].replace('""', '"') if field.startswith('"') else field
-
-
-def _json_object(path, line, text, wanted):
-    try:
-        record = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}:{line}: not JSON: {error.msg} at column {error.colno}") from error
-    if not isinstance(record, dict):
-        raise ValueError(f"{path}:{line}: expected one JSON object a line. Received: {text[:50]}")
-    check_columns(path, line, record, wanted)
-    return record
 
 
 def _text(path, line, record, column):
@@ -215,20 +189,23 @@ def _text(path, line, record, column):
         raise ValueError(f"{path}:{line}: column `{column}` must be a string. Received: {text!r}")
     if not text.strip():
         raise ValueError(f"{path}:{line}: column `{column}` is empty")
-    return text
+    return valid_text(text)
 
 
-def _label(path, line, record, column, numbers, regression):
+def _label(path, line, record, column, regression):
     label = record[column]
-    if isinstance(label, bool) or not isinstance(label, str | int | float):
+    if not isinstance(label, str | int | float) or (regression and isinstance(label, bool)):
         raise ValueError(f"{path}:{line}: column `{column}` must be a string or a number. Received: {label!r}")
+    if regression or isinstance(label, float):
+        label = finite_number(path, line, column, label)
     if regression:
-        return finite_number(path, line, column, label)
-    label = str(label)
-    if not label.strip():
-        raise ValueError(f"{path}:{line}: column `{column}` is empty")
-    if numbers is None:
         return label
+    if not class_name(label):
+        raise ValueError(f"{path}:{line}: column `{column}` is empty")
+    return class_name(label)
+
+
+def _class_number(path, line, label, numbers):
     if label not in numbers:
         raise ValueError(f"{path}:{line}: unknown label {label!r}. Expected one of: {', '.join(map(repr, numbers))}")
     return numbers[label]
@@ -237,9 +214,9 @@ def _label(path, line, record, column, numbers, regression):
 def finite_number(path, line, column, value):
     """A float, or an error that says where it stands."""
     try:
-        number = float(value)
-    except ValueError:
+        number = math.nan if "_" in str(value) else float(value)  # 1_000 is Python's spelling alone.
+    except (ValueError, OverflowError):  # JSON may have an integer beyond all floats.
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"{path}:{line}: column `{column}` must be a finite number. Received: {value!r}")
+        raise ValueError(f"{path}:{line}: column `{column}` must be a finite number. Received: {value!r:.80}")
     return number

@@ -31,6 +31,9 @@ class Task:
     epochs: int = dataclasses.field(default=3, kw_only=True)
     batch_size: int = dataclasses.field(default=32, kw_only=True)
 
+    def __post_init__(self):
+        object.__setattr__(self, "labels", tuple(str(label) for label in self.labels))
+
     @property
     def num_classes(self):
         """The width of the head; 1 is regression."""
@@ -55,16 +58,35 @@ def predict(task, logits):
 def predictions_table(logits, labels):
     """Lines of tab-separated predictions, a header first: the class and the probability of each, or the score.
 
+    Labels with tabs or line breaks stand in quotes, see `quoted`.
+
     Args:
         logits: `(rows, num_classes)`.
         labels: names of the classes, empty for regression.
     """
-    if not labels:
+    if not len(labels):
         return ["score", *(f"{score:.4f}" for score in logits[:, 0])]
-    probabilities = np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True))
-    return ["\t".join(["label", *labels])] + [
-        "\t".join([labels[row.argmax()], *(f"{value:.4f}" for value in row)]) for row in probabilities
+    return probabilities_table(np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True)), labels)
+
+
+def probabilities_table(probabilities, labels):
+    """The lines of `predictions_table` where the probabilities `(rows, classes)` are known."""
+    names = [quoted(str(label)) for label in labels]
+    return ["\t".join(["label", *names])] + [
+        "\t".join([names[row.argmax()], *(f"{value:.4f}" for value in row)]) for row in probabilities
     ]
+
+
+def quoted(field):
+    """A field of a table with tabs between, as `csv` (`excel-tab`), pandas and spreadsheets read it.
+
+    What has a tab or a line break, or begins with a quote, is put in quotes and its own quotes are doubled; all else
+    stands as it is.
+    """
+    if field and field[0] != '"' and not any(char in field for char in "\t\n\r"):
+        return field
+    doubled = field.replace('"', '""')
+    return f'"{doubled}"'
 
 
 def score(task, labels, logits):

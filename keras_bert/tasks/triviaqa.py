@@ -167,7 +167,7 @@ def _add(documents, source, filename, page, question, counts):
 
 def _open(path):
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not a JSON file in UTF-8: {error}") from None
     if not isinstance(content, dict) or not isinstance(content.get("Data"), list):

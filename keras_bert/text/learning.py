@@ -9,9 +9,11 @@ import collections
 import dataclasses
 import heapq
 import itertools
+import logging
 
 from keras_bert.text.vocabulary import LONGEST_WORD, Vocabulary
 
+_LOG = logging.getLogger("keras_bert")
 # Stands before a word, so that "a" that begins a word and "a" within one are different strings. No word has it, since
 # the tokenizer removes control characters.
 _BEGIN = "\0"
@@ -23,7 +25,7 @@ _MOST_CANDIDATES = 1_000_000
 
 
 def learn_vocabulary(counts, vocab_size, unused=99, min_count=2, alphabet_limit=1000, progress=None):
-    """Learns a vocabulary of exactly `vocab_size` pieces.
+    """Learns a vocabulary of `vocab_size` pieces, or of as many as the corpus gives, with a warning, if these are less.
 
     Each round counts, for the vocabulary so far, how many pieces the corpus would spare with each further piece and
     how many more it would need without each present one. The best come in, the worst go out, in ever smaller numbers.
@@ -31,7 +33,8 @@ def learn_vocabulary(counts, vocab_size, unused=99, min_count=2, alphabet_limit=
 
     Args:
         counts: how often each word stands in the corpus, as `count_words` gives it.
-        vocab_size: the number of pieces, special ones included.
+        vocab_size: the number of pieces, special ones included. A small corpus may give less: special pieces, the
+            alphabet, and the words that stand at least `min_count` times.
         unused: how many places `[unused1]`, ... are kept for later after `[PAD]`. 99 gives `[UNK]`, `[CLS]`, `[SEP]`
             and `[MASK]` Google's ids, 100 to 103.
         min_count: a word that stands less often gives no pieces; it still counts for pieces that others give.
@@ -50,8 +53,7 @@ def learn_vocabulary(counts, vocab_size, unused=99, min_count=2, alphabet_limit=
     alphabet = {character for word, _ in words for character in (word[:2], *word[2:])}
     special = ["[PAD]", *(f"[unused{index}]" for index in range(1, unused + 1)), "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     givers = sum(count >= min_count for word, count in words if word not in alphabet)
-    _check_size(vocab_size, len(special), len(alphabet), givers, min_count)
-    size = vocab_size - len(special)
+    size = _size(vocab_size, len(special), len(alphabet), givers, min_count) - len(special)
     pieces, losses = _grow_and_prune(words[:_MOST_WORDS], alphabet, size, min_count, progress or (lambda line: None))
     # A corpus that gives just as many: whole words in their order.
     missing = (word for word, _ in words if word not in pieces)
@@ -67,19 +69,26 @@ def _check_at_least(**arguments):
             raise ValueError(f"`{name}` must be at least {least}. Received: {name}={value}")
 
 
-def _check_size(vocab_size, special, alphabet, words, min_count):
+def _size(vocab_size, special, alphabet, words, min_count):
+    """The number of pieces: what was asked for, as far as the corpus gives it."""
     parts = f"{special} special pieces, {alphabet:,} of the alphabet"
     if vocab_size < special + alphabet:
         raise ValueError(
             f"`vocab_size` must be at least {special + alphabet}: {parts}. Received: vocab_size={vocab_size}. "
             "Lower `alphabet_limit` or `unused`"
         )
-    if vocab_size > special + alphabet + words:
-        raise ValueError(
-            f"`vocab_size` must be at most {special + alphabet + words}, the corpus gives no more: {parts} and "
-            f"{words:,} longer words that stand at least {min_count} times. Received: vocab_size={vocab_size}. "
-            "Add text or lower `min_count`"
+    most = special + alphabet + words
+    if vocab_size > most:
+        _LOG.warning(
+            "the corpus gives a vocabulary of %s pieces, fewer than `vocab_size`: %s and %s longer words that stand at "
+            "least %d times. Received: vocab_size=%d. For more add text or lower `min_count`",
+            f"{most:,}",
+            parts,
+            f"{words:,}",
+            min_count,
+            vocab_size,
         )
+    return min(vocab_size, most)
 
 
 def _ordered_words(counts, alphabet_limit):

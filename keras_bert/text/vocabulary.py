@@ -20,8 +20,8 @@ class Vocabulary:
     """The pieces of a BERT vocabulary in the order of their ids.
 
     Args:
-        pieces: a path to `vocab.txt` or `tokenizer.json`, a list of strings, a `Vocabulary`, or what `get_config` gave. Of
-            a piece that stands twice, the last id counts, as in Google's and Hugging Face's programs.
+        pieces: a path to `vocab.txt` or `tokenizer.json`, a list of strings, a `Vocabulary`, or what `get_config`
+            gave. Of a piece that stands twice, the last id counts, as in Google's and Hugging Face's programs.
         added_tokens: list of `AddedToken`s. `tokenizer.json` has its own; this and the following replace what the
             source says.
         strip_accents: bool, whether accents are removed. `None` means that they are where letters are lowered.
@@ -123,11 +123,13 @@ class Vocabulary:
 
     @property
     def wordpieces(self):
-        """The pieces by id as WordPiece may find them: the first of two equal ones and added tokens it must not."""
+        """The pieces by id as WordPiece may find them; in place of those that it must not find, what no text has.
+
+        These are the first of two equal ones, added tokens, and a piece with a NUL, at which the kernel would end it.
+        """
         hidden = {token.content for token in self.added_tokens if not token.wordpiece}
-        # White space ends a word: no word is equal to the string that stands for them.
         return [
-            piece if self._ids[piece] == index and piece not in hidden else f"id {index}"
+            piece if self._ids[piece] == index and piece not in hidden and "\0" not in piece else f"no word {index}"
             for index, piece in enumerate(self.pieces)
         ]
 

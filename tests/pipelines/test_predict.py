@@ -1,14 +1,20 @@
 """The command as a user runs it."""
 
+import csv
+
 import numpy as np
 import pytest
 
 import keras_bert
+from pipelines import common_flags
 from tests.pipelines.programs import run
 
 tf = pytest.importorskip("tensorflow")
 
 pytestmark = pytest.mark.tensorflow
+
+
+LABELS = ["no", "yes", "may\tbe"]
 
 
 def slow(*values):
@@ -20,7 +26,7 @@ def slow(*values):
 def model(build, pieces, tmp_path):
     """A directory of a classifier, and a function that predicts as it should."""
     classifier = build("classification")
-    keras_bert.save(classifier, tmp_path / "model", pieces, labels=["no", "yes", "maybe"])
+    keras_bert.save(classifier, tmp_path / "model", pieces, labels=LABELS)
     preprocessor = keras_bert.TextPreprocessor(pieces, 40, padding="longest")
 
     def expected(texts):
@@ -37,11 +43,10 @@ def predict(*arguments, given=""):
 
 def assert_lines(done, expected):
     assert done.returncode == 0, done.stderr
-    header, *lines = done.stdout.splitlines()
-    assert header == "label\tno\tyes\tmaybe"
-    for line, probabilities in zip(lines, expected, strict=True):
-        label, *values = line.split("\t")
-        assert label == ["no", "yes", "maybe"][probabilities.argmax()]
+    header, *rows = csv.reader(done.stdout.splitlines(keepends=True), "excel-tab")
+    assert header == ["label", *LABELS]
+    for (label, *values), probabilities in zip(rows, expected, strict=True):
+        assert label == LABELS[probabilities.argmax()]
         np.testing.assert_allclose(np.array(values, float), probabilities, atol=2e-4)
 
 
@@ -49,6 +54,15 @@ def assert_lines(done, expected):
 def test_a_pair(model):
     directory, expected = model
     assert_lines(predict(f"--model={directory}", "a b", "c d"), expected((["a b"], ["c d"])))
+    # Blank lines at the end are no pairs.
+    given = "a b\tc d\r\na\t\r\n\r\n\n"
+    assert_lines(predict(f"--model={directory}", given=given), expected((["a b", "a"], ["c d", ""])))
+
+
+def test_lines_of_a_file():
+    assert common_flags.text_lines(b"a\r\n\nb\xff\n") == ["a", "", "b\ufffd"]
+    with pytest.raises(ValueError, match="the texts are UTF-16. Save the file as UTF-8"):
+        common_flags.text_lines("a\n".encode("utf-16"))
 
 
 def test_a_file(model, tmp_path):

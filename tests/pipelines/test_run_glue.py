@@ -116,9 +116,10 @@ def test_a_users_own_table_on_two_devices(glue, tmp_path):
     labels = {"train": ["10", "9", "9", "9"], "dev": ["9", "10"], "test": ["10", "9"]}
     for split, column in labels.items():
         rows = [f'"{text}, well",{label}' for text, label in zip(WORDS, column * 3, strict=False)]
+        rows.append("a row without stars\n" if split == "train" else "")
         (tmp_path / f"{split}.csv").write_text("\n".join(["review,stars", *rows]) + "\n")
     files = [f"--{split}_file={tmp_path}/{split}.csv" for split in labels]
-    columns = ("--text_column=review", "--label_column=stars")
+    columns = ("--text_column=review", "--label_column=stars", "--skip_bad_rows=1")
     settings = ("--epochs=1", "--batch_size=4", "--learning_rate=1e-3", "--freeze_layers=1", "--layer_decay=0.9")
     grid = ("--seed=1,2", "--ensemble=2", "--strategy=mirrored", "--gradient_accumulation=2")
     said, told = finish(glue("--task=classification", *files, *columns, *settings, *grid, devices=2))
@@ -129,6 +130,7 @@ def test_a_users_own_table_on_two_devices(glue, tmp_path):
     )
     assert "(the 2 best runs together)" in (output / "results.md").read_text()
     assert "9: 9 (75.0%), 10: 3 (25.0%)" in told
+    assert "train.csv: left out 1 rows that cannot be read, first line 14" in told
     assert "test: accuracy " in said
     # What is frozen is as it was.
     before, after = keras_bert.load(tmp_path / "bert").encoder, keras_bert.load(output / "model")

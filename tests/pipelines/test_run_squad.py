@@ -44,6 +44,8 @@ def made(tmp_path_factory, config, pieces):
         for name, count, seed in (("first", 40, 0), ("train", 120, 1), ("dev", 24, 2), ("test", 8, 3)):
             write_file(made / f"{name}{version}.json", count, seed, answerable)
     (made / "no_json.json").write_text("{")
+    paragraph = {"context": "a b", "qas": [{"id": "alone", "question": "x"}]}
+    (made / "unanswered.json").write_text(json.dumps({"version": "1.1", "data": [{"paragraphs": [paragraph]}]}))
     still = dict.fromkeys(["hidden_dropout_prob", "attention_probs_dropout_prob"], 0.0)
     for name, changes, words in (
         ("bert", {}, pieces),
@@ -154,6 +156,10 @@ MISTAKES = {
     "no such file": ({"train_file": "{made}/nothing.json"}, "No such file or directory: '{made}/nothing.json'"),
     "no JSON": ({"dev_file": "{made}/no_json.json"}, "no_json.json: not a JSON file in UTF-8"),
     "wrong version": ({"version_2": None}, "this is SQuAD 2.0. Received: version_2=False"),
+    "nothing to learn": (
+        {"version": "1", "train_file": "{made}/unanswered.json"},
+        "unanswered.json: 1 question(s) have no answer to learn, the first is alone",
+    ),
     "too long": ({"sequence_length": 48}, "`sequence_length` must be 40 at most"),
     "no number": ({"learning_rate": "high"}, "--learning_rate must be numbers with commas between"),
     "a predict file of another version": ({"version": "1", "predict_file": "{made}/test2.json"}, "this is SQuAD 2.0"),

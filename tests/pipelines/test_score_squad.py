@@ -28,7 +28,8 @@ def questions(**rest):
 
 def write(folder, **files):
     for name, content in files.items():
-        (folder / f"{name}.json").write_text(content if isinstance(content, str) else json.dumps(content))
+        text = content if isinstance(content, str) else json.dumps(content)
+        (folder / f"{name}.json").write_text(text, "utf-8-sig")  # With a byte order mark, as Windows writes it.
 
 
 def score(*flags, cwd):

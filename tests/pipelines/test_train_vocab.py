@@ -36,9 +36,10 @@ def test_vocabulary_of_a_small_corpus(tmp_path):
 def test_cased_with_a_text_to_measure_on(tmp_path):
     (tmp_path / "a.txt").write_text("Low low\n" * 200)
     (tmp_path / "b.txt").write_text("low Low slow")
-    flags = ["--input=a.txt", "--held_out=b.txt", "--output=vocab.txt", "--nolowercase", "--vocab_size=110"]
-    stdout, _ = train_vocab(*flags, cwd=tmp_path)
+    flags = ["--input=a.txt", "--held_out=b.txt", "--output=vocab.txt", "--nolowercase", "--vocab_size=9999"]
+    stdout, stderr = train_vocab(*flags, cwd=tmp_path)
     assert Vocabulary(tmp_path / "vocab.txt").pieces[-6:] == ("L", "l", "##o", "##w", "Low", "low")
+    assert "the corpus gives a vocabulary of 110 pieces, fewer than `vocab_size`: 104 special" in stderr
     assert stdout.endswith("held out: 3 words, 1.0000 pieces a word, 33.333% unknown, 66.67% whole words\n")
 
 

@@ -35,7 +35,10 @@ TEXTS = ["a b", "c!", "", "d e f g"]
 PAIRS = ["x", "y z", "a", ""]
 LABELS = ["no", "yes", "maybe"]
 TAGS = ["O", *(f"{prefix}-{kind}" for kind in ("PER", "LOC", "ORG", "MISC") for prefix in "BI")]
-OPTIONS = {"classification": {"labels": LABELS}, "token_classification": {"labels": TAGS, "stride": 7}}
+OPTIONS = {
+    "classification": {"labels": LABELS},
+    "token_classification": {"labels": TAGS, "stride": np.int64(7)},
+}
 FUNCTIONS = {
     "classification": functools.partial(classification.classifier, pair=False),
     "regression": functools.partial(classification.regressor, pair=False),
@@ -395,10 +398,15 @@ def test_an_export_after_one_that_was_killed(build, preprocessor, tmp_path):
 def test_an_export_replaces_what_was_there_and_needs_no_labels(build, preprocessor, tmp_path):
     (tmp_path / "1" / "assets.extra").mkdir(parents=True)
     (tmp_path / "1" / "old").write_text("old")
-    keras_bert.export(build("classification"), preprocessor, tmp_path / "1")
-    assert not (tmp_path / "1" / "old").exists()
-    probes = json.loads((tmp_path / "1" / "assets.extra" / "probes.json").read_text())
-    assert probes["serving_default"]["outputs"]["labels"] == [["LABEL_0", "LABEL_1", "LABEL_2"]] * 4
+    model = build("classification")
+    # Twice: without names, and with numbers of NumPy in their place.
+    for labels, names in ((None, ["LABEL_0", "LABEL_1", "LABEL_2"]), (np.array([3, 1, 2]), ["3", "1", "2"])):
+        keras_bert.export(model, preprocessor, tmp_path / "1", labels=labels)
+        assert not (tmp_path / "1" / "old").exists()
+        probes = json.loads((tmp_path / "1" / "assets.extra" / "probes.json").read_text())
+        assert probes["serving_default"]["outputs"]["labels"] == [names] * 4
+    facts = json.loads((tmp_path / "1" / "assets.extra" / "keras_bert.json").read_text())
+    assert facts["labels"] == ["3", "1", "2"]
 
 
 def test_multiple_choice(served):
@@ -606,6 +614,8 @@ def test_ways_to_pool(build, preprocessor, pooling, layers, normalize):
             {"labels": ["a", "b"]},
             r"`labels` must be names of the 3 classes. Received: labels=\['a', 'b'\]",
         ),
+        ("classification", {"labels": "abc"}, "`labels` must be names of the 3 classes. Received: labels=abc"),
+        ("classification", {"labels": {0: "a", 1: "b", 2: "c"}}, "`labels` must be names of the 3 classes"),
         ("regression", {"labels": ["a"]}, "`labels` must be names of the 1 classes"),
         ("encoder", {"labels": ["a"]}, "`labels` must be None for a model with head='encoder'"),
         ("token_classification", {}, "`labels` must be the names of the tags. Received: labels=None"),

@@ -174,7 +174,9 @@ def test_mrpc_train_without_the_rows_of_dev(tmp_path):
 
 def test_bad_rows(tmp_path, caplog):
     header = "index\tquestion\tsentence\tlabel"
-    write(tmp_path, "train.tsv", f"{header}\n0\ta\tb\tentailment\n1\ta\n2\ta\tb\tc\tentailment\n3\tx\ty\tentailment\n")
+    write(
+        tmp_path, "train.tsv", f"{header}\n0\ta\tb\tentailment\n1\ta\n2\ta\tb\tc\tentailment\n3\tx\ty\tentailment\n\n"
+    )
     with pytest.raises(ValueError, match=r"train\.tsv:3: expected 4 columns, got 2. Mend the file or raise"):
         read(TASKS["qnli"], tmp_path, "train")
     with pytest.raises(ValueError, match=r"train\.tsv:4: expected 4 columns, got 5"):

@@ -178,7 +178,17 @@ def test_questions_without_answer(tmp_path):
         qa("q3", answers=[at(0, "a")], is_impossible=False),
     ]
     questions = read(tmp_path, content("a b", *entries, version="v2.0"))
-    assert (questions.golds, questions.spans) == ([[], [], ["a"]], [[], [], [(0, 1)]])
+    # The official script of version 2.0 goes by the answers alone; Google's program trains by the mark.
+    assert (questions.golds, questions.spans) == ([[], ["a"], ["a"]], [[], [(0, 1)], [(0, 1)]])
+    assert (questions.contradicted, questions.first(1).contradicted) == ({"q2"}, frozenset())
+    # Version 1.1 knows no such mark.
+    assert read(tmp_path, content("a b", *entries[1:]), version_2=False).contradicted == frozenset()
+
+
+def test_a_byte_order_mark(tmp_path):
+    assert read(tmp_path, b"\xef\xbb\xbf" + json.dumps(content("a", qa(answers=[at(0, "a")]))).encode()).golds == [
+        ["a"]
+    ]
 
 
 @pytest.mark.parametrize(

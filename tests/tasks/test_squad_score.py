@@ -1,6 +1,7 @@
 """The official scores: published figures, cases by hand, and all thresholds tried."""
 
 import json
+import string
 from fractions import Fraction
 
 import numpy as np
@@ -306,3 +307,42 @@ def test_no_answer_is_for_version_2():
 def test_version_1_has_answers():
     with pytest.raises(ValueError, match=r"^1 question\(s\) of SQuAD 1.1 have no answer to score by, the first is q2$"):
         squad_score.score(questions({"q1": ["x"], "q2": []}), {"q1": "x", "q2": "x"})
+
+
+def official_scores_2(file, predictions):
+    """The rule of the script of version 2.0, written anew: exact match by whether `answers` is empty."""
+
+    def words(text):
+        text = "".join(" " if char.isspace() else char for char in text.lower() if char not in string.punctuation)
+        return [word for word in text.split() if word not in ("a", "an", "the")]
+
+    rows = [entry for article in file["data"] for part in article["paragraphs"] for entry in part["qas"]]
+    exact = {
+        entry["id"]: 100.0
+        * any(
+            words(gold) == words(predictions[entry["id"]])
+            for gold in [answer["text"] for answer in entry["answers"] if words(answer["text"])] or [""]
+        )
+        for entry in rows
+    }
+    kinds = {"HasAns": [row["id"] for row in rows if row["answers"]]}
+    kinds["NoAns"] = [row["id"] for row in rows if not row["answers"]]
+    scores = {"exact": sum(exact.values()) / len(exact), "total": len(exact)}
+    for kind, names in kinds.items():
+        scores |= {f"{kind}_exact": sum(exact[name] for name in names) / len(names), f"{kind}_total": len(names)}
+    return scores
+
+
+def test_answers_count_whatever_is_impossible_says(tmp_path):
+    def entry(name, answer, impossible):
+        answers = [{"text": answer, "answer_start": 0}] if answer else []
+        return {"id": name, "question": "Who?", "answers": answers, "is_impossible": impossible}
+
+    entries = [entry("1", "Ada", True), entry("2", "Ada", True), entry("3", "Ada", False), entry("4", "", True)]
+    file = {"version": "v2.0", "data": [{"paragraphs": [{"context": "Ada wrote it.", "qas": entries}]}]}
+    (tmp_path / "dev.json").write_text(json.dumps(file))
+    predictions = {"1": "the Ada", "2": "", "3": "Ada", "4": ""}
+    expected = official_scores_2(file, predictions)
+    scores = squad_score.score(squad.read(tmp_path / "dev.json"), predictions)
+    assert {name: scores[name] for name in expected} == expected
+    assert (expected["exact"], expected["HasAns_total"], expected["NoAns_total"]) == (75, 3, 1)

@@ -53,6 +53,14 @@ def test_a_context_in_windows(windows, pieces):
     assert targets["end"].tolist() == [0, 10, 5, 0]
 
 
+def test_what_is_marked_impossible_is_trained_on_as_such(windows):
+    rows = [entry("1", "x", ("c", 4), impossible=True), entry("2", "x", ("c", 4)), entry("3", "x", impossible=True)]
+    found = windows(("a b c d", rows))
+    inputs, targets = found.examples()
+    assert (found.unmapped, inputs["token_ids"].shape[0]) == ([], 3)
+    assert targets["start"].tolist() == targets["end"].tolist() == [0, 5, 0]
+
+
 def test_a_part_of_the_inputs(windows, monkeypatch):
     found = windows(("a b c d e f g h i j", [entry(str(number), "x y") for number in range(5)]), stride=3)
     whole = found.inputs()["token_ids"].to_list()

@@ -1,8 +1,14 @@
 """A user's tables, right and wrong ones."""
 
+import csv
+import json
+import logging
+
+import numpy as np
 import pytest
 
-from keras_bert.tasks.table import balance, discover_labels, read_table
+from keras_bert.tasks.data import own_data
+from keras_bert.tasks.table import Examples, balance, discover_labels, read_table
 
 CONTENTS = {
     "a.csv": 'text,other,label\n"a, ""b""\nc",x,yes\nd,y z,no\n',
@@ -55,9 +61,116 @@ def test_labels_are_discovered_and_numbered(tmp_path):
     assert discover_labels(["b", "a", "10"]) == ["10", "a", "b"]
 
 
-def test_numbers_of_json_are_labels(tmp_path):
-    path = write(tmp_path, "a.jsonl", '{"t": "a", "l": 1}\n{"t": "b", "l": 0}\n')
-    assert read_table(path, "t", label_column="l", labels=[0, 1]).labels == [1, 0]
+@pytest.mark.parametrize(
+    ("found", "names"),
+    [
+        ([1, 0, 1.0], ["0", "1"]),  # 1 and 1.0 are the same number in JSON.
+        ([True, False, True], ["false", "true"]),
+        ([4.5, 2, 4.5], ["2", "4.5"]),
+        ([" b", "a", "b "], ["a", "b"]),  # Spaces around it make no other class.
+    ],
+)
+def test_labels_of_json(tmp_path, found, names):
+    rows = [json.dumps({"t": "x", "l": value}) for value in found]
+    path = write(tmp_path, "a.jsonl", "\n".join(rows) + "\n")
+    raw = read_table(path, "t", label_column="l").labels
+    assert (raw[0], discover_labels(raw)) == (raw[2], names)
+    for labels in (names, np.array(names), [found[1], found[0]]):
+        numbers = read_table(path, "t", label_column="l", labels=labels).labels
+        assert numbers[0] == numbers[2] != numbers[1]
+
+
+def test_labels_are_the_same_in_all_files_and_formats(tmp_path):
+    train = write(tmp_path, "train.jsonl", '{"text": "a", "label": true}\n{"text": "b", "label": false}\n')
+    dev = write(tmp_path, "dev.csv", "text,label\na,false\n")
+    test = write(tmp_path, "test.tsv", "text\tlabel\na\ttrue\n")
+    data = own_data("classification", train, dev, test)
+    assert data.task.labels == ("false", "true")
+    found = data.train.labels, data.dev["classification"].labels, data.test["classification"].labels
+    assert found == ([1, 0], [0], [1])
+
+
+def test_arrays_in_place_of_lists():
+    text = np.array(["a", "b", "c"])
+    for labels in (np.array([1, 0, 1]), [np.int64(1), np.int64(0), np.int64(1)]):
+        examples = Examples(text, None, labels, np.arange(3))
+        assert examples.first(2) == Examples(["a", "b"], None, [1, 0], [0, 1])
+        assert balance(labels, np.array(["no", "yes"])) == "yes: 2 (66.7%), no: 1 (33.3%)"
+        assert balance(examples.labels) == "1: 2 (66.7%), 0: 1 (33.3%)"
+    assert balance(np.array([1, 2, 4.5], "float32")) == "3 numbers from 1 to 4.5, mean 2.5"
+    assert discover_labels(np.array(["b", "a"])) == ["a", "b"]
+    assert discover_labels(np.array([10, 9])) == ["9", "10"]
+    assert discover_labels(np.array([False, True])) == ["false", "true"]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_what_spreadsheets_call_csv(tmp_path, delimiter, end):
+    rows = [["text", "label"], ['a, "b"; c\td', "yes"], ["e", "no"]]
+    with open(tmp_path / "a.csv", "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=delimiter, lineterminator=end).writerows(rows)
+        file.write(end * 2)  # Blank lines at the end.
+    examples = read_table(tmp_path / "a.csv", "text", label_column="label")
+    assert (examples.text, examples.labels) == (['a, "b"; c\td', "e"], ["yes", "no"])
+    # What is no column of the first line is asked by its separator too.
+    assert own_data("regression", *[write(tmp_path, "b.csv", f"text{delimiter}label{end}a{delimiter}1{end}")] * 3).test
+
+
+def test_texts_of_any_length(tmp_path):
+    limit, long = csv.field_size_limit(), "word " * 40_000
+    path = write(tmp_path, "a.csv", f'text,label\n"{long}",yes\n')
+    assert read_table(path, "text").text == [long]
+    assert csv.field_size_limit() == limit
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl"])
+def test_blank_lines_at_the_end(tmp_path, name):
+    path = write(tmp_path, name, CONTENTS[name] + "\n  \r\n\n")
+    assert len(read_table(path, "text", "other", "label")) == 2
+
+
+def test_half_a_surrogate_pair(tmp_path):
+    path = write(tmp_path, "a.jsonl", '{"text": "a \\ud83d b", "label": "\\udc00"}\n')
+    examples = read_table(path, "text", label_column="label")
+    assert (examples.text, examples.labels) == (["a ? b"], ["?"])
+
+
+BAD = {
+    "a.csv": "t,l\na,1\nb\n ,2\nc,\nd,3\n",
+    "a.tsv": "t\tl\na\t1\nb\n \t2\nc\t\nd\t3\n",
+    "a.jsonl": '{"t": "a", "l": 1}\n{"t": "b"}\n{"t": " ", "l": 2}\n{"t": "c", "l": null}\n{"t": "d", "l": 3}\n',
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("regression", [False, True])
+def test_bad_rows_are_left_out_and_told(tmp_path, caplog, name, regression):
+    path = write(tmp_path, name, BAD[name])
+    options = {"label_column": "l", "regression": regression}
+    with caplog.at_level(logging.WARNING):
+        examples = read_table(path, "t", **options, skip_bad_rows=3)
+    assert (examples.text, examples.ids) == (["a", "d"], [0, 4])
+    assert examples.labels == ([1.0, 3.0] if regression else ["1", "3"])
+    line = 2 if name == "a.jsonl" else 3
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told == f"{path}: left out 3 rows that cannot be read, first line {line}"
+    with pytest.raises(ValueError, match=rf":{line + 2}: .*Mend the file or raise `skip_bad_rows`. Received: .*=2"):
+        read_table(path, "t", **options, skip_bad_rows=2)
+    with pytest.raises(ValueError, match=rf"no row can be read, first line {line - 1}$"):
+        read_table(
+            write(tmp_path, name, BAD[name].replace("a", " ").replace("d", " ")),
+            "t",
+            label_column="l",
+            regression=regression,
+            skip_bad_rows=9,
+        )
+
+
+def test_rows_that_are_predicted_are_never_left_out(tmp_path):
+    good, bad = write(tmp_path, "a.csv", "text,label\na,1\n"), write(tmp_path, "b.csv", "text,label\na,1\nb\n")
+    assert len(own_data("regression", bad, bad, good, skip_bad_rows=1).train) == 1
+    with pytest.raises(ValueError, match=r"b\.csv:3: expected 2 columns, got 1$"):
+        own_data("regression", good, good, bad, skip_bad_rows=1)
 
 
 def test_regression(tmp_path):
@@ -93,6 +206,14 @@ def test_balance():
         ("a.jsonl", '{"t": 3, "l": "no"}\n', r"a\.jsonl:1: column `t` must be a string. Received: 3"),
         ("a.jsonl", '{"t": "a", "l": null}\n', r"a\.jsonl:1: column `l` must be a string or a number. Received: None"),
         ("a.csv", b"t,l\nx\xe9,no\n", r"a\.csv:2: not UTF-8, byte 0xe9 at position 1"),
+        ("a.csv", "t,l\nx,no\n".encode("utf-16"), r"a\.csv: the file is UTF-16. Save it as UTF-8"),
+        ("a.csv", "t,l\nx,no\n".encode("utf-16-le"), r"a\.csv: the file is UTF-16"),
+        ("a.csv", "t,l\nx\ry,no\n", r"a\.csv:2: a carriage return within a line. Save the file with one kind"),
+        ("a.csv", "t;m\nx;no\n", r"a\.csv:1: no column `l`. It has: 't', 'm'"),
+        ("a.jsonl", '{"t": "a", "l": "no", "t": "b"}\n', r"a\.jsonl:1: the column `t` stands twice"),
+        ("a.jsonl", '{"t": "a", "l": NaN}\n', r"a\.jsonl:1: column `l` must be a finite number. Received: nan"),
+        ("a.jsonl", '{"t": "a", "l": ' + "1" * 5000 + "}", r"a\.jsonl:1: JSON that cannot be read: Exceeds the limit"),
+        ("a.jsonl", '{"t": ' + "[" * 100_000, r"a\.jsonl:1: JSON that cannot be read: maximum recursion"),
         ("a.xlsx", "", r"a\.xlsx: the name must end in \.csv, \.tsv, \.jsonl"),
     ],
 )
@@ -101,7 +222,13 @@ def test_errors(tmp_path, name, content, message):
         read_table(write(tmp_path, name, content), "t", label_column="l", labels=["no", "yes"])
 
 
-@pytest.mark.parametrize("value", ["high", "nan", ""])
+def test_a_target_beyond_all_floats(tmp_path):
+    path = write(tmp_path, "a.jsonl", '{"t": "a", "l": 1' + "0" * 400 + "}")
+    with pytest.raises(ValueError, match=r"a\.jsonl:1: column `l` must be a finite number. Received: 1000"):
+        read_table(path, "t", label_column="l", regression=True)
+
+
+@pytest.mark.parametrize("value", ["high", "nan", "", "1_000"])
 def test_a_target_that_is_no_number(tmp_path, value):
     path = write(tmp_path, "a.csv", f"t,l\nx,1\ny,{value}\n")
     with pytest.raises(ValueError, match=rf"a\.csv:3: column `l` must be a finite number. Received: '{value}'"):
@@ -115,3 +242,7 @@ def test_other_errors(tmp_path):
         read_table(tmp_path / "none.csv", "t", labels=["a"], regression=True)
     with pytest.raises(ValueError, match=r"`labels` must have two classes at least. Received: \['a'\]"):
         discover_labels(["a", "a"])
+    with pytest.raises(ValueError, match=r"`labels` must have each name once. Received: \['1', '1'\]"):
+        read_table(tmp_path / "none.csv", "t", labels=[1, 1.0])
+    with pytest.raises(ValueError, match=r"`labels` has the number 1 also as 1.0. Write it one way"):
+        discover_labels(["1", "0", "1.0"])

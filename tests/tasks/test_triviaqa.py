@@ -296,6 +296,7 @@ def without(value, name):
     ("wrong", "message"),
     [
         (b'{"Data": [}', "not a JSON file in UTF-8: Expecting value: line 1 column 11 (char 10)"),
+        (b'\xef\xbb\xbf{"Data": [}', "not a JSON file in UTF-8: Expecting value: line 1 column 11 (char 10)"),
         (b'"\xe9"', "not a JSON file in UTF-8: 'utf-8' codec can't decode byte 0xe9 in position 1: invalid conti"),
         ([], "expected TriviaQA's format, an object with a list `Data`"),
         ({"data": []}, "expected TriviaQA's format, an object with a list `Data`"),

@@ -52,6 +52,7 @@ def test_public_vocabularies_keep_their_sizes(data):
         ([*SPECIAL, 7], "id 5: a piece must be a string. Received: 7"),
         ([*SPECIAL, "a "], "id 5: a piece has no white space around it. Received: 'a '"),
         ([*SPECIAL, "a\n"], r"id 5: a piece has no white space around it. Received: 'a\\n'"),
+        ([*SPECIAL, "a\0"], r"id 5: a piece must have no NUL character, .* Received: 'a\\x00'"),
         ([*SPECIAL, ""], "id 5: a piece has no white space around it. Received: ''"),
         (sorted(SPECIAL), r"id 2: \[PAD\] must be the first piece"),
     ],

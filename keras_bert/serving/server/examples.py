@@ -70,11 +70,11 @@ def _fill(example, features, where):
         raise bad(f"{where} must be an object of features. Received: {type(features).__name__}")
     for name, values in features.items():
         values = values if isinstance(values, list) else [values]
-        feature = example.features.feature[name]
         kinds = {_kind(value) for value in values}
         if len(kinds) > 1 or None in kinds:
             raise bad(f"feature `{name}` of {where} must hold only strings, only whole numbers or only decimal numbers")
         try:
+            feature = example.features.feature[name]
             if kinds == {"bytes_list"}:
                 feature.bytes_list.value.extend(map(_to_bytes, values))
             elif kinds:

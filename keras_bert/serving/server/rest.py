@@ -20,9 +20,13 @@ _IDLE_SECONDS = 60
 _BODY_SECONDS = 30
 _PAGE = pathlib.Path(__file__).parent / "page.html"
 _PATH = re.compile(
-    r"(?P<name>[^/:]+)(/versions/(?P<version>[0-9]{1,19})|/labels/(?P<label>[^/:]+))?(:(?P<method>\w+)|(?P<metadata>/metadata))?"
+    r"models/(?P<name>[^/:]+)(/versions/(?P<version>[0-9]{1,19})|/labels/(?P<label>[^/:]+))?(:(?P<method>\w+)|(?P<metadata>/metadata))?"
 )
-_EXPECTED = "expected /v1/models/NAME[/versions/NUMBER|/labels/LABEL][/metadata|:predict|:classify|:regress]"
+_EXPECTED = (
+    "expected GET /v1/models/NAME[/versions/NUMBER|/labels/LABEL][/metadata] "
+    "or POST /v1/models/NAME[/versions/NUMBER|/labels/LABEL]:predict, :classify or :regress"
+)
+_METHODS = {"status": "GET", "metadata": "GET", "predict": "POST", "classify": "POST", "regress": "POST"}
 
 
 class Rest:
@@ -43,7 +47,8 @@ class Rest:
         app.router.add_get("/healthz", self._health)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/v1/models", self._models)
-        app.router.add_route("*", "/v1/models/{path:.+}", self._model)
+        # As in TensorFlow Serving, whatever begins so and is no request is malformed (400); no other path is (404).
+        app.router.add_route("*", "/v1/{path:.*}", self._model)
         return web.AppRunner(
             app,
             access_log=None,
@@ -74,14 +79,9 @@ class Rest:
         found = _PATH.fullmatch(request.match_info["path"])
         api = _api(found)
         with self._service.observed(f"rest:{api}") as call:
-            if api == "other":
-                raise RequestError("NOT_FOUND", f"{_EXPECTED}. Received: {request.path}")
-            method = "GET" if api in ("status", "metadata") else "POST"
-            if request.method != method:
-                raise RequestError(
-                    "UNIMPLEMENTED", f"expected {method} for {api}. Received: {request.method}", status=405
-                )
-            target = (found["name"], int(found["version"]) if found["version"] else None, found["label"])
+            if request.method != _METHODS.get(api):
+                raise bad(f"Malformed request: {request.method} {request.path}: {_EXPECTED}")
+            target = (found["name"], _version(found["version"]), found["label"])
             if api == "status":
                 return self._status(call, *target)
             if api == "metadata":
@@ -164,6 +164,13 @@ def _api(found):
     if not found or (found["method"] and found["method"] not in ("predict", "classify", "regress")):
         return "other"
     return found["method"] or ("metadata" if found["metadata"] else "status")
+
+
+def _version(digits):
+    """The number of a version, an int64, or `None` where the path has none."""
+    if digits and int(digits) >= 1 << 63:
+        raise bad(f"a version must be below 2**63. Received: {digits}")
+    return int(digits) if digits else None
 
 
 def _object(body):

@@ -1,5 +1,11 @@
 """What each head answers by REST and by gRPC is what its SavedModel answers, on real texts."""
 
+import http.client
+import json
+import pathlib
+import shlex
+import urllib.parse
+
 import keras
 import numpy as np
 import pytest
@@ -76,6 +82,29 @@ def test_two_hundred_real_texts(shelf, columns, running):
                     assert answers.keys() == expected.keys()
                     for key, value in expected.items():
                         assert_same(answers[key], value.numpy(), f"{name}: {key}")
+
+
+# The models of the examples in `saved_models/README.md`, and what each answer must have.
+NAMES = {"sst2": "classification", "mrpc": "pair", "squad": "answering", "bert": "masks"}
+ANSWERS = ("predictions", "outputs", "results", "model_version_status", "model_spec")
+
+
+def test_the_curl_lines_of_the_readme(shelf, running):
+    text = (pathlib.Path(__file__).parents[3] / "saved_models" / "README.md").read_text()
+    lines = [line for line in text.replace("\\\n", " ").splitlines() if line.startswith("    curl ")]
+    assert len(lines) == 8
+    with running(shelf) as server:
+        for line in lines:
+            *body, url = [part for part in shlex.split(line, comments=True)[1:] if part != "-d"]
+            path = urllib.parse.urlsplit(f"http://{url}").path
+            for name, head in NAMES.items():
+                path = path.replace(f"/{name}", f"/{head}")
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+            connection.request("POST" if body else "GET", path, body[0] if body else None)
+            response = connection.getresponse()
+            answer = json.loads(response.read())
+            connection.close()
+            assert (response.status, bool(set(ANSWERS) & set(answer))) == (200, True), (line, answer)
 
 
 def assert_same(found, expected, name):

@@ -162,9 +162,10 @@ PAIR = "`pair` string (batch,), `text` string (batch,)"
         ("text/labels/lost", {"inputs": ["a"]}, 404, "version 9 of model text is not loaded"),
         ("other", {"inputs": ["a"]}, 404, "there is no such model. Expected one of: many, text"),
         ("..", {"inputs": ["a"]}, 404, "no such model"),
-        ("", {"inputs": ["a"]}, 404, "expected /v1/models/NAME[/versions/NUMBER|/labels/LABEL]"),
-        ("text/versions/new", {"inputs": ["a"]}, 404, "expected /v1/models/NAME"),
-        ("text/versions/" + "9" * 5000, {"inputs": ["a"]}, 404, "expected /v1/models/NAME"),
+        ("", {"inputs": ["a"]}, 400, "Malformed request: POST /v1/models/:predict: expected GET /v1/models/NAME[/vers"),
+        ("text/versions/new", {"inputs": ["a"]}, 400, "Malformed request: POST /v1/models/text/versions/new:predict"),
+        ("text/versions/" + "9" * 5000, {"inputs": ["a"]}, 400, "Malformed request: POST /v1/models/text/versions/99"),
+        ("text/versions/" + "9" * 19, {"inputs": ["a"]}, 400, "a version must be below 2**63. Received: 9999"),
         ("a" * 5000, {"inputs": ["a"]}, 404, "model aaaa"),
     ],
 )
@@ -186,6 +187,7 @@ def test_a_bad_request_says_what_is_wrong(server, model, body, status, message):
         ({"signature_name": "classify", "examples": [3]}, "example 0 must be an object of features. Received: int"),
         ({"signature_name": "classify", "examples": [{"x": [1, "a"]}]}, "feature `x` of example 0 must hold only"),
         ({"signature_name": "classify", "examples": [{"x": 1 << 70}]}, "feature `x` of example 0"),
+        ({"signature_name": "classify", "examples": [{"\ud83d": 1.0}]}, "feature `?` of example 0: "),
         ({"signature_name": "classify", "examples": [{"y": 1.0}]}, "the model fails"),
     ],
 )
@@ -197,10 +199,31 @@ def test_a_bad_example_says_what_is_wrong(server, body, message):
 def test_other_paths(server):
     assert server.send("GET", "/healthz") == (200, "ok\n")
     assert server.send("GET", "/nothing") == (404, {"error": "404 Not Found: GET /nothing"})
-    assert server.send("GET", "/v1/models/text:predict")[0] == 405
-    assert server.send("POST", "/v1/models/text", {})[0] == 405
-    assert server.send("POST", "/v1/models/text:summarize", {})[0] == 404
+    assert server.send("GET", "/v2/models/text")[0] == 404
     assert server.send("GET", "/")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/models/text:predict"),
+        ("POST", "/v1/models/text"),
+        ("POST", "/v1/models/text/metadata"),
+        ("POST", "/v1/models/text:summarize"),
+        ("GET", "/v1/models/text/versions/one"),
+        ("GET", "/v1/models/text/versions/1/labels/old"),
+        ("GET", "/v1/models/text/metadata/more"),
+        ("GET", "/v1/models/"),
+        ("POST", "/v1/models"),
+        ("PUT", "/v1/models/text:predict"),
+        ("GET", "/v1/model/text"),
+        ("GET", "/v1/"),
+    ],
+)
+def test_malformed_requests(server, method, path):
+    """What TensorFlow Serving answers to whatever begins with /v1/ and fits none of its patterns."""
+    status, answer = server.send(method, path, None if method == "GET" else {})
+    assert (status, answer["error"].startswith(f"Malformed request: {method} {path}: ")) == (400, True)
 
 
 def test_metrics(server):
