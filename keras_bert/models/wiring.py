@@ -1,0 +1,218 @@
+"""Follows the graph of a functional model from its outputs to its inputs, along the wiring of the builders."""
+
+import keras
+
+from keras_bert.layers import (
+    AttentionMask,
+    BertEmbeddings,
+    Dense,
+    Dropout,
+    FoldChoices,
+    MaskedLMTransform,
+    MultiLabelDense,
+    OutputBias,
+    Pooler,
+    SentencePooling,
+    TokenEmbedding,
+    TransformerBlock,
+    UnfoldChoices,
+)
+
+_ENCODER_OUTPUTS = ("sequence_output", "pooled_output", "hidden_states", "attention_scores")
+
+
+def read(model):
+    """Returns the head of a builder's model and its layers by the builders' names, or raises `OtherWiringError`."""
+    graph = _Graph(model)
+    return graph.read_head(), graph.layers
+
+
+class OtherWiringError(Exception):
+    """Tells where a graph is not that of a builder."""
+
+
+def expect(condition, otherwise):
+    """Raises `OtherWiringError` with what is there `otherwise`."""
+    if not condition:
+        raise OtherWiringError(otherwise[0].upper() + otherwise[1:])
+
+
+class _Graph:
+    """Reads a functional model from its outputs to its inputs; `layers` has what was found, by the builders' names."""
+
+    def __init__(self, model):
+        strings = any(tensor.dtype == "string" for tensor in getattr(model, "inputs", None) or [])
+        expect(not strings, "it takes texts: pass the model on token ids that build_text_model was given")
+        dicts = isinstance(getattr(model, "input", None), dict) and isinstance(model.output, dict)
+        expect(dicts, "its inputs and outputs are no dicts")
+        self.inputs, self.outputs = model.input, model.output
+        self.layers = {}
+
+    def read_head(self):
+        """Returns the head's name and fills `layers`."""
+        names = set(self.outputs)
+        if {"sequence_output", "pooled_output"} <= names <= {*_ENCODER_OUTPUTS}:
+            return self._encoder()
+        if "mlm_logits" in names and names <= {"mlm_logits", "nsp_logits"}:
+            return self._pretraining()
+        if names == {"nsp_logits"}:
+            return self._next_sentence()
+        if names == {"embedding"}:
+            return self._embedding()
+        if names == {"start_logits", "end_logits"}:
+            return self._question_answering()
+        expect(names == {"logits"}, f"its outputs are {', '.join(map(repr, sorted(names)))}")
+        logits = self.outputs["logits"]
+        return self._multiple_choice(logits) if _made_by(logits, UnfoldChoices) else self._classification(logits)
+
+    def _encoder(self):
+        states, scores = self._read_encoder(self.outputs["sequence_output"])
+        self._pooled(self.outputs["pooled_output"], states[-1])
+        for name, expected in (("hidden_states", states), ("attention_scores", scores)):
+            if name in self.outputs:
+                expect(_same(self.outputs[name], expected), f"{name!r} are not those of the layers in their order")
+        return "encoder"
+
+    def _embedding(self):
+        mask = self.inputs.get("padding_mask")
+        self._read_encoder(self._call("sentence_pooling", SentencePooling, self.outputs["embedding"], mask))
+        return "embedding"
+
+    def _next_sentence(self):
+        pooled = self._dense("next_sentence", self.outputs["nsp_logits"])
+        self._read_encoder(self._call("pooler", Pooler, pooled))
+        return "next_sentence"
+
+    def _pretraining(self):
+        logits = self._call("mlm_bias", OutputBias, self.outputs["mlm_logits"])
+        if _made_by(logits, Dense):
+            masked = self._dense("mlm_decoder", logits, use_bias=False)
+        else:
+            masked = self._call("token_embedding", TokenEmbedding, logits, reverse=True)
+        sequence = self._call("mlm_transform", MaskedLMTransform, masked, self.inputs.get("mask_positions"))
+        table = self.layers.get("token_embedding")
+        states, _ = self._read_encoder(sequence, "mask_positions")
+        tied = table in (None, self.layers["token_embedding"])
+        expect(tied, "the masked-LM head is tied to another table than the encoder's")
+        if "nsp_logits" in self.outputs:
+            self._pooled(self._dense("next_sentence", self.outputs["nsp_logits"]), states[-1])
+        return "pretraining"
+
+    def _question_answering(self):
+        logits = [_column(self.outputs[name], index) for index, name in enumerate(("start_logits", "end_logits"))]
+        expect(logits[0] is logits[1], "'start_logits' and 'end_logits' come from different tensors")
+        self._read_encoder(self._dense("span", logits[0]))
+        return "question_answering"
+
+    def _classification(self, logits):
+        kind = MultiLabelDense if _made_by(logits, MultiLabelDense) else Dense
+        hidden = self._dense("classifier", logits, kind)
+        hidden = self._call("head_dropout", Dropout, hidden)
+        if _made_by(hidden, Pooler):
+            sequence = self._call("pooler", Pooler, hidden)
+            self._read_encoder(sequence)
+            return "classification"
+        expect(kind is Dense, f"{_origin_name(logits)} stands where keras_bert.layers.Dense does")
+        self.layers["token_classifier"] = self.layers.pop("classifier")
+        self._read_encoder(hidden)
+        return "token_classification"
+
+    def _multiple_choice(self, logits):
+        scores = self._call("unfold_choices", UnfoldChoices, logits, self.inputs.get("token_ids"))
+        pooled = self._call("head_dropout", Dropout, self._dense("choice_scorer", scores))
+        nested = isinstance(pooled, keras.KerasTensor) and isinstance(pooled._keras_history.operation, keras.Model)
+        expect(nested, "no model of build_encoder lies below the head")
+        encoder, arguments, _ = _origin(pooled)
+        inner = _Graph(encoder)
+        expect(inner.read_head() == "encoder", "no model of build_encoder lies below the head")
+        position = pooled._keras_history.tensor_index
+        expect(encoder.outputs[position] is encoder.output["pooled_output"], "the head is not on 'pooled_output'")
+        rows = arguments[0] if len(arguments) == 1 and isinstance(arguments[0], dict) else {}
+        expect(set(rows) == set(inner.inputs) == set(self.inputs), "its inputs are not those of the encoder")
+        for name, row in rows.items():
+            expect(self._call("fold_choices", FoldChoices, row) is self.inputs[name], f"{name!r} is not folded")
+        self.layers = {**inner.layers, **self.layers}
+        return "multiple_choice"
+
+    def _read_encoder(self, sequence, *more_inputs):
+        """Reads the blocks, embeddings and inputs below `sequence`; returns hidden states and attention scores."""
+        states, blocks, scores, masks = [sequence], [], [], []
+        while _made_by(states[0], TransformerBlock):
+            block, arguments, options = _origin(states[0], "attention_mask", "return_attention_scores")
+            expect(len(arguments) == 1 and block not in blocks, f"the layer {block.name!r} is called otherwise")
+            tensors = block._inbound_nodes[states[0]._keras_history.node_index].outputs
+            blocks.insert(0, block)
+            masks.append(options.get("attention_mask"))
+            scores[:0] = tensors[1:]
+            states.insert(0, arguments[0])
+        expect(blocks, f"{_origin_name(sequence)} stands where keras_bert.layers.TransformerBlock does")
+        for index, block in enumerate(blocks):
+            self.layers[f"block_{index}"] = block
+        expect(masks[0] is not None and _same(masks, [masks[0]] * len(masks)), "the blocks have different masks")
+        tokens = self._call("embeddings", BertEmbeddings, states[0], self.inputs.get("segment_ids"))
+        inputs = {
+            "token_ids": self._call("token_embedding", TokenEmbedding, tokens),
+            "segment_ids": self.inputs.get("segment_ids"),
+            "padding_mask": self._call("attention_mask", AttentionMask, masks[0]),
+        }
+        expected = {*inputs, *more_inputs}
+        expect(set(self.inputs) == expected, f"its inputs are {', '.join(map(repr, sorted(self.inputs)))}")
+        for name, tensor in inputs.items():
+            expect(tensor is self.inputs[name], f"the input {name!r} is not what its layer reads")
+        return states, scores
+
+    def _pooled(self, pooled, sequence):
+        expect(self._call("pooler", Pooler, pooled) is sequence, "the pooler is not on the last block")
+
+    def _dense(self, name, tensor, kind=Dense, use_bias=True):
+        below = self._call(name, kind, tensor)
+        layer = self.layers[name]
+        plain = layer.activation is keras.activations.linear and layer.use_bias == use_bias
+        expect(plain, f"the layer {layer.name!r} has an activation, or {'no bias' if use_bias else 'a bias'}")
+        return below
+
+    def _call(self, name, kind, tensor, *others, **options):
+        """The first argument of the layer that made `tensor`, which must be a `kind`, called with `others` after it."""
+        expect(_made_by(tensor, kind), f"{_origin_name(tensor)} stands where keras_bert.layers.{kind.__name__} does")
+        layer, arguments, found = _origin(tensor, *options)
+        alike = len(arguments) == 1 + len(others) and _same(arguments[1:], others) and found == options
+        expect(alike, f"the layer {layer.name!r} is called otherwise")
+        self.layers[name] = layer
+        return arguments[0]
+
+
+def _origin(tensor, *options):
+    """The operation that made a tensor, its positional arguments, and those of `options` that it was given."""
+    operation, index, _ = tensor._keras_history
+    arguments = operation._inbound_nodes[index].arguments
+    # Keras itself adds a mask to the call of a nested model, a dict of None.
+    given = {name: value for name, value in arguments.kwargs.items() if _is_given(value)}
+    expect(set(given) <= set(options), f"the layer {operation.name!r} is called with {', '.join(sorted(given))}")
+    return operation, arguments.args, given
+
+
+def _is_given(value):
+    return any(leaf is not None for leaf in keras.tree.flatten(value))
+
+
+def _made_by(tensor, kind):
+    return isinstance(tensor, keras.KerasTensor) and type(tensor._keras_history.operation) is kind
+
+
+def _origin_name(tensor):
+    if not isinstance(tensor, keras.KerasTensor):
+        return "a constant"
+    operation = tensor._keras_history.operation
+    return f"{operation.name!r} ({type(operation).__name__})"
+
+
+def _column(tensor, index):
+    """What `tensor` is the column `index` of."""
+    operation, arguments, _ = _origin(tensor)
+    sliced = type(operation).__name__ == "GetItem" and list(arguments[1]) == [Ellipsis, index]
+    expect(sliced, f"{_origin_name(tensor)} stands where a column of the logits does")
+    return arguments[0]
+
+
+def _same(tensors, others):
+    return len(tensors) == len(others) and all(one is other for one, other in zip(tensors, others, strict=True))
