@@ -30,7 +30,6 @@ def main():
         labels=bert.labels,
         task=bert.task,
         format=_FORMAT.value,
-        strip_accents=bert.strip_accents,
         pair=bert.pair,
         sequence_length=bert.sequence_length,
         null_threshold=bert.null_threshold,

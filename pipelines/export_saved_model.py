@@ -28,7 +28,7 @@ _ANSWER = flags.DEFINE_integer("max_answer_length", None, "Question answering: t
 _NULL = flags.DEFINE_float(
     "null_threshold", None, "Question answering: how much better no answer must be than the best."
 )
-_POOLING = flags.DEFINE_enum("pooling", None, ["mean", "cls", "pooled"], "Encoder: how a text becomes a vector.")
+_POOLING = flags.DEFINE_enum("pooling", None, ["mean", "max", "cls", "pooled"], "Encoder: how a text becomes a vector.")
 _LAYERS = flags.DEFINE_list("layers", None, "Encoder: layers that stand side by side, such as -4,-3,-2,-1.")
 _NORMALIZE = flags.DEFINE_bool("normalize", None, "Encoder: whether vectors have length 1.")
 _OPTIONS = {
@@ -37,20 +37,28 @@ _OPTIONS = {
     "token_classification": (_STRIDE,),
     "question_answering": (_STRIDE, _TOP, _ANSWER, _NULL),
     "pretraining": (_TOP,),
+    "next_sentence": (),
     "encoder": (_POOLING, _LAYERS, _NORMALIZE),
+    "embedding": (),
 }
 
 
 def main():
     layers = common_flags.numbers(_LAYERS, int)
-    states = {"hidden_states": True} if layers else {}
-    bert = keras_bert.load(_MODEL.value, dtype=_PRECISION.value, **states)
-    options = _options(bert.head)
+    bert = keras_bert.load(_MODEL.value, dtype=_PRECISION.value, hidden_states=bool(layers))
+    # A sentence encoder makes its vectors as the checkpoint says, or else as these flags do.
+    own = bert.head == "embedding" and (layers or _POOLING.value is not None or _NORMALIZE.value is not None)
+    head = "encoder" if own else bert.head
+    options = _options(head)
     if layers:
         options["layers"] = layers
+    if own:
+        options = {"pooling": bert.pooling, "normalize": bert.normalize, **options}
+    if head == "question_answering":
+        options.setdefault("null_threshold", bert.null_threshold)
     length = _LENGTH.value or bert.sequence_length or bert.config.max_position_embeddings
-    model = bert.model()
-    regression = bert.head == "classification" and model.output["logits"].shape[-1] == 1
+    model = bert.encoder if own else bert.model()
+    regression = head == "classification" and model.output["logits"].shape[-1] == 1 and not bert.multi_label
     directory = _version(pathlib.Path(_OUTPUT.value))
     keras_bert.export(
         model,

@@ -23,9 +23,13 @@ _MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", r
 _INPUT = flags.DEFINE_string("input", None, "File of texts, one a line.", required=True)
 _OUTPUT = flags.DEFINE_string("output", None, "File to write, .npz or .jsonl.", required=True)
 _LAYERS = flags.DEFINE_list("layers", ["-1"], "Layers that stand side by side; 0 is the embeddings, -1 the last.")
-_POOLING = flags.DEFINE_enum("pooling", "mean", POOLINGS, "How a text becomes a vector.")
-_NORMALIZE = flags.DEFINE_bool("normalize", False, "Whether vectors have length 1.")
-_LENGTH = flags.DEFINE_integer("sequence_length", None, "The most pieces of a text; by default as many as fit.")
+_POOLING = flags.DEFINE_enum(
+    "pooling", None, POOLINGS, "How a text becomes a vector; by default as the checkpoint says, or mean."
+)
+_NORMALIZE = flags.DEFINE_bool("normalize", None, "Whether vectors have length 1; by default as the checkpoint says.")
+_LENGTH = flags.DEFINE_integer(
+    "sequence_length", None, "The most pieces of a text; by default as the checkpoint says, or as many as fit."
+)
 _BATCH = flags.DEFINE_integer("batch_size", 32, "Texts at a time.", 1)
 _PRECISION = flags.DEFINE_enum("precision", "float32", ["float32", "mixed_bfloat16"], "Of the computation.")
 _CHUNK = 4096  # Texts that are in memory, and sorted by length, at a time.
@@ -38,8 +42,10 @@ def main():
     texts = _read(pathlib.Path(_INPUT.value))
     layers = common_flags.numbers(_LAYERS, int)
     bert = keras_bert.load(_MODEL.value, dtype=_PRECISION.value, hidden_states=True)
-    check_pooling(bert.encoder, _POOLING.value, layers)
-    length = _LENGTH.value or bert.config.max_position_embeddings
+    pooling = _POOLING.value or bert.pooling or "mean"
+    normalize = bert.normalize if _NORMALIZE.value is None else _NORMALIZE.value
+    check_pooling(bert.encoder, pooling, layers)
+    length = _LENGTH.value or bert.sequence_length or bert.config.max_position_embeddings
     preprocessor = bert.preprocessor(length, padding="longest")
 
     specs = {name: tf.TensorSpec([None, None], tf.int32) for name in bert.encoder.input}
@@ -47,7 +53,7 @@ def main():
     @tf.function(input_signature=[specs], autograph=False)
     def run(inputs):
         outputs = bert.encoder(inputs, training=False)
-        return pool(outputs, inputs["padding_mask"], _POOLING.value, layers, _NORMALIZE.value)
+        return pool(outputs, inputs["padding_mask"], pooling, layers, normalize)
 
     parts, cut = [], 0
     for start in range(0, len(texts), _CHUNK):

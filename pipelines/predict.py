@@ -27,7 +27,7 @@ from keras_bert.serving import Client
 from keras_bert.tasks import squad_answers
 from keras_bert.tasks.squad import Questions
 from keras_bert.tasks.squad_windows import QuestionWindows
-from keras_bert.tasks.task import predictions_table, probabilities_table, quoted
+from keras_bert.tasks.task import multi_label_table, predictions_table, probabilities_table, quoted
 from pipelines import common_flags
 
 _MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", required=True)
@@ -64,11 +64,13 @@ def _classify(bert, texts, pairs):
     length = _LENGTH.value or bert.sequence_length or bert.config.max_position_embeddings
     preprocessor = bert.preprocessor(length, padding="longest")
     classes = model.output["logits"].shape[-1]
-    labels = [] if classes == 1 else bert.labels or [str(index) for index in range(classes)]
+    names = bert.labels or [str(index) for index in range(classes)]
+    labels = [] if classes == 1 and not bert.multi_label else names
     for start in range(0, len(texts), _BATCH.value):
         part = slice(start, start + _BATCH.value)
         inputs = preprocessor(texts[part] if pairs is None else (texts[part], pairs[part]))
-        header, *lines = predictions_table(model.predict_on_batch(inputs)["logits"], labels)
+        logits = model.predict_on_batch(inputs)["logits"]
+        header, *lines = multi_label_table(logits, labels) if bert.multi_label else predictions_table(logits, labels)
         print("\n".join(lines if start else [header, *lines]), flush=True)
 
 
@@ -114,7 +116,10 @@ def _ask(texts, pairs):
     for start in range(0, len(texts), _BATCH.value):
         columns = [column[start : start + _BATCH.value] for column in (texts, pairs) if column is not None]
         answers = client.predict(_MODEL.value, dict(zip(names, columns, strict=True)))
-        if "probabilities" in answers and "labels" in answers:
+        if "predicted" in answers and "probabilities" in answers:
+            logits = np.where(answers["predicted"], 1, -1)
+            lines = multi_label_table(logits, list(answers["labels"][0]), answers["probabilities"])
+        elif "probabilities" in answers and "labels" in answers:
             lines = probabilities_table(answers["probabilities"], list(answers["labels"][0]))
         elif list(answers) == ["score"]:
             lines = predictions_table(answers["score"][:, None], [])

@@ -1,10 +1,13 @@
-"""KerasHub's `BertBackbone`, both ways. keras-hub is imported only where a preset or a backbone is made."""
+"""KerasHub's `BertBackbone` both ways, presets and `BertTextClassifier` in. keras-hub is imported only where used."""
+
+import dataclasses
 
 import numpy as np
 
 from keras_bert.checkpoints.layout import Source, Tensor, tensors_of
 from keras_bert.config import BertConfig
 from keras_bert.models.description import describe
+from keras_bert.text.tokenizer_json import AddedToken
 from keras_bert.text.vocabulary import Vocabulary
 
 # Our keys to KerasHub's.
@@ -20,9 +23,17 @@ _SIZES = {
 }
 
 
-def is_backbone(value):
-    """Whether a value is a `BertBackbone`, without an import of keras-hub."""
-    return any(kind.__name__ == "BertBackbone" for kind in type(value).__mro__)
+_CLASSIFIER = "BertTextClassifier"
+
+
+def is_model(value):
+    """Whether a value is a `BertBackbone` or a `BertTextClassifier`, without an import of keras-hub."""
+    return any(kind.__name__ in ("BertBackbone", _CLASSIFIER) for kind in type(value).__mro__)
+
+
+def read_model(model):
+    """The source of a `BertBackbone` or `BertTextClassifier` object."""
+    return _read_classifier(model) if hasattr(model, "backbone") else read_backbone(model)
 
 
 def read_backbone(backbone):
@@ -44,22 +55,71 @@ def read_backbone(backbone):
     return Source(name=f"the KerasHub backbone {backbone.name!r}", config=config, tensors=tensors, head="encoder")
 
 
-def read_preset(name):
-    """The source of a KerasHub preset: a name such as bert_base_en_uncased, or a preset's directory."""
+def _read_classifier(task):
+    """The source of a `BertTextClassifier`: its dense layer stands on the pooled vector, as ours does."""
+    activation = getattr(task.activation, "__name__", str(task.activation))
+    if activation not in ("linear", "softmax", "sigmoid"):
+        raise ValueError(f"the activation of {task.name!r} must be linear, softmax or sigmoid. Received: {activation}")
+    source = read_backbone(task.backbone)
+    source.name = f"the KerasHub classifier {task.name!r}"
+    source.head, source.multi_label = "classification", activation == "sigmoid"
+    source.config = dataclasses.replace(source.config, classifier_dropout=task.dropout)
+    kernel, bias = task.output_dense.kernel, task.output_dense.bias
+    shape = tuple(kernel.shape)
+    source.tensors["classifier.weight"] = Tensor(kernel.path, shape[::-1], lambda: _oriented(kernel, shape, True))
+    source.tensors["classifier.bias"] = Tensor(bias.path, shape[1:], lambda: _oriented(bias, shape[1:], False))
+    return source
+
+
+def read_preset(name, head=None):
+    """The source of a KerasHub preset: a name such as bert_base_en_uncased, or a preset's directory.
+
+    Args:
+        name: the preset.
+        head: "encoder" leaves the head of a task out.
+    """
     import keras_hub
+    from keras_hub.src.utils import preset_utils
 
     try:
-        backbone = keras_hub.models.Backbone.from_preset(str(name))
+        task = head != "encoder" and preset_utils.check_file_exists(str(name), preset_utils.TASK_CONFIG_FILE)
+        kind = preset_utils.load_json(str(name), preset_utils.TASK_CONFIG_FILE)["class_name"] if task else None
+        if kind == _CLASSIFIER:
+            model = keras_hub.models.BertTextClassifier.from_preset(str(name))
+        else:
+            model = keras_hub.models.Backbone.from_preset(str(name))
         tokenizer = keras_hub.tokenizers.Tokenizer.from_preset(str(name))
     except Exception as error:  # KerasHub, Kaggle and the network each raise their own.
         raise ValueError(f"{name}: KerasHub cannot load this preset: {str(error).strip().splitlines()[0]}") from error
-    if not is_backbone(backbone):
-        raise ValueError(f"{name}: expected a preset of BertBackbone. Received: {type(backbone).__name__}")
-    source = read_backbone(backbone)
+    if not is_model(model):
+        raise ValueError(f"{name}: expected a preset of BertBackbone. Received: {type(model).__name__}")
+    if kind not in (None, _CLASSIFIER):
+        raise ValueError(
+            f"{name}: the head of the task {kind} cannot be read. Expected {_CLASSIFIER}, or a backbone alone; "
+            "load(..., head='encoder') leaves the head out"
+        )
+    source = read_model(model)
     source.name = str(name)
-    source.vocabulary = Vocabulary(tokenizer.get_vocabulary())
+    source.vocabulary = _vocabulary(name, tokenizer)
     source.lowercase = tokenizer.lowercase
     return source
+
+
+def _vocabulary(name, tokenizer):
+    """The vocabulary of a tokenizer of KerasHub, with how it splits texts."""
+    for key, expected in (("split", True), ("suffix_indicator", "##"), ("oov_token", "[UNK]")):
+        if getattr(tokenizer, key) != expected:
+            raise ValueError(
+                f"{name}: `{key}` of the tokenizer must be {expected!r}, as in BERT. "
+                f"Received: {key}={getattr(tokenizer, key)!r}"
+            )
+    kept = dict.fromkeys(tokenizer.special_tokens) if tokenizer.special_tokens_in_strings else ()
+    return Vocabulary(
+        tokenizer.get_vocabulary(),
+        added_tokens=[AddedToken(token, normalized=False, special=True, wordpiece=True) for token in kept],
+        strip_accents=tokenizer.strip_accents,
+        tokenize_chinese_chars=tokenizer.split_on_cjk,
+    )
 
 
 def preset_names():

@@ -47,9 +47,9 @@ def load(path_or_name, revision=None, dtype=None, head=None, **encoder_options):
     """Loads a checkpoint of Google, Hugging Face, KerasHub or this package.
 
     Args:
-        path_or_name: a directory, a `.keras` file, a KerasHub `BertBackbone`, or a name. A name is looked for in
-            `$KERAS_BERT_MODELS`, among the models that ship (`saved_models/` of the checkout, or of the installed
-            package), among KerasHub's presets and on the Hugging Face hub, in this order.
+        path_or_name: a directory, a `.keras` file, a KerasHub `BertBackbone` or `BertTextClassifier`, or a name. A name
+            is looked for in `$KERAS_BERT_MODELS`, among the models that ship (`saved_models/` of the checkout, or of
+            the installed package), among KerasHub's presets and on the Hugging Face hub, in this order.
         revision: branch, tag or commit on the Hugging Face hub.
         dtype: dtype policy of the models, such as "mixed_bfloat16".
         head: the kind of head, see `describe`, in place of what the checkpoint says; "encoder" leaves its head out.
@@ -181,8 +181,8 @@ class LoadedBert:
 
 
 def _open(path_or_name, revision, head):
-    if keras_hub.is_backbone(path_or_name):
-        return keras_hub.read_backbone(path_or_name)
+    if keras_hub.is_model(path_or_name):
+        return keras_hub.read_model(path_or_name)
     name = str(path_or_name)
     shelves = [os.environ.get("KERAS_BERT_MODELS"), _SHELF]
     places = [pathlib.Path(name).expanduser(), *(pathlib.Path(shelf) / name for shelf in shelves if shelf is not None)]

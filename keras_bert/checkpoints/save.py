@@ -70,7 +70,10 @@ def save(
             _write_google(description, vocabulary, beside)
             return
         known = {"task": task, "pair": pair, "sequence_length": sequence_length, "null_threshold": null_threshold}
-        pad_id = 0 if vocabulary is None else vocabulary.id("[PAD]")
+        pad_id = 0
+        if vocabulary is not None:
+            pad_id = vocabulary.id("[PAD]")
+            known["keep_special_tokens"] = tokenizer_files.kept_special_tokens(vocabulary)
         huggingface.write_config(description, beside, labels, pad_id, **known)
         if vocabulary is not None:
             tokenizer_files.write(vocabulary, lowercase, description.config.max_position_embeddings, beside)

@@ -43,6 +43,8 @@ def read(directory, source, longest=_OF_TRANSFORMERS):
     chinese = settings.get("tokenize_chinese_chars")
     values["strip_accents"] = strip_accents
     values["tokenize_chinese_chars"] = values.get("tokenize_chinese_chars", True) if chinese is None else chinese
+    for content in _ours(directory).get("keep_special_tokens", ()):
+        values.setdefault("added_tokens", []).append(tokenizer_json.AddedToken(content, False, True, True))
     lowercase = values.pop("lowercase", None)
     source.vocabulary = Vocabulary(values)
     source.vocabulary.source = str(path)
@@ -50,6 +52,11 @@ def read(directory, source, longest=_OF_TRANSFORMERS):
         if value is not None:
             source.lowercase = bool(value)
             break
+
+
+def _ours(directory):
+    """What only this package writes."""
+    return (read_json(directory / CONFIG) if (directory / CONFIG).is_file() else {}).get("keras_bert", {})
 
 
 def _check(directory, settings):
@@ -90,6 +97,12 @@ def _read_vocabulary(directory, path, settings):
         if values["content"] not in tokenizer_json.STANDARD
     ]
     return {"pieces": pieces, "added_tokens": added}
+
+
+def kept_special_tokens(vocabulary):
+    """The standard special tokens that texts may have literally, for which Hugging Face's files have no place."""
+    found = [token.content for token in vocabulary.added_tokens if token.content in tokenizer_json.STANDARD]
+    return found or None
 
 
 def write(vocabulary, lowercase, max_length, directory):

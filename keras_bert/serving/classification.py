@@ -5,18 +5,20 @@ import tensorflow as tf
 from keras_bert.serving.function import in_groups, texts
 
 
-def classifier(model, preprocessor, labels, pair, rows_together=8):
+def classifier(model, preprocessor, labels, pair, multi_label=False, rows_together=8):
     """Signatures of a classifier; `classify` takes `tf.Example`s, as TensorFlow Serving's classification API does.
 
-    For `rows_together` see `in_groups`.
+    With `multi_label` the probabilities are those of sigmoids. For `rows_together` see `in_groups`.
     """
     if labels is None:
         labels = [f"LABEL_{index}" for index in range(model.output["logits"].shape[-1])]
 
     def answer(inputs):
-        probabilities = tf.nn.softmax(_logits(model, preprocessor(inputs), rows_together))
+        logits = _logits(model, preprocessor(inputs), rows_together)
+        probabilities = tf.nn.sigmoid(logits) if multi_label else tf.nn.softmax(logits)
+        label = tf.gather(tf.constant(labels), tf.argmax(probabilities, -1))
         return {
-            "label": tf.gather(tf.constant(labels), tf.argmax(probabilities, -1)),
+            **({"predicted": logits >= 0} if multi_label else {"label": label}),
             "probabilities": probabilities,
             # A row for each text: TensorFlow Serving refuses outputs that do not begin with the batch.
             "labels": tf.tile(tf.constant([labels]), [tf.shape(probabilities)[0], 1]),

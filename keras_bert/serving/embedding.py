@@ -2,9 +2,10 @@
 
 import tensorflow as tf
 
+from keras_bert.layers import SentencePooling
 from keras_bert.serving.function import in_groups, texts
 
-POOLINGS = ("mean", "cls", "pooled")
+POOLINGS = ("mean", "max", "cls", "pooled")
 
 
 def embedder(model, preprocessor, pooling="mean", layers=(-1,), normalize=False, rows_together=8):
@@ -21,28 +22,36 @@ def embedder(model, preprocessor, pooling="mean", layers=(-1,), normalize=False,
     return {"serving_default": texts(answer, "text")}
 
 
+def sentence_embedder(model, preprocessor, rows_together=8):
+    """The signature of a model of `build_embedder`: a vector for each text. For `rows_together` see `in_groups`."""
+    width = model.output["embedding"].shape[-1]
+
+    def answer(inputs):
+        vectors = in_groups(
+            lambda part: model(part, training=False)["embedding"], preprocessor(inputs), [width], rows_together
+        )
+        return {"embedding": vectors}
+
+    return {"serving_default": texts(answer, "text")}
+
+
 def pool(outputs, mask, pooling="mean", layers=(-1,), normalize=False):
     """One vector for each text, float32 `(batch, width)`.
 
     Args:
         outputs: of an encoder; for layers other than the last it is built with `hidden_states=True`.
         mask: `padding_mask`.
-        pooling: "mean" over all pieces, [CLS] and [SEP] among them; "cls", the vector of [CLS]; "pooled", that of the
-            pooler, which knows of no layers.
+        pooling: "mean" or "max" over all pieces, [CLS] and [SEP] among them; "cls", the vector of [CLS]; "pooled",
+            that of the pooler, which knows of no layers.
         layers: which layers, 0 is the embeddings, -1 the last; several stand side by side in the vector.
         normalize: whether vectors have length 1.
     """
     if pooling == "pooled":
-        vectors = outputs["pooled_output"]
-    else:
-        states = outputs.get("hidden_states")
-        states = [states[layer] for layer in layers] if states else [outputs["sequence_output"]]
-        states = tf.cast(tf.concat(states, -1), tf.float32)
-        weights = tf.cast(mask, tf.float32)[..., None]
-        mean = tf.reduce_sum(states * weights, 1) / tf.maximum(tf.reduce_sum(weights, 1), 1.0)
-        vectors = states[:, 0] if pooling == "cls" else mean
-    vectors = tf.cast(vectors, tf.float32)
-    return tf.math.l2_normalize(vectors, -1) if normalize else vectors
+        vectors = tf.cast(outputs["pooled_output"], tf.float32)
+        return tf.math.l2_normalize(vectors, -1) if normalize else vectors
+    states = outputs.get("hidden_states")
+    states = [states[layer] for layer in layers] if states else [outputs["sequence_output"]]
+    return SentencePooling(pooling, normalize, dtype="float32")(tf.concat(states, -1), mask)
 
 
 def check_pooling(model, pooling, layers):

@@ -47,7 +47,8 @@ def export(model, preprocessor, directory, labels=None, pair=False, **options):
     All signatures take a batch of strings; every output begins with the batch. `serving_default` of each head:
 
     - classification: `text`, with `pair` also `pair` -> `label`, `probabilities`, `labels`; regression -> `score`.
-      `classify` and `regress` take `tf.Example`s.
+      `classify` and `regress` take `tf.Example`s. With several labels at a time (`multi_label`) `predicted`, a bool for
+      each of `labels` whether its probability is 0.5 at least, stands for `label`.
     - token classification: `text` -> `tokens`, `tags`, `scores`, their bytes `starts` and `ends`, `token_count`;
       `entities`, `entity_types`, `entity_scores`, `entity_starts`, `entity_ends`, `entity_count`; padded.
       Option: `stride`.
@@ -56,7 +57,9 @@ def export(model, preprocessor, directory, labels=None, pair=False, **options):
     - pre-training: `text` with [MASK] -> `tokens`, `probabilities`, `mask_count`; signature `next_sentence`: `text`,
       `pair` -> `probability`. Option: `top`.
     - multiple choice: `text`, `choices` -> `choice`, `probabilities`.
-    - encoder: `text` -> `embedding`. Options: `pooling`, `layers`, `normalize`.
+    - next sentence: `text`, `pair` -> `probability`.
+    - encoder: `text` -> `embedding`. Options: `pooling`, `layers`, `normalize`; those of
+      `build_embedder` are the model's own.
 
     `tokens` is the model alone, on ids. Texts are padded to the longest of a request; classification, regression and
     vectors compute `rows_together` (8) of like length at a time, which suits a CPU; `None` computes all at once.
@@ -92,10 +95,10 @@ def export(model, preprocessor, directory, labels=None, pair=False, **options):
 
 def _signatures(description, model, preprocessor, labels, pair, options):
     match description.head:
-        case "classification" if description.num_classes == 1:
+        case "classification" if description.num_classes == 1 and not description.multi_label:
             return classification.regressor(model, preprocessor, pair, **options)
         case "classification":
-            return classification.classifier(model, preprocessor, labels, pair, **options)
+            return classification.classifier(model, preprocessor, labels, pair, description.multi_label, **options)
         case "token_classification":
             return tagging.tagger(model, preprocessor, labels, **options)
         case "question_answering":
@@ -104,6 +107,10 @@ def _signatures(description, model, preprocessor, labels, pair, options):
             return masking.filler(model, preprocessor, **options)
         case "multiple_choice":
             return classification.chooser(model, preprocessor, **options)
+        case "next_sentence":
+            return masking.follower(model, preprocessor, **options)
+        case "embedding":
+            return embedding.sentence_embedder(model, preprocessor, **options)
         case _:
             return embedding.embedder(model, preprocessor, **options)
 

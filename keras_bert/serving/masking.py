@@ -30,13 +30,22 @@ def filler(model, preprocessor, top=5):
             "mask_count": count,
         }
 
-    def follows(inputs):
-        inputs = preprocessor(inputs)
-        nowhere = tf.zeros([tf.shape(inputs["token_ids"])[0], 0], tf.int32)
-        logits = model({**inputs, "mask_positions": nowhere}, training=False)["nsp_logits"]
-        return {"probability": tf.nn.softmax(logits)[:, 0]}
-
     signatures = {"serving_default": texts(fill, "text")}
     if "nsp_logits" in model.output:
-        signatures["next_sentence"] = texts(follows, "text", "pair")
+        signatures["next_sentence"] = _follows(model, preprocessor)
     return signatures
+
+
+def follower(model, preprocessor):
+    """The signature of next sentence prediction alone: `text`, `pair` -> `probability`."""
+    return {"serving_default": _follows(model, preprocessor)}
+
+
+def _follows(model, preprocessor):
+    def answer(inputs):
+        inputs = preprocessor(inputs)
+        if "mask_positions" in model.input:
+            inputs["mask_positions"] = tf.zeros([tf.shape(inputs["token_ids"])[0], 0], tf.int32)
+        return {"probability": tf.nn.softmax(model(inputs, training=False)["nsp_logits"])[:, 0]}
+
+    return texts(answer, "text", "pair")

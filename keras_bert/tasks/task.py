@@ -77,6 +77,23 @@ def probabilities_table(probabilities, labels):
     ]
 
 
+def multi_label_table(logits, labels, probabilities=None):
+    """The lines of a table of predictions where several labels may be right: those, joined by `|`, come first.
+
+    Args:
+        logits: `(rows, labels)`; a label with a logit of at least 0 is predicted.
+        labels: names of the labels.
+        probabilities: those of the sigmoids; `None` computes them.
+    """
+    if probabilities is None:
+        probabilities = 1 / (1 + np.exp(-np.asarray(logits, "float64")))
+    chosen = [
+        quoted("|".join(str(label) for label, logit in zip(labels, row, strict=True) if logit >= 0)) for row in logits
+    ]
+    rows = [[name, *(f"{value:.4f}" for value in row)] for name, row in zip(chosen, probabilities, strict=True)]
+    return ["\t".join(["labels", *(quoted(str(label)) for label in labels)]), *map("\t".join, rows)]
+
+
 def quoted(field):
     """A field of a table with tabs between, as `csv` (`excel-tab`), pandas and spreadsheets read it.
 
