@@ -10,6 +10,7 @@ import keras_bert
 from tests.conftest import to_numpy
 
 keras_hub = pytest.importorskip("keras_hub", reason="keras-hub is not installed")
+preset_utils = pytest.importorskip("keras_hub.src.utils.preset_utils")
 
 
 @pytest.fixture
@@ -58,11 +59,11 @@ def test_a_preset_directory(backbone, pieces, batch, tmp_path):
 def test_a_preset_name_goes_to_keras_hub(monkeypatch):
     asked = []
 
-    def from_preset(name):
-        asked.append(name)
+    def check_file_exists(preset, path):
+        asked.append(preset)
         raise OSError("no network\nand more lines")
 
-    monkeypatch.setattr(keras_hub.models.Backbone, "from_preset", from_preset)
+    monkeypatch.setattr(preset_utils, "check_file_exists", check_file_exists)
     with pytest.raises(ValueError, match="bert_base_en_uncased: KerasHub cannot load this preset: no network$"):
         keras_bert.load("bert_base_en_uncased")
     assert asked == ["bert_base_en_uncased"]
@@ -90,3 +91,48 @@ def test_another_backbone_is_no_bert():
     assert keras.backend.backend() in ("tensorflow", "jax")
     with pytest.raises((ValueError, FileNotFoundError)):
         keras_bert.load(object())
+
+
+@pytest.mark.tensorflow
+def test_how_a_presets_tokenizer_splits_texts(backbone, pieces, tmp_path):
+    """Its ids, for texts that both programs clean up alike."""
+    pieces = [*pieces[:-2], "é", "中国"]
+    options = {"strip_accents": False, "special_tokens_in_strings": True}
+    tokenizer = keras_hub.models.BertTokenizer(vocabulary=pieces, lowercase=True, **options)
+    backbone.save_to_preset(tmp_path / "preset")
+    tokenizer.save_to_preset(tmp_path / "preset")
+    bert = keras_bert.load(tmp_path / "preset")
+    texts = ["É a", "a[MASK]b [mask]", "中国 a中", "[CLS][SEP]"]
+    expected = [list(ids) for ids in tokenizer(texts)]
+    assert bert.preprocessor(16).tokenizer(texts).to_list() == expected
+    keras_bert.save(bert.encoder, tmp_path / "ours", bert.vocabulary, bert.lowercase)
+    assert keras_bert.load(tmp_path / "ours").preprocessor(16).tokenizer(texts).to_list() == expected
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(("activation", "multi_label"), [("softmax", False), ("sigmoid", True)])
+def test_a_classifier_keeps_its_head(backbone, pieces, batch, tmp_path, activation, multi_label):
+    tokenizer = keras_hub.models.BertTokenizer(vocabulary=pieces, lowercase=True)
+    preprocessor = keras_hub.models.BertTextClassifierPreprocessor(tokenizer, sequence_length=12)
+    task = keras_hub.models.BertTextClassifier(
+        backbone, num_classes=3, preprocessor=preprocessor, activation=activation, dropout=0.2
+    )
+    task.save_to_preset(tmp_path / "preset")
+    expected = to_numpy(task(batch))
+    for source in (task, tmp_path / "preset"):
+        bert = keras_bert.load(source)
+        assert (bert.head, bert.multi_label, bert.config.head_dropout) == ("classification", multi_label, 0.2)
+        logits = bert.model()(batch)["logits"]
+        found = keras.ops.sigmoid(logits) if multi_label else keras.ops.softmax(logits)
+        np.testing.assert_allclose(to_numpy(found), expected, atol=1e-5)
+    assert keras_bert.load(tmp_path / "preset", head="encoder").model().name == "bert_encoder"
+
+
+def test_another_task_is_named(backbone, pieces, tmp_path):
+    preprocessor = keras_hub.models.BertMaskedLMPreprocessor(
+        keras_hub.models.BertTokenizer(vocabulary=pieces, lowercase=True), sequence_length=12
+    )
+    keras_hub.models.BertMaskedLM(backbone, preprocessor).save_to_preset(tmp_path / "preset")
+    with pytest.raises(ValueError, match="the head of the task BertMaskedLM cannot be read"):
+        keras_bert.load(tmp_path / "preset")
+    assert keras_bert.load(tmp_path / "preset", head="encoder").vocabulary.pieces == tuple(pieces)

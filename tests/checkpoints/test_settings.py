@@ -1,0 +1,189 @@
+"""Settings of other programs' folders that are easily ignored: each is honoured, kept by `save`, or refused."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import keras_bert
+from tests.conftest import relative, to_numpy
+
+pytest.importorskip("tensorflow_text", reason="tokenizers need TensorFlow")
+
+CASES = [
+    "added_special_tokens_v4_layout",
+    "added_tokens",
+    "bfloat16_weights",
+    "cased_strip_accents",
+    "causal_lm",
+    "lower_keep_accents",
+    "multi_label",
+    "next_sentence",
+    "no_chinese_split",
+    "no_model_type",
+    "pad_at_3",
+    "sentence_encoder",
+    "untied_masked_lm",
+]
+OUTPUTS = {
+    "out_last_hidden_state": "sequence_output",
+    "out_pooler_output": "pooled_output",
+    "out_embedding": "embedding",
+}
+LOGITS = {"pretraining": "mlm_logits", "next_sentence": "nsp_logits"}
+
+
+def edit(path, **values):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def inputs_of(bert, texts):
+    length = bert.sequence_length or 160
+    inputs = bert.preprocessor(length, padding="longest", keep_special_tokens=["[MASK]", "[SEP]"])(texts)
+    inputs = {name: ids.numpy() for name, ids in inputs.items()}
+    if bert.head == "pretraining":
+        rows, width = inputs["token_ids"].shape
+        inputs["mask_positions"] = np.tile(np.arange(width, dtype="int32"), (rows, 1))
+    return inputs
+
+
+def check(bert, folder):
+    """Compares ids and outputs with those of transformers; returns the outputs."""
+    content = json.loads((folder / "texts.json").read_text())
+    golden = np.load(folder / "golden.npz")
+    tokenizer = bert.preprocessor(160).tokenizer
+    sep = bert.vocabulary.id("[SEP]")
+    for text, ids in zip(content["texts"][:8], content["ids"], strict=False):
+        assert tokenizer(text).numpy().tolist()[: len(ids) - 2] == ids[1 : ids.index(sep)], text
+    inputs = inputs_of(bert, content["texts"])
+    for name, theirs in (("token_ids", "input_ids"), ("padding_mask", "attention_mask")):
+        np.testing.assert_array_equal(inputs[name], golden[theirs])
+    outputs = bert.model()(inputs)
+    real = golden["attention_mask"].astype(bool)
+    for name in golden:
+        if name.startswith("out_"):
+            found, expected = to_numpy(outputs[OUTPUTS.get(name, LOGITS.get(bert.head, "logits"))]), golden[name]
+            if expected.ndim == 3:
+                found, expected = found[real], expected[real]
+            assert relative(found, expected) < 2e-5
+    return {name: to_numpy(value) for name, value in outputs.items()}
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("case", CASES)
+def test_a_folder_of_transformers(golden, tmp_path, case):
+    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+    folder = golden / "hf_edge" / case
+    bert = keras_bert.load(folder)
+    outputs = check(bert, folder)
+    options = {"labels": bert.labels, "sequence_length": bert.sequence_length}
+    keras_bert.save(bert.model(), tmp_path / "ours", bert.vocabulary, bert.lowercase, **options)
+    again = keras_bert.load(tmp_path / "ours")
+    assert again.vocabulary == bert.vocabulary
+    for name, value in check(again, folder).items():
+        np.testing.assert_array_equal(value, outputs[name])
+    before, after = (json.loads((path / "config.json").read_text()) for path in (folder, tmp_path / "ours"))
+    kept = {"architectures", "problem_type", "id2label", "pad_token_id", "tie_word_embeddings", "is_decoder"}
+    assert {key: after[key] for key in kept & before.keys()} == {key: before[key] for key in kept & before.keys()}
+    content = json.loads((folder / "texts.json").read_text())
+    ours = tokenizers.Tokenizer.from_file(str(tmp_path / "ours" / "tokenizer.json"))
+    assert [encoding.ids for encoding in ours.encode_batch(content["texts"])] == content["ids"]
+
+
+@pytest.mark.tensorflow
+def test_added_tokens_beside_a_vocab_txt(golden, tmp_path):
+    folder = golden / "hf_edge" / "added_special_tokens_v4_layout"
+    shutil.copytree(folder, tmp_path / "old")
+    (tmp_path / "old" / "tokenizer.json").chmod(0o644)
+    (tmp_path / "old").chmod(0o755)
+    (tmp_path / "old" / "tokenizer.json").unlink()
+    check(keras_bert.load(tmp_path / "old"), folder)
+
+
+@pytest.fixture
+def folder(build, pieces, tmp_path):
+    """A classifier's folder, whose files can be changed."""
+    keras_bert.save(build("classification"), tmp_path / "bert", pieces)
+    return tmp_path / "bert"
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "message"),
+    [
+        ("tokenizer_config.json", {"tokenizer_class": "BertJapaneseTokenizer"}, "tokenizer_class='BertJapaneseTokeni"),
+        ("tokenizer_config.json", {"padding_side": "left"}, "`padding_side` must be 'right'"),
+        ("tokenizer_config.json", {"do_basic_tokenize": False}, "`do_basic_tokenize` must be True"),
+        ("tokenizer_config.json", {"cls_token": {"content": "<s>"}}, r"`cls_token` must be '\[CLS\]'"),
+        ("tokenizer.json", {"normalizer": {"type": "NFKC"}}, "expected normalizer.type='BertNormalizer'"),
+        ("tokenizer.json", {"pre_tokenizer": {"type": "Whitespace"}}, "expected pre_tokenizer.type='BertPreTokenizer'"),
+        ("tokenizer.json", {"post_processor": {"type": "RobertaProcessing"}}, r"expected the sequences \[CLS\] A"),
+        (
+            "tokenizer.json",
+            {"added_tokens": [{"id": 9, "content": "e", "single_word": True}]},
+            "the added token 'e' has `single_word`",
+        ),
+        ("config.json", {"problem_type": "regression"}, "`problem_type` must fit the number of labels"),
+        ("config.json", {"problem_type": "ranking"}, "`problem_type` must be one of regression"),
+        ("config.json", {"quantization_config": {"bits": 4}}, "`quantization_config` is not supported"),
+        (
+            "config.json",
+            {"architectures": ["MyBert"], "keras_bert": {}},
+            r"`architectures` does not tell what head classifier.* is of.*Received: architectures=\['MyBert'\]",
+        ),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(folder, file, values, message):
+    edit(folder / file, **values)
+    with pytest.raises(ValueError, match=message):
+        keras_bert.load(folder)
+
+
+def test_a_head_can_be_named(folder):
+    edit(folder / "config.json", architectures=["MyBert"], keras_bert={})
+    assert keras_bert.load(folder, head="encoder").model().name == "bert_encoder"
+    assert keras_bert.load(folder, head="classification").model().output["logits"].shape == (None, 3)
+    with pytest.raises(ValueError, match="`head` must be one of encoder, embedding"):
+        keras_bert.load(folder, head="classifier")
+
+
+def test_what_an_older_save_left_is_replaced(build, pieces, folder):
+    old = json.loads((folder / "tokenizer.json").read_text())
+    (folder / "added_tokens.json").write_text('{"old": 50}')
+    (folder / "modules.json").write_text("[]")
+    vocabulary = keras_bert.Vocabulary([*pieces[:-1], "new"], max_word_length=7)
+    keras_bert.save(build("encoder"), folder, vocabulary, lowercase=False)
+    new = json.loads((folder / "tokenizer.json").read_text())
+    assert (old["model"]["vocab"].get("new"), new["model"]["vocab"]["new"]) == (None, 49)
+    assert (new["normalizer"]["lowercase"], new["model"]["max_input_chars_per_word"]) == (False, 7)
+    assert keras_bert.load(folder).vocabulary == vocabulary
+    assert not (folder / "added_tokens.json").exists()
+    assert not (folder / "modules.json").exists()
+
+
+def test_labels_are_names(build, tmp_path):
+    for labels in (np.array(["a", "b", "c"]), np.array([0, 1, 2]), [0, 1, 2]):
+        keras_bert.save(build("classification"), tmp_path / "bert", None, labels=labels)
+        assert keras_bert.load(tmp_path / "bert").labels == [str(label) for label in labels]
+
+
+def test_a_path_below_the_home(build, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    keras_bert.save(build("encoder"), "~/bert", None)
+    assert (tmp_path / "bert" / "config.json").is_file()
+    keras_bert.load("~/bert")
+
+
+@pytest.mark.tensorflow
+def test_a_sentence_encoder_has_what_sentence_transformers_reads(golden, tmp_path):
+    bert = keras_bert.load(golden / "hf_edge" / "sentence_encoder")
+    assert (bert.head, bert.pooling, bert.normalize, bert.sequence_length) == ("embedding", "cls", True, 12)
+    keras_bert.save(bert.model(), tmp_path / "bert", bert.vocabulary, sequence_length=12)
+    modules = json.loads((tmp_path / "bert" / "modules.json").read_text())
+    assert [module["path"] for module in modules] == ["", "1_Pooling", "2_Normalize"]
+    pooling = json.loads((tmp_path / "bert" / "1_Pooling" / "config.json").read_text())
+    assert {name for name, value in pooling.items() if value is True} == {"pooling_mode_cls_token"}
+    edit(tmp_path / "bert" / "1_Pooling" / "config.json", pooling_mode_mean_tokens=True)
+    with pytest.raises(ValueError, match=r"the pooling must be one of mean, max, cls. Received: \["):
+        keras_bert.load(tmp_path / "bert")
+    assert keras_bert.load(tmp_path / "bert", head="encoder").head == "encoder"
