@@ -86,14 +86,7 @@ class TrainStep:
         with tf.GradientTape() as tape:
             with keras.StatelessScope(state_mapping=states):
                 outputs = self.model(inputs, training=True)
-            losses = tf.stack(
-                [
-                    tf.reduce_sum(
-                        tf.cast(loss.values(targets, outputs), tf.float32) * loss.row_weights(targets, weights)
-                    )
-                    for loss in self.losses
-                ]
-            )
+            losses = tf.stack([loss.sums(targets, outputs, weights)[0] for loss in self.losses])
             losses = tf.math.divide_no_nan(losses, tf.ensure_shape(totals, losses.shape))
             loss = tf.reduce_sum(losses) * (self.scale if self.scaled else 1.0)
         gradients = tape.gradient(loss, self._weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
