@@ -312,6 +312,37 @@ def test_predict_pads_batches_of_other_length():
     run.fit(batches, epochs=1)
 
 
+def test_padding_of_ragged_targets_does_not_count(mirrored):
+    """Rows of 1, 4, 2, 3 and 5 pieces in batches of 2 and of other lengths, their classes beside them."""
+    rng = np.random.default_rng(0)
+    lengths, x = [1, 4, 2, 3, 5], rng.normal(size=(15, 3)).astype("float32")
+    classes = rng.integers(0, 3, 15).astype("int32")
+    inputs, targets = (tf.RaggedTensor.from_row_lengths(values, lengths) for values in (x, classes))
+    batches = keras_bert.Batches({"x": inputs}, targets, batch_size=2, boundaries=[2, 4, 5])
+    pieces = keras.Input((None, 3), name="x")
+    model = keras.Model({"x": pieces}, {"logits": keras.layers.Dense(3)(pieces)})
+    weights = model.get_weights()
+    logits = x @ weights[0] + weights[1]
+    losses = np.log(np.exp(logits).sum(1)) - logits[np.arange(15), classes]
+    found = []
+    for strategy in (None, mirrored):
+        run = Trainer(
+            lambda: keras.models.clone_model(model),
+            lambda model: keras_bert.create_optimizer(model, 1e-2, 100),
+            token_loss(),
+            metrics=lambda y, out: found.append(y) or {},
+            strategy=strategy,
+        )
+        run.model.set_weights(weights)
+        assert run.evaluate(batches)["loss"] == pytest.approx(losses.mean(), rel=1e-5)
+        np.testing.assert_array_equal(found[-1], targets.to_tensor(-1))
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1))
+    dataset = keras_bert.Batches({"x": inputs}, targets, batch_size=1, boundaries=[6]).dataset()
+    # A mean over the batches: here of each row alone.
+    expected = np.mean([part.mean() for part in np.split(losses, np.cumsum(lengths)[:-1])])
+    assert model.evaluate(dataset, verbose=0) == pytest.approx(expected, rel=1e-5)
+
+
 def test_a_replica_without_rows(mirrored):
     *_, batches = rows(3, 2)  # The last batch has one row.
     losses = [classifier(strategy).fit(batches, epochs=2, log_every=1)["loss"] for strategy in (None, mirrored)]
@@ -575,6 +606,7 @@ def test_means_among_the_metrics(mirrored):
         Loss("perplexity", classification_loss().values, finish=math.exp),
         Loss("of_class_1", lambda y, out: out["logits"][:, 0], lambda y: y == 1),
         Loss("of_none", lambda y, out: out["logits"][:, 0], lambda y: y == 9, math.exp),
+        Loss("sum_of_class_1", lambda y, out: out["logits"], lambda y: y == 1),  # As many classes as rows.
     ]
     for strategy in (None, mirrored):
         run = classifier(strategy, metrics=[means[0], lambda y, out: {"rows": len(y)}, *means[1:]])
@@ -590,6 +622,7 @@ def test_means_among_the_metrics(mirrored):
                 "right": ((logits.argmax(1) == labels) * weights).sum() / 4.5,
                 "perplexity": np.exp((losses * weights).sum() / 4.5),
                 "of_class_1": (logits[:, 0] * one).sum() / one.sum(),
+                "sum_of_class_1": (logits.sum(1) * one).sum() / one.sum(),
             },
             rel=1e-5,
         )
