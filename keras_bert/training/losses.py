@@ -10,8 +10,8 @@ import tensorflow as tf
 class Loss(NamedTuple):
     """One term of the loss: `sum(values * weights) / sum(weights)` over the rows of all replicas and micro-batches.
 
-    Rows that only fill up a batch have weight 0 beside these weights. Weights of fewer dimensions than the values belong
-    to the leading ones: with one weight for each row, what a row has more than one value of is summed.
+    Rows that only fill up a batch have weight 0 beside these weights. Weights of fewer dimensions than the values
+    belong to the leading ones: with one weight for each row, several values of a row are summed.
 
     Args:
         name: its name in the logs.
