@@ -117,7 +117,7 @@ class AdamW(keras.optimizers.AdamW):
         super().__init__(*args, **kwargs)
         if self.amsgrad:
             raise ValueError("`amsgrad` is not supported. Received: amsgrad=True; use keras.optimizers.AdamW")
-        if isinstance(self._learning_rate, keras.Variable) and _is_narrow(self._learning_rate):
+        if isinstance(self._learning_rate, keras.Variable) and is_narrow(self._learning_rate):
             raise ValueError(
                 "`learning_rate` must not be in 16 bits. For a model in 16 bits use keras.config.set_dtype_policy. "
                 f"Received: keras.config.floatx()={keras.config.floatx()!r}"
@@ -129,11 +129,11 @@ class AdamW(keras.optimizers.AdamW):
     def build(self, variables):
         if self.built:
             return
-        if self.use_ema and any(map(_is_narrow, variables)):
+        if self.use_ema and any(map(is_narrow, variables)):
             raise ValueError("`use_ema` is not supported for weights in 16 bits. Received: use_ema=True")
         super().build(variables)
         self._copies = [
-            self.add_variable_from_reference(variable, "copy") if _is_narrow(variable) else None
+            self.add_variable_from_reference(variable, "copy") if is_narrow(variable) else None
             for variable in variables
         ]
         self._paths = [variable.path for variable in variables]
@@ -150,7 +150,7 @@ class AdamW(keras.optimizers.AdamW):
         return super().add_variable(shape, initializer, "float32" if dtype in _NARROW else dtype, **options)
 
     def apply(self, grads, trainable_variables=None):
-        grads = [tf.cast(grad, tf.float32) if grad is not None and _is_narrow(grad) else grad for grad in grads]
+        grads = [tf.cast(grad, tf.float32) if grad is not None and is_narrow(grad) else grad for grad in grads]
         super().apply(grads, trainable_variables)
 
     def apply_reduced(self, gradients):
@@ -158,6 +158,9 @@ class AdamW(keras.optimizers.AdamW):
         learning_rate = self._get_current_learning_rate()
         for gradient, variable in zip(gradients, self._trainable_variables, strict=True):
             self.update_step(gradient, variable.value, learning_rate)
+            if variable.constraint is not None:
+                value = variable.constraint(tf.convert_to_tensor(variable.value))
+                tf.raw_ops.AssignVariableOp(resource=variable.value.handle, value=value)
         iterations = self.iterations.value
         tf.raw_ops.AssignAddVariableOp(resource=iterations.handle, value=tf.ones([], iterations.dtype))
 
@@ -274,7 +277,8 @@ def _scaled(step, weight, parts):
     return tf.reshape(folded * ratio, step.shape)
 
 
-def _is_narrow(value):
+def is_narrow(value):
+    """Whether a variable or tensor is in 16 bits."""
     return keras.backend.standardize_dtype(value.dtype) in _NARROW
 
 

@@ -14,7 +14,7 @@ from keras_bert.training.inference import Inference
 from keras_bert.training.losses import Loss
 from keras_bert.training.progress import RunLog
 from keras_bert.training.snapshots import Snapshots, difference
-from keras_bert.training.step import TrainStep
+from keras_bert.training.step import PENALTY, TrainStep
 from keras_bert.training.strategy import is_chief
 
 TERMINATED = 143  # Exit status after SIGTERM, once the state is saved: 128 + 15.
@@ -191,7 +191,7 @@ class Trainer:
             result = self.strategy.run(self._step, (*next(iterator), first + index, stop))
             return index + 1, numbers.write(index, self.strategy.experimental_local_results(result)[0])
 
-        numbers = tf.TensorArray(tf.float32, count, element_shape=[len(self._step.names)])
+        numbers = tf.TensorArray(tf.float32, count, element_shape=[None])
         return tf.while_loop(lambda index, _: index < count, train, (0, numbers))[1].stack()
 
     def _feed(self, batches, epoch, start):
@@ -252,7 +252,8 @@ class Trainer:
         return Snapshots(self.directory / "best", keep=1, write=self._chief)
 
     def _check_finite(self, step, line):
-        losses = {loss.name: line[loss.name] for loss in self.losses}
+        names = [*(loss.name for loss in self.losses), PENALTY]
+        losses = {name: line[name] for name in names if name in line}
         if not np.isfinite(list(losses.values())).all():
             raise FloatingPointError(
                 f"the loss is not finite at step {step}: {losses}. Usual causes: a learning rate that is too high, too "

@@ -433,7 +433,7 @@ def test_two_replicas_change_nothing_for_other_optimizers(mirrored, options):
     np.testing.assert_allclose(losses, train(**options)[0], rtol=1e-2 if "dtype" in options else 1e-4)
 
 
-@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16", "float16", "bfloat16"])
 def test_narrow_floats_train_like_float32(alone, dtype):
     losses, _ = train(dtype=dtype)
     np.testing.assert_allclose(np.array(losses)[:, :2], np.array(alone[0])[:, :2], rtol=0.05)
@@ -667,3 +667,119 @@ def test_after_save_is_for_the_worker_that_writes(tmp_path):
     run._chief = False
     run.fit(numbered(1, 2), after_save=lambda: pytest.fail("this worker writes nothing"))
     assert not (tmp_path / "snapshots").exists()
+
+
+class Counts(keras.layers.Layer):
+    """Adds the mean square of its inputs to the loss, and counts the calls."""
+
+    def build(self, shape):
+        self.calls = self.add_weight(shape=(), initializer="zeros", trainable=False, name="calls")
+
+    def call(self, x):
+        self.add_loss(0.1 * keras.ops.mean(keras.ops.square(x)))
+        self.calls.assign_add(1.0)
+        return x
+
+
+class Noise(keras.layers.Layer):
+    """Draws from Keras' own generator, which no layer has."""
+
+    def call(self, x):
+        return x + keras.random.normal(keras.ops.shape(x))
+
+
+def extras(*layers):
+    """Inputs `x` of 3 numbers, the layers, a kernel with a regularizer and a constraint, and `logits`."""
+    x = keras.Input((3,), name="x")
+    options = {"kernel_regularizer": keras.regularizers.L2(0.3), "kernel_constraint": keras.constraints.MaxNorm(0.4)}
+    y = keras.layers.Dense(4, name="first", **options)(x)
+    for layer in layers:
+        y = layer(y)
+    return keras.Model({"x": x}, {"logits": keras.layers.Dense(1, name="linear")(y)})
+
+
+def trained(layers, strategy=None, micro_batches=1, directory=None, weights=None, **options):
+    """A trainer of `extras` after 6 batches."""
+    run = Trainer(
+        lambda: extras(*layers()),
+        lambda model: keras_bert.AdamW(0.1, weight_decay=0.1, **options),
+        regression_loss(),
+        strategy=strategy,
+        micro_batches=micro_batches,
+        directory=directory,
+    )
+    if weights is not None:
+        run.model.set_weights(weights)
+    run.fit(numbered(3, 1, 4, 1, 5, 9), log_every=1)
+    return run
+
+
+def all_extras():
+    return [Counts(), keras.layers.BatchNormalization(), keras.layers.Dense(4, "tanh", activity_regularizer="l2")]
+
+
+@pytest.mark.parametrize("clip", [{"clipnorm": 0.5}, {"clipvalue": 0.1}, {"global_clipnorm": 0.5}])
+def test_one_replica_trains_whatever_keras_fit_trains(tmp_path, clip):
+    model = extras(*all_extras())
+    start = model.get_weights()
+    run = trained(all_extras, directory=tmp_path, weights=start, **clip)
+    model.compile(keras_bert.AdamW(0.1, weight_decay=0.1, **clip), "mse")
+    data = numbered(3, 1, 4, 1, 5, 9)._dataset.take(6)
+    fitted = [float(model.train_on_batch(*batch)) for batch in data.map(lambda x, y: (x, {"logits": y[:, None]}))]
+    lines = metrics(tmp_path)
+    np.testing.assert_allclose([line["loss"] + line["regularization"] for line in lines], fitted, rtol=1e-5)
+    assert min(line["regularization"] for line in lines) > 0.01
+    for weight, expected in zip(run.model.weights, model.weights, strict=True):
+        np.testing.assert_allclose(weight.numpy(), expected.numpy(), rtol=1e-4, atol=1e-6, err_msg=weight.path)
+    assert float(run.model.get_layer("first").kernel.numpy().max()) < 0.41
+
+
+def test_two_replicas_change_nothing_for_regularizers_and_clipping(mirrored):
+    weights = extras().get_weights()
+    for clip in ({"clipnorm": 0.5}, {"clipvalue": 0.1}):
+        expected = trained(list, weights=weights, **clip).model.get_weights()
+        for strategy, micro_batches in ((mirrored, 1), (None, 2)):
+            found = trained(list, strategy, micro_batches, weights=weights, **clip).model.get_weights()
+            for weight, other in zip(found, expected, strict=True):
+                np.testing.assert_allclose(weight, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("layers", "micro_batches", "message"),
+    [
+        (lambda: [Counts()], 2, "calls `add_loss` or has an `activity_regularizer`.* Received: replicas=1, micro_ba"),
+        (lambda: [keras.layers.BatchNormalization(name="bn")], 2, "updates `bn/moving_mean`, which would depend on"),
+        (lambda: [Noise()], 1, "updates what is neither a .* Received: the state of a generator"),
+        (
+            lambda: [keras.layers.SpectralNormalization(keras.layers.Dense(4, name="inner"), name="outer")],
+            1,
+            "updates what is neither a non-trainable weight .* train with model.fit. Received: .*inner/kernel",
+        ),
+    ],
+)
+def test_layers_that_would_be_ignored_in_part(layers, micro_batches, message):
+    with pytest.raises(ValueError, match=message):
+        trained(layers, micro_batches=micro_batches)
+
+
+def test_layers_that_would_depend_on_the_replicas(mirrored):
+    with pytest.raises(ValueError, match="would depend on the number of .* Received: replicas=2, micro_batches=1"):
+        trained(lambda: [keras.layers.BatchNormalization()], mirrored)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "message"),
+    [
+        (lambda: keras.optimizers.SGD(0.1), "`optimizer_fn` must make an `AdamW` .* Received: keras.*SGD"),
+        (lambda: keras.optimizers.LossScaleOptimizer(keras_bert.AdamW(0.1)), "without a wrapper; .*LossScaleOptimizer"),
+        (lambda: keras_bert.AdamW(0.1, use_ema=True), "`use_ema` of the optimizer is not supported by `Trainer`. Tr"),
+        (
+            lambda: keras_bert.LAMB(0.1, gradient_accumulation_steps=2),
+            "and set `micro_batches`. Received: gradient_acc",
+        ),
+        (lambda: keras_bert.AdamW(0.1, loss_scale_factor=8.0), "is scaled without it. Received: loss_scale_factor=8.0"),
+    ],
+)
+def test_optimizers_that_would_be_ignored_in_part(optimizer, message):
+    with pytest.raises(ValueError, match=message):
+        Trainer(extras, lambda model: optimizer(), regression_loss())
