@@ -35,6 +35,7 @@ class Loss(NamedTuple):
 
     def sums(self, targets, outputs, rows):
         """The sums of the weighted values and of the weights over some rows, whose own weights are `rows`."""
+        targets = None if isinstance(targets, tuple) and not targets else targets  # As `replica_dataset` has it.
         values = tf.cast(self.values(targets, outputs), tf.float32)
         weights = self.row_weights(targets, rows)
         if not values.shape.rank or not values.shape[:1].is_compatible_with(rows.shape):

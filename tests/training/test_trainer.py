@@ -1,8 +1,10 @@
 """The training loop: the same on any number of replicas, resumable to the step."""
 
+import contextlib
 import json
 import math
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -390,6 +392,71 @@ def test_best_weights_and_patience(tmp_path):
     assert run.fit(batches, epochs=5, evaluation=batches, best="score", patience=2) == result
 
 
+def scored(directory, scores, fail_at=None, **options):
+    """A run of 6 steps, each with a score after it; the model's kernel in the end, and those at each evaluation."""
+    kernels = []
+
+    def metric(targets, outputs):
+        kernels.append(run.model.get_weights()[0])
+        if len(kernels) == fail_at:
+            raise KeyboardInterrupt
+        return {"score": scores[len(kernels) - 1]}
+
+    run = linear(directory, metrics=metric)
+    batches = numbered(3, 1, 4, 1, 5, 9)
+    result = run.fit(batches, evaluation=batches, evaluate_every=1, best="score", **options)
+    return run.model.get_weights()[0], kernels, result
+
+
+def test_a_new_run_never_sees_the_best_of_an_old_one(tmp_path):
+    scored(tmp_path, [0.1, 0.2, 0.3, 0.4, 0.5, 0.9])
+    shutil.rmtree(tmp_path / "snapshots")
+    found, kernels, result = scored(tmp_path, [0.1, 0.3, 0.2, 0.2, 0.1, 0.2])
+    np.testing.assert_array_equal(found, kernels[1])
+    assert (result["step"], result["score"]) == (2, 0.3)
+    assert [path.name for path in (tmp_path / "best").iterdir()] == ["step-000000002"]
+    assert len(list((tmp_path / "tensorboard").iterdir())) == 1
+    evaluations = [line["score"] for line in metrics(tmp_path) if "score" in line]
+    assert evaluations == [0.1, 0.3, 0.2, 0.2, 0.1, 0.2]
+
+
+def test_a_resumed_run_keeps_the_best_of_its_snapshot(tmp_path):
+    """Cut after two better ones that the snapshot of step 3 does not know; this time they are worse."""
+    with pytest.raises(KeyboardInterrupt):
+        scored(tmp_path, [0.5, 0.1, 0.1, 0.6, 0.7], fail_at=6, save_every=3)
+    found, _, result = scored(tmp_path, [0.2, 0.1, 0.2], save_every=3)
+    kernel = tf.train.load_checkpoint(str(tmp_path / "best" / "step-000000001" / "variables"))
+    np.testing.assert_array_equal(found, kernel.get_tensor("model/0/linear/kernel"))
+    assert (result["step"], result["score"]) == (1, 0.5)
+    assert [path.name for path in (tmp_path / "best").iterdir()] == ["step-000000001"]
+    shutil.rmtree(tmp_path / "best")
+    with pytest.raises(ValueError, match="has no weights of step 1, the best of the run that is resumed. Expected"):
+        scored(tmp_path, [], save_every=3)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("scores", "patience", "best", "said"),
+    [
+        ([0.3, NAN, 0.2, 0.4, 0.1, NAN], None, 4, [2, 6]),
+        ([NAN, NAN, 0.2, 0.4, 0.1, 0.3], 3, 4, [1, 2]),
+        ([NAN, NAN, 0.2, 0.4, 0.1, 0.3], 2, 2, [1, 2]),  # The last of those that there are.
+        ([NAN] * 6, None, 6, [1, 2, 3, 4, 5, 6]),
+    ],
+)
+def test_nan_is_worse_than_any_number(tmp_path, caplog, scores, patience, best, said):
+    found, kernels, result = scored(tmp_path, scores, patience=patience)
+    np.testing.assert_array_equal(found, kernels[best - 1])
+    assert result["step"] == best
+    lines = [record.getMessage() for record in caplog.records if record.name == "keras_bert"]
+    assert [line for line in lines if "at step" in line] == [
+        f"`score` is NaN at step {step}, which counts as worse than any number" for step in said
+    ]
+    assert any("`score` was NaN at every evaluation: the model keeps" in line for line in lines) == (best in said)
+
+
 def test_a_best_metric_that_there_is_not(tmp_path):
     *_, batches = rows(4, 4)
     with pytest.raises(ValueError, match="`best` must be one of loss, or '-' and one. Received: best='f1'"):
@@ -492,6 +559,81 @@ def test_a_stream_goes_on_where_it_is_told():
     assert [inputs.numpy().tolist() for inputs, *_ in stream.dataset(epoch=3, start=1)] == [[2, 3], [4, 5]]
 
 
+def test_a_stream_reads_each_batch_once(tmp_path):
+    """3 epochs of 4 batches, in any order that a seed gives; a resumed run skips what it has seen."""
+    read = []
+
+    def batches():
+        numbers = tf.data.Dataset.range(4).shuffle(4, seed=1)
+        dataset = numbers.map(lambda x: (tf.ones([2, 3]), tf.fill([2], tf.cast(x, tf.float32))))
+        return Stream(dataset.map(lambda x, y: ({"x": x}, tf.py_function(count, [y], tf.float32))), steps=4)
+
+    def count(y):
+        read.append(float(y[0]))
+        return y
+
+    def losses():
+        return Loss("number", lambda targets, outputs: tf.ensure_shape(targets, [2]) + 0 * outputs["logits"][:, 0])
+
+    whole = linear(tmp_path / "whole", loss=losses())
+    whole.fit(batches(), epochs=3, log_every=1)
+    seen = [line["number"] for line in metrics(tmp_path / "whole")]
+    assert [sorted(seen[start : start + 4]) for start in (0, 4, 8)] == [[0, 1, 2, 3]] * 3
+    assert seen[:4] != seen[4:8]
+    assert len(read) <= 12 + 8  # Some are read ahead.
+    for _ in range(2):
+        run = linear(tmp_path / "cut", loss=losses(), steps_per_call=6)
+        run._told_to_stop = True
+        with contextlib.suppress(SystemExit):
+            run.fit(batches(), epochs=3, log_every=1)
+    run = linear(tmp_path / "cut", loss=losses())
+    run.fit(batches(), epochs=3, log_every=1)
+    assert metrics(tmp_path / "cut") == metrics(tmp_path / "whole")
+
+
+def test_predictions_need_the_inputs_alone(mirrored):
+    """7 rows in batches of 3, also of a dataset that does not know its length."""
+    x, y = np.random.default_rng(0).normal(size=(7, 3)).astype("float32"), np.arange(7, dtype="float32")
+    alone = tf.data.Dataset.from_tensor_slices({"x": x}).batch(3)
+    ragged = {"x": tf.RaggedTensor.from_row_lengths(x.reshape(-1), [3] * 7)}
+    datasets = [alone, alone.filter(lambda batch: True), Stream(alone), keras_bert.Batches(ragged, shuffle=False)]
+    for strategy in (None, mirrored):
+        run = linear(strategy=strategy)
+        expected = x @ run.model.get_weights()[0] + run.model.get_weights()[1]
+        for dataset in datasets:
+            np.testing.assert_allclose(run.predict(dataset)["logits"], expected, atol=1e-5)
+        with_targets = tf.data.Dataset.zip(datasets[1].unbatch(), tf.data.Dataset.from_tensor_slices(y)).batch(4)
+        assert run.evaluate(with_targets)["loss"] == pytest.approx(np.mean((expected[:, 0] - y) ** 2), rel=1e-5)
+    with pytest.raises(ValueError, match="`targets` are needed by the loss. Received: batches without targets"):
+        run.fit(alone)
+    with pytest.raises(ValueError, match=r"has no end. Expected `Stream\(dataset, steps\)`. Received: <_Repeat"):
+        run.predict(alone.repeat())
+    with pytest.raises(
+        ValueError, match="must be a `Batches`, a `Stream`, `Phases` or a `tf.data.Dataset`. Received: d"
+    ):
+        run.predict({"x": x})
+
+
+def test_memory_that_ends_is_said_in_one_line(monkeypatch):
+    """An error as TensorFlow's allocator raises it."""
+
+    def full(*_, **__):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[16,12,512,512]")
+
+    inputs = {"x": tf.RaggedTensor.from_row_lengths(np.ones(12, "float32"), [3] * 4)}
+    data = keras_bert.Batches(inputs, np.zeros(4), batch_size=4)
+    run = linear(loss=Loss("full", full))
+    message = "^out of memory at a batch of 4 sequences of length 3. Lower the batch size .*remat=True$"
+    for call in (run.fit, run.evaluate):
+        with pytest.raises(MemoryError, match=message):
+            call(data)
+    with pytest.raises(MemoryError, match=r"^out of memory: OOM when allocating .*512\]. Lower the batch size"):
+        run.fit(numbered(1, 2))
+    monkeypatch.setattr(run._inference, "outputs", full)
+    with pytest.raises(MemoryError, match=message):
+        run.predict(data)
+
+
 def numbered(*numbers):
     """Batches of two rows whose targets are one number."""
     rng = np.random.default_rng(numbers[0])
@@ -511,7 +653,7 @@ def linear(directory=None, **options):
     return Trainer(
         model,
         lambda model: keras_bert.create_optimizer(model, 0.1, 8, 3),
-        [regression_loss(), Loss("number", lambda targets, outputs: targets)],
+        options.pop("loss", [regression_loss(), Loss("number", lambda targets, outputs: targets)]),
         directory=directory,
         **options,
     )
