@@ -1,6 +1,16 @@
 """Says what to lower when memory ends."""
 
 import contextlib
+import re
+
+_ADVICE = (
+    "Lower the batch size (gradient accumulation keeps the effective one) or the length, or build the encoder with "
+    "remat=True"
+)
+_LOADING = 'Load with dtype="bfloat16", or free memory first'
+
+# TensorFlow's errors say RESOURCE_EXHAUSTED of full disks and of too many open files too.
+_EXHAUSTED = re.compile(r"OOM|[Oo]ut of memory|alloc")
 
 
 @contextlib.contextmanager
@@ -8,7 +18,8 @@ def explain_out_of_memory(batch_size=None, length=None, parameters=None):
     """Turns an out-of-memory error of any backend into a `MemoryError` of one line.
 
     Args:
-        batch_size, length: the shape of a training or prediction batch.
+        batch_size, length: the shape of a training or prediction batch, as far as it is known. Without any argument the
+            error says what could not be allocated; a `MemoryError` says so itself and passes.
         parameters: the number of weights that were being loaded.
 
     Example:
@@ -18,24 +29,25 @@ def explain_out_of_memory(batch_size=None, length=None, parameters=None):
     try:
         yield
     except Exception as error:
-        if not _is_out_of_memory(error):
+        explained = isinstance(error, MemoryError) and error.__cause__ is not None  # By a context inside of this one.
+        known = batch_size or length or parameters
+        if explained or not _is_out_of_memory(error) or (isinstance(error, MemoryError) and not known):
             raise
-        if parameters is not None:
-            what = f"loading {parameters:,} parameters ({parameters * 4 / 1e9:.1f} GB in float32)"
-            advice = 'Load with dtype="bfloat16", or free memory first'
-        else:
-            what = f"a batch of {batch_size} sequences of length {length}"
-            advice = (
-                "Lower the batch size (gradient accumulation keeps the effective one) or the length, or build the "
-                "encoder with remat=True"
-            )
-        raise MemoryError(f"out of memory at {what}. {advice}") from error
+        message = _what(batch_size, length, parameters) if known else ": " + str(error).partition("\n")[0]
+        raise MemoryError(f"out of memory{message}. {_ADVICE if parameters is None else _LOADING}") from error
+
+
+def _what(batch_size, length, parameters):
+    """Where memory ended."""
+    if parameters is not None:
+        return f" at loading {parameters:,} parameters ({parameters * 4 / 1e9:.1f} GB in float32)"
+    sequences = f" of {batch_size} sequences" if batch_size else ""
+    return f" at a batch{sequences}" + (f" of length {length}" if length else "")
 
 
 def _is_out_of_memory(error):
     # TensorFlow raises ResourceExhaustedError, JAX a RuntimeError that begins so, NumPy and Python a MemoryError.
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "ResourceExhaustedError"
-        or "RESOURCE_EXHAUSTED" in str(error)
-    )
+    if isinstance(error, MemoryError):
+        return True
+    exhausted = type(error).__name__ == "ResourceExhaustedError" or "RESOURCE_EXHAUSTED" in str(error)
+    return exhausted and _EXHAUSTED.search(str(error)) is not None

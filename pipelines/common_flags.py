@@ -25,7 +25,8 @@ def run(main, with_arguments=False):
         if len(argv) > 1 and not with_arguments:
             sys.exit(_complain(f"unexpected argument(s) {' '.join(argv[1:])}. Expected flags alone, see --help"))
         try:
-            main(argv[1:]) if with_arguments else main()
+            with keras_bert.explain_out_of_memory():
+                main(argv[1:]) if with_arguments else main()
         except _MISTAKES as error:
             sys.exit(_complain(error))
 

@@ -1,8 +1,11 @@
+import contextlib
+
 import keras
 import numpy as np
 import pytest
 
 import keras_bert
+from pipelines import common_flags
 
 
 def test_a_memory_error_is_explained():
@@ -27,3 +30,40 @@ def test_an_error_of_the_backend_is_explained():
 def test_other_errors_pass():
     with pytest.raises(ZeroDivisionError), keras_bert.explain_out_of_memory(batch_size=1, length=1):
         _ = 1 / 0
+
+
+class ResourceExhaustedError(Exception):
+    """TensorFlow's, by its name."""
+
+
+ERROR = "OOM when allocating tensor with shape[8,12,512,512]\n\t [[{{node}}]]"
+
+
+@pytest.mark.parametrize(
+    ("facts", "error", "line"),
+    [
+        ({"batch_size": 32}, ResourceExhaustedError(ERROR), "out of memory at a batch of 32 sequences. Lower the "),
+        ({"length": 512}, ResourceExhaustedError(ERROR), "out of memory at a batch of length 512. Lower the batch "),
+        (None, ResourceExhaustedError(ERROR), "out of memory: OOM when allocating tensor with shape[8,12,512,512]. Lo"),
+        (None, MemoryError("Unable to allocate 3 PiB"), "Unable to allocate 3 PiB"),
+    ],
+)
+def test_a_command_line_ends_in_one_line(monkeypatch, capsys, facts, error, line):
+    """A training step has facts of its batch; other code of a program has none."""
+
+    def main():
+        with contextlib.nullcontext() if facts is None else keras_bert.explain_out_of_memory(**facts):
+            raise error
+
+    monkeypatch.setattr(common_flags.app, "run", lambda guarded, flags_parser: guarded(["program"]))
+    with pytest.raises(SystemExit) as end:
+        common_flags.run(main)
+    assert end.value.code == 2
+    (written,) = capsys.readouterr().err.splitlines()
+    assert written.startswith(f"error: {line}")
+
+
+def test_a_full_disk_is_not_memory():
+    error = ResourceExhaustedError("model/variables.data; No space left on device")
+    with pytest.raises(ResourceExhaustedError), keras_bert.explain_out_of_memory(batch_size=1):
+        raise error

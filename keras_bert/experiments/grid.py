@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import pathlib
 import statistics
 
@@ -89,8 +90,12 @@ def _place(result):
 
 
 def ranked(results, metric):
-    """The results from the highest metric to the lowest, equal ones in the order of their settings."""
-    return sorted(sorted(results, key=_place), key=lambda result: -result["scores"][metric])
+    """The results from the highest metric to the lowest, NaN last, equal ones in the order of their settings."""
+    return sorted(sorted(results, key=_place), key=lambda result: _descending(result["scores"][metric]))
+
+
+def _descending(score):
+    return (math.isnan(score), 0.0 if math.isnan(score) else -score)
 
 
 def mean_logits(logits):
@@ -111,7 +116,7 @@ def summary(results, metric):
 
     Returns:
         A list of dicts: the setting without its seed, `mean`, `deviation` (of the sample; 0 for one run), `lowest`,
-        `highest` and `runs`, the best mean first.
+        `highest` and `runs`, the best mean first. NaN in one of its runs makes them NaN.
     """
     groups = {}
     for result in results:
@@ -121,14 +126,20 @@ def summary(results, metric):
         {
             "setting": json.loads(setting),
             "mean": statistics.fmean(values),
-            "deviation": statistics.stdev(values) if len(values) > 1 else 0.0,
-            "lowest": min(values),
-            "highest": max(values),
+            "deviation": _deviation(values),
+            "lowest": float(np.min(values)),
+            "highest": float(np.max(values)),
             "runs": len(values),
         }
         for setting, values in groups.items()
     ]
-    return sorted(rows, key=lambda row: -row["mean"])
+    return sorted(rows, key=lambda row: _descending(row["mean"]))
+
+
+def _deviation(values):
+    if np.isnan(values).any():  # `stdev` fails.
+        return math.nan
+    return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def runs_table(results, metric):

@@ -67,7 +67,8 @@ class Batches:
         inputs: a dict of features over the same rows, or one feature. A `tf.RaggedTensor` `(rows, length)`, or
             `(rows, choices, length)` with as many choices in every row, is padded with zeros; anything else is taken as
             it is. A row is as long as its longest sequence.
-        targets: likewise, or `None`.
+        targets: likewise, or `None`. Integers are padded with -1 instead, which no class has: `token_loss` leaves it
+            out, and so does Keras' `SparseCategoricalCrossentropy(ignore_class=-1)`.
         batch_size: rows of a batch.
         boundaries: the lengths to pad to, increasing. `None` takes the fewest that compute at most 1.15 tokens per real
             one, leftovers and filler included; where 12 do not, the best of them.
@@ -116,6 +117,7 @@ class Batches:
         self.tokens_per_batch = tokens_per_batch
         self.grouped = grouped
         self._features = _to_tensors(inputs), _to_tensors(targets)
+        _check_signed(targets=self._features[1])
         lengths = _row_lengths(*self._features)
         self.examples, self.tokens = len(lengths), int(lengths.sum())
         self._bucket = np.zeros(len(lengths), np.uint16)
@@ -206,10 +208,14 @@ class Batches:
         if self.tokens_per_batch is None:
             rows.set_shape([self.batch_size])
         take = functools.partial(_take, rows=tf.where(rows < 0, rows[0], rows), length=length)
-        return *tf.nest.map_structure(take, self._features), tf.cast(rows >= 0, tf.float32)
+        inputs, targets = self._features
+        inputs = tf.nest.map_structure(take, inputs)
+        targets = tf.nest.map_structure(lambda feature: take(feature, padding=-1), targets)
+        return inputs, targets, tf.cast(rows >= 0, tf.float32)
 
 
-def _take(feature, rows, length):
+def _take(feature, rows, length, padding=0):
+    """Some rows of a feature; of a ragged one, integers are padded with `padding`, anything else with zeros."""
     if feature is None:
         return None
     taken = tf.gather(feature, rows)
@@ -217,7 +223,8 @@ def _take(feature, rows, length):
         shape = [rows.shape[0], *feature.shape[1:]]
         padded = [-1 if size is None else size for size in shape]
         padded[feature.ragged_rank] = length
-        taken = tf.ensure_shape(taken.to_tensor(shape=tf.stack(padded)), shape)
+        filler = padding if feature.dtype.is_integer else None
+        taken = tf.ensure_shape(taken.to_tensor(filler, shape=tf.stack(padded)), shape)
     return taken
 
 
@@ -230,6 +237,17 @@ def _to_tensors(value):
         if isinstance(value, tf.RaggedTensor):
             return tf.nest.map_structure(tf.identity, value, expand_composites=True)
         return tf.convert_to_tensor(value)
+
+
+def _check_signed(**features):
+    """The padding of targets, -1, must be a number of their type."""
+    for path, feature in keras.tree.flatten_with_path(features):
+        if isinstance(feature, tf.RaggedTensor) and feature.dtype.is_unsigned:
+            name = ".".join(map(str, path))
+            raise ValueError(
+                f"`{name}` must be signed integers, as ragged targets are padded with -1. "
+                f"Received: {name}.dtype={feature.dtype.name}"
+            )
 
 
 def _row_lengths(inputs, targets):

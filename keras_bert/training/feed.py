@@ -17,8 +17,8 @@ def replica_dataset(strategy, make_dataset, losses=(), micro_batches=1):
         micro_batches: the rows of a replica are divided by it too.
 
     Returns:
-        A distributed dataset of `(inputs, targets, weights, totals)`; `totals` are the sums of the weights of each
-        loss over the whole global batch.
+        A distributed dataset of `(inputs, targets, weights, totals)`; `targets` are `()` where there are none, `totals`
+        the sums of the weights of each loss over the whole global batch.
     """
     replicas = strategy.num_replicas_in_sync
 
@@ -29,7 +29,7 @@ def replica_dataset(strategy, make_dataset, losses=(), micro_batches=1):
         @tf.autograph.experimental.do_not_convert
         def split(inputs, targets, weights):
             totals = tf.stack([tf.reduce_sum(loss.row_weights(targets, weights)) for loss in losses] or [0.0])
-            batch = _divided((inputs, targets, weights), replicas, micro_batches)
+            batch = _divided((inputs, () if targets is None else targets, weights), replicas, micro_batches)
             batch = tf.nest.map_structure(lambda value: value[first : first + here], batch)
             return *batch, tf.broadcast_to(totals, [here, len(losses) or 1])
 
@@ -62,8 +62,9 @@ def _divided(batch, replicas, micro_batches):
 class Stream:
     """A `tf.data.Dataset` of batches as `Trainer` takes it: `(inputs, targets)` or `(inputs, targets, weights)`.
 
-    It must give the same batches each time: a run that goes on skips those that it has seen. The weights are those of
-    the rows.
+    Predictions need the inputs alone. The weights are those of the rows. A run reads one epoch after the other, each
+    batch once. In a new process the dataset must give the same batches again, such as shuffled with a seed: a run that
+    is resumed skips those that it has seen.
 
     Args:
         dataset: the dataset.
@@ -82,8 +83,26 @@ class Stream:
 
     def dataset(self, epoch=0, start=0):
         """The batches of an epoch, from one on."""
-        dataset = self._dataset.skip(epoch * self.steps + start).take(self.steps - start)
-        return dataset.map(_with_weights)
+        return self._from(epoch, start).take(self.steps - start).map(_with_weights)
+
+    def onwards(self, epoch=0, start=0):
+        """The same with those of all epochs after it, without end."""
+        return self._from(epoch, start).map(_with_weights)
+
+    def _from(self, epoch, start):
+        return self._dataset.skip(epoch * self.steps + start)
+
+
+class _Once:
+    """All batches of a dataset, however many."""
+
+    def __init__(self, dataset):
+        if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+            raise ValueError(f"the dataset has no end. Expected `Stream(dataset, steps)`. Received: {dataset}")
+        self._dataset = dataset
+
+    def dataset(self, epoch=0, start=0):
+        return self._dataset.map(_with_weights)
 
 
 class Phases:
@@ -107,6 +126,25 @@ class Phases:
         raise ValueError(f"`step` is behind the last phase. Received: step={step + self.steps}, steps={self.steps}")
 
 
+def for_training(batches):
+    """What `Trainer.fit` was given, as something with `dataset(epoch, start)` and `steps`."""
+    return Stream(batches) if isinstance(batches, tf.data.Dataset) else _checked(batches)
+
+
+def for_inference(batches):
+    """What `Trainer.evaluate` and `predict` were given, as something with `dataset(epoch, start)`."""
+    return _Once(batches) if isinstance(batches, tf.data.Dataset) else _checked(batches)
+
+
+def _checked(batches):
+    if not hasattr(batches, "dataset") and not isinstance(batches, Phases):
+        raise ValueError(
+            "batches must be a `Batches`, a `Stream`, `Phases` or a `tf.data.Dataset`. "
+            f"Received: {type(batches).__name__}"
+        )
+    return batches
+
+
 def at(batches, step):
     """The same for any batches."""
     if isinstance(batches, Phases):
@@ -115,7 +153,22 @@ def at(batches, step):
     return batches, epoch, start, batches.steps - start
 
 
+def follows(before, place):
+    """Whether what was read at a place of `at` goes on at another one: the next epoch of a `Stream`."""
+    if before is None or not hasattr(place[0], "onwards"):
+        return False
+    return place[0] is before[0] and place[1:3] == (before[1] + 1, 0)
+
+
+def shape(batches):
+    """The rows of a batch and the greatest length, as far as the batches know them."""
+    length = getattr(batches, "sequence_length", None) or max(getattr(batches, "boundaries", ()), default=None)
+    fixed = getattr(batches, "tokens_per_batch", None) is None
+    return {"batch_size": getattr(batches, "batch_size", None) if fixed else None, "length": length}
+
+
 @tf.autograph.experimental.do_not_convert
-def _with_weights(inputs, targets, weights=None):
-    rows = tf.shape(tf.nest.flatten(targets)[0])[0]
+def _with_weights(inputs, targets=None, weights=None):
+    some = inputs if targets is None else targets
+    rows = tf.shape(tf.nest.flatten(some)[0])[0]
     return inputs, targets, tf.ones([rows]) if weights is None else tf.cast(weights, tf.float32)

@@ -30,7 +30,8 @@ class Inference:
             with_losses: whether losses are wanted.
 
         Returns:
-            outputs, targets, dict of losses. Where batches differ in length, shorter rows are padded with zeros.
+            outputs, targets, dict of losses. Where batches differ in length, shorter rows are padded: targets that are
+            signed integers with -1, as `Batches` does it, anything else with zeros.
         """
         losses = self._losses if with_losses else []
         sums, parts = np.zeros([len(losses), 2]), []
@@ -49,7 +50,8 @@ class Inference:
             return None, None, results
         order = _order(batches)
         arrays = [
-            [_stacked(values)[order] for values in zip(*trees, strict=True)] for trees in zip(*parts, strict=True)
+            [_stacked(values, padding)[order] for values in zip(*trees, strict=True)]
+            for trees, padding in zip(zip(*parts, strict=True), (0, -1), strict=True)
         ]
         outputs, targets = (
             tf.nest.pack_sequence_as(tree, flat) for tree, flat in zip((outputs, targets), arrays, strict=True)
@@ -64,9 +66,7 @@ class Inference:
             outputs = self._model(inputs, training=False)
             sums = [tf.zeros([0, 2])]
             for loss in self._losses if with_losses else []:
-                rows = loss.row_weights(targets, weights * real)
-                values = tf.cast(loss.values(targets, outputs), tf.float32)
-                sums.append([[tf.reduce_sum(values * rows), tf.reduce_sum(rows)]])
+                sums.append([loss.sums(targets, outputs, weights * real)])
             return (outputs, targets, real) if keep else (), tf.concat(sums, 0)
 
         rows, sums = self._strategy.run(forward, (inputs, targets, real))
@@ -88,11 +88,13 @@ def _order(batches):
     return np.argsort(rows, kind="stable")[np.sum(rows < 0) :]
 
 
-def _stacked(arrays):
-    """Arrays end to end; where other axes differ, filled up with zeros."""
+def _stacked(arrays, padding):
+    """Arrays end to end; where other axes differ, signed integers are filled up with `padding`, the rest with zeros."""
+    padding = padding if arrays[0].dtype.kind == "i" else 0
     shape = np.max([array.shape[1:] for array in arrays], axis=0)
     padded = []
     for array in arrays:
         lacking = np.subtract(shape, array.shape[1:]).astype(int)
-        padded.append(np.pad(array, [(0, 0), *((0, size) for size in lacking)]) if lacking.any() else array)
+        widths = [(0, 0), *((0, size) for size in lacking)]
+        padded.append(np.pad(array, widths, constant_values=padding) if lacking.any() else array)
     return np.concatenate(padded)

@@ -10,13 +10,14 @@ import tensorflow as tf
 class Loss(NamedTuple):
     """One term of the loss: `sum(values * weights) / sum(weights)` over the rows of all replicas and micro-batches.
 
-    Rows that only fill up a batch have weight 0 beside these weights.
+    Rows that only fill up a batch have weight 0 beside these weights. Weights of fewer dimensions than the values
+    belong to the leading ones: with one weight for each row, several values of a row are summed.
 
     Args:
         name: its name in the logs.
         values: function of `(targets, outputs)`, a float tensor `(rows, ...)`.
-        weights: function of the targets, as many dimensions at most; `None` is 1 for each row. It must not need the
-            outputs: the sum of the whole batch is known before the first replica starts.
+        weights: function of the targets, a tensor of the values' leading dimensions; `None` is 1 for each row. It must
+            not need the outputs: the sum of the whole batch is known before the first replica starts.
         finish: function of the mean that an evaluation reports in its place, such as `np.exp`.
     """
 
@@ -32,36 +33,67 @@ class Loss(NamedTuple):
         weights = tf.cast(self.weights(targets), tf.float32)
         return weights * tf.reshape(rows, [-1] + [1] * (weights.shape.rank - 1))
 
+    def sums(self, targets, outputs, rows):
+        """The sums of the weighted values and of the weights over some rows, whose own weights are `rows`."""
+        targets = None if isinstance(targets, tuple) and not targets else targets  # As `replica_dataset` has it.
+        values = tf.cast(self.values(targets, outputs), tf.float32)
+        weights = self.row_weights(targets, rows)
+        if not values.shape.rank or not values.shape[:1].is_compatible_with(rows.shape):
+            raise ValueError(
+                f"`values` of the loss {self.name!r} must be a tensor of shape (rows, ...). "
+                f"Received: values.shape={values.shape} for {rows.shape[0]} rows"
+            )
+        lacking = values.shape.rank - weights.shape.rank
+        pairs = zip(weights.shape, values.shape, strict=False)
+        if lacking < 0 or any(None not in pair and pair[0] not in (1, pair[1]) for pair in pairs):
+            raise ValueError(
+                f"`weights` of the loss {self.name!r} must have the leading dimensions of its values. "
+                f"Received: weights.shape={weights.shape}, values.shape={values.shape}"
+            )
+        spread = tf.broadcast_to(weights[(..., *[None] * lacking)], tf.shape(values))
+        return tf.reduce_sum(values * spread), tf.reduce_sum(weights)
+
 
 def classification_loss():
-    """Cross-entropy of `logits` with class numbers; for multiple choice too."""
+    """Cross-entropy of `logits` with class numbers, `(rows,)` or `(rows, 1)`; for multiple choice too."""
     return Loss("loss", lambda targets, outputs: _cross_entropy(targets, outputs["logits"]))
 
 
 def regression_loss():
-    """Squared error of `logits` `(rows, 1)` with numbers."""
+    """Squared error of `logits` `(rows, 1)` with numbers, `(rows,)` or `(rows, 1)`."""
 
     def values(targets, outputs):
-        return tf.square(tf.cast(outputs["logits"][:, 0], tf.float32) - tf.cast(targets, tf.float32))
+        logits = tf.convert_to_tensor(outputs["logits"])
+        if logits.shape.rank != 2 or logits.shape[1] != 1:
+            raise ValueError(
+                "`regression_loss` needs a model of one number a row, logits of shape (rows, 1). "
+                f"Received: logits.shape={logits.shape}"
+            )
+        targets = _in_shape(targets, logits.shape[:1], "targets")
+        return tf.square(tf.cast(logits[:, 0], tf.float32) - tf.cast(targets, tf.float32))
 
     return Loss("loss", values)
 
 
 def token_loss():
-    """Cross-entropy of `logits` with a class number for each piece; negative numbers do not count."""
+    """Cross-entropy of `logits` with a class number for each piece, `(rows, length)`.
+
+    Negative numbers do not count, such as the -1 that `Batches` pads ragged targets with.
+    """
 
     def values(targets, outputs):
+        targets = _in_shape(targets, tf.convert_to_tensor(outputs["logits"]).shape[:-1], "targets", squeeze=False)
         return _cross_entropy(tf.maximum(targets, 0), outputs["logits"])
 
-    return Loss("loss", values, lambda targets: targets >= 0)
+    return Loss("loss", values, lambda targets: _given(targets, "targets") >= 0)
 
 
 def span_loss():
-    """Mean of the cross-entropies of the `start` and the `end` position."""
+    """Mean of the cross-entropies of the `start` and the `end` position, each `(rows,)` or `(rows, 1)`."""
 
     def values(targets, outputs):
-        start = _cross_entropy(targets["start"], outputs["start_logits"])
-        return (start + _cross_entropy(targets["end"], outputs["end_logits"])) / 2
+        start = _cross_entropy(_part(targets, "start"), outputs["start_logits"], "targets['start']")
+        return (start + _cross_entropy(_part(targets, "end"), outputs["end_logits"], "targets['end']")) / 2
 
     return Loss("loss", values)
 
@@ -82,20 +114,62 @@ def pretraining_metrics(next_sentence=True):
 
 
 def _masked_lm(values):
-    return lambda targets, outputs: values(targets["mask_labels"], outputs["mlm_logits"])
+    def of(targets, outputs):
+        labels = tf.maximum(_part(targets, "mask_labels"), 0)  # Ragged ones are padded with -1, of weight 0.
+        return values(labels, outputs["mlm_logits"], "targets['mask_labels']", squeeze=False)
+
+    return of
 
 
 def _mask_weights(targets):
-    return targets["mask_weights"]
+    return _part(targets, "mask_weights")
 
 
 def _next_sentence(values):
-    return lambda targets, outputs: values(targets["next_sentence_labels"], outputs["nsp_logits"])
+    name = "next_sentence_labels"
+    return lambda targets, outputs: values(_part(targets, name), outputs["nsp_logits"], f"targets[{name!r}]")
 
 
-def _cross_entropy(labels, logits):
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.cast(logits, tf.float32))
+def _cross_entropy(labels, logits, name="targets", squeeze=True):
+    logits = tf.cast(logits, tf.float32)
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(_classes(labels, logits, name, squeeze), logits)
 
 
-def _is_right(labels, logits):
+def _is_right(labels, logits, name="targets", squeeze=True):
+    logits = tf.convert_to_tensor(logits)
+    labels = _classes(labels, logits, name, squeeze)
     return tf.cast(tf.argmax(logits, axis=-1, output_type=labels.dtype) == labels, tf.float32)
+
+
+def _classes(labels, logits, name, squeeze):
+    """Class numbers in the shape of the logits without their last dimension."""
+    labels = _in_shape(labels, logits.shape[:-1], name, squeeze)
+    if not labels.dtype.is_integer:
+        raise ValueError(f"`{name}` must be class numbers, integers. Received: {name}.dtype={labels.dtype.name}")
+    return labels if labels.dtype in (tf.int32, tf.int64) else tf.cast(labels, tf.int64)
+
+
+def _in_shape(targets, shape, name, squeeze=True):
+    """Targets of just this shape, so that nothing is broadcast; `squeeze`, they may have one more dimension, of 1."""
+    targets = tf.convert_to_tensor(_given(targets, name))
+    if squeeze and targets.shape.rank == len(shape) + 1 and targets.shape[-1] in (1, None):
+        targets = tf.squeeze(targets, -1)
+    if not targets.shape.is_compatible_with(shape):
+        also = f" or {(*shape, 1)}" if squeeze else ""
+        raise ValueError(f"`{name}` must be of shape {tuple(shape)}{also}. Received: {name}.shape={targets.shape}")
+    return tf.ensure_shape(targets, shape)
+
+
+def _given(targets, name):
+    if targets is None:
+        raise ValueError(f"`{name}` are needed by the loss. Received: batches without targets")
+    return targets
+
+
+def _part(targets, name):
+    """One of a dict of targets."""
+    _given(targets, "targets")
+    if not isinstance(targets, dict) or name not in targets:
+        found = list(targets) if isinstance(targets, dict) else type(targets).__name__
+        raise ValueError(f"`targets` must be a dict with {name!r}. Received: {found}")
+    return targets[name]

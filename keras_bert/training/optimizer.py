@@ -6,6 +6,7 @@ import tensorflow as tf
 from keras_bert.training.schedule import LinearSchedule
 
 _UNDECAYED = ("bias", "gamma", "beta")  # What layers call their biases and the weights of a LayerNorm.
+_NARROW = ("float16", "bfloat16")
 
 
 def create_optimizer(
@@ -99,6 +100,9 @@ class AdamW(keras.optimizers.AdamW):
     epsilon before it corrects the bias, and where a token is repeated in a batch it squares the rows of its gradient
     before it adds them. It runs eagerly, in `fit`, in `Trainer` and under `tf.distribute`.
 
+    Nothing of it is in 16 bits. Weights in float16 or bfloat16 have a copy in float32, which is updated and rounded:
+    most updates are smaller than the distance between two such numbers.
+
     Args:
         bias_correction: whether the moments are corrected for their start at 0. Google's BERT does not.
         undecayed: paths of the weights that are not decayed; `create_optimizer` finds them.
@@ -113,14 +117,26 @@ class AdamW(keras.optimizers.AdamW):
         super().__init__(*args, **kwargs)
         if self.amsgrad:
             raise ValueError("`amsgrad` is not supported. Received: amsgrad=True; use keras.optimizers.AdamW")
+        if isinstance(self._learning_rate, keras.Variable) and is_narrow(self._learning_rate):
+            raise ValueError(
+                "`learning_rate` must not be in 16 bits. For a model in 16 bits use keras.config.set_dtype_policy. "
+                f"Received: keras.config.floatx()={keras.config.floatx()!r}"
+            )
         self.bias_correction = bias_correction
         self.undecayed = list(undecayed)
         self.rates = dict(rates or {})
 
     def build(self, variables):
+        if self.built:
+            return
+        if self.use_ema and any(map(is_narrow, variables)):
+            raise ValueError("`use_ema` is not supported for weights in 16 bits. Received: use_ema=True")
         super().build(variables)
+        self._copies = [
+            self.add_variable_from_reference(variable, "copy") if is_narrow(variable) else None
+            for variable in variables
+        ]
         self._paths = [variable.path for variable in variables]
-        self._decays = [path not in self.undecayed for path in self._paths]
         unknown = {*self.undecayed, *self.rates} - {*self._paths}
         if unknown:
             raise ValueError(
@@ -128,31 +144,46 @@ class AdamW(keras.optimizers.AdamW):
                 "the weights to train. Create it after weights are frozen and after the model is built"
             )
 
+    def add_variable(self, shape, initializer="zeros", dtype=None, **options):
+        """As in Keras, but moments and sums of gradients are never in 16 bits."""
+        dtype = keras.backend.standardize_dtype(dtype)
+        return super().add_variable(shape, initializer, "float32" if dtype in _NARROW else dtype, **options)
+
+    def apply(self, grads, trainable_variables=None):
+        grads = [tf.cast(grad, tf.float32) if grad is not None and is_narrow(grad) else grad for grad in grads]
+        super().apply(grads, trainable_variables)
+
     def apply_reduced(self, gradients):
         """Updates this replica's copy of the weights by gradients that are summed over replicas and clipped."""
         learning_rate = self._get_current_learning_rate()
         for gradient, variable in zip(gradients, self._trainable_variables, strict=True):
             self.update_step(gradient, variable.value, learning_rate)
+            if variable.constraint is not None:
+                value = variable.constraint(tf.convert_to_tensor(variable.value))
+                tf.raw_ops.AssignVariableOp(resource=variable.value.handle, value=value)
         iterations = self.iterations.value
         tf.raw_ops.AssignAddVariableOp(resource=iterations.handle, value=tf.ones([], iterations.dtype))
 
     def _clip_gradients(self, grads):
-        if not self.global_clipnorm:
-            return super()._clip_gradients(grads)
-        # Dense first, so that the rows of a repeated token are added.
-        grads = [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in grads]
-        return tf.clip_by_global_norm(grads, self.global_clipnorm)[0]
+        if self.global_clipnorm or self.clipnorm or self.clipvalue:
+            # Dense first, so that the rows of a repeated token are added.
+            grads = [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in grads]
+        if self.global_clipnorm:
+            return tf.clip_by_global_norm(grads, self.global_clipnorm)[0]
+        return super()._clip_gradients(grads)
 
     def _apply_weight_decay(self, variables):
         """In `update_step` instead, where the learning rate of the weight is known."""
 
     def update_step(self, gradient, variable, learning_rate):
-        learning_rate, beta_1, beta_2, decay, power_1, power_2 = self._scalars(variable, learning_rate)
+        weight = self._exact(variable)
+        learning_rate, beta_1, beta_2, decay, power_1, power_2 = self._scalars(variable, weight.dtype, learning_rate)
         if decay is not None:
-            variable.assign_sub(variable * (decay * learning_rate), read_value=False)
+            lost = weight * (decay * learning_rate)
+            tf.raw_ops.AssignSubVariableOp(resource=weight.handle, value=lost)
         index = self._get_variable_index(variable)
         tf.raw_ops.ResourceApplyAdam(
-            var=variable.handle,
+            var=weight.handle,
             m=self._momentums[index].value.handle,
             v=self._velocities[index].value.handle,
             beta1_power=power_1,
@@ -161,17 +192,34 @@ class AdamW(keras.optimizers.AdamW):
             beta1=beta_1,
             beta2=beta_2,
             epsilon=self.epsilon * tf.sqrt(1 - power_2),  # The kernel adds it before the correction.
-            grad=tf.cast(tf.convert_to_tensor(gradient), variable.dtype),
+            grad=tf.convert_to_tensor(tf.cast(gradient, weight.dtype)),
         )
+        _round(weight, variable)
 
-    def _scalars(self, variable, learning_rate):
+    def _exact(self, variable):
+        """The variable to update: this one, or the copy of a narrow one, unless something else has changed that."""
+        copy = self._copies[self._get_variable_index(variable)]
+        if copy is None:
+            return variable
+        narrow = tf.convert_to_tensor(variable)
+        exact = tf.where(tf.cast(copy.value, narrow.dtype) == narrow, copy.value, tf.cast(narrow, tf.float32))
+        tf.raw_ops.AssignVariableOp(resource=copy.value.handle, value=exact)
+        return copy.value
+
+    def _scalars(self, variable, dtype, learning_rate):
         """Learning rate, betas, weight decay or None, and powers of the betas that are 0 without correction."""
-        index = self._get_variable_index(variable)
-        learning_rate = tf.cast(learning_rate, variable.dtype) * self.rates.get(self._paths[index], 1.0)
-        beta_1, beta_2 = (tf.constant(beta, variable.dtype) for beta in (self.beta_1, self.beta_2))
-        step = tf.cast(self.iterations + 1, variable.dtype) if self.bias_correction else float("inf")
-        decays = self.weight_decay and self._decays[index] and self._use_weight_decay(variable)
-        return learning_rate, beta_1, beta_2, self.weight_decay if decays else None, beta_1**step, beta_2**step
+        learning_rate = tf.cast(learning_rate, dtype) * self.rates.get(self._path(variable), 1.0)
+        beta_1, beta_2 = (tf.constant(beta, dtype) for beta in (self.beta_1, self.beta_2))
+        step = tf.cast(self.iterations + 1, dtype) if self.bias_correction else float("inf")
+        decay = self.weight_decay if self.weight_decay and self._decays(variable) else None
+        return learning_rate, beta_1, beta_2, decay, beta_1**step, beta_2**step
+
+    def _path(self, variable):
+        return self._paths[self._get_variable_index(variable)]
+
+    def _decays(self, variable):
+        """Whether a weight is one of those that decay, however much."""
+        return self._path(variable) not in self.undecayed and self._use_weight_decay(variable)
 
     def get_config(self):
         return {
@@ -186,8 +234,8 @@ class AdamW(keras.optimizers.AdamW):
 class LAMB(AdamW):
     """AdamW whose step is scaled, for each weight, to the size of the weight: for large batches.
 
-    The decay is part of the step whose norm is taken, as in the paper. Weights that are not decayed are not scaled
-    either, as in its authors' program.
+    The decay is part of the step whose norm is taken, as in the paper. Weights that are left out of the decay are not
+    scaled either, as in its authors' program; the others are with `weight_decay=0` too.
 
     Args:
         fused: paths of the weights that hold query, key and value side by side: each has a ratio of its own.
@@ -202,16 +250,19 @@ class LAMB(AdamW):
         self.fused = list(fused)
 
     def update_step(self, gradient, variable, learning_rate):
-        learning_rate, beta_1, beta_2, decay, power_1, power_2 = self._scalars(variable, learning_rate)
-        index = self._get_variable_index(variable)
-        weight, m, v = variable, self._momentums[index].value, self._velocities[index].value
-        gradient = tf.cast(tf.convert_to_tensor(gradient), variable.dtype)
+        weight, index = self._exact(variable), self._get_variable_index(variable)
+        learning_rate, beta_1, beta_2, decay, power_1, power_2 = self._scalars(variable, weight.dtype, learning_rate)
+        m, v = self._momentums[index].value, self._velocities[index].value
+        gradient = tf.convert_to_tensor(tf.cast(gradient, weight.dtype))
         m_next, v_next = beta_1 * m + (1 - beta_1) * gradient, beta_2 * v + (1 - beta_2) * tf.square(gradient)
         step = m_next / (1 - power_1) / (tf.sqrt(v_next / (1 - power_2)) + self.epsilon)
         if decay is not None:
-            step = _scaled(step + decay * weight, weight, parts=3 if self._paths[index] in self.fused else 1)
+            step += decay * weight
+        if self._decays(variable):
+            step = _scaled(step, weight, parts=3 if self._path(variable) in self.fused else 1)
         for part, value in ((m, m_next), (v, v_next), (weight, weight - learning_rate * step)):
             tf.raw_ops.AssignVariableOp(resource=part.handle, value=value)
+        _round(weight, variable)
 
     def get_config(self):
         return {**super().get_config(), "fused": self.fused}
@@ -224,3 +275,15 @@ def _scaled(step, weight, parts):
     sizes = [tf.norm(value, axis=[0, 2], keepdims=True) for value in (weight, folded)]
     ratio = tf.where((sizes[0] > 0) & (sizes[1] > 0), tf.math.divide_no_nan(*sizes), 1.0)
     return tf.reshape(folded * ratio, step.shape)
+
+
+def is_narrow(value):
+    """Whether a variable or tensor is in 16 bits."""
+    return keras.backend.standardize_dtype(value.dtype) in _NARROW
+
+
+def _round(weight, variable):
+    """Writes the copy of a narrow variable to it."""
+    if weight is not variable:
+        value = tf.cast(weight, variable.dtype)
+        tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)

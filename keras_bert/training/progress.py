@@ -98,7 +98,7 @@ class RunLog:
         total: steps of the run.
         every: steps between lines of the files.
         state: what `state()` gave when the snapshot was made from which the run goes on. What the file had after it is
-            dropped.
+            dropped; without a state, what an earlier run has left in the directory.
         show: whether there is a progress line.
     """
 
@@ -110,6 +110,8 @@ class RunLog:
         if directory is not None:
             directory = pathlib.Path(directory)
             directory.mkdir(parents=True, exist_ok=True)
+            for old in [] if state else (directory / "tensorboard").glob("events.out.tfevents.*"):
+                old.unlink()  # Of another run, whose curves would stand beside those of this one.
             self._file = open(directory / "metrics.jsonl", "ab")  # noqa: SIM115
             self._file.truncate((state or {}).get("size", 0))
             self._file.seek(0, 2)

@@ -17,7 +17,7 @@ class Snapshots:
 
     Args:
         directory: where they stand, one folder each.
-        keep: how many of the last ones stay.
+        keep: how many of the last ones stay; `None` for all, see `keep_only`.
         write: whether this process writes; all processes read.
     """
 
@@ -36,20 +36,30 @@ class Snapshots:
         (beside / "state.json").write_text(json.dumps({"step": step, **state}, indent=1))
         shutil.rmtree(folder, ignore_errors=True)
         beside.rename(folder)
-        for old in self._steps()[self.keep :]:
+        if self.keep is not None:
+            self.keep_only(*self._steps()[: self.keep])
+
+    def keep_only(self, *steps):
+        """Removes all others."""
+        for old in set(self._steps()) - set(steps) if self.write else ():
             shutil.rmtree(self.directory / f"step-{old:09}")
 
-    def restore(self, variables, check=lambda state: None):
+    def has(self, step):
+        """Whether there is a snapshot of a step."""
+        return step in self._steps()
+
+    def restore(self, variables, check=lambda state: None, step=None):
         """Reads the newest snapshot that is not damaged into the variables.
 
         Args:
             variables: `{name: variable}`.
             check: called with the state before anything is assigned; may raise.
+            step: that of one step alone.
 
         Returns:
             The state, or `None` where there is no snapshot.
         """
-        steps = self._steps()
+        steps = self._steps() if step is None else [step]
         for step in steps:
             folder = self.directory / f"step-{step:09}"
             try:

@@ -3,7 +3,18 @@
 import keras
 import tensorflow as tf
 
+from keras_bert.training.optimizer import AdamW, is_narrow
+
 _SCALE_AT_START, _STEPS_TO_DOUBLE = 2.0**15, 2000
+
+PENALTY = "regularization"  # What regularizers and `add_loss` add to the loss, in the logs.
+
+# Settings of an optimizer that a step does not honour, and what does.
+_UNSUPPORTED = {
+    "use_ema": "Train with model.fit",
+    "gradient_accumulation_steps": "Make the batches larger and set `micro_batches`",
+    "loss_scale_factor": "In float16 the loss is scaled without it",
+}
 
 
 class TrainStep:
@@ -12,9 +23,14 @@ class TrainStep:
     Dropout masks are a function of (seed, step, micro-batch, replica): Keras' own generators draw the same on every
     replica. In float16 the loss is scaled, and a step whose gradient is not finite is skipped.
 
+    Regularizers of weights are added to the loss. What a layer adds by `add_loss`, or updates in its forward pass, such
+    as the statistics of BatchNormalization, is of the rows that it sees: one replica without micro-batches does as
+    Keras' `fit`, and with several it is refused when the step is traced.
+
     Args:
         model: the model, built in the strategy's scope.
-        optimizer: an `AdamW` or a `LAMB` of this package.
+        optimizer: an `AdamW` or a `LAMB` of this package. `use_ema`, `gradient_accumulation_steps` and
+            `loss_scale_factor` are refused.
         losses: list of `Loss`; their sum is minimised.
         micro_batches: in how many parts, one after the other, the rows are computed.
         seed: of the dropout.
@@ -22,8 +38,13 @@ class TrainStep:
     """
 
     def __init__(self, model, optimizer, losses, micro_batches=1, seed=0, jit_compile=False):
+        _check_optimizer(optimizer, model)
         self.model, self.optimizer, self.losses = model, optimizer, losses
         self.micro_batches, self.seed = micro_batches, seed
+        self._parts = micro_batches * tf.distribute.get_strategy().num_replicas_in_sync
+        self._regularized = [weight for weight in model.trainable_variables if weight.regularizer is not None]
+        self._penalized = bool(self._regularized)
+        self._updated = []
         self._weights = [weight.value for weight in model.trainable_variables]
         self._generators = [v for v in model.non_trainable_variables if v.path.endswith("seed_generator_state")]
         if jit_compile:
@@ -37,9 +58,9 @@ class TrainStep:
 
     @property
     def names(self):
-        """Of the numbers that a call returns."""
-        skipped = ["skipped"] if self.scaled else []
-        return ["stop", *(loss.name for loss in self.losses), "gradient_norm", "learning_rate", *skipped]
+        """Of the numbers that a call returns, once it has been traced."""
+        penalty, skipped = [PENALTY] if self._penalized else [], ["skipped"] if self.scaled else []
+        return ["stop", *(loss.name for loss in self.losses), *penalty, "gradient_norm", "learning_rate", *skipped]
 
     def __call__(self, inputs, targets, weights, totals, step, stop):
         """Trains on one replica's rows; `stop` is handed on, so that all workers know if one was told to stop.
@@ -50,8 +71,10 @@ class TrainStep:
         replica = tf.distribute.get_replica_context()
         seed = tf.random.experimental.stateless_fold_in([self.seed, 0], step)
         seed = tf.random.experimental.stateless_fold_in(seed, replica.replica_id_in_sync_group)
-        gradients, losses = self._accumulate((inputs, targets, weights), totals, seed)
-        shared = tf.concat([[stop], losses], 0)
+        gradients, losses, updates = self._accumulate((inputs, targets, weights), totals, seed)
+        for variable, value in zip(self._updated, updates, strict=True):
+            _assign(variable.value, value)
+        shared = tf.concat([[stop], losses if self._penalized else losses[:-1]], 0)
         if replica.num_replicas_in_sync > 1:
             *gradients, shared = replica.all_reduce(tf.distribute.ReduceOp.SUM, [*gradients, shared])
         learning_rate = tf.cast(self.optimizer.learning_rate, tf.float32)
@@ -59,7 +82,7 @@ class TrainStep:
         return tf.concat([shared, tf.stack([norm, learning_rate, *skipped])], 0)
 
     def _accumulate(self, batch, totals, seed):
-        """Gradients and losses of all micro-batches of this replica, summed."""
+        """Gradients and losses of all micro-batches of this replica, summed; what to assign to `self._updated`."""
         if self.micro_batches == 1:
             return self._gradients(*batch, totals, self._seeds(seed, 0))
         parts = tf.nest.map_structure(
@@ -68,12 +91,13 @@ class TrainStep:
 
         def add(index, sums):
             part = tf.nest.map_structure(lambda value: value[index], parts)
-            gradients, losses = self._gradients(*part, totals, self._seeds(seed, index))
+            gradients, losses, _ = self._gradients(*part, totals, self._seeds(seed, index))
             return index + 1, tf.nest.map_structure(tf.add, sums, (gradients, losses))
 
-        start = ([tf.zeros(weight.shape, weight.dtype) for weight in self._weights], tf.zeros(len(self.losses)))
+        zeros = [tf.zeros(weight.shape, tf.float32 if is_narrow(weight) else weight.dtype) for weight in self._weights]
+        start = zeros, tf.zeros(len(self.losses) + 1)
         _, sums = tf.while_loop(lambda index, _: index < self.micro_batches, add, (0, start))
-        return sums
+        return *sums, []
 
     def _seeds(self, seed, micro_batch):
         """A state for each of the model's random generators."""
@@ -81,23 +105,59 @@ class TrainStep:
         return tf.random.stateless_uniform([len(self._generators), 2], seed, None, None, tf.uint32)
 
     def _gradients(self, inputs, targets, weights, totals, seeds):
-        """Dense gradients and the terms of the loss, both of these rows' share in the global batch."""
+        """Dense gradients and terms of the loss, the penalty last, these rows' share in the global batch; the updates.
+
+        No gradient is in 16 bits.
+        """
         states = zip(self._generators, tf.unstack(seeds, len(self._generators)), strict=True)
         with tf.GradientTape() as tape:
-            with keras.StatelessScope(state_mapping=states):
+            with keras.StatelessScope(state_mapping=states, collect_losses=True) as scope:
                 outputs = self.model(inputs, training=True)
-            losses = tf.stack(
-                [
-                    tf.reduce_sum(
-                        tf.cast(loss.values(targets, outputs), tf.float32) * loss.row_weights(targets, weights)
-                    )
-                    for loss in self.losses
-                ]
-            )
+            losses = tf.stack([loss.sums(targets, outputs, weights)[0] for loss in self.losses])
             losses = tf.math.divide_no_nan(losses, tf.ensure_shape(totals, losses.shape))
+            losses = tf.concat([losses, [self._penalty(scope.losses)]], 0)
             loss = tf.reduce_sum(losses) * (self.scale if self.scaled else 1.0)
         gradients = tape.gradient(loss, self._weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        return [tf.convert_to_tensor(gradient) for gradient in gradients], losses
+        gradients = [tf.cast(gradient, tf.float32) if is_narrow(gradient) else gradient for gradient in gradients]
+        return [tf.convert_to_tensor(gradient) for gradient in gradients], losses, self._updates(scope)
+
+    def _penalty(self, added):
+        """This part's share of what regularizers and `add_loss` add to the loss."""
+        if added and self._parts > 1:
+            raise ValueError(
+                "a layer of the model calls `add_loss` or has an `activity_regularizer`, whose sum over replicas and "
+                "micro-batches is not known to be that of the whole batch. Train on one replica with micro_batches=1, "
+                f"or make it a `Loss`. Received: {self._received()}"
+            )
+        self._penalized = bool(added or self._regularized)
+        penalties = [weight.regularizer(weight.value) for weight in self._regularized]
+        return tf.add_n([tf.zeros([]), *(tf.reduce_sum(tf.cast(x, tf.float32)) for x in (*penalties, *added))]) / (
+            self._parts
+        )
+
+    def _updates(self, scope):
+        """The new values of the weights in `self._updated`, which the forward pass updates."""
+        changed = set(scope.state_mapping) - {id(generator) for generator in self._generators}
+        weights = [weight for weight in self.model.non_trainable_weights if id(weight) in changed]
+        if len(weights) < len(changed):
+            known = (*self.model.trainable_weights, *self.model.metrics_variables)
+            found = next((variable.path for variable in known if id(variable) in changed), "the state of a generator")
+            raise ValueError(
+                "the forward pass of the model updates what is neither a non-trainable weight nor a "
+                "`keras.random.SeedGenerator` of a layer. `Trainer` would lose it: train with model.fit. "
+                f"Received: {found}"
+            )
+        if weights and self._parts > 1:
+            raise ValueError(
+                f"the forward pass of the model updates `{weights[0].path}`, which would depend on the number of "
+                "replicas and micro-batches. Train on one replica with micro_batches=1, or freeze the layer. "
+                f"Received: {self._received()}"
+            )
+        self._updated = weights
+        return [scope.get_current_value(weight) for weight in weights]
+
+    def _received(self):
+        return f"replicas={self._parts // self.micro_batches}, micro_batches={self.micro_batches}"
 
     def _update(self, gradients):
         """Clips by the norm of the whole gradient and updates the weights; the norm, and 1 if a step was skipped."""
@@ -107,7 +167,8 @@ class TrainStep:
         factor = unscale * (clip / tf.maximum(norm, clip) if clip else 1.0)
 
         def apply():
-            self.optimizer.apply_reduced([gradient * tf.cast(factor, gradient.dtype) for gradient in gradients])
+            scaled = [gradient * tf.cast(factor, gradient.dtype) for gradient in gradients]
+            self.optimizer.apply_reduced([self._clipped(gradient) for gradient in scaled])
             return 0.0
 
         if not self.scaled:
@@ -120,6 +181,32 @@ class TrainStep:
         _assign(self.scale, tf.where(finite, doubled, self.scale / 2))
         _assign(self.good_steps, good % _STEPS_TO_DOUBLE)
         return norm, skipped
+
+    def _clipped(self, gradient):
+        """Clipped alone, as `clipnorm` and `clipvalue` have it."""
+        norm, value = self.optimizer.clipnorm, self.optimizer.clipvalue
+        if norm:
+            return tf.clip_by_norm(gradient, norm)
+        return tf.clip_by_value(gradient, -value, value) if value else gradient
+
+
+def _check_optimizer(optimizer, model):
+    """What a step would ignore is refused."""
+    if not isinstance(optimizer, AdamW):
+        raise ValueError(
+            "`optimizer_fn` must make an `AdamW` or a `LAMB` of keras_bert, without a wrapper; see `create_optimizer`. "
+            f"Other optimizers are for model.fit. Received: {type(optimizer).__module__}.{type(optimizer).__name__}"
+        )
+    for name, instead in _UNSUPPORTED.items():
+        if value := getattr(optimizer, name):
+            raise ValueError(
+                f"`{name}` of the optimizer is not supported by `Trainer`. {instead}. Received: {name}={value!r}"
+            )
+    for weight in model.trainable_variables:
+        if getattr(weight, "overwrite_with_gradient", False):
+            raise ValueError(
+                f"`Trainer` does not train models in float8; use model.fit. Received: a model with `{weight.path}`"
+            )
 
 
 def _assign(variable, value):

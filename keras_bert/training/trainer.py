@@ -9,12 +9,14 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.training.feed import at, replica_dataset
+from keras_bert.memory import explain_out_of_memory
+from keras_bert.training.best import Best
+from keras_bert.training.feed import at, follows, for_inference, for_training, replica_dataset, shape
 from keras_bert.training.inference import Inference
 from keras_bert.training.losses import Loss
 from keras_bert.training.progress import RunLog
 from keras_bert.training.snapshots import Snapshots, difference
-from keras_bert.training.step import TrainStep
+from keras_bert.training.step import PENALTY, TrainStep
 from keras_bert.training.strategy import is_chief
 
 TERMINATED = 143  # Exit status after SIGTERM, once the state is saved: 128 + 15.
@@ -95,16 +97,16 @@ class Trainer:
         log_every=50,
         after_save=None,
     ):
-        """Trains, from the last snapshot in the directory on if there is one.
+        """Trains, from the last snapshot in the directory on if there is one, else anew.
 
         Args:
-            batches: `Batches`, `Stream` around a dataset, or `Phases`.
+            batches: `Batches`, `Stream` around a dataset, a dataset that knows its length, or `Phases`.
             epochs: how often the data is seen.
             steps: length of the run, in place of `epochs`.
-            evaluation: batches to evaluate on.
+            evaluation: batches to evaluate on, or a dataset of them.
             evaluate_every: steps between evaluations; an epoch by default. The last step is evaluated too.
             best: name of the metric whose best weights are kept in the directory, and are the model's in the end;
-                `"-name"` where less is better.
+                `"-name"` where less is better. NaN is worse than any number.
             patience: end after so many evaluations without a better one.
             save_every: steps between snapshots; an epoch by default.
             log_every: steps between lines of `metrics.jsonl`.
@@ -113,12 +115,8 @@ class Trainer:
         Returns:
             The numbers of the last evaluation, of the best one with `best`; without evaluation, the last losses.
         """
-        if best and (self.directory is None or evaluation is None):
-            raise ValueError(
-                f"`best` needs `evaluation`, and a `directory` to keep the weights. Received: best={best!r}"
-            )
-        if patience is not None and not best:
-            raise ValueError(f"`patience` needs `best`, the metric that it waits for. Received: patience={patience}")
+        self._check_best(best, patience, evaluation)
+        batches = for_training(batches)
         total = steps or epochs * batches.steps
         at(batches, total - 1)  # `Phases` that are too short are told now.
         evaluate_every, save_every = evaluate_every or batches.steps, save_every or batches.steps
@@ -128,19 +126,25 @@ class Trainer:
             total_steps=total, batches=data, best=best, patience=patience, evaluate_every=evaluate_every
         )
         step, state = self._restore(snapshots, settings)
+        kept = Best(self.directory, best, patience, write=self._chief) if self.directory else None
+        if kept:
+            kept.start(state, resumed=step > 0)
         log = RunLog(self.directory if self._chief else None, total, log_every, state["log"], show=self._chief)
         events = [log_every, save_every, evaluate_every]
-        part, left, iterator = None, 0, None
+        place, left, iterator = None, 0, None
         with self._handling_sigterm(), contextlib.closing(log):
             while step < total and not state["done"]:
                 if not left:
-                    before, (part, epoch, start, left) = part, at(batches, step)
-                    if before not in (None, part):  # Of other shapes: they are to be known when it is traced.
+                    before, place = place, at(batches, step)
+                    part, epoch, start, left = place
+                    if before and before[0] is not part:  # Of other shapes: they are to be known when it is traced.
                         self._train = self._traced()
-                    iterator = iter(self._feed(part, epoch, start))
+                    if not follows(before, place):
+                        iterator = iter(self._feed(part, epoch, start))
                 count = min(self.steps_per_call, left, total - step, *(every - step % every for every in events))
                 began = time.monotonic()
-                lines, stop = self._run(iterator, step, count)
+                with explain_out_of_memory(**shape(part)):
+                    lines, stop = self._run(iterator, step, count)
                 step, left = step + count, left - count
                 means = log.add(step, lines, _rates(part, count, time.monotonic() - began))
                 if evaluation is None:
@@ -148,30 +152,42 @@ class Trainer:
                 elif step % evaluate_every == 0 or step == total:
                     results = self.evaluate(evaluation)
                     log.evaluated(step, results)
-                    self._judge(step, results, state, best, patience)
+                    if best:
+                        kept.judge(step, results, state, self._weights())
+                    else:
+                        state["result"] = results
                 if snapshots and (step % save_every == 0 or step == total or stop or state["done"]):
                     state["log"] = log.state()
                     snapshots.save(step, self._variables(), {"state": state, "settings": settings})
+                    kept.hold(state)
                     if after_save and self._chief:
                         after_save()
                 if stop:
                     raise SystemExit(TERMINATED)
         if best:
             self._sum_of_all(0)  # The first worker writes, all read: they wait for each other.
-            self._best().restore(self._weights())
+            kept.restore(state, self._weights())
         return state["result"]
 
     def evaluate(self, batches):
         """The losses over all rows, and the metrics of all rows in their order."""
-        outputs, targets, results = self._inference.outputs(batches, keep=bool(self.metrics), with_losses=True)
+        batches = for_inference(batches)
+        with explain_out_of_memory(**shape(batches)):
+            outputs, targets, results = self._inference.outputs(batches, keep=bool(self.metrics), with_losses=True)
         for metric in self.metrics:
             results.update(metric(targets, outputs))
         return {name: float(value) for name, value in results.items()}
 
     def predict(self, batches):
-        """The outputs of the model for all rows in their order, a dict of NumPy arrays. Where batches differ in length,
-        shorter rows are padded with zeros."""
-        return self._inference.outputs(batches)[0]
+        """The outputs of the model for all rows in their order, a dict of NumPy arrays.
+
+        Args:
+            batches: `Batches`, `Stream` or a dataset of batches, of inputs alone if there is no more. Where they differ
+                in length, shorter rows are padded with zeros.
+        """
+        batches = for_inference(batches)
+        with explain_out_of_memory(**shape(batches)):
+            return self._inference.outputs(batches)[0]
 
     def _run(self, iterator, step, count):
         """Trains some steps; returns the numbers of each, a list of dicts, and whether a worker was told to stop."""
@@ -191,27 +207,20 @@ class Trainer:
             result = self.strategy.run(self._step, (*next(iterator), first + index, stop))
             return index + 1, numbers.write(index, self.strategy.experimental_local_results(result)[0])
 
-        numbers = tf.TensorArray(tf.float32, count, element_shape=[len(self._step.names)])
+        numbers = tf.TensorArray(tf.float32, count, element_shape=[None])
         return tf.while_loop(lambda index, _: index < count, train, (0, numbers))[1].stack()
 
     def _feed(self, batches, epoch, start):
-        return replica_dataset(self.strategy, lambda: batches.dataset(epoch, start), self.losses, self.micro_batches)
+        read = getattr(batches, "onwards", batches.dataset)
+        return replica_dataset(self.strategy, lambda: read(epoch, start), self.losses, self.micro_batches)
 
-    def _judge(self, step, results, state, best, patience):
-        """Keeps the weights if they are the best so far, and says whether it is time to end."""
-        if not best:
-            state["result"] = results
-            return
-        name = best.removeprefix("-")
-        if name not in results:
-            raise ValueError(f"`best` must be one of {', '.join(results)}, or '-' and one. Received: best={best!r}")
-        score = -results[name] if best.startswith("-") else results[name]
-        if state["best"] is None or score > state["best"]:
-            state.update(best=score, worse=0, result={**results, "step": step})
-            self._best().save(step, self._weights(), {})
-        else:
-            state["worse"] += 1
-            state["done"] = patience is not None and state["worse"] >= patience
+    def _check_best(self, best, patience, evaluation):
+        if best and (self.directory is None or evaluation is None):
+            raise ValueError(
+                f"`best` needs `evaluation`, and a `directory` to keep the weights. Received: best={best!r}"
+            )
+        if patience is not None and not best:
+            raise ValueError(f"`patience` needs `best`, the metric that it waits for. Received: patience={patience}")
 
     def _all_settings(self, **more):
         """What a snapshot must agree with."""
@@ -248,11 +257,9 @@ class Trainer:
         scale = {f"scale/{index}": variable for index, variable in enumerate(self._step.variables)}
         return {**self._weights(), **optimizer, **scale}
 
-    def _best(self):
-        return Snapshots(self.directory / "best", keep=1, write=self._chief)
-
     def _check_finite(self, step, line):
-        losses = {loss.name: line[loss.name] for loss in self.losses}
+        names = [*(loss.name for loss in self.losses), PENALTY]
+        losses = {name: line[name] for name in names if name in line}
         if not np.isfinite(list(losses.values())).all():
             raise FloatingPointError(
                 f"the loss is not finite at step {step}: {losses}. Usual causes: a learning rate that is too high, too "

@@ -94,6 +94,14 @@ def test_summary_and_best():
     assert grid.ranked(results, "f1") == [results[1], results[2], results[0]]
     # Equal ones in the order of their settings, whatever was run first.
     assert grid.ranked([result(0.5, seed=10), result(0.5, seed=2)], "f1")[0]["setting"] == {"seed": 2}
+    # A run that diverged is not the best, whatever comes first.
+    diverged = result(float("nan"), rate=3, seed=0)
+    for mixed in ([diverged, *results], [*results, diverged]):
+        assert grid.ranked(mixed, "f1") == [results[1], results[2], results[0], diverged]
+    some = [*results, result(float("nan"), rate=2, seed=2)]
+    assert [row["setting"]["rate"] for row in grid.summary(some, "f1")] == [1, 2]
+    for row in (grid.summary(some, "f1")[1], grid.summary(some[::-1], "f1")[1]):
+        assert np.isnan([row[name] for name in ("mean", "deviation", "lowest", "highest")]).all()
     assert grid.markdown(rows, "f1").splitlines()[2:] == [
         "| rate=2 | 1 | 65.00 | 0.00 | 65.00 | 65.00 |",
         "| rate=1 | 2 | 60.00 | 14.14 | 50.00 | 70.00 |",

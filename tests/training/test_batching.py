@@ -197,13 +197,14 @@ def test_lengths_do_not_come_sorted():
 def test_ragged_targets_and_several_features():
     # Row 1 is as long as its tags.
     inputs = {"token_ids": ragged([3, 1]), "other": ragged([2, 2], "int64"), "text": ["a", "b"]}
-    targets = {"tags": ragged([1, 4], "float32"), "label": [7.0, 8.0]}
+    targets = {"tags": ragged([1, 4], "float32"), "classes": ragged([2, 1], "int64"), "label": [7.0, 8.0]}
     batches = Batches(inputs, targets, batch_size=2, boundaries=[3, 4], shuffle=False)
     ((found, wanted, _),) = arrays(batches.dataset())
     assert found["token_ids"].tolist() == [[1, 2, 3, 0], [1001, 0, 0, 0]]
     assert found["other"].tolist() == [[1, 2, 0, 0], [1001, 1002, 0, 0]]
     assert found["text"].tolist() == [b"a", b"b"]
     assert wanted["tags"].tolist() == [[1, 0, 0, 0], [1001, 1002, 1003, 1004]]
+    assert wanted["classes"].tolist() == [[1, 2, -1, -1], [1001, -1, -1, -1]]  # 0 would be a class.
     assert wanted["label"].tolist() == [7, 8]
     assert {name: value.dtype for name, value in found.items()} == {
         "token_ids": np.int32,
@@ -282,6 +283,11 @@ def test_distributes(mirrored, targets):
             lambda: Batches(INPUTS, {"label": [1, 2]}),
             "all features must have the same number of rows, at least one. "
             "Received: rows={'inputs.row': 230, 'inputs.token_ids': 230, 'targets.label': 2}",
+        ),
+        (
+            lambda: Batches(ragged([2]), {"tags": ragged([2], "uint8")}),
+            "`targets.tags` must be signed integers, as ragged targets are padded with -1. "
+            "Received: targets.tags.dtype=uint8",
         ),
         (
             lambda: Batches({"token_ids": np.ones([2, 3])}, [1, 2]),

@@ -87,3 +87,68 @@ def test_numbers_of_pretraining():
 def test_bfloat16_logits_are_summed_in_float32():
     outputs = {"logits": tf.cast(LOGITS, tf.bfloat16)}
     assert losses.classification_loss().values(tf.constant([1, 2]), outputs).dtype == tf.float32
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 1)])
+def test_one_target_a_row_may_stand_in_a_column(shape):
+    """The numbers of the tests above: nothing is broadcast to (2, 2)."""
+    outputs = {"logits": np.array([[1.0], [4.0]], "float32")}
+    targets = tf.reshape(tf.constant([3.0, 4.5]), shape)
+    assert mean(losses.regression_loss(), targets, outputs) == pytest.approx((4 + 0.25) / 2)
+    targets, both = tf.reshape(tf.constant([1, 2], tf.uint8), shape), {"logits": LOGITS, "nsp_logits": LOGITS}
+    expected = (cross_entropy(LOGITS[0], 1) + cross_entropy(LOGITS[1], 2)) / 2
+    assert mean(losses.classification_loss(), targets, both) == pytest.approx(expected)
+    next_sentence = {"next_sentence_labels": tf.cast(targets, tf.int32)}
+    assert mean(losses.pretraining_losses()[1], next_sentence, both) == pytest.approx(expected)
+    assert mean(losses.pretraining_metrics()[2], next_sentence, both) == 1
+    spans = {name: tf.reshape(tf.constant([1, 2]), shape) for name in ("start", "end")}
+    assert mean(losses.span_loss(), spans, {"start_logits": LOGITS, "end_logits": LOGITS}) == pytest.approx(expected)
+
+
+TOKENS = {"mask_labels": tf.zeros([2, 1], tf.int32), "mask_weights": tf.ones([2, 1])}
+
+
+@pytest.mark.parametrize(
+    ("loss", "targets", "logits", "message"),
+    [
+        ("regression_loss", tf.zeros([2, 3]), [2, 1], r"`targets` must be of shape \(2,\) or \(2, 1\). Received: .*"),
+        ("regression_loss", tf.zeros([1, 2]), [2, 1], r"must be of shape .* Received: targets.shape=\(1, 2\)"),
+        ("regression_loss", tf.zeros([2]), [2, 3], r"of one number a row, logits of shape \(rows, 1\)"),
+        ("regression_loss", None, [2, 1], "`targets` are needed by the loss. Received: batches without targets"),
+        ("classification_loss", tf.zeros([2, 3], tf.int32), [2, 3], r"must be of shape \(2,\) or \(2, 1\)"),
+        ("classification_loss", tf.zeros([2]), [2, 3], "must be class numbers, integers. Received: .*=float32"),
+        ("token_loss", tf.zeros([2], tf.int32), [2, 2, 3], r"must be of shape \(2, 2\). Received: .*=\(2,\)"),
+        ("token_loss", tf.zeros([2, 1], tf.int32), [2, 2, 3], r"must be of shape \(2, 2\). Received: .*=\(2, 1\)"),
+        ("span_loss", tf.zeros([2], tf.int32), [2, 3], "`targets` must be a dict with 'start'. Received: EagerTensor"),
+        ("pretraining", TOKENS, [2, 3, 3], r"`targets\['mask_labels'\]` must be of shape \(2, 3\). Received: "),
+    ],
+)
+def test_targets_of_another_shape(loss, targets, logits, message):
+    loss = losses.pretraining_metrics()[0] if loss == "pretraining" else getattr(losses, loss)()
+    with pytest.raises(ValueError, match=message):
+        loss.values(targets, {"logits": tf.zeros(logits), "mlm_logits": tf.zeros(logits)})
+
+
+def test_weights_belong_to_rows():
+    """By hand, with as many values in a row as rows: along the other axis it would be 1 * 3 + 2 * 5."""
+    values, weights = tf.constant([[1.0, 2.0], [3.0, 4.0]]), tf.constant([1.0, 2.0])
+    for given, rows in ((lambda _: weights, tf.ones(2)), (None, weights), (lambda _: weights[:, None], tf.ones(2))):
+        total, weight = losses.Loss("x", lambda *_: values, given).sums(None, None, rows)
+        assert (float(total), float(weight)) == (1 * 3 + 2 * 7, 3)
+    total, weight = losses.Loss("x", lambda *_: values, lambda _: values).sums(None, None, weights)
+    assert (float(total), float(weight)) == (1 + 4 + 2 * (9 + 16), 3 + 2 * 7)
+
+
+@pytest.mark.parametrize(
+    ("values", "weights", "message"),
+    [
+        ([], [4], r"`values` of the loss 'x' must be a tensor of shape \(rows, ...\). Received: .*=\(\) for 4 rows"),
+        ([3], [4], r"must be a tensor of shape \(rows, ...\). Received: values.shape=\(3,\) for 4 rows"),
+        ([4], [4, 2], r"`weights` of the loss 'x' must have the leading dimensions of its values. Received: weights"),
+        ([4, 1], [4, 2], r"Received: weights.shape=\(4, 2\), values.shape=\(4, 1\)"),
+    ],
+)
+def test_values_and_weights_that_do_not_fit(values, weights, message):
+    loss = losses.Loss("x", lambda *_: tf.ones(values), lambda _: tf.ones(weights))
+    with pytest.raises(ValueError, match=message):
+        loss.sums(None, None, tf.ones(4))

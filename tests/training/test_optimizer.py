@@ -89,6 +89,22 @@ def test_the_norm_is_that_of_the_whole_gradient():
     assert nothing is None
 
 
+@pytest.mark.parametrize("kind", ["AdamW", "LAMB"])
+@pytest.mark.parametrize("clip", [{"clipvalue": 5.0}, {"clipnorm": 5.0}])
+def test_repeated_tokens_are_added_before_they_are_clipped(kind, clip):
+    """Rows 1 and 2 of the whole gradient are (9, 12) and (-3, 4), of norm root 250; each of the four is below 5."""
+    import tensorflow as tf
+
+    gradient = tf.IndexedSlices(
+        tf.constant([[3.0, 4.0]] * 3 + [[-3.0, 4.0]]), tf.constant([1, 1, 1, 2]), tf.constant([4, 2])
+    )
+    optimizer = getattr(keras_bert, kind)(1.0, weight_decay=0, beta_1=0.0, bias_correction=False, **clip)
+    optimizer.apply([gradient], [keras.Variable(np.zeros((4, 2), "float32"))])
+    whole = np.array([[0, 0], [9, 12], [-3, 4], [0, 0]])
+    expected = np.clip(whole, -5, 5) if "clipvalue" in clip else whole * 5 / 250**0.5
+    np.testing.assert_allclose(optimizer._momentums[0], expected, rtol=1e-5)
+
+
 def test_excluded_variables_do_not_decay(build):
     model = build("encoder")
     optimizer = keras_bert.AdamW(0.1, weight_decay=0.5)
@@ -134,6 +150,34 @@ def test_saved_and_loaded(build, task, tmp_path):
     assert copy.optimizer.get_config() == model.optimizer.get_config()
     for left, right in zip(copy.optimizer.variables, model.optimizer.variables, strict=True):
         np.testing.assert_array_equal(to_numpy(left), to_numpy(right))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_fit_of_a_model_in_16_bits_is_close_to_float32(dtype):
+    """Keras' AdamW in float32 beside ours; a learning rate whose steps vanish in 16 bits."""
+    rng = np.random.default_rng(0)
+    x, y, losses = rng.normal(size=(16, 5)).astype("float32"), rng.normal(size=(16, 1)).astype("float32"), {}
+    weights = [rng.normal(scale=0.5, size=size) for size in ((5, 8), 8, (8, 1), 1)]
+    options = {"weight_decay": 0.01, "beta_1": 0.8, "epsilon": 1e-6, "clipnorm": 1.0}
+    for policy, kind in (("float32", keras.optimizers.AdamW), (dtype, keras_bert.AdamW)):
+        layers = [keras.layers.Dense(8, "tanh", dtype=policy), keras.layers.Dense(1, dtype=policy)]
+        model = keras.Sequential([keras.Input((5,)), *layers])
+        model.set_weights(weights)
+        model.compile(kind(1e-3, **options), "mse")
+        losses[policy] = model.fit(x, y, batch_size=16, epochs=30, verbose=0).history["loss"]
+    np.testing.assert_allclose(losses[dtype], losses["float32"], rtol=0.02)
+
+
+def test_what_cannot_be_in_16_bits():
+    variable = keras.Variable(np.zeros(2), dtype="bfloat16")
+    with pytest.raises(ValueError, match="`use_ema` is not supported for weights in 16 bits. Received: use_ema=True"):
+        keras_bert.AdamW(1e-3, use_ema=True).build([variable])
+    keras.config.set_floatx("float16")
+    try:
+        with pytest.raises(ValueError, match="`learning_rate` must not be in 16 bits. .*floatx.*='float16'"):
+            keras_bert.AdamW(1e-3)
+    finally:
+        keras.config.set_floatx("float32")
 
 
 def test_amsgrad():
@@ -235,6 +279,46 @@ def test_lamb_equals_numpy():
     for part in (slice(0, 2), slice(2, 4), slice(4, 6)):
         expected = numpy_lamb(start[:, part], gradients[..., part], 0.01, 0.1, True)
         np.testing.assert_allclose(fused[:, part], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("exclude", ["undecayed", "var_list"])
+def test_lamb_without_decay_scales_its_steps(exclude):
+    """As the authors' program does: what is left out of the decay is left out of the scaling, not all without decay."""
+    rng = np.random.default_rng(0)
+    start, gradients = rng.normal(size=(4, 6)), rng.normal(size=(5, 4, 6))
+    plain, bias = (keras.Variable(start.astype("float32"), name=name) for name in ("plain", "bias"))
+    undecayed = ["bias"] if exclude == "undecayed" else []
+    optimizer = keras_bert.LAMB(0.01, weight_decay=0, epsilon=1e-6, undecayed=undecayed)
+    if exclude == "var_list":
+        optimizer.exclude_from_weight_decay(var_list=[bias.value])
+    for gradient in gradients.astype("float32"):
+        optimizer.apply([keras.ops.convert_to_tensor(gradient)] * 2, [plain, bias])
+    np.testing.assert_allclose(plain.numpy(), numpy_lamb(start, gradients, 0.01, 0.0, True), atol=1e-6)
+    np.testing.assert_allclose(bias.numpy(), numpy_lamb(start, gradients, 0.01, 0.0, False), atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("kind", ["AdamW", "LAMB"])
+def test_weights_in_16_bits(dtype, kind):
+    """Steps of a third of the distance between two bfloat16 numbers, far from their end: the rounded float64 run."""
+    rng = np.random.default_rng(0)
+    weights, gradients = rng.uniform(1, 2, (3, 4)), 1e-3 * np.abs(rng.normal(size=(40, 3, 4)))
+    variable = keras.Variable(weights, dtype=dtype)
+    optimizer = getattr(keras_bert, kind)(2e-3, weight_decay=0.1, epsilon=1e-6, global_clipnorm=1e9)
+    for index in range(2):
+        start = to_numpy(variable).astype("float64")
+        part = np.float64(to_numpy(keras.ops.cast(gradients, dtype)))[20 * index :][:20]
+        fresh = getattr(keras_bert, kind).from_config(optimizer.get_config())
+        for gradient in part:
+            fresh.apply([keras.ops.cast(gradient, dtype)], [variable])
+        if kind == "AdamW":
+            expected = numpy_adamw(start, part, 2e-3, 0.1, 0.9, 0.999, 1e-6)
+        else:
+            expected = numpy_lamb(start, part, 2e-3, 0.1, True)
+        np.testing.assert_allclose(to_numpy(variable), expected, rtol=2**-8 if dtype == "bfloat16" else 2**-11)
+        assert (to_numpy(variable) != start).all()
+        assert {slot.dtype for slot in fresh.variables} == {"int64", "float32"}
+        variable.assign(1.5 * variable)  # Weights that are set from outside count, not their copy.
 
 
 def test_lamb_of_a_model_knows_the_fused_weights(build):

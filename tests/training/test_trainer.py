@@ -1,8 +1,10 @@
 """The training loop: the same on any number of replicas, resumable to the step."""
 
+import contextlib
 import json
 import math
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -312,6 +314,37 @@ def test_predict_pads_batches_of_other_length():
     run.fit(batches, epochs=1)
 
 
+def test_padding_of_ragged_targets_does_not_count(mirrored):
+    """Rows of 1, 4, 2, 3 and 5 pieces in batches of 2 and of other lengths, their classes beside them."""
+    rng = np.random.default_rng(0)
+    lengths, x = [1, 4, 2, 3, 5], rng.normal(size=(15, 3)).astype("float32")
+    classes = rng.integers(0, 3, 15).astype("int32")
+    inputs, targets = (tf.RaggedTensor.from_row_lengths(values, lengths) for values in (x, classes))
+    batches = keras_bert.Batches({"x": inputs}, targets, batch_size=2, boundaries=[2, 4, 5])
+    pieces = keras.Input((None, 3), name="x")
+    model = keras.Model({"x": pieces}, {"logits": keras.layers.Dense(3)(pieces)})
+    weights = model.get_weights()
+    logits = x @ weights[0] + weights[1]
+    losses = np.log(np.exp(logits).sum(1)) - logits[np.arange(15), classes]
+    found = []
+    for strategy in (None, mirrored):
+        run = Trainer(
+            lambda: keras.models.clone_model(model),
+            lambda model: keras_bert.create_optimizer(model, 1e-2, 100),
+            token_loss(),
+            metrics=lambda y, out: found.append(y) or {},
+            strategy=strategy,
+        )
+        run.model.set_weights(weights)
+        assert run.evaluate(batches)["loss"] == pytest.approx(losses.mean(), rel=1e-5)
+        np.testing.assert_array_equal(found[-1], targets.to_tensor(-1))
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1))
+    dataset = keras_bert.Batches({"x": inputs}, targets, batch_size=1, boundaries=[6]).dataset()
+    # A mean over the batches: here of each row alone.
+    expected = np.mean([part.mean() for part in np.split(losses, np.cumsum(lengths)[:-1])])
+    assert model.evaluate(dataset, verbose=0) == pytest.approx(expected, rel=1e-5)
+
+
 def test_a_replica_without_rows(mirrored):
     *_, batches = rows(3, 2)  # The last batch has one row.
     losses = [classifier(strategy).fit(batches, epochs=2, log_every=1)["loss"] for strategy in (None, mirrored)]
@@ -359,6 +392,71 @@ def test_best_weights_and_patience(tmp_path):
     assert run.fit(batches, epochs=5, evaluation=batches, best="score", patience=2) == result
 
 
+def scored(directory, scores, fail_at=None, **options):
+    """A run of 6 steps, each with a score after it; the model's kernel in the end, and those at each evaluation."""
+    kernels = []
+
+    def metric(targets, outputs):
+        kernels.append(run.model.get_weights()[0])
+        if len(kernels) == fail_at:
+            raise KeyboardInterrupt
+        return {"score": scores[len(kernels) - 1]}
+
+    run = linear(directory, metrics=metric)
+    batches = numbered(3, 1, 4, 1, 5, 9)
+    result = run.fit(batches, evaluation=batches, evaluate_every=1, best="score", **options)
+    return run.model.get_weights()[0], kernels, result
+
+
+def test_a_new_run_never_sees_the_best_of_an_old_one(tmp_path):
+    scored(tmp_path, [0.1, 0.2, 0.3, 0.4, 0.5, 0.9])
+    shutil.rmtree(tmp_path / "snapshots")
+    found, kernels, result = scored(tmp_path, [0.1, 0.3, 0.2, 0.2, 0.1, 0.2])
+    np.testing.assert_array_equal(found, kernels[1])
+    assert (result["step"], result["score"]) == (2, 0.3)
+    assert [path.name for path in (tmp_path / "best").iterdir()] == ["step-000000002"]
+    assert len(list((tmp_path / "tensorboard").iterdir())) == 1
+    evaluations = [line["score"] for line in metrics(tmp_path) if "score" in line]
+    assert evaluations == [0.1, 0.3, 0.2, 0.2, 0.1, 0.2]
+
+
+def test_a_resumed_run_keeps_the_best_of_its_snapshot(tmp_path):
+    """Cut after two better ones that the snapshot of step 3 does not know; this time they are worse."""
+    with pytest.raises(KeyboardInterrupt):
+        scored(tmp_path, [0.5, 0.1, 0.1, 0.6, 0.7], fail_at=6, save_every=3)
+    found, _, result = scored(tmp_path, [0.2, 0.1, 0.2], save_every=3)
+    kernel = tf.train.load_checkpoint(str(tmp_path / "best" / "step-000000001" / "variables"))
+    np.testing.assert_array_equal(found, kernel.get_tensor("model/0/linear/kernel"))
+    assert (result["step"], result["score"]) == (1, 0.5)
+    assert [path.name for path in (tmp_path / "best").iterdir()] == ["step-000000001"]
+    shutil.rmtree(tmp_path / "best")
+    with pytest.raises(ValueError, match="has no weights of step 1, the best of the run that is resumed. Expected"):
+        scored(tmp_path, [], save_every=3)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("scores", "patience", "best", "said"),
+    [
+        ([0.3, NAN, 0.2, 0.4, 0.1, NAN], None, 4, [2, 6]),
+        ([NAN, NAN, 0.2, 0.4, 0.1, 0.3], 3, 4, [1, 2]),
+        ([NAN, NAN, 0.2, 0.4, 0.1, 0.3], 2, 2, [1, 2]),  # The last of those that there are.
+        ([NAN] * 6, None, 6, [1, 2, 3, 4, 5, 6]),
+    ],
+)
+def test_nan_is_worse_than_any_number(tmp_path, caplog, scores, patience, best, said):
+    found, kernels, result = scored(tmp_path, scores, patience=patience)
+    np.testing.assert_array_equal(found, kernels[best - 1])
+    assert result["step"] == best
+    lines = [record.getMessage() for record in caplog.records if record.name == "keras_bert"]
+    assert [line for line in lines if "at step" in line] == [
+        f"`score` is NaN at step {step}, which counts as worse than any number" for step in said
+    ]
+    assert any("`score` was NaN at every evaluation: the model keeps" in line for line in lines) == (best in said)
+
+
 def test_a_best_metric_that_there_is_not(tmp_path):
     *_, batches = rows(4, 4)
     with pytest.raises(ValueError, match="`best` must be one of loss, or '-' and one. Received: best='f1'"):
@@ -402,7 +500,7 @@ def test_two_replicas_change_nothing_for_other_optimizers(mirrored, options):
     np.testing.assert_allclose(losses, train(**options)[0], rtol=1e-2 if "dtype" in options else 1e-4)
 
 
-@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16", "float16", "bfloat16"])
 def test_narrow_floats_train_like_float32(alone, dtype):
     losses, _ = train(dtype=dtype)
     np.testing.assert_allclose(np.array(losses)[:, :2], np.array(alone[0])[:, :2], rtol=0.05)
@@ -461,6 +559,81 @@ def test_a_stream_goes_on_where_it_is_told():
     assert [inputs.numpy().tolist() for inputs, *_ in stream.dataset(epoch=3, start=1)] == [[2, 3], [4, 5]]
 
 
+def test_a_stream_reads_each_batch_once(tmp_path):
+    """3 epochs of 4 batches, in any order that a seed gives; a resumed run skips what it has seen."""
+    read = []
+
+    def batches():
+        numbers = tf.data.Dataset.range(4).shuffle(4, seed=1)
+        dataset = numbers.map(lambda x: (tf.ones([2, 3]), tf.fill([2], tf.cast(x, tf.float32))))
+        return Stream(dataset.map(lambda x, y: ({"x": x}, tf.py_function(count, [y], tf.float32))), steps=4)
+
+    def count(y):
+        read.append(float(y[0]))
+        return y
+
+    def losses():
+        return Loss("number", lambda targets, outputs: tf.ensure_shape(targets, [2]) + 0 * outputs["logits"][:, 0])
+
+    whole = linear(tmp_path / "whole", loss=losses())
+    whole.fit(batches(), epochs=3, log_every=1)
+    seen = [line["number"] for line in metrics(tmp_path / "whole")]
+    assert [sorted(seen[start : start + 4]) for start in (0, 4, 8)] == [[0, 1, 2, 3]] * 3
+    assert seen[:4] != seen[4:8]
+    assert len(read) <= 12 + 8  # Some are read ahead.
+    for _ in range(2):
+        run = linear(tmp_path / "cut", loss=losses(), steps_per_call=6)
+        run._told_to_stop = True
+        with contextlib.suppress(SystemExit):
+            run.fit(batches(), epochs=3, log_every=1)
+    run = linear(tmp_path / "cut", loss=losses())
+    run.fit(batches(), epochs=3, log_every=1)
+    assert metrics(tmp_path / "cut") == metrics(tmp_path / "whole")
+
+
+def test_predictions_need_the_inputs_alone(mirrored):
+    """7 rows in batches of 3, also of a dataset that does not know its length."""
+    x, y = np.random.default_rng(0).normal(size=(7, 3)).astype("float32"), np.arange(7, dtype="float32")
+    alone = tf.data.Dataset.from_tensor_slices({"x": x}).batch(3)
+    ragged = {"x": tf.RaggedTensor.from_row_lengths(x.reshape(-1), [3] * 7)}
+    datasets = [alone, alone.filter(lambda batch: True), Stream(alone), keras_bert.Batches(ragged, shuffle=False)]
+    for strategy in (None, mirrored):
+        run = linear(strategy=strategy)
+        expected = x @ run.model.get_weights()[0] + run.model.get_weights()[1]
+        for dataset in datasets:
+            np.testing.assert_allclose(run.predict(dataset)["logits"], expected, atol=1e-5)
+        with_targets = tf.data.Dataset.zip(datasets[1].unbatch(), tf.data.Dataset.from_tensor_slices(y)).batch(4)
+        assert run.evaluate(with_targets)["loss"] == pytest.approx(np.mean((expected[:, 0] - y) ** 2), rel=1e-5)
+    with pytest.raises(ValueError, match="`targets` are needed by the loss. Received: batches without targets"):
+        run.fit(alone)
+    with pytest.raises(ValueError, match=r"has no end. Expected `Stream\(dataset, steps\)`. Received: <_Repeat"):
+        run.predict(alone.repeat())
+    with pytest.raises(
+        ValueError, match="must be a `Batches`, a `Stream`, `Phases` or a `tf.data.Dataset`. Received: d"
+    ):
+        run.predict({"x": x})
+
+
+def test_memory_that_ends_is_said_in_one_line(monkeypatch):
+    """An error as TensorFlow's allocator raises it."""
+
+    def full(*_, **__):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[16,12,512,512]")
+
+    inputs = {"x": tf.RaggedTensor.from_row_lengths(np.ones(12, "float32"), [3] * 4)}
+    data = keras_bert.Batches(inputs, np.zeros(4), batch_size=4)
+    run = linear(loss=Loss("full", full))
+    message = "^out of memory at a batch of 4 sequences of length 3. Lower the batch size .*remat=True$"
+    for call in (run.fit, run.evaluate):
+        with pytest.raises(MemoryError, match=message):
+            call(data)
+    with pytest.raises(MemoryError, match=r"^out of memory: OOM when allocating .*512\]. Lower the batch size"):
+        run.fit(numbered(1, 2))
+    monkeypatch.setattr(run._inference, "outputs", full)
+    with pytest.raises(MemoryError, match=message):
+        run.predict(data)
+
+
 def numbered(*numbers):
     """Batches of two rows whose targets are one number."""
     rng = np.random.default_rng(numbers[0])
@@ -480,7 +653,7 @@ def linear(directory=None, **options):
     return Trainer(
         model,
         lambda model: keras_bert.create_optimizer(model, 0.1, 8, 3),
-        [regression_loss(), Loss("number", lambda targets, outputs: targets)],
+        options.pop("loss", [regression_loss(), Loss("number", lambda targets, outputs: targets)]),
         directory=directory,
         **options,
     )
@@ -575,6 +748,7 @@ def test_means_among_the_metrics(mirrored):
         Loss("perplexity", classification_loss().values, finish=math.exp),
         Loss("of_class_1", lambda y, out: out["logits"][:, 0], lambda y: y == 1),
         Loss("of_none", lambda y, out: out["logits"][:, 0], lambda y: y == 9, math.exp),
+        Loss("sum_of_class_1", lambda y, out: out["logits"], lambda y: y == 1),  # As many classes as rows.
     ]
     for strategy in (None, mirrored):
         run = classifier(strategy, metrics=[means[0], lambda y, out: {"rows": len(y)}, *means[1:]])
@@ -590,6 +764,7 @@ def test_means_among_the_metrics(mirrored):
                 "right": ((logits.argmax(1) == labels) * weights).sum() / 4.5,
                 "perplexity": np.exp((losses * weights).sum() / 4.5),
                 "of_class_1": (logits[:, 0] * one).sum() / one.sum(),
+                "sum_of_class_1": (logits.sum(1) * one).sum() / one.sum(),
             },
             rel=1e-5,
         )
@@ -634,3 +809,119 @@ def test_after_save_is_for_the_worker_that_writes(tmp_path):
     run._chief = False
     run.fit(numbered(1, 2), after_save=lambda: pytest.fail("this worker writes nothing"))
     assert not (tmp_path / "snapshots").exists()
+
+
+class Counts(keras.layers.Layer):
+    """Adds the mean square of its inputs to the loss, and counts the calls."""
+
+    def build(self, shape):
+        self.calls = self.add_weight(shape=(), initializer="zeros", trainable=False, name="calls")
+
+    def call(self, x):
+        self.add_loss(0.1 * keras.ops.mean(keras.ops.square(x)))
+        self.calls.assign_add(1.0)
+        return x
+
+
+class Noise(keras.layers.Layer):
+    """Draws from Keras' own generator, which no layer has."""
+
+    def call(self, x):
+        return x + keras.random.normal(keras.ops.shape(x))
+
+
+def extras(*layers):
+    """Inputs `x` of 3 numbers, the layers, a kernel with a regularizer and a constraint, and `logits`."""
+    x = keras.Input((3,), name="x")
+    options = {"kernel_regularizer": keras.regularizers.L2(0.3), "kernel_constraint": keras.constraints.MaxNorm(0.4)}
+    y = keras.layers.Dense(4, name="first", **options)(x)
+    for layer in layers:
+        y = layer(y)
+    return keras.Model({"x": x}, {"logits": keras.layers.Dense(1, name="linear")(y)})
+
+
+def trained(layers, strategy=None, micro_batches=1, directory=None, weights=None, **options):
+    """A trainer of `extras` after 6 batches."""
+    run = Trainer(
+        lambda: extras(*layers()),
+        lambda model: keras_bert.AdamW(0.1, weight_decay=0.1, **options),
+        regression_loss(),
+        strategy=strategy,
+        micro_batches=micro_batches,
+        directory=directory,
+    )
+    if weights is not None:
+        run.model.set_weights(weights)
+    run.fit(numbered(3, 1, 4, 1, 5, 9), log_every=1)
+    return run
+
+
+def all_extras():
+    return [Counts(), keras.layers.BatchNormalization(), keras.layers.Dense(4, "tanh", activity_regularizer="l2")]
+
+
+@pytest.mark.parametrize("clip", [{"clipnorm": 0.5}, {"clipvalue": 0.1}, {"global_clipnorm": 0.5}])
+def test_one_replica_trains_whatever_keras_fit_trains(tmp_path, clip):
+    model = extras(*all_extras())
+    start = model.get_weights()
+    run = trained(all_extras, directory=tmp_path, weights=start, **clip)
+    model.compile(keras_bert.AdamW(0.1, weight_decay=0.1, **clip), "mse")
+    data = numbered(3, 1, 4, 1, 5, 9)._dataset.take(6)
+    fitted = [float(model.train_on_batch(*batch)) for batch in data.map(lambda x, y: (x, {"logits": y[:, None]}))]
+    lines = metrics(tmp_path)
+    np.testing.assert_allclose([line["loss"] + line["regularization"] for line in lines], fitted, rtol=1e-5)
+    assert min(line["regularization"] for line in lines) > 0.01
+    for weight, expected in zip(run.model.weights, model.weights, strict=True):
+        np.testing.assert_allclose(weight.numpy(), expected.numpy(), rtol=1e-4, atol=1e-6, err_msg=weight.path)
+    assert float(run.model.get_layer("first").kernel.numpy().max()) < 0.41
+
+
+def test_two_replicas_change_nothing_for_regularizers_and_clipping(mirrored):
+    weights = extras().get_weights()
+    for clip in ({"clipnorm": 0.5}, {"clipvalue": 0.1}):
+        expected = trained(list, weights=weights, **clip).model.get_weights()
+        for strategy, micro_batches in ((mirrored, 1), (None, 2)):
+            found = trained(list, strategy, micro_batches, weights=weights, **clip).model.get_weights()
+            for weight, other in zip(found, expected, strict=True):
+                np.testing.assert_allclose(weight, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("layers", "micro_batches", "message"),
+    [
+        (lambda: [Counts()], 2, "calls `add_loss` or has an `activity_regularizer`.* Received: replicas=1, micro_ba"),
+        (lambda: [keras.layers.BatchNormalization(name="bn")], 2, "updates `bn/moving_mean`, which would depend on"),
+        (lambda: [Noise()], 1, "updates what is neither a .* Received: the state of a generator"),
+        (
+            lambda: [keras.layers.SpectralNormalization(keras.layers.Dense(4, name="inner"), name="outer")],
+            1,
+            "updates what is neither a non-trainable weight .* train with model.fit. Received: .*inner/kernel",
+        ),
+    ],
+)
+def test_layers_that_would_be_ignored_in_part(layers, micro_batches, message):
+    with pytest.raises(ValueError, match=message):
+        trained(layers, micro_batches=micro_batches)
+
+
+def test_layers_that_would_depend_on_the_replicas(mirrored):
+    with pytest.raises(ValueError, match="would depend on the number of .* Received: replicas=2, micro_batches=1"):
+        trained(lambda: [keras.layers.BatchNormalization()], mirrored)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "message"),
+    [
+        (lambda: keras.optimizers.SGD(0.1), "`optimizer_fn` must make an `AdamW` .* Received: keras.*SGD"),
+        (lambda: keras.optimizers.LossScaleOptimizer(keras_bert.AdamW(0.1)), "without a wrapper; .*LossScaleOptimizer"),
+        (lambda: keras_bert.AdamW(0.1, use_ema=True), "`use_ema` of the optimizer is not supported by `Trainer`. Tr"),
+        (
+            lambda: keras_bert.LAMB(0.1, gradient_accumulation_steps=2),
+            "and set `micro_batches`. Received: gradient_acc",
+        ),
+        (lambda: keras_bert.AdamW(0.1, loss_scale_factor=8.0), "is scaled without it. Received: loss_scale_factor=8.0"),
+    ],
+)
+def test_optimizers_that_would_be_ignored_in_part(optimizer, message):
+    with pytest.raises(ValueError, match=message):
+        Trainer(extras, lambda model: optimizer(), regression_loss())
