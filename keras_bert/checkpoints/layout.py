@@ -75,25 +75,30 @@ class Slot:
     transposed: bool = False
     part: int = 0
     parts: int = 1
+    changed: object = None  # The layer whose table the variable is only a part of: quantized, or adapted by LoRA.
 
     @property
     def shape(self):
-        *rows, columns = self.variable.shape
+        *rows, columns = self._whole.shape
         shape = (*rows, columns // self.parts)
         return shape[::-1] if self.transposed else shape
 
     def value(self):
         """The tensor as a checkpoint holds it, float32."""
-        array = np.split(_numpy(self.variable), self.parts, axis=-1)[self.part]
+        array = np.split(_numpy(self._whole), self.parts, axis=-1)[self.part]
         return np.ascontiguousarray(array.T if self.transposed else array)
+
+    @property
+    def _whole(self):
+        return self.variable if self.changed is None else self.changed.float_table()
 
 
 def slots(description):
     """The slots of a described model, in reading order; parts of one variable follow each other."""
     layers, config = description.layers, description.config
-    embeddings = layers["embeddings"]
+    embeddings, table = layers["embeddings"], layers["token_embedding"]
     found = [
-        Slot("embeddings.word_embeddings.weight", layers["token_embedding"].embeddings),
+        Slot("embeddings.word_embeddings.weight", table.embeddings, changed=_changed(table)),
         Slot("embeddings.token_type_embeddings.weight", embeddings.segment_table),
         *_norm("embeddings.LayerNorm", embeddings.norm),
     ]
@@ -132,9 +137,10 @@ def _block(name, block):
     attention, feed_forward = block.attention, block.feed_forward
     projection = attention.query_key_value
     found = []
-    for kind, variable in (("weight", projection.kernel), ("bias", projection.bias)):
+    for slot in _dense("", projection):
         for part, role in enumerate(("query", "key", "value")):
-            found.append(Slot(f"{name}.attention.self.{role}.{kind}", variable, kind == "weight", part, 3))
+            of_part = {"name": f"{name}.attention.self.{role}{slot.name}", "part": part, "parts": 3}
+            found.append(dataclasses.replace(slot, **of_part))
     return [
         *found,
         *_dense(f"{name}.attention.output.dense", attention.output_dense),
@@ -146,7 +152,12 @@ def _block(name, block):
 
 
 def _dense(name, layer):
-    return [Slot(f"{name}.weight", layer.kernel, transposed=True), Slot(f"{name}.bias", layer.bias)]
+    weight = Slot(f"{name}.weight", layer.kernel, transposed=True, changed=_changed(layer))
+    return [weight, Slot(f"{name}.bias", layer.bias)]
+
+
+def _changed(layer):
+    return layer if layer.lora_enabled or layer.quantization_mode else None
 
 
 def _norm(name, layer):
@@ -206,4 +217,4 @@ def _listing(items):
 
 def _numpy(variable):
     # Over float32: NumPy has no bfloat16 of its own.
-    return keras.ops.convert_to_numpy(keras.ops.cast(variable.value, "float32"))
+    return keras.ops.convert_to_numpy(keras.ops.cast(variable, "float32"))

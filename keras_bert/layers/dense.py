@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_bert.layers.gradients import custom_gradient
+from keras_bert.layers.quantization import adapted, check_mode, dequantized
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -19,9 +20,25 @@ class Dense(keras.layers.Dense):
     def call(self, inputs, training=None):
         flat = len(inputs.shape) == 2
         rows = inputs if flat else ops.reshape(inputs, (-1, inputs.shape[-1]))
-        # The copy is a plain tensor: a custom gradient must not see the variable itself.
-        rows = self.activation(_add_bias(ops.matmul(rows, self.kernel), ops.copy(self.bias)))
+        rows = ops.matmul(rows, self.kernel)
+        if self.use_bias:
+            # The copy is a plain tensor: a custom gradient must not see the variable itself.
+            rows = _add_bias(rows, ops.copy(self.bias))
+        rows = self.activation(rows)
         return rows if flat else ops.reshape(rows, (*ops.shape(inputs)[:-1], self.units))
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        check_mode(mode)
+        super().quantize(mode, type_check=False, config=config)  # It refuses subclasses otherwise.
+
+    def float_table(self):
+        """The kernel as a float32 tensor, dequantized and with the update of LoRA."""
+        if self.quantization_mode is None:
+            kernel = ops.cast(self._kernel.value, "float32")
+        else:
+            zero = getattr(self, "kernel_zero", None)
+            kernel = dequantized(self, self._kernel, self.kernel_scale, zero, scaled_axis=1)
+        return adapted(self, kernel, self.lora_kernel_a, self.lora_kernel_b) if self.lora_enabled else kernel
 
 
 @custom_gradient

@@ -5,6 +5,8 @@ import math
 import keras
 from keras import ops
 
+from keras_bert.layers.quantization import Unquantized
+
 
 class _GivenSeed(keras.random.SeedGenerator):
     """Lets a seed that was drawn before stand where Keras expects a generator."""
@@ -17,7 +19,7 @@ class _GivenSeed(keras.random.SeedGenerator):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class Dropout(keras.layers.Layer):
+class Dropout(Unquantized, keras.layers.Layer):
     """Zeroes a share of the inputs in training and scales up the rest.
 
     Keras' own layer draws a float32 for each element, which costs a fifth of a bfloat16 forward pass. Here

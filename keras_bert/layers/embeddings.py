@@ -6,6 +6,7 @@ from keras import ops
 from keras_bert.layers.composite import Composite
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.normalization import LayerNorm
+from keras_bert.layers.quantization import adapted, check_mode, dequantized
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -23,6 +24,22 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
 
     def call(self, inputs, reverse=False):
         return super().call(inputs if reverse else _no_wrap(inputs, self.input_dim), reverse=reverse)
+
+    def quantized_call(self, inputs, reverse=False):
+        return super().quantized_call(inputs if reverse else _no_wrap(inputs, self.input_dim), reverse=reverse)
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        check_mode(mode)
+        super().quantize(mode, type_check=False, config=config)  # It refuses subclasses otherwise.
+
+    def float_table(self):
+        """The table as a float32 tensor, dequantized and with the update of LoRA."""
+        if self.quantization_mode is None:
+            table = ops.cast(self._embeddings.value, "float32")
+        else:
+            zero = getattr(self, "embeddings_zero", None)
+            table = dequantized(self, self._embeddings, self.embeddings_scale, zero, scaled_axis=0)
+        return adapted(self, table, self.lora_embeddings_a, self.lora_embeddings_b) if self.lora_enabled else table
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

@@ -7,6 +7,7 @@ from keras_bert.layers.activations import activate, check_activation
 from keras_bert.layers.composite import Composite
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.normalization import LayerNorm
+from keras_bert.layers.quantization import Unquantized
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -116,7 +117,7 @@ class MaskedLMTransform(Composite):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class OutputBias(keras.layers.Layer):
+class OutputBias(Unquantized, keras.layers.Layer):
     """Adds a bias to the logits over the vocabulary, in float32.
 
     Call arguments:
@@ -137,7 +138,7 @@ class OutputBias(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class FoldChoices(keras.layers.Layer):
+class FoldChoices(Unquantized, keras.layers.Layer):
     """Makes each choice a row of its own: `(batch, choices, length)` to `(batch * choices, length)`.
 
     Example:
@@ -149,7 +150,7 @@ class FoldChoices(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class UnfoldChoices(keras.layers.Layer):
+class UnfoldChoices(Unquantized, keras.layers.Layer):
     """Puts the scores of the choices side by side: `(batch * choices, 1)` to `(batch, choices)`.
 
     Call arguments:

@@ -3,13 +3,15 @@
 import keras
 from keras import ops
 
+from keras_bert.layers.quantization import Unquantized
+
 # Added to the float32 score of a forbidden position: its probability becomes an exact zero, and a row that
 # is forbidden everywhere stays finite (uniform).
 _FORBIDDEN = -1e9
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class AttentionMask(keras.layers.Layer):
+class AttentionMask(Unquantized, keras.layers.Layer):
     """Turns a padding mask into an attention mask.
 
     Args:

@@ -4,10 +4,11 @@ import keras
 from keras import ops
 
 from keras_bert.layers.gradients import custom_gradient
+from keras_bert.layers.quantization import Unquantized
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class LayerNorm(keras.layers.Layer):
+class LayerNorm(Unquantized, keras.layers.Layer):
     """Normalizes the last axis to mean 0 and variance 1, then scales by `gamma` and shifts by `beta`.
 
     Everything is float32 under any dtype policy; Keras' own layer rounds `gamma` and `beta` to the compute
