@@ -4,7 +4,7 @@
 
 `--input` is what `keras_bert.load` takes: a directory of any of these formats, a KerasHub preset or a name on the
 Hugging Face hub. Every tensor is carried over bit for bit (unless
-`--weights_dtype=float16`), or the command says which one has no place. BERT BASE takes some ten seconds.
+`--weights_dtype` is narrow), or the command says which one has no place. BERT BASE takes some ten seconds.
 """
 
 from absl import flags
@@ -15,7 +15,12 @@ from pipelines import common_flags
 _INPUT = flags.DEFINE_string("input", None, "Directory or name of the checkpoint to read.", required=True)
 _OUTPUT = flags.DEFINE_string("output", None, "Directory to write.", required=True)
 _FORMAT = flags.DEFINE_enum("format", "huggingface", ["huggingface", "google", "keras"], "Format to write.")
-_DTYPE = flags.DEFINE_enum("weights_dtype", "float32", ["float32", "float16"], "float16 takes half the room.")
+_DTYPE = flags.DEFINE_enum(
+    "weights_dtype",
+    "float32",
+    ["float32", "float16", "bfloat16"],
+    "Of the weights in the file; narrow ones take half the room.",
+)
 _REVISION = flags.DEFINE_string("revision", None, "Branch, tag or commit on the Hugging Face hub.")
 
 

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 
+import ml_dtypes
 import numpy as np
 import safetensors
 import safetensors.numpy
@@ -148,9 +149,11 @@ def write_weights(description, directory, dtype):
         name if name.startswith(("cls.", "classifier.", "qa_outputs.")) else prefix + name: array
         for name, array in tensors_of(description).items()
     }
+    if not description.tied:  # transformers then reads a bias of the kernel's own.
+        tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].copy()
     if dtype != "float32":
         largest = max(float(np.abs(array).max()) for array in tensors.values())
-        if not largest <= float(np.finfo(dtype).max):
+        if not largest <= float(ml_dtypes.finfo(dtype).max):
             raise ValueError(
                 f"`weights_dtype`={dtype!r} does not hold the largest weight, {largest}. Expected 'float32'"
             )

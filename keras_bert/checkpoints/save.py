@@ -46,17 +46,18 @@ def save(
         pair: whether the model was trained on pairs of texts.
         sequence_length: the most pieces of a sequence that it was trained on.
         null_threshold: of question answering, how much the score of no answer may be above that of the best one.
-        weights_dtype: "float32", or "float16" for half the size: `load` and transformers compute in float32 either way.
-            Of the Hugging Face format alone.
+        weights_dtype: "float32", or "float16" or "bfloat16" for half the size: `load` and transformers compute in
+            float32 either way. Of the Hugging Face format alone.
 
     Example:
         keras_bert.save(model, "my_model", bert.vocabulary, bert.lowercase, labels=["no", "yes"])
     """
     if format not in FORMATS:
         raise ValueError(f"`format` must be one of {', '.join(FORMATS)}. Received: format={format!r}")
-    if weights_dtype not in ("float32", "float16") or (weights_dtype == "float16" and format != "huggingface"):
+    narrow = weights_dtype in ("float16", "bfloat16") and format == "huggingface"
+    if weights_dtype != "float32" and not narrow:
         raise ValueError(
-            "`weights_dtype` must be 'float32', or 'float16' with format 'huggingface'. "
+            "`weights_dtype` must be 'float32', or 'float16' or 'bfloat16' with format 'huggingface'. "
             f"Received: weights_dtype={weights_dtype!r}, format={format!r}"
         )
     directory = pathlib.Path(directory).expanduser()

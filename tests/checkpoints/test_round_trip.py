@@ -5,6 +5,7 @@ import json
 import sys
 
 import keras
+import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -125,14 +126,17 @@ def test_low_precision_policies_write_float32(build, tmp_path):
 
 def test_weights_in_half_precision(build, pieces, tmp_path):
     model = build("pretraining")
-    for dtype in ("float32", "float16"):
+    for dtype in ("float32", "float16", "bfloat16"):
         keras_bert.save(model, tmp_path / dtype, pieces, weights_dtype=dtype)
-    full, half = ((tmp_path / dtype / "model.safetensors").stat().st_size for dtype in ("float32", "float16"))
-    assert 0.5 < half / full < 0.55
-    loaded = keras_bert.load(tmp_path / "float16").pretrainer()
-    for before, after in zip(model.weights, loaded.weights, strict=True):
-        assert after.dtype == "float32"
-        np.testing.assert_array_equal(to_numpy(after), to_numpy(before).astype("float16").astype("float32"))
+    full, *halves = (
+        (tmp_path / dtype / "model.safetensors").stat().st_size for dtype in ("float32", "float16", "bfloat16")
+    )
+    for dtype, half in zip((np.float16, ml_dtypes.bfloat16), halves, strict=True):
+        assert 0.5 < half / full < 0.55
+        loaded = keras_bert.load(tmp_path / np.dtype(dtype).name).pretrainer()
+        for before, after in zip(model.weights, loaded.weights, strict=True):
+            assert after.dtype == "float32"
+            np.testing.assert_array_equal(to_numpy(after), to_numpy(before).astype(dtype).astype("float32"))
 
 
 def test_weights_that_half_precision_does_not_hold(build, pieces, tmp_path):
@@ -141,7 +145,7 @@ def test_weights_that_half_precision_does_not_hold(build, pieces, tmp_path):
     with pytest.raises(ValueError, match="`weights_dtype`='float16' does not hold the largest weight, 70000.0"):
         keras_bert.save(model, tmp_path / "a", pieces, weights_dtype="float16")
     assert not (tmp_path / "a").exists()
-    with pytest.raises(ValueError, match="`weights_dtype` must be 'float32', or 'float16' with format 'huggingface'"):
+    with pytest.raises(ValueError, match="`weights_dtype` must be 'float32', or 'float16' or 'bfloat16' with format"):
         keras_bert.save(model, tmp_path / "a", pieces, weights_dtype="float16", format="google")
 
 

@@ -1,5 +1,7 @@
 """transformers opens what we save, with nothing missing and nothing unexpected, and computes the same."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -90,3 +92,59 @@ def test_their_own_save_opens_here(build, batch, pieces, tmp_path):
     assert bert.lowercase
     assert bert.vocabulary.pieces == tuple(pieces)
     np.testing.assert_array_equal(to_numpy(bert.model()(batch)["logits"]), to_numpy(model(batch)["logits"]))
+
+
+CASES = {
+    "added_tokens": lambda encoder: keras_bert.build_classifier(encoder, 2),
+    "multi_label": lambda encoder: keras_bert.build_classifier(encoder, 3, multi_label=True),
+    "next_sentence": keras_bert.build_next_sentence,
+    "pad_at_3": lambda encoder: keras_bert.build_classifier(encoder, 2),
+    "untied": lambda encoder: keras_bert.build_pretrainer(encoder, next_sentence=False, tied=False),
+    "float16": lambda encoder: keras_bert.build_classifier(encoder, 2),
+    "bfloat16": lambda encoder: keras_bert.build_classifier(encoder, 2),
+}
+TEXTS = ["Hello there!", "the <ent> has covid-19covid-19", "a" * 90 + " b", "", "xyz <ENT> abc"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_settings_travel_both_ways(config, pieces, tmp_path, case):
+    """Ids and logits of a folder that we wrote, and of one that transformers wrote from it."""
+    config = dataclasses.replace(config, vocab_size=52)
+    model = CASES[case](keras_bert.build_encoder(config))
+    for variable in model.trainable_variables:
+        variable.assign(np.random.default_rng(0).normal(scale=0.2, size=variable.shape).astype("float32"))
+    vocabulary = keras_bert.Vocabulary(pieces, max_word_length=100)
+    if case == "added_tokens":
+        added = [keras_bert.AddedToken("<ent>", normalized=False, special=True), keras_bert.AddedToken("covid-19")]
+        vocabulary = keras_bert.Vocabulary([*pieces, "<ent>", "covid-19"], added, max_word_length=100)
+    elif case == "pad_at_3":
+        vocabulary = keras_bert.Vocabulary(["[UNK]", "[CLS]", "[SEP]", "[PAD]", *pieces[4:]], max_word_length=100)
+    narrow = case if case in ("float16", "bfloat16") else None
+    keras_bert.save(model, tmp_path / "ours", vocabulary, weights_dtype=narrow or "float32")
+    twin, tokenizer = _compare(tmp_path / "ours")
+    twin.to(getattr(torch, narrow or "float32")).save_pretrained(tmp_path / "theirs")
+    tokenizer.save_pretrained(tmp_path / "theirs")
+    _compare(tmp_path / "theirs")
+
+
+def _compare(folder):
+    bert = keras_bert.load(folder)
+    kind = transformers.AutoConfig.from_pretrained(folder).architectures[0]
+    twin, info = getattr(transformers, kind).from_pretrained(folder, output_loading_info=True, dtype=torch.float32)
+    assert not any(info[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    theirs = tokenizer(TEXTS, padding=True, truncation=True, max_length=40, return_tensors="pt")
+    ours = {name: value.numpy() for name, value in bert.preprocessor(40, padding="longest")(TEXTS).items()}
+    names = {"token_ids": "input_ids", "segment_ids": "token_type_ids", "padding_mask": "attention_mask"}
+    for name, value in names.items():
+        np.testing.assert_array_equal(ours[name], theirs[value].numpy())
+    real = ours["padding_mask"].astype(bool)
+    if bert.head == "pretraining":
+        ours["mask_positions"] = np.tile(np.arange(real.shape[1], dtype="int32"), (len(TEXTS), 1))
+    (found,) = map(to_numpy, bert.model()(ours).values())
+    with torch.inference_mode():
+        expected = twin.eval()(**theirs).logits.numpy()
+    if expected.ndim == 3:
+        found, expected = found[real], expected[real]
+    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+    return twin, tokenizer

@@ -2,12 +2,13 @@
 
 import itertools
 import json
+import pickle
 import sys
 import unicodedata
 
 import pytest
 
-from keras_bert import BertTokenizer, Vocabulary
+from keras_bert import AddedToken, BertTokenizer, Vocabulary
 
 tf = pytest.importorskip("tensorflow")
 text = pytest.importorskip("tensorflow_text")
@@ -191,6 +192,7 @@ def test_lowering_without_stripping_and_the_other_way():
         "ΣΑΣΑΣ, ΑΣ-ΑΣ",
         "中Σ ΑΣ中",
         "aΣ1 ªΣ",
+        "ΑΣ\U000e0067\U000e007f \U000e0067ΑΣΑ ΑΣ\U000e0100Α",
     ],
 )
 def test_final_sigma(string):
@@ -295,14 +297,93 @@ def test_kept_special_tokens():
             r"`keep_special_tokens` has a token that is not in the vocabulary, the list of pieces. Received: '\[X\]'",
         ),
         ([3], "not in the vocabulary"),
-        (["a"], "`keep_special_tokens` must have 3 bytes each. Received: 'a'"),
-        (["[MASK]"] * 39, "`keep_special_tokens` has 38 tokens at most. Received: 39"),
         ("[MASK]", r"`keep_special_tokens` must be a list or a tuple. Received: '\[MASK\]'"),
     ],
 )
 def test_literals_that_cannot_be_kept(literals, message):
     with pytest.raises(ValueError, match=message):
         BertTokenizer(PIECES, keep_special_tokens=literals)
+
+
+ADDED = [
+    AddedToken("<ent>", normalized=False, special=True),
+    AddedToken("Covid-19"),
+    AddedToken("ab b"),
+    AddedToken("b!a", normalized=False),
+    AddedToken("ΟΣ"),
+    AddedToken("##b", wordpiece=True),
+]
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_added_tokens(lowercase):
+    """First those that stand in the text itself, then those of the normalized text, the longest at each place."""
+    pieces = [*PIECES, "<ent>", "Covid-19", "ab b", "b!a", "ΟΣ", "ab"]
+    vocabulary = Vocabulary(pieces, ADDED)
+    tokenizer = BertTokenizer(vocabulary, lowercase)
+    texts = [
+        "a<ent>COVID-19b <ENT>",
+        "Covid-19Covid-19 ab b!a",
+        "ab b ab  b aΟΣ",
+        "<ent>",
+        "a##b #",
+        "é<ent>É Covid-19",
+        "ab",
+        "",
+    ]
+    ids, starts, ends = (ragged.to_list() for ragged in tokenizer.with_offsets(texts))
+    assert tokenizer(texts).to_list() == ids
+    names = [[pieces[index] for index in row] for row in ids]
+    covid = ["Covid-19", "b"] if lowercase else ["[UNK]", "[UNK]", "[UNK]"]
+    assert names == [
+        ["a", "<ent>", *covid, "[UNK]", "[UNK]", "[UNK]"],
+        ["Covid-19", "Covid-19", "ab", "b!a"],
+        ["ab b", "ab", "b", "a", "ΟΣ"],
+        ["<ent>"],
+        ["a", "##b", "[UNK]"],
+        ["[UNK]", "<ent>", "[UNK]", "Covid-19"],
+        ["ab"],
+        [],
+    ]
+    for text, row, first, last in zip(texts, names, starts, ends, strict=True):
+        for name, start, end in zip(row, first, last, strict=True):
+            part = text.encode()[start:end].decode()
+            assert name == "[UNK]" or part in (name, name.removeprefix("##"), "COVID-19")
+
+
+@pytest.mark.parametrize(
+    ("settings", "string", "pieces"),
+    [
+        ({"max_word_length": 3}, "aaa aaaa a", ["a", "##a", "##a", "[UNK]", "a"]),
+        ({"tokenize_chinese_chars": False}, "a中 中, 中中!a", ["[UNK]", "中", "[UNK]", "[UNK]", "!", "a"]),
+        ({"tokenize_chinese_chars": False, "max_word_length": 2}, "aaa!aa中a", ["[UNK]", "!", "[UNK]"]),
+        ({"strip_accents": False}, "é a\u0301", ["[UNK]", "[UNK]"]),
+    ],
+)
+def test_settings_of_a_vocabulary(settings, string, pieces):
+    vocabulary = Vocabulary(PIECES, **settings)
+    tokenizer = BertTokenizer(vocabulary)
+    assert [PIECES[index] for index in tokenizer(string)] == pieces
+    ids, starts, ends = tokenizer.with_offsets([string])
+    words = [string.encode()[start:end].decode() for start, end in zip(starts[0], ends[0], strict=True)]
+    assert "".join(words) == string.replace(" ", "")
+    again = pickle.loads(pickle.dumps(tokenizer))
+    assert again([string]).to_list() == ids.to_list()
+    assert again.vocabulary == vocabulary
+
+
+def test_a_piece_that_stands_twice_and_one_with_a_nul():
+    pieces = [*PIECES, "c\0d", "b", "c"]
+    assert BertTokenizer(pieces)(["b bb cd c"]).to_list() == [[len(pieces) - 2] * 2 + [8, 1, len(pieces) - 1]]
+
+
+def test_inputs_of_other_shapes():
+    tokenizer = BertTokenizer(PIECES)
+    rows = tokenizer([["a b", ""], ["ab", "!"]])
+    assert rows.to_list() == [[[5, 7], []], [[5, 8], [9]]]
+    ids, starts, ends = tokenizer.with_offsets("a b")
+    assert (ids.numpy().tolist(), starts.numpy().tolist(), ends.numpy().tolist()) == ([5, 7], [0, 2], [1, 3])
+    assert tokenizer.with_offsets([["a b"], ["b"]])[1].to_list() == [[[0, 2]], [[0]]]
 
 
 def test_no_rows():
