@@ -17,10 +17,10 @@ ROOMS = {
     "text": [],
     "training": ["memory"],
     "models": ["layers", "config"],
-    "checkpoints": ["models", "config", "text.vocabulary", "text.preprocessor", "memory"],
+    "checkpoints": ["models", "config", "text.vocabulary", "text.tokenizer_json", "text.preprocessor", "memory"],
     "pretraining": ["text"],
     "tasks": ["text", "training.metrics"],
-    "serving": ["text", "models", "version"],
+    "serving": ["text", "models", "layers", "version"],
     "experiments": ["training"],
     "": ["layers", "text.preprocessor", "training", "version"],  # The face; the rest of it is lazy.
 }

@@ -9,8 +9,6 @@ import pytest
 import keras_bert
 from tests.conftest import relative, to_numpy
 
-pytest.importorskip("tensorflow_text", reason="tokenizers need TensorFlow")
-
 CASES = [
     "added_special_tokens_v4_layout",
     "added_tokens",
