@@ -3,6 +3,8 @@
 import keras
 import tensorflow as tf
 
+from keras_bert.training.release import all_reduce
+
 _SCALE_AT_START, _STEPS_TO_DOUBLE = 2.0**15, 2000
 
 
@@ -53,7 +55,7 @@ class TrainStep:
         gradients, losses = self._accumulate((inputs, targets, weights), totals, seed)
         shared = tf.concat([[stop], losses], 0)
         if replica.num_replicas_in_sync > 1:
-            *gradients, shared = replica.all_reduce(tf.distribute.ReduceOp.SUM, [*gradients, shared])
+            *gradients, shared = all_reduce([*gradients, shared])
         learning_rate = tf.cast(self.optimizer.learning_rate, tf.float32)
         norm, *skipped = self._update(gradients)
         return tf.concat([shared, tf.stack([norm, learning_rate, *skipped])], 0)
