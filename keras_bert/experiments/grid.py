@@ -1,5 +1,6 @@
 """Grids of runs: a folder for each, none that is finished is run again."""
 
+import gc
 import itertools
 import json
 import math
@@ -8,7 +9,6 @@ import statistics
 
 import numpy as np
 
-from keras_bert.training.release import releasing_graphs
 from keras_bert.training.snapshots import difference
 
 _RESULT = "result.json"
@@ -59,9 +59,9 @@ def run_grid(grid, directory, run, common, write=True):
         if setting not in done:
             folder = directory / folder_name(setting)
             folder.mkdir(parents=True, exist_ok=True)
-            with releasing_graphs():
-                result = {"setting": setting, "scores": run(setting, folder, list(results))}
+            result = {"setting": setting, "scores": run(setting, folder, list(results))}
             results.append(result)
+            gc.collect()  # Models hang in cycles; the next one needs their memory.
             if write:
                 _write(folder / _RESULT, result)
     return sorted(results, key=_place)

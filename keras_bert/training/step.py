@@ -3,7 +3,11 @@
 import keras
 import tensorflow as tf
 
+<<<<<<< HEAD
 from keras_bert.training.optimizer import AdamW, is_narrow
+=======
+from keras_bert.training.release import all_reduce
+>>>>>>> f13e700fa15ad6279d077f49e8ef25aff0425462
 
 _SCALE_AT_START, _STEPS_TO_DOUBLE = 2.0**15, 2000
 
@@ -76,7 +80,7 @@ class TrainStep:
             _assign(variable.value, value)
         shared = tf.concat([[stop], losses if self._penalized else losses[:-1]], 0)
         if replica.num_replicas_in_sync > 1:
-            *gradients, shared = replica.all_reduce(tf.distribute.ReduceOp.SUM, [*gradients, shared])
+            *gradients, shared = all_reduce([*gradients, shared])
         learning_rate = tf.cast(self.optimizer.learning_rate, tf.float32)
         norm, *skipped = self._update(gradients)
         return tf.concat([shared, tf.stack([norm, learning_rate, *skipped])], 0)

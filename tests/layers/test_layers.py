@@ -143,6 +143,84 @@ def test_dense_gradient_equals_numpy(dtype):
     np.testing.assert_allclose(numpy(bias), upstream.sum((0, 1)), atol=tolerance * 4)
 
 
+def test_dense_without_bias():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 5, 8)).astype("float32")
+    layer = layers.Dense(3, use_bias=False)
+    np.testing.assert_allclose(numpy(layer(x)), x @ numpy(layer.kernel), atol=1e-5)
+    assert len(layer.weights) == 1
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("shape", [(4, 6), (2, 3, 6)])
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_tables_with_lora_are_what_is_computed(shape, policy):
+    """A NumPy sum of table and update; in bfloat16 nothing is rounded."""
+    rng = np.random.default_rng(0)
+    dense, table = layers.Dense(5, dtype=policy), layers.TokenEmbedding(7, 6, dtype=policy)
+    dense.build(shape)
+    table.build()
+    for layer in (dense, table):
+        layer.enable_lora(2, lora_alpha=3)
+        randomize(layer, rng)
+    kernel = numpy(dense._kernel) + 1.5 * numpy(dense.lora_kernel_a) @ numpy(dense.lora_kernel_b)
+    rows = numpy(table._embeddings) + 1.5 * numpy(table.lora_embeddings_a) @ numpy(table.lora_embeddings_b)
+    np.testing.assert_allclose(numpy(dense.float_table()), kernel, atol=1e-6)
+    np.testing.assert_allclose(numpy(table.float_table()), rows, atol=1e-6)
+    x = rng.normal(size=shape).astype("float32")
+    tolerance = 1e-5 if policy == "float32" else 0.1
+    np.testing.assert_allclose(numpy(dense(x)), x @ kernel + numpy(dense.bias), atol=tolerance)
+    np.testing.assert_allclose(numpy(table(np.arange(7))), rows, atol=tolerance)
+    np.testing.assert_allclose(numpy(table(x, reverse=True)), x @ rows.T, atol=tolerance)
+
+
+QUANTIZED = {
+    "int8": lambda: {"mode": "int8"},
+    "int4": lambda: {"mode": "int4"},
+    "int4 in groups": lambda: {"config": keras.quantizers.Int4QuantizationConfig(block_size=4)},
+}
+
+
+@pytest.mark.parametrize("lora", [False, True])
+@pytest.mark.parametrize("mode", QUANTIZED)
+def test_quantized_tables_are_what_is_computed(mode, lora):
+    """The rows of a unit matrix through the layer are its kernel, up to the quantization of these rows."""
+    dense, table = layers.Dense(6, use_bias=False), layers.TokenEmbedding(7, 8)
+    dense.build((None, 8))
+    table.build()
+    randomize(dense, np.random.default_rng(0))
+    before = [numpy(layer.float_table()) for layer in (dense, table)]
+    for layer in (dense, table):
+        layer.quantize(**QUANTIZED[mode]())
+        if lora:
+            layer.enable_lora(2)
+            layer.trainable_variables[-1].assign(np.full(layer.trainable_variables[-1].shape, 0.01, "float32"))
+    np.testing.assert_allclose(numpy(dense.float_table()), numpy(dense(np.eye(8, dtype="float32"))), atol=1e-6)
+    np.testing.assert_allclose(numpy(table.float_table()), numpy(table(np.arange(7))), atol=1e-6)
+    if not lora and mode != "int4 in groups":  # Keras clips a group whose values have one sign.
+        step = {"int8": 1 / 127, "int4": 1 / 7}[mode]
+        for layer, value in zip((dense, table), before, strict=True):
+            assert np.abs(numpy(layer.float_table()) - value).max() <= step * np.abs(value).max()
+
+
+def test_an_id_outside_a_quantized_table_does_not_wrap():
+    table = layers.TokenEmbedding(7, 8)
+    table.build()
+    table.quantize("int8")
+    # An error on a CPU with TensorFlow, NaN in JAX; never the last row.
+    with pytest.raises(Exception, match=r"not in \[0, 7\)|not equal"):
+        np.testing.assert_array_equal(numpy(table(np.array([-1]))), numpy(table(np.array([6]))), "not equal")
+
+
+@pytest.mark.parametrize("mode", ["float8", "gptq"])
+def test_other_modes_are_refused(mode):
+    layer = layers.Dense(6)
+    layer.build((None, 8))
+    config = keras.quantizers.GPTQConfig([], None, weight_bits=4) if mode == "gptq" else None
+    with pytest.raises(ValueError, match=f"`mode` must be one of int8, int4 .* Received: mode='{mode}'"):
+        layer.quantize(mode, config=config)
+
+
 def test_sinusoid_is_the_papers_formula():
     layer = layers.BertEmbeddings(hidden_size=6, max_length=50, positions="sinusoid")
     expected = [[f(pos / 10000 ** (2 * i / 6)) for i in range(3) for f in (np.sin, np.cos)] for pos in range(50)]

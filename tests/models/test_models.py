@@ -1,13 +1,14 @@
 """The builders: shapes, masks, ablations, training, saving."""
 
 import dataclasses
+import warnings
 
 import keras
 import numpy as np
 import pytest
 
 import keras_bert
-from tests.conftest import HEADS, to_numpy
+from tests.conftest import HEADS, relative, to_numpy
 
 
 def run(model, inputs, **options):
@@ -253,6 +254,39 @@ def test_a_builders_model_is_known_in_every_form(build, head):
         copy = keras_bert.describe(keras.models.clone_model(model))
         assert dataclasses.replace(copy, layers={}) == dataclasses.replace(description, layers={})
         assert list(copy.layers) == list(description.layers)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_int8_is_close_and_survives_a_keras_file(build, task, tmp_path, head):
+    inputs, _, _ = task(head)
+    model = build(head)
+    expected = run(model, inputs)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        model.quantize("int8")
+    told = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
+    assert [message for message in told if "InputLayer" not in message] == []  # Keras warns of its own.
+    quantized = {weight.path for weight in model.weights if weight.dtype == "int8"}
+    assert len(quantized) >= 1 + 2 * 4 + (head != "mlm")  # The token table, four kernels in a block, a head's.
+    got = run(model, inputs)
+    for name, value in expected.items():
+        assert 0 < relative(got[name], value) < 0.1
+    model.save(tmp_path / "model.keras")
+    copy = keras.saving.load_model(tmp_path / "model.keras")
+    assert {weight.path for weight in copy.weights if weight.dtype == "int8"} == quantized
+    clone = keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    for other in (copy, clone):
+        for name, value in run(other, inputs).items():
+            np.testing.assert_array_equal(value, got[name])
+    assert keras_bert.describe(copy).config == keras_bert.describe(model).config
+
+
+def test_a_mode_without_numbers_is_refused_before_anything_changes(build):
+    model = build("classification")
+    with pytest.warns(UserWarning, match="InputLayer"), pytest.raises(ValueError, match="Received: mode='float8'"):
+        model.quantize("float8")
+    assert not any(layer.quantization_mode for layer in model._flatten_layers())
 
 
 def test_two_encoders_in_one_model(config, batch, tmp_path):
