@@ -3,11 +3,8 @@
 import keras
 import tensorflow as tf
 
-<<<<<<< HEAD
 from keras_bert.training.optimizer import AdamW, is_narrow
-=======
 from keras_bert.training.release import all_reduce
->>>>>>> f13e700fa15ad6279d077f49e8ef25aff0425462
 
 _SCALE_AT_START, _STEPS_TO_DOUBLE = 2.0**15, 2000
 
