@@ -28,9 +28,13 @@ class Trainer:
     The same losses and weights for 1 and n replicas, and for any number of micro-batches: losses are divided by the
     weights of the whole global batch, gradients summed once and clipped by their true norm.
 
+    Regularizers, constraints and clipping are honoured. So are `add_loss` and layers that update their weights in the
+    forward pass, such as BatchNormalization, on one replica without micro-batches; what would depend on the number of
+    either, or be ignored, is refused before the first step.
+
     Args:
         model_fn: function that builds the model.
-        optimizer_fn: function of the model that makes its optimizer, see `create_optimizer`.
+        optimizer_fn: function of the model that makes its optimizer, an `AdamW` or a `LAMB`; see `create_optimizer`.
         loss: a `Loss` or a list of them; the sum is minimised.
         metrics: functions of `(targets, outputs)`, NumPy arrays of all rows in their order, that return a dict; or
             `Loss`es, whose means are computed batch by batch.
