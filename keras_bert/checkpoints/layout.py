@@ -121,7 +121,7 @@ def _head(description):
             Slot("cls.predictions.bias", layers["mlm_bias"].bias),
         ]
         if not description.tied:
-            found.append(Slot("cls.predictions.decoder.weight", layers["mlm_decoder"].kernel, transposed=True))
+            found.append(_weight("cls.predictions.decoder", layers["mlm_decoder"]))
         return found + (_dense("cls.seq_relationship", layers["next_sentence"]) if description.next_sentence else [])
     if description.head == "next_sentence":
         return _dense("cls.seq_relationship", layers["next_sentence"])
@@ -152,8 +152,11 @@ def _block(name, block):
 
 
 def _dense(name, layer):
-    weight = Slot(f"{name}.weight", layer.kernel, transposed=True, changed=_changed(layer))
-    return [weight, Slot(f"{name}.bias", layer.bias)]
+    return [_weight(name, layer), Slot(f"{name}.bias", layer.bias)]
+
+
+def _weight(name, layer):
+    return Slot(f"{name}.weight", layer.kernel, transposed=True, changed=_changed(layer))
 
 
 def _changed(layer):

@@ -178,7 +178,7 @@ class MultiLabelDense(Dense):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class SentencePooling(keras.layers.Layer):
+class SentencePooling(Unquantized, keras.layers.Layer):
     """One float32 vector for each sequence out of those of its tokens (Reimers & Gurevych, 2019, section 3).
 
     Args:
