@@ -51,8 +51,14 @@ def silu(x):
     return x * ops.sigmoid(x), gradient
 
 
+def _gelu_for_inference(x):
+    if x.dtype != "float32":
+        return ops.gelu(x, approximate=False)  # By erfc, which 16 bits are enough for; ONNX has no such operation.
+    return x * (0.5 + 0.5 * ops.erf(x * math.sqrt(0.5)))
+
+
 _INFERENCE = {
-    "gelu": lambda x: ops.gelu(x, approximate=False),
+    "gelu": _gelu_for_inference,
     "gelu_new": lambda x: ops.gelu(x, approximate=True),
     "relu": ops.relu,
     "silu": silu,
@@ -65,8 +71,8 @@ _TRAINING = {**_INFERENCE, "gelu": gelu, "gelu_new": gelu_tanh}
 def activate(x, name, training=None):
     """Applies the activation that `BertConfig.hidden_act` names.
 
-    In training GELU is ours, for its gradient; elsewhere it is Keras', which TensorFlow fuses into the product
-    before it. On other backends, which fuse anything, it is ours, for its float32.
+    In training GELU is ours, for its gradient; elsewhere it is plain operations of the dtype of `x`. On other
+    backends, which fuse anything, it is ours, for its float32.
     """
     ours = training or keras.config.backend() != "tensorflow"
     return (_TRAINING if ours else _INFERENCE)[name](x)

@@ -87,12 +87,13 @@ class MultiHeadAttention(Composite):
     def _project(self, hidden, memory):
         """Query, key and value, each `(batch, heads, length, size)`."""
         if self.cross_attention:
-            (query,) = self._split_heads(self.query(hidden), 1)
-            return query, *self._split_heads(self.key_value(memory), 2)
-        return self._split_heads(self.query_key_value(hidden), 3)
+            (query,) = self._split_heads(self.query(hidden), hidden, 1)
+            return query, *self._split_heads(self.key_value(memory), memory, 2)
+        return self._split_heads(self.query_key_value(hidden), hidden, 3)
 
-    def _split_heads(self, projected, parts):
-        batch, length, _ = ops.shape(projected)
+    def _split_heads(self, projected, of, parts):
+        # The sizes of what came in: converters cannot follow the shape of the product, which is itself a reshape.
+        batch, length, _ = ops.shape(of)
         heads = ops.reshape(projected, (batch, length, parts, self.num_heads, self.hidden_size // self.num_heads))
         return ops.unstack(ops.transpose(heads, (2, 0, 3, 1, 4)), parts)  # (parts, batch, heads, length, size)
 

@@ -34,7 +34,7 @@ class AttentionMask(Unquantized, keras.layers.Layer):
         self.built = True
 
     def call(self, padding_mask):
-        mask = ops.cast(padding_mask, "bool")[:, None, None, :]
+        mask = ops.cast(ops.expand_dims(padding_mask, (1, 2)), "bool")  # Converters cannot slice a boolean.
         if self.causal:
             positions = ops.arange(ops.shape(padding_mask)[1])
             mask = ops.logical_and(mask, positions[:, None] >= positions[None, :])
