@@ -11,6 +11,7 @@ import pytest
 import safetensors.numpy
 
 import keras_bert
+from keras_bert.checkpoints.layout import slots
 from tests.conftest import HEADS, HF_HEADS, to_numpy
 
 
@@ -249,3 +250,42 @@ def test_googles_format_without_tensorflow(build, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="Google's checkpoints need TensorFlow, which is not installed"):
         keras_bert.save(model, tmp_path / "bert", None, format="google")
     assert list(tmp_path.iterdir()) == []
+
+
+MORE_HEADS = {
+    "multi_label": lambda encoder: keras_bert.build_classifier(encoder, 3, multi_label=True),
+    "next_sentence": keras_bert.build_next_sentence,
+    "untied": lambda encoder: keras_bert.build_pretrainer(encoder, tied=False),
+    "embedding": lambda encoder: keras_bert.build_embedder(encoder, "max", normalize=True),
+}
+
+
+@pytest.mark.parametrize("format", ["huggingface", "keras"])
+@pytest.mark.parametrize("head", MORE_HEADS)
+def test_the_rarer_heads(config, tmp_path, head, format):
+    """Also after int8, whose tables are written as what they stand for, and after Keras loaded them."""
+    model = perturb(MORE_HEADS[head](keras_bert.build_encoder(config)))
+    if format == "huggingface":
+        with pytest.warns(UserWarning, match="InputLayer"):
+            model.quantize("int8")
+        description = keras_bert.describe(model)
+    keras_bert.save(model, tmp_path / "bert", None, format=format)
+    bert = keras_bert.load(tmp_path / "bert")
+    twin = bert.model()
+    if format == "keras":
+        assert_same(twin, model)
+        return
+    found = keras_bert.describe(twin)
+    told = ("head", "num_classes", "multi_label", "next_sentence", "tied")
+    assert [getattr(found, name) for name in told] == [getattr(description, name) for name in told]
+    tables = {slot.name: slot.value() for slot in slots(description)}
+    assert tables.keys() == {slot.name for slot in slots(found)}
+    for slot in slots(found):
+        np.testing.assert_array_equal(slot.value(), tables[slot.name])
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("head", ["multi_label", "untied", "embedding"])
+def test_rarer_heads_that_googles_format_has_no_names_for(config, tmp_path, head):
+    with pytest.raises(ValueError, match="Google's format has "):
+        keras_bert.save(MORE_HEADS[head](keras_bert.build_encoder(config)), tmp_path / "bert", None, format="google")

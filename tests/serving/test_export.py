@@ -947,3 +947,33 @@ def test_rows_of_like_length_are_computed_together():
     np.testing.assert_array_equal(in_groups(run, inputs, [2], None), found)
     none = {name: value[:0] for name, value in inputs.items()}
     assert in_groups(run, none, [2], 3).shape == (0, 2)
+
+
+RARER = {
+    "multi_label": lambda encoder: keras_bert.build_classifier(encoder, 3, multi_label=True),
+    "next_sentence": keras_bert.build_next_sentence,
+    "embedding": lambda encoder: keras_bert.build_embedder(encoder, normalize=True),
+}
+
+
+@pytest.mark.parametrize("head", ["multi_label", *(pytest.param(h, marks=pytest.mark.slow) for h in list(RARER)[1:])])
+def test_the_rarer_heads(build, preprocessor, tmp_path, head):
+    model = draw(RARER[head](build("encoder")))
+    labels = LABELS if head == "multi_label" else None
+    keras_bert.export(model, preprocessor, tmp_path / "1", labels=labels)
+    loaded = tf.saved_model.load(tmp_path / "1")
+    served = Served(model, preprocessor, loaded.signatures, loaded=loaded)
+    inputs = {"text": TEXTS, "pair": PAIRS} if head == "next_sentence" else {"text": TEXTS}
+    answers = served(**inputs)
+    outputs = model(preprocessor(inputs), training=False)
+    if head == "multi_label":
+        logits = outputs["logits"].numpy()
+        assert set(answers) == {"labels", "probabilities", "predicted"}
+        close(answers["probabilities"], 1 / (1 + np.exp(-logits)))
+        np.testing.assert_array_equal(answers["predicted"], logits >= 0)
+        assert strings(answers["labels"].tolist()) == [LABELS] * len(TEXTS)
+    elif head == "next_sentence":
+        close(answers["probability"], softmax(outputs["nsp_logits"].numpy())[:, 0])
+    else:
+        close(answers["embedding"], outputs["embedding"].numpy())
+        close(np.linalg.norm(answers["embedding"], axis=-1), np.ones(len(TEXTS)))
