@@ -36,6 +36,7 @@ _HUB_FILES = [
     "tokenizer.json",
     "tokenizer_config.json",
     "added_tokens.json",
+    "special_tokens_map.json",
     "modules.json",
     "*/config.json",
     "*sentence_bert_config.json",

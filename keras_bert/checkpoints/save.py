@@ -41,7 +41,7 @@ def save(
         labels: names of the classes, in the order of the logits.
         task: name of the task that the head was trained on.
         format: "huggingface" (`model.safetensors`, opens in transformers), "google" (`bert_model.ckpt`, opens in
-            TF 1) or "keras" (`model.keras`).
+            TF 1, whose programs know words of 200 characters whatever the vocabulary says) or "keras" (`model.keras`).
         strip_accents: whether accents are removed. None takes what the vocabulary says, or else `lowercase`.
         pair: whether the model was trained on pairs of texts.
         sequence_length: the most pieces of a sequence that it was trained on.
@@ -77,7 +77,10 @@ def save(
             known["keep_special_tokens"] = tokenizer_files.kept_special_tokens(vocabulary)
         huggingface.write_config(description, beside, labels, pad_id, **known)
         if vocabulary is not None:
-            tokenizer_files.write(vocabulary, lowercase, description.config.max_position_embeddings, beside)
+            longest = description.config.max_position_embeddings
+            if description.head == "embedding":  # Where sentence-transformers looks for it.
+                longest = sequence_length or longest
+            tokenizer_files.write(vocabulary, lowercase, longest, beside)
         if description.head == "embedding":
             sentence_transformers.write(description, sequence_length, beside)
         if format == "keras":
@@ -126,7 +129,7 @@ def _check_rivals(directory, format):
     rivals = {
         "huggingface": [],
         "google": [huggingface.CONFIG],
-        "keras": [huggingface.WEIGHTS, huggingface.INDEX],
+        "keras": [huggingface.WEIGHTS, huggingface.INDEX, google.CONFIG],
     }
     for name in rivals[format]:
         if (directory / name).exists():

@@ -37,7 +37,10 @@ def read(directory, source):
     source.pooling = _mode(directory / modules[1]["path"] / "config.json")
     source.normalize = len(kinds) == 3
     sizes = _read_if_there(folder_of_weights(directory) / LENGTH)
-    source.sequence_length = sizes.get("max_seq_length") or source.sequence_length
+    tokenizer = _read_if_there(folder_of_weights(directory) / "tokenizer_config.json")
+    longest = sizes.get("max_seq_length") or tokenizer.get("model_max_length") or source.sequence_length
+    if longest is not None:
+        source.sequence_length = int(min(longest, source.config.max_position_embeddings))
     if sizes.get("do_lower_case") and not source.lowercase and source.vocabulary is not None:
         raise ValueError(
             f"{directory / LENGTH}: `do_lower_case` lowers texts before a cased tokenizer, which is not supported. "
@@ -88,6 +91,7 @@ def write(description, sequence_length, directory):
         directory / "1_Pooling" / "config.json", {"word_embedding_dimension": description.config.hidden_size, **modes}
     )
     longest = sequence_length or description.config.max_position_embeddings
+    _write(directory / _SETTINGS, {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"})
     _write(directory / LENGTH, {"max_seq_length": longest, "do_lower_case": False})
 
 

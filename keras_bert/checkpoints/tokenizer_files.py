@@ -35,9 +35,10 @@ def read(directory, source, longest=_OF_TRANSFORMERS):
         values = tokenizer_json.read(path, path.read_text(encoding="utf-8"))
     elif (directory / _VOCABULARY).is_file():
         path = directory / _VOCABULARY
-        values = {**_read_vocabulary(directory, path, settings), "max_word_length": longest}
+        values = {"pieces": list(Vocabulary(path).pieces), "added_tokens": [], "max_word_length": longest}
     else:
         return
+    _add_tokens(directory, values, settings)
     _check(directory, settings)
     strip_accents = settings.get("strip_accents", values.get("strip_accents"))
     chinese = settings.get("tokenize_chinese_chars")
@@ -78,25 +79,38 @@ def _check(directory, settings):
             )
 
 
-def _read_vocabulary(directory, path, settings):
-    """The pieces of `vocab.txt` and what `added_tokens.json` and `added_tokens_decoder` add."""
-    pieces = list(Vocabulary(path).pieces)
-    known, extra = set(pieces), settings.get("additional_special_tokens") or settings.get("extra_special_tokens") or []
-    tokens = {}
+def _add_tokens(directory, values, settings):
+    """Adds the tokens that stand in other files than the vocabulary to its pieces and to its added tokens."""
+    pieces, known = values["pieces"], set(values["pieces"])
+    found = {token.content for token in values["added_tokens"]}
+    tokens, extra = {}, _extra_special_tokens(directory, settings)
     if (directory / _ADDED).is_file():
         for content, index in read_json(directory / _ADDED).items():
             tokens[index] = {"content": content, "special": content in extra}
-    tokens.update((int(index), values) for index, values in (settings.get("added_tokens_decoder") or {}).items())
-    for index, values in sorted(tokens.items()):
+    tokens.update((int(index), token) for index, token in (settings.get("added_tokens_decoder") or {}).items())
+    for index, token in sorted(tokens.items()):
         pieces += [f"[no piece {number}]" for number in range(len(pieces), index + 1)]
-        if values["content"] not in known:
-            pieces[index] = values["content"]
-    added = [
-        tokenizer_json.added_token(directory / _SETTINGS, values, known)
-        for values in tokens.values()
-        if values["content"] not in tokenizer_json.STANDARD
-    ]
-    return {"pieces": pieces, "added_tokens": added}
+        if token["content"] not in known:
+            pieces[index] = token["content"]
+    for content in extra:
+        if content not in pieces:
+            pieces.append(content)
+    told = [token["content"] for token in tokens.values()]
+    for token in [*tokens.values(), *({"content": name, "special": True} for name in extra if name not in told)]:
+        if token["content"] not in (*tokenizer_json.STANDARD, *found):
+            values["added_tokens"].append(tokenizer_json.added_token(directory / _SETTINGS, token, known))
+
+
+def _extra_special_tokens(directory, settings):
+    """The special tokens beside BERT's five that the settings name."""
+    old = read_json(directory / STALE[1]) if (directory / STALE[1]).is_file() else {}
+    names = {}
+    for value in (settings, old):
+        for key in ("extra_special_tokens", "additional_special_tokens"):
+            tokens = value.get(key) or []
+            for token in tokens.values() if isinstance(tokens, dict) else tokens:
+                names[token["content"] if isinstance(token, dict) else token] = None
+    return list(names)
 
 
 def kept_special_tokens(vocabulary):

@@ -111,8 +111,20 @@ def _description(head, layers):
     )
 
 
+def _check_parts(layer):
+    """Raises where a part of a layer was changed after the layer had made it."""
+    parts = layer._flatten_layers(include_self=False)
+    twins = type(layer).from_config(layer.get_config())._flatten_layers(include_self=False)
+    for part, twin in zip(parts, twins, strict=True):
+        for name in ("activation", "epsilon", "rate"):
+            value, made = (getattr(each, name, None) for each in (part, twin))
+            expect(value == made, f"the part {part.path!r} has {name}={value}, where its layer tells {made}")
+
+
 def _check_settings(config, layers, blocks):
-    """Raises where layers differ in what a config can say only once."""
+    """Raises where layers differ in what a config can say only once, or their parts from what they tell."""
+    for layer in layers.values():
+        _check_parts(layer)
     for block in blocks:
         found = {
             "num_heads": block.num_heads,

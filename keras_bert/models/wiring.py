@@ -41,6 +41,7 @@ class _Graph:
     """Reads a functional model from its outputs to its inputs; `layers` has what was found, by the builders' names."""
 
     def __init__(self, model):
+        expect(type(model).call.__qualname__ == "Functional.call", "its class has a `call` of its own")
         strings = any(tensor.dtype == "string" for tensor in getattr(model, "inputs", None) or [])
         expect(not strings, "it takes texts: pass the model on token ids that build_text_model was given")
         dicts = isinstance(getattr(model, "input", None), dict) and isinstance(model.output, dict)

@@ -120,7 +120,8 @@ def _checked_labels(description, labels):
     if labels is None:
         return None
     classes = description.num_classes
-    if classes in (None, 1) or np.ndim(labels) != 1 or len(labels) != classes:
+    regression = classes == 1 and not description.multi_label
+    if classes is None or regression or np.ndim(labels) != 1 or len(labels) != classes:
         expected = f"names of the {classes} classes" if classes else f"None for a model with head={description.head!r}"
         raise ValueError(f"`labels` must be {expected}. Received: labels={labels}")
     return [label.decode() if isinstance(label, bytes) else str(label) for label in labels]

@@ -74,7 +74,8 @@ class BertTokenizer:
         self._longest = self.vocabulary.max_word_length
         self._chinese = self.vocabulary.tokenize_chinese_chars
         # No character becomes more than three, so that a word of a third of the longest cannot become too long.
-        word = f"[^{_ENDS}{_CHINESE if self._chinese else ''}]{{0,{self._longest // 3}}}"
+        most = min(self._longest // 3, 66)  # A regular expression of more repetitions is slow.
+        word = f"[^{_ENDS}{_CHINESE if self._chinese else ''}]{{0,{most}}}"
         end = f"[{_ENDS}{_CHINESE if self._chinese else ''}]"
         self._short_words = f"(?:{word}{end})*{word}"
         self._plain = self._short_words.replace("[^", "[^Σ")
@@ -126,7 +127,8 @@ class BertTokenizer:
         """`(ids,)`, or `(ids, starts, ends)`."""
         if not self._exact:
             return self._pieces_of_rest(texts, offsets)
-        parts = self._exact.split(texts)
+        # The kernel that cuts ends a text at a NUL. Clean-up removes both.
+        parts = self._exact.split(tf.strings.regex_replace(texts, "\\x00", "\x01"))
         return join(parts, *self._pieces_of_rest(parts.rest, offsets))
 
     def _pieces_of_rest(self, texts, offsets):

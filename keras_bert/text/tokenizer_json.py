@@ -55,6 +55,7 @@ def read(path, text):
     places = {index: piece for piece, index in vocabulary.items()}
     places.update((token["id"], token["content"]) for token in added)
     size = max(places) + 1
+    _check_strips(path, added)
     normalizer = content.get("normalizer") or {}
     return {
         # An id that no piece has is that of the first of two equal lines of a vocab.txt.
@@ -74,10 +75,20 @@ def added_token(path, values, vocabulary):
             f"{path}: the added token {values['content']!r} has `single_word`, which is not supported. "
             "Expected tokens that are kept within words too"
         )
-    # White space around a token, `lstrip` and `rstrip`, is no text: it changes no id.
     special = bool(values.get("special", False))
     normalized = bool(values.get("normalized", not special))
     return AddedToken(values["content"], normalized, special, values["content"] in vocabulary)
+
+
+def _check_strips(path, tokens):
+    """White space that a token takes with it is no text, unless another token begins or ends with white space."""
+    strips = [token["content"] for token in tokens if token.get("lstrip") or token.get("rstrip")]
+    spaced = [token["content"] for token in tokens if token["content"].strip() != token["content"]]
+    if strips and spaced:
+        raise ValueError(
+            f"{path}: added tokens with `lstrip` or `rstrip` beside such as begin or end with white space are not "
+            f"supported. Received: {strips[0]!r} and {spaced[0]!r}"
+        )
 
 
 def _check_fixed(path, content):

@@ -171,4 +171,14 @@ def shape(batches):
 def _with_weights(inputs, targets=None, weights=None):
     some = inputs if targets is None else targets
     rows = tf.shape(tf.nest.flatten(some)[0])[0]
-    return inputs, targets, tf.ones([rows]) if weights is None else tf.cast(weights, tf.float32)
+    if weights is None:
+        return inputs, targets, tf.ones([rows])
+    weights = tf.cast(weights, tf.float32)
+    if weights.shape.rank == 2 and weights.shape[1] == 1:
+        weights = weights[:, 0]
+    if weights.shape.rank != 1:
+        raise ValueError(
+            "the weights of a batch must be one for each row; those of pieces are the `weights` of a `Loss`. "
+            f"Received: weights.shape={weights.shape}"
+        )
+    return inputs, targets, weights

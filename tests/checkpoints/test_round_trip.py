@@ -183,6 +183,13 @@ def test_saving_twice_replaces_and_keeps_other_files(build, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["bert"]
 
 
+@pytest.mark.tensorflow
+def test_a_keras_file_beside_googles_would_not_be_loaded(build, tmp_path):
+    keras_bert.save(build("encoder"), tmp_path / "bert", None, format="google")
+    with pytest.raises(ValueError, match="holds bert_config.json of another format"):
+        keras_bert.save(build("encoder"), tmp_path / "bert", None, format="keras")
+
+
 @pytest.mark.parametrize("format", ["google", "keras"])
 def test_a_format_that_would_not_be_loaded_is_refused(build, tmp_path, format):
     model = perturb(build("encoder"))

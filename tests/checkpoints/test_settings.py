@@ -1,5 +1,6 @@
 """Settings of other programs' folders that are easily ignored: each is honoured, kept by `save`, or refused."""
 
+import dataclasses
 import json
 import shutil
 
@@ -99,6 +100,26 @@ def test_added_tokens_beside_a_vocab_txt(golden, tmp_path):
     check(keras_bert.load(tmp_path / "old"), folder)
 
 
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])
+@pytest.mark.parametrize("tokens", [["<a>", "<b>"], {"first": "<a>", "second": {"content": "<b>"}}])
+def test_special_tokens_in_other_files(config, pieces, tmp_path, file, tokens):
+    """One that is in the vocabulary, and one that takes the next id, as transformers has it."""
+    model = keras_bert.build_encoder(dataclasses.replace(config, vocab_size=52))
+    for written in ("tokenizer.json", "vocab.txt"):
+        keras_bert.save(model, tmp_path / "bert", [*pieces, "<a>"])
+        if written == "vocab.txt":
+            (tmp_path / "bert" / "tokenizer.json").unlink()
+        kept = {} if file == "special_tokens_map.json" else json.loads((tmp_path / "bert" / file).read_text())
+        (tmp_path / "bert" / file).write_text(json.dumps({**kept, "extra_special_tokens": tokens}))
+        vocabulary = keras_bert.load(tmp_path / "bert").vocabulary
+        assert vocabulary.added_tokens == (
+            keras_bert.AddedToken("<a>", normalized=False, special=True, wordpiece=True),
+            keras_bert.AddedToken("<b>", normalized=False, special=True),
+        )
+        assert vocabulary.ids(["<a>", "<b>"]) == [50, 51]
+        (tmp_path / "bert" / file).unlink()
+
+
 @pytest.fixture
 def folder(build, pieces, tmp_path):
     """A classifier's folder, whose files can be changed."""
@@ -184,4 +205,13 @@ def test_a_sentence_encoder_has_what_sentence_transformers_reads(golden, tmp_pat
     edit(tmp_path / "bert" / "1_Pooling" / "config.json", pooling_mode_mean_tokens=True)
     with pytest.raises(ValueError, match=r"the pooling must be one of mean, max, cls. Received: \["):
         keras_bert.load(tmp_path / "bert")
+    edit(tmp_path / "bert" / "1_Pooling" / "config.json", pooling_mode_mean_tokens=False)
     assert keras_bert.load(tmp_path / "bert", head="encoder").head == "encoder"
+    prompts = tmp_path / "bert" / "config_sentence_transformers.json"
+    edit(prompts, default_prompt_name="query")
+    with pytest.raises(ValueError, match="prompts before each text are not supported"):
+        keras_bert.load(tmp_path / "bert", head=None)
+    # A new model in its place has its own pooling, no prompt, and its length where newer releases write it.
+    keras_bert.save(bert.model(), tmp_path / "bert", bert.vocabulary, sequence_length=9)
+    (tmp_path / "bert" / "sentence_bert_config.json").unlink()
+    assert keras_bert.load(tmp_path / "bert").sequence_length == 9
