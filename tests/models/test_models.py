@@ -203,7 +203,18 @@ def own_heads(config):
     ours, drop = keras_bert.layers.Dense, keras_bert.layers.Dropout(0.1)
     between = keras.layers.Dense(32, name="between")
     shifted = keras.Model(inputs, {**encoder.output, "sequence_output": sequence + 1.0})
+    changed = [keras_bert.build_encoder(config) for _ in range(2)]
+    changed[0].get_layer("pooler").dense.activation = keras.activations.relu
+    changed[1].get_layer("block_0").attention_norm.epsilon = 0.1
+
+    class Doubled(keras.Model):
+        def call(self, inputs, training=None, mask=None):
+            return {name: 2 * value for name, value in super().call(inputs, training=training).items()}
+
     return {
+        "a call of its own": Doubled(inputs, encoder.output),
+        "another activation inside": changed[0],
+        "another epsilon inside": changed[1],
         "two dense layers": keras.Model(inputs, {"logits": keras.layers.Dense(3)(between(pooled))}),
         "nested encoder": keras.Model(fresh, {"logits": ours(3)(drop(encoder(fresh)["pooled_output"]))}),
         "mean": keras.Model(inputs, {"logits": ours(3, name="classifier")(drop(keras.ops.mean(sequence, 1)))}),

@@ -604,6 +604,11 @@ def test_predictions_need_the_inputs_alone(mirrored):
             np.testing.assert_allclose(run.predict(dataset)["logits"], expected, atol=1e-5)
         with_targets = tf.data.Dataset.zip(datasets[1].unbatch(), tf.data.Dataset.from_tensor_slices(y)).batch(4)
         assert run.evaluate(with_targets)["loss"] == pytest.approx(np.mean((expected[:, 0] - y) ** 2), rel=1e-5)
+        weighted = tf.data.Dataset.from_tensors(({"x": x}, y, np.arange(7, dtype="float32")[:, None]))
+        mean = np.average((expected[:, 0] - y) ** 2, weights=np.arange(7))
+        assert run.evaluate(weighted)["loss"] == pytest.approx(mean, rel=1e-5)
+    with pytest.raises(ValueError, match="the weights of a batch must be one for each row"):
+        run.evaluate(tf.data.Dataset.from_tensors(({"x": x}, y, np.ones((7, 2), "float32"))))
     with pytest.raises(ValueError, match="`targets` are needed by the loss. Received: batches without targets"):
         run.fit(alone)
     with pytest.raises(ValueError, match=r"has no end. Expected `Stream\(dataset, steps\)`. Received: <_Repeat"):
