@@ -289,6 +289,25 @@ def test_a_mode_without_numbers_is_refused_before_anything_changes(build):
     assert not any(layer.quantization_mode for layer in model._flatten_layers())
 
 
+@pytest.mark.parametrize("change", ["lora", "int8"])
+def test_what_is_saved_computes_the_same(build, batch, pieces, tmp_path, change):
+    """Of a model adapted by LoRA the same numbers; of a quantized one those of its weights without rounded inputs."""
+    model = build("classification")
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras_bert.layers.Dense | keras_bert.layers.TokenEmbedding) and change == "lora":
+            layer.enable_lora(2)
+            layer.trainable_variables[-1].assign(np.full(layer.trainable_variables[-1].shape, 0.02, "float32"))
+    plain = run(build("classification"), batch)["logits"]
+    if change == "int8":
+        with pytest.warns(UserWarning, match="InputLayer"):
+            model.quantize("int8")
+    expected = run(model, batch)["logits"]
+    keras_bert.save(model, tmp_path / "saved", pieces)
+    got = run(keras_bert.load(tmp_path / "saved").model(), batch)["logits"]
+    assert relative(plain, expected) > 0.1
+    assert relative(got, expected) < (1e-5 if change == "lora" else 0.05)
+
+
 def test_two_encoders_in_one_model(config, batch, tmp_path):
     query, document = (keras_bert.build_encoder(config, name=name) for name in ("query", "document"))
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in batch}
