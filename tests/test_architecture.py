@@ -28,7 +28,7 @@ STANDARD = sys.stdlib_module_names
 # Rooms that are not free in their third parties, and those that they may have.
 THIRD_PARTY = {"config": set(), "memory": set(), "version": set(), "layers": {"keras"}}
 # The files that may import what their room may not.
-EXCEPTIONS = {("keras_bert/layers/gradients.py", "tensorflow")}
+EXCEPTIONS = {("keras_bert/layers/graphs.py", "tensorflow")}
 # Imported where they are used, since a user may lack them; so is the preprocessor, which needs TensorFlow.
 OPTIONAL = {"tensorflow", "tensorflow_text", "keras_hub", "huggingface_hub", "tensorflow_datasets", "apache_beam"}
 

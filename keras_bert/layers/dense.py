@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_bert.layers.gradients import custom_gradient
+from keras_bert.layers.graphs import custom_gradient
 from keras_bert.layers.quantization import adapted, check_mode, dequantized
 
 

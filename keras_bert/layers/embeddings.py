@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_bert.layers.composite import Composite
 from keras_bert.layers.dropout import Dropout
+from keras_bert.layers.graphs import expect_at_most
 from keras_bert.layers.normalization import LayerNorm
 from keras_bert.layers.quantization import adapted, check_mode, dequantized
 
@@ -103,19 +104,27 @@ class BertEmbeddings(Composite):
         self.norm.build((None, None, self.hidden_size))
 
     def call(self, tokens, segment_ids, training=None):
-        length = tokens.shape[1]
-        # A length that is not known yet is None, or a symbol of JAX.
-        if isinstance(length, int) and self.positions != "none" and length > self.max_length:
-            raise ValueError(
-                f"the sequence is longer than the position table. Expected at most {self.max_length} positions "
-                f"(max_position_embeddings). Received: length={length}; truncate it"
-            )
+        if self.positions != "none":
+            tokens = self._check_length(tokens)
         hidden = tokens + ops.take(self.segment_table, _no_wrap(segment_ids, self.num_segments), axis=0)
         if self.positions == "learned":
             hidden = hidden + self.position_table[: ops.shape(tokens)[1]]
         elif self.positions == "sinusoid":
             hidden = hidden + ops.cast(self.fixed_positions()[: ops.shape(tokens)[1]], hidden.dtype)
         return self.output_dropout(self.norm(hidden), training=training)
+
+    def _check_length(self, tokens):
+        message = (
+            f"the sequence is longer than the position table. Expected at most {self.max_length} positions "
+            "(max_position_embeddings); truncate it. Received: length="
+        )
+        length = tokens.shape[1]
+        # A length that is not known yet is None, or a symbol of JAX.
+        if not isinstance(length, int):
+            return expect_at_most(tokens, ops.shape(tokens)[1], self.max_length, message)
+        if length > self.max_length:
+            raise ValueError(f"{message}{length}")
+        return tokens
 
     def compute_output_shape(self, tokens_shape, segment_ids_shape=None):
         return tokens_shape

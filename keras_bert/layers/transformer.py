@@ -8,7 +8,7 @@ from keras_bert.layers.attention import MultiHeadAttention
 from keras_bert.layers.composite import Composite
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
-from keras_bert.layers.gradients import remat
+from keras_bert.layers.graphs import remat
 from keras_bert.layers.normalization import LayerNorm
 
 

@@ -300,6 +300,25 @@ def test_a_mode_without_numbers_is_refused_before_anything_changes(build):
     assert not any(layer.quantization_mode for layer in model._flatten_layers())
 
 
+@pytest.mark.parametrize("change", ["lora", "int8"])
+def test_what_is_saved_computes_the_same(build, batch, pieces, tmp_path, change):
+    """Of a model adapted by LoRA the same numbers; of a quantized one those of its weights without rounded inputs."""
+    model = build("classification")
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras_bert.layers.Dense | keras_bert.layers.TokenEmbedding) and change == "lora":
+            layer.enable_lora(2)
+            layer.trainable_variables[-1].assign(np.full(layer.trainable_variables[-1].shape, 0.02, "float32"))
+    plain = run(build("classification"), batch)["logits"]
+    if change == "int8":
+        with pytest.warns(UserWarning, match="InputLayer"):
+            model.quantize("int8")
+    expected = run(model, batch)["logits"]
+    keras_bert.save(model, tmp_path / "saved", pieces)
+    got = run(keras_bert.load(tmp_path / "saved").model(), batch)["logits"]
+    assert relative(plain, expected) > 0.1
+    assert relative(got, expected) < (1e-5 if change == "lora" else 0.05)
+
+
 def test_two_encoders_in_one_model(config, batch, tmp_path):
     query, document = (keras_bert.build_encoder(config, name=name) for name in ("query", "document"))
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in batch}
@@ -312,10 +331,22 @@ def test_two_encoders_in_one_model(config, batch, tmp_path):
         np.testing.assert_allclose(to_numpy(each(batch)), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_too_long_a_sequence(build):
+TOO_LONG = r"longer than the position table. Expected at most 40 positions .*truncate it. Received: length="
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoid"])
+def test_too_long_a_sequence(build, positions):
     inputs = {name: np.ones((1, 41), "int32") for name in ("token_ids", "segment_ids", "padding_mask")}
-    with pytest.raises(ValueError, match=r"longer than the position table. Expected at most 40 .* length=41; truncate"):
-        build("encoder").predict(inputs, verbose=0)
+    model = build("regression", positions=positions)
+    model.compile("sgd", "mse")
+    for use in (model, model.predict, lambda inputs: model.fit(inputs, np.zeros((1, 1)), verbose=0)):
+        with pytest.raises(ValueError, match=f"{TOO_LONG}41"):
+            use(inputs)
+
+
+def test_without_positions_no_sequence_is_too_long(build):
+    inputs = {name: np.ones((1, 41), "int32") for name in ("token_ids", "segment_ids", "padding_mask")}
+    assert np.isfinite(run(build("encoder", positions="none"), inputs)["pooled_output"]).all()
 
 
 @pytest.mark.tensorflow
@@ -340,12 +371,18 @@ class TestIdsOutsideTheirTable:
         with pytest.raises(tf.errors.InvalidArgumentError, match="is not in"):
             build("mlm").predict(inputs, verbose=0)
 
-    def test_too_long_a_sequence_in_a_graph_of_unknown_length(self, build):
+    @pytest.mark.parametrize("positions", ["learned", "sinusoid"])
+    def test_too_long_a_sequence_in_a_graph_of_unknown_length(self, build, positions):
+        """TensorFlow's own kind of error, since the length is known only when the graph runs; the text is the same."""
         import tensorflow as tf
 
-        encoder = build("encoder")
+        encoder = build("encoder", positions=positions)
         spec = {name: tf.TensorSpec([None, None], "int32") for name in encoder.input}
-        graph = tf.function(encoder, input_signature=[spec])
-        ones = {name: tf.ones((1, 41), "int32") for name in spec}
-        with pytest.raises(tf.errors.InvalidArgumentError):
-            graph(ones)
+        graph = tf.function(encoder, input_signature=[spec], autograph=False)
+        for length in (40, 41):
+            ones = {name: tf.ones((1, length), "int32") for name in spec}
+            if length == 40:
+                np.testing.assert_allclose(graph(ones)["pooled_output"], run(encoder, ones)["pooled_output"], atol=1e-5)
+                continue
+            with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{TOO_LONG}\] \[41\]"):
+                graph(ones)

@@ -1,4 +1,4 @@
-"""Hand-written gradients and recomputation that live no longer than the graph they stand in."""
+"""What layers do in TensorFlow's graphs beyond `keras.ops`: gradients that die with their graph, and a check."""
 
 import functools
 
@@ -74,6 +74,18 @@ def remat(function):
         return tf.nest.pack_sequence_as(results, _attach(tf.nest.flatten(results), tensors, backward))
 
     return wrapper
+
+
+def expect_at_most(tensor, size, limit, message):
+    """Returns the tensor; in a graph it is an error with a message if `size`, known only when it runs, is too large.
+
+    XLA leaves checks out, and other backends have none.
+    """
+    if not _in_graph():
+        return tensor
+    check = tf.raw_ops.Assert(condition=size <= limit, data=[message, size])
+    with tf.control_dependencies([check]):
+        return tf.identity(tensor)
 
 
 def _in_graph():
