@@ -5,6 +5,7 @@
 # make lint     style
 # make browser  adds what the tests of the server's page drive a browser with; it needs chromium
 # make beam     adds Apache Beam for the tests of the data that it makes
+# make convert  adds what ONNX and LiteRT files are made and run with, for the tests of such files
 # make peers    adds what the benchmarks compare with
 
 PYTHON ?= python3
@@ -39,6 +40,9 @@ browser: .venv/installed
 beam: .venv/installed
 	.venv/bin/python $(PIP) -r requirements.txt -r requirements-beam.txt
 
+convert: .venv/installed
+	.venv/bin/python $(PIP) -r requirements.txt -r requirements-convert.txt
+
 peers: .venv/installed
 	.venv/bin/python $(PIP) torch==2.13.0
 	.venv/bin/python $(PIP) -r requirements-peers.txt
@@ -58,4 +62,4 @@ peers: .venv/installed
 	.venv-jax/bin/python $(PIP) --no-deps --editable .
 	touch $@
 
-.PHONY: test demo slow jax lint format browser beam peers
+.PHONY: test demo slow jax lint format browser beam convert peers
