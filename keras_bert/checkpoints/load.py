@@ -109,7 +109,7 @@ class LoadedBert:
         description = describe(self.encoder)
         check_known(source, description)
         fresh = fill(source, slots(description), may_stay_fresh=POOLER_TENSORS)
-        if fresh:
+        if fresh and self.head != "embedding":  # Whose vectors do not come from it.
             logging.getLogger("keras_bert").warning(
                 "%s has no pooler: the encoder's is freshly initialized. Fine-tune before `pooled_output` is used.",
                 source.name,
@@ -146,7 +146,7 @@ class LoadedBert:
         if self.head == "encoder":
             return self.encoder
         if self.head == "embedding":
-            return build_embedder(self.encoder, self.pooling, self.normalize)
+            return build_embedder(self.encoder, self.pooling, self.normalize, self.sequence_length)
         if self.head == "pretraining":
             return self.pretrainer()
         if self.head == "next_sentence":
@@ -270,7 +270,8 @@ def _open_keras(file, directory):
         setattr(source, name, getattr(description, name))
     if description.head == "embedding":
         pooling = description.layers["sentence_pooling"]
-        source.pooling, source.normalize = pooling.mode, pooling.normalize
+        source.pooling, source.normalize = pooling.pooling, pooling.normalize
+        source.sequence_length = source.sequence_length or pooling.sequence_length
     tokenizer_files.read(directory, source, LONGEST_WORD)
     return source
 

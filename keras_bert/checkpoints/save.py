@@ -1,6 +1,7 @@
 """`keras_bert.save`: writes a model as a directory that other programs open."""
 
 import contextlib
+import logging
 import os
 import pathlib
 import shutil
@@ -11,6 +12,7 @@ from keras_bert.checkpoints.load import KERAS_FILE
 from keras_bert.models.description import describe
 from keras_bert.text.vocabulary import Vocabulary
 
+_LOG = logging.getLogger("keras_bert")
 FORMATS = ("huggingface", "google", "keras")
 
 
@@ -63,7 +65,13 @@ def save(
     directory = pathlib.Path(directory).expanduser()
     description = describe(model)
     vocabulary = None if vocabulary is None else Vocabulary(vocabulary, strip_accents=strip_accents)
-    labels = None if labels is None else [str(label) for label in labels]
+    labels = _names(labels)
+    if description.head == "embedding":
+        sequence_length = sequence_length or description.layers["sentence_pooling"].sequence_length
+    if any(layer.quantization_mode for layer in model._flatten_layers()):
+        _LOG.warning(
+            "quantized tables are written as the float32 numbers that they stand for; a .keras file keeps them"
+        )
     _check(description, vocabulary, labels)
     _check_rivals(directory, format)
     with _written_beside(directory) as beside:
@@ -92,6 +100,15 @@ def save(
         (directory / name).unlink(missing_ok=True)
     if description.head != "embedding":
         (directory / sentence_transformers.MODULES).unlink(missing_ok=True)
+
+
+def _names(labels):
+    """The labels as a list of strings; they may be numbers, and an array."""
+    if labels is None:
+        return None
+    if isinstance(labels, str | bytes | dict):
+        raise ValueError(f"`labels` must be a list of names, in the order of the logits. Received: labels={labels!r}")
+    return [label.decode() if isinstance(label, bytes) else str(label) for label in labels]
 
 
 def _write_google(description, vocabulary, directory):

@@ -84,7 +84,7 @@ def write(description, sequence_length, directory):
         {"idx": index, "name": str(index), "path": path, "type": _PREFIX + kind}
         for index, (kind, path) in enumerate(modules)
     ]
-    modes = {f"pooling_mode_{name}": mode == pooling.mode for name, mode in _MODES.items()}
+    modes = {f"pooling_mode_{name}": mode == pooling.pooling for name, mode in _MODES.items()}
     (directory / "1_Pooling").mkdir()
     _write(directory / MODULES, entries)
     _write(

@@ -182,9 +182,10 @@ class SentencePooling(Unquantized, keras.layers.Layer):
     """One float32 vector for each sequence out of those of its tokens (Reimers & Gurevych, 2019, section 3).
 
     Args:
-        mode: str, "mean" over all real tokens, [CLS] and [SEP] among them; "max" over them; "cls", the vector of [CLS].
-            Defaults to "mean".
+        pooling: str, "mean" over all real tokens, [CLS] and [SEP] among them; "max" over them; "cls", the vector of
+            [CLS]. Defaults to "mean".
         normalize: bool, whether vectors have length 1. Defaults to `False`.
+        sequence_length: int, the most pieces of a text that the model was trained on, for `save`. Defaults to `None`.
 
     Call arguments:
         sequence_output: `(batch, length, width)`.
@@ -197,20 +198,21 @@ class SentencePooling(Unquantized, keras.layers.Layer):
         embedding = SentencePooling("mean", normalize=True)(sequence_output, padding_mask)
     """
 
-    def __init__(self, mode="mean", normalize=False, **kwargs):
+    def __init__(self, pooling="mean", normalize=False, sequence_length=None, **kwargs):
         super().__init__(**kwargs)
-        if mode not in ("mean", "max", "cls"):
-            raise ValueError(f"`mode` must be mean, max or cls. Received: mode={mode!r}")
-        self.mode = mode
+        if pooling not in ("mean", "max", "cls"):
+            raise ValueError(f"`pooling` must be mean, max or cls. Received: pooling={pooling!r}")
+        self.pooling = pooling
         self.normalize = normalize
+        self.sequence_length = sequence_length
         self.built = True
 
     def call(self, sequence_output, padding_mask):
         hidden = ops.cast(sequence_output, "float32")
         real = ops.expand_dims(ops.cast(ops.not_equal(padding_mask, 0), "float32"), -1)
-        if self.mode == "mean":
+        if self.pooling == "mean":
             pooled = ops.sum(hidden * real, axis=1) / ops.maximum(ops.sum(real, axis=1), 1.0)
-        elif self.mode == "max":
+        elif self.pooling == "max":
             pooled = ops.max(hidden - (1.0 - real) * 1e9, axis=1)
         else:
             pooled = hidden[:, 0]
@@ -219,4 +221,9 @@ class SentencePooling(Unquantized, keras.layers.Layer):
         return pooled / ops.maximum(ops.sqrt(ops.sum(pooled * pooled, axis=-1, keepdims=True)), 1e-12)
 
     def get_config(self):
-        return {**super().get_config(), "mode": self.mode, "normalize": self.normalize}
+        return {
+            **super().get_config(),
+            "pooling": self.pooling,
+            "normalize": self.normalize,
+            "sequence_length": self.sequence_length,
+        }

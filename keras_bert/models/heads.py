@@ -110,13 +110,15 @@ def build_multiple_choice(encoder, dropout=None):
     return keras.Model(inputs, {"logits": logits}, name="bert_multiple_choice")
 
 
-def build_embedder(encoder, pooling="mean", normalize=False):
+def build_embedder(encoder, pooling="mean", normalize=False, sequence_length=None):
     """Makes one vector of each text, as sentence-transformers does. No weights are added.
 
     Args:
         encoder: a model of `build_encoder`.
         pooling: str, see `layers.SentencePooling`. Defaults to "mean".
         normalize: bool, whether vectors have length 1. Defaults to `False`.
+        sequence_length: int, the most pieces of a text that the model was trained on, which `save` keeps. Defaults to
+            `None`.
 
     Returns:
         A `keras.Model` with the output `embedding`, float32 `(batch, hidden_size)`.
@@ -126,7 +128,7 @@ def build_embedder(encoder, pooling="mean", normalize=False):
     """
     # Layers
     describe_encoder(encoder)
-    pool = SentencePooling(pooling, normalize, dtype="float32", name="sentence_pooling")
+    pool = SentencePooling(pooling, normalize, sequence_length, dtype="float32", name="sentence_pooling")
 
     # Wiring
     embedding = pool(encoder.output["sequence_output"], encoder.input["padding_mask"])

@@ -22,7 +22,7 @@ class Vocabulary:
     Args:
         pieces: a path to `vocab.txt` or `tokenizer.json`, a list of strings, a `Vocabulary`, or what `get_config`
             gave. Of a piece that stands twice, the last id counts, as in Google's and Hugging Face's programs.
-        added_tokens: list of `AddedToken`s. `tokenizer.json` has its own; this and the following replace what the
+        added_tokens: list of `AddedToken`s or strings. `tokenizer.json` has its own; this and the following replace what the
             source says.
         strip_accents: bool, whether accents are removed. `None` means that they are where letters are lowered.
         tokenize_chinese_chars: bool, whether each Chinese character is a word. Defaults to `True`.
@@ -46,7 +46,9 @@ class Vocabulary:
         values.update((name, value) for name, value in given.items() if value is not None)
         values = {**_DEFAULTS, **values}
         self.pieces = tuple(values["pieces"])
-        self.added_tokens = tuple(AddedToken(*token) for token in values["added_tokens"])
+        self.added_tokens = tuple(
+            AddedToken(token) if isinstance(token, str) else AddedToken(*token) for token in values["added_tokens"]
+        )
         self.strip_accents = values["strip_accents"]
         self.tokenize_chinese_chars = values["tokenize_chinese_chars"]
         self.max_word_length = values["max_word_length"]

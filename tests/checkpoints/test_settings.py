@@ -184,6 +184,9 @@ def test_labels_are_names(build, tmp_path):
     for labels in (np.array(["a", "b", "c"]), np.array([0, 1, 2]), [0, 1, 2]):
         keras_bert.save(build("classification"), tmp_path / "bert", None, labels=labels)
         assert keras_bert.load(tmp_path / "bert").labels == [str(label) for label in labels]
+    for labels in ({0: "a", 1: "b", 2: "c"}, "abc"):
+        with pytest.raises(ValueError, match="`labels` must be a list of names"):
+            keras_bert.save(build("classification"), tmp_path / "bert", None, labels=labels)
 
 
 def test_a_path_below_the_home(build, tmp_path, monkeypatch):
@@ -197,7 +200,8 @@ def test_a_path_below_the_home(build, tmp_path, monkeypatch):
 def test_a_sentence_encoder_has_what_sentence_transformers_reads(golden, tmp_path):
     bert = keras_bert.load(golden / "hf_edge" / "sentence_encoder")
     assert (bert.head, bert.pooling, bert.normalize, bert.sequence_length) == ("embedding", "cls", True, 12)
-    keras_bert.save(bert.model(), tmp_path / "bert", bert.vocabulary, sequence_length=12)
+    keras_bert.save(bert.model(), tmp_path / "bert", bert.vocabulary)
+    assert json.loads((tmp_path / "bert" / "sentence_bert_config.json").read_text())["max_seq_length"] == 12
     modules = json.loads((tmp_path / "bert" / "modules.json").read_text())
     assert [module["path"] for module in modules] == ["", "1_Pooling", "2_Normalize"]
     pooling = json.loads((tmp_path / "bert" / "1_Pooling" / "config.json").read_text())
