@@ -22,8 +22,8 @@ class Vocabulary:
     Args:
         pieces: a path to `vocab.txt` or `tokenizer.json`, a list of strings, a `Vocabulary`, or what `get_config`
             gave. Of a piece that stands twice, the last id counts, as in Google's and Hugging Face's programs.
-        added_tokens: list of `AddedToken`s or strings. `tokenizer.json` has its own; this and the following replace what the
-            source says.
+        added_tokens: list of `AddedToken`s or strings. `tokenizer.json` has its own; this and the following replace
+            what the source says.
         strip_accents: bool, whether accents are removed. `None` means that they are where letters are lowered.
         tokenize_chinese_chars: bool, whether each Chinese character is a word. Defaults to `True`.
         max_word_length: int, a longer word is `[UNK]`. Defaults to 200 characters, as in Google's program.
