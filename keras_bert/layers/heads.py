@@ -148,6 +148,9 @@ class FoldChoices(Unquantized, keras.layers.Layer):
     def call(self, inputs):
         return ops.reshape(inputs, (-1, ops.shape(inputs)[2]))
 
+    def compute_output_shape(self, inputs_shape):
+        return (None, inputs_shape[2])
+
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class UnfoldChoices(Unquantized, keras.layers.Layer):
@@ -166,6 +169,9 @@ class UnfoldChoices(Unquantized, keras.layers.Layer):
 
     def call(self, scores, like):
         return ops.reshape(scores, ops.shape(like)[:2])
+
+    def compute_output_shape(self, scores_shape, like_shape):
+        return tuple(like_shape[:2])
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

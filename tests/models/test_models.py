@@ -267,6 +267,7 @@ def test_a_builders_model_is_known_in_every_form(build, head):
         assert list(copy.layers) == list(description.layers)
 
 
+@pytest.mark.filterwarnings("ignore:The use of `x.T`")  # In Keras, on PyTorch.
 @pytest.mark.parametrize("head", HEADS)
 def test_int8_is_close_and_survives_a_keras_file(build, task, tmp_path, head):
     inputs, _, _ = task(head)
