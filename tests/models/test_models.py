@@ -244,7 +244,7 @@ def test_a_head_of_ones_own_is_no_builders(config):
 def test_blocks_of_different_settings_are_no_builders(config):
     encoder = keras_bert.build_encoder(config)
     encoder.get_layer("block_1").activation = "relu"
-    with pytest.raises(ValueError, match="'block_1' has activation=relu, where others have gelu"):
+    with pytest.raises(ValueError, match="'block_1/feed_forward' has activation=gelu_new, where its layer tells relu"):
         keras_bert.describe(encoder)
 
 

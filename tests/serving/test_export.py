@@ -619,7 +619,7 @@ def test_ways_to_pool(build, preprocessor, pooling, layers, normalize):
         ("regression", {"labels": ["a"]}, "`labels` must be names of the 1 classes"),
         ("encoder", {"labels": ["a"]}, "`labels` must be None for a model with head='encoder'"),
         ("token_classification", {}, "`labels` must be the names of the tags. Received: labels=None"),
-        ("encoder", {"pooling": "max"}, "`pooling` must be one of mean, cls, pooled. Received: pooling='max'"),
+        ("encoder", {"pooling": "sum"}, "`pooling` must be one of mean, max, cls, pooled. Received: pooling='sum'"),
         ("encoder", {"layers": (0,)}, "`layers` other than the last need an encoder with `hidden_states=True`"),
     ],
 )
