@@ -168,7 +168,7 @@ def test_longer_words_than_the_tokenizer_takes_are_ignored():
     longest, longer = "a" * learning.LONGEST_WORD, "b" * (learning.LONGEST_WORD + 1)
     vocabulary = learn_vocabulary({longest: 2, longer: 9}, 8, unused=0)
     assert vocabulary.pieces == (*COMPACT, "a", "##a", longest)
-    assert learning.LONGEST_WORD == vocabulary.max_word_length
+    assert vocabulary.max_word_length == learning.LONGEST_WORD
     assert report({longest: 2, longer: 9}, vocabulary).unknown_rate == 9 / 11
 
 
