@@ -158,7 +158,7 @@ def contestants(job, folder):
 
 def draw(name, data_dir, model, steps):
     """As many rows of the training set as the steps need, drawn at random."""
-    from keras_bert.tasks import glue
+    from keras_bert.tasks.glue import data as glue
 
     train = glue.read(glue.TASKS[name], data_dir, "train")
     count = min(steps, len(train) // BATCH) * BATCH

@@ -38,7 +38,7 @@ DUPLICATES = 10
 
 def ours(paths, vocabulary, output, processes, static):
     from keras_bert.pretraining.generate import generate
-    from keras_bert.pretraining.recipe import Recipe
+    from keras_bert.pretraining.settings import Recipe
 
     begin = time.perf_counter()
     recipe = Recipe(static=static, duplicates=DUPLICATES if static else 1)

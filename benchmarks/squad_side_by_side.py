@@ -103,8 +103,8 @@ def ours(model, path, precision):
 
 def read_windows(path, preprocessor, questions=None):
     """The windows of the first so many questions of a file, or of all."""
-    from keras_bert.tasks import squad
-    from keras_bert.tasks.squad_windows import QuestionWindows
+    from keras_bert.tasks.squad import data as squad
+    from keras_bert.tasks.squad.features import QuestionWindows
 
     return QuestionWindows(squad.read(path).first(questions), preprocessor, STRIDE)
 
@@ -252,7 +252,7 @@ def prediction(path, model):
 def predictor(path, model, precision, questions):
     """A function that answers the questions; it returns the seconds of the parts, and the share of same answers."""
     import keras_bert
-    from keras_bert.tasks import squad_answers
+    from keras_bert.tasks.squad import predictions as squad_predictions
 
     bert = keras_bert.load(model, dtype=precision)
     preprocessor = bert.preprocessor(LENGTH, padding="longest")
@@ -269,7 +269,7 @@ def predictor(path, model, precision, questions):
         windows, cut = timed(lambda: read_windows(path, preprocessor, questions))
         _, model = timed(lambda: windows.logits(predict))
         logits = made_up(windows)
-        texts, answers = timed(lambda: squad_answers.predictions(windows.answers(logits, BEST, MAX_ANSWER)))
+        texts, answers = timed(lambda: squad_predictions.predictions(windows.answers(logits, BEST, MAX_ANSWER)))
         view = their_view(windows, logits, preprocessor.tokenizer)
         their_texts, python = timed(lambda: their_answers(*view))
         return cut, model, answers, python, np.mean([their_texts[name] == text for name, text in texts.items()])

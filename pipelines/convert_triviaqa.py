@@ -12,7 +12,7 @@ were not; some 2,000 pairs take a second.
 
 from absl import flags
 
-from keras_bert.tasks import triviaqa
+from keras_bert.tasks.squad import triviaqa
 from pipelines import common_flags
 
 _QA = flags.DEFINE_list("qa", None, "TriviaQA's files of questions, of train or dev.", required=True)

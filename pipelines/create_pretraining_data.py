@@ -22,7 +22,7 @@ from keras_bert.pretraining.beam import generate_with_beam
 from keras_bert.pretraining.generate import MANIFEST, generate
 from keras_bert.pretraining.inspection import describe
 from keras_bert.pretraining.masking import Masking
-from keras_bert.pretraining.recipe import Recipe
+from keras_bert.pretraining.settings import Recipe
 from pipelines import common_flags
 
 _INPUT = flags.DEFINE_string("input", None, "Glob pattern of the text files.")

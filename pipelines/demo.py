@@ -14,7 +14,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401 (The SavedModel has its operations.)
 from absl import flags
 
-from keras_bert.tasks import glue
+from keras_bert.tasks.glue import data as glue
 from pipelines import common_flags
 
 _RUN = flags.DEFINE_string("run", "runs/demo", "The output_dir of run_glue.")

@@ -16,7 +16,8 @@ import tensorflow as tf
 from absl import flags, logging
 
 import keras_bert
-from keras_bert.serving.embedding import POOLINGS, check_pooling, pool
+from keras_bert.exporting.embed import POOLINGS, check_pooling, pool
+from keras_bert.files import replacing
 from pipelines import common_flags
 
 _MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", required=True)
@@ -84,16 +85,14 @@ def _vectors(run, preprocessor, pieces):
 
 
 def _write(path, texts, vectors):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"writing-{path.name}")
-    if path.suffix == ".npz":
-        np.savez(beside, vectors=vectors)
-    else:
-        with open(beside, "w", encoding="utf-8") as file:
+    with replacing(path) as temporary:
+        if path.suffix == ".npz":
+            np.savez(temporary, vectors=vectors)
+            return
+        with open(temporary, "w", encoding="utf-8") as file:
             for text, vector in zip(texts, vectors, strict=True):
                 numbers = [round(float(value), 7) for value in vector]
                 file.write(json.dumps({"text": text, "vector": numbers}, ensure_ascii=False) + "\n")
-    beside.rename(path)
 
 
 if __name__ == "__main__":

@@ -24,10 +24,10 @@ from absl import flags
 
 import keras_bert
 from keras_bert.serving import Client
-from keras_bert.tasks import squad_answers
-from keras_bert.tasks.squad import Questions
-from keras_bert.tasks.squad_windows import QuestionWindows
-from keras_bert.tasks.task import multi_label_table, predictions_table, probabilities_table, quoted
+from keras_bert.tasks.classification import multi_label_table, predictions_table, probabilities_table, quoted
+from keras_bert.tasks.squad import predictions as squad_predictions
+from keras_bert.tasks.squad.data import Questions
+from keras_bert.tasks.squad.features import QuestionWindows
 from pipelines import common_flags
 
 _MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", required=True)
@@ -89,7 +89,7 @@ def _answer(bert, asked, context):
         return model.predict(dense, batch_size=_BATCH.value, verbose=0)
 
     answers = windows.answers(windows.logits(predict), count=20)
-    texts = squad_answers.predictions(answers, bert.null_threshold)
+    texts = squad_predictions.predictions(answers, bert.null_threshold)
     for name, found, _ in answers:
         if not texts[name]:
             print("no answer")

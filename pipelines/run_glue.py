@@ -27,12 +27,16 @@ import numpy as np
 from absl import flags, logging
 
 import keras_bert
-from keras_bert.experiments import answers, grid
-from keras_bert.experiments.report import write_report
+from keras_bert.experiments import grid
+from keras_bert.experiments.reports.labels import classification_sections, regression_sections
+from keras_bert.experiments.reports.report import write_report
 from keras_bert.experiments.study import Study
-from keras_bert.tasks import data, glue, leaderboard, submission
-from keras_bert.tasks.task import predict, predictions_table, score
-from keras_bert.training.strategy import is_chief
+from keras_bert.tasks.classification import OWN, own_data, predict, predictions_table, score
+from keras_bert.tasks.glue import data as glue
+from keras_bert.tasks.glue import published as glue_published
+from keras_bert.tasks.glue import submission
+from keras_bert.tasks.glue.tasks import LEARNING_RATES
+from keras_bert.training.distribution import is_chief
 from pipelines import common_flags
 
 _GLUE = [name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")]  # Those two are tests of mnli.
@@ -50,7 +54,7 @@ _TEXT = flags.DEFINE_string("text_column", "text", "Its column of the text.")
 _PAIR = flags.DEFINE_string("pair_column", None, "Its column of the second text.")
 _LABEL = flags.DEFINE_string("label_column", "label", "Its column of the label.")
 _LENGTH = flags.DEFINE_integer("sequence_length", 128, "The most pieces of a sequence.", 3)
-_OF = common_flags.finetuning([str(rate) for rate in glue.LEARNING_RATES])
+_OF = common_flags.finetuning([str(rate) for rate in LEARNING_RATES])
 
 
 def main():
@@ -76,7 +80,7 @@ def main():
 
 
 def _write_together(output, scores, config):
-    table = f"# GLUE\n\n{leaderboard.beside_published(scores, config)}\n{leaderboard.averages(scores)}"
+    table = f"# GLUE\n\n{glue_published.beside_published(scores, config)}\n{glue_published.averages(scores)}"
     (output / "results.md").write_text(table)
     (output / "results.json").write_text(json.dumps(scores, indent=1))
     print(table)
@@ -95,8 +99,8 @@ def _names():
     """The tasks in the order in which they run: that of `--init_from` first."""
     names = _GLUE if _TASK.value == ["all"] else _TASK.value
     for name in names:
-        if name not in (*_GLUE, *data.OWN) or (name in data.OWN and len(names) > 1):
-            known = f"of {', '.join(_GLUE)}, or all, or one of {', '.join(data.OWN)}"
+        if name not in (*_GLUE, *OWN) or (name in OWN and len(names) > 1):
+            known = f"of {', '.join(_GLUE)}, or all, or one of {', '.join(OWN)}"
             raise ValueError(f"--task must be {known}. Received: {_TASK.value}")
     if len(set(names)) < len(names):
         raise ValueError(f"--task has a task twice. Received: {_TASK.value}")
@@ -105,14 +109,14 @@ def _names():
 
 def _read(name):
     files = {"train_file": _TRAIN.value, "dev_file": _DEV.value}
-    if name in data.OWN:
+    if name in OWN:
         if None in files.values():
             raise ValueError(f"--task={name} needs --train_file and --dev_file. Received: {files}")
-        examples = data.own_data(name, **files, test_file=_TEST.value, **_columns(), skip_bad_rows=_SKIP.value)
+        examples = own_data(name, **files, test_file=_TEST.value, **_columns(), skip_bad_rows=_SKIP.value)
     elif given := [f"--{flag}" for flag, value in {**files, "test_file": _TEST.value}.items() if value]:
         raise ValueError(f"{', '.join(given)}: for --task=classification or regression. Received: --task={name}")
     else:
-        examples = data.glue_data(glue.TASKS[name], _DATA.value, _SKIP.value, _DIAGNOSTICS.value)
+        examples = glue.read_all(glue.TASKS[name], _DATA.value, _SKIP.value, _DIAGNOSTICS.value)
     return dataclasses.replace(examples, train=examples.train.first(_OF.max_train_examples.value))
 
 
@@ -281,7 +285,7 @@ class _Finetuning:
         if len(best) > 1:
             facts["scores on dev"] += f" (the {len(best)} best runs together)"
         if self.task.name in glue.TASKS:
-            for row, numbers in leaderboard.published(config):
+            for row, numbers in glue_published.published(config):
                 facts[f"{row}, test"] = ", ".join(f"{name}: {numbers[name]}" for name in scores if numbers[name])
         return facts
 
@@ -290,7 +294,7 @@ class _Finetuning:
         parts += [grid.markdown(report["summary"], self.study.metric)]
         parts += [grid.runs_table(self.study.results, self.study.metric)]
         if self.task.name in glue.TASKS:
-            parts.append(leaderboard.beside_published(report["scores"], self.bert.config))
+            parts.append(glue_published.beside_published(report["scores"], self.bert.config))
         if categories := report.get("diagnostics"):
             parts += ["| diagnostics | Matthews |", "|---|---|"]
             parts += [f"| {name} | {100 * value:.1f} |" for name, value in categories.items()]
@@ -306,7 +310,7 @@ class _Finetuning:
             self.study.metric,
             self.study.results,
             self.study.curves(),
-            answers.of_classes(labels, *columns) if labels else answers.of_regression(*columns),
+            classification_sections(labels, *columns) if labels else regression_sections(*columns),
         )
 
     def sample(self):

@@ -19,10 +19,10 @@ import tensorflow as tf
 from absl import flags, logging
 
 import keras_bert
-from keras_bert.pretraining.reading import Records, find_damage, sequence_length
+from keras_bert.pretraining.dataset import Records, find_damage, sequence_length
 from keras_bert.training import losses
-from keras_bert.training.feed import Phases
-from keras_bert.training.strategy import is_chief
+from keras_bert.training.distribution import is_chief
+from keras_bert.training.input_pipeline import Phases
 from pipelines import common_flags
 
 _DATA = flags.DEFINE_list("data", None, "Folders of create_pretraining_data, or glob patterns.", required=True)

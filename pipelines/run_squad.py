@@ -24,12 +24,15 @@ from absl import flags, logging
 
 import keras_bert
 from keras_bert.experiments import grid
-from keras_bert.experiments.report import write_report
-from keras_bert.experiments.spans import of_questions
+from keras_bert.experiments.reports.questions import question_sections
+from keras_bert.experiments.reports.report import write_report
 from keras_bert.experiments.study import Study
-from keras_bert.tasks import squad, squad_answers, squad_published, squad_score
-from keras_bert.tasks.squad_windows import QuestionWindows
-from keras_bert.training.strategy import is_chief
+from keras_bert.tasks.squad import data as squad
+from keras_bert.tasks.squad import metrics as squad_metrics
+from keras_bert.tasks.squad import predictions as squad_predictions
+from keras_bert.tasks.squad import published as squad_published
+from keras_bert.tasks.squad.features import QuestionWindows
+from keras_bert.training.distribution import is_chief
 from pipelines import common_flags
 
 _TRAIN = flags.DEFINE_list(
@@ -186,8 +189,8 @@ class _Squad:
 
     def _model(self, name, weights):
         bert = keras_bert.load(name, dtype=_OF.precision.value)
-        goes_on = bert.head == "question_answering"  # Its head is kept.
-        model = bert.model() if goes_on else keras_bert.build_span_labeler(bert.encoder)
+        is_continuation = bert.head == "question_answering"  # Its head is kept.
+        model = bert.model() if is_continuation else keras_bert.build_span_labeler(bert.encoder)
         if weights is not None:
             model.set_weights(weights)
         return model
@@ -195,8 +198,8 @@ class _Squad:
     def _score(self, logits):
         """What is answered to dev, the threshold for no answer, and the official scores."""
         answers = self.dev.answers(logits, _BEST.value, _ANSWER.value)
-        threshold = squad_answers.choose_threshold(self.dev.questions, answers)
-        return answers, threshold, squad_answers.score(self.dev.questions, answers, threshold)
+        threshold = squad_predictions.choose_threshold(self.dev.questions, answers)
+        return answers, threshold, squad_predictions.score(self.dev.questions, answers, threshold)
 
     def _save(self, model, threshold):
         keras_bert.save(
@@ -213,15 +216,15 @@ class _Squad:
     def finish(self):
         """Writes what is made of all runs together."""
         answers, threshold, scores = self._score(self.study.logits("dev"))
-        squad_answers.write(self.output / "dev", answers, threshold)
+        squad_predictions.write(self.output / "dev", answers, threshold)
         if self.test is not None:
             found = self.test.answers(self.study.logits("test"), _BEST.value, _ANSWER.value)
-            squad_answers.write(self.output / "test", found, threshold)
+            squad_predictions.write(self.output / "test", found, threshold)
         report = {"scores": scores, "facts": self._facts(scores, threshold), **self.study.summary()}
         self._export()
         (self.output / "results.json").write_text(json.dumps(report, indent=1))
         (self.output / "results.md").write_text(self._markdown(report))
-        rows = squad_answers.report_rows(self.dev.questions, answers, threshold)
+        rows = squad_predictions.report_rows(self.dev.questions, answers, threshold)
         write_report(
             self.output / "report.html",
             _title(),
@@ -229,7 +232,7 @@ class _Squad:
             self.study.metric,
             self.study.results,
             self.study.curves(),
-            of_questions(rows, _VERSION_2.value),
+            question_sections(rows, _VERSION_2.value),
         )
         print(f"\n{_title()}, dev\n{grid.markdown(report['summary'], self.study.metric)}", end="")
         print(_listed(scores))
@@ -260,7 +263,7 @@ class _Squad:
         if len(best) > 1:
             facts["scores on dev"] += f" (the {len(best)} best runs together)"
         if _VERSION_2.value:
-            empty = squad_score.score(self.dev.questions, dict.fromkeys(self.dev.questions.ids, ""))
+            empty = squad_metrics.score(self.dev.questions, dict.fromkeys(self.dev.questions.ids, ""))
             facts["always no answer"] = f"F1 {empty['f1']:.2f}"
             facts["threshold of no answer"] = f"{threshold:.3f}, chosen on dev"
         return facts

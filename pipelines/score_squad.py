@@ -13,7 +13,8 @@ import sys
 
 from absl import flags
 
-from keras_bert.tasks import squad, squad_score
+from keras_bert.tasks.squad import data as squad
+from keras_bert.tasks.squad import metrics as squad_metrics
 from pipelines import common_flags
 
 _DATA = flags.DEFINE_string("data", None, "The file with the questions and their answers.", required=True)
@@ -28,7 +29,7 @@ def main():
     no_answer = _read(_NA_PROB.value, int | float) if _NA_PROB.value else None
     _tell([name for name in questions.ids if name not in predictions], "question(s) have no prediction and count 0")
     _tell(sorted(predictions.keys() - set(questions.ids)), "prediction(s) are of no question of the file")
-    print(json.dumps(squad_score.score(questions, predictions, no_answer, _THRESHOLD.value), indent=2))
+    print(json.dumps(squad_metrics.score(questions, predictions, no_answer, _THRESHOLD.value), indent=2))
 
 
 def _read(path, kind):

@@ -11,7 +11,7 @@ import pathlib
 
 from absl import flags, logging
 
-from keras_bert.text import counting, learning
+from keras_bert.corpus import word_counts, wordpiece_trainer
 from pipelines import common_flags
 
 _INPUT = flags.DEFINE_string("input", None, "Glob pattern of the text files to learn from.", required=True)
@@ -37,7 +37,7 @@ def main():
     else:
         counts, held_out = _count(_INPUT.value, held_out_every=_HELD_OUT_EVERY.value or None)
     output.parent.mkdir(parents=True, exist_ok=True)
-    vocabulary = learning.learn_vocabulary(
+    vocabulary = wordpiece_trainer.learn_vocabulary(
         counts,
         _VOCAB_SIZE.value,
         unused=_UNUSED.value,
@@ -47,13 +47,13 @@ def main():
     )
     vocabulary.save(output)
     print(f"{output}: {len(vocabulary):,} pieces")
-    print(f"learned from: {learning.report(counts, vocabulary)}")
+    print(f"learned from: {wordpiece_trainer.report(counts, vocabulary)}")
     if held_out:
-        print(f"held out: {learning.report(held_out, vocabulary)}")
+        print(f"held out: {wordpiece_trainer.report(held_out, vocabulary)}")
 
 
 def _count(files, held_out_every=None):
-    return counting.count_words(
+    return word_counts.count_words(
         files, _LOWERCASE.value, _STRIP_ACCENTS.value, held_out_every, _PROCESSES.value, progress=logging.info
     )
 

@@ -14,7 +14,7 @@ import sys
 
 from absl import flags
 
-from keras_bert.serving import verification
+from keras_bert.exporting import verification
 from pipelines import common_flags
 
 _TOLERANCE = flags.DEFINE_float(

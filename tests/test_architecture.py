@@ -1,32 +1,54 @@
 """The floors of the house: which room may import which. Imports are read from the source, nothing is run."""
 
 import ast
+import graphlib
 import pathlib
+import re
 import sys
 
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 
-# Room -> rooms of keras_bert that it may import, itself aside.
+# Room -> what it may import of keras_bert, itself aside: rooms of the floors below it alone.
 ROOMS = {
+    # Floor 1
     "config": [],
+    "files": [],
     "memory": [],
     "version": [],
     "layers": [],
     "text": [],
-    "training": ["memory"],
-    "models": ["layers", "config"],
-    "checkpoints": ["models", "config", "text.vocabulary", "text.tokenizer_json", "text.preprocessor", "memory"],
-    "pretraining": ["text"],
-    "tasks": ["text", "training.metrics"],
-    "serving": ["text", "models", "layers", "version"],
-    "experiments": ["training"],
-    "": ["layers", "text.preprocessor", "training", "version"],  # The face; the rest of it is lazy.
+    "training": ["files", "memory"],
+    # Floor 2
+    "corpus": ["text"],
+    "models": ["config", "layers"],
+    # Floor 3
+    "exporting": ["files", "layers", "models", "text", "version"],
+    "pretraining": ["corpus", "files", "text"],
+    "tasks": ["files", "text", "training.metrics"],
+    # Floor 4
+    "checkpoints": [
+        "config",
+        "files",
+        "memory",
+        "models",
+        "text.preprocessor",
+        "text.tokenizer_json",
+        "text.vocabulary",
+    ],
+    # Floor 5
+    "experiments": ["files", "training"],
+    # Apart: it knows the protocol of TensorFlow Serving and nothing of BERT.
+    "serving": [],
+    # The public face, whose other names are imported when they are used.
+    "": ["layers", "text.preprocessor", "training", "version"],
 }
 STANDARD = sys.stdlib_module_names
 # Rooms that are not free in their third parties, and those that they may have.
-THIRD_PARTY = {"config": set(), "memory": set(), "version": set(), "layers": {"keras"}}
+THIRD_PARTY = {"config": set(), "files": set(), "memory": set(), "version": set(), "layers": {"keras"}}
+# The lazy faces.
+IMPORTLIB = {"keras_bert/__init__.py", "keras_bert/serving/__init__.py", "keras_bert/serving/client.py"}
 # The files that may import what their room may not.
 EXCEPTIONS = {("keras_bert/layers/graphs.py", "tensorflow")}
 # Imported where they are used, since a user may lack them; so is the preprocessor, which needs TensorFlow.
@@ -49,7 +71,37 @@ def violations(root):
         for line, module, _ in imports(path):
             if module.startswith("pipelines.") and module != "pipelines.common_flags":
                 found.append(f"{path.relative_to(root)}:{line}: a pipeline imports {module}")
-    return found
+    return found + dynamic_imports(root) + circles(root)
+
+
+def dynamic_imports(root):
+    """Imports that the others here would not see."""
+    names = {path.relative_to(root).as_posix(): path for path in sorted((root / "keras_bert").rglob("*.py"))}
+    return [
+        f"{name}: imports a module by its name"
+        for name, path in names.items()
+        if name not in IMPORTLIB and re.search(r"\bimport_module\(|\b__import__\(", path.read_text())
+    ]
+
+
+def circles(root):
+    """Modules that import each other, directly or through others."""
+    modules = {}
+    for path in sorted((root / "keras_bert").rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    graph = {}
+    for name, path in modules.items():
+        names = [module for _, module, inside in imports(path) if not inside]
+        targets = [target for module in names for target in (module, module.rpartition(".")[0]) if target in modules]
+        # A package imports its own modules, and a module of a package does not import the package.
+        graph[name] = [target for target in targets if target != name and not name.startswith(f"{target}.")]
+    sorter = graphlib.TopologicalSorter(graph)
+    try:
+        sorter.prepare()
+    except graphlib.CycleError as error:
+        return [f"a circle of imports: {' -> '.join(error.args[1])}"]
+    return []
 
 
 def judge(room, module, inside):
@@ -111,13 +163,19 @@ def test_graphs_are_traced_without_autograph():
             "from keras_bert.models.encoder import build_encoder",
             "text imports keras_bert.models",
         ),
-        ("keras_bert/checkpoints/a.py", "from keras_bert.text import tokenizer", "checkpoints imports keras_bert.text"),
+        ("keras_bert/checkpoints/a.py", "from keras_bert.tasks import table", "checkpoints imports keras_bert.tasks"),
         ("keras_bert/checkpoints/a.py", "from keras_bert import layers", "checkpoints imports keras_bert.layers"),
         ("keras_bert/models/a.py", "from keras_bert.layers import *", "import *"),
         ("keras_bert/models/a.py", "def f():\n    import json", "json is imported inside a function"),
         ("keras_bert/models/a.py", "from . import encoder", "models imports keras_bert.<relative>"),
         ("keras_bert/models/a.py", "from pipelines import common_flags", "models imports pipelines"),
         ("keras_bert/attic/a.py", "import keras", "no such room"),
+        (
+            "keras_bert/models/a.py",
+            "importlib.import_module(name)",
+            "models/a.py: imports a module by its name",
+        ),
+        ("keras_bert/serving/a.py", "from keras_bert.text import packing", "serving imports keras_bert.text.packing"),
         ("pipelines/run_a.py", "from pipelines import run_b", "a pipeline imports pipelines.run_b"),
     ],
 )
@@ -127,6 +185,14 @@ def test_a_forbidden_import_is_found(tmp_path, file, line, message):
     path.write_text(f"{line}\n")
     (found,) = violations(tmp_path)
     assert message in found
+
+
+def test_a_circle_within_a_room_is_found(tmp_path):
+    (tmp_path / "keras_bert" / "text").mkdir(parents=True)
+    for name, other in ("ab", "bc", "ca"):
+        (tmp_path / "keras_bert" / "text" / f"{name}.py").write_text(f"from keras_bert.text.{other} import thing\n")
+    (found,) = violations(tmp_path)
+    assert found.startswith("a circle of imports: keras_bert.text.")
 
 
 @pytest.mark.parametrize(

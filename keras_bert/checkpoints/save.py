@@ -1,14 +1,11 @@
 """`keras_bert.save`: writes a model as a directory that other programs open."""
 
-import contextlib
 import logging
-import os
 import pathlib
-import shutil
-import tempfile
 
 from keras_bert.checkpoints import google, huggingface, sentence_transformers, tokenizer_files
 from keras_bert.checkpoints.load import KERAS_FILE
+from keras_bert.files import adding_to
 from keras_bert.models.description import describe
 from keras_bert.text.vocabulary import Vocabulary
 
@@ -74,27 +71,27 @@ def save(
         )
     _check(description, vocabulary, labels)
     _check_rivals(directory, format)
-    with _written_beside(directory) as beside:
+    with adding_to(directory) as temporary:
         if format == "google":
-            _write_google(description, vocabulary, beside)
+            _write_google(description, vocabulary, temporary)
             return
         known = {"task": task, "pair": pair, "sequence_length": sequence_length, "null_threshold": null_threshold}
         pad_id = 0
         if vocabulary is not None:
             pad_id = vocabulary.id("[PAD]")
             known["keep_special_tokens"] = tokenizer_files.kept_special_tokens(vocabulary)
-        huggingface.write_config(description, beside, labels, pad_id, **known)
+        huggingface.write_config(description, temporary, labels, pad_id, **known)
         if vocabulary is not None:
             longest = description.config.max_position_embeddings
             if description.head == "embedding":  # Where sentence-transformers looks for it.
                 longest = sequence_length or longest
-            tokenizer_files.write(vocabulary, lowercase, longest, beside)
+            tokenizer_files.write(vocabulary, lowercase, longest, temporary)
         if description.head == "embedding":
-            sentence_transformers.write(description, sequence_length, beside)
+            sentence_transformers.write(description, sequence_length, temporary)
         if format == "keras":
-            model.save(beside / KERAS_FILE)
+            model.save(temporary / KERAS_FILE)
         else:
-            huggingface.write_weights(description, beside, weights_dtype)
+            huggingface.write_weights(description, temporary, weights_dtype)
     # Of an older model in the same place; they would be read with this one.
     for name in tokenizer_files.STALE if vocabulary is not None else ():
         (directory / name).unlink(missing_ok=True)
@@ -154,20 +151,3 @@ def _check_rivals(directory, format):
                 f"{directory} holds {name} of another format, which would be loaded instead. Expected a new directory "
                 f"for format={format!r}"
             )
-
-
-@contextlib.contextmanager
-def _written_beside(directory):
-    """Yields an empty directory whose files move to `directory` when the block ends without an error."""
-    if directory.exists() and not directory.is_dir():
-        raise ValueError(f"`directory` must be a directory. Received: the file {directory}")
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    beside = pathlib.Path(tempfile.mkdtemp(prefix=f".{directory.name}.writing.", dir=directory.parent))
-    try:
-        yield beside
-        directory.mkdir(exist_ok=True)
-        for file in beside.rglob("*"):
-            place = directory / file.relative_to(beside)
-            place.mkdir(exist_ok=True) if file.is_dir() else os.replace(file, place)
-    finally:
-        shutil.rmtree(beside)

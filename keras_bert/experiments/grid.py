@@ -9,6 +9,7 @@ import statistics
 
 import numpy as np
 
+from keras_bert.files import read_json, write_json
 from keras_bert.training.snapshots import difference
 
 _RESULT = "result.json"
@@ -53,7 +54,7 @@ def run_grid(grid, directory, run, common, write=True):
     """
     directory = pathlib.Path(directory)
     _check_common(directory / "common.json", common, write)
-    results = [json.loads(path.read_text()) for path in directory.glob(f"*/{_RESULT}")]
+    results = [read_json(path) for path in directory.glob(f"*/{_RESULT}")]
     done = [result["setting"] for result in results]
     for setting in grid:
         if setting not in done:
@@ -63,26 +64,18 @@ def run_grid(grid, directory, run, common, write=True):
             results.append(result)
             gc.collect()  # Models hang in cycles; the next one needs their memory.
             if write:
-                _write(folder / _RESULT, result)
+                write_json(folder / _RESULT, result)
     return sorted(results, key=_place)
 
 
 def _check_common(path, common, write):
     if path.exists():
-        if differs := difference(json.loads(path.read_text()), common):
+        if differs := difference(read_json(path), common):
             raise ValueError(
                 f"{path.parent} has runs of other settings: {differs}. Expected the same ones, or another directory"
             )
     elif write:
-        _write(path, common)
-
-
-def _write(path, value):
-    """A JSON file that is never there in part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"writing-{path.name}")
-    beside.write_text(json.dumps(value, indent=1))
-    beside.rename(path)
+        write_json(path, common)
 
 
 def _place(result):

@@ -4,7 +4,7 @@ from keras_bert.layers.attention import MultiHeadAttention
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.embeddings import BertEmbeddings, TokenEmbedding
-from keras_bert.layers.heads import (
+from keras_bert.layers.head_layers import (
     FoldChoices,
     MaskedLMTransform,
     MultiLabelDense,
@@ -13,8 +13,8 @@ from keras_bert.layers.heads import (
     SentencePooling,
     UnfoldChoices,
 )
+from keras_bert.layers.layer_norm import LayerNorm
 from keras_bert.layers.masks import AttentionMask
-from keras_bert.layers.normalization import LayerNorm
 from keras_bert.layers.transformer import FeedForward, TransformerBlock
 
 __all__ = [

@@ -6,7 +6,7 @@ from keras import ops
 from keras_bert.layers.composite import Composite
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.graphs import expect_at_most
-from keras_bert.layers.normalization import LayerNorm
+from keras_bert.layers.layer_norm import LayerNorm
 from keras_bert.layers.quantization import adapted, check_mode, dequantized
 
 

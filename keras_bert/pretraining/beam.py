@@ -12,8 +12,9 @@ import re
 
 import numpy as np
 
-from keras_bert.pretraining import corpus, documents, generate, pairs
-from keras_bert.pretraining.recipe import Maker
+from keras_bert.corpus import documents
+from keras_bert.pretraining import generate, sentence_pairs, token_store
+from keras_bert.pretraining.settings import Maker
 from keras_bert.text.vocabulary import Vocabulary
 
 
@@ -121,7 +122,7 @@ def _maker(vocabulary, recipe):
 
 def _tokenize(item, vocabulary, recipe):
     shard, ranges = item
-    tokens = corpus.collect(_maker(vocabulary, recipe).tokenize(ranges))
+    tokens = token_store.collect(_maker(vocabulary, recipe).tokenize(ranges))
     return shard, tokens._replace(ids=tokens.ids.astype(np.min_scalar_type(len(vocabulary))))
 
 
@@ -150,7 +151,7 @@ def _ask(item, sizes, vocabulary, recipe):
         plans = list(_maker(vocabulary, recipe).plans(tokens, before[shard], duplicate))
         if plans:
             # All plans at once, since Beam has its price for each element, and there are shards squared of them.
-            plan = pairs.Plan(*map(np.hstack, zip(*plans, strict=True)))
+            plan = sentence_pairs.Plan(*map(np.hstack, zip(*plans, strict=True)))
             for other, *which in generate.find_others(plan, before):
                 yield other, ((shard, duplicate), *which)
 
@@ -159,7 +160,7 @@ def _answer(item):
     """`(who asked, (rows, ids, lengths))` for what was asked of a shard."""
     (tokens,), asked = item[1]["shard"], item[1]["asked"]
     for asker, rows, *which in asked:
-        yield asker, (rows, *corpus.following(tokens, *which))
+        yield asker, (rows, *token_store.following(tokens, *which))
 
 
 def _askers(item, vocabulary, recipe):

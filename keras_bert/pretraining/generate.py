@@ -8,7 +8,6 @@ import collections
 import dataclasses
 import errno
 import functools
-import hashlib
 import json
 import os
 import pathlib
@@ -17,9 +16,10 @@ import shutil
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.pretraining import corpus, documents, pairs
-from keras_bert.pretraining.recipe import LENGTH_BINS, Maker
-from keras_bert.text import lines, processes
+from keras_bert.corpus import documents, lines, processes
+from keras_bert.files import read_json, write_json
+from keras_bert.pretraining import sentence_pairs, token_store
+from keras_bert.pretraining.settings import LENGTH_BINS, Maker
 from keras_bert.text.vocabulary import Vocabulary
 
 MANIFEST = "manifest.json"
@@ -74,14 +74,14 @@ def generate(files, output, vocabulary, recipe, shards=None, workers=None, compr
     except ValueError:
         shutil.rmtree(work)  # The corpus or the settings have to change, and then none of it is of use.
         raise
-    _write_json(output / MANIFEST, manifest)
+    write_json(output / MANIFEST, manifest)
     shutil.rmtree(work)
     return manifest
 
 
 def _tokenize_all(pool, job, work, ranges, vocab_size, progress):
     """Tokenizes what is not tokenized yet; the counts of each shard."""
-    shards = [corpus.Shard(work, index, vocab_size) for index in range(len(ranges))]
+    shards = [token_store.Shard(work, index, vocab_size) for index in range(len(ranges))]
     todo = [(index, ranges[index]) for index, shard in enumerate(shards) if shard.counts() is None]
     for number, _ in enumerate(pool.run(functools.partial(job, _tokenize, work=work), todo), 1):
         progress(f"tokenized {number} of {len(todo)} shards")
@@ -104,16 +104,11 @@ def find_corpus(files, vocabulary, recipe, shards, compress):
         raise ValueError(f"{files}: the corpus is empty")
     return paths, {
         "input": [[str(path), size] for path, size in zip(paths, sizes, strict=True)],
-        "vocabulary": fingerprint(vocabulary),
+        "vocabulary": vocabulary.sha256,
         "recipe": dataclasses.asdict(recipe),
         "shards": shards or max(-(-sum(sizes) // _SHARD), _FEWEST_SHARDS),
         "compressed": compress,
     }
-
-
-def fingerprint(vocabulary):
-    """A hash of the pieces and their order."""
-    return hashlib.sha256("\n".join(vocabulary.pieces).encode()).hexdigest()
 
 
 def check_corpus(files, count, recipe):
@@ -133,12 +128,12 @@ def _begin(output, settings):
     for path in (output / MANIFEST, work / "settings.json"):
         if not path.exists():
             continue
-        found = json.loads(path.read_text())
+        found = read_json(path)
         check_settings(output, found, settings)
         return found if path.name == MANIFEST else None
     work.mkdir(parents=True, exist_ok=True)
     _check_room(output, settings)
-    _write_json(work / "settings.json", settings)
+    write_json(work / "settings.json", settings)
     return None
 
 
@@ -180,12 +175,12 @@ _maker = functools.lru_cache(maxsize=1)(Maker)
 
 
 def _tokenize(maker, shard, ranges, work):
-    corpus.Shard(work, shard, len(maker.vocabulary)).write(maker.tokenize(ranges))
+    token_store.Shard(work, shard, len(maker.vocabulary)).write(maker.tokenize(ranges))
 
 
 def _write(maker, shard, output, before, compress):
     work = output / _WORK
-    tokens = corpus.Shard(work, shard, len(maker.vocabulary)).read()
+    tokens = token_store.Shard(work, shard, len(maker.vocabulary)).read()
     path, counts = output / records_name(shard, len(before) - 1, compress), collections.Counter()
     beside = work / path.name
     with tf.io.TFRecordWriter(str(beside), "GZIP" if compress else "") as writer:
@@ -195,7 +190,7 @@ def _write(maker, shard, output, before, compress):
             for record in records:
                 writer.write(record)
     beside.rename(path)
-    _write_json(_counts_file(work, shard), counts)
+    write_json(_counts_file(work, shard), counts)
 
 
 def _examples(maker, tokens, shard, work, before):
@@ -212,8 +207,8 @@ def _fetch(maker, plan, work, before):
     """The texts of the random B's of a plan: their ids, end to end, and their lengths."""
     texts = []
     for shard, rows, *which in find_others(plan, before):
-        tokens = corpus.Shard(work, shard, len(maker.vocabulary)).read()
-        texts.append((rows, *corpus.following(tokens, *which)))
+        tokens = token_store.Shard(work, shard, len(maker.vocabulary)).read()
+        texts.append((rows, *token_store.following(tokens, *which)))
     return sort_others(texts)
 
 
@@ -224,7 +219,7 @@ def find_others(plan, before):
         `(shard, rows, documents, draws, pieces)` for each shard: which of the random B's, and what `corpus.following`
         takes of that shard for them.
     """
-    numbers, draws = pairs.choose_others(plan, before[-1])
+    numbers, draws = sentence_pairs.choose_others(plan, before[-1])
     wanted = plan.wanted[plan.wanted > 0]
     shards = np.searchsorted(before, numbers, "right") - 1
     for shard in np.unique(shards).tolist():
@@ -237,7 +232,7 @@ def sort_others(texts):
     nothing = np.zeros(0, int), np.zeros(0, np.uint8), np.zeros(0, int)
     rows, ids, lengths = map(np.concatenate, zip(nothing, *texts, strict=True))
     order, begins = np.argsort(rows), np.cumsum(lengths) - lengths
-    return ids[corpus.spans(begins[order], lengths[order])], lengths[order]
+    return ids[token_store.spans(begins[order], lengths[order])], lengths[order]
 
 
 def records_name(shard, shards, compress):
@@ -249,15 +244,9 @@ def _counts_file(work, shard):
     return work / f"counts-{shard:05}.json"
 
 
-def _write_json(path, value):
-    beside = path.with_suffix(".writing")
-    beside.write_text(json.dumps(value, indent=1) + "\n")
-    beside.rename(path)
-
-
 def _summary(output, sizes, shards, recipe, compress):
     """The part of the manifest that is counted."""
-    by_shard = [json.loads(_counts_file(output / _WORK, shard).read_text()) for shard in range(shards)]
+    by_shard = [read_json(_counts_file(output / _WORK, shard)) for shard in range(shards)]
     files = [output / records_name(shard, shards, compress) for shard in range(shards)]
     return {
         "corpus": {name: sum(counts[name] for counts in sizes) for name in ("documents", "segments", "pieces")},

@@ -1,6 +1,6 @@
 """Examples as a person reads them."""
 
-from keras_bert.pretraining.reading import Records
+from keras_bert.pretraining.dataset import Records
 
 
 def describe(source, count, vocabulary=None):

@@ -79,7 +79,7 @@ class Masker:
             # Differs from BERT: a random piece is never a special one.
             self._ordinary = tf.constant(np.flatnonzero(~np.array(special)), tf.int32)
             self._is_special = tf.constant(special)
-            self._goes_on = tf.constant(vocabulary.goes_on)
+            self._goes_on = tf.constant(vocabulary.is_continuation)
 
     def noise_shapes(self, batch, length):
         """The shapes of the noise that a batch needs."""
@@ -152,10 +152,10 @@ class Masker:
         ends = end = tf.gather(stops, passed, batch_dims=1)
         runs = self._runs(noise)
         for number in range(1, self.masking.max_ngram):
-            goes_on = tf.gather(begins, end, batch_dims=1) & (runs > number)
+            is_continuation = tf.gather(begins, end, batch_dims=1) & (runs > number)
             further = tf.gather(stops, passed + number, batch_dims=1)
-            end = tf.where(goes_on, further, length)
-            ends = tf.where(goes_on, further, ends)
+            end = tf.where(is_continuation, further, length)
+            ends = tf.where(is_continuation, further, ends)
         return ends
 
     def _runs(self, noise):

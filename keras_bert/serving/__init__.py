@@ -1,4 +1,4 @@
-"""Models that take raw text: for prediction, for TensorFlow Serving, and a client of what is served."""
+"""A client of TensorFlow Serving, and a development server that speaks its protocol."""
 
 import importlib
 

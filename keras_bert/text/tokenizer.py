@@ -168,10 +168,10 @@ class BertTokenizer:
 
     def _limit_words(self, ids, *offsets):
         """Makes [UNK] of every word of too many characters."""
-        goes_on = tf.gather(self._goes_on, ids.values)
-        word = tf.cumsum(tf.cast(~goes_on, tf.int32)) - 1
+        is_continuation = tf.gather(self._goes_on, ids.values)
+        word = tf.cumsum(tf.cast(~is_continuation, tf.int32)) - 1
         long = tf.gather(tf.math.segment_sum(tf.gather(self._characters, ids.values), word) > self._longest, word)
-        keep = ids.with_values(~(long & goes_on))
+        keep = ids.with_values(~(long & is_continuation))
         values = [ids.with_values(tf.where(long, self._unknown, ids.values))]
         if offsets:
             starts, ends = offsets

@@ -1,5 +1,6 @@
 """A WordPiece vocabulary and how text is split for it: read, checked, written. Free of TensorFlow."""
 
+import hashlib
 import pathlib
 import re
 
@@ -113,7 +114,7 @@ class Vocabulary:
         return [self.id(piece) for piece in pieces]
 
     @property
-    def goes_on(self):
+    def is_continuation(self):
         """Whether each piece goes on a word, `##ing`: a list of bools by id."""
         return [piece.startswith("##") for piece in self.pieces]
 
@@ -134,6 +135,11 @@ class Vocabulary:
             piece if self._ids[piece] == index and piece not in hidden and "\0" not in piece else f"no word {index}"
             for index, piece in enumerate(self.pieces)
         ]
+
+    @property
+    def sha256(self):
+        """A hash of the pieces in their order."""
+        return hashlib.sha256("\n".join(self.pieces).encode()).hexdigest()
 
     def get_config(self):
         """What `Vocabulary` takes, JSON-able: the list of pieces, or a dict where there is more to say."""

@@ -1,4 +1,4 @@
-"""The state of a run on disk: written beside and renamed, the last few kept, checked on reading."""
+"""The state of a run on disk: written whole, the last few kept, checked on reading."""
 
 import json
 import logging
@@ -7,6 +7,8 @@ import re
 import shutil
 
 import tensorflow as tf
+
+from keras_bert.files import read_json, replacing, write_json
 
 _NAME = re.compile(r"step-(\d{9})")
 _LOG = logging.getLogger("keras_bert")
@@ -29,13 +31,10 @@ class Snapshots:
         if not self.write:
             return
         folder = self.directory / f"step-{step:09}"
-        beside = self.directory / f"writing-{step:09}"
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
-        _write(beside / "variables", variables)
-        (beside / "state.json").write_text(json.dumps({"step": step, **state}, indent=1))
-        shutil.rmtree(folder, ignore_errors=True)
-        beside.rename(folder)
+        with replacing(folder) as temporary:
+            temporary.mkdir()
+            _write(temporary / "variables", variables)
+            write_json(temporary / "state.json", {"step": step, **state})
         if self.keep is not None:
             self.keep_only(*self._steps()[: self.keep])
 
@@ -63,7 +62,7 @@ class Snapshots:
         for step in steps:
             folder = self.directory / f"step-{step:09}"
             try:
-                state = json.loads((folder / "state.json").read_text())
+                state = read_json(folder / "state.json")
                 check(state)
                 values = _read(folder / "variables", variables)
             except (tf.errors.OpError, OSError, json.JSONDecodeError) as error:

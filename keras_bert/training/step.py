@@ -3,8 +3,8 @@
 import keras
 import tensorflow as tf
 
+from keras_bert.training.collectives import all_reduce
 from keras_bert.training.optimizer import AdamW, is_narrow
-from keras_bert.training.release import all_reduce
 
 _SCALE_AT_START, _STEPS_TO_DOUBLE = 2.0**15, 2000
 

@@ -10,14 +10,14 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.memory import explain_out_of_memory
-from keras_bert.training.best import Best
-from keras_bert.training.feed import at, follows, for_inference, for_training, replica_dataset, shape
-from keras_bert.training.inference import Inference
+from keras_bert.training.best_weights import Best
+from keras_bert.training.distribution import is_chief
+from keras_bert.training.evaluation import Inference
+from keras_bert.training.input_pipeline import at, follows, for_inference, for_training, replica_dataset, shape
 from keras_bert.training.losses import Loss
-from keras_bert.training.progress import RunLog
+from keras_bert.training.run_log import RunLog
 from keras_bert.training.snapshots import Snapshots, difference
 from keras_bert.training.step import PENALTY, TrainStep
-from keras_bert.training.strategy import is_chief
 
 TERMINATED = 143  # Exit status after SIGTERM, once the state is saved: 128 + 15.
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from keras_bert.tasks import squad
+from keras_bert.tasks.squad import data as squad
 from tests.pipelines.programs import run
 
 PROGRAM = "pipelines.convert_triviaqa"

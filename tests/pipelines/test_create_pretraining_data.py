@@ -8,7 +8,7 @@ import pytest
 
 from keras_bert import Vocabulary
 from keras_bert.pretraining.generate import generate
-from keras_bert.pretraining.recipe import Recipe
+from keras_bert.pretraining.settings import Recipe
 from tests.pipelines.programs import finish, start
 from tests.pretraining.numbered import Numbered, random_documents
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.tasks.glue import TASKS
+from keras_bert.tasks.glue.data import TASKS
 from keras_bert.training.metrics import accuracy
 from tests.pipelines.programs import finish, start
 

@@ -14,11 +14,11 @@ from safetensors.numpy import load_file
 tf = pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
+from keras_bert.pretraining.dataset import Records  # noqa: E402
 from keras_bert.pretraining.generate import generate  # noqa: E402
-from keras_bert.pretraining.reading import Records  # noqa: E402
-from keras_bert.pretraining.recipe import Recipe  # noqa: E402
+from keras_bert.pretraining.settings import Recipe  # noqa: E402
 from keras_bert.training import losses  # noqa: E402
-from keras_bert.training.feed import Phases  # noqa: E402
+from keras_bert.training.input_pipeline import Phases  # noqa: E402
 from keras_bert.training.trainer import TERMINATED, Trainer  # noqa: E402
 from tests.conftest import to_numpy  # noqa: E402
 from tests.pipelines.programs import finish, start  # noqa: E402

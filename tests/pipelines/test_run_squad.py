@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.tasks import squad, squad_answers, squad_score
-from keras_bert.tasks.squad_windows import QuestionWindows
+from keras_bert.tasks.squad import data as squad
+from keras_bert.tasks.squad import metrics as squad_metrics
+from keras_bert.tasks.squad import predictions as squad_predictions
+from keras_bert.tasks.squad.features import QuestionWindows
 from tests.pipelines.programs import finish, run, start
 
 pytestmark = pytest.mark.tensorflow
@@ -118,20 +120,20 @@ def test_an_ensemble_after_two_files(made):
     logits = [dict(np.load(run / "dev.npz")) for run in runs]
     dev = windows(made, "dev2")
     answers = dev.answers({name: (logits[0][name] + logits[1][name]) / 2 for name in ("start", "end")})
-    threshold = squad_answers.choose_threshold(dev.questions, answers)
-    predictions = squad_answers.predictions(answers, threshold)
+    threshold = squad_predictions.choose_threshold(dev.questions, answers)
+    predictions = squad_predictions.predictions(answers, threshold)
     assert read(output / "dev" / "predictions.json") == predictions
-    assert squad_score.score(dev.questions, predictions)["f1"] == pytest.approx(scores["f1"])
-    assert read(output / "dev" / "null_odds.json") == pytest.approx(squad_answers.null_odds(answers), abs=1e-4)
+    assert squad_metrics.score(dev.questions, predictions)["f1"] == pytest.approx(scores["f1"])
+    assert read(output / "dev" / "null_odds.json") == pytest.approx(squad_predictions.null_odds(answers), abs=1e-4)
     assert sorted(read(output / "test" / "predictions.json")) == [f"test2-{number}" for number in range(8)]
     # The model that is kept is the best of them alone, with its threshold; its export answers the same.
     best = report["best"]
     (kept,) = [logit for run, logit in zip(runs, logits, strict=True) if read(run / "result.json") == best]
     answers = dev.answers(kept)
-    threshold = squad_answers.choose_threshold(dev.questions, answers)
+    threshold = squad_predictions.choose_threshold(dev.questions, answers)
     assert keras_bert.load(output / "model").null_threshold == pytest.approx(threshold, abs=1e-5)
-    assert exported(output, dev.questions) == list(squad_answers.predictions(answers, threshold).values())
-    assert squad_answers.score(dev.questions, answers, threshold)["f1"] / 100 == pytest.approx(best["scores"]["f1"])
+    assert exported(output, dev.questions) == list(squad_predictions.predictions(answers, threshold).values())
+    assert squad_predictions.score(dev.questions, answers, threshold)["f1"] / 100 == pytest.approx(best["scores"]["f1"])
     # What people look at.
     assert "| BERT LARGE, dev | 78.7 | 81.9 |" in (output / "results.md").read_text()
     assert "threshold of no answer" in (output / "report.html").read_text()
@@ -184,7 +186,7 @@ def test_version_1(made):
     assert scores["f1"] > 80
     questions = squad.read(made / "dev1.json")
     texts = read(output / "dev" / "predictions.json")
-    assert squad_score.score(questions, texts) == pytest.approx(scores)
+    assert squad_metrics.score(questions, texts) == pytest.approx(scores)
     assert all(texts.values())
     assert exported(output, questions) == [texts[name] for name in questions.ids]
     assert "| BERT BASE, dev | 80.8 | 88.5 |" in (output / "results.md").read_text()

@@ -3,7 +3,7 @@
 import pytest
 
 from keras_bert.pretraining.generate import generate
-from keras_bert.pretraining.recipe import Recipe
+from keras_bert.pretraining.settings import Recipe
 from tests.pretraining import numbered
 
 

@@ -6,7 +6,7 @@ import gzip
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.pretraining.corpus import Tokens
+from keras_bert.pretraining.token_store import Tokens
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]"]
 PAD, UNK, CLS, SEP, MASK, _ = range(6)
@@ -37,7 +37,7 @@ class Numbered:
         self.documents, self.sentences = (
             np.array([*begins, len(self.pieces)]) for begins in (self.documents, self.sentences)
         )
-        self.goes_on = np.array([piece.startswith("##") for piece in self.pieces])
+        self.is_continuation = np.array([piece.startswith("##") for piece in self.pieces])
 
     def _word(self, count):
         names = [_name(len(self.pieces) + number) for number in range(count)]

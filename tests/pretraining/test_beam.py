@@ -9,12 +9,12 @@ import sys
 import pytest
 import tensorflow as tf
 
-from keras_bert.pretraining import corpus
+from keras_bert.pretraining import token_store
 from keras_bert.pretraining.beam import generate_with_beam
+from keras_bert.pretraining.dataset import Records, find_damage
 from keras_bert.pretraining.generate import generate
 from keras_bert.pretraining.masking import Masking
-from keras_bert.pretraining.reading import Records, find_damage
-from keras_bert.pretraining.recipe import Recipe
+from keras_bert.pretraining.settings import Recipe
 from tests.pipelines.programs import finish, start
 
 pytestmark = pytest.mark.tensorflow
@@ -78,7 +78,7 @@ def check_same(folder, other):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_examples_are_those_of_one_machine(beam, text, pieces, tmp_path, monkeypatch, name):
-    monkeypatch.setattr(corpus, "BLOCK", 200)  # So that a shard has several plans, and long documents are cut.
+    monkeypatch.setattr(token_store, "BLOCK", 200)  # So that a shard has several plans, and long documents are cut.
     recipe, settings = RECIPES[name]
     generate(text, tmp_path / "local", pieces, recipe, workers=1, **settings)
     generate_with_beam(text, tmp_path / "beam", pieces, recipe, RUNNER, **settings)

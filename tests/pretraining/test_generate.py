@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from keras_bert.pretraining import generate as module
+from keras_bert.pretraining.dataset import Records
 from keras_bert.pretraining.generate import generate
 from keras_bert.pretraining.masking import Masking
-from keras_bert.pretraining.reading import Records
-from keras_bert.pretraining.recipe import Recipe
+from keras_bert.pretraining.settings import Recipe
 from tests.pretraining import numbered
 from tests.pretraining.numbered import FIRST, Numbered, random_documents
 

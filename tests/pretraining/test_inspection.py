@@ -8,7 +8,7 @@ tf = pytest.importorskip("tensorflow")
 
 from keras_bert.pretraining.generate import generate  # noqa: E402
 from keras_bert.pretraining.inspection import describe  # noqa: E402
-from keras_bert.pretraining.recipe import Recipe  # noqa: E402
+from keras_bert.pretraining.settings import Recipe  # noqa: E402
 from tests.pretraining import numbered  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow

@@ -8,7 +8,7 @@ tf = pytest.importorskip("tensorflow")
 
 from keras_bert.pretraining.generate import generate  # noqa: E402
 from keras_bert.pretraining.masking import Masker, Masking  # noqa: E402
-from keras_bert.pretraining.recipe import Recipe  # noqa: E402
+from keras_bert.pretraining.settings import Recipe  # noqa: E402
 from keras_bert.text.vocabulary import Vocabulary  # noqa: E402
 from tests.pretraining import numbered  # noqa: E402
 from tests.pretraining.numbered import CLS, FIRST, MASK, PAD, SEP, UNK  # noqa: E402
@@ -25,8 +25,8 @@ def reference(ids, noise, masking):
     budget = min(masking.predictions(len(ids)), max(1, round((ids != PAD).sum() * masking.masked_lm_prob)))
     words = []  # (first place, place behind the last)
     for place in real:
-        goes_on = whole and PIECES[ids[place]].startswith("##") and words and words[-1][1] == place
-        words[-1:] = [(words[-1][0], place + 1)] if goes_on else [*words[-1:], (place, place + 1)]
+        is_continuation = whole and PIECES[ids[place]].startswith("##") and words and words[-1][1] == place
+        words[-1:] = [(words[-1][0], place + 1)] if is_continuation else [*words[-1:], (place, place + 1)]
     ends, followers = dict(words), dict(words)
     chosen, first_run = set(), None
     harmonic = np.cumsum([1 / n for n in range(1, masking.max_ngram + 1)])
@@ -228,8 +228,8 @@ def test_whole_words(tmp_path, options):
     np.put_along_axis(chosen, examples["masked_lm_positions"], real, 1)
     chosen[:, 0] = False
     for row, mask in zip(ids, chosen, strict=True):
-        goes_on = source.goes_on[row] & (np.concatenate([[0], row[:-1]]) >= FIRST)
-        words = np.cumsum(~goes_on)
+        is_continuation = source.is_continuation[row] & (np.concatenate([[0], row[:-1]]) >= FIRST)
+        words = np.cumsum(~is_continuation)
         for word in set(words[mask]):
             assert mask[words == word].all()
         runs += [

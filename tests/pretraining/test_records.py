@@ -6,8 +6,8 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from keras_bert.pretraining.generate import generate  # noqa: E402
-from keras_bert.pretraining.recipe import Recipe  # noqa: E402
 from keras_bert.pretraining.records import serialize  # noqa: E402
+from keras_bert.pretraining.settings import Recipe  # noqa: E402
 from tests.pretraining import numbered  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from keras_bert.tasks import glue
-from keras_bert.tasks.data import glue_data, own_data
+from keras_bert.tasks.classification import own_data
+from keras_bert.tasks.glue import data as glue
 
 
 def write(path, text):
@@ -74,7 +74,7 @@ def test_mnli_brings_its_other_tests(mnli, caplog):
     )
     diagnostics = write(mnli / "diagnostic-full.tsv", rows + "\n")
     with caplog.at_level(logging.WARNING):
-        data = glue_data(glue.TASKS["mnli"], mnli, diagnostics=diagnostics)
+        data = glue.read_all(glue.TASKS["mnli"], mnli, diagnostics=diagnostics)
     assert {name: part.pair for name, part in data.dev.items()} == {
         "mnli": ["dev_matched"],
         "mnli_mismatched": ["dev_mismatched"],
@@ -92,6 +92,6 @@ def test_mnli_brings_its_other_tests(mnli, caplog):
 def test_a_broken_test_file_is_an_error(mnli):
     write(mnli / "test_matched.tsv", f"{HEADER}\n0\ta\n")
     with pytest.raises(ValueError, match=r"test_matched.tsv:2: expected 3 columns, got 2"):
-        glue_data(glue.TASKS["mnli"], mnli)
+        glue.read_all(glue.TASKS["mnli"], mnli)
     with pytest.raises(ValueError, match=r"test_matched.tsv: no row has 3 columns, first line 2"):
-        glue_data(glue.TASKS["mnli"], mnli, skip_bad_rows=1)
+        glue.read_all(glue.TASKS["mnli"], mnli, skip_bad_rows=1)

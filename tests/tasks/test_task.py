@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from keras_bert.tasks.task import Task, predictions_table, score
+from keras_bert.tasks.classification import Task, predictions_table, score
 from keras_bert.training.metrics import accuracy
 
 LABELS = ["a\tb", "c\nd", "e\r\nf", '"g" h', 'i "j"', "\x00\x0b\x85\u2028", " k ", "\\t"]

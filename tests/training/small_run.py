@@ -15,9 +15,9 @@ import numpy as np
 import tensorflow as tf
 
 import keras_bert
-from keras_bert.training.batching import Batches
+from keras_bert.training.bucketing import Batches
+from keras_bert.training.distribution import create_strategy
 from keras_bert.training.losses import pretraining_losses
-from keras_bert.training.strategy import create_strategy
 from keras_bert.training.trainer import Trainer
 
 ROWS, LENGTH, MASKED = 22, 12, 4

@@ -15,7 +15,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
-from keras_bert.training.feed import Phases, Stream, at, replica_dataset  # noqa: E402
+from keras_bert.training.input_pipeline import Phases, Stream, at, replica_dataset  # noqa: E402
 from keras_bert.training.losses import Loss, classification_loss, regression_loss, token_loss  # noqa: E402
 from keras_bert.training.trainer import TERMINATED, Trainer  # noqa: E402
 from tests.pipelines import programs  # noqa: E402

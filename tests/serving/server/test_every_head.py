@@ -12,7 +12,7 @@ import pytest
 
 import keras_bert
 from keras_bert.serving import Client
-from keras_bert.tasks.glue import TASKS, read
+from keras_bert.tasks.glue.data import TASKS, read
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]

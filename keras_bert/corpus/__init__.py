@@ -1,0 +1,1 @@
+"""Text files and what is learned from them: documents, word counts, a WordPiece vocabulary."""

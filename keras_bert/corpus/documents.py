@@ -1,0 +1,109 @@
+"""Documents out of text files, a range of bytes at a time: one sentence a line, paragraphs, or JSON lines."""
+
+import itertools
+import json
+import math
+
+from keras_bert.corpus.lines import is_packed, lines
+from keras_bert.corpus.sentences import split_sentences
+
+FORMATS = ("sentences", "paragraphs", "jsonl")
+
+_LONGEST_LINE = 2**16  # Bytes; the rest of a longer one counts as another line.
+_LOOK = 2**16  # Bytes at the start of a file that tell if it is text.
+
+
+def cut_corpus(paths, count):
+    """Cuts files, end to end, into `count` ranges of like size.
+
+    Returns:
+        A list for each range of `(path, start, stop)`. A packed file is in one range.
+    """
+    sizes = [path.stat().st_size for path in paths]
+    bounds = [sum(sizes) * index // count for index in range(count + 1)]
+    ranges = [[] for _ in range(count)]
+    begin = 0
+    for path, size in zip(paths, sizes, strict=True):
+        for index, (low, high) in enumerate(itertools.pairwise(bounds)):
+            start, stop = max(low - begin, 0), min(high - begin, size)
+            if start < stop and not is_packed(path):
+                ranges[index].append((path, start, stop))
+            elif start < stop and not start:
+                ranges[index].append((path, 0, math.inf))
+        begin += size
+    return ranges
+
+
+def read_documents(path, start, stop, form, field="text"):
+    """The sentences of the documents of a range of a file, as bytes; `None` ends a document.
+
+    A blank line ends a document; the one behind it belongs to the range that the blank line begins in. In JSON lines
+    each line is a document, and belongs to the range that it begins in.
+    """
+    _check_is_text(path)
+    if form == "jsonl":
+        for place, line in lines(path, start, stop):
+            if not line.isspace():
+                for paragraph in _json_text(path, place, line, field).splitlines():
+                    yield from _sentences(paragraph)
+                yield None
+        return
+    inside = start == 0
+    for place, line in lines(path, start, longest=_LONGEST_LINE):
+        line = line.strip()
+        if line and not inside and place >= stop:
+            return
+        if not line:
+            if inside:
+                yield None
+            if place >= stop:
+                return
+            inside = True
+        elif inside:
+            if not line.isascii():
+                _check_is_utf8(path, place, line)
+            if form == "sentences":
+                yield line
+            else:
+                yield from _sentences(line.decode())
+    yield None
+
+
+def _sentences(paragraph):
+    return (sentence.encode() for sentence in split_sentences(paragraph))
+
+
+def _json_text(path, place, line, field):
+    try:
+        value = json.loads(line)
+        if not isinstance(value, dict) or not isinstance(value.get(field), str):
+            found = sorted(value) if isinstance(value, dict) else type(value).__name__
+            raise ValueError(f"expected an object with a string in its field {field!r}. Received: {found}")
+        # A lone surrogate is no text that UTF-8 has.
+        return value[field].encode("utf-8", "replace").decode()
+    except ValueError as error:
+        raise ValueError(f"{path}:{_line_number(path, place)}: {error}") from None
+
+
+def _check_is_text(path):
+    size = 0
+    for _, line in lines(path, longest=_LOOK):
+        if b"\0" in line:
+            raise ValueError(f"{path}: a binary file, or UTF-16. Expected text in UTF-8, or such text packed as .gz")
+        size += len(line)
+        if size >= _LOOK:
+            return
+
+
+def _check_is_utf8(path, place, line):
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}:{_line_number(path, place)}: not UTF-8: {error.object[error.start :][:8]!r}. Convert the file, "
+            "for example by `iconv -f latin1 -t utf-8`"
+        ) from None
+
+
+def _line_number(path, place):
+    return sum(begin < place for begin, _ in lines(path)) + 1

@@ -1,0 +1,98 @@
+"""Counts the words of a corpus as the tokenizer sees them, in several processes and little memory."""
+
+import collections
+import functools
+import math
+import os
+
+import tensorflow as tf
+
+from keras_bert.corpus.lines import find, is_packed, lines
+from keras_bert.corpus.processes import WORTH_A_PROCESS, Workers
+from keras_bert.text.tokenizer import WordSplitter
+
+_PART = 2**24  # Bytes of a file that are one job.
+_BATCH = 2**18  # Bytes that are split at a time.
+_LONGEST_LINE = 2**10  # The splitter copies a line for each of its words: longer ones are cut.
+
+
+def count_words(files, lowercase=True, strip_accents=None, held_out_every=None, processes=None, progress=None):
+    """Counts the words of text files; `.gz` is read too.
+
+    Memory grows with the number of distinct words, not with the corpus. The counts depend neither on the order of the
+    files nor on the number of processes. With more than one process, a script needs the guard
+    `if __name__ == "__main__":`, since each process imports it.
+
+    Args:
+        files: a glob pattern, `**` included, or a list of paths.
+        lowercase, strip_accents: as of the tokenizer.
+        held_out_every: each line whose number is a multiple of it is counted apart; `None` for none.
+        processes: how many processes count; `None` is one for each 64 MB, as far as there are cores.
+        progress: called with a line of text after each part of a file.
+
+    Returns:
+        `(counts, held_out)`: how often each word stands in the corpus, and in the lines held out.
+
+    Example:
+        counts, _ = count_words("corpus/*.txt")
+    """
+    if held_out_every is not None and held_out_every < 2:
+        raise ValueError(f"`held_out_every` must be at least 2. Received: held_out_every={held_out_every}")
+    if processes is not None and processes < 1:
+        raise ValueError(f"`processes` must be at least 1. Received: processes={processes}")
+    paths = find(files)
+    parts = [part for path in paths for part in _parts(path)]
+    if processes is None:
+        size = sum(path.stat().st_size for path in paths)
+        processes = min(os.cpu_count(), math.ceil(size / WORTH_A_PROCESS))
+    job = functools.partial(_count_part, splitting=(lowercase, strip_accents), held_out_every=held_out_every)
+    counts, held_out = collections.Counter(), collections.Counter()
+    with Workers(min(processes, len(parts))) as workers:
+        for number, (counted, apart) in enumerate(workers.run(job, parts), 1):
+            counts.update(counted)
+            held_out.update(apart)
+            if progress:
+                progress(f"counted part {number} of {len(parts)}: {len(counts):,} distinct words")
+    if not counts:
+        raise ValueError(f"{files}: there are no words")
+    return counts, held_out
+
+
+def _parts(path):
+    """(path, start, stop): the lines that begin in between. A packed file is one part."""
+    if is_packed(path):
+        return [(path, 0, math.inf)]
+    return [(path, start, start + _PART) for start in range(0, path.stat().st_size, _PART)]
+
+
+def _count_part(part, splitting, held_out_every):
+    path, start, stop = part
+    splitter, every = _splitter(*splitting), held_out_every or math.inf
+    counts, held_out = collections.Counter(), collections.Counter()
+    numbered = enumerate((line for _, line in lines(path, start, stop, _LONGEST_LINE)), 1)
+    for batch in _batches(numbered):
+        counts.update(_words(splitter, (line for number, line in batch if number % every)))
+        held_out.update(_words(splitter, (line for number, line in batch if not number % every)))
+    # Decoded late: there are far fewer distinct words.
+    return tuple({word.decode(): count for word, count in counter.items()} for counter in (counts, held_out))
+
+
+def _words(splitter, texts):
+    return splitter(tf.constant(list(texts), tf.string)).flat_values.numpy().tolist()
+
+
+@functools.cache
+def _splitter(lowercase, strip_accents):
+    return WordSplitter(lowercase, strip_accents)
+
+
+def _batches(numbered_lines):
+    batch, size = [], 0
+    for number, line in numbered_lines:
+        batch.append((number, line))
+        size += len(line)
+        if size >= _BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

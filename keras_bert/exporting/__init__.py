@@ -1,0 +1,1 @@
+"""SavedModels: text in, answers out."""

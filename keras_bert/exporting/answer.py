@@ -1,0 +1,66 @@
+"""What models of question answering answer: a part of the context, of any length."""
+
+import tensorflow as tf
+
+from keras_bert.exporting.long_texts import run_windows
+from keras_bert.exporting.signatures import readable, texts
+from keras_bert.text import packing
+from keras_bert.text.spans import best_spans, max_context, span_probabilities
+
+
+def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer_length=30, top=1, null_threshold=None):
+    """The signature of question answering: the best span over all windows of the context.
+
+    Args:
+        model: a model of `build_span_labeler`.
+        preprocessor: its `TextPreprocessor`.
+        stride: how far a window stands behind the one before it.
+        max_question_length: the most pieces of a question.
+        max_answer_length: the most pieces of an answer.
+        top: with more than 1, as many answers are given beside the best, with their probabilities.
+        null_threshold: there is no answer where `null_score` is so much above the best score; `None` always answers.
+    """
+    tokenizer = preprocessor.tokenizer
+    max_question_length = min(max_question_length, (preprocessor.sequence_length - 3) // 2)
+
+    def answer(inputs):
+        context = inputs["context"]
+        question = tokenizer(inputs["question"])
+        question = packing.cut(question, tf.minimum(question.row_lengths(), max_question_length))
+        ids, starts, ends = tokenizer.with_offsets(context)
+        windows, first, outputs = run_windows(model, preprocessor, ids, question, stride)
+        spans = best_spans(
+            outputs["start_logits"],
+            outputs["end_logits"],
+            windows,
+            first,
+            max_context(windows),
+            max_answer_length,
+            top,
+        )
+        found = spans.start >= 0
+        if null_threshold is not None:
+            found &= (spans.null_score - spans.score[:, 0] <= null_threshold)[:, None]
+        start = tf.where(found, _at(starts, spans.start), -1)
+        end = tf.where(found, _at(ends, spans.end), -1)
+        size = tf.where(found, end - start, 0)
+        parts = tf.strings.substr(tf.repeat(context[:, None], top, 1), tf.maximum(start, 0), size)
+        many = {
+            "answers": readable(parts),
+            "scores": tf.maximum(spans.score, tf.float32.min),  # JSON has no infinity.
+            "starts": start,
+            "ends": end,
+        }
+        best = {name.removesuffix("s"): values[:, 0] for name, values in many.items()}
+        if top > 1:
+            best.update(many, probabilities=span_probabilities(spans.score))
+        return {**best, "null_score": spans.null_score}
+
+    return {"serving_default": texts(answer, "question", "context")}
+
+
+def _at(offsets, pieces):
+    """The offsets of pieces `(batch, count)`, counted from the start of each row; anything where there are none."""
+    flat = tf.cast(offsets.row_starts(), tf.int32)[:, None] + tf.maximum(pieces, 0)
+    values = tf.pad(tf.cast(offsets.values, tf.int32), [[0, 1]])
+    return tf.gather(values, tf.minimum(flat, tf.size(values) - 1))

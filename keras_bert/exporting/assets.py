@@ -1,0 +1,135 @@
+"""What lies beside a SavedModel in `assets.extra/`: facts about it, probes with their answers, warm-up requests."""
+
+import importlib.metadata
+import json
+
+import keras
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
+
+from keras_bert.version import __version__
+
+FOLDER, FACTS, PROBES, WARMUP = "assets.extra", "keras_bert.json", "probes.json", "tf_serving_warmup_requests"
+# A longer and a shorter text, accents, another script, none at all.
+_TEXTS = (
+    "The old house by the river was sold to a couple from Toronto last week.",
+    "Très bien, naïve café!",
+    "今天天气很好。",
+    "",
+)
+_PAIRS = ("A couple from Toronto bought the house.", "Who sold it?", "Yes", "Nothing was said.")
+_CHOICES = (("It rained.", "It was sold.", ""),) * len(_TEXTS)
+
+
+def facts(description, preprocessor, labels, pair, options):
+    """What a reader or a program wants to know of a model, JSON-able."""
+    return {
+        "head": description.head,
+        "labels": labels,
+        "pair": pair,
+        "options": options,
+        "sequence_length": preprocessor.sequence_length,
+        "precision": description.dtype,
+        "lowercase": preprocessor.lowercase,
+        "vocabulary": {"pieces": len(preprocessor.vocabulary), "sha256": preprocessor.vocabulary.sha256},
+        "config": description.config.to_huggingface(),
+        "versions": {
+            "keras_bert": __version__,
+            "keras": keras.__version__,
+            "tensorflow": tf.__version__,
+            "tensorflow-text": importlib.metadata.version("tensorflow-text"),
+        },
+    }
+
+
+def write(directory, signatures, about):
+    """Writes the folder into a SavedModel.
+
+    Args:
+        directory: the SavedModel.
+        signatures: its `tf.function`s by name; their answers to the probes are computed here, eagerly.
+        about: what `facts` gave.
+    """
+    folder = directory / FOLDER
+    folder.mkdir()
+    probes = {name: _probe(name, function) for name, function in signatures.items()}
+    about = {**about, "signatures": {name: _shapes(*probe) for name, probe in probes.items()}, "ops": ops(directory)}
+    # Options may be NumPy's numbers.
+    text = json.dumps(about, indent=1, ensure_ascii=False, default=lambda value: value.tolist())
+    (folder / FACTS).write_text(text + "\n", encoding="utf-8")
+    plain = {name: {"inputs": _lists(inputs), "outputs": _lists(outputs)} for name, (inputs, outputs) in probes.items()}
+    (folder / PROBES).write_text(json.dumps(plain, ensure_ascii=False) + "\n", encoding="utf-8")
+    _write_warmup(folder / WARMUP, probes)
+
+
+def ops(directory):
+    """The names of all TensorFlow operations in a SavedModel, sorted."""
+    saved = saved_model_pb2.SavedModel.FromString((directory / "saved_model.pb").read_bytes())
+    found = set()
+    for graph in (meta.graph_def for meta in saved.meta_graphs):
+        functions = {function.signature.name for function in graph.library.function}
+        nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+        found |= {node.op for node in nodes} - functions
+    return sorted(found)
+
+
+def _probe(name, function):
+    """Inputs of a signature, and what the function answers eagerly."""
+    specs = function.input_signature
+    inputs = {spec.name: _example(name, spec) for spec in specs}
+    with tf.init_scope():
+        outputs = function.python_function(*inputs.values())
+    return inputs, outputs
+
+
+def _example(name, spec):
+    if spec.dtype == tf.string and name in ("classify", "regress"):
+        return tf.constant([_serialized(text, pair) for text, pair in zip(_TEXTS, _PAIRS, strict=True)])
+    if spec.dtype == tf.string:
+        second = {"pair": _PAIRS, "choices": _CHOICES, "question": _PAIRS}
+        texts = [f"{text} [MASK]." for text in _TEXTS] if spec.name == "text" else _TEXTS
+        return tf.constant(second.get(spec.name, texts))
+    shape = [2, *(3 + axis for axis in range(spec.shape.rank - 1))]
+    values = {"padding_mask": tf.ones(shape, tf.int32), "segment_ids": tf.zeros(shape, tf.int32)}
+    return values.get(spec.name, tf.reshape(tf.range(tf.reduce_prod(shape)), shape) // 2 % 3)
+
+
+def _serialized(*texts):
+    features = {
+        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
+        for name, text in zip(("text", "pair"), texts, strict=True)
+    }
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+def _shapes(inputs, outputs):
+    return {
+        side: {name: [value.dtype.name, value.shape.rank] for name, value in values.items()}
+        for side, values in (("inputs", inputs), ("outputs", outputs))
+    }
+
+
+def _lists(tensors):
+    return {name: _decoded(value.numpy().tolist()) for name, value in tensors.items()}
+
+
+def _decoded(value):
+    if isinstance(value, list):
+        return [_decoded(part) for part in value]
+    # Latin-1 has a character for each byte, so that any bytes stand in JSON.
+    return value.decode("latin-1") if isinstance(value, bytes) else value
+
+
+def _write_warmup(path, probes):
+    """Requests that TensorFlow Serving sends to a model before it serves: the first ones would be slow."""
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for name, (inputs, _) in probes.items():
+            if name in ("classify", "regress"):
+                continue
+            request = predict_pb2.PredictRequest()
+            request.model_spec.signature_name = name
+            for key, value in inputs.items():
+                request.inputs[key].CopyFrom(tf.make_tensor_proto(value))
+            log = prediction_log_pb2.PredictLog(request=request)
+            writer.write(prediction_log_pb2.PredictionLog(predict_log=log).SerializeToString())

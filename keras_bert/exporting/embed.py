@@ -1,0 +1,67 @@
+"""Vectors of texts out of an encoder."""
+
+import tensorflow as tf
+
+from keras_bert.exporting.signatures import in_groups, texts
+from keras_bert.layers import SentencePooling
+
+POOLINGS = ("mean", "max", "cls", "pooled")
+
+
+def embedder(model, preprocessor, pooling="mean", layers=(-1,), normalize=False, rows_together=8):
+    """The signature of an encoder: a vector for each text. For the arguments see `pool` and `in_groups`."""
+    check_pooling(model, pooling, layers)
+    width = model.output["pooled_output"].shape[-1] * (1 if pooling == "pooled" else len(layers))
+
+    def vectors(inputs):
+        return pool(model(inputs, training=False), inputs["padding_mask"], pooling, layers, normalize)
+
+    def answer(inputs):
+        return {"embedding": in_groups(vectors, preprocessor(inputs), [width], rows_together)}
+
+    return {"serving_default": texts(answer, "text")}
+
+
+def sentence_embedder(model, preprocessor, rows_together=8):
+    """The signature of a model of `build_embedder`: a vector for each text. For `rows_together` see `in_groups`."""
+    width = model.output["embedding"].shape[-1]
+
+    def answer(inputs):
+        vectors = in_groups(
+            lambda part: model(part, training=False)["embedding"], preprocessor(inputs), [width], rows_together
+        )
+        return {"embedding": vectors}
+
+    return {"serving_default": texts(answer, "text")}
+
+
+def pool(outputs, mask, pooling="mean", layers=(-1,), normalize=False):
+    """One vector for each text, float32 `(batch, width)`.
+
+    Args:
+        outputs: of an encoder; for layers other than the last it is built with `hidden_states=True`.
+        mask: `padding_mask`.
+        pooling: "mean" or "max" over all pieces, [CLS] and [SEP] among them; "cls", the vector of [CLS]; "pooled",
+            that of the pooler, which knows of no layers.
+        layers: which layers, 0 is the embeddings, -1 the last; several stand side by side in the vector.
+        normalize: whether vectors have length 1.
+    """
+    if pooling == "pooled":
+        vectors = tf.cast(outputs["pooled_output"], tf.float32)
+        return tf.math.l2_normalize(vectors, -1) if normalize else vectors
+    states = outputs.get("hidden_states")
+    states = [states[layer] for layer in layers] if states else [outputs["sequence_output"]]
+    return SentencePooling(pooling, normalize, dtype="float32")(tf.concat(states, -1), mask)
+
+
+def check_pooling(model, pooling, layers):
+    """Refuses what an encoder does not give."""
+    if pooling not in POOLINGS:
+        raise ValueError(f"`pooling` must be one of {', '.join(POOLINGS)}. Received: pooling={pooling!r}")
+    states = model.output.get("hidden_states")
+    if list(layers) != [-1] and not states:
+        raise ValueError(
+            f"`layers` other than the last need an encoder with `hidden_states=True`. Received: layers={list(layers)}"
+        )
+    if bad := [layer for layer in layers if states and not -len(states) <= layer < len(states)]:
+        raise ValueError(f"`layers` must be from {-len(states)} to {len(states) - 1}. Received: {bad}")

@@ -1,0 +1,51 @@
+"""What pre-trained models answer: words for [MASK], and whether one text follows another."""
+
+import tensorflow as tf
+
+from keras_bert.exporting.signatures import texts
+
+
+def filler(model, preprocessor, top=5):
+    """Signatures of a pre-trained model: `serving_default` fills masks, `next_sentence` takes two texts.
+
+    Args:
+        model: a model of `build_pretrainer`.
+        preprocessor: its `TextPreprocessor`, which keeps `[MASK]`.
+        top: how many pieces are given for each mask.
+    """
+    pieces, mask = tf.constant(list(preprocessor.vocabulary.pieces)), preprocessor.vocabulary.id("[MASK]")
+
+    def fill(inputs):
+        inputs = preprocessor(inputs)
+        masked = inputs["token_ids"] == mask
+        count = tf.reduce_sum(tf.cast(masked, tf.int32), 1)
+        width = tf.reduce_max(tf.pad(count, [[0, 1]]))
+        places = tf.argsort(tf.cast(masked, tf.int32), direction="DESCENDING", stable=True)[:, :width]
+        logits = model({**inputs, "mask_positions": places}, training=False)["mlm_logits"]
+        probabilities, ids = tf.math.top_k(tf.nn.softmax(logits), top)
+        there = tf.sequence_mask(count, width)[..., None]
+        return {
+            "tokens": tf.where(there, tf.gather(pieces, ids), ""),
+            "probabilities": tf.where(there, probabilities, 0.0),
+            "mask_count": count,
+        }
+
+    signatures = {"serving_default": texts(fill, "text")}
+    if "nsp_logits" in model.output:
+        signatures["next_sentence"] = _follows(model, preprocessor)
+    return signatures
+
+
+def follower(model, preprocessor):
+    """The signature of next sentence prediction alone: `text`, `pair` -> `probability`."""
+    return {"serving_default": _follows(model, preprocessor)}
+
+
+def _follows(model, preprocessor):
+    def answer(inputs):
+        inputs = preprocessor(inputs)
+        if "mask_positions" in model.input:
+            inputs["mask_positions"] = tf.zeros([tf.shape(inputs["token_ids"])[0], 0], tf.int32)
+        return {"probability": tf.nn.softmax(model(inputs, training=False)["nsp_logits"])[:, 0]}
+
+    return texts(answer, "text", "pair")

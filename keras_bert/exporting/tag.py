@@ -1,0 +1,81 @@
+"""What models of tagging answer: the words of a text with their tags, and the entities in it."""
+
+import tensorflow as tf
+
+from keras_bert.exporting.long_texts import run_windows
+from keras_bert.exporting.signatures import readable, texts
+from keras_bert.text.entities import entities, entity_spans
+from keras_bert.text.spans import max_context
+
+
+def tagger(model, preprocessor, labels, stride=128):
+    """The signature of a tagger, for texts of any length: `stride` pieces lie between two windows over a long one.
+
+    A word has the tag of its first piece. Its score is the probability of that tag, that of an entity the mean of its
+    words'.
+    """
+    if labels is None:
+        raise ValueError("`labels` must be the names of the tags. Received: labels=None")
+    starts_word = tf.constant([not piece.startswith("##") for piece in preprocessor.vocabulary.pieces])
+
+    def answer(inputs):
+        text = inputs["text"]
+        ids, starts, ends = preprocessor.tokenizer.with_offsets(text)
+        probabilities = tf.nn.softmax(_logits(model, preprocessor, ids, stride))
+        first = tf.gather(starts_word, ids.values)
+        last = tf.concat([first[1:], tf.ones_like(first[:1])], 0)
+
+        def words(values, where):
+            return tf.ragged.boolean_mask(ids.with_values(values), ids.with_values(where))
+
+        starts, ends = words(starts.values, first), words(ends.values, last)
+        tags = words(tf.argmax(probabilities, -1, tf.int32), first)
+        scores = words(tf.reduce_max(probabilities, -1), first)
+        found = entities(tags, labels)
+        entity_starts, entity_ends = entity_spans(found, starts, ends)
+        return {
+            "tokens": _slices(text, starts, ends),
+            "tags": tags.with_values(tf.gather(tf.constant(labels), tags.values)).to_tensor(""),
+            "scores": scores.to_tensor(0.0),
+            "starts": _dense(starts),
+            "ends": _dense(ends),
+            "token_count": tf.cast(starts.row_lengths(), tf.int32),
+            "entities": _slices(text, entity_starts, entity_ends),
+            "entity_types": found.type.to_tensor(""),
+            "entity_starts": _dense(entity_starts),
+            "entity_ends": _dense(entity_ends),
+            "entity_scores": _means(scores, found).to_tensor(0.0),
+            "entity_count": tf.cast(found.start.row_lengths(), tf.int32),
+        }
+
+    return {"serving_default": texts(answer, "text")}
+
+
+def _logits(model, preprocessor, ids, stride):
+    """The logits of all pieces, `(pieces, tags)`, each from the window where it has the most context."""
+    windows, first, outputs = run_windows(model, preprocessor, ids, stride=stride)
+    chosen = max_context(windows)
+    row = chosen.value_rowids()
+    position = tf.gather(first, row) + tf.ragged.range(windows.length).values
+    place = tf.boolean_mask(tf.stack([tf.cast(row, tf.int32), position], 1), chosen.values)
+    return tf.gather_nd(outputs["logits"], place)
+
+
+def _slices(text, starts, ends):
+    """The parts of each text, padded."""
+    parts = tf.strings.substr(tf.gather(text, starts.value_rowids()), starts.values, ends.values - starts.values)
+    return starts.with_values(readable(parts)).to_tensor("")
+
+
+def _dense(offsets):
+    return tf.cast(offsets, tf.int32).to_tensor(-1)
+
+
+def _means(scores, found):
+    """The mean score of the words of each entity."""
+    # In double precision: the sum runs over all words of a request, and the means are differences of it.
+    sums = tf.cumsum(tf.pad(tf.cast(scores.values, tf.float64), [[1, 0]]))
+    first_word = tf.cast(tf.gather(scores.row_starts(), found.start.value_rowids()), tf.int32)
+    start, end = first_word + found.start.values, first_word + found.end.values
+    means = (tf.gather(sums, end) - tf.gather(sums, start)) / tf.cast(end - start, tf.float64)
+    return found.start.with_values(tf.cast(means, tf.float32))

@@ -1,0 +1,70 @@
+"""Files and folders that are there whole or not at all, and JSON."""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """Yields a temporary path for a file or a folder that replaces `path` when the block ends without an error.
+
+    Example:
+        with replacing("results.json") as temporary:
+            temporary.write_text("{}")
+    """
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"writing-{path.name}")
+    _remove(temporary)  # What a killed process left behind.
+    try:
+        yield temporary
+        if path.is_dir():
+            shutil.rmtree(path)
+        temporary.replace(path)
+    finally:
+        _remove(temporary)
+
+
+@contextlib.contextmanager
+def adding_to(directory):
+    """Yields a temporary folder whose files move into `directory` when the block ends without an error."""
+    directory = pathlib.Path(directory)
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"`directory` must be a directory. Received: the file {directory}")
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    temporary = pathlib.Path(tempfile.mkdtemp(prefix=f".{directory.name}.writing.", dir=directory.parent))
+    try:
+        yield temporary
+        directory.mkdir(exist_ok=True)
+        for file in temporary.rglob("*"):
+            place = directory / file.relative_to(temporary)
+            place.mkdir(exist_ok=True) if file.is_dir() else os.replace(file, place)
+    finally:
+        shutil.rmtree(temporary)
+
+
+def write_text(path, text):
+    """Writes UTF-8; what UTF-8 cannot hold, such as half of a surrogate pair, becomes a question mark."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(text.encode("utf-8", "replace"))
+
+
+def write_json(path, value):
+    """Writes a JSON file that people can read."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_json(path):
+    """Reads a JSON file."""
+    return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+
+
+def _remove(path):
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

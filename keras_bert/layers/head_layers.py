@@ -1,0 +1,235 @@
+"""What stands on the encoder: poolers, the two ends of the masked-LM head, folding of multiple choices."""
+
+import keras
+from keras import ops
+
+from keras_bert.layers.activations import activate, check_activation
+from keras_bert.layers.composite import Composite
+from keras_bert.layers.dense import Dense
+from keras_bert.layers.layer_norm import LayerNorm
+from keras_bert.layers.quantization import Unquantized
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class Pooler(Composite):
+    """The final vector of [CLS] through a dense layer and tanh: C in the paper.
+
+    Args:
+        hidden_size: width of the encoder.
+        initializer_range: standard deviation of the kernel's initializer.
+
+    Call arguments:
+        sequence_output: `(batch, length, hidden_size)`.
+
+    Returns:
+        `(batch, hidden_size)`.
+
+    Example:
+        pooled = Pooler(768)(sequence_output)
+    """
+
+    def __init__(self, hidden_size, initializer_range=0.02, **kwargs):
+        super().__init__(**kwargs)
+        self.hidden_size = hidden_size
+        self.initializer_range = initializer_range
+        self.dense = Dense(
+            hidden_size,
+            activation="tanh",
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=initializer_range),
+            name="dense",
+            **self.part_options,
+        )
+
+    def build(self, sequence_output_shape):
+        self.dense.build((None, self.hidden_size))
+
+    def call(self, sequence_output):
+        return self.dense(sequence_output[:, 0])
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "hidden_size": self.hidden_size,
+            "initializer_range": self.initializer_range,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class MaskedLMTransform(Composite):
+    """Picks the masked positions, then dense layer, activation and LayerNorm (section 3.1, task 1).
+
+    Only these few vectors go on to the product with the token table, the most expensive one of the model.
+
+    Args:
+        hidden_size: width of the encoder.
+        activation: a `hidden_act` of `BertConfig`.
+        initializer_range: standard deviation of the kernel's initializer.
+        layer_norm_eps: epsilon of the LayerNorm.
+
+    Call arguments:
+        sequence_output: `(batch, length, hidden_size)`.
+        mask_positions: `(batch, predictions)`, each less than `length`.
+        training: whether a gradient is to come.
+
+    Returns:
+        `(batch, predictions, hidden_size)`.
+
+    Example:
+        hidden = MaskedLMTransform(768)(sequence_output, mask_positions)
+    """
+
+    def __init__(self, hidden_size, activation="gelu_new", initializer_range=0.02, layer_norm_eps=1e-12, **kwargs):
+        super().__init__(**kwargs)
+        self.hidden_size = hidden_size
+        self.activation = check_activation(activation)
+        self.initializer_range = initializer_range
+        self.layer_norm_eps = layer_norm_eps
+        self.dense = Dense(
+            hidden_size,
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=initializer_range),
+            name="dense",
+            **self.part_options,
+        )
+        self.norm = LayerNorm(epsilon=layer_norm_eps, name="norm", **self.part_options)
+
+    def build(self, sequence_output_shape):
+        self.dense.build((None, None, self.hidden_size))
+        self.norm.build((None, None, self.hidden_size))
+
+    def call(self, sequence_output, mask_positions, training=None):
+        batch, length, width = ops.shape(sequence_output)
+        # Over flattened rows a position outside its sequence would read a neighbour's: it is sent past the end,
+        # which is an error on a CPU.
+        inside = ops.logical_and(mask_positions >= 0, mask_positions < length)
+        rows = mask_positions + ops.arange(batch, dtype=mask_positions.dtype)[:, None] * length
+        rows = ops.where(inside, rows, batch * length)
+        picked = ops.take(ops.reshape(sequence_output, (-1, width)), rows, axis=0)
+        return self.norm(activate(self.dense(picked), self.activation, training))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "hidden_size": self.hidden_size,
+            "activation": self.activation,
+            "initializer_range": self.initializer_range,
+            "layer_norm_eps": self.layer_norm_eps,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class OutputBias(Unquantized, keras.layers.Layer):
+    """Adds a bias to the logits over the vocabulary, in float32.
+
+    Call arguments:
+        logits: `(..., vocabulary)`.
+
+    Returns:
+        float32 logits of the same shape.
+
+    Example:
+        logits = OutputBias()(token_embedding(hidden, reverse=True))
+    """
+
+    def build(self, logits_shape):
+        self.bias = self.add_weight(shape=(logits_shape[-1],), initializer="zeros", autocast=False, name="bias")
+
+    def call(self, logits):
+        return ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class FoldChoices(Unquantized, keras.layers.Layer):
+    """Makes each choice a row of its own: `(batch, choices, length)` to `(batch * choices, length)`.
+
+    Example:
+        rows = FoldChoices()(token_ids)
+    """
+
+    def call(self, inputs):
+        return ops.reshape(inputs, (-1, ops.shape(inputs)[2]))
+
+    def compute_output_shape(self, inputs_shape):
+        return (None, inputs_shape[2])
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class UnfoldChoices(Unquantized, keras.layers.Layer):
+    """Puts the scores of the choices side by side: `(batch * choices, 1)` to `(batch, choices)`.
+
+    Call arguments:
+        scores: one score a row.
+        like: the tensor that was folded, `(batch, choices, length)`.
+
+    Returns:
+        `(batch, choices)`.
+
+    Example:
+        logits = UnfoldChoices()(scores, token_ids)
+    """
+
+    def call(self, scores, like):
+        return ops.reshape(scores, ops.shape(like)[:2])
+
+    def compute_output_shape(self, scores_shape, like_shape):
+        return tuple(like_shape[:2])
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class MultiLabelDense(Dense):
+    """A `Dense` whose units are labels that may all be right: logits of sigmoids rather than of one softmax.
+
+    Example:
+        logits = MultiLabelDense(5)(pooled_output)
+    """
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class SentencePooling(Unquantized, keras.layers.Layer):
+    """One float32 vector for each sequence out of those of its tokens (Reimers & Gurevych, 2019, section 3).
+
+    Args:
+        pooling: str, "mean" over all real tokens, [CLS] and [SEP] among them; "max" over them; "cls", the vector of
+            [CLS]. Defaults to "mean".
+        normalize: bool, whether vectors have length 1. Defaults to `False`.
+        sequence_length: int, the most pieces of a text that the model was trained on, for `save`. Defaults to `None`.
+
+    Call arguments:
+        sequence_output: `(batch, length, width)`.
+        padding_mask: `(batch, length)`, not zero at real tokens.
+
+    Returns:
+        float32 `(batch, width)`.
+
+    Example:
+        embedding = SentencePooling("mean", normalize=True)(sequence_output, padding_mask)
+    """
+
+    def __init__(self, pooling="mean", normalize=False, sequence_length=None, **kwargs):
+        super().__init__(**kwargs)
+        if pooling not in ("mean", "max", "cls"):
+            raise ValueError(f"`pooling` must be mean, max or cls. Received: pooling={pooling!r}")
+        self.pooling = pooling
+        self.normalize = normalize
+        self.sequence_length = sequence_length
+        self.built = True
+
+    def call(self, sequence_output, padding_mask):
+        hidden = ops.cast(sequence_output, "float32")
+        real = ops.expand_dims(ops.cast(ops.not_equal(padding_mask, 0), "float32"), -1)
+        if self.pooling == "mean":
+            pooled = ops.sum(hidden * real, axis=1) / ops.maximum(ops.sum(real, axis=1), 1.0)
+        elif self.pooling == "max":
+            pooled = ops.max(hidden - (1.0 - real) * 1e9, axis=1)
+        else:
+            pooled = hidden[:, 0]
+        if not self.normalize:
+            return pooled
+        return pooled / ops.maximum(ops.sqrt(ops.sum(pooled * pooled, axis=-1, keepdims=True)), 1e-12)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "pooling": self.pooling,
+            "normalize": self.normalize,
+            "sequence_length": self.sequence_length,
+        }

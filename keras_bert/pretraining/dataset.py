@@ -1,0 +1,255 @@
+"""Records to batches: those of this package and those of Google's program; masks drawn where the records have none."""
+
+import functools
+import json
+import pathlib
+import re
+import struct
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.corpus import lines
+from keras_bert.pretraining.generate import MANIFEST
+from keras_bert.pretraining.masking import Masker, Masking
+from keras_bert.text.vocabulary import Vocabulary
+
+_SHUFFLED = 2**16  # Examples that are shuffled at a time.
+_OPEN_FILES = 16  # Files that are read in turn.
+_HEADER, _FOOTER = 12, 4  # Bytes around a record: its length and two checksums.
+
+
+def sequence_length(source):
+    """The length of the records of a source, by its first."""
+    return _length(_look(_find(source)[0][0]))
+
+
+class Records:
+    """Batches of pre-training records, for `Trainer`; an epoch can start at any step.
+
+    Records with masks keep them. To others the masks are drawn as they are read: a function of the seed, the epoch and
+    the batch. Without `shuffle` they are the same in each epoch, as an evaluation needs it.
+
+    Args:
+        source: a folder that `generate` wrote, or a glob pattern of files.
+        vocabulary: a path, a list of pieces or a `Vocabulary`; `None` takes the one of the folder.
+        batch_size: rows of a batch.
+        masking: a `Masking`; `None` takes the one of the folder, else the paper's.
+        causal: whether each piece is predicted from those on its left, without masks: a left-to-right language model.
+        shuffle: whether the order is another one in each epoch.
+        seed: of the order and the masks.
+        limit: the most examples; `None` for all.
+
+    Attributes:
+        vocabulary, sequence_length: of the records.
+        recipe: the settings of `generate`, a dict; empty where the source does not tell.
+        static: whether they have masks.
+        examples, tokens, steps: of an epoch. The last batch is filled up by rows of weight 0.
+    """
+
+    def __init__(
+        self, source, vocabulary=None, batch_size=32, masking=None, causal=False, shuffle=True, seed=0, limit=None
+    ):
+        self._paths, manifest = _find(source)
+        if vocabulary is None and not manifest:
+            raise ValueError(f"{source}: does not say of which vocabulary its records are: give `vocabulary`")
+        self.vocabulary = Vocabulary(pathlib.Path(source) / "vocab.txt" if vocabulary is None else vocabulary)
+        if manifest and manifest["vocabulary"] != self.vocabulary.sha256:
+            raise ValueError(
+                f"{source}: the records are of another vocabulary than {self.vocabulary.source}: the hashes of the "
+                f"pieces differ. Expected the one in {source}/vocab.txt"
+            )
+        self.batch_size, self.shuffle, self.seed, self._causal = batch_size, shuffle, seed, causal
+        self._features = _look(self._paths[0])
+        for path in [] if manifest else self._paths[1:]:
+            if _look(path) != self._features:
+                raise ValueError(
+                    f"{path}: the records are of another kind or length than those of {self._paths[0]}. Expected "
+                    f"sources of one kind each. Received: source={source!r}"
+                )
+        self.sequence_length = _length(self._features)
+        self.static = "masked_lm_positions" in self._features
+        if causal and self.static:
+            raise ValueError(f"{source}: a left-to-right model needs records without masks. Received: causal=True")
+        if masking is not None and self.static:
+            raise ValueError(f"{source}: the records have their masks already. Expected none to draw")
+        self.recipe = manifest["recipe"] if manifest else {}
+        self._masker = Masker(self.vocabulary, masking or Masking(**self.recipe.get("masking", {})))
+        all_examples = manifest["examples"] if manifest else sum(map(_count, self._paths))
+        self.examples = min(all_examples, limit or all_examples)
+        self.tokens = manifest["tokens"] * self.examples // all_examples if manifest else None
+        self.steps = -(-self.examples // batch_size)
+
+    def dataset(self, epoch=0, start=0):
+        """The batches of an epoch from step `start` on: `(inputs, targets, weights)` as the pretrainer takes them."""
+        epoch = epoch if self.shuffle else 0
+        rng = np.random.Generator(np.random.PCG64([self.seed, epoch]))
+        paths = list(rng.permutation(self._paths)) if self.shuffle else self._paths
+        records = tf.data.Dataset.from_tensor_slices(paths).interleave(
+            _records, cycle_length=_OPEN_FILES, block_length=16, num_parallel_calls=2, deterministic=True
+        )
+        records = records.take(self.examples)
+        if self.shuffle:
+            # Not `shuffle`, whose order changes with TensorFlow's global seed.
+            parts = records.batch(min(self.examples, _SHUFFLED)).enumerate()
+            records = parts.map(functools.partial(_shuffled, [self.seed, epoch])).unbatch()
+        filler = _records(self._paths[0]).take(1).repeat(self.steps * self.batch_size - self.examples)
+        records = records.concatenate(filler).skip(start * self.batch_size).batch(self.batch_size, drop_remainder=True)
+        steps = tf.data.Dataset.range(start, self.steps)
+        batch = functools.partial(self._batch, epoch)
+        return tf.data.Dataset.zip(steps, records).map(batch, num_parallel_calls=2, deterministic=True)
+
+    def rows(self, epoch=0):
+        """The row numbers of each batch of an evaluation; filler is -1."""
+        places = np.arange(self.steps * self.batch_size).reshape(self.steps, self.batch_size)
+        return list(np.where(places < self.examples, places, -1))
+
+    @tf.autograph.experimental.do_not_convert
+    def _batch(self, epoch, step, records):
+        features = tf.nest.map_structure(_narrow, tf.io.parse_example(records, self._features))
+        ids, padding_mask = features["input_ids"], features["input_mask"]
+        if self.static:
+            masked = {
+                "token_ids": ids,
+                "positions": features["masked_lm_positions"],
+                "labels": features["masked_lm_ids"],
+                "weights": features["masked_lm_weights"],
+            }
+        elif self._causal:
+            masked = _left_to_right(ids, padding_mask)
+        else:
+            masked = self._masker(ids, self._noise(epoch, step))
+        inputs = {
+            "token_ids": masked["token_ids"],
+            "segment_ids": features["segment_ids"],
+            "padding_mask": padding_mask,
+            "mask_positions": masked["positions"],
+        }
+        targets = {
+            "mask_labels": masked["labels"],
+            "mask_weights": masked["weights"],
+            "next_sentence_labels": features["next_sentence_labels"][:, 0],
+        }
+        place = step * self.batch_size + tf.range(self.batch_size, dtype=tf.int64)
+        return inputs, targets, tf.cast(place < self.examples, tf.float32)
+
+    def _noise(self, epoch, step):
+        seed = tf.random.experimental.stateless_fold_in([self.seed, epoch], step)
+        shapes = self._masker.noise_shapes(self.batch_size, self.sequence_length)
+        return {
+            name: tf.random.stateless_uniform(shape, tf.random.experimental.stateless_fold_in(seed, number))
+            for number, (name, shape) in enumerate(shapes.items())
+        }
+
+
+@tf.autograph.experimental.do_not_convert
+def _shuffled(seed, number, records):
+    seed = tf.random.experimental.stateless_fold_in(seed, number)
+    return tf.random.experimental.stateless_shuffle(records, seed)
+
+
+def _left_to_right(ids, padding_mask):
+    """Every piece is the label of the place before it."""
+    places = tf.range(ids.shape[1] - 1)[None]
+    return {
+        "token_ids": ids,
+        "positions": tf.broadcast_to(places, [tf.shape(ids)[0], ids.shape[1] - 1]),
+        "labels": ids[:, 1:],
+        "weights": tf.cast(padding_mask[:, 1:], tf.float32),
+    }
+
+
+def _narrow(values):
+    return tf.cast(values, tf.int32) if values.dtype == tf.int64 else values
+
+
+@tf.autograph.experimental.do_not_convert
+def _records(path):
+    packed = tf.where(tf.strings.regex_full_match(path, r".*\.gz"), "GZIP", "")
+    return tf.data.TFRecordDataset(path, compression_type=packed)
+
+
+def _find(source):
+    """The paths of the files that have examples, and the manifest if there is one."""
+    folder = pathlib.Path(source)
+    if not folder.is_dir():
+        paths = lines.find(source)
+        return [str(path) for path in paths if path.stat().st_size] or [str(paths[0])], None
+    if not (folder / MANIFEST).exists():
+        raise ValueError(
+            f"{folder}: has no {MANIFEST}. Expected a folder that create_pretraining_data wrote to the end, or a glob "
+            "pattern of record files"
+        )
+    manifest = json.loads((folder / MANIFEST).read_text())
+    for file in manifest["files"]:
+        path = folder / file["name"]
+        size = path.stat().st_size if path.exists() else 0
+        if size != file["bytes"]:
+            raise ValueError(
+                f"{path}: has {size:,} bytes, expected {file['bytes']:,}: the file was cut short or changed. Copy it "
+                "again, or make the data anew"
+            )
+    return [str(folder / file["name"]) for file in manifest["files"] if file["examples"]], manifest
+
+
+def _look(path):
+    """The features of the first record as `tf.io.parse_example` takes them."""
+    try:
+        (record,) = _records(path).take(1).as_numpy_iterator()
+        found = tf.train.Example.FromString(record).features.feature
+    except Exception as error:
+        raise ValueError(f"{path}: not a file of `tf.train.Example` records ({_plain(error)})") from None
+    names = ["input_ids", "input_mask", "segment_ids", "next_sentence_labels"]
+    if lacking := set(names) - set(found):
+        raise ValueError(f"{path}: the records lack {', '.join(sorted(lacking))}. Received: {', '.join(sorted(found))}")
+    static = "masked_lm_positions" in found
+    if static:
+        names += ["masked_lm_positions", "masked_lm_ids"]
+    features = {name: tf.io.FixedLenFeature([len(found[name].int64_list.value)], tf.int64) for name in names}
+    if static:
+        features["masked_lm_weights"] = tf.io.FixedLenFeature(features["masked_lm_ids"].shape, tf.float32)
+    return features
+
+
+def _length(features):
+    return features["input_ids"].shape[0]
+
+
+def _count(path):
+    """The number of records of a file, without reading them where it is not packed."""
+    if path.endswith(".gz"):
+        for _ in lines.lines(pathlib.Path(path), longest=2**20):
+            pass  # Up to the end: where an archive is cut, TensorFlow sees its end.
+        try:
+            return sum(1 for _ in _records(path))
+        except tf.errors.DataLossError as error:
+            raise ValueError(f"{path}: is damaged ({_plain(error)}). Copy the file again") from None
+    count = place = 0
+    size = pathlib.Path(path).stat().st_size
+    with open(path, "rb") as file:
+        while place < size:
+            file.seek(place)
+            header = file.read(_HEADER)
+            if len(header) == _HEADER:
+                place += _HEADER + struct.unpack_from("<Q", header)[0] + _FOOTER
+            if len(header) < _HEADER or place > size:
+                raise ValueError(f"{path}: the record after {count:,} whole ones is cut short. Copy the file again")
+            count += 1
+    return count
+
+
+def find_damage(source):
+    """Names the first damaged record of a source; `None` if there is none."""
+    for path in _find(source)[0]:
+        count = 0
+        try:
+            for _ in _records(path):
+                count += 1
+        except tf.errors.DataLossError as error:
+            return f"{path}: the record after {count:,} whole ones is damaged ({_plain(error)})"
+    return None
+
+
+def _plain(error):
+    """TensorFlow's message without the operation that met it."""
+    return re.sub(r"^\{\{.*?\}\} | \[Op:.*", "", str(error))

@@ -1,0 +1,216 @@
+"""Documents to examples: pairs of texts for next sentence prediction, or full rows without it. BERT, appendix A.2.
+
+Differs from Google's program in what it gets wrong: a B that is called random never comes from the document of A, and
+no B is called random because there was no other. Half of the pairs are random, as the paper has it.
+"""
+
+import bisect
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_bert.pretraining.randomness import make_keys, uniforms
+from keras_bert.pretraining.token_store import spans
+
+# The numbers that a key is asked for.
+_SHORT, _TARGET, _CUT, _RANDOM, _DOCUMENT, _START, _TRIM_FIRST, _TRIM_SECOND, MASKING = range(9)
+
+
+class Plan(NamedTuple):
+    """Which text goes into which example: arrays `(examples,)`.
+
+    Args:
+        keys: of the randomness of each example.
+        documents: the number in the corpus of the document.
+        first, middle, end: places in the ids of the shard: A is from `first` to `middle`, B to `end`. Of a random B,
+            `end` is `middle`.
+        wanted: the number of pieces of a random B; 0 for the text that follows A.
+        dropped: how many texts gave no example: a single word, where a B had to follow.
+    """
+
+    keys: np.ndarray
+    documents: np.ndarray
+    first: np.ndarray
+    middle: np.ndarray
+    end: np.ndarray
+    wanted: np.ndarray
+    dropped: int
+
+
+class Examples(NamedTuple):
+    """Examples as arrays, and what was left out of them.
+
+    Args:
+        token_ids: `(examples, length)`.
+        first: the length of `[CLS] A [SEP]`, `(examples,)`.
+        lengths: the number of pieces, `(examples,)`.
+        is_random: whether B is, `(examples,)`.
+        keys: `(examples,)`.
+        truncated: pieces that did not fit.
+    """
+
+    token_ids: np.ndarray
+    first: np.ndarray
+    lengths: np.ndarray
+    is_random: np.ndarray
+    keys: np.ndarray
+    truncated: int
+
+
+def plan_pairs(tokens, stretch, before, room, short_seq_prob, is_continuation, key):
+    """Plans the pairs of some documents: where each begins and is cut, and whether its B is random.
+
+    Args:
+        tokens: the `Tokens` of a shard.
+        stretch: the documents, as `stretches` gives them.
+        before: how many documents the corpus has before this shard.
+        room: pieces of a pair.
+        short_seq_prob: the share of pairs that are shorter on purpose.
+        is_continuation: whether a piece is no beginning of a word, by id.
+        key: of the run and the duplicate, integers.
+    """
+    low, high = stretch[0][1], stretch[-1][2]
+    places = tokens.segments[low : high + 1].tolist()
+    owners = np.repeat([document for document, _, _ in stretch], [last - first for _, first, last in stretch])
+    keys = make_keys(*key, before + owners, np.arange(low, high) - tokens.documents[owners])
+    draws = uniforms(keys, _RANDOM + 1).tolist()
+    pairs, dropped, words = [], 0, None
+    for _, begin, stop in stretch:
+        begin, stop = begin - low, stop - low
+        while begin < stop:
+            short, size, cut, other = draws[begin]
+            target = room if short >= short_seq_prob else 2 + int(size * (room - 1))
+            end = bisect.bisect_left(places, places[begin] + target, begin + 1, stop)
+            split = begin + 1 + int(cut * (end - begin - 1))
+            first, middle = places[begin], places[split]
+            if other < 0.5:
+                pairs.append((begin, first, middle, middle, max(target - (middle - first), 1)))
+                begin = split  # What would have been B begins the next example.
+                continue
+            if split == end:
+                # Differs from BERT: a single sentence is cut between words; Google's program calls the pair random.
+                if words is None:
+                    words = places[0] + np.flatnonzero(~is_continuation[tokens.ids[places[0] : places[-1]]])
+                middle = _word_within(words, first, middle, cut)
+            if middle is None:
+                dropped += 1
+            else:
+                pairs.append((begin, first, middle, places[end], 0))
+            begin = end
+    begins, first, middle, end, wanted = np.array(pairs, np.int64).reshape(-1, 5).T
+    return Plan(keys[begins], before + owners[begins], first, middle, end, wanted, dropped)
+
+
+def _word_within(words, first, last, draw):
+    """The place of a word that begins behind `first` and before `last`, or `None`."""
+    low, high = np.searchsorted(words, [first + 1, last]).tolist()
+    return int(words[low + int(draw * (high - low))]) if low < high else None
+
+
+def choose_others(plan, documents):
+    """For each random B: a document of the corpus that is not that of A, and a number that says where in it."""
+    own = plan.documents[plan.wanted > 0]
+    draws = uniforms(plan.keys[plan.wanted > 0], 2, first=_DOCUMENT)
+    # Differs from BERT: never the document itself.
+    other = (draws[:, 0] * (documents - 1)).astype(np.int64)
+    return other + (other >= own), draws[:, 1]
+
+
+def pack_rows(tokens, all_stretches, length, special, key, cut=0):
+    """Fills rows `[CLS] text [SEP]` to the last place with all text of a shard, a `[SEP]` between documents.
+
+    Args:
+        tokens: the `Tokens` of a shard.
+        all_stretches: its `stretches`.
+        length: of the rows.
+        special: the ids of `[CLS]`, `[SEP]` and `[PAD]`.
+        key: of the run, the duplicate and the shard, integers.
+        cut: the pieces of the first row where it is to be short, so that the next ones begin at other places.
+
+    Yields:
+        `Examples`, some at a time. The last row, and the first with `cut`, are padded.
+    """
+    start, separator, pad = special
+    room, count = length - 2, 0
+
+    def examples(rows):
+        """`rows`: a list of arrays of at most `room` ids."""
+        nonlocal count
+        lengths = np.array([len(row) for row in rows]) + 2
+        ids, numbers = _empty_rows(len(rows), length, start, pad), np.arange(len(rows))
+        _put(ids, np.ones_like(numbers), lengths - 2, np.concatenate(rows))
+        ids[numbers, lengths - 1] = separator
+        keys = make_keys(*key, count + numbers)
+        count += len(rows)
+        return Examples(ids, lengths, lengths, np.zeros(len(rows), bool), keys, 0)
+
+    rest = np.zeros(0, np.int32)
+    for stretch in all_stretches:
+        parts = [rest]
+        for document, first, last in stretch:
+            parts.append(tokens.ids[tokens.segments[first] : tokens.segments[last]])
+            if last == tokens.documents[document + 1]:
+                parts.append([separator])
+        text = np.concatenate(parts).astype(np.int32)
+        cut = cut if cut < len(text) else 0
+        rows = [text[:cut]] if cut else []
+        full = (len(text) - cut) // room * room + cut
+        rows += list(text[cut:full].reshape(-1, room))
+        rest, cut = text[full:], 0
+        if rows:
+            yield examples(rows)
+    if len(rest) and rest[-1] == separator:
+        rest = rest[:-1]
+    if len(rest):
+        yield examples([rest])
+
+
+def pack_pairs(tokens, plan, others, other_lengths, length, special):
+    """Puts planned pairs into rows `[CLS] A [SEP] B [SEP]`.
+
+    Pairs that are too long lose pieces of the longer text, at its ends.
+
+    Args:
+        tokens: the `Tokens` that were planned.
+        plan: the plan.
+        others: the ids of all random B's, end to end.
+        other_lengths: the length of each.
+        length: of the rows.
+        special: the ids of `[CLS]`, `[SEP]` and `[PAD]`.
+    """
+    is_random = plan.wanted > 0
+    low, high = plan.first.min(initial=len(tokens.ids)), plan.end.max(initial=0)
+    pool = np.concatenate([tokens.ids[low:high], others]).astype(np.int32)
+    first, second = plan.first - low, plan.middle - low
+    second[is_random] = high - low + np.cumsum(other_lengths) - other_lengths
+    first_lengths, second_lengths = plan.middle - plan.first, plan.end - plan.middle
+    second_lengths[is_random] = other_lengths
+    room = length - 3
+    kept_first = np.minimum(first_lengths, np.maximum(room - second_lengths, (room + 1) // 2))
+    kept_second = np.minimum(second_lengths, room - kept_first)
+    lost_first, lost_second = first_lengths - kept_first, second_lengths - kept_second
+    # Differs from BERT: one number says how much goes at the beginning, not a coin for each piece.
+    trims = uniforms(plan.keys, 2, first=_TRIM_FIRST)
+    first = first + (trims[:, 0] * (lost_first + 1)).astype(np.int64)
+    second = second + (trims[:, 1] * (lost_second + 1)).astype(np.int64)
+
+    start, separator, pad = special
+    ids, rows = _empty_rows(len(first), length, start, pad), np.arange(len(first))
+    _put(ids, np.ones_like(rows), kept_first, pool[spans(first, kept_first)])
+    ids[rows, kept_first + 1] = separator
+    _put(ids, kept_first + 2, kept_second, pool[spans(second, kept_second)])
+    lengths = kept_first + kept_second + 3
+    ids[rows, lengths - 1] = separator
+    return Examples(ids, kept_first + 2, lengths, is_random, plan.keys, int((lost_first + lost_second).sum()))
+
+
+def _empty_rows(count, length, start, pad):
+    """`[CLS]` and padding."""
+    ids = np.full((count, length), pad, np.int32)
+    ids[:, 0] = start
+    return ids
+
+
+def _put(ids, columns, lengths, values):
+    """Puts `lengths` values into each row, from its column on; `values` are those of all rows, end to end."""
+    ids[np.repeat(np.arange(len(ids)), lengths), spans(columns, lengths)] = values

@@ -1,0 +1,202 @@
+"""A corpus as ids on disk: tokenized once, read in blocks and at random places, in memory that does not grow with it.
+
+A sentence of more pieces than half an example holds becomes several segments, cut between words: no text is lost to it,
+and an example has two segments at least.
+"""
+
+import contextlib
+import mmap
+import pathlib
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.files import read_json, write_json
+
+_BATCH = 2**18  # Bytes that are tokenized at a time.
+BLOCK = 2**18  # Pieces that are planned at a time; a longer document is planned in parts.
+
+
+class Tokens(NamedTuple):
+    """Documents as ids.
+
+    Args:
+        ids: the pieces of all segments, end to end.
+        segments: the place in `ids` where each segment begins, and the end of the last.
+        documents: the number of the segment that each document begins with, and the number of segments.
+    """
+
+    ids: np.ndarray
+    segments: np.ndarray
+    documents: np.ndarray
+
+
+def tokenize(sentences, tokenizer, longest):
+    """Tokenizes sentences, `None` between documents.
+
+    Args:
+        sentences: an iterable of bytes and `None`.
+        tokenizer: a `BertTokenizer`.
+        longest: the most pieces of a segment.
+
+    Yields:
+        `(ids, lengths, ends)` for some sentences: the pieces, the number of them in each segment, and after how many of
+        these segments a document ends.
+    """
+    is_continuation = np.array(tokenizer.vocabulary.is_continuation)
+    batch, ends, size = [], [], 0
+    for sentence in sentences:
+        if sentence is None:
+            ends.append(len(batch))
+            continue
+        batch.append(sentence)
+        size += len(sentence)
+        if size >= _BATCH:
+            yield _encoded(batch, ends, tokenizer, longest, is_continuation)
+            batch, ends, size = [], [], 0
+    yield _encoded(batch, ends, tokenizer, longest, is_continuation)
+
+
+def _encoded(batch, ends, tokenizer, longest, is_continuation):
+    pieces = tokenizer(tf.constant(batch, tf.string))
+    ids, lengths = pieces.values.numpy(), pieces.row_lengths().numpy()
+    lengths, parts = _cut(lengths, ids, longest, is_continuation)
+    return ids, lengths, np.cumsum([0, *parts])[ends]
+
+
+def _cut(lengths, ids, longest, is_continuation):
+    """The lengths of the segments, and how many segments each sentence became."""
+    if lengths.max(initial=0) <= longest:
+        return lengths[lengths > 0], (lengths > 0).astype(int)
+    segments, parts, begin = [], [], 0
+    for length in lengths.tolist():
+        before, end = len(segments), begin + length
+        # Differs from BERT: nothing is lost of a long sentence.
+        while end - begin > longest:
+            words = np.flatnonzero(~is_continuation[ids[begin + 1 : begin + longest + 1]])
+            step = int(words[-1]) + 1 if words.size else longest
+            segments.append(step)
+            begin += step
+        if end > begin:
+            segments.append(end - begin)
+        parts.append(len(segments) - before)
+        begin = end
+    return np.array(segments), parts
+
+
+def collect(blocks):
+    """The `Tokens` of all blocks of `tokenize`, in memory."""
+    ids, lengths, ends = zip(*blocks, strict=True)
+    before = np.cumsum([0, *map(len, lengths)])[:-1]
+    documents = np.unique(np.concatenate([[0], *(count + end for count, end in zip(before, ends, strict=True))]))
+    segments = np.cumsum(np.concatenate([[0], *lengths]), dtype=np.int64)
+    return Tokens(np.concatenate(ids), segments, documents.astype(np.int64))
+
+
+class Shard:
+    """`Tokens` in files of a folder.
+
+    Args:
+        folder: the folder of all shards.
+        index: which shard.
+        vocab_size: of the vocabulary that the ids are of.
+    """
+
+    def __init__(self, folder, index, vocab_size):
+        self._stem = pathlib.Path(folder) / f"tokens-{index:05}"
+        self._dtype = np.min_scalar_type(vocab_size)
+
+    def _file(self, name):
+        return self._stem.with_suffix(f".{name}")
+
+    def write(self, blocks):
+        """Writes the blocks of `tokenize` as they come; the counts last, which tell that it is whole."""
+        counts = {"documents": 0, "segments": 0, "pieces": 0}
+        begun = 0  # The segment that the document at hand begins with.
+        with contextlib.ExitStack() as stack:
+            ids, places, firsts = (
+                stack.enter_context(open(self._file(name), "wb")) for name in ("ids", "segments", "documents")
+            )
+            places.write(np.int64(0).tobytes())
+            firsts.write(np.int64(0).tobytes())
+            for block, lengths, ends in blocks:
+                ids.write(block.astype(self._dtype).tobytes())
+                places.write((counts["pieces"] + np.cumsum(lengths, dtype=np.int64)).tobytes())
+                ends = np.unique(counts["segments"] + np.asarray(ends, np.int64))
+                ends = ends[ends > begun]  # An end without segments before it is no document's.
+                firsts.write(ends.tobytes())
+                begun = max([begun, *ends.tolist()])
+                counts["documents"] += len(ends)
+                counts["segments"] += len(lengths)
+                counts["pieces"] += len(block)
+        write_json(self._file("json"), counts)
+
+    def counts(self):
+        """The number of `documents`, `segments` and `pieces`; `None` if it is not written to the end."""
+        path = self._file("json")
+        return read_json(path) if path.exists() else None
+
+    def read(self):
+        """All of it, mapped into memory for as long as the arrays live."""
+        names = {"ids": self._dtype, "segments": np.int64, "documents": np.int64}
+        return Tokens(*(_mapped(self._file(name), dtype) for name, dtype in names.items()))
+
+
+def _mapped(path, dtype):
+    with open(path, "rb") as file:
+        if not path.stat().st_size:
+            return np.zeros(0, dtype)
+        return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype)
+
+
+def stretches(tokens):
+    """What is planned at a time: lists of `(document, first segment, last segment + 1)` of a `Tokens`.
+
+    Documents are whole, unless one alone has more than `BLOCK` pieces. Where that is cut depends on it alone.
+    """
+    found, size = [], 0
+    first, begin = 0, 0
+    for document, last in enumerate(tokens.documents[1:].tolist()):
+        end = int(tokens.segments[last])
+        while end - begin > BLOCK:
+            cut = int(np.searchsorted(tokens.segments, begin + BLOCK))
+            if cut >= last:
+                break
+            yield [*found, (document, first, cut)]
+            found, size = [], 0
+            first, begin = cut, int(tokens.segments[cut])
+        found.append((document, first, last))
+        size += end - begin
+        if size >= BLOCK:
+            yield found
+            found, size = [], 0
+        first, begin = last, end
+    if found:
+        yield found
+
+
+def following(tokens, documents, draws, pieces):
+    """Text of documents from a random segment on: whole segments, until there are so many pieces.
+
+    Args:
+        tokens: the `Tokens` of a shard.
+        documents: numbers of documents in it, `(texts,)`.
+        draws: from 0 to 1, the place of the segment in the document, `(texts,)`.
+        pieces: at least so many, `(texts,)`; fewer at the end of the document.
+
+    Returns:
+        The ids of all texts, end to end, and the length of each.
+    """
+    first, last = tokens.documents[documents], tokens.documents[documents + 1]
+    first = first + (draws * (last - first)).astype(np.int64)
+    begin = tokens.segments[first]
+    end = np.searchsorted(tokens.segments, begin + np.maximum(pieces, 1))
+    lengths = tokens.segments[np.minimum(end, last)] - begin
+    return tokens.ids[spans(begin, lengths)], lengths
+
+
+def spans(begins, lengths):
+    """`begin`, `begin + 1`, ... of each range, end to end."""
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins - ends + lengths, lengths)

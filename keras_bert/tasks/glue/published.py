@@ -1,0 +1,91 @@
+"""What others reached on GLUE's test sets, and the two ways to average the tasks."""
+
+from keras_bert.tasks.glue.tasks import TASKS
+
+_IN_AVERAGE = [name for name in TASKS if name not in ("wnli", "ax")]  # The paper's nine columns.
+# Percent of the main metric of each task, by (layers, width). BASE and LARGE: Devlin et al., 2019, table 1; the others:
+# Google's model cards of the miniatures (Turc et al., 2019).
+_COLUMNS = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "mnli_mismatched", "qnli", "rte", "wnli", "ax")
+_PUBLISHED = {
+    (2, 128): ("BERT Tiny", (0.0, 83.2, 81.1, 73.6, 62.2, 70.2, 70.3, 81.5, 57.2, 62.3, 21.0)),
+    (4, 256): ("BERT Mini", (0.0, 85.9, 81.1, 73.3, 66.4, 74.8, 74.3, 84.1, 57.9, 62.3, 26.1)),
+    (4, 512): ("BERT Small", (27.8, 89.7, 83.4, 77.0, 68.1, 77.6, 77.0, 86.4, 61.8, 62.3, 28.6)),
+    (8, 512): ("BERT Medium", (38.0, 89.6, 86.6, 78.4, 69.6, 80.0, 79.1, 87.7, 62.2, 62.3, 30.5)),
+    (12, 768): ("BERT BASE", (52.1, 93.5, 88.9, 85.8, 71.2, 84.6, 83.4, 90.5, 66.4, None, None)),
+    (24, 1024): ("BERT LARGE", (60.5, 94.9, 89.3, 86.5, 72.1, 86.7, 85.9, 92.7, 70.1, None, None)),
+}
+_ALWAYS = ("BERT BASE", "BERT LARGE")
+
+
+def published(config):
+    """The published test scores for models of the size of `config`, else those of BASE and LARGE.
+
+    Returns:
+        A list of (name, percent of the main metric by task).
+    """
+    rows = [_PUBLISHED[size] for size in [(config.num_hidden_layers, config.hidden_size)] if size in _PUBLISHED]
+    rows = rows or [row for row in _PUBLISHED.values() if row[0] in _ALWAYS]
+    return [(name, dict(zip(_COLUMNS, numbers, strict=True))) for name, numbers in rows]
+
+
+def beside_published(scores, config):
+    """A table in Markdown: our dev scores, and the published test scores below.
+
+    Args:
+        scores: what `score` gave, by task name.
+        config: the `BertConfig` of our model.
+    """
+    names = [name for name in _COLUMNS if name in scores]
+    ours = {name: 100 * scores[name][TASKS[name].main_metric] for name in names}
+    rows = [("ours, dev", ours), *((f"{name}, test", numbers) for name, numbers in published(config))]
+    titles = [f"{_title(name)} ({TASKS[name].main_metric.replace('_', ' ')})" for name in names]
+    whole = all(name in scores for name in _IN_AVERAGE)
+    lines = [f"| | {' | '.join(titles + ['average'] * whole)} |", "|---" * (1 + len(names) + whole) + "|"]
+    for row, numbers in rows:
+        cells = [numbers[name] for name in names]
+        cells += [sum(numbers[name] for name in _IN_AVERAGE) / len(_IN_AVERAGE)] if whole else []
+        lines.append(f"| {row} | {' | '.join('' if cell is None else f'{cell:.1f}' for cell in cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def averages(scores):
+    """One line with the leaderboard's averages, "" where a task is missing."""
+    if any(name not in scores for name in _IN_AVERAGE):
+        return ""
+    whole, without = average(scores)
+    whole = "" if whole is None else f"{100 * whole:.1f} with WNLI, "
+    return f"As the leaderboard averages, all metrics of a task: {whole}{100 * without:.1f} without WNLI.\n"
+
+
+def _title(name):
+    return {"mnli": "MNLI-m", "mnli_mismatched": "MNLI-mm", "ax": "AX"}.get(name, TASKS[name].title)
+
+
+def average(scores):
+    """The leaderboard's average: the mean of the tasks, each one the mean of its metrics, MNLI that of both tests.
+
+    Args:
+        scores: what `score` gave, by task name.
+
+    Returns:
+        The average of all nine tasks, `None` if WNLI is missing, and that of the eight without WNLI.
+    """
+    means = {name: sum(values.values()) / len(values) for name, values in scores.items() if name != "ax"}
+    _check_complete(means)
+    means["mnli"] = (means["mnli"] + means.pop("mnli_mismatched")) / 2
+    wnli = means.pop("wnli", None)
+    without = sum(means.values()) / len(means)
+    return (sum(means.values()) + wnli) / (len(means) + 1) if wnli is not None else None, without
+
+
+def paper_average(scores):
+    """The average of Devlin et al., table 1: the mean of nine columns, one metric each, both MNLI apart, no WNLI."""
+    _check_complete(scores)
+    columns = [scores[name][TASKS[name].main_metric] for name in _IN_AVERAGE]
+    return sum(columns) / len(columns)
+
+
+def _check_complete(scores):
+    missing = [name for name in _IN_AVERAGE if name not in scores]
+    if missing:
+        raise ValueError(f"`scores` must have all tasks for an average. Missing: {', '.join(missing)}")

@@ -1,0 +1,1 @@
+"""SQuAD and files like it."""

@@ -1,0 +1,103 @@
+"""What a model answers to SQuAD's questions, in the files of the official programs."""
+
+import json
+import pathlib
+
+import numpy as np
+
+from keras_bert.tasks.squad import metrics as squad_metrics
+
+
+def null_odds(answers):
+    """By id, how much more likely than its best answer a model finds that there is none."""
+    return {name: null - _best(found) for name, found, null in answers}
+
+
+def _best(found):
+    return found[0]["start_logit"] + found[0]["end_logit"] if found else -1e30  # JSON has no infinity.
+
+
+def predictions(answers, threshold=None):
+    """The answer texts by id.
+
+    Args:
+        answers: list of `(id, answers, null_score)`, see `QuestionWindows.answers`.
+        threshold: of `null_odds`, above it there is no answer, ""; `None` always answers.
+    """
+    odds = null_odds(answers)
+    return {
+        name: "" if not found or (threshold is not None and odds[name] > threshold) else found[0]["text"]
+        for name, found, _ in answers
+    }
+
+
+def choose_threshold(questions, answers):
+    """The threshold of `null_odds` with the best F1; `None` for version 1.1, which always has an answer.
+
+    Unlike the official one, which is the odds of a question, it lies above them, half way to the next at most: rounding
+    in another program moves no answer across it.
+    """
+    if not questions.version_2:
+        return None
+    _, answered = squad_metrics.score_answers(questions, predictions(answers))
+    refused = {name: float(not golds) for name, golds in zip(questions.ids, questions.golds, strict=True)}
+    odds = null_odds(answers)
+    order = sorted(odds, key=odds.get)
+    places = np.array([odds[name] for name in order])
+    total = np.cumsum([0.0] + [answered[name] - refused[name] for name in order])  # With the first so many answered.
+    total[1:-1][places[1:] == places[:-1]] = -np.inf  # Equal odds stand on one side.
+    count = int(np.argmax(total))
+    if count == 0:
+        return float(places[0]) - 1
+    last, following = places[count - 1], places[count : count + 1]
+    return float(min([last + 1, *(last + following) / 2]))
+
+
+def score(questions, answers, threshold=None):
+    """The official scores; of version 2.0 with the threshold applied, and with the best ones."""
+    if not questions.version_2:
+        return squad_metrics.score(questions, predictions(answers))
+    raw = squad_metrics.score(questions, predictions(answers), null_odds(answers))
+    best = {name: value for name, value in raw.items() if name.startswith("best_")}
+    return {**squad_metrics.score(questions, predictions(answers, threshold)), **best}
+
+
+def report_rows(questions, answers, threshold=None):
+    """What a report shows of each question, see `experiments.reports.questions`."""
+    texts = predictions(answers, threshold)
+    exact, f1 = squad_metrics.score_answers(questions, texts)
+    rows = []
+    for row, (name, found, _) in enumerate(answers):
+        best = found[0] if found else {}
+        rows.append(
+            {
+                "id": name,
+                "question": questions.questions[row],
+                "context": questions.contexts[questions.context[row]],
+                "golds": questions.golds[row],
+                "gold_spans": questions.spans[row],
+                "prediction": texts[name],
+                "place": best.get("place") if texts[name] else None,
+                "probability": best.get("probability"),
+                "exact": exact[name],
+                "f1": f1[name],
+            }
+        )
+    return rows
+
+
+def write(folder, answers, threshold=None):
+    """Writes `predictions.json`, `nbest_predictions.json` and `null_odds.json`."""
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        "predictions": predictions(answers, threshold),
+        "nbest_predictions": {name: [_official(answer) for answer in found] for name, found, _ in answers},
+        "null_odds": null_odds(answers),
+    }
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _official(answer):
+    return {name: value for name, value in answer.items() if name != "place"}

@@ -1,0 +1,100 @@
+"""Outputs and losses of a model over all rows, in their order, on any strategy."""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.training.input_pipeline import replica_dataset
+
+
+class Inference:
+    """Runs a model over batches, none of whose rows is lost or doubled.
+
+    Args:
+        model: the model, built in the strategy's scope.
+        strategy: the strategy.
+        losses: list of `Loss`.
+    """
+
+    def __init__(self, model, strategy, losses):
+        self._model, self._strategy, self._losses = model, strategy, losses
+        self._outputs = tf.function(self._outputs, reduce_retracing=True, autograph=False)
+
+    def outputs(self, batches, keep=True, with_losses=False):
+        """Computes all batches of `Batches` or `Stream`.
+
+        Args:
+            batches: the batches.
+            keep: whether outputs and targets are wanted, as NumPy arrays.
+            with_losses: whether losses are wanted.
+
+        Returns:
+            outputs, targets, dict of losses. Where batches differ in length, shorter rows are padded: targets that are
+            signed integers with -1, as `Batches` does it, anything else with zeros.
+        """
+        losses = self._losses if with_losses else []
+        sums, parts = np.zeros([len(losses), 2]), []
+        for inputs, *batch, _ in replica_dataset(self._strategy, lambda: batches.dataset(0, 0).map(_all_rows)):
+            rows, batch_sums = self._outputs(inputs, *batch, keep, with_losses)
+            sums += batch_sums.numpy()
+            if keep:
+                outputs, targets, real = rows
+                real = real.numpy() > 0
+                parts.append([[part.numpy()[real] for part in tf.nest.flatten(tree)] for tree in (outputs, targets)])
+        results = {
+            loss.name: (loss.finish or float)(value / weight) if weight else math.nan
+            for loss, (value, weight) in zip(losses, sums, strict=True)
+        }
+        if not keep:
+            return None, None, results
+        order = _order(batches)
+        arrays = [
+            [_stacked(values, padding)[order] for values in zip(*trees, strict=True)]
+            for trees, padding in zip(zip(*parts, strict=True), (0, -1), strict=True)
+        ]
+        outputs, targets = (
+            tf.nest.pack_sequence_as(tree, flat) for tree, flat in zip((outputs, targets), arrays, strict=True)
+        )
+        return outputs, targets, results
+
+    def _outputs(self, inputs, targets, real, keep, with_losses):
+        """Outputs, targets and whether they are real of a global batch's rows, to `keep`; the sums of the losses."""
+
+        def forward(inputs, targets, real):
+            targets, weights = targets
+            outputs = self._model(inputs, training=False)
+            sums = [tf.zeros([0, 2])]
+            for loss in self._losses if with_losses else []:
+                sums.append([loss.sums(targets, outputs, weights * real)])
+            return (outputs, targets, real) if keep else (), tf.concat(sums, 0)
+
+        rows, sums = self._strategy.run(forward, (inputs, targets, real))
+        rows = tf.nest.map_structure(lambda value: self._strategy.gather(value, 0), rows)
+        return rows, self._strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
+
+
+@tf.autograph.experimental.do_not_convert
+def _all_rows(inputs, targets, weights):
+    """Keeps rows of weight 0 apart from those that only fill up."""
+    return inputs, (() if targets is None else targets, weights), tf.ones_like(weights)
+
+
+def _order(batches):
+    """Where each row stands among those that were computed; the filler of `Batches` is left out."""
+    if not hasattr(batches, "rows"):
+        return slice(None)
+    rows = np.concatenate(batches.rows(0))
+    return np.argsort(rows, kind="stable")[np.sum(rows < 0) :]
+
+
+def _stacked(arrays, padding):
+    """Arrays end to end; where other axes differ, signed integers are filled up with `padding`, the rest with zeros."""
+    padding = padding if arrays[0].dtype.kind == "i" else 0
+    shape = np.max([array.shape[1:] for array in arrays], axis=0)
+    padded = []
+    for array in arrays:
+        lacking = np.subtract(shape, array.shape[1:]).astype(int)
+        widths = [(0, 0), *((0, size) for size in lacking)]
+        padded.append(np.pad(array, widths, constant_values=padding) if lacking.any() else array)
+    return np.concatenate(padded)

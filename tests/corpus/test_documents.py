@@ -1,0 +1,191 @@
+"""Documents of any range of a corpus, beside a reading of the whole in plain Python."""
+
+import gzip
+import json
+import math
+import random
+import re
+
+import pytest
+
+from keras_bert.corpus.documents import cut_corpus, read_documents
+from tests.pretraining.numbered import write
+
+pytestmark = pytest.mark.tensorflow
+
+
+def documents(ranges, form="sentences", field="text"):
+    """The documents of ranges as lists of sentences; the empty ones aside."""
+    found = [[]]
+    for part in ranges:
+        for sentence in read_documents(*part, form, field):
+            if sentence is None:
+                found.append([])
+            else:
+                assert sentence
+                found[-1].append(sentence)
+        assert not found[-1], "the last document of a range has no end"
+    return [document for document in found if document]
+
+
+def by_blank_lines(content):
+    """The documents of a text, by a regular expression."""
+    parts = re.split(rb"\n[ \t\r\f]*(?=\n)", b"\n\n" + content)
+    return [lines for part in parts if (lines := [line.strip() for line in part.strip().split(b"\n") if line.strip()])]
+
+
+CONTENTS = {
+    "usual": "Ein Satz.\nNoch einer.\n\nEin Dokument.\n\nÜber Übung.\nEnde.\n",
+    "no end": "one\ntwo\n\nthree",
+    "windows": "one\r\ntwo\r\n\r\n\r\nthree\r\nfour\r\n\r\n",
+    "blank lines": "\n\n  \none\n\n \t \n\ntwo\nthree\n\f\nfour\n\n\n",
+    "blanks inside": "  one \n\ttwo\n \n three  \n",
+    "one document": "one\ntwo\nthree",
+    "blank": "\n \n\n",
+    "empty": "",
+}
+
+
+@pytest.mark.parametrize("form", ["sentences", "paragraphs"])
+@pytest.mark.parametrize("name", CONTENTS)
+def test_any_range_of_bytes(tmp_path, name, form):
+    content = CONTENTS[name].encode()
+    path = write(tmp_path / "a.txt", content)
+    expected = by_blank_lines(content)
+    size = len(content)
+    for cut in range(size + 2):
+        for second in (cut, (cut + size) // 2, size):
+            ranges = [(path, 0, cut), (path, cut, second), (path, second, size)]
+            assert documents([part for part in ranges if part[1] < part[2]], form) == expected
+    assert documents([(write(tmp_path / "a.gz", content), 0, math.inf)], form) == expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_number_of_ranges_of_any_files(tmp_path, seed):
+    rng = random.Random(seed)
+    end = "\r\n" if seed % 2 else "\n"
+    paths, expected = [], []
+    for number, kind in enumerate(["txt", "gz", "txt", "txt", "txt"]):
+        lines = rng.choices(["", "a b c.", "d", " ", "e " * 9], weights=[3, 9, 5, 1, 1], k=rng.randint(0, 40))
+        content = end.join(lines).encode() if number != 3 else b""
+        paths.append(write(tmp_path / f"{number}.{kind}", content))
+        # A document ends with its file.
+        expected += by_blank_lines(content)
+    for count in range(1, 60):
+        ranges = cut_corpus(paths, count)
+        assert len(ranges) == count
+        assert documents([part for ranges_of_one in ranges for part in ranges_of_one]) == expected
+
+
+def test_ranges_have_like_sizes_and_cover_all(tmp_path):
+    paths = [write(tmp_path / f"{size}.txt", b"x" * size) for size in (70, 0, 20, 10)]
+    assert cut_corpus(paths, 4) == [
+        [(paths[0], 0, 25)],
+        [(paths[0], 25, 50)],
+        [(paths[0], 50, 70), (paths[2], 0, 5)],
+        [(paths[2], 5, 20), (paths[3], 0, 10)],
+    ]
+    # A packed file goes where it begins.
+    (tmp_path / "a.gz").write_bytes(b"x" * 50)
+    paths = [paths[2], tmp_path / "a.gz", paths[3]]
+    assert cut_corpus(paths, 2) == [[(paths[0], 0, 20), (paths[1], 0, math.inf)], [(paths[2], 0, 10)]]
+    assert cut_corpus(paths[:1], 30).count([]) == 10
+
+
+def test_paragraphs_become_sentences(tmp_path):
+    path = write(tmp_path / "a.txt", "Dr. No left. He came back.\nWhy? Él.\n\nOne.")
+    assert documents([(path, 0, 99)], "paragraphs") == [
+        [b"Dr. No left.", b"He came back.", b"Why?", "Él.".encode()],
+        [b"One."],
+    ]
+
+
+def test_json_lines(tmp_path):
+    rows = [
+        {"text": "One. Two.\nThree.\r\n\r\nFour", "title": "x"},
+        {"text": ""},
+        {"text": "Ünï\ud800 ü\u2028文"},
+        {"text": "end"},
+    ]
+    expected = [[b"One.", b"Two.", b"Three.", b"Four"], ["Ünï? ü".encode(), "文".encode()], [b"end"]]
+    for ascii_only, end in ((True, "\n"), (False, "\r\n")):
+        lines = [json.dumps(row, ensure_ascii=ascii_only) for row in rows]
+        content = f"{end}  {end}".join(lines).encode("utf-8", "surrogatepass") + end.encode() * 2
+        path = write(tmp_path / "a.jsonl", content)
+        for cut in range(1, len(content)):
+            assert documents([(path, 0, cut), (path, cut, len(content))], "jsonl") == expected
+    path = write(tmp_path / "b.jsonl.gz", '\ufeff{"body": "One. Two."}')
+    assert documents([(path, 0, math.inf)], "jsonl", "body") == [[b"One.", b"Two."]]
+
+
+def test_a_giant_line_comes_in_parts(tmp_path):
+    words = [b"word%d" % number for number in range(600_000)]
+    text = b" ".join(words)
+    assert len(text) > 5_000_000
+    for content in (text, text.replace(b" ", b"")):
+        path = write(tmp_path / "a.txt", content + b"\nend")
+        for form in ("sentences", "paragraphs"):
+            (document,) = documents([(path, 0, 1_000_000), (path, 1_000_000, len(content) + 4)], form)
+            assert document[-1] == b"end"
+            assert max(map(len, document)) <= 2**16
+            # Cut between words, where there are any.
+            joint = b" " if b" " in content else b""
+            assert joint.join(document[:-1]) == content
+
+
+LATIN = "Ein Satz.\nNoch einer.\n\nÜbung.\n".encode("latin-1")
+
+
+@pytest.mark.parametrize("suffix", ["txt", "gz"])
+@pytest.mark.parametrize("form", ["sentences", "paragraphs"])
+def test_text_that_is_not_utf_8_is_named_by_file_and_line(tmp_path, suffix, form):
+    path = write(tmp_path / f"a.{suffix}", LATIN)
+    message = rf"a.{suffix}:4: not UTF-8: b'\\xdcbung.'. Convert the file, for example by `iconv -f latin1 -t utf-8`"
+    for start in (0, 12):
+        with pytest.raises(ValueError, match=message):
+            documents([(path, start, 99)], form)
+
+
+def test_a_line_is_named_by_its_number_even_if_it_is_read_in_parts(tmp_path):
+    path = write(tmp_path / "a.txt", b"one\n" + b"two " * 100_000 + b"\xff\nthree")
+    with pytest.raises(ValueError, match=r"a.txt:2: not UTF-8: b'\\xff'"):
+        documents([(path, 0, 10)])
+
+
+def test_binary_files(tmp_path):
+    contents = {
+        "utf16.txt": "Ein Satz.\n".encode("utf-16"),
+        "packed.gz": gzip.compress(b"\x89PNG\0\0"),
+        "picture.txt": b"\x89PNG\r\n\x1a\n\0\0",
+        "late.txt": b"one\n" * 10_000 + b"\0",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+        for form in ("sentences", "jsonl"):
+            with pytest.raises(
+                ValueError,
+                match=f"{name}: a binary file, or UTF-16. Expected text in UTF-8, or such text packed as .gz",
+            ):
+                documents([(tmp_path / name, 0, 99)], form)
+    (tmp_path / "short.gz").write_bytes(gzip.compress(b"one\n")[:-1])
+    with pytest.raises(ValueError, match="short.gz: not a whole .gz file: "):
+        documents([(tmp_path / "short.gz", 0, 99)])
+
+
+def test_lines_that_are_not_the_json_asked_for(tmp_path):
+    cases = {
+        "{'text': 1}": "Expecting property name",
+        '{"text": "one"': "Expecting ',' delimiter",
+        '["text"]': "expected an object with a string in its field 'text'. Received: list",
+        '{"body": "", "a": 1}': r"expected an object with a string in its field 'text'. Received: \['a', 'body'\]",
+        '{"text": null}': r"expected an object with a string in its field 'text'. Received: \['text'\]",
+        '"text"': "expected an object .* Received: str",
+    }
+    for suffix in ("jsonl", "jsonl.gz"):
+        for line, message in cases.items():
+            path = write(tmp_path / f"a.{suffix}", '{"text": "one."}\n\n' + line + "\n")
+            with pytest.raises(ValueError, match=f"a.{suffix}:3: {message}"):
+                documents([(path, 18, 99)], "jsonl")
+    path = write(tmp_path / "b.jsonl", '{"text": "é"}'.encode("latin-1"))
+    with pytest.raises(ValueError, match="b.jsonl:1: 'utf-8' codec can't decode byte 0xe9"):
+        documents([(path, 0, 99)], "jsonl")

@@ -1,0 +1,242 @@
+import itertools
+import random
+
+import pytest
+
+from keras_bert import Vocabulary
+from keras_bert.corpus import wordpiece_trainer
+from keras_bert.corpus.word_counts import count_words
+from keras_bert.corpus.wordpiece_trainer import learn_vocabulary, report
+from keras_bert.text import tokenizer
+
+COMPACT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+COUNTS = {"low": 5, "lower": 2, "lowest": 3}
+# What COUNTS holds: "l" begins its words, the others stand within.
+ALPHABET = ["l", "##e", "##o", "##r", "##s", "##t", "##w"]
+
+
+def tokenize(word, pieces):
+    """WordPiece as the paper says it: the longest piece first. None is [UNK]."""
+    found, rest = [], word
+    while rest and len(word) <= 200:
+        for end in range(len(rest), 0, -1):
+            piece = ("##" if found else "") + rest[:end]
+            if piece in pieces:
+                found.append(piece)
+                rest = rest[end:]
+                break
+        else:
+            return None
+    return found or None
+
+
+def cost(counts, pieces):
+    return sum(count * len(tokenize(word, pieces)) for word, count in counts.items())
+
+
+def learned(counts, further, **options):
+    """The pieces beyond special ones and the alphabet."""
+    pieces = learn_vocabulary(counts, len(COMPACT) + len(ALPHABET) + further, unused=0, **options).pieces
+    assert pieces[: len(COMPACT) + len(ALPHABET)] == (*COMPACT, *ALPHABET)
+    return list(pieces[len(COMPACT) + len(ALPHABET) :])
+
+
+@pytest.mark.parametrize(
+    ("further", "expected"),
+    [
+        (0, []),
+        # "low" spares 2 pieces in each of 10 words; the next best, "lowest", 5 pieces in each of 3.
+        (1, ["low"]),
+        # Beside "low", "lowest" spares 3 pieces in 3 words, "lower" 2 in 2, "##est" 2 in 3.
+        (2, ["low", "lowest"]),
+        # Without "low", 5 words would have 2 pieces more each, without "lowest" 3 words 3, without "lower" 2 words 2.
+        (3, ["low", "lowest", "lower"]),
+    ],
+)
+def test_what_a_person_would_choose(further, expected):
+    assert learned(COUNTS, further) == expected
+
+
+def test_a_part_of_many_words_is_a_piece():
+    # "##ing" spares 2 pieces in each of 8 words, a whole word 3 pieces in 2: after "##ing" only 1.
+    counts = {"ring": 2, "king": 2, "sing": 2, "wing": 2}
+    special_and_alphabet = [*COMPACT, "k", "r", "s", "w", "##g", "##i", "##n"]
+    assert learn_vocabulary(counts, 13, unused=0).pieces == (*special_and_alphabet, "##ing")
+
+
+def test_a_rare_word_gives_no_piece_of_its_own_but_counts_for_others():
+    frequent = {"ab": 2, "cab": 2, "cd": 2}
+    rare = {"xab": 1, "yab": 1, "zab": 1}
+    # "##ab" spares 1 piece in "cab" and in each rare word, "cab" 2 pieces in 2 words.
+    assert learn_vocabulary({**frequent, **rare}, 14, unused=0).pieces[-1] == "##ab"
+    assert learn_vocabulary(frequent, 11, unused=0).pieces[-1] == "cab"
+    assert set(learn_vocabulary({**frequent, **rare}, 19, unused=0, min_count=1).pieces[-6:]) == {*frequent, *rare}
+
+
+def test_few_words_as_well_as_by_trying_everything():
+    rng = random.Random(0)
+    worse = total = 0
+    for _ in range(40):
+        words = {"".join(rng.choices("abc", k=rng.randint(1, 6))) for _ in range(6)}
+        counts = {word: rng.randint(1, 9) for word in sorted(words)}
+        alphabet = {word[0] for word in words} | {f"##{letter}" for word in words for letter in word[1:]}
+        parts = {
+            ("##" if start else "") + word[start:end]
+            for word in words
+            for start, end in itertools.combinations(range(len(word) + 1), 2)
+        }
+        vocabulary = learn_vocabulary(counts, len(COMPACT) + len(alphabet) + 2, unused=0, min_count=1)
+        best = min(cost(counts, {*alphabet, *two}) for two in itertools.combinations(parts - alphabet, 2))
+        assert cost(counts, vocabulary) <= 1.25 * best
+        worse += cost(counts, vocabulary) > best
+        total += 1
+    assert worse <= total / 10
+
+
+def test_every_size_that_the_corpus_can_give():
+    counts = some_words(60)
+    alphabet = {word[0] for word in counts} | {f"##{letter}" for word in counts for letter in word[1:]}
+    least = len(COMPACT) + len(alphabet)
+    most = least + sum(len(word) > 1 and count >= 2 for word, count in counts.items())
+    for size in range(least, most + 1):
+        vocabulary = learn_vocabulary(counts, size, unused=0)
+        assert len(vocabulary) == size
+        assert alphabet.issubset(vocabulary.pieces)
+    with pytest.raises(ValueError, match=f"must be at least {least}"):
+        learn_vocabulary(counts, least - 1, unused=0)
+
+
+def test_a_corpus_that_gives_fewer_pieces_than_asked_for(caplog):
+    whole = {*COMPACT, *ALPHABET, *COUNTS}
+    for size in (len(whole), len(whole) + 1, 30522):
+        caplog.clear()
+        assert set(learn_vocabulary(COUNTS, size, unused=0).pieces) == whole
+        warned = [record.getMessage() for record in caplog.records]
+        assert len(warned) == (size > len(whole))
+    assert warned[0] == (
+        "the corpus gives a vocabulary of 15 pieces, fewer than `vocab_size`: 5 special pieces, 7 of the alphabet and "
+        "3 longer words that stand at least 2 times. Received: vocab_size=30522. For more add text or lower `min_count`"
+    )
+
+
+def some_words(number):
+    rng = random.Random(number)
+    words = ["".join(rng.choices("etaoinsh", k=rng.randint(1, 9))) for _ in range(number)]
+    return {word: 1 + 100 // (rank + 1) + rank % 3 for rank, word in enumerate(words)}
+
+
+def test_the_same_counts_in_any_order_give_the_same_vocabulary():
+    counts = some_words(300)
+    backwards = dict(reversed(counts.items()))
+    assert learn_vocabulary(counts, 250) == learn_vocabulary(backwards, 250)
+
+
+def test_ties_are_broken_by_the_piece():
+    assert learn_vocabulary({"db": 3, "ca": 3, "eb": 3}, 12, unused=0).pieces[-2:] == ("ca", "db")
+
+
+def test_limits_on_memory_change_little(monkeypatch):
+    counts = some_words(400)
+    free = cost(counts, learn_vocabulary(counts, 250))
+    monkeypatch.setattr(wordpiece_trainer, "_MOST_CANDIDATES", 1000)
+    assert free * 0.99 < cost(counts, learn_vocabulary(counts, 250)) < free * 1.02
+
+
+@pytest.mark.parametrize(
+    ("unused", "special"),
+    [
+        (0, COMPACT),
+        (2, ["[PAD]", "[unused1]", "[unused2]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]),
+        (99, ["[PAD]", *(f"[unused{index}]" for index in range(1, 100)), "[UNK]", "[CLS]", "[SEP]", "[MASK]"]),
+    ],
+)
+def test_special_pieces_and_unused_places(unused, special):
+    vocabulary = learn_vocabulary(COUNTS, len(special) + len(ALPHABET) + 1, unused=unused)
+    assert vocabulary.pieces == (*special, *ALPHABET, "low")
+    if unused == 99:
+        assert vocabulary.ids(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]) == [0, 100, 101, 102, 103]
+
+
+def test_the_alphabet_has_the_most_frequent_characters_where_they_stand():
+    # a 12 times, b 9, c 4, d 4: of the latter the alphabet's first.
+    counts = {"ab": 5, "ba": 3, "aca": 1, "cba": 1, "c": 2, "d": 2, "dd": 1}
+    vocabulary = learn_vocabulary(counts, 5 + 6, unused=0, alphabet_limit=3)
+    assert vocabulary.pieces == (*COMPACT, "a", "b", "c", "##a", "##b", "##c")
+    assert report(counts, vocabulary).unknown_rate == 3 / 15
+
+
+def test_longer_words_than_the_tokenizer_takes_are_ignored():
+    longest, longer = "a" * wordpiece_trainer.LONGEST_WORD, "b" * (wordpiece_trainer.LONGEST_WORD + 1)
+    vocabulary = learn_vocabulary({longest: 2, longer: 9}, 8, unused=0)
+    assert vocabulary.pieces == (*COMPACT, "a", "##a", longest)
+    assert vocabulary.max_word_length == wordpiece_trainer.LONGEST_WORD
+    assert report({longest: 2, longer: 9}, vocabulary).unknown_rate == 9 / 11
+
+
+def test_report_is_what_a_naive_loop_counts():
+    rng = random.Random(1)
+    words = ["".join(rng.choices("abcdefghi", k=rng.randint(1, 7))) for _ in range(500)]
+    counts = {word: rng.randint(1, 5) for word in words}
+    pieces = learn_vocabulary(counts, 150, unused=0, alphabet_limit=8).pieces
+    found = [tokenize(word, set(pieces)) for word, count in counts.items() for _ in range(count)]
+    numbers = report(counts, pieces)
+    assert numbers.words == len(found)
+    assert numbers.pieces_per_word == pytest.approx(sum(len(split or "?") for split in found) / len(found))
+    assert numbers.unknown_rate == pytest.approx(sum(split is None for split in found) / len(found))
+    assert numbers.whole_words == pytest.approx(sum(len(split or "??") == 1 for split in found) / len(found))
+
+
+def test_report_of_a_line():
+    vocabulary = Vocabulary([*COMPACT, "a", "##a", "b"])
+    numbers = report({"a": 5, "aaa": 1, "b": 1, "c": 1}, vocabulary)
+    assert str(numbers) == "8 words, 1.2500 pieces a word, 12.500% unknown, 75.00% whole words"
+
+
+def test_progress_is_a_line_for_each_round():
+    lines = []
+    learn_vocabulary(COUNTS, 13, unused=0, progress=lines.append)
+    # 5 * 3 + 2 * 5 + 3 * 6 letters in 10 words.
+    assert lines[0] == "round 1 of 12: 7 pieces, 4.3000 pieces a word"
+    assert lines[-1] == "round 12 of 12: 8 pieces, 2.3000 pieces a word"
+
+
+@pytest.mark.parametrize(
+    ("counts", "options", "message"),
+    [
+        ({}, {}, "`counts` is empty. Expected a corpus with words"),
+        ({"a" * 201: 1}, {}, "`counts` is empty"),
+        (COUNTS, {"unused": -1}, "`unused` must be at least 0. Received: unused=-1"),
+        (COUNTS, {"min_count": 0}, "`min_count` must be at least 1. Received: min_count=0"),
+        (COUNTS, {"alphabet_limit": 1}, "`alphabet_limit` leaves no word. Received: alphabet_limit=1"),
+        (COUNTS, {"alphabet_limit": 0}, "`alphabet_limit` must be at least 1. Received: alphabet_limit=0"),
+        (
+            COUNTS,
+            {"vocab_size": 109},
+            "`vocab_size` must be at least 111: 104 special pieces, 7 of the alphabet. Received: vocab_size=109. "
+            "Lower `alphabet_limit` or `unused`",
+        ),
+    ],
+)
+def test_errors(counts, options, message):
+    with pytest.raises(ValueError) as error:
+        learn_vocabulary(counts, **{"vocab_size": 112, **options})
+    assert str(error.value).startswith(message)
+
+
+def test_report_of_no_words():
+    with pytest.raises(ValueError, match="`counts` is empty. Expected a text with words"):
+        report({}, COMPACT)
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_books_come_to_few_pieces_and_the_tokenizer_agrees(data):
+    counts, held_out = count_words(data / "corpus" / "books" / "*.txt", held_out_every=100)
+    vocabulary = learn_vocabulary(counts, 8000)
+    # The trainer of the package tokenizers comes to 1.13.
+    assert report(held_out, vocabulary).pieces_per_word < 1.12
+    text = data / "corpus" / "wikitext-2" / "wiki.valid.tokens"
+    numbers = report(count_words(text)[0], vocabulary)
+    ids = tokenizer.BertTokenizer(vocabulary)(text.read_text(encoding="utf-8").splitlines()).flat_values.numpy()
+    assert len(ids) == round(numbers.words * numbers.pieces_per_word)
+    assert (ids == vocabulary.id("[UNK]")).sum() == round(numbers.words * numbers.unknown_rate)

@@ -1,0 +1,365 @@
+"""The sections of a report about questions: counted by hand, contexts read back from the page."""
+
+import math
+import time
+
+import pytest
+
+from keras_bert.experiments.reports import page
+from keras_bert.experiments.reports.questions import question_sections
+from keras_bert.experiments.reports.report import write_report
+from tests.experiments.parsed import Page, having, rows_of, text_of
+
+CONTEXT = "Ada Lovelace wrote the first program in 1843, in London."
+
+
+def at(context, text):
+    """Where a text stands first in a context, in bytes."""
+    first = len(context[: context.index(text)].encode())
+    return first, first + len(text.encode())
+
+
+def row(question="Who wrote it?", golds=("Ada Lovelace",), prediction="London", context=CONTEXT, **changes):
+    """A question that is answered wrong; what is there of its answers is marked where it stands first."""
+    return {
+        "id": "q1",
+        "question": question,
+        "context": context,
+        "golds": list(golds),
+        "gold_spans": [at(context, gold) for gold in golds if gold in context],
+        "prediction": prediction,
+        "place": at(context, prediction) if prediction and prediction in context else None,
+        "probability": 0.5,
+        "exact": 0.0,
+        "f1": 0.0,
+        **changes,
+    }
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a report of two runs, the second without an evaluation, and reads it."""
+
+    def run(rows, version_2=False):
+        path = tmp_path / "report.html"
+        results = [
+            {"setting": {"seed": seed}, "scores": {"exact_match": 0.7, "f1": 0.8, "loss": 1.5}} for seed in (1, 2)
+        ]
+        curves = {
+            "seed=1": [{"step": 1, "kind": "train", "loss": 2.0}, {"step": 1, "kind": "evaluation", "f1": 0.8}],
+            "seed=2": [{"step": 1, "kind": "train", "loss": 2.0}, {"step": 2, "kind": "train", "loss": 1.0}],
+        }
+        write_report(path, "SQuAD", [], "f1", results, curves, question_sections(rows, version_2))
+        return Page(path)
+
+    return run
+
+
+def items(page):
+    (found,) = having(page.root, "hard", "ol")
+    return list(found)
+
+
+def excerpts(item):
+    return having(item, "second", "p")
+
+
+def marks(item, style):
+    """The characters of a style, excerpts end to end."""
+    return "".join(text_of(mark) for mark in having(item, style, "mark"))
+
+
+def test_sections_of_both_versions(write):
+    names = ["Scores of the runs", "Learning curves", "Kinds of questions", "Hardest questions of dev"]
+    report = write([row()])
+    assert list(report.sections) == names
+    assert len(having(report.sections["Learning curves"], "line", "polyline")) == 3
+    assert rows_of(report.sections["Scores of the runs"], "list")[0] == ["1", "1", "80.00", "70.00", "1.5"]
+    report = write([row()], version_2=True)
+    assert list(report.sections) == [*names[:2], "Answer or no answer", *names[2:]]
+    assert not {"src", "href", "onclick"} & {name for element in report.root.iter() for name in element.attrib}
+    assert "<script" not in report.source
+
+
+def test_answer_or_no_answer(write):
+    rows = [
+        *[row(exact=1.0, f1=1.0)] * 3,
+        row(f1=0.5),
+        row(prediction=""),
+        row(golds=(), prediction="London"),
+        *[row(golds=(), prediction="", exact=1.0, f1=1.0)] * 2,
+    ]
+    section = write(rows, version_2=True).sections["Answer or no answer"]
+    cells = [[text_of(cell) for cell in line] for line in having(section, "heat", "table")[0].find("tbody")]
+    assert cells == [["answer", "480.0%", "120.0%"], ["no answer", "133.3%", "266.7%"]]
+    assert "6 of 8 decisions are right, 75.00%." in text_of(section)
+    assert rows_of(section, "list") == [
+        ["HasAns", "5", "60.0", "70.0"],  # (3 + 0.5) / 5
+        ["NoAns", "3", "66.7", "66.7"],
+        ["all", "8", "62.5", "68.8"],  # 5 / 8 and 5.5 / 8
+    ]
+
+
+def test_only_questions_that_have_an_answer(write):
+    section = write([row()], version_2=True).sections["Answer or no answer"]
+    assert rows_of(section, "list")[1] == ["NoAns", "0", page.NOTHING, page.NOTHING]
+
+
+def tables(section):
+    return [
+        [[text_of(cell) for cell in line] for line in table.find("tbody")] for table in having(section, "list", "table")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "kind"),
+    [
+        ("Who wrote it?", "who"),
+        ("To WHOM was it sent?", "whom"),
+        ("Whose program?", "whose"),
+        ("Who's there?", "who"),
+        ("In what year, and where?", "what"),
+        ("When?", "when"),
+        ("He lived where?", "where"),
+        ("Of which kind", "which"),
+        ("Why?", "why"),
+        ("About how  many?", "how many"),
+        ("How much is it?", "how much"),
+        ("How did many come?", "how"),
+        ("Whatever and somehow, whereas.", "other"),
+        ("Name it.", "other"),
+        ("\u4f55\u6642\uff1f", "other"),
+        ("who\u017fe", "other"),  # A long s.
+    ],
+)
+def test_kind_of_a_question(write, question, kind):
+    kinds, _ = tables(write([row(question)]).sections["Kinds of questions"])
+    assert [line[0] for line in kinds] == [kind, "all"]
+
+
+def test_scores_by_kind_and_length(write):
+    rows = [
+        row("Name it.", ("one",)),
+        row("Tell it.", ("one",)),
+        row("Say it.", ("one two",), exact=1.0, f1=1.0),
+        row("What?", ("one  two\nthree",), exact=1.0, f1=1.0),
+        row("What?", ("1 2 3 4", "1"), f1=0.5),
+        row("When?", ("1 2 3 4 5",), f1=0.25),
+        row("Where?", ("1 2 3 4 5 6 7 8 9",), exact=1.0, f1=1.0),
+        row("Where?", (), prediction="", exact=1.0, f1=1.0),
+    ]
+    kinds, lengths = tables(write(rows).sections["Kinds of questions"])
+    assert kinds == [
+        ["what", "2", "50.0", "75.0"],
+        ["where", "2", "100.0", "100.0"],
+        ["when", "1", "0.0", "25.0"],
+        ["other", "3", "33.3", "33.3"],
+        ["all", "8", "50.0", "59.4"],  # 4.75 / 8
+    ]
+    assert lengths == [
+        ["1", "2", "0.0", "0.0"],
+        ["2", "1", "100.0", "100.0"],
+        ["3 to 4", "2", "50.0", "75.0"],
+        ["5 to 8", "1", "0.0", "25.0"],
+        ["9 and more", "1", "100.0", "100.0"],
+        ["none", "1", "100.0", "100.0"],
+        ["all", "8", "50.0", "59.4"],
+    ]
+
+
+def test_the_hardest_are_the_surest_of_the_lowest(write):
+    rows = [row(id=f"half {n}", f1=0.5, probability=n / 10) for n in range(4)]
+    rows += [row(id=f"wrong {n}", probability=n / 100) for n in range(18)]
+    rows += [row(id="unsure", probability=None), row(id="nan", probability=math.nan)]
+    rows += [row(id="right", exact=1.0, f1=1.0, probability=1.0)]
+    report = write(rows)
+    heads = [text_of(item.find("p")) for item in items(report)]
+    names = [head.split(" · ")[0] for head in heads]
+    assert names == [*(f"wrong {n}" for n in range(17, -1, -1)), "unsure", "nan"]
+    assert heads[0] == "wrong 17 · gold Ada Lovelace · predicted London with 17.0% · F1 0.0"
+    assert heads[-1] == "nan · gold Ada Lovelace · predicted London · F1 0.0"
+    text = report.text("Hardest questions of dev")
+    assert "below 100: 24 of 25." in text
+    assert "The 20 with the lowest" in text
+
+
+def test_no_answer_is_wrong(write):
+    report = write([row(exact=1.0, f1=1.0, prediction="Ada Lovelace")])
+    assert "No answer is wrong." in report.source
+    assert not having(report.root, "hard")
+    assert "mark class" not in report.source
+
+
+def test_heads_without_an_answer(write):
+    missed = row(prediction="", probability=0.875)
+    invented = row(golds=())
+    many = row(golds=["a", "b", "a", "c", "d"], probability=None, prediction="")
+    heads = [text_of(item.find("p")) for item in items(write([missed, invented, many], version_2=True))]
+    assert heads == [
+        "q1 · gold Ada Lovelace · predicted no answer, the best would have 87.5% · F1 0.0",
+        "q1 · unanswerable · predicted London with 50.0% · F1 0.0",
+        "q1 · gold a, b, c, … · predicted no answer · F1 0.0",
+    ]
+
+
+def test_gold_and_prediction_are_marked(write):
+    report = write([row()])
+    (item,) = items(report)
+    _, question, excerpt = item.findall("p")
+    assert (text_of(question), text_of(excerpt)) == ("Who wrote it?", CONTEXT)
+    assert question.get("dir") == excerpt.get("dir") == "auto"
+    assert [(mark.get("class"), text_of(mark)) for mark in excerpt] == [("gold", "Ada Lovelace"), ("said", "London")]
+    (key,) = having(report.sections["Hardest questions of dev"], "key")
+    assert [(mark.get("class"), text_of(mark)) for mark in key.iter("mark")] == [
+        ("gold", "gold answer"),
+        ("said", "prediction"),
+        ("gold said", "both"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gold", "said", "expected"),
+    [
+        ("Ada Lovelace", "Lovelace wrote", [("gold", "Ada "), ("gold said", "Lovelace"), ("said", " wrote")]),
+        ("Lovelace wrote", "Ada Lovelace", [("said", "Ada "), ("gold said", "Lovelace"), ("gold", " wrote")]),
+        ("Lovelace", "Ada Lovelace wrote", [("said", "Ada "), ("gold said", "Lovelace"), ("said", " wrote")]),
+        ("Ada Lovelace wrote", "Lovelace", [("gold", "Ada "), ("gold said", "Lovelace"), ("gold", " wrote")]),
+        ("Ada", "Ada", [("gold said", "Ada")]),
+        ("Ada ", "Lovelace", [("gold", "Ada "), ("said", "Lovelace")]),
+    ],
+)
+def test_overlaps(write, gold, said, expected):
+    (item,) = items(write([row(golds=[gold], prediction=said)]))
+    (excerpt,) = excerpts(item)
+    assert [(mark.get("class"), text_of(mark)) for mark in excerpt] == expected
+    assert text_of(excerpt) == CONTEXT
+
+
+def test_several_golds_are_one_mark(write):
+    (item,) = items(write([row(golds=["Ada", "Ada Lovelace", "Lovelace wrote"])]))
+    assert marks(item, "gold") == "Ada Lovelace wrote"
+    assert len(having(item, "gold", "mark")) == 1
+
+
+def test_excerpts_that_are_far_apart(write):
+    context = "start " + "a b c d " * 100 + "gold " + "e f g h " * 100 + "said " + "i j k l " * 100 + "end"
+    first, second = excerpts(items(write([row(golds=["gold"], prediction="said", context=context)]))[0])
+    for excerpt, word in ((first, "gold"), (second, "said")):
+        text = text_of(excerpt)
+        assert (text[:2], text[-2:]) == ("… ", " …")
+        assert 200 < len(text) < 300
+        assert text[2:-2] in context
+        assert [text_of(mark) for mark in excerpt] == [word]
+    near = context.replace("e f g h " * 100, "e f g h " * 20)
+    (excerpt,) = excerpts(items(write([row(golds=["gold"], prediction="said", context=near)]))[0])
+    assert [text_of(mark) for mark in excerpt] == ["gold", "said"]
+    # The one gold answer of two that is nearer to the prediction.
+    far = row(golds=["start", "gold"], prediction="said", context=near)
+    assert [text_of(mark) for part in excerpts(items(write([far]))[0]) for mark in part] == ["gold", "said"]
+
+
+def test_excerpts_cut_no_word(write):
+    context = "longer words " * 200 + "said " + "longer words " * 200
+    (excerpt,) = excerpts(items(write([row(golds=["nowhere"], prediction="said", context=context)]))[0])
+    assert set(text_of(excerpt).split()) == {"…", "longer", "words", "said"}
+
+
+def test_answers_without_a_place(write):
+    context = "word " * 200
+    (item,) = items(write([row(golds=["nowhere"], prediction="", context=context)]))
+    (excerpt,) = excerpts(item)
+    assert text_of(excerpt).startswith("word word")
+    assert text_of(excerpt).endswith("word …")
+    assert 200 < len(text_of(excerpt)) < 300
+    assert not list(excerpt)
+
+
+def test_a_place_is_not_marked_where_there_is_no_answer(write):
+    (item,) = items(write([row(prediction="", place=(0, 3))]))
+    assert not marks(item, "said")
+
+
+def test_long_texts_are_cut(write):
+    context = "x" * 5000
+    (item,) = items(write([row(context, golds=[context], prediction="", context=context)]))
+    assert len(text_of(excerpts(item)[0])) < 500
+    assert text_of(having(item, "question")[0]) == "x" * 599 + "…"
+    assert len(text_of(item.find("p"))) < 200
+
+
+WIDE = "a\u00e9\u4e2d\U0001f600z"  # Of 1, 2, 3, 4 and 1 bytes.
+
+
+@pytest.mark.parametrize(
+    ("span", "expected"),
+    [
+        ((0, 1), "a"),
+        ((1, 3), "\u00e9"),
+        ((3, 6), "\u4e2d"),
+        ((6, 10), "\U0001f600"),
+        ((1, 11), WIDE[1:]),
+        # Within a character: all of it.
+        ((2, 3), "\u00e9"),
+        ((4, 5), "\u4e2d"),
+        ((2, 7), WIDE[1:4]),
+        ((9, 11), WIDE[3:]),
+        # Beyond the text, and nothing at all.
+        ((-3, 1), "a"),
+        ((10, 99), "z"),
+        ((11, 12), ""),
+        ((99, 120), ""),
+        ((3, 3), ""),
+        ((4, 4), ""),
+        ((5, 2), ""),
+    ],
+)
+def test_places_are_bytes(write, span, expected):
+    (item,) = items(write([row(context=WIDE, golds=["?"], gold_spans=[span], prediction="?", place=span)]))
+    assert marks(item, "gold") == marks(item, "said") == expected
+    assert text_of(excerpts(item)[0]) == WIDE
+
+
+def test_chinese(write):
+    context = "\u4e2d\u6587" * 300 + "\u5357\u4eac" + "\u4e2d\u6587" * 300
+    (item,) = items(write([row(golds=["\u5357\u4eac"], prediction="\u4eac\u4e2d", context=context)]))
+    (excerpt,) = excerpts(item)
+    assert [text_of(mark) for mark in excerpt] == ["\u5357", "\u4eac", "\u4e2d"]
+    assert text_of(excerpt)[2:-2] in context
+    assert 200 < len(text_of(excerpt)) < 300
+
+
+EVIL = "<script>alert('x')</script> & \"quotes\" \x00"
+
+
+def test_text_is_escaped(write):
+    rows = [row(EVIL, [EVIL[:20]], EVIL[5:25], EVIL, id=EVIL), row("\ud800", ["\udc00"], "", "a\ud800b")]
+    report = write(rows, version_2=True)
+    assert {element.tag for element in report.root.iter()}.isdisjoint({"script"})
+    item, other = items(report)
+    shown = EVIL.replace("\x00", "\ufffd")
+    assert text_of(excerpts(item)[0]) == text_of(having(item, "question")[0]) == shown
+    assert (marks(item, "gold"), marks(item, "said")) == (EVIL[:20], EVIL[5:25])
+    assert text_of(item.find("p")).startswith(shown)
+    assert text_of(excerpts(other)[0]) == "a?b"
+
+
+def test_12_000_questions(write):
+    rows = [row(context=CONTEXT * 50, id=str(number), probability=number / 12_000) for number in range(12_000)]
+    began = time.perf_counter()
+    report = write(rows)
+    assert time.perf_counter() - began < 2
+    assert len(items(report)) == 20
+
+
+@pytest.mark.parametrize(
+    ("rows", "error"),
+    [
+        ([], r"`rows` must have a question at least\. Received: rows=\[\]"),
+        ([row(), {"id": "a", "golds": []}], r"`rows\[1\]` lacks question, context, .* Received: id, golds"),
+        ([row(f1=66.7)], r"`rows\[0\]` must have a score from 0 to 1, not percent\. Received: f1=66.7"),
+        ([row(exact=math.nan)], r"`rows\[0\]` must have .* Received: exact=nan"),
+    ],
+)
+def test_rows_that_do_not_fit(rows, error):
+    with pytest.raises(ValueError, match=error):
+        question_sections(rows)

@@ -1,0 +1,420 @@
+"""The report, read by a parser: its numbers by hand, by loops and by scikit-learn."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+
+from keras_bert.experiments import grid
+from keras_bert.experiments.reports import charts
+from keras_bert.experiments.reports.labels import classification_sections, regression_sections
+from keras_bert.experiments.reports.page import NOTHING
+from keras_bert.experiments.reports.report import write_report
+from tests.experiments.parsed import Page, having, rows_of, text_of
+
+
+def result(score, metric="f1", **setting):
+    return {"setting": setting, "scores": {metric: score, "loss": 0.51234}}
+
+
+def curve(losses=(0.7, 0.5), scores=(0.8,), metric="f1"):
+    train = [{"step": 10 * n, "kind": "train", "loss": v, "time": {"steps": 2}} for n, v in enumerate(losses, 1)]
+    return train + [{"step": 20 * n, "kind": "evaluation", "loss": 0.5, metric: v} for n, v in enumerate(scores, 1)]
+
+
+def dev_of(rows=50, classes=2, seed=0, pair=True):
+    rng = np.random.default_rng(seed)
+    texts = [f"text {row}" for row in range(rows)]
+    targets = rng.integers(0, classes, rows).tolist()
+    return {
+        "text": texts,
+        "pair": texts if pair else None,
+        "targets": targets,
+        "logits": rng.normal(size=(rows, classes)),
+    }
+
+
+RESULTS = [result(0.80, rate=1, seed=1), result(0.90, rate=1, seed=2), result(0.70, rate=2, seed=1)]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def run(labels=("no", "yes"), dev=None, **changes):
+        dev = dev or dev_of()
+        arguments = {
+            "title": "MRPC",
+            "facts": [("Model", "base")],
+            "metric": "f1",
+            "results": RESULTS,
+            "curves": {grid.folder_name(run["setting"]): curve() for run in changes.get("results", RESULTS)},
+            "sections": classification_sections(labels, **dev) if labels else regression_sections(**dev),
+        }
+        path = tmp_path / "report.html"
+        write_report(path, **{**arguments, **changes})
+        assert [found.name for found in tmp_path.iterdir()] == ["report.html"]
+        return Page(path)
+
+    return run
+
+
+def test_sections_in_order_and_nothing_is_loaded(write):
+    page = write()
+    names = ["Scores of the runs", "Learning curves", "Confusion matrix", "Hardest examples of dev", "Classes"]
+    assert list(page.sections) == names
+    assert all(having(section, "how") for section in page.sections.values())
+    assert page.root.find("body/h1").text == "MRPC"
+    assert [text_of(element) for element in page.root.find("body/dl")] == ["Model", "base"]
+    for part in ("http://", "https://", "url(", "@import", "<script"):
+        assert part not in page.source
+    assert not {"src", "href", "srcset", "data"} & {name for element in page.root.iter() for name in element.attrib}
+
+
+def test_scores_and_spread(write):
+    section = write().sections["Scores of the runs"]
+    values = [text_of(element) for element in having(section, "value")]
+    assert values[0].startswith("85.00 ± 7.07 80.00 to 90.00, 2 runs")  # sqrt(50), the sample's deviation.
+    assert values[0].endswith("best run: 90.00, seed 2")
+    assert values[1] == "70.00 one run"
+    assert "a standard deviation needs two seeds" in text_of(section)
+    first, second = having(section, "strip")
+    places = [float(dot.get("cx").rstrip("%")) for dot in having(first, "dot") + having(second, "dot")]
+    assert places[1] - places[0] == pytest.approx(places[0] - places[2], abs=0.02)  # 90 - 80 = 80 - 70
+    assert [text_of(dot) for dot in having(section, "best", "circle")] == ["best run: 90.00, seed 2"]
+    (band,) = having(section, "band")
+    width = 2 * math.sqrt(50) / 10 * (places[0] - places[2])
+    assert float(band.get("width").rstrip("%")) == pytest.approx(width, abs=0.05)
+    assert rows_of(section, "list") == [
+        ["1", "1", "1", "80.00", "0.5123"],
+        ["2", "1", "2", "90.00", "0.5123"],
+        ["3", "2", "1", "70.00", "0.5123"],
+    ]
+    assert [text_of(row[0]) for row in having(section, "best", "tr")] == ["2"]
+
+
+@pytest.mark.parametrize(("score", "text"), [(-0.25, "-25.00"), (0.0, "0.00"), (88.5, "88.50"), (1.0, "100.00")])
+def test_one_run_of_any_score(write, score, text):
+    page = write(results=[result(score, seed=1)])
+    assert text_of(having(page.root, "value")[0]).startswith(f"{text} one run")
+    assert ("times 100" in page.text("Scores of the runs")) == (score <= 1)
+    assert "nan" not in page.source
+
+
+def test_equal_scores_do_not_hide_each_other(write):
+    page = write(results=[result(0.5, seed=seed) for seed in range(5)])
+    dots = having(page.sections["Scores of the runs"], "dot")
+    assert len({(dot.get("cx"), dot.get("cy")) for dot in dots}) == 5
+    assert "50.00 ± 0.00" in page.source
+
+
+def test_runs_without_a_score(write):
+    page = write(
+        results=[*RESULTS, result(math.nan, rate=3, seed=1), {"setting": {"rate": 3, "seed": 2}, "scores": {}}]
+    )
+    assert "Runs without a finite f1, not drawn: 2." in page.source
+    assert [row[3] for row in rows_of(page.sections["Scores of the runs"], "list")][3:] == ["nan", NOTHING]
+    page = write(results=[], curves={})
+    assert "No run." in page.source
+    assert "No run has a curve." in page.source
+
+
+@pytest.mark.parametrize("most", [4, 6])
+@pytest.mark.parametrize(
+    "ends",
+    [(0, 1), (-0.3, 0.7), (88.1, 88.4), (0, 1e6), (1e-7, 3e-7), (-1e30, 1e30), (0.5, 0.5 + 1e-6), (5e8, 5e8 + 9)],
+)
+def test_ticks(ends, most):
+    values, texts = charts.ticks(*ends, most)
+    assert 2 <= len(values) <= most
+    assert len(set(texts)) == len(texts)
+    step = values[1] - values[0]
+    assert f"{step:.0e}"[0] in "125"
+    assert np.allclose(np.diff(values), step)
+    assert ends[0] - 1e-6 * step <= values[0] < ends[0] + step
+    assert ends[1] - step < values[-1] * (1 + 1e-12) <= ends[1] + 1e-6 * step + abs(ends[1]) * 1e-12
+    assert [float(text.replace(",", "")) for text in texts] == pytest.approx(values, abs=step / 100)
+
+
+def test_ticks_by_hand():
+    assert charts.ticks(0, 1, 6)[1] == ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
+    assert charts.ticks(-12, 3450, 6)[1] == ["0", "1,000", "2,000", "3,000"]
+
+
+@pytest.mark.parametrize("values", [[0.0], [5.0, 5.0], [-3.0], [1e-12], [1.0, 1.0 + 1e-16]])
+def test_an_axis_has_a_length(values):
+    low, high = charts.span(values)
+    assert low < min(values) <= max(values) < high
+    assert charts.ticks(low, high)[0]
+
+
+def polylines(figure):
+    lines = having(figure, "line", "polyline")
+    return {
+        text_of(line): [tuple(map(float, pair.split(","))) for pair in line.get("points").split()] for line in lines
+    }
+
+
+def figures(page):
+    return list(page.sections["Learning curves"].iter("figure"))
+
+
+def test_curves(write):
+    curves = {
+        "rate=1,seed=1": curve([0.8, math.nan, 0.4, math.inf, 0.2], [0.5, 0.6]),
+        "rate=1,seed=2": curve([0.6, 0.6, 0.6], [None]),
+        "rate=2,seed=1": [],
+        "rate=3,seed=1": curve([math.nan], []),
+    }
+    page = write(curves=curves)
+    losses, scores = map(polylines, figures(page))
+    assert list(losses) == ["seed 1", "seed 2"]
+    first, second = losses.values()
+    # Steps 10, 30 and 50 and losses 0.8, 0.4 and 0.2.
+    assert first[2][0] - first[1][0] == pytest.approx(first[1][0] - first[0][0], abs=0.11)
+    assert (first[1][1] - first[0][1]) == pytest.approx(2 * (first[2][1] - first[1][1]), abs=0.21)
+    assert len({y for _, y in second}) == 1
+    assert second[0][1] == pytest.approx((first[0][1] + first[1][1]) / 2, abs=0.11)  # 0.6, between 0.8 and 0.4
+    assert len(scores) == 1
+    assert "Without a curve: rate=2,seed=1; rate=3,seed=1." in page.source
+    assert "NaN" not in page.source
+    assert "nan" not in page.source
+
+
+def test_one_evaluation_is_a_dot(write):
+    page = write(curves={"rate=1,seed=2": curve([0.5], [0.8])})
+    for figure in figures(page):
+        assert len(having(figure, "dot", "circle")) == 1
+    assert "best run: rate 1, seed 2" in page.text("Learning curves")
+
+
+def test_runs_without_evaluations_or_losses(write):
+    page = write(curves={"a": curve([0.5], [])})
+    assert "No f1 on dev, times 100 was logged." in page.source
+    page = write(curves={"a": curve([], [0.5])})
+    assert "No training loss was logged." in page.source
+
+
+@pytest.mark.parametrize("count", [8, 60])
+def test_curves_of_many_runs(write, count):
+    results = [result(0.5 + seed / 1000, seed=seed) for seed in range(count)]
+    page = write(results=results)
+    figure = figures(page)[0]
+    keys = [text_of(item) for item in having(page.root, "key")[0]]
+    assert [line.get("class") for line in having(figure, "line")][-1] == "line best"
+    if count == 8:
+        assert keys == [f"best run: seed {count - 1}", *(f"seed {seed}" for seed in range(7))]
+        assert len({line.get("class") for line in having(figure, "line")}) == 8
+    else:
+        assert keys == [f"best run: seed {count - 1}", "the other 59 runs"]
+        assert len(having(figure, "rest", "polyline")) == 59
+
+
+def test_long_curves_keep_their_end(write):
+    losses = [*np.linspace(1, 0.5, 9_999).tolist(), 2.0]
+    (points,) = polylines(figures(write(curves={"a": curve(losses)}))[0]).values()
+    assert 150 < len(points) <= 300
+    assert points[-1][1] == min(y for _, y in points)  # Up is less in SVG.
+
+
+def test_the_first_of_several_losses(write):
+    lines = [{"step": step, "kind": "train", "mlm_loss": 4 / step, "nsp_loss": 0.5} for step in (1, 2)]
+    (points,) = polylines(figures(write(curves={"a": lines}))[0]).values()
+    assert points[0][1] < points[1][1]
+
+
+@pytest.mark.parametrize("classes", [2, 3, 25])
+def test_confusion_matrix(write, classes):
+    dev = dev_of(400, classes)
+    page = write(labels=[f"class {number}" for number in range(classes)], dev=dev)
+    section = page.sections["Confusion matrix"]
+    expected = confusion_matrix(dev["targets"], dev["logits"].argmax(-1))
+    (table,) = having(section, "heat", "table")
+    cells = [row.findall("td") for row in table.find("tbody")]
+    counts = [[int(cell.text.replace("·", "0")) for cell in row] for row in cells]
+    np.testing.assert_array_equal(counts, expected)
+    assert text_of(cells[0][0].find("small")) == f"{expected[0, 0] / expected[0].sum():.{1 if classes < 13 else 0}%}"
+    assert len(having(section, "hit")) == classes
+    assert bool(having(section, "turn")) == (classes > 12)
+    assert f"{np.trace(expected):,} of 400 are right" in page.source
+
+
+def test_confusions_of_300_classes(write):
+    dev = dev_of(3000, 300)
+    dev["targets"][:7], dev["logits"][:7, 250] = [11] * 7, 100
+    page = write(labels=[f"class {number}" for number in range(300)], dev=dev)
+    assert list(page.sections)[2:] == ["Confusions", "Hardest examples of dev", "Classes"]
+    rows = rows_of(page.sections["Confusions"], "list")
+    expected = confusion_matrix(dev["targets"], dev["logits"].argmax(-1), labels=range(300))
+    assert len(rows) == 30
+    assert rows[0][:3] == ["class 11", "class 250", str(expected[11, 250])]
+    wrong = np.sort(expected[~np.eye(300, dtype=bool)])[::-1]
+    assert [int(row[2]) for row in rows] == wrong[:30].tolist()
+    assert len(rows_of(page.sections["Classes"], "list")) == 300
+    assert "The lowest F1 comes first" in page.text("Classes")
+
+
+def test_classes(write):
+    # Class 3 has no example, class 2 is never predicted, class 4 neither.
+    targets, predictions = [0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 3, 1]
+    dev = {"text": ["x"] * 6, "pair": None, "targets": targets, "logits": np.eye(5)[predictions]}
+    rows = rows_of(write(labels=list("abcde"), dev=dev).sections["Classes"], "list")
+    found = precision_recall_fscore_support(targets, predictions, labels=range(5), zero_division=np.nan)
+    for row, name, *numbers, support in zip(rows, "abcde", *found, strict=True):
+        percents = [NOTHING if math.isnan(number) else f"{number:.1%}" for number in numbers]
+        assert row == [name, *percents, str(support), str(predictions.count("abcde".index(name)))]
+
+
+def test_one_class_predicted_and_one_example(write):
+    dev = dev_of(30)
+    dev["logits"][:, 1] = 50
+    page = write(dev=dev)
+    assert rows_of(page.sections["Classes"], "list")[0][1] == NOTHING
+    page = write(dev={"text": ["alone"], "pair": None, "targets": [1], "logits": [[0.0, 1.0]]})
+    assert "1 of 1 are right, 100.00%" in page.source
+    assert len(having(page.root, "head")) == 1
+    assert "· right" in text_of(having(page.root, "head")[0])
+
+
+def cross_entropy(logits, target):
+    return math.log(sum(math.exp(value) for value in logits)) - logits[target]
+
+
+def test_hardest_examples(write):
+    dev = dev_of(200, 3, pair=False)
+    dev["logits"] *= 3
+    logits, targets = dev["logits"].tolist(), dev["targets"]
+    rows = sorted(range(200), key=lambda row: -cross_entropy(logits[row], targets[row]))[:20]
+
+    def place(row):
+        top = max(logits[row])
+        return logits[row][targets[row]] == top, -math.exp(top) / sum(map(math.exp, logits[row]))
+
+    rows.sort(key=place)
+    page = write(labels=["a", "b", "c"], dev=dev)
+    items = having(page.root, "hard")[0].findall("li")
+    assert [text_of(item.findall("p")[1]) for item in items] == [f"text {row}" for row in rows]
+    predicted = "abc"[logits[rows[0]].index(max(logits[rows[0]]))]
+    assert text_of(items[0].find("p")) == (
+        f"row {rows[0] + 1} · true {'abc'[targets[rows[0]]]} · predicted {predicted} with {-place(rows[0])[1]:.1%}"
+        f" · loss {cross_entropy(logits[rows[0]], targets[rows[0]]):.3g}"
+    )
+    assert len(items[0].findall("p")) == 2
+
+
+def test_wrong_ones_come_before_right_ones(write):
+    logits = [[0.0, 0.1], [5.0, 0.0], [0.0, 4.0], [0.2, 0.0]]
+    dev = {"text": list("abcd"), "pair": list("wxyz"), "targets": [1, 0, 0, 1], "logits": logits}
+    items = having(write(dev=dev).root, "hard")[0].findall("li")
+    # By confidence c and d are wrong, a and b right.
+    assert [text_of(item)[-2:] for item in items] == ["cy", "dz", "bx", "aw"]
+
+
+def regression(targets, predictions):
+    texts = [f"text {row}" for row in range(len(targets))]
+    return {
+        "labels": [],
+        "metric": "spearman",
+        "dev": {"text": texts, "pair": None, "targets": targets, "logits": np.array(predictions)[:, None]},
+        "results": [result(-0.5, "spearman", seed=1)],
+    }
+
+
+def test_regression(write):
+    page = write(**regression([0.0, 1.0, 2.0], [0.5, 1.0, 4.0]))
+    assert list(page.sections)[2:] == ["Prediction against target", "Hardest examples of dev"]
+    heads = [text_of(head) for head in having(page.root, "head")]
+    assert heads[0] == "row 3 · target 2 · predicted 4 · error 2"
+    assert [head.split()[1] for head in heads] == ["3", "1", "2"]
+    (cloud,) = having(page.root, "cloud")
+    places = [(float(dot.get("cx")), float(dot.get("cy"))) for dot in cloud]
+    assert places[2][0] - places[1][0] == pytest.approx(places[1][0] - places[0][0], abs=0.11)
+    assert places[1][1] - places[2][1] == pytest.approx(6 * (places[0][1] - places[1][1]), abs=0.6)
+    (diagonal,) = having(page.root, "diagonal")
+    (x1, y1), (x2, y2) = [(float(diagonal.get(f"x{n}")), float(diagonal.get(f"y{n}"))) for n in (1, 2)]
+    assert places[1][1] == pytest.approx(y1 + (places[1][0] - x1) / (x2 - x1) * (y2 - y1), abs=0.2)
+
+
+def test_regression_of_one_value(write):
+    page = write(**{**regression([2.0], [2.0]), "labels": None})
+    assert len(having(page.root, "cloud")[0]) == 1
+    page = write(**regression([2.0, 1.0], [math.nan, 1.0]))
+    assert "no finite numbers, not drawn: 1." in page.source
+    assert "error inf" in text_of(having(page.root, "head")[0])
+
+
+def test_100_000_examples(write):
+    rng = np.random.default_rng(0)
+    targets = rng.random(100_000)
+    arguments = regression(targets.tolist(), targets + rng.normal(size=100_000))
+    dev = dev_of(100_000, 3)
+    began = time.perf_counter()
+    page = write(**arguments)
+    write(labels=["a", "b", "c"], dev=dev)
+    assert time.perf_counter() - began < 2
+    assert len(having(page.root, "cloud")[0]) == 2000
+    assert "2,000 of 100,000 points are drawn" in page.source
+
+
+TEXTS = [
+    "<script>alert('x')</script> & \"quotes\"",
+    "w" * 5000,
+    "\u0645\u0631\u062d\u0628\u0627 <b>&amp;</b>",
+    "\N{GRINNING FACE} </p></body>",
+]
+
+
+def test_text_is_escaped_and_cut(write):
+    dev = {"text": TEXTS, "pair": TEXTS[::-1], "targets": [0, 1, 0, 1], "logits": np.ones((4, 2))}
+    facts = [("<i>name", "x\" onclick='y")]
+    page = write(title=TEXTS[0], facts=facts, labels=["<script>no", '" onload="x'], dev=dev, curves={TEXTS[0]: curve()})
+    assert {element.tag for element in page.root.iter()}.isdisjoint({"script", "i"})
+    assert not [name for element in page.root.iter() for name in element.attrib if name.startswith("on")]
+    assert page.root.find("body/h1").text == TEXTS[0]
+    paragraphs = [element for element in page.root.iter("p") if element.get("dir") == "auto"]
+    shown = [text_of(element) for element in paragraphs]
+    assert sorted(shown) == sorted(2 * [TEXTS[0], "w" * 599 + "…", TEXTS[2], TEXTS[3]])
+    assert "<script>no" in text_of(having(page.root, "heat")[0])
+
+
+def test_characters_that_no_file_can_hold(write):
+    dev = {"text": ["a\ud800b", "c\x00d"], "pair": None, "targets": [0, 1], "logits": np.ones((2, 2))}
+    shown = [text_of(element) for element in write(dev=dev).root.iter("p") if element.get("dir") == "auto"]
+    assert sorted(shown) == ["a?b", "c\ufffdd"]
+
+
+def test_logits_that_are_no_numbers(write):
+    dev = dev_of(30)
+    dev["logits"][7] = math.nan
+    dev["logits"][8] = [math.inf, -math.inf]
+    heads = [text_of(head) for head in having(write(dev=dev).root, "head")]
+    assert {head.split()[1] for head in heads if "loss inf" in head} == {"8", "9"}
+
+
+@pytest.mark.parametrize(
+    ("dev", "error"),
+    [
+        ({**dev_of(3), "logits": np.ones((3, 3))}, r"`logits` must have the shape \(3, 2\).* Received: \(3, 3\)"),
+        ({**dev_of(3), "text": [], "logits": np.ones((0, 2))}, r"`logits` .* a row at least. Received: \(0, 2\)"),
+        (
+            {**dev_of(3), "targets": [0, 1, 2]},
+            "`targets` must be 3 class numbers below 2. Received: 3, from 0 to 2",
+        ),
+        ({**dev_of(3), "targets": [0, 1]}, "`targets` must be 3 class numbers below 2. Received: 2, from 0 to 1"),
+    ],
+)
+def test_answers_that_do_not_fit(dev, error):
+    with pytest.raises(ValueError, match=error):
+        classification_sections(["no", "yes"], **dev)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"logits": np.ones((2, 2))}, r"`logits` must have the shape \(2, 1\), .* Received: \(2, 2\)"),
+        ({"targets": [0.5]}, r"`targets` must be 2 numbers\. Received: 1, from 0.0 to 0.5"),
+    ],
+)
+def test_regressions_that_do_not_fit(changes, error):
+    with pytest.raises(ValueError, match=error):
+        regression_sections(**{**regression([1.0, 2.0], [1.0, 2.0])["dev"], **changes})

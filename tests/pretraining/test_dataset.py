@@ -1,0 +1,367 @@
+"""Batches of records: each example once, at any step of any epoch; records of other programs; files that are broken."""
+
+import collections
+import itertools
+import shutil
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert.pretraining.dataset import Records, find_damage  # noqa: E402
+from keras_bert.pretraining.generate import generate  # noqa: E402
+from keras_bert.pretraining.masking import Masking  # noqa: E402
+from keras_bert.pretraining.settings import Recipe  # noqa: E402
+from tests.pretraining import numbered  # noqa: E402
+from tests.pretraining.numbered import CLS, FIRST, MASK, PAD, SEP, Numbered, random_documents  # noqa: E402
+
+pytestmark = pytest.mark.tensorflow
+LENGTH = 32
+SOURCE = Numbered(random_documents(0, documents=8, sentences=(10, 20), words=(2, 9)))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Folders of the same text: `plain`, `packed`, `static`, and `rows` without pairs."""
+    folder = tmp_path_factory.mktemp("reading")
+    numbered.write(folder / "a.txt", SOURCE.text)
+    recipes = {
+        "plain": Recipe(LENGTH),
+        "packed": Recipe(LENGTH),
+        "static": Recipe(LENGTH, static=True),
+        "rows": Recipe(LENGTH, next_sentence=False, masking=Masking(0.3, whole_word=True)),
+    }
+    for name, recipe in recipes.items():
+        generate(folder / "a.txt", folder / name, SOURCE.pieces, recipe, shards=3, compress=name == "packed")
+    return folder
+
+
+def batches(records, *arguments, **options):
+    return list(records.dataset(*arguments, **options).as_numpy_iterator())
+
+
+def assert_equal(some, others):
+    assert len(some) == len(others)
+    for one, other in zip(some, others, strict=True):
+        tf.nest.map_structure(np.testing.assert_array_equal, one, other)
+
+
+def examples(found):
+    """`{name: (examples, ...)}` of batches, without those of weight 0; the ids as they were before the masks."""
+    keep = np.concatenate([weights for _, _, weights in found]) > 0
+    values = {
+        name: np.concatenate([(inputs | targets)[name] for inputs, targets, _ in found])[keep]
+        for name in found[0][0] | found[0][1]
+    }
+    ids, weights = values["token_ids"].copy(), values["mask_weights"] > 0
+    rows, columns = np.nonzero(weights)
+    ids[rows, values["mask_positions"][rows, columns]] = values["mask_labels"][rows, columns]
+    return {**values, "unmasked": ids}
+
+
+def rows(ids):
+    return collections.Counter(map(tuple, ids.tolist()))
+
+
+@pytest.mark.parametrize("name", ["plain", "packed", "static", "rows"])
+def test_every_example_once_in_an_epoch(folders, name):
+    records = Records(folders / name, batch_size=7)
+    expected = numbered.arrays(folders / name)
+    if name == "static":
+        expected["input_ids"] = numbered.unmasked(expected)
+    count = len(expected["input_ids"])
+    assert count % 7, "the last batch must have room left"
+    assert (records.examples, records.steps, records.sequence_length) == (count, -(-count // 7), LENGTH)
+    assert records.tokens == expected["input_mask"].sum()
+    assert records.static == (name == "static")
+    assert records.vocabulary.pieces == tuple(SOURCE.pieces)
+    assert records.recipe["next_sentence"] == (name != "rows")
+    for epoch in (0, 1) if name == "plain" else (1,):
+        found = batches(records, epoch)
+        assert len(found) == records.steps
+        assert [weights.tolist() for _, _, weights in found[:-1]] == [[1.0] * 7] * (records.steps - 1)
+        assert found[-1][2].tolist() == [1.0] * (count % 7) + [0.0] * (7 - count % 7)
+        found = examples(found)
+        assert rows(found["unmasked"]) == rows(expected["input_ids"])
+        joint = ["segment_ids", "padding_mask", "next_sentence_labels"]
+        ours = np.concatenate([found["unmasked"], *(found[key].reshape(count, -1) for key in joint)], axis=1)
+        joint = ["segment_ids", "input_mask", "next_sentence_labels"]
+        theirs = np.concatenate([expected["input_ids"], *(expected[key] for key in joint)], axis=1)
+        assert rows(ours) == rows(theirs)
+        kinds = {key: (value.dtype, value.shape[1:]) for key, value in found.items() if key != "unmasked"}
+        predictions = 10 if name == "rows" else 5
+        assert kinds == {
+            **dict.fromkeys(["token_ids", "segment_ids", "padding_mask"], (np.int32, (LENGTH,))),
+            **dict.fromkeys(["mask_positions", "mask_labels"], (np.int32, (predictions,))),
+            "mask_weights": (np.float32, (predictions,)),
+            "next_sentence_labels": (np.int32, ()),
+        }
+
+
+@pytest.mark.parametrize("name", ["plain", "static"])
+def test_an_epoch_starts_at_any_step(folders, name):
+    whole = batches(Records(folders / name, batch_size=7, seed=3), 2)
+    for start in (1, len(whole) - 1) if name == "plain" else (len(whole) // 2,):
+        assert_equal(batches(Records(folders / name, batch_size=7, seed=3), 2, start=start), whole[start:])
+
+
+def test_epochs_and_seeds_have_orders_and_masks_of_their_own(folders):
+    found = {
+        (seed, epoch): examples(batches(Records(folders / "plain", batch_size=7, seed=seed), epoch))
+        for seed, epoch in ((0, 0), (0, 1), (1, 0))
+    }
+    for one, other in itertools.combinations(found.values(), 2):
+        assert (one["unmasked"] != other["unmasked"]).any(axis=1).mean() > 0.9
+        one, other = (
+            {
+                tuple(ids): set(positions)
+                for ids, positions in zip(each["unmasked"].tolist(), each["mask_positions"].tolist(), strict=True)
+            }
+            for each in (one, other)
+        )
+        assert sum(one[ids] != other[ids] for ids in one) > 0.9 * len(one)
+
+
+def test_the_order_does_not_depend_on_the_global_seed(folders):
+    found = []
+    for seed in (1, 2):
+        tf.random.set_seed(seed)
+        found.append(batches(Records(folders / "plain", batch_size=7, seed=3), 1))
+    assert_equal(*found)
+
+
+def test_masks_are_drawn_for_each_seed_epoch_and_step(folders):
+    """Rows of the same length at the same place of a batch have no more positions in common than chance gives them."""
+    options = {"masking": Masking(), "batch_size": 7}
+    kinds = {
+        (seed, epoch): batches(Records(folders / "rows", seed=seed, **options), epoch)[:2]
+        for seed, epoch in ((0, 0), (0, 1), (1, 0))
+    }
+    drawn = [inputs["mask_positions"] for found in kinds.values() for inputs, _, _ in found]
+    for one, other in itertools.combinations(drawn, 2):
+        # Of 30 places 5 are drawn.
+        common = sum(len(set(some) & set(others)) for some, others in zip(one.tolist(), other.tolist(), strict=True))
+        assert common < 0.5 * one.size
+
+
+def test_masks_follow_the_recipe_of_the_folder_or_those_given(folders):
+    found = examples(batches(Records(folders / "rows", batch_size=7)))
+    lengths = found["padding_mask"].sum(1)
+    assert (found["mask_weights"].sum(1) <= np.round(0.3 * lengths)).all()
+    assert found["mask_weights"].sum() > 0.28 * lengths.sum()
+    found = examples(
+        batches(Records(folders / "rows", batch_size=7, masking=Masking(0.1, 2, mask_share=1, random_share=0)))
+    )
+    weights = found["mask_weights"] > 0
+    assert weights.sum(1).tolist() == [
+        min(2, max(1, round(0.1 * length))) for length in found["padding_mask"].sum(1).tolist()
+    ]
+    now = np.take_along_axis(found["token_ids"], found["mask_positions"], 1)[weights]
+    assert set(now) == {MASK}
+
+
+def test_an_evaluation_is_the_same_each_time(folders):
+    records = Records(folders / "plain", batch_size=7, shuffle=False, seed=5)
+    found = batches(records, 0)
+    tf.random.set_seed(99)  # Nothing that is drawn elsewhere matters.
+    assert_equal(found, batches(records, 4))
+    # In the order of the files, 16 records of each in turn.
+    files = [[], [], []]
+    for number, path in enumerate(sorted((folders / "plain").glob("examples-*"))):
+        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+            files[number].append(tf.train.Example.FromString(record).features.feature["input_ids"].int64_list.value[:])
+    longest = max(map(len, files))
+    expected = [row for begin in range(0, longest, 16) for file in files for row in file[begin : begin + 16]]
+    np.testing.assert_array_equal(examples(found)["unmasked"], expected)
+
+
+def test_a_limit(folders):
+    records = Records(folders / "plain", batch_size=7, shuffle=False, limit=10)
+    assert (records.examples, records.steps) == (10, 2)
+    whole = Records(folders / "plain", batch_size=7, shuffle=False)
+    assert records.tokens == whole.tokens * 10 // whole.examples
+    found = batches(records)
+    assert np.concatenate([weights for _, _, weights in found]).tolist() == [1.0] * 10 + [0.0] * 4
+    np.testing.assert_array_equal(examples(found)["unmasked"], examples(batches(whole))["unmasked"][:10])
+    assert Records(folders / "plain", limit=10**6).examples == whole.examples
+
+
+def test_left_to_right(folders):
+    found = examples(batches(Records(folders / "rows", batch_size=7, causal=True)))
+    ids, real = found["token_ids"], found["padding_mask"] > 0
+    assert rows(ids) == rows(numbered.arrays(folders / "rows")["input_ids"])
+    # At each place stands the next piece, as far as there is one.
+    for row, mask, labels, positions, weights in zip(
+        ids, real, *(found[name] for name in ("mask_labels", "mask_positions", "mask_weights")), strict=True
+    ):
+        assert positions.tolist() == list(range(LENGTH - 1))
+        assert labels.tolist() == row[1:].tolist()
+        assert weights.sum() == mask.sum() - 1
+        assert (labels[weights > 0] != PAD).all()
+
+
+def google_record(rng, static=True, **changes):
+    """A record as `create_pretraining_data.py` of Google makes it; the number of pieces it has."""
+    size = int(rng.integers(8, LENGTH + 1))
+    ids = [CLS, *rng.integers(FIRST, len(SOURCE.pieces), size - 3).tolist(), SEP]
+    first = int(rng.integers(2, size - 3))
+    ids.insert(first, SEP)
+    features = {
+        "input_ids": ids + [PAD] * (LENGTH - size),
+        "input_mask": [1] * size + [0] * (LENGTH - size),
+        "segment_ids": [0] * (first + 1) + [1] * (size - first - 1) + [0] * (LENGTH - size),
+        "next_sentence_labels": [int(rng.integers(2))],
+    }
+    weights = [1.0, 1.0, 0.0, 0.0]
+    if static:
+        features |= {"masked_lm_positions": [1, 2, 0, 0], "masked_lm_ids": [*rng.integers(FIRST, 99, 2).tolist(), 0, 0]}
+    features = collections.OrderedDict(
+        (name, tf.train.Feature(int64_list=tf.train.Int64List(value=values)))
+        for name, values in (features | changes).items()
+        if values
+    )
+    if static:
+        features["masked_lm_weights"] = tf.train.Feature(float_list=tf.train.FloatList(value=weights))
+    return tf.train.Example(features=tf.train.Features(feature=features))
+
+
+def write(path, found):
+    with tf.io.TFRecordWriter(str(path), "GZIP" if path.suffix == ".gz" else "") as writer:
+        for example in found:
+            writer.write(example if isinstance(example, bytes) else example.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_records_of_googles_program(tmp_path, suffix):
+    rng = np.random.default_rng(0)
+    made = [google_record(rng) for _ in range(21)]
+    for number in range(3):
+        write(tmp_path / f"tf_examples.{number}{suffix}", made[number::3])
+    (tmp_path / "tf_examples.0000").touch()  # A file without records is no mistake.
+    records = Records(f"{tmp_path}/tf_examples.*", SOURCE.pieces, batch_size=4, shuffle=False)
+    assert (records.examples, records.steps, records.static, records.recipe, records.tokens) == (21, 6, True, {}, None)
+    found = examples(batches(records))
+    names = {
+        "input_ids": "token_ids",
+        "input_mask": "padding_mask",
+        "segment_ids": "segment_ids",
+        "masked_lm_positions": "mask_positions",
+        "masked_lm_ids": "mask_labels",
+        "next_sentence_labels": "next_sentence_labels",
+    }
+    order = [*made[0::3], *made[1::3], *made[2::3]]
+    for theirs, ours in names.items():
+        expected = np.array([example.features.feature[theirs].int64_list.value for example in order])
+        np.testing.assert_array_equal(found[ours].reshape(expected.shape), expected)
+    assert found["mask_weights"].tolist() == [[1, 1, 0, 0]] * 21
+    # Without masks, they are drawn.
+    write(tmp_path / f"plain{suffix}", [google_record(rng, static=False) for _ in range(5)])
+    records = Records(tmp_path / f"plain{suffix}", SOURCE.pieces, batch_size=4)
+    assert (records.examples, records.static) == (5, False)
+    found = examples(batches(records))
+    lengths = found["padding_mask"].sum(1).tolist()
+    assert found["mask_weights"].sum(1).tolist() == [max(1, round(0.15 * length)) for length in lengths]
+
+
+# Mistakes.
+
+
+def test_what_does_not_go_together(folders):
+    cases = {
+        r"plain: the records are of another vocabulary than the list of pieces: the hashes of the pieces differ. "
+        r"Expected the one in .*plain/vocab.txt": (
+            "plain",
+            {"vocabulary": [*SOURCE.pieces[:-2], *SOURCE.pieces[:-3:-1]]},
+        ),
+        "static: a left-to-right model needs records without masks. Received: causal=True": (
+            "static",
+            {"causal": True},
+        ),
+        "static: the records have their masks already. Expected none to draw": ("static", {"masking": Masking()}),
+        r"plain/ex\*: does not say of which vocabulary its records are: give `vocabulary`": ("plain/ex*", {}),
+        r"none\*: no file matches": ("none*", {"vocabulary": SOURCE.pieces}),
+        r"static/.*: the records are of another kind or length than those of .*plain.*. Expected sources of one kind": (
+            "[ps][lt]a*/ex*",
+            {"vocabulary": SOURCE.pieces},
+        ),
+    }
+    for message, (name, options) in cases.items():
+        with pytest.raises((ValueError, FileNotFoundError), match=message):
+            Records(f"{folders}/{name}", **options)
+
+
+def test_folders_that_are_not_whole(folders, tmp_path):
+    shutil.copytree(folders / "plain", tmp_path / "data")
+    path = sorted((tmp_path / "data").glob("examples-*"))[1]
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    message = f"{path.name}: has {len(whole) - 1:,} bytes, expected {len(whole):,}: the file was cut short or changed."
+    with pytest.raises(ValueError, match=message):
+        Records(tmp_path / "data")
+    path.unlink()
+    with pytest.raises(ValueError, match=f"{path.name}: has 0 bytes, expected {len(whole):,}: "):
+        Records(tmp_path / "data")
+    (tmp_path / "data" / "manifest.json").unlink()
+    message = "data: has no manifest.json. Expected a folder that create_pretraining_data wrote to the end, or a glob"
+    with pytest.raises(ValueError, match=message):
+        Records(tmp_path / "data")
+
+
+@pytest.mark.parametrize("name", ["a.tfrecord", "a.tfrecord.gz"])
+def test_a_file_that_is_cut_at_any_byte_is_named(tmp_path, name):
+    rng = np.random.default_rng(0)
+    made = [google_record(rng) for _ in range(4)]
+    path = write(tmp_path / name, made)
+    whole = path.read_bytes()
+    ends = [len(whole)]
+    if name == "a.tfrecord":  # What is cut between two records looks whole.
+        ends = list(itertools.accumulate(16 + example.ByteSize() for example in made))
+        cuts = {end + step for end in [0, *ends] for step in (-9, -4, -1, 1, 8, 12, 99)}
+    else:
+        cuts = {*range(1, len(whole), 29), *range(len(whole) - 9, len(whole))}
+    for size in sorted(size for size in cuts if 0 < size < len(whole)):
+        path.write_bytes(whole[:size])
+        with pytest.raises(ValueError, match=f"{tmp_path}/{name}: "):
+            Records(path, SOURCE.pieces)
+    for number, size in enumerate(ends, 5 - len(ends)):
+        path.write_bytes(whole[:size])
+        assert Records(path, SOURCE.pieces).examples == number
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match=f"{name}: not a file of `tf.train.Example` records"):
+        Records(path, SOURCE.pieces)
+
+
+def test_damage_is_found(folders, tmp_path):
+    shutil.copytree(folders / "plain", tmp_path / "data")
+    assert find_damage(tmp_path / "data") is None
+    path = sorted((tmp_path / "data").glob("examples-*"))[2]
+    content = bytearray(path.read_bytes())
+    sizes = [16 + len(record) for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()]
+    content[sum(sizes[:5]) + 30] ^= 1
+    path.write_bytes(content)
+    for source in (tmp_path / "data", f"{tmp_path}/data/ex*"):
+        found = find_damage(source)
+        assert found.startswith(f"{path}: the record after 5 whole ones is damaged (corrupted record at ")
+        assert "{{" not in found
+    # Its length: the place of the next record is lost.
+    content[sum(sizes[:5])] ^= 1
+    path.write_bytes(content)
+    assert "the record after 5 whole ones is damaged" in find_damage(tmp_path / "data")
+
+
+def test_files_of_something_else(tmp_path):
+    rng = np.random.default_rng(0)
+    (tmp_path / "text").write_text("This is no file of records.\n" * 9)
+    write(tmp_path / "strings", [b"This is no example."])
+    for name in ("text", "strings"):
+        with pytest.raises(ValueError, match=f"{name}: not a file of `tf.train.Example` records") as error:
+            Records(tmp_path / name, SOURCE.pieces)
+        assert "{{" not in str(error.value)
+    write(tmp_path / "lacking", [google_record(rng, segment_ids=[], input_mask=[])])
+    message = (
+        "lacking: the records lack input_mask, segment_ids. Received: input_ids, masked_lm_ids, masked_lm_positions"
+    )
+    with pytest.raises(ValueError, match=message):
+        Records(tmp_path / "lacking", SOURCE.pieces)

@@ -1,0 +1,318 @@
+"""Pairs and rows. In the corpus no piece stands twice, so that the ids alone tell where every text is from."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from keras_bert.pretraining import token_store
+from keras_bert.pretraining.generate import generate
+from keras_bert.pretraining.sentence_pairs import choose_others, pack_pairs, pack_rows, plan_pairs
+from keras_bert.pretraining.settings import Recipe
+from keras_bert.pretraining.token_store import Tokens, following, stretches
+from tests.pretraining import numbered
+from tests.pretraining.numbered import CLS, FIRST, PAD, SEP, Numbered, random_documents
+
+pytestmark = pytest.mark.tensorflow
+LENGTH = 128
+
+
+@pytest.fixture(scope="module")
+def made(million):
+    """The manifest and the examples, as they were before they were masked."""
+    manifest, examples = million
+    return manifest, {**examples, "input_ids": numbered.unmasked(examples)}
+
+
+def texts(examples):
+    """`(A, B, label, whether the row is full)` of each example, after a look at the shape of the row."""
+    for ids, mask, segments, (label,) in zip(
+        *(examples[name] for name in ("input_ids", "input_mask", "segment_ids", "next_sentence_labels")), strict=True
+    ):
+        length = mask.sum()
+        first = length - segments.sum()
+        assert (mask == (np.arange(len(ids)) < length)).all()
+        assert (segments == mask * (np.arange(len(ids)) >= first)).all()
+        assert (ids[0], ids[first - 1], ids[length - 1]) == (CLS, SEP, SEP)
+        assert (ids[length:] == PAD).all()
+        a, b = ids[1 : first - 1], ids[first : length - 1]
+        assert min(len(a), len(b)) > 0
+        yield a, b, label, length == len(ids)
+
+
+def test_labels_are_true_and_texts_are_whole(made):
+    source, (manifest, examples) = numbered.small(), made
+    begins, word_begins = set(source.sentences.tolist()), np.flatnonzero(~source.is_continuation)
+    assert manifest["tokens"] > 1_000_000
+    for a, b, label, full in texts(examples):
+        assert min(a[0], b[0]) >= FIRST
+        assert (np.diff(a) == 1).all()
+        assert (np.diff(b) == 1).all()
+        (document,) = set(source.document_of(a))
+        (other,) = set(source.document_of(b))
+        if label:
+            assert document != other
+        else:
+            assert document == other
+            assert b[0] == a[-1] + 1 or (full and b[0] > a[-1])
+        if not full:  # Nothing was trimmed: whole sentences, or one that is cut between words.
+            assert {a[0], b[-1] + 1} <= begins
+            assert label == 0 or {b[0], a[-1] + 1} <= begins
+            assert b[0] in begins or (b[0] in word_begins and a[0] == max(begin for begin in begins if begin < b[0]))
+
+
+def test_half_of_the_pairs_are_random(made):
+    manifest, examples = made
+    labels = examples["next_sentence_labels"][:, 0]
+    assert len(labels) == manifest["examples"] > 10_000
+    assert abs(labels.mean() - 0.5) < 4 * 0.5 / np.sqrt(len(labels))
+    assert manifest["random_share"] == labels.mean()
+    assert manifest["dropped_texts"] == 0
+
+
+def test_random_texts_come_from_every_other_document_alike(made):
+    source, documents = numbered.small(), 24
+    a, b = np.array([source.document_of([a[0], b[0]]) for a, b, label, _ in texts(made[1]) if label]).T
+    found = np.zeros((documents, documents))
+    np.add.at(found, (a, b), 1)
+    expected = found.sum(1, keepdims=True) / (documents - 1) * (1 - np.eye(documents))
+    assert expected[expected > 0].min() > 5
+    statistic = ((found - expected) ** 2 / np.where(expected, expected, 1)).sum()
+    assert stats.chi2.sf(statistic, documents * (documents - 2)) > 1e-4
+
+
+def test_the_manifest_counts_what_there_is(made):
+    source, (manifest, examples) = numbered.small(), made
+    lengths = examples["input_mask"].sum(1)
+    assert manifest["tokens"] == lengths.sum()
+    assert manifest["padding_share"] == 1 - lengths.sum() / (len(lengths) * LENGTH)
+    assert manifest["length_histogram"] == np.histogram(lengths, 8, (0.5, LENGTH + 0.5))[0].tolist()
+    pieces, segments = len(source.pieces) - FIRST, len(source.sentences) - 1
+    assert manifest["corpus"] == {"documents": 24, "segments": segments, "pieces": pieces}
+    assert sum(file["examples"] for file in manifest["files"]) == manifest["examples"]
+
+
+# Plans, on documents of sentences of one piece: the length that an example aims at is the one it gets.
+
+ROOM = 29
+ONES = Tokens(np.arange(20_000), np.arange(20_001), np.arange(0, 20_001, 5_000))
+
+
+def aims(plan):
+    """The length aimed at, the length of A and whether B is random, away from the ends of documents."""
+    target = np.where(plan.wanted > 0, plan.middle - plan.first + plan.wanted, plan.end - plan.first)
+    inside = (plan.documents + 1) * 5_000 - plan.first >= ROOM
+    return np.stack([target, plan.middle - plan.first, plan.wanted > 0])[:, inside]
+
+
+@pytest.fixture(scope="module")
+def draws():
+    (stretch,) = stretches(ONES)
+    unbroken = np.zeros(20_000, bool)
+    return np.concatenate(
+        [aims(plan_pairs(ONES, stretch, 0, ROOM, 0.1, unbroken, (1, number))) for number in range(25)], axis=1
+    )
+
+
+def test_a_share_of_the_pairs_is_shorter(draws):
+    target = draws[0]
+    lengths = np.arange(2, ROOM + 1)
+    expected = len(target) * (0.1 / (ROOM - 1) + 0.9 * (lengths == ROOM))
+    assert expected.min() > 50
+    found = np.array([(target == length).sum() for length in lengths])
+    assert stats.chisquare(found, expected).pvalue > 1e-4
+
+
+def test_pairs_are_cut_between_any_two_sentences_alike(draws):
+    for target in (ROOM, 2, 3, 7):
+        first = draws[1][draws[0] == target]
+        assert first.min() >= 1
+        found = np.bincount(first, minlength=target)[1:]
+        assert found.min() > 5
+        assert stats.chisquare(found).pvalue > 1e-4 if target > 2 else len(found) == 1
+
+
+def test_length_cut_and_kind_do_not_depend_on_each_other(draws):
+    target, first, is_random = draws
+    assert abs(is_random.mean() - 0.5) < 4 * 0.5 / np.sqrt(len(is_random))
+    for group in (target == ROOM, first * 2 > target):
+        table = [[(part & (is_random == kind)).sum() for kind in (0, 1)] for part in (group, ~group)]
+        assert stats.chi2_contingency(table).pvalue > 1e-4
+    # Nor on those of the pair before.
+    assert np.abs(np.corrcoef(draws[:, 1:], draws[:, :-1])[:3, 3:]).max() < 4 / np.sqrt(len(target))
+
+
+def test_short_seq_prob_at_its_ends():
+    for probability in (0.0, 1.0):
+        (stretch,) = stretches(ONES)
+        plan = plan_pairs(ONES, stretch, 0, ROOM, probability, np.zeros(20_000, bool), (1, 0))
+        target = aims(plan)[0]
+        if probability:
+            assert stats.chisquare(np.bincount(target, minlength=ROOM + 1)[2:]).pvalue > 1e-4
+        else:
+            assert set(target) == {ROOM}
+
+
+@pytest.mark.parametrize("block", [10**6, 100])
+def test_a_plan_leaves_out_and_repeats_nothing(monkeypatch, block):
+    monkeypatch.setattr(token_store, "BLOCK", block)
+    source = numbered.small()
+    place = 0
+    for stretch in stretches(source.tokens):
+        plan = plan_pairs(source.tokens, stretch, 7, 29, 0.1, source.is_continuation, (1, 0))
+        assert plan.dropped == 0
+        for document, first, middle, end, wanted in zip(*plan[1:6], strict=True):
+            assert first == place
+            assert first < middle <= end
+            assert (middle == end) == (wanted > 0)
+            assert set(source.document_of(np.arange(first, end) + FIRST)) == {document - 7}
+            place = end
+    assert place == len(source.tokens.ids)
+
+
+def test_single_words_with_nothing_behind_them_are_counted():
+    # Documents of one word: there is an example where B is random, and none where it would have to follow.
+    tokens = Tokens(np.arange(1000) % 2, np.arange(0, 1002, 2), np.arange(501))
+    (stretch,) = stretches(tokens)
+    plan = plan_pairs(tokens, stretch, 0, 29, 0.1, np.array([False, True]), (1, 0))
+    assert (plan.wanted > 0).all()
+    assert len(plan.keys) + plan.dropped == 500
+    assert 200 < plan.dropped < 300
+    # Of two words: cut between them.
+    plan = plan_pairs(tokens, stretch, 0, 29, 0.1, np.array([False, False]), (1, 0))
+    assert plan.dropped == 0
+    assert (plan.middle - plan.first == np.where(plan.wanted > 0, 2, 1)).all()
+
+
+def test_a_single_sentence_is_cut_before_any_of_its_words():
+    # A sentence of 4 words with 1, 2, 1 and 3 pieces, 2,000 times.
+    is_continuation = np.tile([False, False, True, False, False, True, True], 2000)
+    tokens = Tokens(np.arange(14_000), np.arange(0, 14_001, 7), np.arange(2001))
+    (stretch,) = stretches(tokens)
+    plan = plan_pairs(tokens, stretch, 0, 29, 0.0, is_continuation, (1, 0))
+    cuts = (plan.middle - plan.first)[plan.wanted == 0]
+    assert set(cuts) == {1, 3, 4}
+    assert stats.chisquare(np.bincount(cuts)[[1, 3, 4]]).pvalue > 1e-4
+
+
+def cut_like_google(first, second, room):
+    """`truncate_seq_pair` of Google's program: the longer text loses one piece after the other."""
+    while first + second > room:
+        if first > second:
+            first -= 1
+        else:
+            second -= 1
+    return first, second
+
+
+@pytest.mark.parametrize("length", [8, 16, 33])
+def test_texts_that_are_too_long_are_cut_at_their_ends(length):
+    source = Numbered(random_documents(1, documents=12, sentences=20, words=(2, 14)))
+    (stretch,) = stretches(source.tokens)
+    cuts, lost_pieces = [], 0
+    for duplicate in range(20):
+        plan = plan_pairs(source.tokens, stretch, 0, length - 3, 0.1, source.is_continuation, (1, duplicate))
+        documents, places = choose_others(plan, 12)
+        assert not (documents == plan.documents[plan.wanted > 0]).any()
+        others, lengths = following(source.tokens, documents, places, plan.wanted[plan.wanted > 0])
+        begins, wholes = iter(np.split(others, np.cumsum(lengths)[:-1])), []
+        for first, middle, end, wanted in zip(*plan[2:6], strict=True):
+            wholes.append(
+                (np.arange(first, middle) + FIRST, next(begins) if wanted else np.arange(middle, end) + FIRST)
+            )
+        packed = pack_pairs(source.tokens, plan, others, lengths, length, (CLS, SEP, PAD))
+        for (whole_a, whole_b), ids, first, size in zip(
+            wholes, packed.token_ids, packed.first, packed.lengths, strict=True
+        ):
+            a, b = ids[1 : first - 1], ids[first : size - 1]
+            assert (ids[0], ids[first - 1], ids[size - 1]) == (CLS, SEP, SEP)
+            assert (ids[size:] == PAD).all()
+            assert (len(a), len(b)) == cut_like_google(len(whole_a), len(whole_b), length - 3)
+            for part, whole in ((a, whole_a), (b, whole_b)):
+                assert set(part) <= set(whole)
+                assert (np.diff(part) == 1).all()
+                cuts.append((len(whole) - len(part), part[0] - whole[0]))
+        assert packed.truncated == sum(lost for lost, _ in cuts) - lost_pieces
+        lost_pieces += packed.truncated
+        np.testing.assert_array_equal(packed.is_random, plan.wanted > 0)
+    # Which of the pieces are lost, those before or those behind, is left to chance.
+    for lost in (1, 2, 3):
+        before = np.array([place for some, place in cuts if some == lost])
+        assert stats.chisquare(np.bincount(before, minlength=lost + 1)).pvalue > 1e-4
+
+
+# Rows without pairs.
+
+
+def rows_of(tokens, length, key=(1, 0, 0), cut=0):
+    found = list(pack_rows(tokens, stretches(tokens), length, (CLS, SEP, PAD), key, cut))
+    assert not any(part.is_random.any() or part.truncated for part in found)
+    assert all((part.first == part.lengths).all() for part in found)
+    rows = [row[:size] for part in found for row, size in zip(part.token_ids, part.lengths, strict=True)]
+    for part in found:
+        assert (part.token_ids[np.arange(length) >= part.lengths[:, None]] == PAD).all()
+    keys = np.concatenate([part.keys for part in found])
+    assert len(np.unique(keys)) == len(keys)
+    return rows
+
+
+def documents_of(rows):
+    """The documents in rows, put together again."""
+    text = []
+    for row in rows:
+        assert (row[0], row[-1]) == (CLS, SEP)
+        text += row[1:-1].tolist()
+    parts = [list(part) for is_end, part in itertools.groupby(text, lambda piece: piece == SEP) if not is_end]
+    assert text.count(SEP) in (len(parts) - 1, len(parts))  # One between two of them.
+    return parts
+
+
+def expected_documents(source):
+    return [list(range(first, last)) for first, last in itertools.pairwise(source.documents.tolist())]
+
+
+@pytest.mark.parametrize("block", [10**6, 100, 1])
+@pytest.mark.parametrize("length", [8, 19, 128])
+def test_rows_are_full_and_hold_all_text_once(monkeypatch, block, length):
+    monkeypatch.setattr(token_store, "BLOCK", block)
+    source = Numbered(random_documents(2, documents=30, sentences=20, words=9))
+    rows = rows_of(source.tokens, length)
+    assert documents_of(rows) == expected_documents(source)
+    assert {len(row) for row in rows[:-1]} == {length}
+    pieces = len(source.tokens.ids) + 30 - 1
+    assert len(rows) == -(-pieces // (length - 2))
+
+
+@pytest.mark.parametrize("pieces", range(1, 40))
+def test_few_pieces_fill_rows_too(pieces):
+    for sizes in ([pieces], [1, pieces], [pieces, 1], [6, 6, pieces]):
+        source = Numbered([[[1] * size] for size in sizes])
+        for cut in range(14):
+            rows = rows_of(source.tokens, 16, cut=cut)
+            assert documents_of(rows) == expected_documents(source)
+            assert {len(row) for row in rows[1 if cut else 0 : -1]} <= {16}
+            if 0 < cut < sum(sizes) + len(sizes) - 1:
+                assert len(rows[0]) - 2 == cut
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+def test_rows_of_many_shards_and_duplicates(tmp_path, shards):
+    source = Numbered(random_documents(3, documents=10, sentences=20, words=9))
+    numbered.write(tmp_path / "a.txt", source.text)
+    recipe = Recipe(sequence_length=32, next_sentence=False, duplicates=3, seed=2)
+    manifest = generate(tmp_path / "a.txt", tmp_path / "data", source.pieces, recipe, shards=shards)
+    examples = numbered.arrays(tmp_path / "data")
+    ids = examples["input_ids"]
+    counts = np.bincount(ids[examples["input_mask"] > 0])
+    assert set(counts[FIRST:]) == {3}
+    assert counts[PAD] == 0
+    assert not examples["segment_ids"].any()
+    assert not examples["next_sentence_labels"].any()
+    for row in ids:
+        steps = np.diff(row[row >= FIRST])
+        assert (steps == 1).all()
+    # Two rows of each shard and pass may have room left.
+    assert (examples["input_mask"].sum(1) < 32).sum() <= shards * 3 * 2
+    assert "random_share" not in manifest
+    assert len({tuple(row) for row in ids}) == len(ids)  # The passes do not repeat each other's rows.

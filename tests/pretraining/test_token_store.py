@@ -1,0 +1,198 @@
+"""A corpus as ids: beside the tokenizer sentence by sentence, and plain Python."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from keras_bert.pretraining import token_store
+from keras_bert.pretraining.randomness import make_keys, uniforms
+from keras_bert.pretraining.token_store import Shard, Tokens, collect, following, spans, stretches, tokenize
+from keras_bert.text.tokenizer import BertTokenizer
+
+pytestmark = pytest.mark.tensorflow
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "##a", "##b", "."]
+A, B, C, ON_A, ON_B, STOP = range(5, 11)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return BertTokenizer(PIECES)
+
+
+def lists(tokens):
+    """Documents of segments of ids."""
+    segments = [tokens.ids[begin:end].tolist() for begin, end in itertools.pairwise(tokens.segments)]
+    return [segments[first:last] for first, last in itertools.pairwise(tokens.documents)]
+
+
+def text(seed, count=200):
+    """Sentences with `None` between documents, some of them empty, long or unknown."""
+    rng = random.Random(seed)
+    words = ["a", "b", "c", "ab", "bab", "ca", "Ä", "zz", ".", "\u200b", "aaaabbbb"]
+    found = [" ".join(rng.choices(words, k=rng.choice([1, 3, 9, 40]))).encode() for _ in range(count)]
+    found = [rng.choice([None, None, b"\0", sentence]) if rng.random() < 0.3 else sentence for sentence in found]
+    return [*found, None]
+
+
+def by_words(sentences, tokenizer, longest):
+    """Documents of segments, each filled with words as long as they fit, by a loop over the words."""
+    found = [[]]
+    for sentence in sentences:
+        if sentence is None:
+            found.append([])
+            continue
+        words, segment = [], []
+        for piece in tokenizer([sentence]).to_list()[0]:
+            if words and PIECES[piece].startswith("##"):
+                words[-1].append(piece)
+            else:
+                words.append([piece])
+        for word in words:
+            if len(segment) + len(word) > longest and segment:
+                found[-1].append(segment)
+                segment = []
+            segment = segment + word
+            while len(segment) > longest:  # A word that is longer than that alone.
+                found[-1].append(segment[:longest])
+                segment = segment[longest:]
+        if segment:
+            found[-1].append(segment)
+    return [document for document in found if document]
+
+
+def test_ids_segments_and_documents_by_hand(tokenizer):
+    sentences = [b"ab. c", b"A", None, None, b"\xe2\x80\x8b", None, b"ca zz", b"", None]
+    expected = [[[A, ON_B, STOP, C], [A]], [[C, ON_A, 1]]]
+    assert lists(collect(tokenize(sentences, tokenizer, longest=9))) == expected
+    assert lists(collect(tokenize([None, b"", None], tokenizer, longest=9))) == []
+    assert lists(collect(tokenize([], tokenizer, longest=9))) == []
+
+
+@pytest.mark.parametrize("longest", [2, 3, 6, 1000])
+def test_long_sentences_are_cut_between_words_and_nothing_is_lost(tokenizer, longest):
+    sentences = text(longest)
+    tokens = collect(tokenize(sentences, tokenizer, longest))
+    assert lists(tokens) == by_words(sentences, tokenizer, longest)
+    assert np.diff(tokens.segments).max() <= longest
+    pieces = tokenizer([sentence for sentence in sentences if sentence]).flat_values.numpy()
+    np.testing.assert_array_equal(tokens.ids, pieces)
+
+
+def test_batches_change_nothing(tokenizer, monkeypatch, tmp_path):
+    sentences = text(0)
+    expected = lists(collect(tokenize(sentences, tokenizer, 6)))
+    for number, size in enumerate((1, 17, 300)):
+        monkeypatch.setattr(token_store, "_BATCH", size)
+        blocks = list(tokenize(sentences, tokenizer, 6))
+        assert len(blocks) > 2
+        assert lists(collect(blocks)) == expected
+        shard = Shard(tmp_path, number, len(PIECES))
+        shard.write(blocks)
+        assert lists(shard.read()) == expected
+
+
+def test_no_text_of_books_is_lost(data, tmp_path):
+    vocabulary = data / "vocab" / "bert-base-uncased-vocab.txt"
+    tokenizer = BertTokenizer(vocabulary)
+    with open(data / "corpus" / "books" / "books-06.txt", "rb") as file:
+        sentences = [*(line.strip() or None for line in itertools.islice(file, 4000)), None]
+    tokens = collect(tokenize(sentences, tokenizer, longest=14))
+    pieces = tokenizer([sentence for sentence in sentences if sentence])
+    np.testing.assert_array_equal(tokens.ids, pieces.flat_values)
+    lengths = np.diff(tokens.segments)
+    assert lengths.min() > 0
+    assert lengths.max() == 14
+    # Every sentence begins a segment, and every segment a word.
+    assert set(tokens.segments) >= set(pieces.row_splits.numpy())
+    begins = tokens.ids[tokens.segments[:-1]]
+    assert not any(tokenizer.vocabulary.pieces[piece].startswith("##") for piece in begins)
+    chapters = [key for key, _ in itertools.groupby(sentences, lambda sentence: sentence is not None)]
+    assert len(tokens.documents) - 1 == sum(chapters)
+
+
+def test_shards_on_disk(tmp_path):
+    shard = Shard(tmp_path, 3, vocab_size=300)
+    assert shard.counts() is None
+
+    def blocks():
+        yield np.int32([7, 8, 299]), np.array([2, 1]), np.array([1])
+        assert shard.counts() is None  # Not before it is whole.
+        yield np.int32([]), np.array([], int), np.array([0, 0])
+        yield np.int32([9]), np.array([1]), np.array([1, 1])
+
+    shard.write(blocks())
+    assert shard.counts() == {"documents": 3, "segments": 3, "pieces": 4}
+    tokens = Shard(tmp_path, 3, vocab_size=300).read()
+    assert lists(tokens) == [[[7, 8]], [[299]], [[9]]]
+    assert tokens.ids.dtype == np.uint16
+    empty = Shard(tmp_path, 0, vocab_size=100)
+    empty.write([(np.int32([]), np.array([], int), np.array([0]))])
+    assert empty.counts() == {"documents": 0, "segments": 0, "pieces": 0}
+    assert lists(empty.read()) == []
+
+
+def random_tokens(seed, documents, longest=9):
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(1, 30, documents)
+    segments = np.cumsum([0, *rng.integers(1, longest, counts.sum())])
+    return Tokens(np.arange(segments[-1]), segments, np.cumsum([0, *counts]))
+
+
+@pytest.mark.parametrize("block", [1, 10, 57, 300, 10**6])
+def test_stretches_cover_all_and_stay_small(monkeypatch, block):
+    monkeypatch.setattr(token_store, "BLOCK", block)
+    tokens = random_tokens(block, documents=40)
+    found = list(stretches(tokens))
+    parts = [part for stretch in found for part in stretch]
+    assert [part[1] for part in parts] + [tokens.documents[-1]] == [0] + [part[2] for part in parts]
+    ends = np.searchsorted(tokens.documents, [part[1] for part in parts], "right") - 1
+    assert [part[0] for part in parts] == ends.tolist()
+    for stretch in found:
+        size = tokens.segments[stretch[-1][2]] - tokens.segments[stretch[0][1]]
+        # What there was before the last document is less than a block; and of that, at most a block and a segment.
+        assert size < 2 * block + 9
+    cuts = {}
+    for document, _, last in parts:
+        cuts.setdefault(document, []).append(last - tokens.documents[document])
+    # Where a document is cut is the same if it stands alone.
+    for document, expected in cuts.items():
+        first, last = tokens.documents[document : document + 2]
+        alone = Tokens(
+            tokens.ids, tokens.segments[first : last + 1] - tokens.segments[first], np.array([0, last - first])
+        )
+        assert [part[2] for stretch in stretches(alone) for part in stretch] == expected
+    if block == 10**6:
+        assert len(found) == 1
+
+
+def test_following_text():
+    # Segments of 2, 1, 3, 1, 2 pieces; the second document has the last two.
+    tokens = Tokens(np.arange(100, 109), np.array([0, 2, 3, 6, 7, 9]), np.array([0, 3, 5]))
+    cases = {
+        (0, 0.0, 1): [100, 101],
+        (0, 0.0, 2): [100, 101],
+        (0, 0.0, 3): [100, 101, 102],
+        (0, 0.34, 2): [102, 103, 104, 105],
+        (0, 0.99, 9): [103, 104, 105],
+        (0, 0.0, 99): [100, 101, 102, 103, 104, 105],
+        (1, 0.49, 2): [106, 107, 108],
+        (1, 0.5, 1): [107, 108],
+    }
+    ids, lengths = following(tokens, *map(np.array, zip(*cases, strict=True)))
+    assert [part.tolist() for part in np.split(ids, np.cumsum(lengths)[:-1])] == list(cases.values())
+    # Every segment of a document is as likely.
+    tokens = random_tokens(0, documents=1)
+    draws = uniforms(make_keys(np.arange(20_000)), 1)[:, 0]
+    ids, lengths = following(tokens, np.zeros(20_000, int), draws, np.ones(20_000, int))
+    begins = ids[np.cumsum(lengths) - lengths]
+    np.testing.assert_array_equal(np.unique(begins), tokens.segments[:-1])
+    assert stats.chisquare(np.unique(begins, return_counts=True)[1]).pvalue > 1e-4
+
+
+def test_spans():
+    begins, lengths = np.array([5, 0, 7, 2]), np.array([2, 0, 1, 3])
+    assert spans(begins, lengths).tolist() == [5, 6, 7, 2, 3, 4]
+    assert spans(begins[:0], lengths[:0]).tolist() == []

@@ -1,0 +1,177 @@
+"""Windows of questions, places of answers and answers out of logits: derived by hand and on the real files."""
+
+import json
+
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.tasks.squad import data as squad
+from keras_bert.tasks.squad import features as module
+from keras_bert.tasks.squad import metrics as squad_metrics
+from keras_bert.tasks.squad import predictions as squad_predictions
+from keras_bert.tasks.squad.features import QuestionWindows
+
+pytestmark = pytest.mark.tensorflow
+
+CLS, SEP = 2, 3
+
+
+def entry(name, question, *answers, impossible=False):
+    listed = [{"text": text, "answer_start": start} for text, start in answers]
+    return {"id": name, "question": question, "answers": listed, "is_impossible": impossible}
+
+
+@pytest.fixture
+def windows(pieces, tmp_path):
+    """Makes the windows of paragraphs, `(context, entries)` each."""
+
+    def make(*paragraphs, length=12, **options):
+        data = [{"paragraphs": [{"context": context, "qas": entries} for context, entries in paragraphs]}]
+        (tmp_path / "squad.json").write_text(json.dumps({"version": "v2.0", "data": data}))
+        preprocessor = keras_bert.TextPreprocessor(pieces, length)
+        return QuestionWindows(squad.read(tmp_path / "squad.json"), preprocessor, **options)
+
+    return make
+
+
+def text_of(pieces, ids):
+    return " ".join(pieces[piece] for piece in ids)
+
+
+def test_a_context_in_windows(windows, pieces):
+    # Room for 12 - 3 - 2 = 7 pieces of the context, every 3.
+    found = windows(("a b c d e f g h i j", [entry("1", "x y", ("i j", 16)), entry("2", "z", ("c", 4))]), stride=3)
+    assert found.windows.example.numpy().tolist() == [0, 0, 1, 1]
+    inputs, targets = found.inputs(), found.targets()
+    assert [text_of(pieces, row) for row in inputs["token_ids"].to_list()] == [
+        "[CLS] x y [SEP] a b c d e f g [SEP]",
+        "[CLS] x y [SEP] d e f g h i j [SEP]",
+        "[CLS] z [SEP] a b c d e f g h [SEP]",
+        "[CLS] z [SEP] d e f g h i j [SEP]",
+    ]
+    assert inputs["segment_ids"].to_list()[0] == [0] * 4 + [1] * 8
+    assert targets["start"].tolist() == [0, 9, 5, 0]
+    assert targets["end"].tolist() == [0, 10, 5, 0]
+
+
+def test_what_is_marked_impossible_is_trained_on_as_such(windows):
+    rows = [entry("1", "x", ("c", 4), impossible=True), entry("2", "x", ("c", 4)), entry("3", "x", impossible=True)]
+    found = windows(("a b c d", rows))
+    inputs, targets = found.examples()
+    assert (found.unmapped, inputs["token_ids"].shape[0]) == ([], 3)
+    assert targets["start"].tolist() == targets["end"].tolist() == [0, 5, 0]
+
+
+def test_a_part_of_the_inputs(windows, monkeypatch):
+    found = windows(("a b c d e f g h i j", [entry(str(number), "x y") for number in range(5)]), stride=3)
+    whole = found.inputs()["token_ids"].to_list()
+    assert found.inputs(3, 7)["token_ids"].to_list() == whole[3:7]
+    monkeypatch.setattr(module, "_WINDOWS", 3)
+    assert found.inputs()["token_ids"].to_list() == whole
+    # Two windows a question, which are never parted.
+    assert found.blocks() == [(0, 4), (4, 6), (6, 10)]
+    monkeypatch.setattr(module, "_WINDOWS", 100)
+    assert found.blocks() == [(0, 10)]
+
+
+def test_the_fewest_pieces_that_cover_an_answer(windows):
+    # "ab" is "a ##b".
+    found = windows(
+        (
+            "x ab c, é x",
+            [entry("whole", "q", ("ab", 2)), entry("part", "q", ("b c", 3)), entry("last", "q", ("é x", 8))],
+        ),
+        length=32,
+    )
+    assert found.targets()["start"].tolist() == [4, 5, 8]
+    assert found.targets()["end"].tolist() == [5, 6, 9]
+    assert found.inexact == []
+    cut = windows(("x xyz. c", [entry("half", "q", ("x. c", 2))]), length=32)
+    assert cut.questions.wrong == [("half", "x. c", 2)]
+    cut = windows(("x 20. c", [entry("half", "q", ("0", 3))]), length=32)
+    assert cut.inexact == ["half"]  # "20" is one [UNK].
+    assert cut.targets()["start"].tolist() == cut.targets()["end"].tolist() == [4]
+
+
+def test_what_has_no_place_is_told(windows):
+    found = windows(
+        (
+            "a b \u200b\u200b c",
+            [
+                entry("wrong", "q", ("zzz", 0)),
+                entry("nothing", "q", ("\u200b", 4)),
+                entry("second", "q", ("zzz", 0), ("c", 7)),
+                entry("none", "q", impossible=True),
+                entry("long", "q " * 40, ("a", 0)),
+            ],
+        ),
+        length=16,
+        max_question_length=5,
+    )
+    assert found.unmapped == ["wrong", "nothing"]
+    assert found.long_questions == ["long"]
+    assert found.targets()["start"].tolist() == [0, 0, 5, 0, 7]
+
+
+def test_answers_are_cut_from_the_context(windows):
+    found = windows(("Ünder  é, c", [entry("1", "q")]), length=32)
+    pieces = len(found.inputs()["token_ids"].to_list()[0])
+    start, end = np.zeros(pieces, "float32"), np.zeros(pieces, "float32")
+    start[0] = end[0] = 1.5
+    start[3], end[-4] = 4, 3  # From the first piece to the "e".
+    start[-2] = end[-2] = 2
+    ((name, answers, null_score),) = found.answers({"start": start, "end": end}, count=3)
+    assert (name, null_score) == ("1", 3)
+    assert [answer["text"] for answer in answers][:2] == ["Ünder  é", "Ünder  é, c"]
+    assert (answers[0]["start_logit"], answers[0]["end_logit"]) == (4, 3)
+    weights = np.exp([7.0, 6.0, answers[2]["start_logit"] + answers[2]["end_logit"]])
+    np.testing.assert_allclose([answer["probability"] for answer in answers], weights / weights.sum(), rtol=1e-5)
+
+
+def test_fewer_answers_than_wanted(windows):
+    found = windows(("a b", [entry("1", "q")]), length=32)
+    zeros = np.zeros(6, "float32")
+    ((_, answers, _),) = found.answers({"start": zeros, "end": zeros}, count=20)
+    assert sorted(answer["text"] for answer in answers) == ["a", "a b", "b"]
+
+
+def test_a_context_of_almost_a_million_characters(windows):
+    found = windows(("a b c d " * 120_000 + "é k l", [entry("1", "x", ("k l", 960_002))]), length=64)
+    assert len(found.lengths) == 1 + -(-(480_003 - 60) // 60)
+    targets = found.targets()
+    (row,) = np.flatnonzero(targets["start"])
+    logits = {name: np.zeros(found.lengths.numpy().sum(), "float32") for name in ("start", "end")}
+    for name, values in logits.items():
+        values[found.lengths.numpy()[:row].sum() + targets[name][row]] = 9
+    ((_, answers, _),) = found.answers(logits)
+    assert (answers[0]["text"], answers[0]["place"]) == ("k l", (960_003, 960_006))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("file", "long", "inexact"), [("train-v1.1-44articles", 0, 86), ("dev-v1.1", 0, 32), ("dev-v2.0-cs224n-half", 0, 2)]
+)
+def test_logits_of_the_targets_give_the_answers_back(data, file, long, inexact):
+    questions = squad.read(data / "squad" / f"{file}.json")
+    preprocessor = keras_bert.TextPreprocessor(data / "vocab" / "bert-base-uncased-vocab.txt", 384)
+    windows = QuestionWindows(questions, preprocessor)
+    assert (len(windows.long_questions), len(windows.inexact), windows.unmapped) == (long, inexact, [])
+    targets, blocks = windows.targets(), iter(windows.blocks())
+
+    def predict(inputs):
+        """The logits that a perfect model would give."""
+        first, last = next(blocks)
+        return {
+            f"{name}_logits": np.where(np.arange(384) == targets[name][first:last, None], 9.0, 0.0).astype("float32")
+            for name in ("start", "end")
+        }
+
+    answers = windows.answers(windows.logits(predict), count=1, max_answer_length=100)
+    threshold = 0.0 if questions.version_2 else None
+    predictions = squad_predictions.predictions(answers, threshold)
+    assert squad_predictions.choose_threshold(questions, answers) == (None if threshold is None else -17.0)
+    exact, _ = squad_metrics.score_answers(questions, predictions)
+    assert len(predictions) == len(questions)
+    missed = {name for name, score in exact.items() if not score}
+    assert missed <= set(windows.inexact)

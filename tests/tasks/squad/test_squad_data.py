@@ -1,0 +1,277 @@
+"""SQuAD's real files, and small ones by hand: texts of many kinds, and every mistake."""
+
+import json
+
+import numpy as np
+import pytest
+
+from keras_bert.tasks.squad import data as squad
+
+
+def qa(name="q", question="Who?", **rest):
+    return {"id": name, "question": question, **rest}
+
+
+def at(start, text):
+    return {"answer_start": start, "text": text}
+
+
+def content(context, *entries, **rest):
+    """A file of one paragraph."""
+    return {"data": [{"title": "T", "paragraphs": [{"context": context, "qas": list(entries)}]}], **rest}
+
+
+def read(tmp_path, value, **options):
+    """What is read of a text, bytes, or a value that is written as JSON."""
+    path = tmp_path / "a.json"
+    if not isinstance(value, bytes):
+        value = (value if isinstance(value, str) else json.dumps(value, ensure_ascii=True)).encode()
+    path.write_bytes(value)
+    return squad.read(path, **options)
+
+
+def cut(questions):
+    """The texts that the spans cut from the bytes of the contexts, a list for each question."""
+    return [
+        [questions.contexts[context].encode()[first:last].decode() for first, last in spans]
+        for context, spans in zip(questions.context, questions.spans, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "version_2", "count", "unanswerable"),
+    [
+        ("dev-v1.1", False, 10570, 0),
+        ("train-v1.1-44articles", False, 11877, 0),
+        ("dev-v2.0-cs224n-half", True, 6078, 3168),
+    ],
+)
+def test_real_files(data, name, version_2, count, unanswerable):
+    path = data / "squad" / f"{name}.json"
+    questions = squad.read(path)
+    assert (questions.version_2, len(questions)) == (version_2, count)
+    assert (sum(not golds for golds in questions.golds), questions.wrong) == (unanswerable, [])
+    # The file once more, flat.
+    articles = json.loads(path.read_text(encoding="utf-8"))["data"]
+    paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
+    assert questions.contexts == [paragraph["context"] for paragraph in paragraphs]
+    assert name != "dev-v1.1" or len(questions.contexts) == 2067
+    rows = [(number, entry) for number, paragraph in enumerate(paragraphs) for entry in paragraph["qas"]]
+    assert questions.ids == [entry["id"] for _, entry in rows]
+    assert questions.questions == [entry["question"] for _, entry in rows]
+    assert questions.context.tolist() == [number for number, _ in rows]
+    golds = [[answer["text"] for answer in entry["answers"]] for _, entry in rows]
+    assert questions.golds == golds
+    assert cut(questions) == [[text.strip() for text in texts] for texts in golds]
+    # The same words may stand elsewhere too; no answer of these files begins with white space.
+    before = [
+        [len(questions.contexts[number][: answer["answer_start"]].encode()) for answer in entry["answers"]]
+        for number, entry in rows
+    ]
+    assert [[first for first, _ in spans] for spans in questions.spans] == before
+
+
+@pytest.mark.parametrize(
+    ("context", "start", "answer", "span"),
+    [
+        ("Zoë paid.", 4, "paid", (5, 9)),
+        ("Zoë paid.", 0, "Zoë", (0, 4)),
+        ("Zoe\u0308 paid.", 5, "paid", (6, 10)),  # The accent is a character of its own.
+        ("5 € für Öl", 8, "Öl", (11, 14)),
+        ("a 😀 b", 4, "b", (7, 8)),  # Emoji count one character, four bytes.
+        ("a 👩\u200d🚀 b", 2, "👩\u200d🚀", (2, 13)),
+        ("\x7f\x80\u07ff\u0800\uffff\U00010000x", 6, "x", (15, 16)),
+        ("a\x00b", 2, "b", (2, 3)),
+        ("x\n\ty", 3, "y", (3, 4)),
+        ("Es war 1871 in Köln.", 14, " Köln", (15, 20)),
+        ("a  b  c", 1, "  b  ", (3, 4)),
+        ("漢\u3000字\u00a0。", 1, "\u3000字\u00a0", (6, 9)),
+        ("Панкратц выбрал", 9, "выбрал", (17, 29)),
+        ("北京是中国的首都。", 3, "中国", (9, 15)),
+        ("باريس عاصمة فرنسا", 12, "فرنسا", (22, 32)),
+    ],
+)
+def test_places_are_bytes(tmp_path, context, start, answer, span):
+    for version in ("1.1", "v2.0"):  # XQuAD says 1.1.
+        questions = read(tmp_path, content(context, qa(answers=[at(start, answer)]), version=version))
+        assert (questions.spans, questions.wrong) == ([[span]], [])
+        assert questions.golds == [[answer]]
+        assert cut(questions) == [[answer.strip()]]
+
+
+def test_the_same_text_written_otherwise(tmp_path):
+    value = content("😀 Zoë ist da", qa(question="Wer, 😀?", answers=[at(2, "Zoë")]))
+    escaped, plain = (json.dumps(value, ensure_ascii=ascii_only) for ascii_only in (True, False))
+    assert r"\ud83d\ude00 Zo\u00eb" in escaped
+    assert "😀 Zoë" in plain
+    for text in (escaped, plain):
+        questions = read(tmp_path, text)
+        assert (questions.contexts, questions.questions) == (["😀 Zoë ist da"], ["Wer, 😀?"])
+        assert questions.spans == [[(5, 9)]]
+
+
+def test_lone_surrogates_are_question_marks(tmp_path):
+    entry = qa(question="\udc00?", answers=[at(3, "b\udfff"), at(0, "é\ud83d")])
+    questions = read(tmp_path, content("é\ud83d b\udfff 😀", entry))
+    assert (questions.contexts, questions.questions) == (["é? b? 😀"], ["??"])
+    assert questions.golds == [["b?", "é?"]]
+    assert questions.spans == [[(4, 6), (0, 3)]]
+
+
+def test_every_answer_has_its_place(tmp_path):
+    answers = [at(0, "one"), at(8, "one"), at(8, "one two"), at(0, "one")]
+    questions = read(tmp_path, content("one and one two", qa("q1", answers=answers), qa("q2", answers=answers[1:2])))
+    assert questions.golds == [["one", "one", "one two", "one"], ["one"]]
+    assert questions.spans == [[(0, 3), (8, 11), (8, 15), (0, 3)], [(8, 11)]]
+
+
+def test_articles_and_paragraphs_are_numbered_through(tmp_path):
+    paragraphs = [
+        {"context": context, "qas": [qa(f"{context}{number}", answers=[at(0, context)]) for number in range(count)]}
+        for context, count in (("a", 2), ("b", 0), ("c", 1))
+    ]
+    questions = read(tmp_path, {"data": [{"paragraphs": paragraphs[:2]}, {"title": "", "paragraphs": paragraphs[2:]}]})
+    assert questions.contexts == ["a", "b", "c"]
+    assert questions.ids == ["a0", "a1", "c0"]
+    np.testing.assert_array_equal(questions.context, [0, 0, 2])
+    assert len(questions) == 3
+
+
+def test_answers_that_do_not_stand_there(tmp_path):
+    answers = {
+        "moved": [at(3, "Köln")],
+        "other": [at(0, "IN"), at(0, "in")],
+        "behind": [at(6, "ln 😀 x")],
+        "far": [at(99, "x")],
+        "negative": [at(-2, "😀")],
+        "empty": [at(0, ""), at(2, " ")],
+        "utf16": [at(11, "x")],  # JavaScript counts emoji as two.
+        "right": [at(10, "x")],
+    }
+    value = content("in  Köln 😀x", *(qa(name, answers=those) for name, those in answers.items()))
+    questions = read(tmp_path, value)
+    assert questions.golds == [[answer["text"] for answer in those] for those in answers.values()]
+    assert questions.spans == [[], [(0, 2)], [], [], [], [], [], [(14, 15)]]
+    assert questions.wrong == [
+        ("moved", "Köln", 3),
+        ("other", "IN", 0),
+        ("behind", "ln 😀 x", 6),
+        ("far", "x", 99),
+        ("negative", "😀", -2),
+        ("empty", "", 0),
+        ("empty", " ", 2),
+        ("utf16", "x", 11),
+    ]
+
+
+@pytest.mark.parametrize("version", ["1.1", "v2.0"])
+def test_questions_to_be_answered(tmp_path, version):
+    questions = read(tmp_path, content("Who knows", qa("q1"), qa("q2"), version=version))
+    assert (questions.ids, questions.version_2) == (["q1", "q2"], version == "v2.0")
+    assert (questions.golds, questions.spans, questions.wrong) == ([[], []], [[], []], [])
+
+
+def test_questions_without_answer(tmp_path):
+    entries = [
+        qa("q1", answers=[], is_impossible=True, plausible_answers=[at(0, "a")]),
+        qa("q2", answers=[at(0, "a")], is_impossible=True),
+        qa("q3", answers=[at(0, "a")], is_impossible=False),
+    ]
+    questions = read(tmp_path, content("a b", *entries, version="v2.0"))
+    # The official script of version 2.0 goes by the answers alone; Google's program trains by the mark.
+    assert (questions.golds, questions.spans) == ([[], ["a"], ["a"]], [[], [(0, 1)], [(0, 1)]])
+    assert (questions.contradicted, questions.first(1).contradicted) == ({"q2"}, frozenset())
+    # Version 1.1 knows no such mark.
+    assert read(tmp_path, content("a b", *entries[1:]), version_2=False).contradicted == frozenset()
+
+
+def test_a_byte_order_mark(tmp_path):
+    assert read(tmp_path, b"\xef\xbb\xbf" + json.dumps(content("a", qa(answers=[at(0, "a")]))).encode()).golds == [
+        ["a"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        ({}, False),
+        *(({"version": version}, version in ("v2.0", "2.0", 2.0)) for version in ("v2.0", "2.0", 2.0, "1.1", 1.2)),
+    ],
+)
+def test_version(tmp_path, rest, said):
+    value = content("a b", qa(answers=[at(0, "a")]), **rest)
+    assert read(tmp_path, value).version_2 == said
+    for wanted in (True, False):  # Also a file of version 2.0, if all its questions have answers.
+        assert read(tmp_path, value, version_2=wanted).version_2 == wanted
+
+
+def test_numbers_are_ids(tmp_path):
+    assert read(tmp_path, content("a", qa(0), qa(17))).ids == ["0", "17"]
+
+
+def paragraphs(*those):
+    return {"data": [{"title": "T", "paragraphs": list(those)}]}
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (b"", "not a JSON file in UTF-8: Expecting value: line 1 column 1 (char 0)"),
+        (b'{"data": [}', "not a JSON file in UTF-8: Expecting value: line 1 column 11 (char 10)"),
+        (
+            b'{"data": "\xe9"}',
+            "not a JSON file in UTF-8: 'utf-8' codec can't decode byte 0xe9 in position 10: invalid continuation byte",
+        ),
+        ([], "expected SQuAD's format, an object with a list `data`"),
+        ({"version": "1.1"}, "expected SQuAD's format, an object with a list `data`"),
+        ({"data": {}}, "expected SQuAD's format, an object with a list `data`"),
+        ({"data": []}, "there are no questions"),
+        (content("a"), "there are no questions"),
+        ({"data": [{"title": "T", "paragraphs": []}]}, "article 0 (T) has no paragraphs"),
+        ({"data": [{"title": "T"}]}, "article 0 (T): `paragraphs` must be a list. Received: None"),
+        ({"data": ["x"]}, "article 0: `paragraphs` must be a list. Received: None"),
+        (paragraphs({"qas": []}), "article 0 (T), paragraph 0: `context` must be a text. Received: None"),
+        (paragraphs(3), "article 0 (T), paragraph 0: `context` must be a text. Received: None"),
+        (paragraphs({"context": "a"}), "article 0 (T), paragraph 0: `qas` must be a list. Received: None"),
+        (
+            paragraphs({"context": "a", "qas": [qa()]}, {"context": " \n\u3000", "qas": []}),
+            "article 0 (T), paragraph 1: the context is empty. Expected a text",
+        ),
+        (content("a", qa(), {"question": "Who?"}), "article 0 (T), paragraph 0: question 1 has no `id`"),
+        (content("a", qa("")), "article 0 (T), paragraph 0: question 0 has no `id`"),
+        (content("a", qa(None)), "article 0 (T), paragraph 0: question 0 has no `id`"),
+        (content("a", "Who?"), "article 0 (T), paragraph 0: question 0 has no `id`"),
+        (
+            paragraphs({"context": "a", "qas": [qa("5")]}, {"context": "b", "qas": [qa(5)]}),
+            "two questions have the id 5. Expected each once",
+        ),
+        (content("a", {"id": "q7"}), "q7: `question` must be a text. Received: None"),
+        (content("a", qa("q7", ["Who?"])), "q7: `question` must be a text. Received: ['Who?']"),
+        (content("a", qa(answers="a")), "q: `answers` must be a list. Received: 'a'"),
+        (content("a", qa(answers=None)), "q: `answers` must be a list. Received: None"),
+        (content("a", qa(answers={"text": "x" * 99})), f"q: `answers` must be a list. Received: {{'text': '{'x' * 70}"),
+        (content("a", qa(answers=["a"])), "q: `text` must be a text. Received: None"),
+        (content("a", qa(answers=[at(0, 7)])), "q: `text` must be a text. Received: 7"),
+        (content("a", qa(answers=[{"text": "a"}])), "q: `answer_start` must be an integer. Received: None"),
+        (content("a", qa(answers=[at("0", "a")])), "q: `answer_start` must be an integer. Received: '0'"),
+    ],
+)
+def test_errors(tmp_path, value, message):
+    with pytest.raises(ValueError) as error:
+        read(tmp_path, value)
+    assert str(error.value) == f"{tmp_path / 'a.json'}: {message}"
+
+
+def test_version_2_is_not_read_as_version_1(tmp_path):
+    value = content("a", qa("q1", answers=[at(0, "a")]), qa("q2", answers=[]), qa("q3", answers=[]), version="v2.0")
+    with pytest.raises(ValueError) as error:
+        read(tmp_path, value, version_2=False)
+    assert str(error.value) == (
+        f"{tmp_path / 'a.json'}: 2 question(s) have no answer, the first is q2: this is SQuAD 2.0. "
+        "Received: version_2=False"
+    )
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none\.json"):
+        squad.read(tmp_path / "none.json")

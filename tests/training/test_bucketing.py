@@ -1,0 +1,321 @@
+"""Batches by length: the boundaries beside brute force, the batches beside the rows that they are made of."""
+
+import itertools
+import re
+
+import keras
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert.training.bucketing import Batches, fit_boundaries  # noqa: E402
+
+pytestmark = pytest.mark.tensorflow
+
+
+def ragged(lengths, dtype="int32"):
+    """Row r has the values 1000 * r + 1, 1000 * r + 2, ..."""
+    values = np.concatenate([1000 * row + 1 + np.arange(length) for row, length in enumerate(lengths)])
+    return tf.RaggedTensor.from_row_lengths(values.astype(dtype), lengths)
+
+
+def padded_sum(lengths, boundaries):
+    return sum(min(boundary for boundary in boundaries if boundary >= length) for length in lengths)
+
+
+def arrays(dataset):
+    return list(dataset.as_numpy_iterator())
+
+
+def assert_equal(some, others):
+    assert len(some) == len(others)
+    for one, other in zip(some, others, strict=True):
+        keras.tree.map_structure(np.testing.assert_array_equal, one, other)
+
+
+LENGTHS = np.random.default_rng(0).geometric(0.1, 230)
+INPUTS = {"token_ids": ragged(LENGTHS), "row": np.arange(230)}
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("count", range(1, 8))
+def test_boundaries_are_the_best_of_all(seed, count):
+    rng = np.random.default_rng(seed)
+    lengths = rng.choice(np.arange(1, 40), 7)[rng.integers(0, 7, 50)]
+    sizes = np.unique(lengths)
+    sets = itertools.chain.from_iterable(itertools.combinations(sizes, size) for size in range(1, count + 1))
+    best = min(padded_sum(lengths, boundaries) for boundaries in sets if boundaries[-1] == sizes[-1])
+    found = fit_boundaries(lengths, count)
+    assert len(found) <= count
+    assert found == sorted(set(found))
+    assert found[-1] == lengths.max()
+    assert padded_sum(lengths, found) == best
+
+
+def test_fewest_boundaries_for_a_ratio():
+    for ratio in (1.1, 1.15, 1.5):
+        found = fit_boundaries(LENGTHS, 12, ratio)
+        assert padded_sum(LENGTHS, found) <= ratio * LENGTHS.sum()
+        assert padded_sum(LENGTHS, fit_boundaries(LENGTHS, len(found) - 1)) > ratio * LENGTHS.sum()
+    assert len(fit_boundaries(LENGTHS, 2, 1.01)) == 2
+    # By hand: {1, 9} computes 1 + 1 + 9 + 9 for 1 + 1 + 8 + 9.
+    assert fit_boundaries([1, 9, 8, 1], ratio=20 / 19) == [1, 9]
+    assert fit_boundaries([1, 9, 8, 1]) == [1, 8, 9]
+
+
+def test_boundaries_of_a_multiple():
+    assert fit_boundaries([1, 7, 8, 9, 17], multiple=8) == [8, 16, 24]
+    assert fit_boundaries(np.uint8([1, 7, 8, 9, 17]), count=2, multiple=8) == [8, 24]
+
+
+def test_empty_rows_get_a_boundary_of_at_least_one():
+    assert fit_boundaries([0, 0, 3]) == [1, 3]
+    batches = Batches(ragged([0, 0, 0]), batch_size=2)
+    assert (batches.boundaries, batches.tokens, batches.computed) == ([1], 0, 4)
+    assert all((inputs == 0).all() for inputs, _, _ in arrays(batches.dataset()))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"shuffle": False}, {"tokens_per_batch": 100}, {"boundaries": [5, 20, 99, 200]}]
+)
+def test_every_row_once_in_its_place(options):
+    batches = Batches(INPUTS, -np.arange(230), batch_size=8, **options)
+    elements, rows = arrays(batches.dataset(epoch=3)), batches.rows(epoch=3)
+    assert len(elements) == len(rows) == batches.steps == len(batches.dataset(epoch=3))
+    seen, computed, shapes = [], 0, set()
+    for (inputs, targets, weights), numbers in zip(elements, rows, strict=True):
+        size, length = inputs["token_ids"].shape
+        assert length in batches.boundaries
+        assert size == (max(1, 100 // length) if "tokens_per_batch" in options else 8)
+        assert weights.dtype == np.float32
+        np.testing.assert_array_equal(weights, numbers >= 0)
+        seen += numbers[numbers >= 0].tolist()
+        filled = np.where(numbers < 0, numbers[0], numbers)
+        np.testing.assert_array_equal(inputs["row"], filled)
+        np.testing.assert_array_equal(targets, -filled)
+        for row, values in zip(filled, inputs["token_ids"], strict=True):
+            assert values.tolist() == [1000 * row + 1 + i if i < LENGTHS[row] else 0 for i in range(length)]
+        computed += size * length
+        shapes.add((size, length))
+    assert sorted(seen) == list(range(230))
+    assert sum((numbers < 0).any() for numbers in rows) <= 1
+    assert len(shapes) <= len(batches.boundaries)
+    assert (batches.tokens, batches.computed) == (LENGTHS.sum(), computed)
+    assert batches.boundaries[-1] <= 99  # Nothing moves up to where no row is.
+
+
+def test_batches_that_look_like_the_whole():
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, 60, 203)
+    rows = tf.RaggedTensor.from_row_lengths(np.repeat(np.arange(203), lengths), lengths)
+    batches = Batches(rows, np.arange(203), 16, seed=3, grouped=False)
+    assert batches.steps == 13
+    assert max(batches.boundaries) == lengths.max()
+    assert len(batches.boundaries) <= 12
+    computed = 0
+    for epoch in (0, 1):
+        seen, means = [], []
+        for (inputs, targets, weights), expected in zip(batches.dataset(epoch), batches.rows(epoch), strict=True):
+            real = weights.numpy() > 0
+            assert targets.numpy()[real].tolist() == expected[expected >= 0].tolist()
+            assert inputs.shape[1] == min(b for b in batches.boundaries if b >= lengths[targets.numpy()].max())
+            sums = [row * lengths[row] for row in targets.numpy()]
+            assert inputs.numpy().sum(1).tolist() == sums
+            seen += targets.numpy()[real].tolist()
+            means.append(lengths[targets.numpy()[real]].mean())
+            computed += epoch == 0 and inputs.shape[0] * inputs.shape[1]
+        assert sorted(seen) == list(range(203))
+        # Of like length they would lie from 3 to 58.
+        assert min(means) > 15
+        assert max(means) < 45
+    assert batches.computed == computed
+    (late,) = list(batches.dataset(1, start=12))
+    assert late[1].numpy().tolist() == list(batches.dataset(1))[12][1].numpy().tolist()
+
+
+def test_default_boundaries_count_leftovers_too():
+    inputs = ragged(np.tile(LENGTHS, 10))
+    batches = Batches(inputs)
+    assert batches.computed <= 1.15 * batches.tokens
+    fewer = fit_boundaries(LENGTHS, len(batches.boundaries) - 1)
+    assert padded_sum(LENGTHS, fewer) < 1.15 * LENGTHS.sum()
+    assert Batches(inputs, boundaries=fewer).computed > 1.15 * batches.tokens
+    # Out of reach: the fewest of the best. 3 rows in a batch of 4 compute 4 * 9 whatever the boundaries.
+    assert Batches(ragged([2, 5, 9]), batch_size=4).boundaries == [9]
+
+
+def test_leftovers_move_up():
+    # By hand, in batches of 2: of rows 1, 3, 5 (up to 2) the last moves up to rows 0, 4 (up to 4), then row 4 to row 2.
+    batches = Batches(ragged([4, 2, 7, 1, 3, 2]), batch_size=2, boundaries=[2, 4, 7], shuffle=False)
+    assert [rows.tolist() for rows in batches.rows()] == [[1, 3], [5, 0], [4, 2]]
+    assert [inputs.shape for inputs, _, _ in arrays(batches.dataset())] == [(2, 2), (2, 4), (2, 7)]
+    # Rows 1, 3, 4 are too few and move up to row 0. Row 2 is alone, with three copies of itself.
+    batches = Batches(ragged([4, 2, 7, 1, 2]), batch_size=4, boundaries=[2, 4, 7], shuffle=False)
+    assert [rows.tolist() for rows in batches.rows()] == [[1, 3, 4, 0], [2, -1, -1, -1]]
+    assert [weights.tolist() for _, _, weights in arrays(batches.dataset())] == [[1, 1, 1, 1], [1, 0, 0, 0]]
+
+
+def test_sorted_order_is_stable():
+    batches = Batches(INPUTS, batch_size=8, boundaries=[10, 99], shuffle=False)
+    expected = sorted(range(230), key=lambda row: (LENGTHS[row] > 10, row))
+    assert np.concatenate(batches.rows())[:230].tolist() == expected
+
+
+def test_token_budget():
+    # By hand: 8 // 2 = 4 rows of up to 2, 2 rows of up to 4, one of 9, which is over the budget.
+    batches = Batches(
+        ragged([1, 2, 2, 1, 2, 3, 9, 4]), tokens_per_batch=8, boundaries=[2, 4, 9], shuffle=False, batch_size=99
+    )
+    assert [rows.tolist() for rows in batches.rows()] == [[0, 1, 2, 3], [4, 5], [7], [6]]
+    assert [inputs.shape for inputs, _, _ in arrays(batches.dataset())] == [(4, 2), (2, 4), (1, 9), (1, 9)]
+    assert batches.dataset().element_spec[0].shape == (None, None)
+
+
+def test_starts_at_any_step():
+    batches = Batches(INPUTS, np.arange(230), batch_size=8)
+    whole = arrays(batches.dataset(epoch=2))
+    for start in (0, 1, 17, batches.steps - 1, batches.steps):
+        assert_equal(arrays(batches.dataset(epoch=2, start=start)), whole[start:])
+
+
+def test_order_is_a_function_of_seed_and_epoch():
+    def order(seed, epoch):
+        return np.concatenate(Batches(INPUTS, batch_size=8, seed=seed).rows(epoch)).tolist()
+
+    assert order(1, 2) == order(1, 2)
+    assert len({tuple(order(seed, epoch)) for seed in range(3) for epoch in range(3)}) == 9
+    batches = Batches(INPUTS, batch_size=8, shuffle=False, seed=1)
+    assert_equal(arrays(batches.dataset(0)), arrays(batches.dataset(1)))
+
+
+def test_lengths_do_not_come_sorted():
+    lengths = [inputs["token_ids"].shape[1] for inputs, _, _ in arrays(Batches(INPUTS, batch_size=8).dataset())]
+    assert 0.3 < np.mean(np.diff(lengths) > 0) / np.mean(np.diff(lengths) != 0) < 0.7
+
+
+def test_ragged_targets_and_several_features():
+    # Row 1 is as long as its tags.
+    inputs = {"token_ids": ragged([3, 1]), "other": ragged([2, 2], "int64"), "text": ["a", "b"]}
+    targets = {"tags": ragged([1, 4], "float32"), "classes": ragged([2, 1], "int64"), "label": [7.0, 8.0]}
+    batches = Batches(inputs, targets, batch_size=2, boundaries=[3, 4], shuffle=False)
+    ((found, wanted, _),) = arrays(batches.dataset())
+    assert found["token_ids"].tolist() == [[1, 2, 3, 0], [1001, 0, 0, 0]]
+    assert found["other"].tolist() == [[1, 2, 0, 0], [1001, 1002, 0, 0]]
+    assert found["text"].tolist() == [b"a", b"b"]
+    assert wanted["tags"].tolist() == [[1, 0, 0, 0], [1001, 1002, 1003, 1004]]
+    assert wanted["classes"].tolist() == [[1, 2, -1, -1], [1001, -1, -1, -1]]  # 0 would be a class.
+    assert wanted["label"].tolist() == [7, 8]
+    assert {name: value.dtype for name, value in found.items()} == {
+        "token_ids": np.int32,
+        "other": np.int64,
+        "text": object,
+    }
+    assert (wanted["tags"].dtype, batches.tokens, batches.computed) == (np.float32, 7, 8)
+
+
+def test_choices_and_vectors():
+    choices = tf.RaggedTensor.from_uniform_row_length(ragged([2, 1, 1, 5]), 2)
+    vectors = tf.RaggedTensor.from_row_lengths(np.ones([3, 6], "float32"), [3, 0])
+    batches = Batches({"choices": choices, "vectors": vectors}, batch_size=2, shuffle=False)
+    spec = batches.dataset().element_spec[0]
+    assert (spec["choices"].shape.as_list(), spec["vectors"].shape.as_list()) == ([2, 2, None], [2, None, 6])
+    ((found, _, _),) = arrays(batches.dataset())
+    assert found["choices"].tolist() == [
+        [[1, 2, 0, 0, 0], [1001, 0, 0, 0, 0]],
+        [[2001, 0, 0, 0, 0], [3001, 3002, 3003, 3004, 3005]],
+    ]
+    assert found["vectors"].sum(axis=(1, 2)).tolist() == [18, 0]
+
+
+def test_trains_and_predicts_in_keras():
+    ids = keras.Input((None,), dtype="int32", name="token_ids")
+    largest = keras.ops.cast(keras.ops.max(ids, axis=1, keepdims=True), "float32")
+    head = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+    model = keras.Model({"token_ids": ids}, head(largest))
+    inputs = {"token_ids": INPUTS["token_ids"]}
+    batches = Batches(inputs, batch_size=8)
+    outputs = model.predict(batches.dataset(5), verbose=0)
+    order = np.concatenate(batches.rows(5))
+    np.testing.assert_array_equal(outputs[np.argsort(order)][-230:, 0], 1000 * np.arange(230) + LENGTHS)
+    # Row r is wrong by r, filler does not count.
+    targets = (1001 * np.arange(230) + LENGTHS)[:, None].astype("float32")
+    model.compile(keras.optimizers.SGD(0.0), "mae", weighted_metrics=["mae"])
+    batches = Batches(inputs, targets, batch_size=8)
+    history = model.fit(batches.dataset(), shuffle=False, verbose=0).history
+    assert history["mae"] == pytest.approx([229 / 2], rel=1e-5)
+
+
+@pytest.mark.parametrize("targets", [None, np.arange(230)])
+def test_distributes(mirrored, targets):
+    batches = Batches(INPUTS, targets, batch_size=8)
+    seen = []
+    for inputs, _, weights in mirrored.experimental_distribute_dataset(batches.dataset(1)):
+        parts = zip(mirrored.experimental_local_results(inputs["row"]), weights.values, strict=True)
+        seen += [row for rows, weight in parts for row in rows.numpy()[weight.numpy() > 0]]
+    order = np.concatenate(batches.rows(1))
+    assert seen == order[order >= 0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: fit_boundaries([1], count=0), "`count` must be an integer of at least 1. Received: count=0"),
+        (lambda: fit_boundaries([1], multiple=True), "`multiple` must be an integer of at least 1"),
+        (lambda: fit_boundaries([1], ratio=0.9), "`ratio` must be at least 1, no padding at all. Received: ratio=0.9"),
+        (
+            lambda: fit_boundaries([]),
+            "`lengths` must be integers of at least 0, one for each row. Received: lengths=[]",
+        ),
+        (lambda: fit_boundaries([3, -1]), "Received: lengths=[ 3 -1]"),
+        (
+            lambda: Batches(INPUTS, batch_size=0),
+            "`batch_size` must be an integer of at least 1. Received: batch_size=",
+        ),
+        (lambda: Batches(INPUTS, batch_size=2.0), "Received: batch_size=2.0"),
+        (lambda: Batches(INPUTS, tokens_per_batch=0), "`tokens_per_batch` must be an integer of at least 1"),
+        (lambda: Batches(INPUTS, seed=-1), "`seed` must be an integer of at least 0. Received: seed=-1"),
+        (lambda: Batches(INPUTS).rows(-1), "`epoch` must be an integer of at least 0. Received: epoch=-1"),
+        (lambda: Batches(INPUTS).dataset(0, 9), "`start` must be a step of the epoch, 0 to 8. Received: start=9"),
+        (lambda: Batches(INPUTS).dataset(0, -1), "Received: start=-1"),
+        (lambda: Batches(ragged([2])[:0]), "at least one. Received: rows={'inputs': 0}"),
+        (
+            lambda: Batches(INPUTS, {"label": [1, 2]}),
+            "all features must have the same number of rows, at least one. "
+            "Received: rows={'inputs.row': 230, 'inputs.token_ids': 230, 'targets.label': 2}",
+        ),
+        (
+            lambda: Batches(ragged([2]), {"tags": ragged([2], "uint8")}),
+            "`targets.tags` must be signed integers, as ragged targets are padded with -1. "
+            "Received: targets.tags.dtype=uint8",
+        ),
+        (
+            lambda: Batches({"token_ids": np.ones([2, 3])}, [1, 2]),
+            "one feature must be ragged at least, since lengths decide; see `tf.RaggedTensor.from_tensor`. "
+            "Received: dense inputs.token_ids, targets",
+        ),
+        (
+            lambda: Batches({"a": tf.ragged.constant([[[1], [2]], [[3]]])}),
+            "`inputs.a` must be ragged in one axis, `(rows, length)` or `(rows, choices, length)`; see "
+            "`tf.RaggedTensor.from_uniform_row_length`. Received: inputs.a.shape=(2, None, None)",
+        ),
+        (
+            lambda: Batches(ragged([2]), tokens_per_batch=8, grouped=False),
+            "`tokens_per_batch` needs rows of like length. Received: grouped=False",
+        ),
+        (
+            lambda: Batches(ragged([2, 7, 7]), boundaries=[2, 6]),
+            "`boundaries` must reach the longest row, row 1 of length 7. Received: boundaries=[2, 6]",
+        ),
+        *(
+            (
+                lambda boundaries=boundaries: Batches(ragged([2]), boundaries=boundaries),
+                f"`boundaries` must be increasing integers of at least 1. Received: boundaries={boundaries}",
+            )
+            for boundaries in ([4, 4], [5, 3], [0, 4], [2.5], [], 4)
+        ),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call()

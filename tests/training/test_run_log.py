@@ -1,0 +1,102 @@
+"""What people see of a run."""
+
+import io
+import json
+
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert.training import run_log  # noqa: E402
+
+pytestmark = pytest.mark.tensorflow
+
+
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that tests set."""
+    now = [0.0]
+    monkeypatch.setattr(run_log.time, "monotonic", lambda: now[0])
+    monkeypatch.setenv("COLUMNS", "100")
+    return now
+
+
+def test_a_line_on_a_terminal_is_written_over(clock):
+    screen = Screen()
+    line = run_log.Progress(1000, screen)
+    for step, second in ((100, 1.0), (200, 1.05), (300, 3.0)):
+        clock[0] = second
+        line.show(step, {"loss": 0.51234, "learning_rate": 3e-5}, {"tokens": 12345.6, "steps": 2.34})
+    assert screen.getvalue().split("\r")[1:] == [
+        "step 100/1,000  loss 0.5123  lr 3.0e-05  12,346 tok/s  2.3 steps/s",
+        "step 300/1,000  7s left  loss 0.5123  lr 3.0e-05  12,346 tok/s  2.3 steps/s",
+    ]
+    line.say("evaluated " * 20)
+    assert len(screen.getvalue().split("\r")[-1].rstrip("\n")) == 99
+    line.say("done")
+    assert screen.getvalue().split("\r")[-1].rstrip(" \n") == "done"
+    assert screen.getvalue().endswith("\n")
+
+
+def test_a_log_file_gets_a_line_now_and_then(clock):
+    log = io.StringIO()
+    line = run_log.Progress(1000, log)
+    for step in range(10, 1001, 10):
+        clock[0] = step / 10
+        line.show(step, {"loss": 1.0}, {})
+    lines = log.getvalue().splitlines()
+    assert len(lines) == 11
+    assert lines[1] == "step 110/1,000  1m29s left  loss 1"
+    assert lines[-1] == "step 1,000/1,000  loss 1"
+    assert "\r" not in log.getvalue()
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0s"), (59, "59s"), (61, "1m01s"), (3600 * 25 + 125, "25h02m")])
+def test_durations(seconds, text):
+    assert run_log.duration(seconds) == text
+
+
+def test_metrics_and_tensorboard(tmp_path):
+    log = run_log.RunLog(tmp_path, total=4, every=2, show=False)
+    log.add(1, [{"loss": 3.0, "learning_rate": 0.1}], {"tokens": 5.0})
+    assert log.state() == {"pending": [{"loss": 3.0, "learning_rate": 0.1}], "size": 0}
+    log.add(2, [{"loss": 1.0, "learning_rate": 0.2}], {"tokens": 7.0})
+    log.evaluated(2, {"f1": 0.5})
+    log.close()
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert lines == [
+        {"step": 2, "kind": "train", "loss": 2.0, "learning_rate": 0.2, "time": {"tokens": 7.0}},
+        {"step": 2, "kind": "evaluation", "f1": 0.5},
+    ]
+    (events,) = (tmp_path / "tensorboard").iterdir()
+    found = {
+        value.tag: float(tf.make_ndarray(value.tensor))
+        for record in tf.data.TFRecordDataset(str(events))
+        for value in tf.compat.v1.Event.FromString(record.numpy()).summary.value
+        if value.metadata.plugin_data.plugin_name == "scalars"
+    }
+    assert found == {
+        "train/loss": 2.0,
+        "train/learning_rate": pytest.approx(0.2),
+        "train/tokens": 7.0,
+        "evaluation/f1": 0.5,
+    }
+
+
+def test_a_run_that_goes_on_drops_what_came_after_its_snapshot(tmp_path):
+    log = run_log.RunLog(tmp_path, total=9, every=1, show=False)
+    log.add(1, [{"loss": 1.0, "learning_rate": 0.1}], {})
+    state = log.state()
+    log.add(2, [{"loss": 2.0, "learning_rate": 0.1}], {})
+    log.close()
+    log = run_log.RunLog(tmp_path, total=9, every=1, state=state, show=False)
+    assert log.state() == state
+    log.add(2, [{"loss": 5.0, "learning_rate": 0.1}], {})
+    log.close()
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["loss"] for line in lines] == [1.0, 5.0]
