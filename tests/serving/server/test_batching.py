@@ -13,15 +13,9 @@ pytestmark = pytest.mark.tensorflow
 class Version:
     name, users = "toy", 0
 
-    def hold(self):
-        self.users += 1
-
-    def release(self):
-        self.users -= 1
-
 
 class Lengths:
-    """A signature whose answers are lengths; it remembers its runs, fails at "bad", and waits while told to."""
+    """A signature whose answers are lengths. It records its runs, fails at "bad", and waits for `go`."""
 
     name, joinable = "lengths", True
     inputs = ("text",)
