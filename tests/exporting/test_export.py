@@ -495,6 +495,7 @@ def test_without_a_head_for_it_there_is_no_next_sentence(model_of, preprocessor)
     assert list(fill_mask.filler(model_of("mlm"), preprocessor)) == ["serving_default"]
 
 
+@pytest.mark.slow
 def test_next_sentence_alone(served):
     model = served("next_sentence")
     logits = model.model(model.preprocessor((TEXTS, PAIRS)))["nsp_logits"].numpy()
@@ -504,6 +505,7 @@ def test_next_sentence_alone(served):
 # ---- Vectors
 
 
+@pytest.mark.slow
 def test_an_embedder(served):
     model = served("embedding")
     answers = model(text=TEXTS)

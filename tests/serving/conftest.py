@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import http.client
 import json
 import shutil
@@ -10,6 +11,8 @@ import time
 
 import keras
 import pytest
+
+import keras_bert
 
 if keras.config.backend() == "tensorflow":
     import tensorflow as tf
@@ -204,6 +207,42 @@ def running():
 def server(running, toys, tmp_path_factory):
     """One server for all tests that change nothing: `text` 2 and `many`."""
     with running(toys, batch_window_ms=1.0, body_seconds=0.3) as server:
+        yield server
+
+
+MARKUP = "<b>no</b><script>document.title='bad'</script>"
+_TAGS = ["B-<i>x</i>", "I-<i>x</i>", "B-LOC", "I-LOC", "B-PER", "I-PER", "B-ORG", "I-ORG", "O"]
+
+
+@pytest.fixture(scope="session")
+def exported_heads(config, pieces, tmp_path_factory):
+    """A folder of untrained models of all heads."""
+    keras.utils.set_random_seed(3)
+    folder = tmp_path_factory.mktemp("heads")
+    preprocessor = keras_bert.TextPreprocessor(pieces, 40)
+
+    def export(name, make, *arguments, labels=None, **options):
+        model = make(keras_bert.build_encoder(dataclasses.replace(config, num_hidden_layers=1)), *arguments)
+        keras_bert.export(model, preprocessor, folder / name / "3", labels, **options)
+
+    export("classes", keras_bert.build_classifier, 3, labels=["yes", MARKUP, "نعم"], pair=True)
+    export("many_classes", keras_bert.build_classifier, 150)
+    export("score", keras_bert.build_classifier, 1, pair=True)
+    export("tags", keras_bert.build_token_classifier, 9, labels=_TAGS)
+    export("answers", keras_bert.build_span_labeler)
+    export("more_answers", keras_bert.build_span_labeler, top=4)
+    export("no_answers", keras_bert.build_span_labeler, null_threshold=-1e9)
+    export("masks", keras_bert.build_pretrainer)
+    export("choices", keras_bert.build_multiple_choice)
+    export("vectors", lambda encoder: encoder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def heads(running, exported_heads):
+    """A server over the models of all heads."""
+    with running(exported_heads, ready=False) as server:
+        until(lambda: server.shelf.ready, 120)
         yield server
 
 
