@@ -1,12 +1,12 @@
-"""Serves SavedModels for development, by TensorFlow Serving's REST and gRPC. Production is TensorFlow Serving itself.
+"""Serves SavedModels with TensorFlow Serving's REST and gRPC, for development. Use TensorFlow Serving in production.
 
     python -m pipelines.serve --saved_models=saved_models --port=8501 --grpc_port=8500
     curl -d '{"instances": ["A charming film."]}' localhost:8501/v1/models/sst2:predict
 
-`--saved_models` is a folder of `<model>/<version number>/saved_model.pb`, as `keras_bert.export` writes them; its
-checkpoints are left alone. The newest version that loads is served; one that is dropped in later takes over without a
-gap. Requests of about the same time run as one batch. The start takes some five seconds, and each model what its
-loading takes. On SIGTERM what runs is finished, and the exit status is 0.
+`--saved_models` is a folder of `<model>/<version number>/saved_model.pb`, as `keras_bert.export` writes them;
+checkpoints in it are skipped. The newest version that loads is served; one that is added later replaces it without a
+gap. Requests of about the same time run as one batch. The server starts in some five seconds and then loads the models.
+On SIGTERM it finishes running requests and exits with status 0.
 """
 
 import asyncio
@@ -18,23 +18,18 @@ import sys
 
 from absl import flags
 
-from keras_bert.serving.server.folders import parse_labels
 from keras_bert.serving.server.server import Server, Settings
-from keras_bert.serving.server.tensors import Limits
 from pipelines import common_flags
 
 _MODELS = flags.DEFINE_string("saved_models", "saved_models", "Folder of models.")
-_HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen at; 0.0.0.0 is every one of this machine.")
+_HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen at; 0.0.0.0 for all of this machine.")
 _PORT = flags.DEFINE_integer("port", 8501, "Port of REST; 0 chooses a free one.")
 _GRPC_PORT = flags.DEFINE_integer("grpc_port", 8500, "Port of gRPC; 0 chooses a free one, -1 is without gRPC.")
-_WINDOW = flags.DEFINE_float("batch_window_ms", 2.0, "How long a request waits for others to run with, milliseconds.")
-_BATCH = flags.DEFINE_integer("max_batch_size", 32, "The most rows that are joined.")
-_QUEUE = flags.DEFINE_integer("max_queue", 1000, "The most requests that wait; further ones are refused.")
-_ROWS = flags.DEFINE_integer("max_rows", Limits.rows, "The most rows of a request.")
-_BODY = flags.DEFINE_integer("max_body_bytes", Limits.body_bytes, "The most bytes of a request.")
-_TEXT = flags.DEFINE_integer("max_text_bytes", Limits.text_bytes, "The most bytes of a text.")
-_POLL = flags.DEFINE_float("poll_seconds", 1.0, "How often the folder is looked at, seconds.")
-_LABELS = flags.DEFINE_list("labels", [], "Names of versions: MODEL:LABEL=VERSION, such as sst2:stable=3.")
+_WINDOW = flags.DEFINE_float("batch_window_ms", 2.0, "Milliseconds that a request waits for others to run with.")
+_BATCH = flags.DEFINE_integer("max_batch_size", 32, "Most rows of a batch.")
+_QUEUE = flags.DEFINE_integer("max_queue", 1000, "Most requests that wait; further ones are refused.")
+_BODY = flags.DEFINE_integer("max_body_bytes", Settings.max_body_bytes, "Most bytes of a request.")
+_POLL = flags.DEFINE_float("poll_seconds", 1.0, "Seconds between two looks at the folder.")
 
 
 def main():
@@ -45,15 +40,15 @@ def main():
         batch_window_ms=_WINDOW.value,
         max_batch_size=_BATCH.value,
         max_queue=_QUEUE.value,
-        limits=Limits(_ROWS.value, _TEXT.value, _BODY.value),
+        max_body_bytes=_BODY.value,
         poll_seconds=_POLL.value,
     )
     _log_lines()
-    # Collecting what an unloaded model leaves behind stops all requests; without the libraries it is over at once.
+    # Garbage collection after a model is unloaded stops all requests; without the libraries it is short.
     gc.freeze()
-    server = Server(_MODELS.value, settings, parse_labels(_LABELS.value))
+    server = Server(_MODELS.value, settings)
     if not asyncio.run(_serve(server)):
-        # Something hangs in a thread, which would keep the interpreter from ending.
+        # A thread still runs, which would keep the interpreter from ending.
         sys.stdout.flush()
         os._exit(0)
 
@@ -79,7 +74,7 @@ def _log_lines():
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
-    # It tells of every file that is restored, and that sessions are of TensorFlow 1.
+    # It logs every file that is restored, and that sessions are deprecated.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
 
 

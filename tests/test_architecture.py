@@ -48,7 +48,7 @@ STANDARD = sys.stdlib_module_names
 # Rooms that are not free in their third parties, and those that they may have.
 THIRD_PARTY = {"config": set(), "files": set(), "memory": set(), "version": set(), "layers": {"keras"}}
 # The lazy faces.
-IMPORTLIB = {"keras_bert/__init__.py", "keras_bert/serving/__init__.py", "keras_bert/serving/client.py"}
+IMPORTLIB = {"keras_bert/__init__.py", "keras_bert/serving/__init__.py"}
 # The files that may import what their room may not.
 EXCEPTIONS = {("keras_bert/layers/graphs.py", "tensorflow")}
 # Imported where they are used, since a user may lack them; so is the preprocessor, which needs TensorFlow.

@@ -1,4 +1,4 @@
-"""What models of question answering answer: a part of the context, of any length."""
+"""The signature of question answering: a span of a context of any length."""
 
 import tensorflow as tf
 
@@ -14,11 +14,12 @@ def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer
     Args:
         model: a model of `build_span_labeler`.
         preprocessor: its `TextPreprocessor`.
-        stride: how far a window stands behind the one before it.
-        max_question_length: the most pieces of a question.
-        max_answer_length: the most pieces of an answer.
-        top: with more than 1, as many answers are given beside the best, with their probabilities.
-        null_threshold: there is no answer where `null_score` is so much above the best score; `None` always answers.
+        stride: int, pieces between the starts of two windows. Defaults to 128.
+        max_question_length: int, the most pieces of a question. Defaults to 64.
+        max_answer_length: int, the most pieces of an answer. Defaults to 30.
+        top: int, above 1 the outputs also have this many answers with probabilities. Defaults to 1.
+        null_threshold: float, the answer is empty if `null_score` exceeds the best score by more. Defaults to `None`,
+            which always answers.
     """
     tokenizer = preprocessor.tokenizer
     max_question_length = min(max_question_length, (preprocessor.sequence_length - 3) // 2)

@@ -1,4 +1,4 @@
-"""What lies beside a SavedModel in `assets.extra/`: facts about it, probes with their answers, warm-up requests."""
+"""The files in `assets.extra/` of a SavedModel: facts about it, probes with their answers, warm-up requests."""
 
 import importlib.metadata
 import json
@@ -11,7 +11,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 from keras_bert.version import __version__
 
 FOLDER, FACTS, PROBES, WARMUP = "assets.extra", "keras_bert.json", "probes.json", "tf_serving_warmup_requests"
-# A longer and a shorter text, accents, another script, none at all.
+# A long and a short text, accents, another script, an empty text.
 _TEXTS = (
     "The old house by the river was sold to a couple from Toronto last week.",
     "Très bien, naïve café!",
@@ -23,7 +23,7 @@ _CHOICES = (("It rained.", "It was sold.", ""),) * len(_TEXTS)
 
 
 def facts(description, preprocessor, labels, pair, options):
-    """What a reader or a program wants to know of a model, JSON-able."""
+    """Model metadata for JSON."""
     return {
         "head": description.head,
         "labels": labels,
@@ -47,9 +47,9 @@ def write(directory, signatures, about):
     """Writes the folder into a SavedModel.
 
     Args:
-        directory: the SavedModel.
-        signatures: its `tf.function`s by name; their answers to the probes are computed here, eagerly.
-        about: what `facts` gave.
+        directory: path of the SavedModel.
+        signatures: dict of its `tf.function`s, which answer the probes here, eagerly.
+        about: the result of `facts`.
     """
     folder = directory / FOLDER
     folder.mkdir()
@@ -75,7 +75,7 @@ def ops(directory):
 
 
 def _probe(name, function):
-    """Inputs of a signature, and what the function answers eagerly."""
+    """Inputs of a signature, and the eager answers of its function."""
     specs = function.input_signature
     inputs = {spec.name: _example(name, spec) for spec in specs}
     with tf.init_scope():
@@ -117,12 +117,12 @@ def _lists(tensors):
 def _decoded(value):
     if isinstance(value, list):
         return [_decoded(part) for part in value]
-    # Latin-1 has a character for each byte, so that any bytes stand in JSON.
+    # Latin-1 has a character for each byte, so that JSON can hold any bytes.
     return value.decode("latin-1") if isinstance(value, bytes) else value
 
 
 def _write_warmup(path, probes):
-    """Requests that TensorFlow Serving sends to a model before it serves: the first ones would be slow."""
+    """Requests that TensorFlow Serving sends to a model before it serves it, since first requests are slow."""
     with tf.io.TFRecordWriter(str(path)) as writer:
         for name, (inputs, _) in probes.items():
             if name in ("classify", "regress"):

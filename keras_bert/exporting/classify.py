@@ -1,4 +1,4 @@
-"""What classifiers, regression models and models of multiple choice answer."""
+"""The signatures of classification, regression and multiple choice."""
 
 import tensorflow as tf
 
@@ -20,7 +20,7 @@ def classifier(model, preprocessor, labels, pair, multi_label=False, rows_togeth
         return {
             **({"predicted": logits >= 0} if multi_label else {"label": label}),
             "probabilities": probabilities,
-            # A row for each text: TensorFlow Serving refuses outputs that do not begin with the batch.
+            # One row for each text: TensorFlow Serving requires outputs that begin with the batch.
             "labels": tf.tile(tf.constant([labels]), [tf.shape(probabilities)[0], 1]),
         }
 

@@ -1,4 +1,4 @@
-"""Vectors of texts out of an encoder."""
+"""The signature of an encoder: a vector for each text."""
 
 import tensorflow as tf
 
@@ -39,12 +39,12 @@ def pool(outputs, mask, pooling="mean", layers=(-1,), normalize=False):
     """One vector for each text, float32 `(batch, width)`.
 
     Args:
-        outputs: of an encoder; for layers other than the last it is built with `hidden_states=True`.
-        mask: `padding_mask`.
-        pooling: "mean" or "max" over all pieces, [CLS] and [SEP] among them; "cls", the vector of [CLS]; "pooled",
-            that of the pooler, which knows of no layers.
-        layers: which layers, 0 is the embeddings, -1 the last; several stand side by side in the vector.
-        normalize: whether vectors have length 1.
+        outputs: dict, an encoder's outputs; with `hidden_states` for layers other than the last.
+        mask: the `padding_mask`.
+        pooling: "mean" or "max" over all pieces including [CLS] and [SEP]; "cls", the vector of [CLS]; "pooled", the
+            pooler's output, which ignores `layers`. Defaults to "mean".
+        layers: layers whose vectors are concatenated; 0 is the embeddings, -1 the last layer. Defaults to the last.
+        normalize: bool, whether vectors have length 1. Defaults to `False`.
     """
     if pooling == "pooled":
         vectors = tf.cast(outputs["pooled_output"], tf.float32)
@@ -55,7 +55,7 @@ def pool(outputs, mask, pooling="mean", layers=(-1,), normalize=False):
 
 
 def check_pooling(model, pooling, layers):
-    """Refuses what an encoder does not give."""
+    """Refuses poolings and layers that an encoder does not have."""
     if pooling not in POOLINGS:
         raise ValueError(f"`pooling` must be one of {', '.join(POOLINGS)}. Received: pooling={pooling!r}")
     states = model.output.get("hidden_states")

@@ -1,4 +1,4 @@
-"""What pre-trained models answer: words for [MASK], and whether one text follows another."""
+"""The signatures of pre-trained models: pieces for [MASK], and whether one text follows another."""
 
 import tensorflow as tf
 
@@ -11,7 +11,7 @@ def filler(model, preprocessor, top=5):
     Args:
         model: a model of `build_pretrainer`.
         preprocessor: its `TextPreprocessor`, which keeps `[MASK]`.
-        top: how many pieces are given for each mask.
+        top: int, pieces for each mask. Defaults to 5.
     """
     pieces, mask = tf.constant(list(preprocessor.vocabulary.pieces)), preprocessor.vocabulary.id("[MASK]")
 

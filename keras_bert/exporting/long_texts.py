@@ -1,10 +1,10 @@
-"""Texts of any length through a model of bounded length: overlapping windows, some of them at a time."""
+"""Texts of any length: a model runs over overlapping windows."""
 
 import tensorflow as tf
 
 from keras_bert.text.spans import sliding_windows, window_slices
 
-_ROWS = 32  # Of a model call: more of them would only cost memory.
+_ROWS = 32  # Windows of a model call; more of them only need more memory.
 
 
 def run_windows(model, preprocessor, pieces, question=None, stride=128):
@@ -14,8 +14,8 @@ def run_windows(model, preprocessor, pieces, question=None, stride=128):
         model: the model.
         preprocessor: its `TextPreprocessor`.
         pieces: ragged ids `(batch, pieces)`.
-        question: ragged ids that stand before every window, or `None`.
-        stride: how far a window stands behind the one before it.
+        question: ragged ids that precede every window. Defaults to `None`.
+        stride: int, pieces between the starts of two windows. Defaults to 128.
 
     Returns:
         The `Windows`; the position of the first piece of each, `(windows,)`; the outputs, `(windows, positions, ...)`.
@@ -33,7 +33,7 @@ def run_windows(model, preprocessor, pieces, question=None, stride=128):
 
 
 def _in_parts(model, inputs):
-    """The outputs of a model for all rows, so many at a time that memory is bounded."""
+    """The outputs of a model for all rows, computed `_ROWS` at a time to bound memory."""
     rows, length = tf.unstack(tf.shape(inputs["token_ids"]))
     empty = {
         name: tf.zeros([0, length, *output.shape[2:]], output.dtype) for name, output in sorted(model.output.items())

@@ -1,10 +1,10 @@
-"""Functions as signatures, and rows of like length computed together."""
+"""Functions as signatures, and batches computed in groups of similar length."""
 
 import tensorflow as tf
 
 
 def texts(answer, *names):
-    """A `tf.function` of strings `(batch,)` by name from a function of a dict of them."""
+    """A `tf.function` with string inputs `(batch,)` of these names around a function of a dict of them."""
     specs = [tf.TensorSpec([None], tf.string, name) for name in names]
     graph = tf.function(input_signature=specs, autograph=False)
     if len(names) == 1:
@@ -13,20 +13,20 @@ def texts(answer, *names):
 
 
 def readable(strings):
-    """Strings without the bytes that are no UTF-8, which JSON could not hold; others stay as they are."""
+    """Strings without the bytes that are not UTF-8, which JSON cannot hold."""
     return tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", errors="ignore")
 
 
 def in_groups(run, inputs, shape, rows):
-    """Computes rows of like length together, so that short texts of a request are not padded to its longest one.
+    """Computes rows of similar length together, so that short texts are not padded to the longest one of the request.
 
-    On a CPU half of the work of a mixed request is padding; on a GPU one large call is better.
+    Otherwise half of the work of a mixed request is padding on a CPU. On a GPU one large call is faster.
 
     Args:
         run: function of model inputs `(rows, length)` that returns float32 `(rows, *shape)`.
-        inputs: dict of ids `(batch, length)`, `padding_mask` among them.
-        shape: of one row of the result.
-        rows: how many are computed together; `None` for all.
+        inputs: dict of ids `(batch, length)` with `padding_mask`.
+        shape: the shape of one row of the result.
+        rows: int, rows that are computed together; `None` for all.
     """
     if rows is None:
         return run(inputs)

@@ -1,4 +1,4 @@
-"""What models of tagging answer: the words of a text with their tags, and the entities in it."""
+"""The signature of token classification: the words of a text with their tags, and its entities."""
 
 import tensorflow as tf
 
@@ -9,10 +9,16 @@ from keras_bert.text.spans import max_context
 
 
 def tagger(model, preprocessor, labels, stride=128):
-    """The signature of a tagger, for texts of any length: `stride` pieces lie between two windows over a long one.
+    """The signature of a tagger, for texts of any length.
 
-    A word has the tag of its first piece. Its score is the probability of that tag, that of an entity the mean of its
-    words'.
+    A word has the tag of its first piece. Its score is the probability of that tag; the score of an entity is the mean
+    of its words' scores.
+
+    Args:
+        model: a model of `build_token_classifier`.
+        preprocessor: its `TextPreprocessor`.
+        labels: list of strings, the names of the tags.
+        stride: int, pieces between the starts of two windows of a long text. Defaults to 128.
     """
     if labels is None:
         raise ValueError("`labels` must be the names of the tags. Received: labels=None")
@@ -44,7 +50,7 @@ def tagger(model, preprocessor, labels, stride=128):
             "entity_types": found.type.to_tensor(""),
             "entity_starts": _dense(entity_starts),
             "entity_ends": _dense(entity_ends),
-            "entity_scores": _means(scores, found).to_tensor(0.0),
+            "entity_scores": mean_scores(scores, found).to_tensor(0.0),
             "entity_count": tf.cast(found.start.row_lengths(), tf.int32),
         }
 
@@ -71,9 +77,9 @@ def _dense(offsets):
     return tf.cast(offsets, tf.int32).to_tensor(-1)
 
 
-def _means(scores, found):
+def mean_scores(scores, found):
     """The mean score of the words of each entity."""
-    # In double precision: the sum runs over all words of a request, and the means are differences of it.
+    # In double precision: the cumulative sum runs over all words of a request.
     sums = tf.cumsum(tf.pad(tf.cast(scores.values, tf.float64), [[1, 0]]))
     first_word = tf.cast(tf.gather(scores.row_starts(), found.start.value_rowids()), tf.int32)
     start, end = first_word + found.start.values, first_word + found.end.values

@@ -1,8 +1,14 @@
-"""A client of TensorFlow Serving, and a development server that speaks its protocol."""
+"""A client of TensorFlow Serving, and a development server with TensorFlow Serving's protocols."""
 
 import importlib
 
-_HOMES = {"Client": "keras_bert.serving.client", "RequestError": "keras_bert.serving.errors"}
+# The transports are here because each needs packages that the other does without.
+_HOMES = {
+    "Client": "keras_bert.serving.client",
+    "RequestError": "keras_bert.serving.errors",
+    "RestTransport": "keras_bert.serving.rest_client",
+    "RpcTransport": "keras_bert.serving.rpc_client",
+}
 
 __all__ = ["Client", "RequestError"]
 

@@ -1,7 +1,6 @@
-"""One error for both protocols: a canonical code, a line for the user, and what HTTP calls it."""
+"""One error for both protocols: a canonical code, a message, and the HTTP status."""
 
-# The canonical codes of gRPC and TensorFlow, in the order of their numbers, and the HTTP status of each as
-# TensorFlow Serving maps them.
+# The canonical codes in the order of their numbers, and TensorFlow Serving's HTTP status of each.
 HTTP_STATUS = {
     "OK": 200,
     "CANCELLED": 499,
@@ -22,7 +21,7 @@ HTTP_STATUS = {
     "UNAUTHENTICATED": 401,
 }
 CODES = tuple(HTTP_STATUS)
-# What clients make of a status of HTTP; the first code wins where two share one.
+# The code that a client raises for an HTTP status; the first code where several share one.
 CODE_OF_STATUS = {status: code for code, status in reversed(HTTP_STATUS.items())} | {
     405: "UNIMPLEMENTED",
     408: "DEADLINE_EXCEEDED",
@@ -33,13 +32,7 @@ _LONGEST = 500
 
 
 class RequestError(ValueError):
-    """A request that is not answered.
-
-    Args:
-        code: a canonical code, such as `"NOT_FOUND"`.
-        message: one line: what is wrong, what was expected, what was received.
-        status: the HTTP status, where it is not the code's usual one.
-    """
+    """A request that failed: a canonical code such as `"NOT_FOUND"`, a message of one line and the HTTP status."""
 
     def __init__(self, code, message, status=None):
         super().__init__(message)
@@ -53,7 +46,7 @@ def bad(message):
 
 
 def one_line(error):
-    """The message of any error without line breaks or other signs that a terminal obeys, and not endless."""
+    """The message of an error on one line, without control characters and of bounded length."""
     text = " ".join(str(error).split()) or type(error).__name__
     text = "".join(sign if sign.isprintable() else "?" for sign in text)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

@@ -1,8 +1,9 @@
-"""The client's gRPC side, apart because its stubs bring TensorFlow along."""
+"""The client's gRPC transport. The messages of TensorFlow Serving need TensorFlow."""
 
 import grpc
 import numpy as np
 import tensorflow as tf
+from google.protobuf import json_format
 from tensorflow.core.framework import types_pb2
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
@@ -12,15 +13,14 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from keras_bert.serving.client import to_text
-from keras_bert.serving.errors import CODES, RequestError, one_line
+from keras_bert.serving.errors import RequestError, one_line
 
-# Answers may be larger than what gRPC takes by itself, 4 MB.
+# By default gRPC refuses answers above 4 MB.
 _OPTIONS = [("grpc.max_receive_message_length", -1)]
 
 
-class RpcWire:
-    """gRPC over one channel, which connects again by itself."""
+class RpcTransport:
+    """gRPC over one channel, which reconnects by itself."""
 
     def __init__(self, address, timeout):
         if "://" in address:
@@ -30,46 +30,27 @@ class RpcWire:
         self._prediction = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
         self._models = model_service_pb2_grpc.ModelServiceStub(self._channel)
 
-    def predict(self, model, inputs, version, signature, inputs_of, outputs_of):
+    def predict(self, model, inputs, version, signature, input_dtypes, _):
         request = predict_pb2.PredictRequest()
-        _name(request, model, version)
+        _set_model(request, model, version)
         request.model_spec.signature_name = signature
         for name, value in inputs.items():
-            request.inputs[name].CopyFrom(_to_tensor(name, value, inputs_of.get(name)))
+            request.inputs[name].CopyFrom(_to_tensor(name, value, input_dtypes.get(name)))
         answer = self._send(self._prediction.Predict, request)
-        arrays = {name: tf.make_ndarray(tensor) for name, tensor in answer.outputs.items()}
-        return {name: to_text(name, value) if value.dtype == object else value for name, value in arrays.items()}
+        return {name: _to_array(name, tensor) for name, tensor in answer.outputs.items()}
 
     def status(self, model):
         request = get_model_status_pb2.GetModelStatusRequest()
-        _name(request, model, None)
-        answer = self._send(self._models.GetModelStatus, request)
-        return [
-            {
-                "version": each.version,
-                "state": get_model_status_pb2.ModelVersionStatus.State.Name(each.state),
-                "error_code": CODES[each.status.error_code],
-                "error_message": each.status.error_message,
-            }
-            for each in answer.model_version_status
-        ]
+        _set_model(request, model, None)
+        return _to_dict(self._send(self._models.GetModelStatus, request))
 
     def metadata(self, model, version):
         request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
-        _name(request, model, version)
-        answer = self._send(self._prediction.GetModelMetadata, request)
-        signatures = get_model_metadata_pb2.SignatureDefMap.FromString(answer.metadata["signature_def"].value)
-        return {
-            "version": answer.model_spec.version.value,
-            "signatures": {
-                name: {
-                    "method": signature.method_name,
-                    "inputs": {key: _info(info) for key, info in signature.inputs.items()},
-                    "outputs": {key: _info(info) for key, info in signature.outputs.items()},
-                }
-                for name, signature in signatures.signature_def.items()
-            },
-        }
+        _set_model(request, model, version)
+        return _to_dict(self._send(self._prediction.GetModelMetadata, request))
+
+    def close(self):
+        self._channel.close()
 
     def _send(self, method, request):
         try:
@@ -82,27 +63,31 @@ class RpcWire:
             raise ConnectionRefusedError(f"nobody listens at {self._address}: {message}")
         raise RequestError(code, message)
 
-    def close(self):
-        self._channel.close()
 
-
-def _name(request, model, version):
+def _set_model(request, model, version):
     request.model_spec.name = model
     if version is not None:
         request.model_spec.version.value = int(version)
 
 
-def _info(info):
-    shape = info.tensor_shape
-    sizes = [None if dim.size < 0 else dim.size for dim in shape.dim]
-    return {"dtype": types_pb2.DataType.Name(info.dtype), "shape": None if shape.unknown_rank else sizes}
+def _to_dict(message):
+    """A message as TensorFlow Serving's REST has it."""
+    return json_format.MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
 
 
 def _to_tensor(name, value, dtype):
-    """A tensor of an input's dtype; a name that the signature lacks is the server's to refuse."""
+    """A tensor with an input's dtype. The server refuses names that the signature does not have."""
     try:
-        kind = None if dtype is None else tf.dtypes.as_dtype(types_pb2.DataType.Value(dtype))
-        value = np.array(value, object) if kind == tf.string else value
-        return tf.make_tensor_proto(value, kind)
+        kind = dtype and tf.dtypes.as_dtype(types_pb2.DataType.Value(dtype))
+        return tf.make_tensor_proto(np.array(value, object) if kind == tf.string else value, kind)
     except (TypeError, ValueError) as error:
         raise ValueError(f"input `{name}` must be {dtype or 'a tensor'}: {one_line(error)}") from error
+
+
+def _to_array(name, tensor):
+    values = tf.make_ndarray(tensor)
+    if values.dtype != object or name.endswith("_bytes"):
+        return values
+    return np.vectorize(lambda text: text.decode("utf-8", "replace"), [object])(values)

@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import http.client
 import json
-import pathlib
 import shutil
 import threading
 import time
@@ -12,14 +12,29 @@ import time
 import keras
 import pytest
 
+import keras_bert
+
 if keras.config.backend() == "tensorflow":
     import tensorflow as tf
     from tensorflow.core.protobuf import saved_model_pb2
 
 
 @pytest.fixture(scope="session")
-def toys(tmp_path_factory):
-    """A folder with `text/1`, `text/2`, which have one signature and say their version, and `many/1`."""
+def _open_gate():
+    return threading.Event()
+
+
+@pytest.fixture
+def gate(_open_gate):
+    """The signature `wait` of `many` waits until it is set."""
+    _open_gate.clear()
+    yield _open_gate
+    _open_gate.set()
+
+
+@pytest.fixture(scope="session")
+def toys(tmp_path_factory, _open_gate):
+    """A folder with `text/1` and `text/2`, whose answers have their version, and `many/1`."""
     folder = tmp_path_factory.mktemp("toys")
     for version in (1, 2):
         module = tf.Module()
@@ -27,28 +42,27 @@ def toys(tmp_path_factory):
         save(module, {"serving_default": text_function(module)}, folder / "text" / str(version))
     module = tf.Module()
     module.offset = tf.Variable(1.0)
-    save(module, many_functions(module), folder / "many" / "1")
-    set_methods(folder / "many" / "1", {"classify": "classify", "regress": "regress", "no_scores": "classify"})
-    return folder
+    save(module, many_functions(module, _open_gate), folder / "many" / "1")
+    set_methods(folder / "many" / "1", {"classify": "classify", "regress": "regress"})
+    yield folder
+    del module  # Until here `wait` needs its Python function.
 
 
 @pytest.fixture
 def shelf_folder(toys, tmp_path):
-    """A folder of models of its own: `text/1` and `many/1`."""
-    folder = tmp_path / "saved_models"
-    shutil.copytree(toys / "text" / "1", folder / "text" / "1")
-    shutil.copytree(toys / "many", folder / "many")
-    return folder
+    """A folder with `text/1` that a test may change."""
+    shutil.copytree(toys / "text" / "1", tmp_path / "saved_models" / "text" / "1")
+    return tmp_path / "saved_models"
 
 
 @pytest.fixture
 def drop(toys):
-    """Copies a version beside the folder of a model and renames it, as `export` does."""
+    """Copies a version under a temporary name and renames it, as `export` does."""
 
     def copy(source, target):
-        beside = target.with_name(f"writing-{target.name}")
-        shutil.copytree(toys / source, beside)
-        beside.rename(target)
+        temporary = target.with_name(f"writing-{target.name}")
+        shutil.copytree(toys / source, temporary)
+        temporary.rename(target)
 
     return copy
 
@@ -61,8 +75,8 @@ def save(module, functions, path):
 
 
 def set_methods(path, methods):
-    """Says what signatures are for, as TensorFlow 1 did and `tf.saved_model.save` does not."""
-    file = pathlib.Path(path) / "saved_model.pb"
+    """Sets the method names of signatures, which `tf.saved_model.save` does not."""
+    file = path / "saved_model.pb"
     proto = saved_model_pb2.SavedModel.FromString(file.read_bytes())
     for name, method in methods.items():
         proto.meta_graphs[0].signature_def[name].method_name = f"tensorflow/serving/{method}"
@@ -85,65 +99,69 @@ def text_function(module):
     return function
 
 
-def many_functions(module):
-    def function(*specs):
-        return lambda body: tf.function(body, input_signature=specs)
+def many_functions(module, gate):
+    functions = {}
 
-    @function(*texts("text", "pair"))
-    def pair(text, pair):
+    def signature(*specs):
+        def add(body):
+            functions[body.__name__] = tf.function(body, input_signature=specs)
+            return functions[body.__name__]
+
+        return add
+
+    @signature(*texts("text", "pair"))
+    def serving_default(text, pair):
         return {"joined": tf.strings.join([text, pair], "+")}
 
-    @function(tf.TensorSpec([None, None], tf.int32, "token_ids"))
+    @signature(tf.TensorSpec([None, None], tf.int32, "token_ids"))
     def ids(token_ids):
         return {"total": tf.reduce_sum(token_ids, 1)}
 
-    @function(tf.TensorSpec([None], tf.float32, "x"), tf.TensorSpec([None], tf.bool, "flip"))
+    @signature(tf.TensorSpec([None], tf.float32, "x"), tf.TensorSpec([None], tf.bool, "flip"))
     def divide(x, flip):
         return {"quotient": tf.where(flip, -1.0, 1.0) / x * module.offset}
 
-    @function(*texts("text"))
+    @signature(*texts("text"))
     def whole(text):
         return {"count": tf.size(text)}
 
-    @function(*texts("text"))
+    @signature(*texts("text"))
     def unique(text):
         return {"words": tf.unique(text).y}
 
-    @function(*texts("text"))
+    @signature(*texts("text"))
     def picky(text):
         tf.debugging.assert_none_equal(text, "spoilt", message="a spoilt text")
         return {"length": tf.strings.length(text)}
 
-    @function(tf.TensorSpec([None], tf.int32, "turns"))
-    def burn(turns):
-        value = tf.while_loop(lambda i, x: i < turns[0], lambda i, x: (i + 1, tf.sin(x)), (0, tf.ones([1000])))[1]
-        return {"value": tf.fill(tf.shape(turns), value[0])}
+    @signature(tf.TensorSpec([None], tf.int32, "x"))
+    def wait(x):
+        waited = tf.numpy_function(lambda x: x if gate.wait(60) else None, [x], tf.int32)
+        return {"value": tf.ensure_shape(waited, [None])}
 
-    @function(*texts("inputs"))
+    @signature(*texts("inputs"))
     def classify(inputs):
         x = tf.io.parse_example(inputs, {"x": tf.io.FixedLenFeature([], tf.float32)})["x"]
         labels = tf.repeat(tf.constant([["low", "high"]]), tf.size(x), 0)
         return {"classes": labels, "scores": tf.stack([1 - x, x], 1)}
 
-    @function(*texts("inputs"))
-    def no_scores(inputs):
-        return {"classes": classify(inputs)["classes"]}
-
-    @function(*texts("inputs"))
+    @signature(*texts("inputs"))
     def regress(inputs):
         return {"outputs": 2 * classify(inputs)["scores"][:, 1:]}
 
-    functions = (pair, ids, divide, whole, unique, picky, burn, classify, no_scores, regress)
-    names = ("pair", "ids", "divide", "whole", "unique", "picky", "burn", "classify", "no_scores", "regress")
-    return {"serving_default": pair, **dict(zip(names[1:], functions[1:], strict=True))}
+    return functions
 
 
 class Running:
-    """A server in a thread, and a few words with it."""
+    """Requests to a server in a thread."""
 
-    def __init__(self, server, loop):
-        self.server, self.loop = server, loop
-        self.port, self.grpc_port, self.shelf = server.port, server.grpc_port, server.shelf
+    def __init__(self, server):
+        self.port, self.grpc_port, self.shelf, self.batcher = (
+            server.port,
+            server.grpc_port,
+            server.shelf,
+            server.batcher,
+        )
 
     def send(self, method, path, body=None):
         """(status, answer) of a REST request; `body` is bytes, or what JSON is made of."""
@@ -166,16 +184,16 @@ def running():
     from keras_bert.serving.server.server import Server, Settings
 
     @contextlib.contextmanager
-    def start(folder, labels=None, ready=True, **settings):
+    def start(folder, ready=True, **settings):
         loop = asyncio.new_event_loop()
         thread = threading.Thread(target=loop.run_forever, daemon=True)
         thread.start()
         settings = {"port": 0, "grpc_port": 0, "poll_seconds": 0.05, "shutdown_seconds": 5.0, **settings}
-        server = Server(folder, Settings(**settings), labels)
+        server = Server(folder, Settings(**settings))
         asyncio.run_coroutine_threadsafe(server.start(), loop).result(60)
         try:
             until(lambda: server.shelf.ready or not ready)
-            yield Running(server, loop)
+            yield Running(server)
         finally:
             asyncio.run_coroutine_threadsafe(server.stop(), loop).result(60)
             loop.call_soon_threadsafe(loop.stop)
@@ -187,8 +205,44 @@ def running():
 
 @pytest.fixture(scope="session")
 def server(running, toys, tmp_path_factory):
-    """One server for all tests that change nothing: `text` 2, labelled `old` 1, and `many`."""
-    with running(toys, {"text": {"old": 1, "lost": 9}}, batch_window_ms=1.0) as server:
+    """One server for all tests that change nothing: `text` 2 and `many`."""
+    with running(toys, batch_window_ms=1.0, body_seconds=0.3) as server:
+        yield server
+
+
+MARKUP = "<b>no</b><script>document.title='bad'</script>"
+_TAGS = ["B-<i>x</i>", "I-<i>x</i>", "B-LOC", "I-LOC", "B-PER", "I-PER", "B-ORG", "I-ORG", "O"]
+
+
+@pytest.fixture(scope="session")
+def exported_heads(config, pieces, tmp_path_factory):
+    """A folder of untrained models of all heads."""
+    keras.utils.set_random_seed(3)
+    folder = tmp_path_factory.mktemp("heads")
+    preprocessor = keras_bert.TextPreprocessor(pieces, 40)
+
+    def export(name, make, *arguments, labels=None, **options):
+        model = make(keras_bert.build_encoder(dataclasses.replace(config, num_hidden_layers=1)), *arguments)
+        keras_bert.export(model, preprocessor, folder / name / "3", labels, **options)
+
+    export("classes", keras_bert.build_classifier, 3, labels=["yes", MARKUP, "نعم"], pair=True)
+    export("many_classes", keras_bert.build_classifier, 150)
+    export("score", keras_bert.build_classifier, 1, pair=True)
+    export("tags", keras_bert.build_token_classifier, 9, labels=_TAGS)
+    export("answers", keras_bert.build_span_labeler)
+    export("more_answers", keras_bert.build_span_labeler, top=4)
+    export("no_answers", keras_bert.build_span_labeler, null_threshold=-1e9)
+    export("masks", keras_bert.build_pretrainer)
+    export("choices", keras_bert.build_multiple_choice)
+    export("vectors", lambda encoder: encoder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def heads(running, exported_heads):
+    """A server over the models of all heads."""
+    with running(exported_heads, ready=False) as server:
+        until(lambda: server.shelf.ready, 120)
         yield server
 
 

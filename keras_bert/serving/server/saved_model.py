@@ -1,9 +1,8 @@
-"""One loaded SavedModel, run the way TensorFlow Serving runs it: a session over its graph, fed by tensor names.
+"""A loaded SavedModel, run as TensorFlow Serving runs it: a session over its graph, without Python of the model.
 
-No Python of the model is needed, and closing the session frees all that the model held.
+Closing the session frees all that the model held.
 """
 
-import dataclasses
 import pathlib
 
 import tensorflow as tf
@@ -11,82 +10,67 @@ import tensorflow_text  # noqa: F401  Registers the operations of the tokenizers
 
 from keras_bert.serving.errors import CODES, RequestError, bad, one_line
 
-DEFAULT_SIGNATURE = "serving_default"
-PREDICT, CLASSIFY, REGRESS = (f"tensorflow/serving/{name}" for name in ("predict", "classify", "regress"))
+_DEFAULT_SIGNATURE = "serving_default"
+CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
 # Signatures of the SavedModel format itself.
 _INTERNAL = "__saved_model_"
 
 
-@dataclasses.dataclass(frozen=True)
-class Spec:
-    """An input or output: its `tf.DType` and its shape, a tuple with None for what is free; None of unknown rank."""
+def _spec(info):
+    return tf.TensorSpec(tf.TensorShape(info.tensor_shape), info.dtype)
 
-    dtype: tf.DType
-    shape: tuple | None
 
-    @classmethod
-    def of(cls, info):
-        shape = None
-        if not info.tensor_shape.unknown_rank:
-            shape = tuple(None if dim.size < 0 else dim.size for dim in info.tensor_shape.dim)
-        return cls(tf.dtypes.as_dtype(info.dtype), shape)
+def is_batched(spec):
+    """Whether the first dimension is the batch."""
+    return spec.shape.rank is None or (spec.shape.rank > 0 and spec.shape[0] is None)
 
-    @property
-    def batched(self):
-        return self.shape is None or (len(self.shape) > 0 and self.shape[0] is None)
 
-    def __str__(self):
-        if self.shape is None:
-            return f"{self.dtype.name} of any shape"
-        sizes = ["batch" if index == 0 and size is None else size or "any" for index, size in enumerate(self.shape)]
-        return f"{self.dtype.name} ({', '.join(map(str, sizes))}{',' * (len(sizes) == 1)})"
+def describe(spec):
+    """A `tf.TensorSpec` for messages, such as `string (batch,)`."""
+    if spec.shape.rank is None:
+        return f"{spec.dtype.name} of any shape"
+    sizes = ["batch" if index == 0 and size is None else size or "any" for index, size in enumerate(spec.shape)]
+    return f"{spec.dtype.name} ({', '.join(map(str, sizes))}{',' * (len(sizes) == 1)})"
 
 
 class Signature:
-    """A signature of a loaded model.
+    """A signature of a loaded model: its `inputs` and `outputs` are `tf.TensorSpec`s by name.
 
-    Attributes:
-        inputs, outputs: `Spec`s by name.
-        method: what TensorFlow Serving decides by: `tensorflow/serving/predict`, `classify` or `regress`.
-        joinable: whether requests may share a run: the first axis of all inputs and outputs is the batch.
+    It is `joinable`, so that requests can run as one batch, if all inputs and outputs begin with the batch.
     """
 
     def __init__(self, session, name, definition):
-        self.name = name
-        self.method = definition.method_name
-        self.inputs = {key: Spec.of(info) for key, info in sorted(definition.inputs.items())}
-        self.outputs = {key: Spec.of(info) for key, info in sorted(definition.outputs.items())}
-        self.joinable = all(spec.batched and spec.shape for spec in self.inputs.values()) and all(
-            spec.batched for spec in self.outputs.values()
-        )
-        graph = session.graph
+        self.name, self.method = name, definition.method_name
+        self.inputs = {key: _spec(info) for key, info in sorted(definition.inputs.items())}
+        self.outputs = {key: _spec(info) for key, info in sorted(definition.outputs.items())}
+        specs = [*self.inputs.values(), *self.outputs.values()]
+        known = all(spec.shape.rank is not None for spec in self.inputs.values())
+        self.joinable = known and all(map(is_batched, specs))
         self._function = session.make_callable(
-            [graph.get_tensor_by_name(definition.outputs[key].name) for key in self.outputs],
-            [graph.get_tensor_by_name(definition.inputs[key].name) for key in self.inputs],
+            [session.graph.get_tensor_by_name(definition.outputs[key].name) for key in self.outputs],
+            [session.graph.get_tensor_by_name(definition.inputs[key].name) for key in self.inputs],
         )
 
     def __call__(self, inputs):
-        """Runs it: NumPy arrays by name in, NumPy arrays by name out."""
+        """NumPy arrays by name in, NumPy arrays by name out."""
         try:
             values = self._function(*(inputs[key] for key in self.inputs))
         except tf.errors.OpError as error:
             raise RequestError(CODES[error.error_code], f"the model fails: {one_line(error.message)}") from error
         return dict(zip(self.outputs, values, strict=True))
 
+    def check_names(self, names, where=""):
+        """Refuses other inputs than those of the signature."""
+        if set(names) != set(self.inputs):
+            given = ", ".join(f"`{name}`" for name in sorted(names)) or "none"
+            raise bad(f"{where}expected the input(s) {self.describe_inputs()}. Received: {given}")
+
     def describe_inputs(self):
-        return ", ".join(f"`{name}` {spec}" for name, spec in self.inputs.items())
+        return ", ".join(f"`{name}` {describe(spec)}" for name, spec in self.inputs.items())
 
 
 class SavedModel:
-    """Loads a SavedModel.
-
-    Args:
-        path: the folder with `saved_model.pb`.
-
-    Attributes:
-        definitions: the signatures as protocol buffers, by name.
-        signatures: those that can be run, as `Signature`s.
-    """
+    """Loads a SavedModel: `definitions` are its signatures as protocol buffers, `signatures` those that can run."""
 
     def __init__(self, path):
         if not (pathlib.Path(path) / "saved_model.pb").is_file():
@@ -104,18 +88,17 @@ class SavedModel:
                 for name, definition in sorted(self.definitions.items())
                 if not name.startswith(_INTERNAL) and _is_dense(definition)
             }
+            if not self.signatures:
+                raise ValueError(f"{path}: there is no signature to serve")
         except BaseException as error:
             self._session.close()
             if isinstance(error, tf.errors.OpError):
                 raise ValueError(f"{path}: {one_line(error.message)}") from error
             raise
-        if not self.signatures:
-            self._session.close()
-            raise ValueError(f"{path}: there is no signature to serve")
 
     def signature(self, name=""):
-        """The signature of a name; of none, `serving_default`."""
-        name = name or DEFAULT_SIGNATURE
+        """A signature by name. Defaults to `serving_default`."""
+        name = name or _DEFAULT_SIGNATURE
         if name not in self.signatures:
             raise bad(f"there is no signature `{name}`. Expected one of: {', '.join(self.signatures)}")
         return self.signatures[name]

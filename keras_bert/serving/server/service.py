@@ -1,4 +1,4 @@
-"""What REST and gRPC share: who asks what of which version, the answer, and its line in the log."""
+"""What REST and gRPC share: leases of versions, runs, counters and the log."""
 
 import asyncio
 import contextlib
@@ -6,8 +6,12 @@ import dataclasses
 import logging
 import time
 
+from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, model_pb2
+
 from keras_bert.serving.errors import RequestError, one_line
-from keras_bert.serving.server import examples
+from keras_bert.serving.server.batching import Batcher
+from keras_bert.serving.server.counters import Counters
+from keras_bert.serving.server.shelf import Shelf
 from keras_bert.serving.server.tensors import check
 
 _LOG = logging.getLogger("keras_bert.serving")
@@ -15,7 +19,7 @@ _LOG = logging.getLogger("keras_bert.serving")
 
 @dataclasses.dataclass
 class Call:
-    """A request under way; what is known of it is filled in as it is learned."""
+    """A request, for the counters and the log; filled in as it is read."""
 
     api: str
     model: str = ""
@@ -23,53 +27,50 @@ class Call:
     rows: int = 0
     code: str = "OK"
 
+    def model_spec(self, signature=""):
+        spec = model_pb2.ModelSpec(name=self.model, signature_name=signature)
+        spec.version.value = int(self.version)
+        return spec
 
+
+@dataclasses.dataclass(frozen=True)
 class Service:
-    """Answers for both protocols.
+    """Answers requests of both protocols."""
 
-    Args:
-        shelf: a `Shelf`.
-        batcher: a `Batcher`.
-        limits: a `Limits`.
-        counters: a `Counters`.
-    """
-
-    def __init__(self, shelf, batcher, limits, counters):
-        self.shelf, self.batcher, self.limits, self.counters = shelf, batcher, limits, counters
+    shelf: Shelf
+    batcher: Batcher
+    max_body_bytes: int
+    counters: Counters
 
     async def run(self, call, version, signature, inputs):
-        """Runs checked inputs, perhaps together with those of others.
-
-        Args:
-            call: the `Call`, which learns the number of rows.
-            version: the leased `Version`.
-            signature: its `Signature`.
-            inputs: NumPy arrays by name.
-
-        Returns:
-            NumPy arrays by name.
-        """
-        call.rows = check(signature, inputs, self.limits)
+        """Checks the inputs, a dict of NumPy arrays, and runs them, perhaps together with others."""
+        call.rows = check(signature, inputs)
         return await self.batcher.run(version, signature, inputs, call.rows)
 
-    async def run_examples(self, call, version, signature, method, given):
-        """Classify or regress: the labels and scores, or the numbers, of a `tensorflow.serving.Input`."""
-        examples.check_method(signature, method)
-        inputs = {examples.INPUT: examples.serialize(given)}
-        return examples.answer(method, await self.run(call, version, signature, inputs), call.rows)
+    def status(self, call, name, number):
+        response = get_model_status_pb2.GetModelStatusResponse(model_version_status=self.shelf.status(name, number))
+        call.model = name
+        return response
+
+    def metadata(self, call, name, number):
+        response = get_model_metadata_pb2.GetModelMetadataResponse()
+        with self.lease(call, name, number) as version:
+            signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=version.model.definitions)
+        response.model_spec.CopyFrom(call.model_spec())
+        response.metadata["signature_def"].Pack(signatures)
+        return response
 
     @contextlib.contextmanager
-    def lease(self, call, name, number=None, label=None):
+    def lease(self, call, name, number=None):
         """`Shelf.lease`, noted in the call."""
-        with self.shelf.lease(name, number, label) as version:
+        with self.shelf.lease(name, number) as version:
             call.model, call.version = name, str(version.number)
             yield version
 
     @contextlib.contextmanager
     def observed(self, api):
-        """A `Call`, counted and logged when it ends. Only `RequestError`s leave it, and what ends the server."""
-        call, start = Call(api), time.monotonic()
-        message = ""
+        """Counts and logs a `Call`. Turns errors of the server into `RequestError`s."""
+        call, start, message = Call(api), time.monotonic(), ""
         try:
             yield call
         except RequestError as error:
@@ -79,13 +80,12 @@ class Service:
             call.code, message = "CANCELLED", "the client has gone"
             raise
         except Exception as error:
-            _LOG.exception("this is a mistake of the server")
+            _LOG.exception("internal server error")
             call.code, message = "INTERNAL", one_line(error)
             raise RequestError("INTERNAL", f"the server fails: {type(error).__name__}") from error
         finally:
             seconds = time.monotonic() - start
-            self.counters.requests.add(api, call.model, call.version, call.code)
-            self.counters.latency.observe(seconds, api, call.model)
+            self.counters.requests.labels(api, call.model, call.version, call.code).inc()
+            self.counters.seconds.labels(api, call.model).observe(seconds)
             where = f"{call.model or '-'}/{call.version or '-'}"
-            line = f"{api} {where} rows={call.rows} {call.code} {seconds * 1e3:.1f}ms {message}"
-            _LOG.info("%s", line.rstrip())
+            _LOG.info(f"{api} {where} rows={call.rows} {call.code} {seconds * 1e3:.1f}ms {message}".rstrip())

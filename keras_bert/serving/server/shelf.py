@@ -1,9 +1,9 @@
-"""A folder of models: finds versions, loads the newest good one of each model, and replaces it without a gap.
+"""A folder of models: loads the newest good version of each and replaces it without a gap.
 
     saved_models/<model>/<version number>/saved_model.pb
 
-Folders that are checkpoints (`config.json`, no version) are no models. A version that does not load never replaces one
-that did: its error stands in the status and is tried again once its files change.
+Folders of checkpoints (`config.json`, no version) are skipped. A version that does not load replaces nothing: its error
+is part of the status, and it is tried again when its files change.
 """
 
 import contextlib
@@ -14,8 +14,9 @@ import pathlib
 import threading
 import time
 
-from keras_bert.serving.errors import RequestError, bad, one_line
-from keras_bert.serving.server.folders import find_models, fingerprint
+from tensorflow_serving.apis.get_model_status_pb2 import ModelVersionStatus
+
+from keras_bert.serving.errors import CODES, RequestError, one_line
 from keras_bert.serving.server.saved_model import SavedModel
 from keras_bert.serving.server.warmup import warm_up
 
@@ -24,229 +25,160 @@ _LOG = logging.getLogger("keras_bert.serving")
 
 @dataclasses.dataclass(eq=False)
 class Version:
-    """A loaded version. It stays usable while it is held, also after another has taken its place."""
+    """A loaded version. It stays usable while it is held, also after another has replaced it."""
 
     name: str
     number: int
     stamp: tuple
     model: SavedModel
-    users: int = 0
-    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
-
-    def hold(self):
-        with self.lock:
-            self.users += 1
-
-    def release(self):
-        with self.lock:
-            self.users -= 1
-
-
-@dataclasses.dataclass(frozen=True)
-class Status:
-    """What is said of a version: its state in TensorFlow Serving's words, and its error, if there is one."""
-
-    version: int
-    state: str
-    code: str = "OK"
-    message: str = ""
+    users: int = 0  # Changed in the thread of the event loop alone.
 
 
 class Shelf:
-    """The models of a folder.
+    """The models of a folder. `poll` brings it up to date; it needs a thread of its own, since it loads models."""
 
-    Args:
-        directory: the folder.
-        labels: `{model: {label: version}}`; labelled versions are loaded beside the newest.
-        load: makes a model of a version's folder, ready for requests.
-
-    `poll` brings it up to date; it takes as long as loading takes and belongs into a thread of its own.
-    """
-
-    def __init__(self, directory, labels=None, load=None):
+    def __init__(self, directory):
         self._directory = pathlib.Path(directory)
         if not self._directory.is_dir():
             raise ValueError(f"{directory}: there is no such folder of models")
-        self._labels = labels or {}
-        self._load = load or load_version
         self._lock = threading.Lock()
-        self._folders = {}  # Model -> {number: path}, as found by the last poll.
+        self._folders = {}  # Model -> {number: path}, as found by the last poll
         self._checkpoints = set()
-        self._loaded = {}  # Model -> {number: Version}
-        self._served = {}  # Model -> number of the version that answers who names none
-        self._failures = {}  # (model, number) -> (stamp, Status)
+        self._served = {}  # Model -> Version
+        self._failures = {}  # (model, number) -> (stamp, message)
         self._loading = set()  # (model, number)
-        self._retired = []  # Versions without a place, some still held.
-        self._moving = {}  # (model, number) -> stamp of files that may still be in the making
-        self._missing = set()  # (model, number) of loaded versions whose folder the last poll did not find
+        self._retired = []  # Versions that were replaced, some still held
+        self._changing = {}  # (model, number) -> stamp of files that may still be written
+        self._missing = set()  # Models whose served version the last poll did not find
         self._polled = False
 
     @property
     def ready(self):
-        """Whether everything that was there at the start has been looked at, and there is something to serve."""
+        """Whether the first poll has ended and a model is served."""
         return self._polled and bool(self._served)
 
     def models(self):
         """Names of the models, loaded or not."""
         with self._lock:
-            return sorted(set(self._folders) | set(self._loaded))
+            return sorted({*self._folders, *self._served})
 
     @contextlib.contextmanager
-    def lease(self, name, number=None, label=None):
-        """The `Version` for a request, usable inside the `with`, whatever happens on the disk meanwhile."""
+    def lease(self, name, number=None):
+        """The `Version` for a request, usable inside the `with` whatever happens on the disk."""
         with self._lock:
-            version = self._find(name, number, label)
-            version.hold()
+            version = self._served.get(name)
+            if version is None:
+                known = not self._polled or self._folders.get(name)
+                code = "UNAVAILABLE" if known else "NOT_FOUND"
+                raise RequestError(code, f"model {name} is not served: {self._why_not(name)}")
+            if number not in (None, version.number):
+                message = f"version {number} of model {name} is not loaded. Expected one of: {version.number}"
+                raise RequestError("NOT_FOUND", message)
+            version.users += 1
         try:
             yield version
         finally:
-            version.release()
+            version.users -= 1
 
-    def status(self, name, number=None, label=None):
-        """`Status`es of a model's versions, newest first; of one version with `number` or `label`."""
+    def status(self, name, number=None):
+        """A `ModelVersionStatus` for each version of a model, newest first; for one version with `number`."""
         with self._lock:
-            if label is not None:
-                number = self._number_of(name, label)
-            found = self._statuses(name)
-            if not found:
+            errors = self._errors(name)
+            states = dict.fromkeys(errors, "END")
+            states |= {old.number: "UNLOADING" for old in self._retired if old.name == name}
+            states |= {loading: "LOADING" for model, loading in self._loading if model == name}
+            if name in self._served:
+                states[self._served[name].number] = "AVAILABLE"
+            if not states:
                 raise RequestError("NOT_FOUND", f"model {name} has no status: {self._why_not(name)}")
-        asked = [status for status in found if number in (None, status.version)]
-        if not asked:
-            known = ", ".join(str(status.version) for status in found)
+        if number is not None and number not in states:
+            known = ", ".join(map(str, sorted(states, reverse=True)))
             raise RequestError("NOT_FOUND", f"model {name} has no version {number}. Expected one of: {known}")
-        return asked
+        found = []
+        for version in sorted(states, reverse=True) if number is None else [number]:
+            found.append(ModelVersionStatus(version=version, state=states[version]))
+            found[-1].status.error_code = CODES.index("FAILED_PRECONDITION" if version in errors else "OK")
+            found[-1].status.error_message = errors.get(version, "")
+        return found
 
-    def _statuses(self, name):
-        found = {status.version: status for (model, _), (_, status) in self._failures.items() if model == name}
-        found |= {old.number: Status(old.number, "UNLOADING") for old in self._retired if old.name == name}
-        found |= {number: Status(number, "LOADING") for model, number in self._loading if model == name}
-        for number in self._loaded.get(name, ()):
-            # Its files may have been replaced by such that do not load.
-            _, failure = self._failures.get((name, number), (None, Status(number, "END")))
-            found[number] = dataclasses.replace(failure, state="AVAILABLE")
-        return [found[number] for number in sorted(found, reverse=True)]
-
-    def _find(self, name, number, label):
-        if label is not None:
-            number = self._number_of(name, label)
-        elif number is None:
-            number = self._served.get(name)
-        version = self._loaded.get(name, {}).get(number)
-        if version is not None:
-            return version
-        if name in self._loaded and number is not None:
-            loaded = ", ".join(map(str, sorted(self._loaded[name])))
-            raise RequestError(
-                "NOT_FOUND", f"version {number} of model {name} is not loaded. Expected one of: {loaded}"
-            )
-        known = not self._polled or self._folders.get(name)
-        raise RequestError(
-            "UNAVAILABLE" if known else "NOT_FOUND", f"model {name} is not served: {self._why_not(name)}"
-        )
-
-    def _number_of(self, name, label):
-        labels = self._labels.get(name, {})
-        if label not in labels:
-            expected = f"Expected one of: {', '.join(labels)}" if labels else "It has none"
-            raise bad(f"model {name} has no version label {label}. {expected}")
-        return labels[label]
+    def _errors(self, name):
+        """Messages by version number. A served version has one if its new files do not load."""
+        return {number: message for (model, number), (_, message) in self._failures.items() if model == name}
 
     def _why_not(self, name):
-        errors = [status for (model, _), (_, status) in self._failures.items() if model == name]
-        if errors:
-            return f"version {errors[-1].version}: {errors[-1].message}"
+        if errors := self._errors(name):
+            return "version {}: {}".format(*list(errors.items())[-1])
         if self._folders.get(name) or not self._polled:
             return "it is still loading"
         if name in self._folders:
             return f"its folder has no version. Expected {self._directory / name}/<number>/saved_model.pb"
         if name in self._checkpoints:
             return "it is a checkpoint, to be exported first"
-        return (
-            f"there is no such model. Expected one of: {', '.join(sorted(self._folders)) or 'none, the shelf is empty'}"
-        )
+        names = ", ".join(sorted(self._folders)) or "none, the shelf is empty"
+        return f"there is no such model. Expected one of: {names}"
 
     def poll(self):
-        """Looks at the folder: loads what is new, unloads what has been replaced and is no longer in use."""
-        folders, checkpoints = find_models(self._directory)
+        """Reads the folder, loads new versions and unloads replaced ones that are no longer in use."""
+        folders, checkpoints = _find_models(self._directory)
         with self._lock:
             self._folders, self._checkpoints = folders, checkpoints
             self._failures = {key: value for key, value in self._failures.items() if key[1] in folders.get(key[0], ())}
-            gone = [name for name in self._loaded if name not in folders and not self._only_now_missing(name, {})]
-        for name, numbers in folders.items():
-            self._update(name, numbers)
-        for name in gone:
-            self._serve(name, None, set())
-        if self._unload():
-            gc.collect()  # Graphs are full of circles.
+        for name in {**folders, **self._served}:
+            self._update(name, folders.get(name, {}))
+        self._unload()
         self._polled = True
 
-    def _update(self, name, numbers):
-        kept = self._only_now_missing(name, numbers)
-        newest = next((number for number in sorted({*numbers, *kept}, reverse=True) if self._good(name, number)), None)
-        if newest is None:
-            return  # Nothing that loads: what is served stays.
-        labelled = {number for number in self._labels.get(name, {}).values() if number in numbers}
-        self._serve(name, newest, {newest} | {number for number in labelled if self._good(name, number)})
+    def _update(self, name, paths):
+        """Serves the newest version that loads. The served one stays while no other loads."""
+        served = self._served.get(name)
+        missing = {name} if served and served.number not in paths else set()
+        # A folder that has just gone may be about to be replaced: the version has one more poll.
+        kept = {served.number} if missing - self._missing else set()
+        self._missing = self._missing - {name} | missing
+        for number in sorted({*paths, *kept}, reverse=True):
+            current = served if served and served.number == number else None
+            version = self._load(name, number, paths[number], current) if number in paths else None
+            if version:
+                self._replace(name, version)
+            if version or current:
+                return
+        if name not in self._folders:
+            self._replace(name, None)
 
-    def _only_now_missing(self, name, numbers):
-        """Loaded versions whose folder has just gone: perhaps it is being replaced, so they have one more poll."""
-        gone = {number for number in self._loaded.get(name, ()) if number not in numbers}
-        new = {number for number in gone if (name, number) not in self._missing}
-        self._missing = {key for key in self._missing if key[0] != name} | {(name, number) for number in gone}
-        return new
-
-    def _good(self, name, number):
-        """Whether a version is loaded, after trying to load what is new or has changed."""
-        path = self._folders[name].get(number)
-        loaded = self._loaded.get(name, {}).get(number)
-        if path is None:
-            return loaded is not None
-        stamp = fingerprint(path)
-        failure = self._failures.get((name, number))
-        if (loaded and loaded.stamp == stamp) or (failure and failure[0] == stamp):
-            return loaded is not None
-        if self._polled and self._moving.get((name, number)) != stamp:
-            # Files that changed since the last look may still be on their way.
-            self._moving[name, number] = stamp
-            return loaded is not None
-        self._moving.pop((name, number), None)
-        return self._try(name, number, path, stamp) or loaded is not None
-
-    def _try(self, name, number, path, stamp):
+    def _load(self, name, number, path, current):
+        """A new `Version`; `None` if the files are known, may still be being written or do not load."""
+        key, stamp = (name, number), _fingerprint(path)
+        if stamp in (current and current.stamp, self._failures.get(key, (None,))[0]):
+            return None
+        if self._polled and self._changing.get(key) != stamp:
+            self._changing[key] = stamp
+            return None
+        self._changing.pop(key, None)
         with self._lock:
-            self._loading.add((name, number))
-        start = time.monotonic()
+            self._loading.add(key)
+        start, failure = time.monotonic(), None
         try:
-            model = self._load(path)
-        except Exception as error:  # Whatever a broken file makes TensorFlow say.
-            message = one_line(error)
-            _LOG.error("%s/%d does not load: %s", name, number, message)
+            model = load_version(path)
+            _LOG.info("%s/%d is loaded, after %.1f s", name, number, time.monotonic() - start)
+            return Version(name, number, stamp, model)
+        except Exception as error:  # A broken file may raise anything.
+            failure = stamp, one_line(error)
+            _LOG.error("%s/%d does not load: %s", name, number, one_line(error))
+            return None
+        finally:
             with self._lock:
-                self._failures[name, number] = stamp, Status(number, "END", "FAILED_PRECONDITION", message)
-                self._loading.discard((name, number))
-            return False
-        with self._lock:
-            versions = self._loaded.setdefault(name, {})
-            if number in versions:
-                self._retired.append(versions[number])
-            versions[number] = Version(name, number, stamp, model)
-            self._failures.pop((name, number), None)
-            self._loading.discard((name, number))
-        _LOG.info("%s/%d is loaded, after %.1f s", name, number, time.monotonic() - start)
-        return True
+                self._loading.discard(key)
+                self._failures.pop(key, None)
+                if failure:
+                    self._failures[key] = failure
 
-    def _serve(self, name, number, wanted):
-        """Switches to a version, and takes leave of those that nobody asks for any more."""
+    def _replace(self, name, version):
         with self._lock:
-            if number is None:
-                self._served.pop(name, None)
-            else:
-                self._served[name] = number
-            versions = self._loaded.get(name, {})
-            for old in [version for version in versions.values() if version.number not in wanted]:
-                self._retired.append(versions.pop(old.number))
-            if not versions:
-                self._loaded.pop(name, None)
+            old = self._served.pop(name, None)
+            if old:
+                self._retired.append(old)
+            if version:
+                self._served[name] = version
 
     def _unload(self):
         with self._lock:
@@ -255,17 +187,18 @@ class Shelf:
         for version in idle:
             version.model.close()
             _LOG.info("%s/%d is unloaded", version.name, version.number)
-        return len(idle)
+        if idle:
+            gc.collect()  # Graphs are full of reference cycles.
 
     def close(self):
         """Unloads everything that is not in use."""
-        for name in list(self._loaded):
-            self._serve(name, None, set())
+        for name in list(self._served):
+            self._replace(name, None)
         self._unload()
 
 
 def load_version(path):
-    """The `SavedModel` of a folder, warm."""
+    """The `SavedModel` of a folder, warmed up."""
     model = SavedModel(path)
     try:
         warm_up(model, path)
@@ -273,3 +206,32 @@ def load_version(path):
         model.close()
         raise
     return model
+
+
+def _find_models(directory):
+    """(paths by version number by model, names of checkpoints)"""
+    models, checkpoints = {}, set()
+    for folder in sorted(directory.iterdir()):
+        if folder.is_dir() and not folder.name.startswith("."):
+            versions = {}
+            with contextlib.suppress(OSError):  # One unreadable folder must not stop the others.
+                versions = {int(path.name): path for path in folder.iterdir() if _is_version(path)}
+            if not versions and (folder / "config.json").is_file():
+                checkpoints.add(folder.name)
+            else:
+                models[folder.name] = versions
+    return models, checkpoints
+
+
+def _is_version(path):
+    return path.name.isascii() and path.name.isdigit() and path.is_dir()
+
+
+def _fingerprint(path):
+    """Names, sizes and times of all files of a folder."""
+    found = []
+    for file in sorted(path.rglob("*")):
+        with contextlib.suppress(OSError):  # Removed meanwhile.
+            stat = file.stat()
+            found.append((str(file.relative_to(path)), stat.st_size, stat.st_mtime_ns))
+    return tuple(found)

@@ -1,123 +1,64 @@
-"""Requests and answers: from JSON to arrays and back as TensorFlow Serving's REST has it, and what is refused."""
+"""TensorFlow Serving's JSON to arrays and back, and checks of a request's inputs."""
 
 import base64
-import dataclasses
-import math
 
 import numpy as np
 import tensorflow as tf
 
 from keras_bert.serving.errors import RequestError, bad
-
-_BYTES_SUFFIX = "_bytes"
-
-
-@dataclasses.dataclass(frozen=True)
-class Limits:
-    """What a request may hold at most."""
-
-    rows: int = 1024
-    text_bytes: int = 1 << 16
-    body_bytes: int = 8 << 20
+from keras_bert.serving.server.saved_model import describe, is_batched
 
 
-def check(signature, inputs, limits):
-    """Refuses inputs that a signature cannot take, before they are joined with those of others.
-
-    Args:
-        signature: a `Signature`.
-        inputs: NumPy arrays by name.
-        limits: a `Limits`.
-
-    Returns:
-        The number of rows; 1 where the signature has no batch.
-    """
-    if set(inputs) != set(signature.inputs):
-        given = ", ".join(f"`{name}`" for name in sorted(inputs)) or "none"
-        raise bad(f"expected the input(s) {signature.describe_inputs()}. Received: {given}")
+def check(signature, inputs):
+    """Refuses inputs that a signature cannot take, before they are joined with those of others; counts the rows."""
+    signature.check_names(inputs)
+    rows = {}
     for name, spec in signature.inputs.items():
         value = inputs[name]
         if tf.dtypes.as_dtype(value.dtype) != spec.dtype and not (spec.dtype == tf.string and value.dtype == object):
-            raise bad(f"input `{name}` must be {spec}. Received: dtype={value.dtype}")
-        if not _fits(value.shape, spec.shape):
-            raise bad(f"input `{name}` must be {spec}. Received: shape={value.shape}")
-        if spec.dtype == tf.string:
-            _check_texts(name, value, limits.text_bytes)
-    return _rows(signature, inputs, limits)
-
-
-def _fits(shape, expected):
-    return expected is None or (
-        len(shape) == len(expected) and all(free in (None, size) for size, free in zip(shape, expected, strict=True))
-    )
-
-
-def _check_texts(name, value, longest):
-    for index, text in enumerate(value.reshape(-1)):
-        if len(text) > longest:
-            raise bad(f"input `{name}`: string {index} has {len(text)} bytes. Expected at most {longest}")
-
-
-def _rows(signature, inputs, limits):
-    sizes = {
-        name: inputs[name].shape[0] for name, spec in signature.inputs.items() if spec.batched and inputs[name].ndim
-    }
-    if signature.joinable and len(set(sizes.values())) > 1:
-        received = ", ".join(f"`{name}` {size}" for name, size in sizes.items())
+            raise bad(f"input `{name}` must be {describe(spec)}. Received: dtype={value.dtype}")
+        if not spec.shape.is_compatible_with(value.shape):
+            raise bad(f"input `{name}` must be {describe(spec)}. Received: shape={value.shape}")
+        if is_batched(spec) and value.ndim:
+            rows[name] = len(value)
+    if signature.joinable and len(set(rows.values())) > 1:
+        received = ", ".join(f"`{name}` {size}" for name, size in rows.items())
         raise bad(f"all inputs must have as many rows. Received: {received}")
-    rows = max(sizes.values(), default=1)
-    if 0 in sizes.values():
+    if 0 in rows.values():
         raise bad("there is no row. Expected at least one")
-    if rows > limits.rows:
-        raise bad(f"there are {rows} rows. Expected at most {limits.rows} in a request")
-    return rows
+    return max(rows.values(), default=1)
 
 
 def from_json(request, signature):
-    """The inputs of a predict request.
-
-    Args:
-        request: the object of its JSON.
-        signature: the `Signature` that it asks.
-
-    Returns:
-        (arrays by name, the number of rows in the row format and None in the column format).
-    """
+    """(arrays by name, the number of rows in the row format, `None` in the column format) of a predict request."""
     if ("instances" in request) == ("inputs" in request):
         raise bad('expected either "instances" (rows) or "inputs" (columns) in the request')
-    rows = None
-    if "instances" in request:
-        columns = _columns_of_rows(request["instances"], signature)
-        rows = len(request["instances"])
+    if "inputs" in request:
+        columns, rows = request["inputs"], None
+        if not _is_object(columns):
+            columns = {_single(signature, "inputs"): columns}
     else:
-        columns = _columns(request["inputs"], signature)
-    if set(columns) != set(signature.inputs):
-        given = ", ".join(f"`{name}`" for name in sorted(columns)) or "none"
-        raise bad(f"expected the input(s) {signature.describe_inputs()}. Received: {given}")
-    return {name: to_array(name, value, signature.inputs[name]) for name, value in columns.items()}, rows
+        columns, rows = _columns(request["instances"], signature), len(request["instances"])
+    signature.check_names(columns)
+    return {name: _to_array(name, value, signature.inputs[name].dtype) for name, value in columns.items()}, rows
 
 
-def _columns_of_rows(instances, signature):
+def _columns(instances, signature):
     if not isinstance(instances, list) or not instances:
         raise bad('"instances" must be a list of at least one row')
     if not _is_object(instances[0]):
         return {_single(signature, "instances"): instances}
     for number, row in enumerate(instances):
-        if not _is_object(row) or set(row) != set(signature.inputs):
-            given = ", ".join(f"`{name}`" for name in sorted(row)) if _is_object(row) else "no object"
-            raise bad(f"row {number}: expected the input(s) {signature.describe_inputs()}. Received: {given or 'none'}")
+        if not _is_object(row):
+            raise bad(f"row {number}: expected the input(s) {signature.describe_inputs()}. Received: no object")
+        signature.check_names(row, f"row {number}: ")
     return {name: [row[name] for row in instances] for name in signature.inputs}
-
-
-def _columns(inputs, signature):
-    return inputs if _is_object(inputs) else {_single(signature, "inputs"): inputs}
 
 
 def _single(signature, key):
     if len(signature.inputs) != 1:
-        raise bad(
-            f'"{key}" must name the inputs of the signature: {signature.describe_inputs()}. Received: plain values'
-        )
+        expected = f'"{key}" must name the inputs of the signature: {signature.describe_inputs()}'
+        raise bad(f"{expected}. Received: plain values")
     return next(iter(signature.inputs))
 
 
@@ -125,38 +66,19 @@ def _is_object(value):
     return isinstance(value, dict) and set(value) != {"b64"}
 
 
-def to_array(name, value, spec):
-    """An array of nested lists, each value of the kind that an input's dtype asks for.
-
-    Args:
-        name: of the input, for the errors.
-        value: nested lists, or a single value.
-        spec: the input's `Spec`.
-    """
-    shape, inner = [], value
-    while isinstance(inner, list):
-        shape.append(len(inner))
-        inner = inner[0] if inner else None
-    leaves = []
-    _flatten(name, value, shape, leaves)
-    if spec.dtype == tf.string:
-        array = np.empty(len(leaves), object)
-        array[:] = [_to_bytes(name, index, leaf) for index, leaf in enumerate(leaves)]
-    else:
-        array = _to_numbers(name, leaves, spec)
-    return array.reshape(shape)
-
-
-def _flatten(name, value, shape, leaves):
-    if not shape:
-        if isinstance(value, list):
-            raise bad(f"input `{name}` is ragged: all its lists at one depth must be of one length")
-        leaves.append(value)
-        return
-    if not isinstance(value, list) or len(value) != shape[0]:
+def _to_array(name, value, dtype):
+    """An array of nested lists, or of a single value."""
+    try:
+        array = np.array(value, object)
+    except ValueError:
+        array = None
+    if array is None or any(isinstance(leaf, list) for leaf in array.flat):
         raise bad(f"input `{name}` is ragged: all its lists at one depth must be of one length")
-    for item in value:
-        _flatten(name, item, shape[1:], leaves)
+    if dtype != tf.string:
+        return _to_numbers(name, array, dtype)
+    for index, leaf in enumerate(array.flat):
+        array.flat[index] = _to_bytes(name, index, leaf)
+    return array
 
 
 def _to_bytes(name, index, leaf):
@@ -172,28 +94,21 @@ def _to_bytes(name, index, leaf):
     raise bad(f'input `{name}`: value {index} must be a string or {{"b64": "..."}}. Received: {_brief(leaf)}')
 
 
-def _to_numbers(name, leaves, spec):
-    if spec.dtype.is_bool:
+def _to_numbers(name, array, dtype):
+    if dtype.is_bool:
         kinds, wanted = (bool,), "true or false"
-    elif spec.dtype.is_integer:
+    elif dtype.is_integer:
         kinds, wanted = (int,), "a whole number"
-    elif spec.dtype.is_floating:
-        kinds, wanted = (int, float), "a number"
     else:
-        raise bad(f"input `{name}` is {spec.dtype.name}, which JSON has no place for")
-    for index, leaf in enumerate(leaves):
-        if not isinstance(leaf, kinds) or (isinstance(leaf, bool) and bool not in kinds):
-            raise bad(f"input `{name}` ({spec.dtype.name}): value {index} must be {wanted}. Received: {_brief(leaf)}")
+        kinds, wanted = (int, float), "a number"
+    for index, leaf in enumerate(array.flat):
+        if type(leaf) not in kinds:
+            raise bad(f"input `{name}` ({dtype.name}): value {index} must be {wanted}. Received: {_brief(leaf)}")
     try:
-        with np.errstate(over="ignore"):
-            array = np.array(leaves, np.float64 if spec.dtype.is_floating else None).astype(spec.dtype.as_numpy_dtype)
-    except (OverflowError, ValueError) as error:
-        raise bad(f"input `{name}`: a value does not fit {spec.dtype.name}") from error
-    for leaf, number in zip(leaves, array.tolist(), strict=True):
-        lost = math.isfinite(leaf) and not math.isfinite(number) if spec.dtype.is_floating else leaf != number
-        if lost:
-            raise bad(f"input `{name}`: a value does not fit {spec.dtype.name}. Received: {_brief(leaf)}")
-    return array
+        with np.errstate(over="raise"):
+            return (array.astype(np.float64) if dtype.is_floating else array).astype(dtype.as_numpy_dtype)
+    except (OverflowError, FloatingPointError) as error:
+        raise bad(f"input `{name}`: a value does not fit {dtype.name}") from error
 
 
 def _brief(value):
@@ -202,18 +117,9 @@ def _brief(value):
 
 
 def to_json(outputs, rows):
-    """The answer of a predict request.
-
-    Args:
-        outputs: arrays by name.
-        rows: the number of rows for the row format, None for columns.
-
-    Returns:
-        An object for JSON, with NaN and infinities as Python's `json` writes them, which is TensorFlow Serving's way.
-    """
+    """The answer of a predict request, a dict for JSON; `rows` is their number or, for the column format, `None`."""
     if rows is not None:
-        for name, value in outputs.items():
-            check_rows(name, value, rows)
+        check_rows(outputs, rows)
     columns = {name: _to_list(name, value) for name, value in outputs.items()}
     if len(columns) == 1:
         (values,) = columns.values()
@@ -224,24 +130,21 @@ def to_json(outputs, rows):
     return {"outputs" if rows is None else "predictions": values}
 
 
-def check_rows(name, value, rows):
-    """Refuses an output whose first dimension is not the batch: nobody could say whose it is."""
-    if value.shape[:1] != (rows,):
-        shape = f"output `{name}` has the shape {tuple(value.shape)}"
-        raise RequestError("INTERNAL", f"{shape}: its first dimension is not the batch of {rows}")
+def check_rows(outputs, rows):
+    """Refuses outputs that do not begin with the batch dimension."""
+    for name, value in outputs.items():
+        if value.shape[:1] != (rows,):
+            shape = f"output `{name}` has the shape {tuple(value.shape)}"
+            raise RequestError("INTERNAL", f"{shape}: its first dimension is not the batch of {rows}")
 
 
 def _to_list(name, value):
     if value.dtype == object:
-        to_text = _to_base64 if name.endswith(_BYTES_SUFFIX) else (lambda text: text.decode("utf-8", "replace"))
-        texts = np.empty(value.size, object)
-        texts[:] = [to_text(text) for text in value.reshape(-1)]
-        return texts.reshape(value.shape).tolist()
+        to_text = _to_base64 if name.endswith("_bytes") else (lambda text: text.decode("utf-8", "replace"))
+        return np.vectorize(to_text, [object])(value).tolist()
     if tf.dtypes.as_dtype(value.dtype).is_floating and value.dtype != np.float64:
         # The shortest decimals that are this float, not those of its double: 0.1, not 0.10000000149011612.
         return value.astype(np.float32).astype(str).astype(np.float64).tolist()
-    if tf.dtypes.as_dtype(value.dtype).is_complex:
-        raise RequestError("UNIMPLEMENTED", f"output `{name}` is complex, which JSON has no place for")
     return value.tolist()
 
 

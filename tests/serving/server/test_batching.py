@@ -13,15 +13,9 @@ pytestmark = pytest.mark.tensorflow
 class Version:
     name, users = "toy", 0
 
-    def hold(self):
-        self.users += 1
-
-    def release(self):
-        self.users -= 1
-
 
 class Lengths:
-    """A signature whose answers are lengths; it remembers its runs, fails at "bad", and waits while told to."""
+    """A signature whose answers are lengths. It records its runs, fails at "bad", and waits for `go`."""
 
     name, joinable = "lengths", True
     inputs = ("text",)
@@ -150,23 +144,6 @@ def test_what_cannot_be_joined_is_not(batcher):
     assert sorted(signature.runs) == [["a"], ["b"]]
 
 
-def test_an_output_without_the_batch_is_named(batcher):
-    class Odd(Lengths):
-        def __call__(self, inputs):
-            return {"odd": np.zeros(3)}
-
-    version, signature = Version(), Odd()
-
-    async def main():
-        joining = batcher()
-        await asyncio.gather(*(ask(joining, version, signature, text) for text in "ab"))
-
-    with pytest.raises(
-        ValueError, match=r"output `odd` has the shape \(3,\): its first dimension is not the batch of 1"
-    ):
-        asyncio.run(main())
-
-
 def test_a_full_queue_refuses(batcher):
     signature, version = Lengths(), Version()
 
@@ -228,21 +205,3 @@ def test_while_the_threads_are_busy_a_batch_grows(batcher):
     asyncio.run(main())
     assert sorted(signature.runs) == [["a"], ["b"], ["c", "d", "e"]]
     assert version.users == 0
-
-
-def test_a_real_signature_joined(server):
-    """Many clients at once, one of them with a text that fails its batch."""
-    answers = {}
-
-    def client(index):
-        text = "spoilt" if index == 7 else "x" * index
-        answers[index] = server.predict("many", {"signature_name": "picky", "inputs": [text]})
-
-    threads = [threading.Thread(target=client, args=[index]) for index in range(1, 20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    status, answer = answers.pop(7)
-    assert (status, "a spoilt text" in answer["error"]) == (400, True)
-    assert answers == {index: (200, {"outputs": [index]}) for index in answers}

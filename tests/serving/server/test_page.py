@@ -1,7 +1,6 @@
 """The page at `/`: what stands in it, and what a person sees in a browser."""
 
 import base64
-import dataclasses
 import hashlib
 import http.client
 import json
@@ -10,52 +9,18 @@ import shutil
 import subprocess
 import urllib.parse
 
-import keras
 import numpy as np
 import pytest
 
-import keras_bert
 from keras_bert.serving import Client
+from tests.serving.conftest import MARKUP
 
 pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 
-MARKUP = "<b>no</b><script>document.title='bad'</script>"
-TAGS = ["B-<i>x</i>", "I-<i>x</i>", "B-LOC", "I-LOC", "B-PER", "I-PER", "B-ORG", "I-ORG", "O"]
 # Characters of one to four bytes, one that is two in JavaScript, one of several code points, another direction.
 ODD = "\ufeffa é 🏔️ b 中文 c 👩‍👩‍👧 d ñ e\u0301 שלום f <script>g</script> h\n🇨🇭 i"
 MODELS = ["classes", "many_classes", "score", "tags", "answers", "more_answers", "masks", "choices", "vectors"]
-
-
-@pytest.fixture(scope="module")
-def folder(config, pieces, tmp_path_factory):
-    """Models of all heads, with weights that nobody trained."""
-    keras.utils.set_random_seed(3)
-    folder = tmp_path_factory.mktemp("page")
-    preprocessor = keras_bert.TextPreprocessor(pieces, 40)
-
-    def export(name, make, *arguments, labels=None, **options):
-        model = make(keras_bert.build_encoder(dataclasses.replace(config, num_hidden_layers=1)), *arguments)
-        keras_bert.export(model, preprocessor, folder / name / "3", labels, **options)
-
-    export("classes", keras_bert.build_classifier, 3, labels=["yes", MARKUP, "نعم"], pair=True)
-    export("many_classes", keras_bert.build_classifier, 150)
-    export("score", keras_bert.build_classifier, 1, pair=True)
-    export("tags", keras_bert.build_token_classifier, 9, labels=TAGS)
-    export("answers", keras_bert.build_span_labeler)
-    export("more_answers", keras_bert.build_span_labeler, top=4)
-    export("no_answers", keras_bert.build_span_labeler, null_threshold=-1e9)
-    export("masks", keras_bert.build_pretrainer)
-    export("choices", keras_bert.build_multiple_choice)
-    export("vectors", lambda encoder: encoder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def heads(running, folder, until):
-    with running(folder, ready=False) as server:
-        until(lambda: server.shelf.ready, 120)
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import json
 import math
 import socket
 import threading
-import time
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
@@ -17,15 +17,10 @@ pytestmark = pytest.mark.tensorflow
 A = {"length": 1, "label": "short", "vector": [1.0, 0.1, 2.0], "echo_bytes": {"b64": "YQ=="}}
 
 
-def test_rows(server):
+def test_rows_and_columns(server):
     status, answer = server.predict("text", {"instances": ["a", "a longer one"]})
-    assert status == 200
-    assert answer["predictions"][0] == A
-    assert answer["predictions"][1]["label"] == "long"
+    assert (status, answer["predictions"][0], answer["predictions"][1]["label"]) == (200, A, "long")
     assert server.predict("text", {"instances": [{"text": "a"}]}) == (200, {"predictions": [A]})
-
-
-def test_columns(server):
     expected = {"length": [1], "label": ["short"], "vector": [[1.0, 0.1, 2.0]], "echo_bytes": [{"b64": "YQ=="}]}
     for inputs in (["a"], {"text": ["a"]}):
         assert server.predict("text", {"inputs": inputs}) == (200, {"outputs": expected})
@@ -40,11 +35,13 @@ def test_one_output_has_no_name(server):
 
 def test_base64_in_and_out(server):
     odd = base64.b64encode(b"\xff\xfe \xe2").decode()
-    status, answer = server.predict("text", {"instances": [{"b64": odd}, {"text": {"b64": odd}}][:1]})
-    assert status == 200
-    assert answer["predictions"][0]["echo_bytes"] == {"b64": odd}
-    status, answer = server.predict("text", {"instances": [{"text": {"b64": odd}}]})
-    assert answer["predictions"][0]["length"] == 4
+    for row in ({"b64": odd}, {"text": {"b64": odd}}):
+        status, answer = server.predict("text", {"instances": [row]})
+        assert (status, answer["predictions"][0]["echo_bytes"], answer["predictions"][0]["length"]) == (
+            200,
+            {"b64": odd},
+            4,
+        )
 
 
 def test_numbers_that_json_lacks(server):
@@ -58,34 +55,21 @@ def test_numbers_that_json_lacks(server):
     assert values[3:] == [0, -0.33333334]
 
 
-@pytest.mark.parametrize(("where", "number"), [("", 2), ("/versions/2", 2), ("/versions/1", 1), ("/labels/old", 1)])
-def test_versions_and_labels(server, where, number):
-    status, answer = server.predict(f"text{where}", {"instances": ["a"]})
-    assert (status, answer["predictions"][0]["vector"][2]) == (200, number)
-    status, answer = server.send("GET", f"/v1/models/text{where}/metadata")
-    assert (status, answer["model_spec"]) == (200, {"name": "text", "signature_name": "", "version": str(number)})
-
-
-def test_status(server):
-    def available(number):
-        status = {"error_code": "OK", "error_message": ""}
-        return {"version": str(number), "state": "AVAILABLE", "status": status}
-
-    expected = {"model_version_status": [available(2), available(1)]}
-    assert server.send("GET", "/v1/models/text") == (200, expected)
-    assert server.send("GET", "/v1/models/text/versions/1") == (200, {"model_version_status": [available(1)]})
-    assert server.send("GET", "/v1/models") == (200, {"models": ["many", "text"]})
-
-
-def test_metadata(server):
-    status, answer = server.send("GET", "/v1/models/text/metadata")
-    assert status == 200
+def test_a_version_its_status_and_its_metadata(server):
+    version = {"version": "2", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
+    for where in ("", "/versions/2"):
+        status, answer = server.predict(f"text{where}", {"instances": ["a"]})
+        assert (status, answer["predictions"][0]["vector"][2]) == (200, 2)
+        assert server.send("GET", f"/v1/models/text{where}") == (200, {"model_version_status": [version]})
+        status, answer = server.send("GET", f"/v1/models/text{where}/metadata")
+        assert (status, answer["model_spec"]) == (200, {"name": "text", "signature_name": "", "version": "2"})
     signature = answer["metadata"]["signature_def"]["signature_def"]["serving_default"]
     assert signature["method_name"] == "tensorflow/serving/predict"
     text = signature["inputs"]["text"]
     assert text["dtype"] == "DT_STRING"
     assert text["tensor_shape"] == {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
     assert set(signature["outputs"]) == {"length", "label", "vector", "echo_bytes"}
+    assert server.send("GET", "/v1/models") == (200, {"models": ["many", "text"]})
 
 
 def test_classify_and_regress(server):
@@ -95,10 +79,10 @@ def test_classify_and_regress(server):
     assert server.predict("many", asked, "classify") == (200, {"results": rows})
     asked = {"signature_name": "regress", "examples": examples}
     assert server.predict("many", asked, "regress") == (200, {"results": [0.5, 2.0]})
-    asked = {"signature_name": "regress", "context": {"x": 0.5}, "examples": [{}, {"y": "z"}]}
-    assert server.predict("many", asked, "regress") == (200, {"results": [1.0, 1.0]})
-    asked = {"signature_name": "no_scores", "examples": examples[:1]}
-    assert server.predict("many", asked, "classify") == (200, {"results": [[["low", 0.0], ["high", 0.0]]]})
+    asked = {"signature_name": "regress", "examples": [{"x": 0.5, "y": "z"}, {"x": 1.0, "b": {"b64": "YQ=="}}]}
+    assert server.predict("many", asked, "regress") == (200, {"results": [1.0, 2.0]})
+    status, answer = server.predict("many", {**asked, "context": {"x": 0.5}}, "regress")
+    assert (status, answer) == (501, {"error": "a context for all examples is not supported"})
 
 
 TEXT = "`text` string (batch,)"
@@ -137,8 +121,6 @@ PAIR = "`pair` string (batch,), `text` string (batch,)"
         ("text", b'{"instances": ["\\ud800"]}', 400, "input `text`: value 0 is no Unicode text"),
         ("text", {"instances": [["a"]]}, 400, f"input {TEXT.replace(' ', ' must be ', 1)}. Received: shape=(1, 1)"),
         ("text", {"inputs": "a"}, 400, "Received: shape=()"),
-        ("text", {"instances": ["a" * 70000]}, 400, "string 0 has 70000 bytes. Expected at most 65536"),
-        ("text", {"instances": ["a"] * 1025}, 400, "there are 1025 rows. Expected at most 1024 in a request"),
         ("many", {"signature_name": "ids", "inputs": [[1], [2, 3]]}, 400, "input `token_ids` is ragged"),
         ("many", {"signature_name": "ids", "inputs": [[1], 2]}, 400, "input `token_ids` is ragged"),
         ("many", {"signature_name": "ids", "inputs": [1]}, 400, "must be int32 (batch, any). Received: shape=(1,)"),
@@ -157,15 +139,12 @@ PAIR = "`pair` string (batch,), `text` string (batch,)"
             "output `words` has the shape (1,): its first",
         ),
         ("many", {"signature_name": "picky", "inputs": ["spoilt"]}, 400, "a spoilt text"),
-        ("text/versions/9", {"inputs": ["a"]}, 404, "version 9 of model text is not loaded. Expected one of: 1, 2"),
-        ("text/labels/new", {"inputs": ["a"]}, 400, "model text has no version label new. Expected one of: old, lost"),
-        ("text/labels/lost", {"inputs": ["a"]}, 404, "version 9 of model text is not loaded"),
+        ("text/versions/9", {"inputs": ["a"]}, 404, "version 9 of model text is not loaded. Expected one of: 2"),
         ("other", {"inputs": ["a"]}, 404, "there is no such model. Expected one of: many, text"),
         ("..", {"inputs": ["a"]}, 404, "no such model"),
         ("", {"inputs": ["a"]}, 400, "Malformed request: POST /v1/models/:predict: expected GET /v1/models/NAME[/vers"),
         ("text/versions/new", {"inputs": ["a"]}, 400, "Malformed request: POST /v1/models/text/versions/new:predict"),
         ("text/versions/" + "9" * 5000, {"inputs": ["a"]}, 400, "Malformed request: POST /v1/models/text/versions/99"),
-        ("text/versions/" + "9" * 19, {"inputs": ["a"]}, 400, "a version must be below 2**63. Received: 9999"),
         ("a" * 5000, {"inputs": ["a"]}, 404, "model aaaa"),
     ],
 )
@@ -211,7 +190,6 @@ def test_other_paths(server):
         ("POST", "/v1/models/text/metadata"),
         ("POST", "/v1/models/text:summarize"),
         ("GET", "/v1/models/text/versions/one"),
-        ("GET", "/v1/models/text/versions/1/labels/old"),
         ("GET", "/v1/models/text/metadata/more"),
         ("GET", "/v1/models/"),
         ("POST", "/v1/models"),
@@ -231,17 +209,17 @@ def test_metrics(server):
     server.predict("text", {"inputs": [3]})
     status, text = server.send("GET", "/metrics")
     assert status == 200
-    lines = text.splitlines()
-    assert "# TYPE keras_bert_requests_total counter" in lines
-    labels = 'api="rest:predict",model="text",version="2"'
-    assert any(line.startswith(f'keras_bert_requests_total{{{labels},code="OK"}} ') for line in lines)
-    assert any(line.startswith(f'keras_bert_requests_total{{{labels},code="INVALID_ARGUMENT"}} ') for line in lines)
-    assert "keras_bert_waiting_requests 0" in lines
-    name = 'keras_bert_request_seconds_bucket{api="rest:predict",model="text",le='
-    buckets = [int(line.split()[-1]) for line in lines if line.startswith(name)]
-    assert buckets == sorted(buckets)
-    assert f'keras_bert_request_seconds_count{{api="rest:predict",model="text"}} {buckets[-1]}' in lines
-    assert any(line.startswith('keras_bert_batch_rows_sum{model="text"} ') for line in lines)
+    found = {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    call = ("api", "rest:predict"), ("model", "text")
+    for code in ("OK", "INVALID_ARGUMENT"):
+        assert found["keras_bert_requests_total", call[0], ("code", code), call[1], ("version", "2")] >= 1
+    assert found["keras_bert_request_seconds_count", *call] >= 2
+    assert found["keras_bert_batch_rows_sum", ("model", "text")] >= 1
+    assert (found["keras_bert_waiting_requests",], found["keras_bert_ready",]) == (0, 1)
 
 
 def test_a_long_body_is_refused_before_it_is_read(server):
@@ -257,38 +235,35 @@ def test_a_long_body_is_refused_before_it_is_read(server):
         assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_request_that_does_not_arrive(server, monkeypatch):
-    monkeypatch.setattr(server.server.rest, "body_seconds", 0.2)
+def test_a_request_that_does_not_arrive(server):
     with contextlib.closing(socket.create_connection(("127.0.0.1", server.port), timeout=10)) as connection:
         connection.sendall(b"POST /v1/models/text:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
         answer = connection.recv(1000)
     assert answer.startswith(b"HTTP/1.1 408 ")
-    assert json.loads(answer.split(b"\r\n\r\n")[1]) == {"error": "the body did not arrive within 0.2 seconds"}
+    assert json.loads(answer.split(b"\r\n\r\n")[1]) == {"error": "the body did not arrive within 0.3 seconds"}
 
 
-def test_a_client_that_goes_away_leaves_the_queue(server, until):
-    def burn(turns):
-        body = json.dumps({"signature_name": "burn", "inputs": [turns]}).encode()
+def test_a_client_that_goes_away_leaves_the_queue(server, gate, until):
+    def ask():
+        body = b'{"signature_name": "wait", "inputs": [1]}'
         connection = socket.create_connection(("127.0.0.1", server.port), timeout=10)
         head = f"POST /v1/models/many:predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
         connection.sendall(head.encode() + body)
         return connection
 
-    batcher = server.server.batcher
-    running = []
+    batcher, running = server.batcher, []
     for _ in range(2):  # As many as there are threads.
-        running.append(burn(60000))
+        running.append(ask())
         until(lambda: batcher.running == len(running))
-    waiting = burn(2000000)
+    waiting = ask()
     until(lambda: batcher.waiting == 1)
-    start = time.monotonic()
     waiting.close()
     until(lambda: batcher.waiting == 0)
+    gate.set()
     for connection in running:
         assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
         connection.close()
     until(lambda: batcher.idle)
-    assert time.monotonic() - start < 10
 
 
 def test_a_model_that_comes_later(running, tmp_path, drop, until):
@@ -301,17 +276,17 @@ def test_a_model_that_comes_later(running, tmp_path, drop, until):
         assert (status, answer["predictions"][0]["vector"][2]) == (200, 1)
 
 
-def test_a_queue_that_is_full_and_a_client_that_says_nothing(running, toys, until, monkeypatch):
-    monkeypatch.setattr("keras_bert.serving.server.rest._IDLE_SECONDS", 0.3)
-    burn = {"signature_name": "burn", "inputs": [100000]}
-    with running(toys, max_queue=1, grpc_port=None) as server:
-        batcher, threads = server.server.batcher, []
+def test_a_queue_that_is_full_and_a_client_that_says_nothing(running, toys, until, gate):
+    wait = {"signature_name": "wait", "inputs": [1]}
+    with running(toys, max_queue=1, grpc_port=None, idle_seconds=0.3) as server:
+        batcher, threads = server.batcher, []
         for condition in (lambda: batcher.running == 1, lambda: batcher.running == 2, lambda: batcher.waiting == 1):
-            threads.append(threading.Thread(target=server.predict, args=["many", burn]))
+            threads.append(threading.Thread(target=server.predict, args=["many", wait]))
             threads[-1].start()
             until(condition)
         status, answer = server.predict("text", {"instances": ["a"]})
         assert (status, "1 requests are waiting" in answer["error"]) == (429, True)
+        gate.set()
         for thread in threads:
             thread.join()
         with contextlib.closing(socket.create_connection(("127.0.0.1", server.port), timeout=5)) as connection:

@@ -1,0 +1,105 @@
+"""The client's REST transport, on requests. It needs no TensorFlow."""
+
+import base64
+import json
+import urllib.parse
+
+import numpy as np
+import requests
+
+from keras_bert.serving.errors import CODE_OF_STATUS, RequestError, one_line
+
+# Threads that share a client without opening new connections.
+_CONNECTIONS = 256
+_DTYPES = {
+    "DT_HALF": np.float16,
+    "DT_BFLOAT16": np.float32,
+    "DT_FLOAT": np.float32,
+    "DT_DOUBLE": np.float64,
+    "DT_BOOL": np.bool_,
+} | {f"DT_{kind}{bits}": np.dtype(f"{kind.lower()}{bits}") for kind in ("INT", "UINT") for bits in (8, 16, 32, 64)}
+
+
+class RestTransport:
+    """REST over connections that are kept open."""
+
+    def __init__(self, address, timeout):
+        url = urllib.parse.urlsplit(address if "://" in address else f"http://{address}")
+        if url.scheme not in ("http", "https") or not url.hostname:
+            raise ValueError(f"`address` must be host:port or a URL of http. Received: address={address!r}")
+        self._host, self._timeout = url.netloc, timeout
+        self._base = f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}"
+        self._session = requests.Session()
+        self._session.trust_env = False  # Proxies of the environment are for other addresses.
+        self._session.mount(self._base, requests.adapters.HTTPAdapter(1, _CONNECTIONS))
+
+    def predict(self, model, inputs, version, signature, _, output_dtypes):
+        request = {"signature_name": signature, "inputs": {name: _to_json(value) for name, value in inputs.items()}}
+        outputs = self._send("POST", f"{_path(model, version)}:predict", request)["outputs"]
+        if len(output_dtypes) == 1:
+            outputs = {next(iter(output_dtypes)): outputs}
+        return {name: _from_json(value, output_dtypes.get(name)) for name, value in outputs.items()}
+
+    def status(self, model):
+        return self._send("GET", _path(model, None))
+
+    def metadata(self, model, version):
+        return self._send("GET", f"{_path(model, version)}/metadata")
+
+    def close(self):
+        self._session.close()
+
+    def _send(self, method, path, request=None):
+        response = self._exchange(method, path, request and json.dumps(request).encode())
+        status = response.status_code
+        try:
+            answer = json.loads(response.content)
+        except ValueError as error:
+            shown = response.content[:100].decode("utf-8", "replace")
+            raise RequestError("INTERNAL", f"{self._host} answers {status}, which is not JSON: {shown}") from error
+        if status != 200:
+            message = answer.get("error", "") if isinstance(answer, dict) else ""
+            raise RequestError(CODE_OF_STATUS.get(status, "UNKNOWN"), message or f"HTTP status {status}", status)
+        return answer
+
+    def _exchange(self, method, path, body, again=True):
+        headers = {"Content-Type": "application/json"} if body else {}
+        try:
+            return self._session.request(
+                method, self._base + path, data=body, headers=headers, timeout=self._timeout, allow_redirects=False
+            )
+        except requests.RequestException as error:
+            causes = list(_causes(error))
+        if any(isinstance(cause, TimeoutError) for cause in causes):
+            raise TimeoutError(f"{self._host} did not answer within {self._timeout} seconds") from causes[0]
+        if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+            raise ConnectionRefusedError(f"nobody listens at {self._host}") from causes[0]
+        if again and any(isinstance(cause, ConnectionResetError | BrokenPipeError) for cause in causes):
+            return self._exchange(method, path, body, again=False)  # The server had closed the connection.
+        message = f"{type(causes[-1]).__name__}: {one_line(causes[-1])}"
+        raise ConnectionError(f"{self._host} cannot be asked: {message}") from causes[0]
+
+
+def _causes(error):
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _path(model, version):
+    path = f"/v1/models/{urllib.parse.quote(model, safe='')}"
+    return path if version is None else f"{path}/versions/{int(version)}"
+
+
+def _to_json(value):
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_to_json(item) for item in value]
+    return {"b64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+
+
+def _from_json(value, dtype):
+    if dtype != "DT_STRING":
+        return np.array(value, _DTYPES.get(dtype))
+    return np.vectorize(lambda text: base64.b64decode(text["b64"]) if isinstance(text, dict) else text, [object])(value)

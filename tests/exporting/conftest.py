@@ -1,0 +1,74 @@
+"""Models of every head, exported once for all tests."""
+
+import dataclasses
+import functools
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+
+LABELS = ["3", "1", "2"]
+TAGS = ["O", *(f"{prefix}-{kind}" for kind in ("PER", "LOC", "ORG", "MISC") for prefix in "BI")]
+# Labels may be NumPy's numbers, and so may options.
+OPTIONS = {
+    "classification": {"labels": np.array([3, 1, 2])},
+    "token_classification": {"labels": TAGS, "stride": np.int64(7)},
+    "question_answering": {"top": 2, "null_threshold": 0.5},
+}
+BUILDERS = {
+    "classification": lambda encoder: keras_bert.build_classifier(encoder, 3),
+    "regression": lambda encoder: keras_bert.build_classifier(encoder, 1),
+    "token_classification": lambda encoder: keras_bert.build_token_classifier(encoder, 9),
+    "question_answering": keras_bert.build_span_labeler,
+    "pretraining": keras_bert.build_pretrainer,
+    "multiple_choice": keras_bert.build_multiple_choice,
+    "encoder": lambda encoder: encoder,
+    "mlm": lambda encoder: keras_bert.build_pretrainer(encoder, next_sentence=False),
+    "multi_label": lambda encoder: keras_bert.build_classifier(encoder, 3, multi_label=True),
+    "next_sentence": keras_bert.build_next_sentence,
+    "embedding": lambda encoder: keras_bert.build_embedder(encoder, normalize=True),
+}
+
+
+@pytest.fixture(scope="session")
+def config(config):
+    """One layer is enough."""
+    return dataclasses.replace(config, num_hidden_layers=1)
+
+
+@pytest.fixture(scope="session")
+def model_of(config):
+    """Builds a model by its head, once. The weights of heads are so large that a wrong one shows."""
+
+    @functools.cache
+    def build(head, **options):
+        keras.utils.set_random_seed(1)
+        model = BUILDERS[head](keras_bert.build_encoder(config, **options))
+        rng = np.random.default_rng(0)
+        for name in ("classifier", "token_classifier", "span", "choice_scorer", "next_sentence"):
+            for layer in model.layers:
+                if layer.name == name:
+                    layer.set_weights([rng.normal(scale=0.25, size=weight.shape) for weight in layer.get_weights()])
+        return model
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def preprocessor(pieces):
+    return keras_bert.TextPreprocessor(pieces, 20, padding="longest")
+
+
+@pytest.fixture(scope="session")
+def exported(model_of, preprocessor, tmp_path_factory):
+    """The SavedModel of a head, moved after it was written; once for each head and precision."""
+
+    @functools.cache
+    def export(head, **options):
+        folder = tmp_path_factory.mktemp(head)
+        keras_bert.export(model_of(head, **options), preprocessor, folder / "here" / "1", **OPTIONS.get(head, {}))
+        return (folder / "here").rename(folder / "there") / "1"
+
+    return export

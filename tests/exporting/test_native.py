@@ -1,0 +1,79 @@
+"""Every head in TensorFlow's C++ runtime, without Python, as TensorFlow Serving runs it."""
+
+import re
+import subprocess
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert.exporting import assets, verification  # noqa: E402
+from keras_bert.files import read_json  # noqa: E402
+from tests.exporting import native  # noqa: E402
+
+pytestmark = [
+    pytest.mark.tensorflow,
+    pytest.mark.slow,
+    pytest.mark.skipif(native.compiler() is None, reason="needs a C++ compiler"),
+]
+SIGNATURES = {
+    "classification": ["serving_default", "classify", "tokens", "ops"],
+    "regression": ["serving_default", "regress", "tokens", "ops"],
+    "token_classification": ["serving_default", "tokens", "ops"],
+    "question_answering": ["serving_default", "tokens", "ops"],
+    "pretraining": ["serving_default", "next_sentence", "tokens", "ops"],
+    "multiple_choice": ["serving_default", "tokens", "ops"],
+    "encoder": ["serving_default", "tokens", "ops"],
+}
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    program = tmp_path_factory.mktemp("native") / "native_runner"
+    native.build(program)
+    return program
+
+
+@pytest.mark.parametrize("dtype", [None, "mixed_bfloat16", "mixed_float16"])
+def test_every_head_is_fit_to_ship_and_answers_natively(exported, program, dtype):
+    options = {"dtype": dtype} if dtype else {}
+    directories = [exported(head, **options) for head in SIGNATURES]
+    for directory, report, names in zip(
+        directories, verification.verify(directories), SIGNATURES.values(), strict=True
+    ):
+        assert report.problems == []
+        assert [line.split(":")[0] for line in report.lines] == names
+        assert ", 0 not linked by TensorFlow Serving (20" in report.lines[-1]
+        probe = read_json(directory / assets.FOLDER / assets.PROBES)["serving_default"]
+        inputs = {name: np.array(values, object) for name, values in probe["inputs"].items()}
+        got = native.run(program, directory, "serving_default", inputs)
+        assert set(got) == set(probe["outputs"])
+        for name, stored in probe["outputs"].items():
+            found = verification.compare(stored, got[name], verification.TOLERANCES[dtype or "float32"])
+            # In 16 bits near ties decide strings and integers.
+            assert found.problem is None or (dtype and found.discrete), (report.directory, name, found)
+
+
+def test_the_program_has_no_python_and_keeps_all_bytes(program, exported, tmp_path):
+    needed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    assert "libtensorflow_cc.so.2" in needed
+    assert "python3" not in re.sub(r"\S*site-packages\S*", "", needed)
+
+    directory = exported("regression")
+    probe = read_json(directory / assets.FOLDER / assets.PROBES)["tokens"]
+    ids = {name: np.array(values) for name, values in probe["inputs"].items()}
+    logits = native.run(program, directory, "tokens", ids)["logits"]
+    np.testing.assert_allclose(logits, probe["outputs"]["logits"], rtol=1e-5)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")], autograph=False)
+    def echo(text):
+        return {"text": text, "length": tf.strings.length(text)}
+
+    tf.saved_model.save(tf.Module(), str(tmp_path), {"serving_default": echo})
+    texts = ["", "a\nb\tc d\0", "".join(map(chr, range(256)))]
+    got = native.run(program, tmp_path, "serving_default", {"text": np.array(texts, object)})
+    assert got["text"].tolist() == texts
+    assert got["length"].tolist() == [0, 8, 256]
+    with pytest.raises(ValueError, match="^the SavedModel has no signature other$"):
+        native.run(program, tmp_path, "other", {})
