@@ -4,7 +4,6 @@ import keras
 from keras import ops
 
 from keras_bert.layers.composite import Composite
-from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.masks import attention_bias
 
@@ -52,17 +51,13 @@ class MultiHeadAttention(Composite):
         self.cross_attention = cross_attention
         self.initializer_range = initializer_range
 
-        def dense(units, name):
-            initializer = keras.initializers.TruncatedNormal(stddev=initializer_range)
-            return Dense(units, kernel_initializer=initializer, name=name, **self.part_options)
-
         if cross_attention:
-            self.query = dense(hidden_size, "query")
-            self.key_value = dense(2 * hidden_size, "key_value")
+            self.query = self.make_dense(hidden_size, "query")
+            self.key_value = self.make_dense(2 * hidden_size, "key_value")
         else:
-            self.query_key_value = dense(3 * hidden_size, "query_key_value")
+            self.query_key_value = self.make_dense(3 * hidden_size, "query_key_value")
         self.probability_dropout = Dropout(dropout, name="dropout", **self.part_options)
-        self.output_dense = dense(hidden_size, "output")
+        self.output_dense = self.make_dense(hidden_size, "output")
 
     def build(self, hidden_shape):
         projections = [self.query, self.key_value] if self.cross_attention else [self.query_key_value]
@@ -96,16 +91,6 @@ class MultiHeadAttention(Composite):
         batch, length, _ = ops.shape(of)
         heads = ops.reshape(projected, (batch, length, parts, self.num_heads, self.hidden_size // self.num_heads))
         return ops.unstack(ops.transpose(heads, (2, 0, 3, 1, 4)), parts)  # (parts, batch, heads, length, size)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "hidden_size": self.hidden_size,
-            "num_heads": self.num_heads,
-            "dropout": self.dropout,
-            "cross_attention": self.cross_attention,
-            "initializer_range": self.initializer_range,
-        }
 
 
 def _softmax(scores):

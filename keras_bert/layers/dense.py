@@ -4,11 +4,11 @@ import keras
 from keras import ops
 
 from keras_bert.layers.graphs import custom_gradient
-from keras_bert.layers.quantization import adapted, check_mode, dequantized
+from keras_bert.layers.quantization import Quantizable
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class Dense(keras.layers.Dense):
+class Dense(Quantizable, keras.layers.Dense):
     """`keras.layers.Dense`, computed over flattened rows.
 
     TensorFlow fuses a bias into a product of rank 2 alone, and Keras adds it after it has reshaped back.
@@ -16,6 +16,8 @@ class Dense(keras.layers.Dense):
     Example:
         y = Dense(3072, activation="relu")(x)
     """
+
+    table_name, scaled_axis = "kernel", 1
 
     def call(self, inputs, training=None):
         flat = len(inputs.shape) == 2
@@ -26,19 +28,6 @@ class Dense(keras.layers.Dense):
             rows = _add_bias(rows, ops.copy(self.bias))
         rows = self.activation(rows)
         return rows if flat else ops.reshape(rows, (*ops.shape(inputs)[:-1], self.units))
-
-    def quantize(self, mode=None, type_check=True, config=None):
-        check_mode(mode)
-        super().quantize(mode, type_check=False, config=config)  # It refuses subclasses otherwise.
-
-    def float_table(self):
-        """The kernel as a float32 tensor, dequantized and with the update of LoRA."""
-        if self.quantization_mode is None:
-            kernel = ops.cast(self._kernel.value, "float32")
-        else:
-            zero = getattr(self, "kernel_zero", None)
-            kernel = dequantized(self, self._kernel, self.kernel_scale, zero, scaled_axis=1)
-        return adapted(self, kernel, self.lora_kernel_a, self.lora_kernel_b) if self.lora_enabled else kernel
 
 
 @custom_gradient

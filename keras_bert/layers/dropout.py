@@ -67,9 +67,6 @@ class Dropout(Unquantized, keras.layers.Layer):
         keep = ops.cast(bits >= dropped - 32768, inputs.dtype)
         return inputs * (keep * (65536 / (65536 - dropped)))
 
-    def get_config(self):
-        return {**super().get_config(), "rate": self.rate, "seed": self.seed}
-
 
 def _random_int16(shape, seed):
     """Uniform int16 of a shape, two from each 32-bit word."""

@@ -32,26 +32,13 @@ class Pooler(Composite):
         super().__init__(**kwargs)
         self.hidden_size = hidden_size
         self.initializer_range = initializer_range
-        self.dense = Dense(
-            hidden_size,
-            activation="tanh",
-            kernel_initializer=keras.initializers.TruncatedNormal(stddev=initializer_range),
-            name="dense",
-            **self.part_options,
-        )
+        self.dense = self.make_dense(hidden_size, "dense", activation="tanh")
 
     def build(self, sequence_output_shape):
         self.dense.build((None, self.hidden_size))
 
     def call(self, sequence_output):
         return self.dense(sequence_output[:, 0])
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "hidden_size": self.hidden_size,
-            "initializer_range": self.initializer_range,
-        }
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -84,12 +71,7 @@ class MaskedLMTransform(Composite):
         self.activation = check_activation(activation)
         self.initializer_range = initializer_range
         self.layer_norm_eps = layer_norm_eps
-        self.dense = Dense(
-            hidden_size,
-            kernel_initializer=keras.initializers.TruncatedNormal(stddev=initializer_range),
-            name="dense",
-            **self.part_options,
-        )
+        self.dense = self.make_dense(hidden_size, "dense")
         self.norm = LayerNorm(epsilon=layer_norm_eps, name="norm", **self.part_options)
 
     def build(self, sequence_output_shape):
@@ -105,15 +87,6 @@ class MaskedLMTransform(Composite):
         rows = ops.where(inside, rows, batch * length)
         picked = ops.take(ops.reshape(sequence_output, (-1, width)), rows, axis=0)
         return self.norm(activate(self.dense(picked), self.activation, training))
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "hidden_size": self.hidden_size,
-            "activation": self.activation,
-            "initializer_range": self.initializer_range,
-            "layer_norm_eps": self.layer_norm_eps,
-        }
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -225,11 +198,3 @@ class SentencePooling(Unquantized, keras.layers.Layer):
         if not self.normalize:
             return pooled
         return pooled / ops.maximum(ops.sqrt(ops.sum(pooled * pooled, axis=-1, keepdims=True)), 1e-12)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "pooling": self.pooling,
-            "normalize": self.normalize,
-            "sequence_length": self.sequence_length,
-        }

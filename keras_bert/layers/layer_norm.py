@@ -41,9 +41,6 @@ class LayerNorm(Unquantized, keras.layers.Layer):
         gamma, beta = (ops.cast(ops.copy(weight), "float32") for weight in (self.gamma, self.beta))
         return _normalize(inputs, gamma, beta, self.epsilon)
 
-    def get_config(self):
-        return {**super().get_config(), "epsilon": self.epsilon}
-
 
 def _normalize(inputs, gamma, beta, epsilon):
     @custom_gradient

@@ -40,9 +40,6 @@ class AttentionMask(Unquantized, keras.layers.Layer):
             mask = ops.logical_and(mask, positions[:, None] >= positions[None, :])
         return mask
 
-    def get_config(self):
-        return {**super().get_config(), "causal": self.causal}
-
 
 def attention_bias(mask):
     """The float32 tensor to add to the attention scores under a boolean mask."""

@@ -6,7 +6,6 @@ from keras import ops
 from keras_bert.layers.activations import activate, check_activation
 from keras_bert.layers.attention import MultiHeadAttention
 from keras_bert.layers.composite import Composite
-from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.graphs import remat
 from keras_bert.layers.layer_norm import LayerNorm
@@ -39,13 +38,8 @@ class FeedForward(Composite):
         self.intermediate_size = intermediate_size
         self.activation = check_activation(activation)
         self.initializer_range = initializer_range
-
-        def dense(units, name):
-            initializer = keras.initializers.TruncatedNormal(stddev=initializer_range)
-            return Dense(units, kernel_initializer=initializer, name=name, **self.part_options)
-
-        self.intermediate_dense = dense(intermediate_size, "intermediate")
-        self.output_dense = dense(hidden_size, "output")
+        self.intermediate_dense = self.make_dense(intermediate_size, "intermediate")
+        self.output_dense = self.make_dense(hidden_size, "output")
 
     def build(self, hidden_shape):
         self.intermediate_dense.build((None, None, self.hidden_size))
@@ -56,15 +50,6 @@ class FeedForward(Composite):
         rows = ops.reshape(hidden, (-1, self.hidden_size))
         rows = activate(self.intermediate_dense(rows), self.activation, training)
         return ops.reshape(self.output_dense(rows), ops.shape(hidden))
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "hidden_size": self.hidden_size,
-            "intermediate_size": self.intermediate_size,
-            "activation": self.activation,
-            "initializer_range": self.initializer_range,
-        }
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -157,17 +142,3 @@ class TransformerBlock(Composite):
             return (output, scores) if return_attention_scores else output
 
         return (remat(forward) if self.remat else forward)(hidden)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "hidden_size": self.hidden_size,
-            "num_heads": self.num_heads,
-            "intermediate_size": self.intermediate_size,
-            "activation": self.activation,
-            "dropout": self.dropout,
-            "attention_dropout": self.attention_dropout,
-            "initializer_range": self.initializer_range,
-            "layer_norm_eps": self.layer_norm_eps,
-            "remat": self.remat,
-        }
