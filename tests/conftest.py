@@ -13,6 +13,15 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert import (
+    build_classifier,
+    build_embedder,
+    build_multiple_choice,
+    build_next_sentence,
+    build_pretrainer,
+    build_span_labeler,
+    build_token_classifier,
+)
 
 HAS_TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
 
@@ -129,59 +138,35 @@ class Head(NamedTuple):
     google: bool = True
 
 
+MLM, NSP, CLASSIFIER = {"mlm_logits": (3, 3, 50)}, {"nsp_logits": (3, 2)}, "BertForSequenceClassification"
 HEADS = {
     "encoder": Head(lambda encoder: encoder, {"sequence_output": (3, 12, 32), "pooled_output": (3, 32)}, "BertModel"),
-    "pretraining": Head(
-        keras_bert.build_pretrainer, {"mlm_logits": (3, 3, 50), "nsp_logits": (3, 2)}, "BertForPreTraining"
-    ),
-    "mlm": Head(
-        partial(keras_bert.build_pretrainer, next_sentence=False), {"mlm_logits": (3, 3, 50)}, "BertForMaskedLM"
-    ),
-    "untied": Head(
-        partial(keras_bert.build_pretrainer, next_sentence=False, tied=False),
-        {"mlm_logits": (3, 3, 50)},
-        "BertForMaskedLM",
-        google=False,
-    ),
-    "next_sentence": Head(keras_bert.build_next_sentence, {"nsp_logits": (3, 2)}, "BertForNextSentencePrediction"),
-    "classification": Head(
-        partial(keras_bert.build_classifier, num_classes=3), {"logits": (3, 3)}, "BertForSequenceClassification"
-    ),
-    "regression": Head(
-        partial(keras_bert.build_classifier, num_classes=1), {"logits": (3, 1)}, "BertForSequenceClassification"
-    ),
+    "pretraining": Head(build_pretrainer, {**MLM, **NSP}, "BertForPreTraining"),
+    "mlm": Head(partial(build_pretrainer, next_sentence=False), MLM, "BertForMaskedLM"),
+    "untied": Head(partial(build_pretrainer, next_sentence=False, tied=False), MLM, "BertForMaskedLM", google=False),
+    "next_sentence": Head(build_next_sentence, NSP, "BertForNextSentencePrediction"),
+    "classification": Head(partial(build_classifier, num_classes=3), {"logits": (3, 3)}, CLASSIFIER),
+    "regression": Head(partial(build_classifier, num_classes=1), {"logits": (3, 1)}, CLASSIFIER),
     "multi_label": Head(
-        partial(keras_bert.build_classifier, num_classes=3, multi_label=True),
-        {"logits": (3, 3)},
-        "BertForSequenceClassification",
-        google=False,
+        partial(build_classifier, num_classes=3, multi_label=True), {"logits": (3, 3)}, CLASSIFIER, google=False
     ),
     "token_classification": Head(
-        partial(keras_bert.build_token_classifier, num_classes=9),
+        partial(build_token_classifier, num_classes=9),
         {"logits": (3, 12, 9)},
         "BertForTokenClassification",
         google=False,
     ),
     "question_answering": Head(
-        keras_bert.build_span_labeler, {"start_logits": (3, 12), "end_logits": (3, 12)}, "BertForQuestionAnswering"
+        build_span_labeler, {"start_logits": (3, 12), "end_logits": (3, 12)}, "BertForQuestionAnswering"
     ),
-    "multiple_choice": Head(
-        keras_bert.build_multiple_choice, {"logits": (3, 2)}, "BertForMultipleChoice", google=False
-    ),
+    "multiple_choice": Head(build_multiple_choice, {"logits": (3, 2)}, "BertForMultipleChoice", google=False),
     "embedding": Head(
-        partial(keras_bert.build_embedder, pooling="max", normalize=True), {"embedding": (3, 32)}, None, google=False
+        partial(build_embedder, pooling="max", normalize=True), {"embedding": (3, 32)}, None, google=False
     ),
 }
 # The folders of goldens that transformers made.
-HF_HEADS = [
-    "bare",
-    "pretraining",
-    "sequence_classification",
-    "regression",
-    "token_classification",
-    "question_answering",
-    "multiple_choice",
-]
+HF_HEADS = ["bare", "pretraining", "sequence_classification", "regression", "token_classification"]
+HF_HEADS += ["question_answering", "multiple_choice"]
 
 
 @pytest.fixture

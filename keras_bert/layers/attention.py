@@ -27,8 +27,8 @@ class MultiHeadAttention(Composite):
         attention_mask: boolean, broadcasts to `(batch, num_heads, length, key length)`, true where
             attention is allowed.
         memory: `(batch, key length, hidden_size)`, with `cross_attention` only.
-        seed: seed of the dropout, drawn outside by recomputation.
-        training: whether to drop.
+        seed: seed of the dropout, see `Dropout`. Defaults to `None`.
+        training: bool, whether to apply dropout.
 
     Returns:
         A pair: `(batch, length, hidden_size)` and the probabilities `(batch, num_heads, length, key length)`.
@@ -80,15 +80,15 @@ class MultiHeadAttention(Composite):
         return (self.hidden_size // self.num_heads) ** -0.5
 
     def _project(self, hidden, memory):
-        """Query, key and value, each `(batch, heads, length, size)`."""
+        """Returns query, key and value, each `(batch, heads, length, size)`."""
         if self.cross_attention:
             (query,) = self._split_heads(self.query(hidden), hidden, 1)
             return query, *self._split_heads(self.key_value(memory), memory, 2)
         return self._split_heads(self.query_key_value(hidden), hidden, 3)
 
-    def _split_heads(self, projected, of, parts):
-        # The sizes of what came in: converters cannot follow the shape of the product, which is itself a reshape.
-        batch, length, _ = ops.shape(of)
+    def _split_heads(self, projected, source, parts):
+        # Shapes of the inputs: converters cannot infer that of the product, which is itself reshaped.
+        batch, length, _ = ops.shape(source)
         heads = ops.reshape(projected, (batch, length, parts, self.num_heads, self.hidden_size // self.num_heads))
         return ops.unstack(ops.transpose(heads, (2, 0, 3, 1, 4)), parts)  # (parts, batch, heads, length, size)
 

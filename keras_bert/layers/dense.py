@@ -1,4 +1,4 @@
-"""A dense layer with a product of rank 2 and a fast bias gradient."""
+"""A dense layer whose bias is fused and has a fast gradient."""
 
 import keras
 from keras import ops
@@ -9,9 +9,7 @@ from keras_bert.layers.quantization import Quantizable
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Dense(Quantizable, keras.layers.Dense):
-    """`keras.layers.Dense`, computed over flattened rows.
-
-    TensorFlow fuses a bias into a product of rank 2 alone, and Keras adds it after it has reshaped back.
+    """`keras.layers.Dense` on flattened rows: TensorFlow fuses a bias into products of rank 2 only.
 
     Example:
         y = Dense(3072, activation="relu")(x)
@@ -24,7 +22,7 @@ class Dense(Quantizable, keras.layers.Dense):
         rows = inputs if flat else ops.reshape(inputs, (-1, inputs.shape[-1]))
         rows = ops.matmul(rows, self.kernel)
         if self.use_bias:
-            # The copy is a plain tensor: a custom gradient must not see the variable itself.
+            # A copy, since a custom gradient must not capture variables.
             rows = _add_bias(rows, ops.copy(self.bias))
         rows = self.activation(rows)
         return rows if flat else ops.reshape(rows, (*ops.shape(inputs)[:-1], self.units))
@@ -33,7 +31,7 @@ class Dense(Quantizable, keras.layers.Dense):
 @custom_gradient
 def _add_bias(rows, bias):
     def gradient(upstream):
-        # A product with ones sums in float32 and on all cores; TensorFlow's BiasAddGrad does neither in bfloat16.
+        # A product with ones sums in float32 and on all cores; in bfloat16 BiasAddGrad does neither.
         ones = ops.ones((1, ops.shape(upstream)[0]), upstream.dtype)
         return upstream, ops.matmul(ones, upstream)[0]
 

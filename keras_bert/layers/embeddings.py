@@ -48,7 +48,7 @@ class BertEmbeddings(Composite):
     Call arguments:
         tokens: embedded tokens, `(batch, length, hidden_size)`.
         segment_ids: `(batch, length)`.
-        training: whether to drop.
+        training: bool, whether to apply dropout.
 
     Returns:
         `(batch, length, hidden_size)`.
@@ -108,7 +108,7 @@ class BertEmbeddings(Composite):
             "(max_position_embeddings); truncate it. Received: length="
         )
         length = tokens.shape[1]
-        # A length that is not known yet is None, or a symbol of JAX.
+        # An unknown length is None, or a symbol of JAX.
         if not isinstance(length, int):
             return expect_at_most(tokens, ops.shape(tokens)[1], self.max_length, message)
         if length > self.max_length:
@@ -119,7 +119,7 @@ class BertEmbeddings(Composite):
         return tokens_shape
 
     def fixed_positions(self):
-        """The position vectors that are not learned: sines in even columns and cosines in odd ones, or zeros."""
+        """Returns the fixed position vectors: sines in even columns and cosines in odd ones, or zeros."""
         if self.positions == "none":
             return ops.zeros((self.max_length, self.hidden_size))
         columns = ops.arange(self.hidden_size, dtype="float32")
@@ -129,7 +129,7 @@ class BertEmbeddings(Composite):
 
 
 def _no_wrap(ids, size):
-    """Sends negative ids past the end of the table: `ops.take` would count them from its end."""
-    # Differs from BERT: its one-hot product with the segment table takes an unknown id for a zero vector.
+    """Moves negative ids past the end of the table; `ops.take` would count them from its end."""
+    # Differs from BERT: there an unknown segment id gives a zero vector, from a one-hot product.
     ids = ops.convert_to_tensor(ids)
     return ops.where(ids < 0, ops.cast(size, ids.dtype), ids)

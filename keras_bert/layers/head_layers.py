@@ -1,4 +1,4 @@
-"""What stands on the encoder: poolers, the two ends of the masked-LM head, folding of multiple choices."""
+"""Layers of the heads: poolers, both ends of the masked-LM head, folding of multiple choices."""
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from keras_bert.layers.quantization import Unquantized
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Pooler(Composite):
-    """The final vector of [CLS] through a dense layer and tanh: C in the paper.
+    """Dense layer and tanh on the final vector of [CLS]: C in the paper.
 
     Args:
         hidden_size: width of the encoder.
@@ -43,9 +43,9 @@ class Pooler(Composite):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class MaskedLMTransform(Composite):
-    """Picks the masked positions, then dense layer, activation and LayerNorm (section 3.1, task 1).
+    """Gathers the masked positions, then dense layer, activation and LayerNorm (section 3.1, task 1).
 
-    Only these few vectors go on to the product with the token table, the most expensive one of the model.
+    Only these few vectors enter the product with the token table, the most expensive one of the model.
 
     Args:
         hidden_size: width of the encoder.
@@ -56,7 +56,7 @@ class MaskedLMTransform(Composite):
     Call arguments:
         sequence_output: `(batch, length, hidden_size)`.
         mask_positions: `(batch, predictions)`, each less than `length`.
-        training: whether a gradient is to come.
+        training: bool, whether gradients will be computed.
 
     Returns:
         `(batch, predictions, hidden_size)`.
@@ -80,8 +80,8 @@ class MaskedLMTransform(Composite):
 
     def call(self, sequence_output, mask_positions, training=None):
         batch, length, width = ops.shape(sequence_output)
-        # Over flattened rows a position outside its sequence would read a neighbour's: it is sent past the end,
-        # which is an error on a CPU.
+        # In flattened rows a position outside its sequence would read another one: it is moved past the end, which is
+        # an error on a CPU.
         inside = ops.logical_and(mask_positions >= 0, mask_positions < length)
         rows = mask_positions + ops.arange(batch, dtype=mask_positions.dtype)[:, None] * length
         rows = ops.where(inside, rows, batch * length)
@@ -112,7 +112,7 @@ class OutputBias(Unquantized, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class FoldChoices(Unquantized, keras.layers.Layer):
-    """Makes each choice a row of its own: `(batch, choices, length)` to `(batch * choices, length)`.
+    """Reshapes `(batch, choices, length)` to `(batch * choices, length)`.
 
     Example:
         rows = FoldChoices()(token_ids)
@@ -127,11 +127,11 @@ class FoldChoices(Unquantized, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class UnfoldChoices(Unquantized, keras.layers.Layer):
-    """Puts the scores of the choices side by side: `(batch * choices, 1)` to `(batch, choices)`.
+    """Reshapes the scores of the choices from `(batch * choices, 1)` to `(batch, choices)`.
 
     Call arguments:
-        scores: one score a row.
-        like: the tensor that was folded, `(batch, choices, length)`.
+        scores: `(batch * choices, 1)`.
+        like: the tensor before folding, `(batch, choices, length)`.
 
     Returns:
         `(batch, choices)`.
@@ -149,7 +149,7 @@ class UnfoldChoices(Unquantized, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class MultiLabelDense(Dense):
-    """A `Dense` whose units are labels that may all be right: logits of sigmoids rather than of one softmax.
+    """A `Dense` of independent labels: its outputs are logits of sigmoids, not of one softmax.
 
     Example:
         logits = MultiLabelDense(5)(pooled_output)
@@ -158,13 +158,13 @@ class MultiLabelDense(Dense):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class SentencePooling(Unquantized, keras.layers.Layer):
-    """One float32 vector for each sequence out of those of its tokens (Reimers & Gurevych, 2019, section 3).
+    """Pools the token vectors of a sequence to one float32 vector (Reimers & Gurevych, 2019, section 3).
 
     Args:
-        pooling: str, "mean" over all real tokens, [CLS] and [SEP] among them; "max" over them; "cls", the vector of
-            [CLS]. Defaults to "mean".
+        pooling: str, "mean" or "max" over all real tokens, including [CLS] and [SEP]; or "cls", the vector of [CLS].
+            Defaults to "mean".
         normalize: bool, whether vectors have length 1. Defaults to `False`.
-        sequence_length: int, the most pieces of a text that the model was trained on, for `save`. Defaults to `None`.
+        sequence_length: int, the longest sequence that the model was trained on, for `save`. Defaults to `None`.
 
     Call arguments:
         sequence_output: `(batch, length, width)`.
