@@ -1,6 +1,6 @@
-"""BERT for TensorFlow 2 and Keras 3, whole. See README.md; everything public is named here.
+"""BERT for TensorFlow 2 and Keras 3. See README.md; all public names are listed here.
 
-A lazy face (PEP 562): only what a `.keras` file may hold is imported at once, so that Keras knows it when it loads one.
+They are imported when used (PEP 562), except for the classes that a `.keras` file may contain, which Keras must know.
 """
 
 import importlib
@@ -10,7 +10,7 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] != "tensorflow":
         raise
-    # Keras takes TensorFlow where nobody says otherwise, and says no more than that it is missing.
+    # TensorFlow is Keras' default backend, and its error says only that it is missing.
     raise ModuleNotFoundError(
         "Keras is set to the TensorFlow backend, and TensorFlow is not installed. Install it with "
         "`pip install keras-bert-whole[tensorflow]`, or set the environment variable KERAS_BACKEND=jax for the models "
@@ -25,7 +25,7 @@ if keras.config.backend() == "tensorflow":
     from keras_bert.text import preprocessor as _preprocessor  # noqa: F401
     from keras_bert.training import optimizer as _optimizer  # noqa: F401
 
-_HOMES = {
+_MODULES = {
     "keras_bert.config": (
         "BERT_TINY",
         "BERT_MINI",
@@ -73,18 +73,18 @@ _HOMES = {
         "token_loss",
     ),
 }
-# The extra of this package that a module comes with.
+# The extra of this package that installs a module.
 _EXTRAS = {"tensorflow": "tensorflow", "tensorflow_text": "tensorflow", "tensorflow_serving": "tensorflow"}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = ["__version__", "layers", *sorted(_HOME_OF)]
+__all__ = ["__version__", "layers", *sorted(_MODULE_OF)]
 
 
 def __getattr__(name):
-    if name not in _HOME_OF:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'keras_bert' has no attribute {name!r}")
     try:
-        value = getattr(importlib.import_module(_HOME_OF[name]), name)
+        value = getattr(importlib.import_module(_MODULE_OF[name]), name)
     except ModuleNotFoundError as error:
         package = (error.name or "").split(".")[0]
         if package not in _EXTRAS:

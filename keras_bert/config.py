@@ -1,8 +1,8 @@
-"""What a BERT is made of: the keys of `bert_config.json` and the named sizes.
+"""The configuration of a BERT: the keys of `bert_config.json` and the named sizes.
 
-Google and Hugging Face write the same keys but do not mean the same by `hidden_act`: Google's "gelu" is the
-tanh form, Hugging Face's "gelu" is the erf form and "gelu_new" the tanh form. In memory Hugging Face's
-meaning holds; the mapping is done here, on reading and on writing, and nowhere else.
+Google and Hugging Face write the same keys with different values of `hidden_act`: Google's "gelu" is the tanh form,
+Hugging Face's "gelu" is the erf form and "gelu_new" the tanh form. `BertConfig` uses Hugging Face's names; this file
+alone maps them.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ import re
 
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu", "tanh", "linear")
 
-# The names of other programs for our activations.
+# Other programs' names of our activations.
 _FROM_GOOGLE = {"gelu": "gelu_new", "relu": "relu", "tanh": "tanh", "linear": "linear"}
 _FROM_HUGGINGFACE = {
     **{name: name for name in ACTIVATIONS},
@@ -21,7 +21,7 @@ _FROM_HUGGINGFACE = {
     "swish": "silu",
 }
 
-# Keys of Google's multilingual and Chinese files that no program reads.
+# Unused keys of Google's multilingual and Chinese files.
 _INERT_IN_GOOGLE = {
     "directionality",
     "pooler_fc_size",
@@ -30,9 +30,9 @@ _INERT_IN_GOOGLE = {
     "pooler_size_per_head",
     "pooler_type",
 }
-# Keys of which one at least stands in every file of Hugging Face's.
+# At least one of these keys is in every file of Hugging Face's.
 _OF_HUGGINGFACE = {"model_type", "architectures", "transformers_version", "pad_token_id", "layer_norm_eps"}
-# Keys of Hugging Face's file that change the model, with the one value that means plain BERT.
+# Keys of Hugging Face's file that change the model, with the value of plain BERT.
 _FIXED_IN_HUGGINGFACE = {
     "model_type": "bert",
     "position_embedding_type": "absolute",
@@ -108,7 +108,7 @@ class BertConfig:
 
     @classmethod
     def from_json(cls, path):
-        """Reads Google's `bert_config.json` or Hugging Face's `config.json`, told apart by the files beside it."""
+        """Reads Google's `bert_config.json` or Hugging Face's `config.json`, depending on the weights next to it."""
         path = pathlib.Path(path).expanduser()
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
@@ -116,8 +116,8 @@ class BertConfig:
             raise ValueError(f"{path}: not a JSON file: {error}") from None
         if not isinstance(values, dict):
             raise ValueError(f"{path}: expected a JSON object. Received: {type(values).__name__}")
-        beside = [file for pattern in ("*.safetensors", "pytorch_model*.bin") for file in path.parent.glob(pattern)]
-        program = "huggingface" if path.name == "config.json" and beside else None
+        weights = [file for pattern in ("*.safetensors", "pytorch_model*.bin") for file in path.parent.glob(pattern)]
+        program = "huggingface" if path.name == "config.json" and weights else None
         try:
             return cls.from_dict(values, program)
         except ValueError as error:
@@ -125,11 +125,11 @@ class BertConfig:
 
     @classmethod
     def from_dict(cls, values, program=None):
-        """Makes a config of the content of either JSON file.
+        """Creates a config from the content of either JSON file.
 
         Args:
             values: dict, the content.
-            program: "google" or "huggingface", which wrote it. `None` goes by the keys that only Hugging Face writes.
+            program: str, "google" or "huggingface", which wrote it. Defaults to what the keys tell.
         """
         if "vocab_size" not in values:
             raise ValueError(f"the key `vocab_size` is missing. Received the keys: {', '.join(sorted(values))}")
@@ -163,7 +163,7 @@ class BertConfig:
         return {"model_type": "bert", **dataclasses.asdict(self)}
 
     def to_google(self):
-        """The content of Google's `bert_config.json`; an error where that file cannot say it."""
+        """The content of Google's `bert_config.json`; raises for settings that it has no key for."""
         to_google = {ours: theirs for theirs, ours in _FROM_GOOGLE.items()}
         if self.hidden_act not in to_google:
             raise ValueError(
@@ -223,7 +223,7 @@ NAMED_CONFIGS = {
 
 
 def named_config(name):
-    """The config of a named size: "base", "bert-large", "L-4_H-256", "L-6_H-768_A-3"..."""
+    """Returns the config of a named size: "base", "bert-large", "L-4_H-256", "L-6_H-768_A-3"..."""
     config = NAMED_CONFIGS.get(re.sub(r"^bert[-_]", "", name, flags=re.IGNORECASE))
     if config is None:
         raise ValueError(f"unknown size name {name!r}. Expected one of {', '.join(NAMED_CONFIGS)}")

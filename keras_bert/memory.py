@@ -1,4 +1,4 @@
-"""Says what to lower when memory ends."""
+"""Readable out-of-memory errors."""
 
 import contextlib
 import re
@@ -9,7 +9,7 @@ _ADVICE = (
 )
 _LOADING = 'Load with dtype="bfloat16", or free memory first'
 
-# TensorFlow's errors say RESOURCE_EXHAUSTED of full disks and of too many open files too.
+# TensorFlow reports full disks and too many open files as RESOURCE_EXHAUSTED too.
 _EXHAUSTED = re.compile(r"OOM|[Oo]ut of memory|alloc")
 
 
@@ -18,9 +18,9 @@ def explain_out_of_memory(batch_size=None, length=None, parameters=None):
     """Turns an out-of-memory error of any backend into a `MemoryError` of one line.
 
     Args:
-        batch_size, length: the shape of a training or prediction batch, as far as it is known. Without any argument the
-            error says what could not be allocated; a `MemoryError` says so itself and passes.
-        parameters: the number of weights that were being loaded.
+        batch_size, length: int, the shape of a training or prediction batch, as far as it is known. Without any
+            argument the message says what could not be allocated, and a `MemoryError` is not changed.
+        parameters: int, the number of weights to load.
 
     Example:
         with explain_out_of_memory(batch_size=32, length=512):
@@ -29,7 +29,7 @@ def explain_out_of_memory(batch_size=None, length=None, parameters=None):
     try:
         yield
     except Exception as error:
-        explained = isinstance(error, MemoryError) and error.__cause__ is not None  # By a context inside of this one.
+        explained = isinstance(error, MemoryError) and error.__cause__ is not None  # By an inner context.
         known = batch_size or length or parameters
         if explained or not _is_out_of_memory(error) or (isinstance(error, MemoryError) and not known):
             raise
@@ -38,7 +38,7 @@ def explain_out_of_memory(batch_size=None, length=None, parameters=None):
 
 
 def _what(batch_size, length, parameters):
-    """Where memory ended."""
+    """Describes the failed step."""
     if parameters is not None:
         return f" at loading {parameters:,} parameters ({parameters * 4 / 1e9:.1f} GB in float32)"
     sequences = f" of {batch_size} sequences" if batch_size else ""

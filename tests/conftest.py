@@ -1,15 +1,27 @@
-"""Where reference data comes from, two logical CPUs, and a few small models."""
+"""Reference data, two logical CPUs, and a small model with each kind of head."""
 
 import importlib.util
 import os
 import pathlib
 import socket
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import keras
 import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert import (
+    build_classifier,
+    build_embedder,
+    build_multiple_choice,
+    build_next_sentence,
+    build_pretrainer,
+    build_span_labeler,
+    build_token_classifier,
+)
 
 HAS_TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
 
@@ -110,80 +122,91 @@ def two_addresses():
         return [f"localhost:{one.getsockname()[1]}" for one in (first, second)]
 
 
-HEADS = [
-    "pretraining",
-    "mlm",
-    "classification",
-    "regression",
-    "token_classification",
-    "question_answering",
-    "multiple_choice",
-]
+class Head(NamedTuple):
+    """A kind of model.
+
+    Args:
+        build: function from the encoder to the model.
+        outputs: shapes of the outputs for `batch`.
+        architecture: class in transformers, or None.
+        google: whether Google's format has names for it.
+    """
+
+    build: Callable
+    outputs: dict
+    architecture: str | None
+    google: bool = True
 
 
+MLM, NSP, CLASSIFIER = {"mlm_logits": (3, 3, 50)}, {"nsp_logits": (3, 2)}, "BertForSequenceClassification"
+HEADS = {
+    "encoder": Head(lambda encoder: encoder, {"sequence_output": (3, 12, 32), "pooled_output": (3, 32)}, "BertModel"),
+    "pretraining": Head(build_pretrainer, {**MLM, **NSP}, "BertForPreTraining"),
+    "mlm": Head(partial(build_pretrainer, next_sentence=False), MLM, "BertForMaskedLM"),
+    "untied": Head(partial(build_pretrainer, next_sentence=False, tied=False), MLM, "BertForMaskedLM", google=False),
+    "next_sentence": Head(build_next_sentence, NSP, "BertForNextSentencePrediction"),
+    "classification": Head(partial(build_classifier, num_classes=3), {"logits": (3, 3)}, CLASSIFIER),
+    "regression": Head(partial(build_classifier, num_classes=1), {"logits": (3, 1)}, CLASSIFIER),
+    "multi_label": Head(
+        partial(build_classifier, num_classes=3, multi_label=True), {"logits": (3, 3)}, CLASSIFIER, google=False
+    ),
+    "token_classification": Head(
+        partial(build_token_classifier, num_classes=9),
+        {"logits": (3, 12, 9)},
+        "BertForTokenClassification",
+        google=False,
+    ),
+    "question_answering": Head(
+        build_span_labeler, {"start_logits": (3, 12), "end_logits": (3, 12)}, "BertForQuestionAnswering"
+    ),
+    "multiple_choice": Head(build_multiple_choice, {"logits": (3, 2)}, "BertForMultipleChoice", google=False),
+    "embedding": Head(
+        partial(build_embedder, pooling="max", normalize=True), {"embedding": (3, 32)}, None, google=False
+    ),
+}
 # The folders of goldens that transformers made.
-HF_HEADS = [
-    "bare",
-    "pretraining",
-    "sequence_classification",
-    "regression",
-    "token_classification",
-    "question_answering",
-    "multiple_choice",
-]
+HF_HEADS = ["bare", "pretraining", "sequence_classification", "regression", "token_classification"]
+HF_HEADS += ["question_answering", "multiple_choice"]
 
 
 @pytest.fixture
 def build(config):
     """Builds a model by the name of its head."""
-
-    def builder(head, **options):
-        encoder = keras_bert.build_encoder(config, **options)
-        return {
-            "encoder": lambda: encoder,
-            "pretraining": lambda: keras_bert.build_pretrainer(encoder),
-            "mlm": lambda: keras_bert.build_pretrainer(encoder, next_sentence=False),
-            "classification": lambda: keras_bert.build_classifier(encoder, 3),
-            "regression": lambda: keras_bert.build_classifier(encoder, 1),
-            "token_classification": lambda: keras_bert.build_token_classifier(encoder, 9),
-            "question_answering": lambda: keras_bert.build_span_labeler(encoder),
-            "multiple_choice": lambda: keras_bert.build_multiple_choice(encoder),
-        }[head]()
-
-    return builder
+    return lambda head, **options: HEADS[head].build(keras_bert.build_encoder(config, **options))
 
 
 @pytest.fixture
 def task(batch):
-    """Inputs, targets and losses for `model.fit` by the name of a head."""
+    """Inputs, targets and losses for `model.fit` by the name of a head; no targets where nothing is trained."""
 
     def make(head, copies=1):
         crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         inputs = dict(batch)
-        if head in ("pretraining", "mlm"):
+        if "mlm_logits" in HEADS[head].outputs:
             inputs["mask_positions"] = np.array([[1, 5, 9], [2, 3, 6], [1, 2, 0]], "int32")
-            targets = {"mlm_logits": np.array([[7, 8, 9], [10, 11, 12], [13, 14, 0]])}
-            if head == "pretraining":
-                targets["nsp_logits"] = np.array([0, 1, 0])
-            losses = dict.fromkeys(targets, crossentropy)
-        elif head == "question_answering":
-            targets = {"start_logits": np.array([1, 2, 0]), "end_logits": np.array([3, 2, 1])}
-            losses = dict.fromkeys(targets, crossentropy)
-        else:
-            if head == "multiple_choice":
-                inputs = {name: np.stack([value, np.roll(value, 1, axis=0)], 1) for name, value in batch.items()}
+        elif head == "multiple_choice":
+            inputs = {name: np.stack([value, np.roll(value, 1, axis=0)], 1) for name, value in batch.items()}
+        targets = {
+            "mlm_logits": np.array([[7, 8, 9], [10, 11, 12], [13, 14, 0]]),
+            "nsp_logits": np.array([0, 1, 0]),
+            "start_logits": np.array([1, 2, 0]),
+            "end_logits": np.array([3, 2, 1]),
+        }
+        targets = {name: targets[name] for name in HEADS[head].outputs if name in targets}
+        losses = dict.fromkeys(targets, crossentropy)
+        if not targets:
             losses = "mse" if head == "regression" else crossentropy
             targets = {
                 "classification": np.array([0, 2, 1]),
                 "regression": np.array([[0.5], [1.0], [4.0]], "float32"),
                 "token_classification": batch["token_ids"] % 9,
                 "multiple_choice": np.array([1, 0, 1]),
-            }[head]
+            }.get(head)
 
         def repeat(tree):
             return keras.tree.map_structure(lambda value: np.concatenate([value] * copies), tree)
 
-        return repeat(inputs), repeat(targets), losses
+        return repeat(inputs), None if targets is None else repeat(targets), losses
 
     return make
 

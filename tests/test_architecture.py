@@ -16,6 +16,7 @@ ROOMS = {
     "config": [],
     "files": [],
     "memory": [],
+    "metadata": [],
     "version": [],
     "layers": [],
     "text": [],
@@ -32,6 +33,7 @@ ROOMS = {
         "config",
         "files",
         "memory",
+        "metadata",
         "models",
         "text.preprocessor",
         "text.tokenizer_json",
@@ -46,7 +48,7 @@ ROOMS = {
 }
 STANDARD = sys.stdlib_module_names
 # Rooms that are not free in their third parties, and those that they may have.
-THIRD_PARTY = {"config": set(), "files": set(), "memory": set(), "version": set(), "layers": {"keras"}}
+THIRD_PARTY = {**dict.fromkeys(["config", "files", "memory", "metadata", "version"], ()), "layers": ("keras",)}
 # The lazy faces.
 IMPORTLIB = {"keras_bert/__init__.py", "keras_bert/serving/__init__.py"}
 # The files that may import what their room may not.
@@ -115,7 +117,7 @@ def judge(room, module, inside):
         allowed = [room, *ROOMS[room]]
         if not any(target == name or target.startswith(f"{name}.") for name in allowed if name):
             yield f"{room or 'the face'} imports {module}"
-    elif package == "pipelines" or (room in THIRD_PARTY and package not in STANDARD | THIRD_PARTY[room]):
+    elif package == "pipelines" or (room in THIRD_PARTY and package not in STANDARD.union(THIRD_PARTY[room])):
         yield f"{room} imports {module}"
 
 

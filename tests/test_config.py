@@ -29,21 +29,13 @@ def test_the_encoder_has_as_many(name):
     assert keras_bert.build_encoder(config).count_params() == parameters(config)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "expected"), [("base", 109_482_240), ("large", 335_141_888)])
-def test_the_built_encoder_has_as_many(name, expected):
-    assert keras_bert.build_encoder(named_config(name)).count_params() == expected
-
-
-def test_miniatures():
+def test_named_sizes():
     names = [name for name in NAMED_CONFIGS if name.startswith("L-") and "A-" not in name]
     assert len(names) == 24
     config = named_config("L-8_H-512")
     assert (config.num_hidden_layers, config.num_attention_heads, config.intermediate_size) == (8, 8, 2048)
     assert config == named_config("medium") == named_config("bert-medium")
-
-
-def test_the_size_study_has_its_heads():
+    # The size study of the paper.
     config = named_config("L-6_H-768_A-3")
     assert (config.num_hidden_layers, config.hidden_size, config.num_attention_heads) == (6, 768, 3)
 

@@ -1,38 +1,46 @@
-"""Google's TF 1 checkpoints: `bert_config.json`, `vocab.txt`, `bert_model.ckpt.*`. Needs TensorFlow."""
+"""Google's TensorFlow 1 checkpoints: `bert_config.json`, `vocab.txt`, `bert_model.ckpt.*`. Needs TensorFlow."""
 
-import json
 import re
 
 import numpy as np
 
-from keras_bert.checkpoints.layout import Source, Tensor, tensors_of
+from keras_bert.checkpoints.layout import Checkpoint, Tensor, tensors_of
 from keras_bert.config import BertConfig
+from keras_bert.files import write_json
+from keras_bert.metadata import Metadata
 
 CONFIG = "bert_config.json"
 
-_HEADS = {
+# Names in run_classifier.py and run_squad.py, besides those of pre-training.
+_TO_OURS = {
     "cls/predictions/output_bias": "cls.predictions.bias",
     "cls/seq_relationship/output_weights": "cls.seq_relationship.weight",
     "cls/seq_relationship/output_bias": "cls.seq_relationship.bias",
-    # As run_classifier.py and run_squad.py name the heads that they train.
     "output_weights": "classifier.weight",
     "output_bias": "classifier.bias",
     "cls/squad/output_weights": "qa_outputs.weight",
     "cls/squad/output_bias": "qa_outputs.bias",
 }
-_HEADS_BACK = {ours: theirs for theirs, ours in _HEADS.items()}
-# The C++ reader raises any of these on a file that is cut short.
+_TO_GOOGLE = {ours: theirs for theirs, ours in _TO_OURS.items()}
+# The last tensor that is present decides.
+_HEADS = {
+    "cls.seq_relationship.weight": "next_sentence",
+    "cls.predictions.bias": "pretraining",
+    "qa_outputs.weight": "question_answering",
+    "classifier.weight": "classification",
+}
+# What the C++ reader raises on a truncated file, besides TensorFlow's errors.
 _UNREADABLE = (ValueError, RuntimeError, IndexError, OverflowError)
 _OPTIMIZER = re.compile(r".*/(adam_m|adam_v|Adam|Adam_1)|global_step|beta[12]_power|good_steps|loss_scale")
 
 
-def is_one(directory):
+def is_google(directory):
     """Whether a directory has Google's config."""
     return (directory / CONFIG).is_file()
 
 
 def read(directory):
-    """Opens a directory of Google's."""
+    """Opens a directory in Google's format, without its vocabulary."""
     tf = _tensorflow()
     config = BertConfig.from_json(directory / CONFIG)
     prefix = _find_prefix(directory)
@@ -44,7 +52,6 @@ def read(directory):
 
     def tensor(name):
         transposed = name.endswith("/kernel")
-        shape = tuple(shapes[name][::-1] if transposed else shapes[name])
 
         def fetch():
             try:
@@ -53,49 +60,54 @@ def read(directory):
                 raise ValueError(f"{prefix}: the tensor {name} cannot be read: {_first_line(error)}") from None
             return array.T if transposed else array
 
-        return Tensor(name, shape, fetch)
+        return Tensor(name, tuple(shapes[name][::-1] if transposed else shapes[name]), fetch)
 
-    tensors = {_canonical(name): tensor(name) for name in shapes if not _OPTIMIZER.fullmatch(name)}
-    head = None
-    for name, kind in (
-        ("cls.seq_relationship.weight", "next_sentence"),
-        ("cls.predictions.bias", "pretraining"),
-        ("qa_outputs.weight", "question_answering"),
-        ("classifier.weight", "classification"),
-    ):
-        head = kind if name in tensors else head
-    return Source(name=str(prefix), config=config, tensors=tensors, head=head)
+    tensors = {_our_name(name): tensor(name) for name in shapes if not _OPTIMIZER.fullmatch(name)}
+    heads = [head for name, head in _HEADS.items() if name in tensors]
+    return Checkpoint(str(prefix), config, tensors, Metadata(head=heads[-1] if heads else None))
 
 
-def write(description, directory):
-    """Writes `bert_config.json` and `bert_model.ckpt.*`; the vocabulary is the caller's."""
+def write(description, vocabulary, directory):
+    """Writes `bert_config.json`, `bert_model.ckpt.*` and, unless the vocabulary is None, `vocab.txt`."""
     tf = _tensorflow()
+    _check(description, vocabulary)
+    config = description.config.to_google()
+    tensors = {_google_name(name): array for name, array in tensors_of(description).items()}
+    arrays = [array.T if name.endswith("/kernel") else array for name, array in tensors.items()]
+    write_json(directory / CONFIG, config)
+    tf.raw_ops.SaveV2(
+        prefix=str(directory / "bert_model.ckpt"),
+        tensor_names=list(tensors),
+        shape_and_slices=[""] * len(tensors),
+        tensors=[tf.constant(np.ascontiguousarray(array)) for array in arrays],
+    )
+    if vocabulary is not None:
+        vocabulary.save(directory / "vocab.txt")
+
+
+def _check(description, vocabulary):
+    """Raises where Google's format cannot represent the model or the vocabulary."""
     if description.causal or description.positions != "learned":
         raise ValueError(
-            "Google's format can only say an encoder that sees both sides and learned positions. "
+            "Google's format can only represent a bidirectional encoder with learned positions. "
             f"Received: causal={description.causal}, positions={description.positions!r}; use format='huggingface'"
         )
     if description.head in ("token_classification", "multiple_choice", "embedding") or description.multi_label:
         raise ValueError(f"Google's format has no names for a {description.head} head; use format='huggingface'")
     if not description.tied:
-        raise ValueError("Google's format has only a masked-LM head that is tied; use format='huggingface'")
-    config = description.config.to_google()
-    names, arrays = [], []
-    for name, array in tensors_of(description).items():
-        theirs = _google(name)
-        names.append(theirs)
-        arrays.append(np.ascontiguousarray(array.T if theirs.endswith("/kernel") else array))
-    (directory / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
-    tf.raw_ops.SaveV2(
-        prefix=str(directory / "bert_model.ckpt"),
-        tensor_names=names,
-        shape_and_slices=[""] * len(names),
-        tensors=[tf.constant(array) for array in arrays],
-    )
+        raise ValueError("Google's format has only a tied masked-LM head; use format='huggingface'")
+    defaults = {"added_tokens": (), "strip_accents": None, "tokenize_chinese_chars": True}
+    for name, expected in defaults.items() if vocabulary is not None else ():
+        value = getattr(vocabulary, name)
+        if value != expected:
+            raise ValueError(
+                f"Google's format has no place for the vocabulary's `{name}`. Received: {name}={value!r}; "
+                "use format='huggingface'"
+            )
 
 
 def _tensorflow():
-    """TensorFlow, whose absence is no reason to do without the other formats."""
+    """Imports TensorFlow, which the other formats do not need."""
     try:
         import tensorflow
     except ModuleNotFoundError:
@@ -118,10 +130,10 @@ def _find_prefix(directory):
     return found[0]
 
 
-def _canonical(name):
-    """Google's name of a tensor to ours: bert/encoder/layer_0/output/LayerNorm/gamma and the like."""
-    if name in _HEADS:
-        return _HEADS[name]
+def _our_name(name):
+    """Maps Google's name of a tensor, such as bert/encoder/layer_0/output/LayerNorm/gamma, to ours."""
+    if name in _TO_OURS:
+        return _TO_OURS[name]
     name = name.removeprefix("bert/").replace("/", ".")
     name = re.sub(r"^encoder\.layer_(\d+)\.", r"encoder.layer.\1.", name)
     name = re.sub(r"\.(kernel|gamma)$", ".weight", name)
@@ -129,10 +141,10 @@ def _canonical(name):
     return re.sub(r"^(embeddings\.\w+_embeddings)$", r"\1.weight", name)
 
 
-def _google(name):
-    """Our name of a tensor to Google's."""
-    if name in _HEADS_BACK:
-        return _HEADS_BACK[name]
+def _google_name(name):
+    """Maps our name of a tensor to Google's."""
+    if name in _TO_GOOGLE:
+        return _TO_GOOGLE[name]
     name = re.sub(r"_embeddings\.weight$", "_embeddings", name)
     name = re.sub(r"LayerNorm\.weight$", "LayerNorm.gamma", name)
     name = re.sub(r"LayerNorm\.bias$", "LayerNorm.beta", name)

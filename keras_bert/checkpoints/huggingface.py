@@ -1,4 +1,4 @@
-"""Hugging Face directories: `config.json`, `model.safetensors` (sharded too); for the tokenizer see `tokenizer`."""
+"""Hugging Face's format: `config.json` and `model.safetensors`, also in shards; without the tokenizer."""
 
 import json
 import re
@@ -9,14 +9,17 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from keras_bert.checkpoints.layout import HEAD_TENSORS, Source, Tensor, tensors_of
+from keras_bert.checkpoints.layout import HEAD_TENSORS, Checkpoint, Tensor, tensors_of
 from keras_bert.config import BertConfig
+from keras_bert.files import write_json
+from keras_bert.metadata import Metadata
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+_PICKLE = "pytorch_model.bin"
 
-# The head of each architecture; those that share a head are told apart by the tensors that are there.
+# The head of each architecture; of those with the same head, the tensors tell which it is.
 _HEADS = {
     "BertModel": "encoder",
     "BertForPreTraining": "pretraining",
@@ -29,35 +32,41 @@ _HEADS = {
     "BertForMultipleChoice": "multiple_choice",
 }
 _ARCHITECTURES = {head: name for name, head in reversed(_HEADS.items())}
-_PROBLEMS = ("regression", "single_label_classification", "multi_label_classification")
-_MULTI_LABEL = _PROBLEMS[2]
+_MULTI_LABEL = "multi_label_classification"
+_PROBLEMS = ("regression", "single_label_classification", _MULTI_LABEL)
+
+
+def read(directory, head=None):
+    """Opens a directory in Hugging Face's format, without its tokenizer.
+
+    Args:
+        directory: the folder.
+        head: str, the kind of head if the caller knows it. Defaults to `None`.
+    """
+    config, metadata = read_config(directory)
+    tensors = _read_weights(directory, metadata.tied)
+    if head is None and metadata.head is None:
+        _check_no_head(directory, tensors)
+    return Checkpoint(str(directory), config, tensors, metadata)
 
 
 def read_config(directory):
-    """The source of a directory without its tensors: config, head, labels and what only this package writes."""
+    """Reads `config.json`; returns the `BertConfig` and the `Metadata`."""
     path = directory / CONFIG
     values = read_json(path)
-    ours = values.get("keras_bert", {})
-    causal = values.pop("is_decoder", False)
+    metadata = Metadata.from_json(values.get("keras_bert") or {})
+    causal = bool(values.pop("is_decoder", False))
     try:
         config = BertConfig.from_dict(values, "huggingface")
-        problem = _problem(values)
+        problem = _problem_type(values)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    architectures = values.get("architectures") or [None]
-    return Source(
-        name=str(directory),
-        config=config,
-        tensors={},
-        head=ours.get("head") or _HEADS.get(architectures[0]),
+    architecture = (values.get("architectures") or [None])[0]
+    return config, metadata.replace(
+        head=metadata.head or _HEADS.get(architecture),
         labels=_labels(path, values),
         multi_label=problem == _MULTI_LABEL,
-        task=ours.get("task"),
-        pair=ours.get("pair"),
-        sequence_length=ours.get("sequence_length"),
-        null_threshold=ours.get("null_threshold"),
-        causal=bool(causal),
-        positions=ours.get("positions", "learned"),
+        causal=causal,
         tied=values.get("tie_word_embeddings") is not False,
     )
 
@@ -68,12 +77,12 @@ def is_ours(directory):
 
 
 def has_weights(directory):
-    """Whether there are weights of Hugging Face's."""
-    return any((directory / name).is_file() for name in (WEIGHTS, INDEX, "pytorch_model.bin"))
+    """Whether a directory has weights in Hugging Face's format."""
+    return any((directory / name).is_file() for name in (WEIGHTS, INDEX, _PICKLE))
 
 
-def _problem(values):
-    """What `problem_type` says, if it is what is computed here."""
+def _problem_type(values):
+    """Returns `problem_type`, or raises if it does not fit the number of labels."""
     problem, classes = values.get("problem_type"), len(values.get("id2label") or {}) or values.get("num_labels", 2)
     if problem not in (None, *_PROBLEMS):
         raise ValueError(f"`problem_type` must be one of {', '.join(_PROBLEMS)}. Received: problem_type={problem!r}")
@@ -85,85 +94,61 @@ def _problem(values):
     return problem
 
 
-def check_head(directory, source):
-    """Raises where a head is there, but the config does not tell which."""
-    if source.head is not None:
-        return
-    names = {tensor.name for name, tensor in source.tensors.items() if name in HEAD_TENSORS}
+def _check_no_head(directory, tensors):
+    names = sorted(tensor.name for name, tensor in tensors.items() if name in HEAD_TENSORS)
     if names:
         architectures = read_json(directory / CONFIG).get("architectures")
         raise ValueError(
-            f"{directory / CONFIG}: `architectures` does not tell what head {sorted(names)[0]} is of. Expected one of "
+            f"{directory / CONFIG}: `architectures` does not tell what head {names[0]} is of. Expected one of "
             f"{', '.join(_HEADS)}. Received: architectures={architectures}; load(..., head='encoder') leaves the head "
             f"out, another of {', '.join(_ARCHITECTURES)} names it"
         )
 
 
-def read_weights(directory, tied=True):
-    """The tensors of a directory under our names; `tied` tells whether the masked-LM head has the token table."""
-    files = _weight_files(directory)
-    found = {}
-    for path in files:
-        try:
-            file = safetensors.safe_open(path, framework="numpy")
-            names = list(file.keys())
-        except (safetensors.SafetensorError, OSError) as error:
-            raise ValueError(f"{path}: not a readable safetensors file, it may be cut short: {error}") from None
-        for name in names:
-            shape = tuple(file.get_slice(name).get_shape())
-            found[_canonical(name)] = Tensor(name, shape, lambda file=file, name=name: file.get_tensor(name))
-    return _drop_copies(directory, found, tied)
-
-
-def write_config(description, directory, labels, pad_id, **ours):
-    """Writes `config.json` in Hugging Face's words; what it has no place for, `ours` too, stands under `keras_bert`."""
+def write_config(description, metadata, directory):
+    """Writes `config.json`."""
     head = description.head
     architecture = _ARCHITECTURES.get(head, "BertModel")
     if head == "pretraining" and not description.next_sentence:
         architecture = "BertLMHeadModel" if description.causal else "BertForMaskedLM"
-    ours = {"head": head, **ours}
-    if description.positions != "learned":
-        ours["positions"] = description.positions
     values = {
         "architectures": [architecture],
         **description.config.to_huggingface(),
         "is_decoder": description.causal,
-        "pad_token_id": pad_id,
+        "pad_token_id": 0 if metadata.vocabulary is None else metadata.vocabulary.id("[PAD]"),
         "tie_word_embeddings": description.tied,
         "dtype": "float32",
-        "keras_bert": {key: value for key, value in ours.items() if value is not None},
+        "keras_bert": metadata.to_json(),
     }
     if description.multi_label:
         values["problem_type"] = _MULTI_LABEL
     if description.num_classes is not None:
-        names = labels or [f"LABEL_{index}" for index in range(description.num_classes)]
+        names = metadata.labels or [f"LABEL_{index}" for index in range(description.num_classes)]
         values["id2label"] = {str(index): name for index, name in enumerate(names)}
         values["label2id"] = {name: index for index, name in enumerate(names)}
-    (directory / CONFIG).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(directory / CONFIG, values)
 
 
 def write_weights(description, directory, dtype):
-    """Writes `model.safetensors` under the names of transformers."""
+    """Writes `model.safetensors` with transformers' names."""
     prefix = "" if description.head == "encoder" else "bert."
     tensors = {
         name if name.startswith(("cls.", "classifier.", "qa_outputs.")) else prefix + name: array
         for name, array in tensors_of(description).items()
     }
-    if not description.tied:  # transformers then reads a bias of the kernel's own.
+    if not description.tied:  # transformers reads the bias of the decoder then.
         tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].copy()
     if dtype != "float32":
         largest = max(float(np.abs(array).max()) for array in tensors.values())
         if not largest <= float(ml_dtypes.finfo(dtype).max):
-            raise ValueError(
-                f"`weights_dtype`={dtype!r} does not hold the largest weight, {largest}. Expected 'float32'"
-            )
+            raise ValueError(f"`weights_dtype`={dtype!r} cannot hold the largest weight, {largest}. Expected 'float32'")
         tensors = {name: array.astype(dtype) for name, array in tensors.items()}
     safetensors.numpy.save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
-    shutil.copymode(directory / CONFIG, directory / WEIGHTS)  # The library lets its owner alone read the file.
+    shutil.copymode(directory / CONFIG, directory / WEIGHTS)  # safetensors makes it readable to its owner alone.
 
 
 def read_json(path):
-    """A JSON object from a file; errors name the file."""
+    """Reads a JSON object; errors name the file."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -173,8 +158,13 @@ def read_json(path):
     return values
 
 
+def read_json_if_exists(path):
+    """Reads a JSON object; a missing file is an empty one."""
+    return read_json(path) if path.is_file() else {}
+
+
 def _labels(path, values):
-    """The labels of `id2label` in order; None where they are transformers' placeholders."""
+    """Returns the labels of `id2label` in order, or None for transformers' placeholders."""
     table = values.get("id2label")
     if not table:
         return None
@@ -182,6 +172,21 @@ def _labels(path, values):
     if None in names:
         raise ValueError(f"{path}: the keys of `id2label` must be 0 to {len(table) - 1}. Received: {', '.join(table)}")
     return None if names == [f"LABEL_{index}" for index in range(len(names))] else names
+
+
+def _read_weights(directory, tied):
+    """Returns the tensors of a directory by our names, a tied table once."""
+    tensors = {}
+    for path in _weight_files(directory):
+        try:
+            file = safetensors.safe_open(path, framework="numpy")
+            names = list(file.keys())
+        except (safetensors.SafetensorError, OSError) as error:
+            raise ValueError(f"{path}: not a readable safetensors file, it may be cut short: {error}") from None
+        for name in names:
+            shape = tuple(file.get_slice(name).get_shape())
+            tensors[_our_name(name)] = Tensor(name, shape, lambda file=file, name=name: file.get_tensor(name))
+    return _without_copies(directory, tensors, tied)
 
 
 def _weight_files(directory):
@@ -193,24 +198,23 @@ def _weight_files(directory):
         if missing or not shards:
             raise ValueError(f"{directory / INDEX}: missing shard(s): {', '.join(missing) or 'it names none'}")
         return [directory / shard for shard in shards]
-    if (directory / "pytorch_model.bin").is_file():
+    if (directory / _PICKLE).is_file():
         raise ValueError(
-            f"{directory}: pytorch_model.bin is refused: it is a pickle, which can run code when it is opened. "
+            f"{directory}: {_PICKLE} is refused: it is a pickle, which can run code when it is opened. "
             f"Expected {WEIGHTS}; transformers writes it with model.save_pretrained()"
         )
     raise FileNotFoundError(f"{directory}: expected {WEIGHTS} or {INDEX} beside {CONFIG}; neither is there")
 
 
-def _canonical(name):
-    name = name.removeprefix("bert.")
-    name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
+def _our_name(name):
+    name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name.removeprefix("bert."))
     return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
 
 
-def _drop_copies(directory, tensors, tied):
-    """Drops second copies of the tied table and of the bias, after a look that they are copies."""
+def _without_copies(directory, tensors, tied):
+    """Drops second copies of the tied table and of the bias, after a check that they are equal."""
     bias, copy = "cls.predictions.bias", "cls.predictions.decoder.bias"
-    if copy in tensors:  # It is the one that transformers adds.
+    if copy in tensors:  # transformers adds this one.
         if bias in tensors and tied:
             _check_equal(directory, tensors[copy], tensors[bias])
         tensors[bias] = tensors.pop(copy)
@@ -219,7 +223,6 @@ def _drop_copies(directory, tensors, tied):
         if table in tensors:
             _check_equal(directory, tensors[copy], tensors[table])
         tensors.setdefault(table, tensors.pop(copy))
-        tensors.pop(copy, None)
     return tensors
 
 

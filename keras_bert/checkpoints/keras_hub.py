@@ -1,11 +1,12 @@
-"""KerasHub's `BertBackbone` both ways, presets and `BertTextClassifier` in. keras-hub is imported only where used."""
+"""KerasHub: reads presets, `BertBackbone` and `BertTextClassifier`, makes a `BertBackbone`. keras-hub is optional."""
 
 import dataclasses
 
 import numpy as np
 
-from keras_bert.checkpoints.layout import Source, Tensor, tensors_of
+from keras_bert.checkpoints.layout import Checkpoint, Tensor, tensors_of
 from keras_bert.config import BertConfig
+from keras_bert.metadata import Metadata
 from keras_bert.models.description import describe
 from keras_bert.text.tokenizer_json import AddedToken
 from keras_bert.text.vocabulary import Vocabulary
@@ -21,62 +22,51 @@ _SIZES = {
     "max_position_embeddings": "max_sequence_length",
     "type_vocab_size": "num_segments",
 }
-
-
 _CLASSIFIER = "BertTextClassifier"
 
 
 def is_model(value):
-    """Whether a value is a `BertBackbone` or a `BertTextClassifier`, without an import of keras-hub."""
+    """Whether a value is a `BertBackbone` or a `BertTextClassifier`; does not import keras-hub."""
     return any(kind.__name__ in ("BertBackbone", _CLASSIFIER) for kind in type(value).__mro__)
 
 
 def read_model(model):
-    """The source of a `BertBackbone` or `BertTextClassifier` object."""
-    return _read_classifier(model) if hasattr(model, "backbone") else read_backbone(model)
+    """Opens a `BertBackbone` or a `BertTextClassifier` object."""
+    return _read_classifier(model) if hasattr(model, "backbone") else _read_backbone(model)
 
 
-def read_backbone(backbone):
-    """The source of a `BertBackbone` object."""
+def _read_backbone(backbone):
     values = backbone.get_config()
     config = BertConfig(
         **{ours: values[theirs] for ours, theirs in _SIZES.items()},
         hidden_act="gelu_new",  # KerasHub has the tanh form alone.
         attention_probs_dropout_prob=values["dropout"],
     )
-    tensors = {}
-    for name, (variable, shape) in _variables(backbone, config).items():
-        transposed = _is_kernel(name, shape)
-        tensors[name] = Tensor(
-            variable.path,
-            shape[::-1] if transposed else shape,
-            lambda variable=variable, shape=shape, transposed=transposed: _oriented(variable, shape, transposed),
-        )
-    return Source(name=f"the KerasHub backbone {backbone.name!r}", config=config, tensors=tensors, head="encoder")
+    tensors = {name: _tensor(name, *found) for name, found in _variables(backbone, config).items()}
+    return Checkpoint(f"the KerasHub backbone {backbone.name!r}", config, tensors, Metadata(head="encoder"))
 
 
 def _read_classifier(task):
-    """The source of a `BertTextClassifier`: its dense layer stands on the pooled vector, as ours does."""
+    """Opens a `BertTextClassifier`, whose dense layer is on the pooled vector, as ours is."""
     activation = getattr(task.activation, "__name__", str(task.activation))
     if activation not in ("linear", "softmax", "sigmoid"):
         raise ValueError(f"the activation of {task.name!r} must be linear, softmax or sigmoid. Received: {activation}")
-    source = read_backbone(task.backbone)
-    source.name = f"the KerasHub classifier {task.name!r}"
-    source.head, source.multi_label = "classification", activation == "sigmoid"
-    source.config = dataclasses.replace(source.config, classifier_dropout=task.dropout)
-    kernel, bias = task.output_dense.kernel, task.output_dense.bias
-    shape = tuple(kernel.shape)
-    source.tensors["classifier.weight"] = Tensor(kernel.path, shape[::-1], lambda: _oriented(kernel, shape, True))
-    source.tensors["classifier.bias"] = Tensor(bias.path, shape[1:], lambda: _oriented(bias, shape[1:], False))
-    return source
+    checkpoint = _read_backbone(task.backbone)
+    checkpoint.name = f"the KerasHub classifier {task.name!r}"
+    checkpoint.metadata = Metadata(head="classification", multi_label=activation == "sigmoid")
+    checkpoint.config = dataclasses.replace(checkpoint.config, classifier_dropout=task.dropout)
+    for name, variable in (("weight", task.output_dense.kernel), ("bias", task.output_dense.bias)):
+        name = f"classifier.{name}"
+        checkpoint.tensors[name] = _tensor(name, variable, tuple(variable.shape))
+    return checkpoint
 
 
 def read_preset(name, head=None):
-    """The source of a KerasHub preset: a name such as bert_base_en_uncased, or a preset's directory.
+    """Opens a KerasHub preset: a name such as bert_base_en_uncased, or a preset's directory.
 
     Args:
         name: the preset.
-        head: "encoder" leaves the head of a task out.
+        head: str, "encoder" leaves the head of a task out. Defaults to `None`.
     """
     import keras_hub
     from keras_hub.src.utils import preset_utils
@@ -98,15 +88,16 @@ def read_preset(name, head=None):
             f"{name}: the head of the task {kind} cannot be read. Expected {_CLASSIFIER}, or a backbone alone; "
             "load(..., head='encoder') leaves the head out"
         )
-    source = read_model(model)
-    source.name = str(name)
-    source.vocabulary = _vocabulary(name, tokenizer)
-    source.lowercase = tokenizer.lowercase
-    return source
+    checkpoint = read_model(model)
+    checkpoint.name = str(name)
+    checkpoint.metadata = checkpoint.metadata.replace(
+        vocabulary=_vocabulary(name, tokenizer), lowercase=tokenizer.lowercase
+    )
+    return checkpoint
 
 
 def _vocabulary(name, tokenizer):
-    """The vocabulary of a tokenizer of KerasHub, with how it splits texts."""
+    """Returns the vocabulary of a tokenizer of KerasHub with its settings."""
     for key, expected in (("split", True), ("suffix_indicator", "##"), ("oov_token", "[UNK]")):
         if getattr(tokenizer, key) != expected:
             raise ValueError(
@@ -123,14 +114,14 @@ def _vocabulary(name, tokenizer):
 
 
 def preset_names():
-    """The names of KerasHub's BERT presets."""
+    """Returns the names of KerasHub's BERT presets."""
     import keras_hub
 
     return set(keras_hub.models.BertBackbone.presets)
 
 
 def to_keras_hub(model):
-    """Makes a KerasHub `BertBackbone` with the encoder weights of a model.
+    """Makes a KerasHub `BertBackbone` with the weights of a model's encoder.
 
     Example:
         backbone = keras_bert.to_keras_hub(keras_bert.load("bert_dir").encoder)
@@ -162,50 +153,50 @@ def to_keras_hub(model):
 
 
 def _is_kernel(name, shape):
-    """Whether a weight stands as (in, out) in KerasHub and as (out, in) under our names."""
+    """Whether a weight is (in, out) in KerasHub and (out, in) under our names."""
     return len(shape) == 2 and not name.startswith("embeddings.")
 
 
-def _oriented(variable, shape, transposed):
-    array = np.asarray(variable.numpy(), "float32").reshape(shape)
-    return array.T if transposed else array
+def _tensor(name, variable, shape):
+    transposed = _is_kernel(name, shape)
+
+    def read():
+        array = np.asarray(variable.numpy(), "float32").reshape(shape)
+        return array.T if transposed else array
+
+    return Tensor(variable.path, shape[::-1] if transposed else shape, read)
 
 
 def _variables(backbone, config):
-    """Our names to a backbone's variables and their shapes once heads and sizes are folded together."""
+    """Returns a backbone's variables by our names, each with its shape after heads and their sizes are merged."""
     hidden, inner = config.hidden_size, config.intermediate_size
     layer = backbone.get_layer
-    found = {
-        "embeddings.word_embeddings.weight": (layer("token_embedding").embeddings, (config.vocab_size, hidden)),
-        "embeddings.position_embeddings.weight": (
-            layer("position_embedding").position_embeddings,
-            (config.max_position_embeddings, hidden),
-        ),
-        "embeddings.token_type_embeddings.weight": (
-            layer("segment_embedding").embeddings,
-            (config.type_vocab_size, hidden),
-        ),
+    tables = {
+        "word": (layer("token_embedding").embeddings, config.vocab_size),
+        "position": (layer("position_embedding").position_embeddings, config.max_position_embeddings),
+        "token_type": (layer("segment_embedding").embeddings, config.type_vocab_size),
     }
+    found = {f"embeddings.{name}_embeddings.weight": (table, (rows, hidden)) for name, (table, rows) in tables.items()}
 
-    def add(name, part, *shape):
-        if shape:
-            found[f"{name}.weight"] = (part.kernel, shape)
-            found[f"{name}.bias"] = (part.bias, shape[-1:])
-        else:
-            found[f"{name}.weight"] = (part.gamma, (hidden,))
-            found[f"{name}.bias"] = (part.beta, (hidden,))
+    def add_dense(name, part, rows=hidden, columns=hidden):
+        found[f"{name}.weight"] = (part.kernel, (rows, columns))
+        found[f"{name}.bias"] = (part.bias, (columns,))
 
-    add("embeddings.LayerNorm", layer("embeddings_layer_norm"))
+    def add_norm(name, part):
+        found[f"{name}.weight"] = (part.gamma, (hidden,))
+        found[f"{name}.bias"] = (part.beta, (hidden,))
+
+    add_norm("embeddings.LayerNorm", layer("embeddings_layer_norm"))
     for index in range(config.num_hidden_layers):
         block, name = layer(f"transformer_layer_{index}"), f"encoder.layer.{index}"
         attention = block._self_attention_layer
-        add(f"{name}.attention.self.query", attention._query_dense, hidden, hidden)
-        add(f"{name}.attention.self.key", attention._key_dense, hidden, hidden)
-        add(f"{name}.attention.self.value", attention._value_dense, hidden, hidden)
-        add(f"{name}.attention.output.dense", attention._output_dense, hidden, hidden)
-        add(f"{name}.attention.output.LayerNorm", block._self_attention_layer_norm)
-        add(f"{name}.intermediate.dense", block._feedforward_intermediate_dense, hidden, inner)
-        add(f"{name}.output.dense", block._feedforward_output_dense, inner, hidden)
-        add(f"{name}.output.LayerNorm", block._feedforward_layer_norm)
-    add("pooler.dense", layer("pooled_dense"), hidden, hidden)
+        add_dense(f"{name}.attention.self.query", attention._query_dense)
+        add_dense(f"{name}.attention.self.key", attention._key_dense)
+        add_dense(f"{name}.attention.self.value", attention._value_dense)
+        add_dense(f"{name}.attention.output.dense", attention._output_dense)
+        add_norm(f"{name}.attention.output.LayerNorm", block._self_attention_layer_norm)
+        add_dense(f"{name}.intermediate.dense", block._feedforward_intermediate_dense, hidden, inner)
+        add_dense(f"{name}.output.dense", block._feedforward_output_dense, inner, hidden)
+        add_norm(f"{name}.output.LayerNorm", block._feedforward_layer_norm)
+    add_dense("pooler.dense", layer("pooled_dense"))
     return found

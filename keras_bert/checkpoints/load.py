@@ -1,6 +1,7 @@
-"""`keras_bert.load`: finds a checkpoint by path or name, reads it strictly, hands out models."""
+"""`keras_bert.load`: finds a checkpoint by path or name, checks it and builds its models."""
 
 import logging
+import math
 import os
 import pathlib
 import re
@@ -8,8 +9,9 @@ import re
 import keras
 
 from keras_bert.checkpoints import google, huggingface, keras_hub, sentence_transformers, tokenizer_files
-from keras_bert.checkpoints.layout import POOLER_TENSORS, Source, Tensor, check_known, fill, slots, tensors_of
+from keras_bert.checkpoints.layout import POOLER_TENSORS, Checkpoint, Tensor, check_known, fill, slots, tensors_of
 from keras_bert.memory import explain_out_of_memory
+from keras_bert.metadata import Metadata
 from keras_bert.models.description import HEADS, describe
 from keras_bert.models.encoder import build_encoder
 from keras_bert.models.heads import (
@@ -23,7 +25,7 @@ from keras_bert.models.pretrainer import build_next_sentence, build_pretrainer
 from keras_bert.text.vocabulary import LONGEST_WORD
 
 KERAS_FILE = "model.keras"
-# The checkpoints that ship: a wheel has them in the package, a checkout beside it.
+# The checkpoints that ship are in the package in a wheel, and next to it in a checkout.
 _PACKAGE = pathlib.Path(__file__).parents[1]
 _SHELF = _PACKAGE / "saved_models"
 if not _SHELF.is_dir():
@@ -49,11 +51,12 @@ def load(path_or_name, revision=None, dtype=None, head=None, **encoder_options):
 
     Args:
         path_or_name: a directory, a `.keras` file, a KerasHub `BertBackbone` or `BertTextClassifier`, or a name. A name
-            is looked for in `$KERAS_BERT_MODELS`, among the models that ship (`saved_models/` of the checkout, or of
-            the installed package), among KerasHub's presets and on the Hugging Face hub, in this order.
-        revision: branch, tag or commit on the Hugging Face hub.
-        dtype: dtype policy of the models, such as "mixed_bfloat16".
-        head: the kind of head, see `describe`, in place of what the checkpoint says; "encoder" leaves its head out.
+            is looked up in `$KERAS_BERT_MODELS`, in `saved_models/` (of the checkout or of the installed package),
+            among KerasHub's presets and on the Hugging Face hub, in this order.
+        revision: str, branch, tag or commit on the Hugging Face hub. Defaults to `None`.
+        dtype: dtype policy of the models, such as "mixed_bfloat16". Defaults to Keras' global one.
+        head: str, the kind of head, see `describe`. "encoder" leaves the head out. Defaults to what the checkpoint
+            says.
         **encoder_options: further arguments of `build_encoder`, such as `remat` or `hidden_states`.
 
     Returns:
@@ -65,9 +68,9 @@ def load(path_or_name, revision=None, dtype=None, head=None, **encoder_options):
     """
     if head not in (None, *HEADS):
         raise ValueError(f"`head` must be one of {', '.join(HEADS)}. Received: head={head!r}")
-    source = _open(path_or_name, revision, head)
-    with explain_out_of_memory(parameters=sum(_size(tensor.shape) for tensor in source.tensors.values())):
-        return LoadedBert(source, dtype=dtype, **encoder_options)
+    checkpoint = _open(path_or_name, revision, head)
+    with explain_out_of_memory(parameters=sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())):
+        return LoadedBert(checkpoint, dtype=dtype, **encoder_options)
 
 
 class LoadedBert:
@@ -76,108 +79,98 @@ class LoadedBert:
     Attributes:
         config: the `BertConfig`.
         encoder: the encoder, weights loaded.
-        vocabulary: the `Vocabulary`, or None if the checkpoint has none.
-        lowercase, strip_accents: the casing that the vocabulary was made with.
-        labels: names of the classes, or None.
-        multi_label: whether several classes may be right.
-        pooling, normalize: how a sentence encoder makes vectors, see `build_embedder`; None and False for others.
-        task: name of the task that the head was trained on, or None.
-        pair: whether it was trained on pairs of texts; None if that is not known.
-        sequence_length: the most pieces of a sequence that it was trained on, or None.
-        null_threshold: above which a question has no answer, or None; see `save`.
-        head: the kind of head in the checkpoint, see `describe`; "encoder" for none.
+        metadata: the `Metadata`. Each of its fields is an attribute too: `head` ("encoder" for none), `vocabulary`,
+            `lowercase`, `labels`, `multi_label`, `task`, `pair`, `sequence_length`, `null_threshold`, `pooling`,
+            `normalize`, ...
+        strip_accents: bool, whether accents are removed; `None` means as `lowercase`.
     """
 
-    def __init__(self, source, **encoder_options):
-        _check_vocabulary(source)
-        self._source = source
-        self.config = source.config
-        self.vocabulary = source.vocabulary
-        self.lowercase = source.lowercase
-        self.strip_accents = source.vocabulary.strip_accents if source.vocabulary else None
-        self.labels = source.labels
-        self.multi_label = source.multi_label
-        self.pooling, self.normalize = source.pooling, source.normalize
-        self.task = source.task
-        self.pair = source.pair
-        self.sequence_length = source.sequence_length
-        self.null_threshold = source.null_threshold
-        self.head = source.head or "encoder"
-        options = {"causal": source.causal, "positions": source.positions, **encoder_options}
-        self._positions = options["positions"]
-        self.encoder = build_encoder(source.config, **options)
+    def __init__(self, checkpoint, **encoder_options):
+        _check_vocabulary(checkpoint)
+        self._checkpoint = checkpoint
+        self.config = checkpoint.config
+        changes = {name: encoder_options.pop(name) for name in ("causal", "positions") if name in encoder_options}
+        self.metadata = checkpoint.metadata.replace(head=checkpoint.metadata.head or "encoder", **changes)
+        vars(self).update(vars(self.metadata))
+        self.strip_accents = self.metadata.strip_accents
+        self.encoder = build_encoder(self.config, causal=self.causal, positions=self.positions, **encoder_options)
         description = describe(self.encoder)
-        check_known(source, description)
-        fresh = fill(source, slots(description), may_stay_fresh=POOLER_TENSORS)
-        if fresh and self.head != "embedding":  # Whose vectors do not come from it.
+        check_known(checkpoint, description)
+        complete = fill(checkpoint, slots(description), optional=POOLER_TENSORS)
+        if not complete and self.head != "embedding":  # The pooler does not enter an embedding.
             logging.getLogger("keras_bert").warning(
                 "%s has no pooler: the encoder's is freshly initialized. Fine-tune before `pooled_output` is used.",
-                source.name,
+                checkpoint.name,
             )
 
     def __repr__(self):
         config = self.config
         return (
-            f"LoadedBert({self._source.name!r}, L={config.num_hidden_layers} H={config.hidden_size} "
+            f"LoadedBert({self._checkpoint.name!r}, L={config.num_hidden_layers} H={config.hidden_size} "
             f"A={config.num_attention_heads}, head={self.head!r})"
         )
 
     def preprocessor(self, sequence_length, **options):
-        """The `TextPreprocessor` for these models; `options` are its further arguments."""
+        """Returns the `TextPreprocessor` for these models; `options` are its further arguments."""
         from keras_bert.text.preprocessor import TextPreprocessor  # It needs TensorFlow, the models do not.
 
+        name, limit = self._checkpoint.name, self.config.max_position_embeddings
         if self.vocabulary is None:
-            raise ValueError(f"{self._source.name} has no vocabulary. Build a `TextPreprocessor` with one of your own")
-        if sequence_length > self.config.max_position_embeddings and self._positions == "learned":
+            raise ValueError(f"{name} has no vocabulary. Build a `TextPreprocessor` with one of your own")
+        if sequence_length > limit and self.positions == "learned":
             raise ValueError(
-                f"`sequence_length` must be {self.config.max_position_embeddings} at most, as many positions as "
-                f"{self._source.name} has. Received: sequence_length={sequence_length}"
+                f"`sequence_length` must be {limit} at most, as many positions as {name} has. "
+                f"Received: sequence_length={sequence_length}"
             )
         return TextPreprocessor(self.vocabulary, sequence_length, **{"lowercase": self.lowercase, **options})
 
     def pretrainer(self, next_sentence=None):
-        """The pre-training model with the checkpoint's heads; NSP, by default, where the checkpoint has it."""
+        """Returns the pre-training model with the checkpoint's heads; by default with NSP if the checkpoint has it."""
         if next_sentence is None:
-            next_sentence = "cls.seq_relationship.weight" in self._source.tensors
-        return self._with_head(build_pretrainer(self.encoder, next_sentence, self._source.tied))
+            next_sentence = "cls.seq_relationship.weight" in self._checkpoint.tensors
+        return self._fill_head(build_pretrainer(self.encoder, next_sentence, self.tied))
 
     def model(self):
-        """The model with the head that the checkpoint holds."""
-        if self.head == "encoder":
-            return self.encoder
-        if self.head == "embedding":
-            return build_embedder(self.encoder, self.pooling, self.normalize, self.sequence_length)
-        if self.head == "pretraining":
-            return self.pretrainer()
-        if self.head == "next_sentence":
-            return self._with_head(build_next_sentence(self.encoder))
-        if self.head == "question_answering":
-            return self._with_head(build_span_labeler(self.encoder))
-        if self.head == "multiple_choice":
-            return self._with_head(build_multiple_choice(self.encoder, self.config.head_dropout))
-        if "classifier.weight" not in self._source.tensors:
+        """Returns the model with the head that the checkpoint holds."""
+        encoder, dropout = self.encoder, self.config.head_dropout
+        match self.head:
+            case "encoder":
+                return encoder
+            case "embedding":
+                return build_embedder(encoder, self.pooling, self.normalize, self.sequence_length)
+            case "pretraining":
+                return self.pretrainer()
+            case "next_sentence":
+                model = build_next_sentence(encoder)
+            case "question_answering":
+                model = build_span_labeler(encoder)
+            case "multiple_choice":
+                model = build_multiple_choice(encoder, dropout)
+            case "token_classification":
+                model = build_token_classifier(encoder, self._num_classes(), dropout)
+            case _:
+                model = build_classifier(encoder, self._num_classes(), dropout, self.multi_label)
+        return self._fill_head(model)
+
+    def _num_classes(self):
+        name, kernel = self._checkpoint.name, self._checkpoint.tensors.get("classifier.weight")
+        if kernel is None:
+            raise ValueError(f"{name}: the config tells of a {self.head} head, but there is no classifier.weight")
+        if self.labels and len(self.labels) != kernel.shape[0]:
             raise ValueError(
-                f"{self._source.name}: the config tells of a {self.head} head, but there is no classifier.weight"
+                f"{name}: `id2label` has {len(self.labels)} labels, but classifier.weight has {kernel.shape[0]} rows"
             )
-        num_classes = self._source.tensors["classifier.weight"].shape[0]
-        if self.labels and len(self.labels) != num_classes:
-            raise ValueError(
-                f"{self._source.name}: `id2label` has {len(self.labels)} labels, but classifier.weight has "
-                f"{num_classes} rows"
-            )
-        if self.head == "token_classification":
-            return self._with_head(build_token_classifier(self.encoder, num_classes, self.config.head_dropout))
-        return self._with_head(build_classifier(self.encoder, num_classes, self.config.head_dropout, self.multi_label))
+        return kernel.shape[0]
 
     def left_out(self, model):
-        """The names of the checkpoint's tensors that a model of it does not hold, such as the head or the pooler."""
+        """Returns the names of the checkpoint's tensors that a model does not hold, such as the head or the pooler."""
         held = {slot.name for slot in slots(describe(model))}
-        return sorted(tensor.name for name, tensor in self._source.tensors.items() if name not in held)
+        return sorted(tensor.name for name, tensor in self._checkpoint.tensors.items() if name not in held)
 
-    def _with_head(self, model):
-        """Fills what a model has beyond the encoder."""
-        known = {slot.name for slot in slots(describe(self.encoder))}
-        fill(self._source, [slot for slot in slots(describe(model)) if slot.name not in known])
+    def _fill_head(self, model):
+        """Fills the weights that a model has besides the encoder's."""
+        filled = {slot.name for slot in slots(describe(self.encoder))}
+        fill(self._checkpoint, [slot for slot in slots(describe(model)) if slot.name not in filled])
         return model
 
 
@@ -202,7 +195,7 @@ def _open(path_or_name, revision, head):
 
 
 def _may_be_preset(name):
-    """KerasHub's names are words joined by underscores; keras-hub is not imported for others."""
+    """Whether a name looks like one of KerasHub's, words joined by underscores; does not import keras-hub."""
     return name.startswith("kaggle://") or re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", name) is not None
 
 
@@ -211,7 +204,7 @@ def _download(name, revision, tried):
 
     try:
         return pathlib.Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=_HUB_FILES))
-    except Exception as error:  # The hub, the network and the name's check each raise their own.
+    except Exception as error:  # The hub, the network and the check of the name each raise their own errors.
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ValueError(
             f"{name}: no such checkpoint. Tried: {', '.join(tried)}, the Hugging Face hub ({reason})"
@@ -223,69 +216,56 @@ def _open_path(path, head):
         return _open_keras(path, path.parent)
     if not path.is_dir():
         raise ValueError(f"{path}: a checkpoint is a directory or a .keras file. Received a file that is neither")
-    folder = path if (path / huggingface.CONFIG).is_file() else sentence_transformers.folder_of_weights(path)
-    if google.is_one(folder) and not huggingface.has_weights(folder):
-        source = google.read(folder)
-        tokenizer_files.read(folder, source, LONGEST_WORD)
+    folder = path if (path / huggingface.CONFIG).is_file() else sentence_transformers.transformer_folder(path)
+    if google.is_google(folder) and not huggingface.has_weights(folder):
+        checkpoint = google.read(folder)
+        checkpoint.metadata = tokenizer_files.read(folder, checkpoint.metadata, LONGEST_WORD)
     elif (path / KERAS_FILE).is_file() and not (path / huggingface.WEIGHTS).is_file():
         return _open_keras(path / KERAS_FILE, path)
-    elif (folder / huggingface.CONFIG).is_file():
-        if "registered_name" in huggingface.read_json(folder / huggingface.CONFIG):
-            return keras_hub.read_preset(path.resolve(), head)
-        source = _open_huggingface(path, folder, head)
-    else:
+    elif not (folder / huggingface.CONFIG).is_file():
         raise FileNotFoundError(
             f"{path}: not a checkpoint. Expected {huggingface.CONFIG} with {huggingface.WEIGHTS} (Hugging Face), "
             f"{google.CONFIG} with bert_model.ckpt.* (Google), or {KERAS_FILE}"
         )
-    source.head = head or source.head
-    return source
-
-
-def _open_huggingface(path, folder, head):
-    source = huggingface.read_config(folder)
-    source.tensors = huggingface.read_weights(folder, source.tied)
-    tokenizer_files.read(folder, source, *([LONGEST_WORD] if huggingface.is_ours(folder) else []))
-    if head is None:
-        huggingface.check_head(folder, source)
-        sentence_transformers.read(path, source)
-    return source
+    elif "registered_name" in huggingface.read_json(folder / huggingface.CONFIG):
+        return keras_hub.read_preset(path.resolve(), head)
+    else:
+        checkpoint = huggingface.read(folder, head)
+        longest_word = [LONGEST_WORD] if huggingface.is_ours(folder) else []
+        checkpoint.metadata = tokenizer_files.read(folder, checkpoint.metadata, *longest_word)
+        if head is None:
+            checkpoint.metadata = sentence_transformers.read(path, checkpoint)
+    if head is not None:
+        checkpoint.metadata = checkpoint.metadata.replace(head=head)
+    return checkpoint
 
 
 def _open_keras(file, directory):
-    """A `.keras` file; casing, labels and task stand in the JSON files beside it, where it has them."""
+    """Opens a `.keras` file; casing, labels and task are in the JSON files of its directory, if there are any."""
     try:
         model = keras.saving.load_model(file, compile=False)
     except (ValueError, OSError, KeyError) as error:
         raise ValueError(f"{file}: Keras cannot load this file: {str(error).strip().splitlines()[0]}") from error
     description = describe(model)
+    has_config = (directory / huggingface.CONFIG).is_file()
+    metadata = huggingface.read_config(directory)[1] if has_config else Metadata()
+    names = ("head", "causal", "positions", "tied", "multi_label")
+    metadata = metadata.replace(**{name: getattr(description, name) for name in names})
+    if description.head == "embedding":
+        layer = description.layers["sentence_pooling"]
+        length = metadata.sequence_length or layer.sequence_length
+        metadata = metadata.replace(pooling=layer.pooling, normalize=layer.normalize, sequence_length=length)
     tensors = {
         name: Tensor(name, array.shape, lambda array=array: array) for name, array in tensors_of(description).items()
     }
-    source = Source(name=str(file), config=description.config, tensors=tensors)
-    if (directory / huggingface.CONFIG).is_file():
-        source = huggingface.read_config(directory)
-        source.name, source.config, source.tensors = str(file), description.config, tensors
-    for name in ("head", "causal", "positions", "tied", "multi_label"):
-        setattr(source, name, getattr(description, name))
-    if description.head == "embedding":
-        pooling = description.layers["sentence_pooling"]
-        source.pooling, source.normalize = pooling.pooling, pooling.normalize
-        source.sequence_length = source.sequence_length or pooling.sequence_length
-    tokenizer_files.read(directory, source, LONGEST_WORD)
-    return source
+    metadata = tokenizer_files.read(directory, metadata, LONGEST_WORD)
+    return Checkpoint(str(file), description.config, tensors, metadata)
 
 
-def _check_vocabulary(source):
-    if source.vocabulary is not None and len(source.vocabulary) > source.config.vocab_size:
+def _check_vocabulary(checkpoint):
+    vocabulary, rows = checkpoint.metadata.vocabulary, checkpoint.config.vocab_size
+    if vocabulary is not None and len(vocabulary) > rows:
         raise ValueError(
-            f"{source.name}: the vocabulary has {len(source.vocabulary)} pieces, more than the token table's "
-            f"vocab_size={source.config.vocab_size} rows. Expected the vocabulary that the model was trained with"
+            f"{checkpoint.name}: the vocabulary has {len(vocabulary)} pieces, more than the token table's "
+            f"vocab_size={rows} rows. Expected the vocabulary that the model was trained with"
         )
-
-
-def _size(shape):
-    size = 1
-    for dim in shape:
-        size *= dim
-    return size

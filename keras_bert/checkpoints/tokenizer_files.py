@@ -1,14 +1,15 @@
 """The tokenizer of a Hugging Face directory: `tokenizer.json`, or `vocab.txt` and `added_tokens.json`; its settings."""
 
-import json
-
-from keras_bert.checkpoints.huggingface import CONFIG, read_json
+from keras_bert.checkpoints.huggingface import CONFIG, read_json_if_exists
+from keras_bert.files import write_json, write_text
 from keras_bert.text import tokenizer_json
 from keras_bert.text.vocabulary import Vocabulary
 
-_VOCABULARY, _TOKENIZER, _SETTINGS, _ADDED = "vocab.txt", "tokenizer.json", "tokenizer_config.json", "added_tokens.json"
-_OF_TRANSFORMERS = 100  # Its longest word, where no file says otherwise.
-# Classes of transformers with BERT's algorithm.
+_VOCABULARY, _TOKENIZER, _SETTINGS = "vocab.txt", "tokenizer.json", "tokenizer_config.json"
+_ADDED, _SPECIAL = "added_tokens.json", "special_tokens_map.json"
+STALE = (_ADDED, _SPECIAL)  # Files of older versions, which `write` does not write and programs would still read.
+_LONGEST_WORD = 100  # Of transformers, where no file says otherwise.
+# Tokenizer classes of transformers with BERT's algorithm.
 _CLASSES = {"Bert", "DistilBert", "Electra", "MobileBert", "PreTrained", "Tokenizers"}
 # Settings that change the ids, with the values that mean BERT.
 _FIXED = {
@@ -18,54 +19,44 @@ _FIXED = {
     "truncation_side": ("right", None),
     **{f"{name}_token": (f"[{name.upper()}]", None) for name in ("unk", "sep", "pad", "cls", "mask")},
 }
-STALE = (_ADDED, "special_tokens_map.json")  # What would be read beside the files that `write` makes.
 
 
-def read(directory, source, longest=_OF_TRANSFORMERS):
-    """Puts vocabulary and casing into the source; where nothing says the casing, the vocabulary does.
+def read(directory, metadata, longest_word=_LONGEST_WORD):
+    """Returns the metadata with vocabulary and casing; where no file says the casing, the vocabulary decides.
 
     Args:
         directory: the folder.
-        source: the `Source`.
-        longest: int, the longest word where no file says it. Defaults to 100 characters, as in transformers.
+        metadata: the `Metadata`.
+        longest_word: int, the longest word where no file says it. Defaults to 100 characters, as in transformers.
     """
-    settings = read_json(directory / _SETTINGS) if (directory / _SETTINGS).is_file() else {}
+    settings = read_json_if_exists(directory / _SETTINGS)
     if (directory / _TOKENIZER).is_file():
         path = directory / _TOKENIZER
         values = tokenizer_json.read(path, path.read_text(encoding="utf-8"))
     elif (directory / _VOCABULARY).is_file():
         path = directory / _VOCABULARY
-        values = {"pieces": list(Vocabulary(path).pieces), "added_tokens": [], "max_word_length": longest}
+        values = {"pieces": list(Vocabulary(path).pieces), "added_tokens": [], "max_word_length": longest_word}
     else:
-        return
+        return metadata
     _add_tokens(directory, values, settings)
     _check(directory, settings)
-    strip_accents = settings.get("strip_accents", values.get("strip_accents"))
-    chinese = settings.get("tokenize_chinese_chars")
-    values["strip_accents"] = strip_accents
-    values["tokenize_chinese_chars"] = values.get("tokenize_chinese_chars", True) if chinese is None else chinese
-    for content in _ours(directory).get("keep_special_tokens", ()):
-        values.setdefault("added_tokens", []).append(tokenizer_json.AddedToken(content, False, True, True))
-    lowercase = values.pop("lowercase", None)
-    source.vocabulary = Vocabulary(values)
-    source.vocabulary.source = str(path)
-    for value in (settings.get("do_lower_case"), lowercase, not source.vocabulary.cased):
-        if value is not None:
-            source.lowercase = bool(value)
-            break
-
-
-def _ours(directory):
-    """What only this package writes."""
-    return (read_json(directory / CONFIG) if (directory / CONFIG).is_file() else {}).get("keras_bert", {})
+    values["strip_accents"] = settings.get("strip_accents", values.get("strip_accents"))
+    if settings.get("tokenize_chinese_chars") is not None:
+        values["tokenize_chinese_chars"] = settings["tokenize_chinese_chars"]
+    for content in metadata.keep_special_tokens or ():
+        values["added_tokens"].append(tokenizer_json.AddedToken(content, False, True, True))
+    casings = [settings.get("do_lower_case"), values.pop("lowercase", None)]
+    vocabulary = Vocabulary(values)
+    vocabulary.source = str(path)
+    lowercase = next((bool(value) for value in casings if value is not None), not vocabulary.cased)
+    return metadata.replace(vocabulary=vocabulary, lowercase=lowercase)
 
 
 def _check(directory, settings):
-    """Refuses another algorithm than BERT's."""
-    config = read_json(directory / CONFIG) if (directory / CONFIG).is_file() else {}
+    """Raises if the algorithm is not BERT's."""
+    config = read_json_if_exists(directory / CONFIG)
     kind = settings.get("tokenizer_class") or config.get("tokenizer_class") or "BertTokenizer"
-    name = kind.removesuffix("Fast").removesuffix("Backend").removesuffix("Tokenizer")
-    if name not in _CLASSES:
+    if kind.removesuffix("Fast").removesuffix("Backend").removesuffix("Tokenizer") not in _CLASSES:
         raise ValueError(
             f"{directory}: the tokenizer is of another kind. Expected BertTokenizer. Received: "
             f"tokenizer_class={kind!r}; to use the weights alone, load a copy of the folder without its tokenizer files"
@@ -80,49 +71,44 @@ def _check(directory, settings):
 
 
 def _add_tokens(directory, values, settings):
-    """Adds the tokens that stand in other files than the vocabulary to its pieces and to its added tokens."""
+    """Adds the tokens of files other than the vocabulary to its pieces and to its added tokens."""
     pieces, known = values["pieces"], set(values["pieces"])
     found = {token.content for token in values["added_tokens"]}
     tokens, extra = {}, _extra_special_tokens(directory, settings)
-    if (directory / _ADDED).is_file():
-        for content, index in read_json(directory / _ADDED).items():
-            tokens[index] = {"content": content, "special": content in extra}
+    for content, index in read_json_if_exists(directory / _ADDED).items():
+        tokens[index] = {"content": content, "special": content in extra}
     tokens.update((int(index), token) for index, token in (settings.get("added_tokens_decoder") or {}).items())
     for index, token in sorted(tokens.items()):
         pieces += [f"[no piece {number}]" for number in range(len(pieces), index + 1)]
         if token["content"] not in known:
             pieces[index] = token["content"]
-    for content in extra:
-        if content not in pieces:
-            pieces.append(content)
-    told = [token["content"] for token in tokens.values()]
-    for token in [*tokens.values(), *({"content": name, "special": True} for name in extra if name not in told)]:
+    pieces += [content for content in extra if content not in pieces]
+    listed = {token["content"] for token in tokens.values()}
+    for token in [*tokens.values(), *({"content": name, "special": True} for name in extra if name not in listed)]:
         if token["content"] not in (*tokenizer_json.STANDARD, *found):
             values["added_tokens"].append(tokenizer_json.added_token(directory / _SETTINGS, token, known))
 
 
 def _extra_special_tokens(directory, settings):
-    """The special tokens beside BERT's five that the settings name."""
-    old = read_json(directory / STALE[1]) if (directory / STALE[1]).is_file() else {}
+    """Returns the special tokens besides BERT's five that the settings list."""
     names = {}
-    for value in (settings, old):
+    for values in (settings, read_json_if_exists(directory / _SPECIAL)):
         for key in ("extra_special_tokens", "additional_special_tokens"):
-            tokens = value.get(key) or []
+            tokens = values.get(key) or []
             for token in tokens.values() if isinstance(tokens, dict) else tokens:
                 names[token["content"] if isinstance(token, dict) else token] = None
     return list(names)
 
 
 def kept_special_tokens(vocabulary):
-    """The standard special tokens that texts may have literally, for which Hugging Face's files have no place."""
-    found = [token.content for token in vocabulary.added_tokens if token.content in tokenizer_json.STANDARD]
-    return found or None
+    """Returns BERT's special tokens that are recognized in texts, or None; Hugging Face's files cannot say it."""
+    return [token.content for token in vocabulary.added_tokens if token.content in tokenizer_json.STANDARD] or None
 
 
 def write(vocabulary, lowercase, max_length, directory):
     """Writes `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`."""
     vocabulary.save(directory / _VOCABULARY)
-    (directory / _TOKENIZER).write_text(tokenizer_json.write(vocabulary, lowercase), encoding="utf-8")
+    write_text(directory / _TOKENIZER, tokenizer_json.write(vocabulary, lowercase))
     values = {
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": bool(lowercase),
@@ -132,4 +118,4 @@ def write(vocabulary, lowercase, max_length, directory):
         "extra_special_tokens": [token.content for token in vocabulary.added_tokens if token.special],
         **{f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")},
     }
-    (directory / _SETTINGS).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(directory / _SETTINGS, values)

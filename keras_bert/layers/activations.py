@@ -11,7 +11,7 @@ from keras_bert.layers.graphs import custom_gradient
 @custom_gradient
 def gelu(x):
     """x times the normal distribution function of x, by erf. Computed in float32."""
-    # A hand-written gradient: automatic differentiation makes twice the passes over the widest tensor of BERT.
+    # Automatic differentiation takes twice the passes over the widest tensor of BERT.
     dtype = x.dtype
     x = ops.cast(x, "float32")
     scaled = x * math.sqrt(0.5)
@@ -42,7 +42,7 @@ def gelu_tanh(x):
 
 @custom_gradient
 def silu(x):
-    """x times the logistic function of x, without what TensorFlow's own leaves in memory for ever."""
+    """x times the logistic function of x; TensorFlow's own op leaks memory."""
 
     def gradient(upstream):
         share = ops.sigmoid(x)
@@ -71,15 +71,15 @@ _TRAINING = {**_INFERENCE, "gelu": gelu, "gelu_new": gelu_tanh}
 def activate(x, name, training=None):
     """Applies the activation that `BertConfig.hidden_act` names.
 
-    In training GELU is ours, for its gradient; elsewhere it is plain operations of the dtype of `x`. On other
-    backends, which fuse anything, it is ours, for its float32.
+    In training GELU has a custom gradient. For inference on TensorFlow it is plain operations in the dtype of `x`;
+    other backends fuse the custom one, which computes in float32.
     """
     ours = training or keras.config.backend() != "tensorflow"
     return (_TRAINING if ours else _INFERENCE)[name](x)
 
 
 def check_activation(name):
-    """Returns the name of an activation, or raises."""
+    """Returns the name of an activation, or raises if there is none."""
     if name not in _INFERENCE:
         raise ValueError(f"`activation` must be one of {', '.join(_INFERENCE)}. Received: activation={name!r}")
     return name

@@ -4,7 +4,6 @@ import keras
 from keras import ops
 
 from keras_bert.layers.composite import Composite
-from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.masks import attention_bias
 
@@ -28,8 +27,8 @@ class MultiHeadAttention(Composite):
         attention_mask: boolean, broadcasts to `(batch, num_heads, length, key length)`, true where
             attention is allowed.
         memory: `(batch, key length, hidden_size)`, with `cross_attention` only.
-        seed: seed of the dropout, drawn outside by recomputation.
-        training: whether to drop.
+        seed: seed of the dropout, see `Dropout`. Defaults to `None`.
+        training: bool, whether to apply dropout.
 
     Returns:
         A pair: `(batch, length, hidden_size)` and the probabilities `(batch, num_heads, length, key length)`.
@@ -52,17 +51,13 @@ class MultiHeadAttention(Composite):
         self.cross_attention = cross_attention
         self.initializer_range = initializer_range
 
-        def dense(units, name):
-            initializer = keras.initializers.TruncatedNormal(stddev=initializer_range)
-            return Dense(units, kernel_initializer=initializer, name=name, **self.part_options)
-
         if cross_attention:
-            self.query = dense(hidden_size, "query")
-            self.key_value = dense(2 * hidden_size, "key_value")
+            self.query = self.make_dense(hidden_size, "query")
+            self.key_value = self.make_dense(2 * hidden_size, "key_value")
         else:
-            self.query_key_value = dense(3 * hidden_size, "query_key_value")
+            self.query_key_value = self.make_dense(3 * hidden_size, "query_key_value")
         self.probability_dropout = Dropout(dropout, name="dropout", **self.part_options)
-        self.output_dense = dense(hidden_size, "output")
+        self.output_dense = self.make_dense(hidden_size, "output")
 
     def build(self, hidden_shape):
         projections = [self.query, self.key_value] if self.cross_attention else [self.query_key_value]
@@ -85,27 +80,17 @@ class MultiHeadAttention(Composite):
         return (self.hidden_size // self.num_heads) ** -0.5
 
     def _project(self, hidden, memory):
-        """Query, key and value, each `(batch, heads, length, size)`."""
+        """Returns query, key and value, each `(batch, heads, length, size)`."""
         if self.cross_attention:
             (query,) = self._split_heads(self.query(hidden), hidden, 1)
             return query, *self._split_heads(self.key_value(memory), memory, 2)
         return self._split_heads(self.query_key_value(hidden), hidden, 3)
 
-    def _split_heads(self, projected, of, parts):
-        # The sizes of what came in: converters cannot follow the shape of the product, which is itself a reshape.
-        batch, length, _ = ops.shape(of)
+    def _split_heads(self, projected, source, parts):
+        # Shapes of the inputs: converters cannot infer that of the product, which is itself reshaped.
+        batch, length, _ = ops.shape(source)
         heads = ops.reshape(projected, (batch, length, parts, self.num_heads, self.hidden_size // self.num_heads))
         return ops.unstack(ops.transpose(heads, (2, 0, 3, 1, 4)), parts)  # (parts, batch, heads, length, size)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "hidden_size": self.hidden_size,
-            "num_heads": self.num_heads,
-            "dropout": self.dropout,
-            "cross_attention": self.cross_attention,
-            "initializer_range": self.initializer_range,
-        }
 
 
 def _softmax(scores):

@@ -2,50 +2,57 @@
 
 import keras
 
+from keras_bert.layers.configured import Configured
+from keras_bert.layers.dense import Dense
 
-class Composite(keras.layers.Layer):
-    """A layer whose config tells what was changed in its parts after it was made.
 
-    Keras writes the config of the outer layer alone, so that a `.keras` file and `clone_model` would forget which
-    parts are frozen or quantized.
+class Composite(Configured, keras.layers.Layer):
+    """A layer whose config also has the changes to its parts: which of them are frozen or quantized.
+
+    Keras writes the config of the outer layer alone, so a `.keras` file and `clone_model` would lose them.
     """
 
     @property
     def part_options(self):
-        """What every part takes over from the whole."""
+        """The arguments that every part shares with the whole."""
         return {"dtype": self.dtype_policy, "trainable": self.trainable}
+
+    def make_dense(self, units, name, activation=None):
+        """Returns a dense layer as a part; needs `initializer_range`."""
+        initializer = keras.initializers.TruncatedNormal(stddev=self.initializer_range)
+        return Dense(units, activation, kernel_initializer=initializer, name=name, **self.part_options)
 
     def get_config(self):
         config = super().get_config()
-        parts = {path: options for path, part in _parts(self) if (options := self._changed(part))}
+        parts = {path: changes for path, part in _parts(self) if (changes := self._changes(part))}
         return {**config, "parts": parts} if parts else config
 
-    def _changed(self, part):
-        options = {}
+    def _changes(self, part):
+        changes = {}
         if part.trainable != self.trainable:
-            options["trainable"] = part.trainable
+            changes["trainable"] = part.trainable
         if part.quantization_mode is not None:
-            options["dtype"] = keras.saving.serialize_keras_object(part.dtype_policy)
-            options["quantization_config"] = keras.saving.serialize_keras_object(part.quantization_config)
-        return options
+            changes["dtype"] = keras.saving.serialize_keras_object(part.dtype_policy)
+            changes["quantization_config"] = keras.saving.serialize_keras_object(part.quantization_config)
+        return changes
 
     @classmethod
     def from_config(cls, config):
         config = dict(config)
-        changed = config.pop("parts", {})
+        parts = config.pop("parts", {})
         layer = super().from_config(config)
         for path, part in _parts(layer):
-            options = changed.get(path, {})
-            if "trainable" in options:
-                part.trainable = options["trainable"]
-            if "dtype" in options:
-                part.dtype_policy = keras.dtype_policies.get(options["dtype"])
-                part.quantization_config = keras.saving.deserialize_keras_object(options["quantization_config"])
+            changes = parts.get(path, {})
+            if "trainable" in changes:
+                part.trainable = changes["trainable"]
+            if "dtype" in changes:
+                part.dtype_policy = keras.dtype_policies.get(changes["dtype"])
+                part.quantization_config = keras.saving.deserialize_keras_object(changes["quantization_config"])
         return layer
 
 
 def _parts(layer, prefix=""):
-    """The layers inside a layer, by path, a layer before its own parts."""
+    """Yields the layers inside a layer by path, a layer before its own parts."""
     for part in layer._flatten_layers(include_self=False, recursive=False):
         yield prefix + part.name, part
         yield from _parts(part, f"{prefix}{part.name}/")

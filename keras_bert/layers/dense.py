@@ -1,50 +1,37 @@
-"""A dense layer with a product of rank 2 and a fast bias gradient."""
+"""A dense layer whose bias is fused and has a fast gradient."""
 
 import keras
 from keras import ops
 
 from keras_bert.layers.graphs import custom_gradient
-from keras_bert.layers.quantization import adapted, check_mode, dequantized
+from keras_bert.layers.quantization import Quantizable
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class Dense(keras.layers.Dense):
-    """`keras.layers.Dense`, computed over flattened rows.
-
-    TensorFlow fuses a bias into a product of rank 2 alone, and Keras adds it after it has reshaped back.
+class Dense(Quantizable, keras.layers.Dense):
+    """`keras.layers.Dense` on flattened rows: TensorFlow fuses a bias into products of rank 2 only.
 
     Example:
         y = Dense(3072, activation="relu")(x)
     """
+
+    table_name, scaled_axis = "kernel", 1
 
     def call(self, inputs, training=None):
         flat = len(inputs.shape) == 2
         rows = inputs if flat else ops.reshape(inputs, (-1, inputs.shape[-1]))
         rows = ops.matmul(rows, self.kernel)
         if self.use_bias:
-            # The copy is a plain tensor: a custom gradient must not see the variable itself.
+            # A copy, since a custom gradient must not capture variables.
             rows = _add_bias(rows, ops.copy(self.bias))
         rows = self.activation(rows)
         return rows if flat else ops.reshape(rows, (*ops.shape(inputs)[:-1], self.units))
-
-    def quantize(self, mode=None, type_check=True, config=None):
-        check_mode(mode)
-        super().quantize(mode, type_check=False, config=config)  # It refuses subclasses otherwise.
-
-    def float_table(self):
-        """The kernel as a float32 tensor, dequantized and with the update of LoRA."""
-        if self.quantization_mode is None:
-            kernel = ops.cast(self._kernel.value, "float32")
-        else:
-            zero = getattr(self, "kernel_zero", None)
-            kernel = dequantized(self, self._kernel, self.kernel_scale, zero, scaled_axis=1)
-        return adapted(self, kernel, self.lora_kernel_a, self.lora_kernel_b) if self.lora_enabled else kernel
 
 
 @custom_gradient
 def _add_bias(rows, bias):
     def gradient(upstream):
-        # A product with ones sums in float32 and on all cores; TensorFlow's BiasAddGrad does neither in bfloat16.
+        # A product with ones sums in float32 and on all cores; in bfloat16 BiasAddGrad does neither.
         ones = ops.ones((1, ops.shape(upstream)[0]), upstream.dtype)
         return upstream, ops.matmul(ones, upstream)[0]
 

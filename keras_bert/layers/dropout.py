@@ -1,4 +1,4 @@
-"""Dropout (Srivastava et al., 2014) with narrow random bits and a seed that can be drawn outside."""
+"""Dropout (Srivastava et al., 2014) from 16 random bits, with a seed that the caller can provide."""
 
 import math
 
@@ -9,7 +9,7 @@ from keras_bert.layers.quantization import Unquantized
 
 
 class _GivenSeed(keras.random.SeedGenerator):
-    """Lets a seed that was drawn before stand where Keras expects a generator."""
+    """Passes a given seed to functions of Keras that expect a generator."""
 
     def __init__(self, seed):
         self._seed = seed
@@ -20,20 +20,20 @@ class _GivenSeed(keras.random.SeedGenerator):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Dropout(Unquantized, keras.layers.Layer):
-    """Zeroes a share of the inputs in training and scales up the rest.
+    """Sets a fraction of the inputs to zero in training and scales up the rest.
 
     Keras' own layer draws a float32 for each element, which costs a fifth of a bfloat16 forward pass. Here
     16 random bits decide, so the rate is rounded to a multiple of 1/65536 and the scale is exact for it.
 
     Args:
-        rate: share of elements to drop, in [0, 1).
-        seed: integer seed of the layer's own generator.
+        rate: float in [0, 1), fraction of the elements to drop.
+        seed: int, seed of the layer's generator. Defaults to `None`.
 
     Call arguments:
         inputs: a float tensor of any shape.
-        seed: a seed from `next_seed()`; the next one is drawn when it is None. Recomputation must draw the
-            same mask twice, so it draws the seed outside.
-        training: whether to drop.
+        seed: a seed from `next_seed()`; `None` draws the next one. Recomputation passes it, since it needs the same
+            mask twice.
+        training: bool, whether to apply dropout.
 
     Returns:
         A tensor like `inputs`.
@@ -55,7 +55,7 @@ class Dropout(Unquantized, keras.layers.Layer):
         self.built = True
 
     def next_seed(self):
-        """Draws the seed of the next call, or None where there is nothing to drop."""
+        """Draws the seed of the next call; None at rate 0."""
         return self.seed_generator.next() if self.rate > 0 else None
 
     def call(self, inputs, seed=None, training=None):
@@ -66,9 +66,6 @@ class Dropout(Unquantized, keras.layers.Layer):
         bits = _random_int16(ops.shape(inputs), self.next_seed() if seed is None else seed)
         keep = ops.cast(bits >= dropped - 32768, inputs.dtype)
         return inputs * (keep * (65536 / (65536 - dropped)))
-
-    def get_config(self):
-        return {**super().get_config(), "rate": self.rate, "seed": self.seed}
 
 
 def _random_int16(shape, seed):

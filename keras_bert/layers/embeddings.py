@@ -7,11 +7,11 @@ from keras_bert.layers.composite import Composite
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.graphs import expect_at_most
 from keras_bert.layers.layer_norm import LayerNorm
-from keras_bert.layers.quantization import adapted, check_mode, dequantized
+from keras_bert.layers.quantization import Quantizable
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class TokenEmbedding(keras.layers.ReversibleEmbedding):
+class TokenEmbedding(Quantizable, keras.layers.ReversibleEmbedding):
     """The token table; with `reverse=True` its transpose, which turns vectors into logits over the vocabulary.
 
     `keras.ops.take` lets a negative id wrap around to the end of the table. Here an id outside the table is an
@@ -23,24 +23,13 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         logits = table(vectors, reverse=True)
     """
 
+    table_name, scaled_axis = "embeddings", 0
+
     def call(self, inputs, reverse=False):
         return super().call(inputs if reverse else _no_wrap(inputs, self.input_dim), reverse=reverse)
 
     def quantized_call(self, inputs, reverse=False):
         return super().quantized_call(inputs if reverse else _no_wrap(inputs, self.input_dim), reverse=reverse)
-
-    def quantize(self, mode=None, type_check=True, config=None):
-        check_mode(mode)
-        super().quantize(mode, type_check=False, config=config)  # It refuses subclasses otherwise.
-
-    def float_table(self):
-        """The table as a float32 tensor, dequantized and with the update of LoRA."""
-        if self.quantization_mode is None:
-            table = ops.cast(self._embeddings.value, "float32")
-        else:
-            zero = getattr(self, "embeddings_zero", None)
-            table = dequantized(self, self._embeddings, self.embeddings_scale, zero, scaled_axis=0)
-        return adapted(self, table, self.lora_embeddings_a, self.lora_embeddings_b) if self.lora_enabled else table
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -59,7 +48,7 @@ class BertEmbeddings(Composite):
     Call arguments:
         tokens: embedded tokens, `(batch, length, hidden_size)`.
         segment_ids: `(batch, length)`.
-        training: whether to drop.
+        training: bool, whether to apply dropout.
 
     Returns:
         `(batch, length, hidden_size)`.
@@ -119,7 +108,7 @@ class BertEmbeddings(Composite):
             "(max_position_embeddings); truncate it. Received: length="
         )
         length = tokens.shape[1]
-        # A length that is not known yet is None, or a symbol of JAX.
+        # An unknown length is None, or a symbol of JAX.
         if not isinstance(length, int):
             return expect_at_most(tokens, ops.shape(tokens)[1], self.max_length, message)
         if length > self.max_length:
@@ -130,7 +119,7 @@ class BertEmbeddings(Composite):
         return tokens_shape
 
     def fixed_positions(self):
-        """The position vectors that are not learned: sines in even columns and cosines in odd ones, or zeros."""
+        """Returns the fixed position vectors: sines in even columns and cosines in odd ones, or zeros."""
         if self.positions == "none":
             return ops.zeros((self.max_length, self.hidden_size))
         columns = ops.arange(self.hidden_size, dtype="float32")
@@ -138,21 +127,9 @@ class BertEmbeddings(Composite):
         angles = ops.arange(self.max_length, dtype="float32")[:, None] / 10000 ** (even / self.hidden_size)
         return ops.where(columns % 2 == 0, ops.sin(angles), ops.cos(angles))
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "hidden_size": self.hidden_size,
-            "max_length": self.max_length,
-            "num_segments": self.num_segments,
-            "positions": self.positions,
-            "dropout": self.dropout,
-            "initializer_range": self.initializer_range,
-            "layer_norm_eps": self.layer_norm_eps,
-        }
-
 
 def _no_wrap(ids, size):
-    """Sends negative ids past the end of the table: `ops.take` would count them from its end."""
-    # Differs from BERT: its one-hot product with the segment table takes an unknown id for a zero vector.
+    """Moves negative ids past the end of the table; `ops.take` would count them from its end."""
+    # Differs from BERT: there an unknown segment id gives a zero vector, from a one-hot product.
     ids = ops.convert_to_tensor(ids)
     return ops.where(ids < 0, ops.cast(size, ids.dtype), ids)

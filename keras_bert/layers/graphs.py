@@ -1,4 +1,4 @@
-"""What layers do in TensorFlow's graphs beyond `keras.ops`: gradients that die with their graph, and a check."""
+"""TensorFlow graphs beyond `keras.ops`: custom gradients and recomputation without leaks, and a check at run time."""
 
 import functools
 
@@ -12,15 +12,15 @@ if keras.config.backend() == "tensorflow":
 
 
 def custom_gradient(function):
-    """`keras.ops.custom_gradient` that leaves nothing behind when a model is deleted.
+    """`keras.ops.custom_gradient` that does not leak deleted models.
 
-    TensorFlow registers the gradient of every custom gradient in a graph by name, for ever, and with it the graph and
-    the model. Here the gradient belongs to an operation of the graph, like that of a function call. A SavedModel
-    holds the plain operations instead, which any program can differentiate.
+    TensorFlow keeps the gradient of every custom gradient in a global registry, and with it the graph and the model.
+    Here the gradient belongs to an operation of the graph, like that of a function call. A SavedModel contains the
+    plain operations instead, which any program can differentiate.
 
     Args:
-        function: takes plain tensors, no variables; returns a tensor and a function from the gradient with respect
-            to that tensor to the gradients with respect to the arguments.
+        function: takes tensors, no variables; returns a tensor and a function from the upstream gradient to the
+            gradients of the arguments.
 
     Returns:
         A function of the same arguments that returns the tensor.
@@ -44,14 +44,14 @@ def custom_gradient(function):
 
 
 def remat(function):
-    """`keras.remat` that leaves nothing behind when a model is deleted.
+    """`keras.remat` that does not leak deleted models.
 
     Args:
         function: takes one tensor; returns a tensor or a structure of tensors, the same ones each time it is called.
             It may read variables.
 
     Returns:
-        A function like it. Only its argument is kept for the backward pass, which calls `function` again.
+        The same function. Only its argument is kept for the backward pass, which calls `function` again.
     """
 
     def wrapper(inputs):
@@ -63,13 +63,13 @@ def remat(function):
 
         def backward(*upstream):
             with tf.GradientTape() as tape:
-                # Made to depend on the gradient: without it compilers see the same operations twice and keep the first.
+                # Depends on the gradient; otherwise compilers would merge both copies of the operations.
                 again = inputs + tf.cast(_zero_after(upstream[0]), inputs.dtype)
                 tape.watch(again)
                 repeated = function(again)
             return tape.gradient(tf.nest.flatten(repeated), [again, *variables], upstream, tf.UnconnectedGradients.ZERO)
 
-        # Read out here, where the tapes of the caller see it.
+        # Converted here, where the tapes of the caller record it.
         tensors = [tf.convert_to_tensor(value) for value in (inputs, *variables)]
         return tf.nest.pack_sequence_as(results, _attach(tf.nest.flatten(results), tensors, backward))
 
@@ -77,7 +77,7 @@ def remat(function):
 
 
 def expect_at_most(tensor, size, limit, message):
-    """Returns the tensor; in a graph it is an error with a message if `size`, known only when it runs, is too large.
+    """Returns the tensor; raises an error with a message when the graph runs and `size` is too large.
 
     XLA leaves checks out, and other backends have none.
     """
@@ -93,7 +93,7 @@ def _in_graph():
 
 
 def _attach(results, tensors, backward):
-    """The results, as an operation of `tensors` whose gradient is `backward`."""
+    """Returns the results as outputs of an operation on `tensors` whose gradient is `backward`."""
 
     def gradient(*upstream):
         return [None] * len(results) + list(backward(*upstream[: len(results)]))
@@ -101,13 +101,13 @@ def _attach(results, tensors, backward):
     nodes = [*results, *tensors]
     with record.stop_recording():
         outputs = tf.identity_n(nodes)
-    # Tapes ask the record; gradients of graphs, such as those of loops and of functions, ask the operation.
+    # Tapes use the record; gradients of graphs, such as those of loops and functions, use the operation.
     record.record_operation("IdentityN", outputs, nodes, gradient)
     outputs[0].op._gradient_function = lambda _, *upstream: gradient(*upstream)
     return outputs[: len(results)]
 
 
 def _zero_after(tensor):
-    """A scalar 0 that cannot be known before the tensor is; NaN if its first value is."""
+    """Returns a scalar 0 that depends on the tensor; NaN if the first value is NaN."""
     first = tf.reshape(tensor, [-1])[:1]
     return tf.reduce_min(tf.minimum(tf.abs(first), 0))

@@ -1,4 +1,4 @@
-"""What stands on the encoder: poolers, the two ends of the masked-LM head, folding of multiple choices."""
+"""Layers of the heads: poolers, both ends of the masked-LM head, folding of multiple choices."""
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from keras_bert.layers.quantization import Unquantized
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Pooler(Composite):
-    """The final vector of [CLS] through a dense layer and tanh: C in the paper.
+    """Dense layer and tanh on the final vector of [CLS]: C in the paper.
 
     Args:
         hidden_size: width of the encoder.
@@ -32,13 +32,7 @@ class Pooler(Composite):
         super().__init__(**kwargs)
         self.hidden_size = hidden_size
         self.initializer_range = initializer_range
-        self.dense = Dense(
-            hidden_size,
-            activation="tanh",
-            kernel_initializer=keras.initializers.TruncatedNormal(stddev=initializer_range),
-            name="dense",
-            **self.part_options,
-        )
+        self.dense = self.make_dense(hidden_size, "dense", activation="tanh")
 
     def build(self, sequence_output_shape):
         self.dense.build((None, self.hidden_size))
@@ -46,19 +40,12 @@ class Pooler(Composite):
     def call(self, sequence_output):
         return self.dense(sequence_output[:, 0])
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "hidden_size": self.hidden_size,
-            "initializer_range": self.initializer_range,
-        }
-
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class MaskedLMTransform(Composite):
-    """Picks the masked positions, then dense layer, activation and LayerNorm (section 3.1, task 1).
+    """Gathers the masked positions, then dense layer, activation and LayerNorm (section 3.1, task 1).
 
-    Only these few vectors go on to the product with the token table, the most expensive one of the model.
+    Only these few vectors enter the product with the token table, the most expensive one of the model.
 
     Args:
         hidden_size: width of the encoder.
@@ -69,7 +56,7 @@ class MaskedLMTransform(Composite):
     Call arguments:
         sequence_output: `(batch, length, hidden_size)`.
         mask_positions: `(batch, predictions)`, each less than `length`.
-        training: whether a gradient is to come.
+        training: bool, whether gradients will be computed.
 
     Returns:
         `(batch, predictions, hidden_size)`.
@@ -84,12 +71,7 @@ class MaskedLMTransform(Composite):
         self.activation = check_activation(activation)
         self.initializer_range = initializer_range
         self.layer_norm_eps = layer_norm_eps
-        self.dense = Dense(
-            hidden_size,
-            kernel_initializer=keras.initializers.TruncatedNormal(stddev=initializer_range),
-            name="dense",
-            **self.part_options,
-        )
+        self.dense = self.make_dense(hidden_size, "dense")
         self.norm = LayerNorm(epsilon=layer_norm_eps, name="norm", **self.part_options)
 
     def build(self, sequence_output_shape):
@@ -98,22 +80,13 @@ class MaskedLMTransform(Composite):
 
     def call(self, sequence_output, mask_positions, training=None):
         batch, length, width = ops.shape(sequence_output)
-        # Over flattened rows a position outside its sequence would read a neighbour's: it is sent past the end,
-        # which is an error on a CPU.
+        # In flattened rows a position outside its sequence would read another one: it is moved past the end, which is
+        # an error on a CPU.
         inside = ops.logical_and(mask_positions >= 0, mask_positions < length)
         rows = mask_positions + ops.arange(batch, dtype=mask_positions.dtype)[:, None] * length
         rows = ops.where(inside, rows, batch * length)
         picked = ops.take(ops.reshape(sequence_output, (-1, width)), rows, axis=0)
         return self.norm(activate(self.dense(picked), self.activation, training))
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "hidden_size": self.hidden_size,
-            "activation": self.activation,
-            "initializer_range": self.initializer_range,
-            "layer_norm_eps": self.layer_norm_eps,
-        }
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -139,7 +112,7 @@ class OutputBias(Unquantized, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class FoldChoices(Unquantized, keras.layers.Layer):
-    """Makes each choice a row of its own: `(batch, choices, length)` to `(batch * choices, length)`.
+    """Reshapes `(batch, choices, length)` to `(batch * choices, length)`.
 
     Example:
         rows = FoldChoices()(token_ids)
@@ -154,11 +127,11 @@ class FoldChoices(Unquantized, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class UnfoldChoices(Unquantized, keras.layers.Layer):
-    """Puts the scores of the choices side by side: `(batch * choices, 1)` to `(batch, choices)`.
+    """Reshapes the scores of the choices from `(batch * choices, 1)` to `(batch, choices)`.
 
     Call arguments:
-        scores: one score a row.
-        like: the tensor that was folded, `(batch, choices, length)`.
+        scores: `(batch * choices, 1)`.
+        like: the tensor before folding, `(batch, choices, length)`.
 
     Returns:
         `(batch, choices)`.
@@ -176,7 +149,7 @@ class UnfoldChoices(Unquantized, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class MultiLabelDense(Dense):
-    """A `Dense` whose units are labels that may all be right: logits of sigmoids rather than of one softmax.
+    """A `Dense` of independent labels: its outputs are logits of sigmoids, not of one softmax.
 
     Example:
         logits = MultiLabelDense(5)(pooled_output)
@@ -185,13 +158,13 @@ class MultiLabelDense(Dense):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class SentencePooling(Unquantized, keras.layers.Layer):
-    """One float32 vector for each sequence out of those of its tokens (Reimers & Gurevych, 2019, section 3).
+    """Pools the token vectors of a sequence to one float32 vector (Reimers & Gurevych, 2019, section 3).
 
     Args:
-        pooling: str, "mean" over all real tokens, [CLS] and [SEP] among them; "max" over them; "cls", the vector of
-            [CLS]. Defaults to "mean".
+        pooling: str, "mean" or "max" over all real tokens, including [CLS] and [SEP]; or "cls", the vector of [CLS].
+            Defaults to "mean".
         normalize: bool, whether vectors have length 1. Defaults to `False`.
-        sequence_length: int, the most pieces of a text that the model was trained on, for `save`. Defaults to `None`.
+        sequence_length: int, the longest sequence that the model was trained on, for `save`. Defaults to `None`.
 
     Call arguments:
         sequence_output: `(batch, length, width)`.
@@ -225,11 +198,3 @@ class SentencePooling(Unquantized, keras.layers.Layer):
         if not self.normalize:
             return pooled
         return pooled / ops.maximum(ops.sqrt(ops.sum(pooled * pooled, axis=-1, keepdims=True)), 1e-12)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "pooling": self.pooling,
-            "normalize": self.normalize,
-            "sequence_length": self.sequence_length,
-        }

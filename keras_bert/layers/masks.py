@@ -1,12 +1,12 @@
-"""Which positions may attend to which: the one place where masks are made."""
+"""Attention masks."""
 
 import keras
 from keras import ops
 
 from keras_bert.layers.quantization import Unquantized
 
-# Added to the float32 score of a forbidden position: its probability becomes an exact zero, and a row that
-# is forbidden everywhere stays finite (uniform).
+# Added to the float32 score of a masked position: its probability becomes exactly zero, and a fully masked row stays
+# finite (uniform).
 _FORBIDDEN = -1e9
 
 
@@ -15,7 +15,7 @@ class AttentionMask(Unquantized, keras.layers.Layer):
     """Turns a padding mask into an attention mask.
 
     Args:
-        causal: whether a position sees only itself and what is on its left.
+        causal: bool, whether each position attends to itself and its left context only. Defaults to `False`.
 
     Call arguments:
         padding_mask: `(batch, length)`, not zero at real tokens.
@@ -40,10 +40,7 @@ class AttentionMask(Unquantized, keras.layers.Layer):
             mask = ops.logical_and(mask, positions[:, None] >= positions[None, :])
         return mask
 
-    def get_config(self):
-        return {**super().get_config(), "causal": self.causal}
-
 
 def attention_bias(mask):
-    """The float32 tensor to add to the attention scores under a boolean mask."""
+    """Returns the float32 tensor to add to the attention scores for a boolean mask."""
     return (1.0 - ops.cast(mask, "float32")) * _FORBIDDEN

@@ -1,46 +1,55 @@
-"""What `model.quantize` does to the layers, and what the numbers mean that it leaves."""
+"""`model.quantize` on our layers, and the float tables that quantized and LoRA-adapted layers compute with."""
 
 from keras import ops, quantizers
 
-MODES = ("int8", "int4")
+from keras_bert.layers.configured import Configured
+
+_MODES = ("int8", "int4")
 
 
-def check_mode(mode):
-    """Raises for a mode of Keras that our layers have no numbers for; a layer left out in silence would be worse."""
-    if mode not in MODES:
+def _check_mode(mode):
+    """Raises for a mode that our layers do not support; Keras would skip them without an error."""
+    if mode not in _MODES:
         raise ValueError(
-            f"`mode` must be one of {', '.join(MODES)} for a model with layers of keras_bert. Received: mode={mode!r}"
+            f"`mode` must be one of {', '.join(_MODES)} for a model with layers of keras_bert. Received: mode={mode!r}"
         )
 
 
-class Unquantized:
-    """Mixed into layers that stay as they are when their model is quantized: Keras would warn for each of them."""
+class Unquantized(Configured):
+    """Mixed into layers that quantization leaves as they are; Keras would warn about each of them."""
 
     def quantize(self, mode=None, type_check=True, config=None):
-        check_mode(mode)
+        _check_mode(mode)
 
 
-def dequantized(layer, table, scale, zero, scaled_axis):
-    """The float32 matrix that a layer's quantized table stands for.
+class Quantizable:
+    """Mixed into subclasses of Keras' layers with one table, `table_name`, whose scales belong to `scaled_axis`."""
 
-    Args:
-        layer: a `Dense` or a `TokenEmbedding`.
-        table: its table of integers, two in a byte in mode "int4".
-        scale: one for each index of `scaled_axis`, or a group of the other axis has one of its own.
-        zero: the zero points of groups.
-        scaled_axis: 1 for kernels, 0 for embeddings.
-    """
-    mode, scale = layer.quantization_mode, ops.cast(scale, "float32")
-    if mode == "int4":
-        table = quantizers.unpack_int4(table, layer._orig_output_dim, axis=-1)
-    table = ops.cast(table, "float32")
-    if len(scale.shape) == 1:
-        return table / ops.expand_dims(scale, 1 - scaled_axis)
-    groups = ops.cast(layer.g_idx, "int32")
-    scale, zero = (ops.take(value, groups, axis=1 - scaled_axis) for value in (scale, ops.cast(zero, "float32")))
-    return (table - zero) * scale
+    def quantize(self, mode=None, type_check=True, config=None):
+        _check_mode(mode)
+        super().quantize(mode, type_check=False, config=config)  # Keras' type check refuses subclasses.
 
+    def float_table(self):
+        """Returns the table as a float32 tensor, dequantized and with the update of LoRA."""
+        name = self.table_name
+        table = getattr(self, f"_{name}")
+        if self.quantization_mode is None:
+            table = ops.cast(table.value, "float32")
+        else:
+            table = self._dequantized(table, getattr(self, f"{name}_scale"), getattr(self, f"{name}_zero", None))
+        if self.lora_enabled:
+            a, b = (ops.cast(getattr(self, f"lora_{name}_{part}"), "float32") for part in "ab")
+            table = table + (self.lora_alpha / self.lora_rank) * ops.matmul(a, b)
+        return table
 
-def adapted(layer, table, a, b):
-    """A float32 table with the update of LoRA that `enable_lora` has added to a layer."""
-    return table + (layer.lora_alpha / layer.lora_rank) * ops.matmul(ops.cast(a, "float32"), ops.cast(b, "float32"))
+    def _dequantized(self, table, scale, zero):
+        other_axis, scale = 1 - self.scaled_axis, ops.cast(scale, "float32")
+        if self.quantization_mode == "int4":
+            table = quantizers.unpack_int4(table, self._orig_output_dim, axis=-1)
+        table = ops.cast(table, "float32")
+        if len(scale.shape) == 1:
+            return table / ops.expand_dims(scale, other_axis)
+        # Groups along the other axis have scales and zero points of their own.
+        groups = ops.cast(self.g_idx, "int32")
+        scale, zero = (ops.take(value, groups, axis=other_axis) for value in (scale, ops.cast(zero, "float32")))
+        return (table - zero) * scale

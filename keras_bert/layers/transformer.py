@@ -6,7 +6,6 @@ from keras import ops
 from keras_bert.layers.activations import activate, check_activation
 from keras_bert.layers.attention import MultiHeadAttention
 from keras_bert.layers.composite import Composite
-from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.graphs import remat
 from keras_bert.layers.layer_norm import LayerNorm
@@ -14,7 +13,7 @@ from keras_bert.layers.layer_norm import LayerNorm
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class FeedForward(Composite):
-    """Two dense layers with an activation between them, at each position alike.
+    """Two dense layers with an activation between them, applied to each position.
 
     Args:
         hidden_size: width of the input and of the output.
@@ -24,7 +23,7 @@ class FeedForward(Composite):
 
     Call arguments:
         hidden: `(batch, length, hidden_size)`.
-        training: whether a gradient is to come.
+        training: bool, whether gradients will be computed.
 
     Returns:
         `(batch, length, hidden_size)`.
@@ -39,32 +38,18 @@ class FeedForward(Composite):
         self.intermediate_size = intermediate_size
         self.activation = check_activation(activation)
         self.initializer_range = initializer_range
-
-        def dense(units, name):
-            initializer = keras.initializers.TruncatedNormal(stddev=initializer_range)
-            return Dense(units, kernel_initializer=initializer, name=name, **self.part_options)
-
-        self.intermediate_dense = dense(intermediate_size, "intermediate")
-        self.output_dense = dense(hidden_size, "output")
+        self.intermediate_dense = self.make_dense(intermediate_size, "intermediate")
+        self.output_dense = self.make_dense(hidden_size, "output")
 
     def build(self, hidden_shape):
         self.intermediate_dense.build((None, None, self.hidden_size))
         self.output_dense.build((None, None, self.intermediate_size))
 
     def call(self, hidden, training=None):
-        # Over flattened rows, so that product, bias and activation stand side by side: TensorFlow fuses them.
+        # On flattened rows TensorFlow fuses product, bias and activation.
         rows = ops.reshape(hidden, (-1, self.hidden_size))
         rows = activate(self.intermediate_dense(rows), self.activation, training)
         return ops.reshape(self.output_dense(rows), ops.shape(hidden))
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "hidden_size": self.hidden_size,
-            "intermediate_size": self.intermediate_size,
-            "activation": self.activation,
-            "initializer_range": self.initializer_range,
-        }
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -80,13 +65,13 @@ class TransformerBlock(Composite):
         attention_dropout: dropout rate of the attention probabilities.
         initializer_range: standard deviation of the kernels' initializer.
         layer_norm_eps: epsilon of both LayerNorms.
-        remat: whether to compute the activations again in the backward pass instead of keeping them.
+        remat: bool, whether to recompute the activations in the backward pass. Defaults to `False`.
 
     Call arguments:
         hidden: `(batch, length, hidden_size)`.
         attention_mask: boolean, see `AttentionMask`.
         return_attention_scores: whether to return the attention probabilities as well.
-        training: whether to drop.
+        training: bool, whether to apply dropout.
 
     Returns:
         `(batch, length, hidden_size)`, or a pair of that and `(batch, num_heads, length, length)`.
@@ -143,7 +128,7 @@ class TransformerBlock(Composite):
             part.build(shape)
 
     def call(self, hidden, attention_mask=None, return_attention_scores=False, training=None):
-        # The seeds are drawn out here: `remat` would draw other masks in the backward pass.
+        # Drawn outside `remat`, which would draw other seeds in the backward pass.
         dropouts = (self.attention.probability_dropout, self.attended_dropout, self.output_dropout)
         seeds = [dropout.next_seed() if training else None for dropout in dropouts]
 
@@ -157,17 +142,3 @@ class TransformerBlock(Composite):
             return (output, scores) if return_attention_scores else output
 
         return (remat(forward) if self.remat else forward)(hidden)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "hidden_size": self.hidden_size,
-            "num_heads": self.num_heads,
-            "intermediate_size": self.intermediate_size,
-            "activation": self.activation,
-            "dropout": self.dropout,
-            "attention_dropout": self.attention_dropout,
-            "initializer_range": self.initializer_range,
-            "layer_norm_eps": self.layer_norm_eps,
-            "remat": self.remat,
-        }

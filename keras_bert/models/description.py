@@ -1,4 +1,4 @@
-"""Reads config and head back from a model's graph, so that saving needs no record beside the model."""
+"""Recovers config and head from a model's graph, so that a model can be saved without further information."""
 
 import dataclasses
 
@@ -16,22 +16,31 @@ HEADS = (
     "question_answering",
     "multiple_choice",
 )
+# Arguments of `TransformerBlock` and the keys of `BertConfig` that they come from.
+_BLOCK_SETTINGS = {
+    "num_heads": "num_attention_heads",
+    "intermediate_size": "intermediate_size",
+    "activation": "hidden_act",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "layer_norm_eps": "layer_norm_eps",
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """What `describe` found.
+    """Config, head and layers of a model.
 
     Attributes:
         config: the `BertConfig` of the encoder.
-        head: one of `HEADS`.
-        num_classes: width of a classification head; 1 is regression. None for the others.
-        multi_label: whether several classes may be right.
-        next_sentence: whether there is an NSP head.
-        tied: whether the masked-LM head has the token table.
+        head: str, one of `HEADS`.
+        num_classes: int, width of a classification head, 1 for regression. `None` for other heads.
+        multi_label: bool, whether several classes may apply to one text.
+        next_sentence: bool, whether there is an NSP head.
+        tied: bool, whether the masked-LM head shares the token table.
         causal, positions: as given to `build_encoder`.
-        dtype: name of the encoder's dtype policy.
-        layers: the layers by the builders' names, those of a nested encoder included.
+        dtype: str, name of the encoder's dtype policy.
+        layers: dict of the layers by the builders' names, including those of a nested encoder.
     """
 
     config: BertConfig
@@ -49,11 +58,10 @@ class Description:
 def describe(model):
     """Describes a model of this package's builders, also after it was saved and loaded by Keras.
 
-    The wiring is followed from the outputs to the inputs, so that a model with a head of its own is never taken for
-    one of ours.
+    The graph is followed from the outputs to the inputs, so that a custom head is never mistaken for one of ours.
 
     Raises:
-        ValueError: where the graph is not that of a builder.
+        ValueError: if the graph is not that of a builder.
     """
     try:
         return _description(*read(model))
@@ -66,7 +74,7 @@ def describe(model):
 
 
 def describe_encoder(encoder):
-    """Describes a model of `build_encoder`, which a head is to be put on."""
+    """Describes a model of `build_encoder`, or raises if it is another one."""
     description = describe(encoder)
     if description.head != "encoder":
         raise ValueError(
@@ -111,40 +119,25 @@ def _description(head, layers):
     )
 
 
-def _check_parts(layer):
-    """Raises where a part of a layer was changed after the layer had made it."""
-    parts = layer._flatten_layers(include_self=False)
-    twins = type(layer).from_config(layer.get_config())._flatten_layers(include_self=False)
-    for part, twin in zip(parts, twins, strict=True):
-        for name in ("activation", "epsilon", "rate"):
-            value, made = (getattr(each, name, None) for each in (part, twin))
-            expect(value == made, f"the part {part.path!r} has {name}={value}, where its layer tells {made}")
-
-
 def _check_settings(config, layers, blocks):
-    """Raises where layers differ in what a config can say only once, or their parts from what they tell."""
+    """Raises where layers differ in a setting that a config has once, or from their own parts."""
     for layer in layers.values():
         _check_parts(layer)
     for block in blocks:
-        found = {
-            "num_heads": block.num_heads,
-            "intermediate_size": block.intermediate_size,
-            "activation": block.activation,
-            "dropout": block.dropout,
-            "attention_dropout": block.attention_dropout,
-            "layer_norm_eps": block.layer_norm_eps,
-        }
-        expected = (
-            config.num_attention_heads,
-            config.intermediate_size,
-            config.hidden_act,
-            config.hidden_dropout_prob,
-            config.attention_probs_dropout_prob,
-            config.layer_norm_eps,
-        )
-        for (name, value), wanted in zip(found.items(), expected, strict=True):
-            expect(value == wanted, f"the layer {block.name!r} has {name}={value}, where others have {wanted}")
+        for name, key in _BLOCK_SETTINGS.items():
+            value, expected = getattr(block, name), getattr(config, key)
+            expect(value == expected, f"the layer {block.name!r} has {name}={value}, where others have {expected}")
     transform = layers.get("mlm_transform")
     if transform is not None:
         same = (transform.activation, transform.layer_norm_eps) == (config.hidden_act, config.layer_norm_eps)
         expect(same, f"the layer {transform.name!r} has another activation or epsilon than the blocks")
+
+
+def _check_parts(layer):
+    """Raises where a part of a layer was changed after the layer was made."""
+    parts = layer._flatten_layers(include_self=False)
+    twins = type(layer).from_config(layer.get_config())._flatten_layers(include_self=False)
+    for part, twin in zip(parts, twins, strict=True):
+        for name in ("activation", "epsilon", "rate"):
+            value, expected = (getattr(each, name, None) for each in (part, twin))
+            expect(value == expected, f"the part {part.path!r} has {name}={value}, but its layer has {expected}")

@@ -19,14 +19,15 @@ def build_encoder(
 
     Args:
         config: a `BertConfig`.
-        causal: whether a token sees only what is on its left (the left-to-right ablation).
-        hidden_states: whether to give the output of every layer, the embeddings first.
-        attention_scores: whether to give the attention probabilities of every layer.
-        positions: "learned", "sinusoid" or "none".
-        remat: whether to compute the activations of the blocks again in the backward pass, for less memory.
-        dtype: dtype policy such as "mixed_bfloat16"; None means Keras' global one.
-        name: name of the model and, with an underscore, the beginning of its layers' names. Encoders of different
-            names can be called as layers of one model, or share its inputs. Defaults to "bert_encoder" and nothing.
+        causal: bool, whether each token attends to itself and its left context only. Defaults to `False`.
+        hidden_states: bool, whether to return the output of every layer, the embeddings first. Defaults to `False`.
+        attention_scores: bool, whether to return the attention probabilities of every layer. Defaults to `False`.
+        positions: str, "learned", "sinusoid" or "none". Defaults to "learned".
+        remat: bool, whether to recompute the activations of the blocks in the backward pass, to save memory. Defaults
+            to `False`.
+        dtype: dtype policy such as "mixed_bfloat16". Defaults to Keras' global one.
+        name: str, name of the model and prefix of its layers' names, for several encoders in one model. Defaults to
+            "bert_encoder" without a prefix.
 
     Returns:
         A `keras.Model`. Inputs, int32 `(batch, length)`: `token_ids`, `segment_ids`, `padding_mask` (1 = real).

@@ -1,14 +1,14 @@
-"""Fine-tuning of the upper layers alone."""
+"""Freezes the lower layers of a model, so that fine-tuning changes the upper ones alone."""
 
 from keras_bert.layers import BertEmbeddings, TokenEmbedding, TransformerBlock
 
 
 def freeze_layers(model, count):
-    """Keeps the embeddings and the lowest `count` blocks of a model as they are; call it before the optimizer is made.
+    """Freezes the embeddings and the lowest `count` blocks of a model. Call it before the optimizer is created.
 
     Args:
-        model: a model with an encoder of `build_encoder` in it, under any head. Of several encoders each is frozen.
-        count: how many blocks, from 0 (the embeddings alone) to all of them.
+        model: a model with one or more encoders of `build_encoder`, with any head.
+        count: int, number of blocks, from 0 (the embeddings alone) to all of them.
 
     Example:
         freeze_layers(model, 8)
@@ -36,7 +36,7 @@ def freeze_layers(model, count):
 
 
 def _depth(operation, depths):
-    """How many blocks lie on the way from the inputs up to and with an operation."""
+    """Returns the number of blocks between the inputs and an operation, itself included."""
     if id(operation) not in depths:
         below = [tensor._keras_history.operation for tensor in operation._inbound_nodes[0].arguments.keras_tensors]
         deepest = max((_depth(other, depths) for other in below), default=0)

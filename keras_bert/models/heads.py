@@ -11,9 +11,9 @@ def build_classifier(encoder, num_classes, dropout=None, multi_label=False):
 
     Args:
         encoder: a model of `build_encoder`.
-        num_classes: number of classes; 1 is regression.
-        dropout: rate before the head; None means the encoder's `hidden_dropout_prob`.
-        multi_label: bool, whether several classes may be right, so that the logits are those of sigmoids. Defaults to
+        num_classes: int, number of classes; 1 is regression.
+        dropout: float, dropout rate before the head. Defaults to the encoder's `hidden_dropout_prob`.
+        multi_label: bool, whether several classes may apply to one text: the logits are those of sigmoids. Defaults to
             `False`.
 
     Returns:
@@ -38,8 +38,8 @@ def build_token_classifier(encoder, num_classes, dropout=None):
 
     Args:
         encoder: a model of `build_encoder`.
-        num_classes: number of tags.
-        dropout: rate before the head; None means the encoder's `hidden_dropout_prob`.
+        num_classes: int, number of tags.
+        dropout: float, dropout rate before the head. Defaults to the encoder's `hidden_dropout_prob`.
 
     Returns:
         A `keras.Model` with the output `logits`, float32 `(batch, length, num_classes)`.
@@ -83,11 +83,11 @@ def build_span_labeler(encoder):
 def build_multiple_choice(encoder, dropout=None):
     """Scores each choice by the pooled vector of its [CLS].
 
-    The one head that calls the encoder as a layer, since its inputs have another rank.
+    This head alone calls the encoder as a layer, since its inputs have a different rank.
 
     Args:
         encoder: a model of `build_encoder`.
-        dropout: rate before the head; None means the encoder's `hidden_dropout_prob`.
+        dropout: float, dropout rate before the head. Defaults to the encoder's `hidden_dropout_prob`.
 
     Returns:
         A `keras.Model`. Inputs: the encoder's, `(batch, choices, length)`. Output: `logits`, float32
@@ -111,13 +111,13 @@ def build_multiple_choice(encoder, dropout=None):
 
 
 def build_embedder(encoder, pooling="mean", normalize=False, sequence_length=None):
-    """Makes one vector of each text, as sentence-transformers does. No weights are added.
+    """Embeds each text as one vector, as sentence-transformers does. No weights are added.
 
     Args:
         encoder: a model of `build_encoder`.
         pooling: str, see `layers.SentencePooling`. Defaults to "mean".
         normalize: bool, whether vectors have length 1. Defaults to `False`.
-        sequence_length: int, the most pieces of a text that the model was trained on, which `save` keeps. Defaults to
+        sequence_length: int, the longest sequence that the model was trained on, which `save` writes. Defaults to
             `None`.
 
     Returns:
@@ -138,7 +138,7 @@ def build_embedder(encoder, pooling="mean", normalize=False, sequence_length=Non
 
 
 def _head(encoder, units, dropout, name, kind=Dense):
-    """The dropout and the dense layer of a head; its product and its logits are float32."""
+    """Returns the dropout and the dense layer of a head, which computes in float32."""
     if type(units) is not int or units < 1:
         raise ValueError(f"`num_classes` must be a positive integer. Received: num_classes={units!r}")
     encoding = describe_encoder(encoder)

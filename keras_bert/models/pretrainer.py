@@ -7,12 +7,12 @@ from keras_bert.models.description import describe_encoder
 
 
 def build_pretrainer(encoder, next_sentence=True, tied=True):
-    """Extends the encoder's graph by the masked-LM head and the NSP head.
+    """Adds the masked-LM head and the NSP head to the encoder's graph.
 
     Args:
         encoder: a model of `build_encoder`.
-        next_sentence: whether to predict if B follows A.
-        tied: bool, whether the masked-LM head has the token table for its kernel, as in BERT. Defaults to `True`.
+        next_sentence: bool, whether to predict if B follows A. Defaults to `True`.
+        tied: bool, whether the masked-LM head shares the token table, as in BERT. Defaults to `True`.
 
     Returns:
         A `keras.Model`. Inputs: the encoder's and `mask_positions` `(batch, predictions)`, the only positions
@@ -52,7 +52,7 @@ def build_pretrainer(encoder, next_sentence=True, tied=True):
 
 
 def build_next_sentence(encoder):
-    """Extends the encoder's graph by the NSP head alone.
+    """Adds the NSP head alone to the encoder's graph.
 
     Args:
         encoder: a model of `build_encoder`.

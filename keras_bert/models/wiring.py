@@ -1,4 +1,4 @@
-"""Follows the graph of a functional model from its outputs to its inputs, along the wiring of the builders."""
+"""Reads the graph of a functional model from its outputs to its inputs and compares it with the builders' graphs."""
 
 import keras
 
@@ -28,17 +28,17 @@ def read(model):
 
 
 class OtherWiringError(Exception):
-    """Tells where a graph is not that of a builder."""
+    """Says where a graph differs from those of the builders."""
 
 
-def expect(condition, otherwise):
-    """Raises `OtherWiringError` with what is there `otherwise`."""
+def expect(condition, message):
+    """Raises `OtherWiringError` with a message unless the condition holds."""
     if not condition:
-        raise OtherWiringError(otherwise[0].upper() + otherwise[1:])
+        raise OtherWiringError(message[0].upper() + message[1:])
 
 
 class _Graph:
-    """Reads a functional model from its outputs to its inputs; `layers` has what was found, by the builders' names."""
+    """The graph of a functional model; `layers` has the layers found so far by the builders' names."""
 
     def __init__(self, model):
         expect(type(model).call.__qualname__ == "Functional.call", "its class has a `call` of its own")
@@ -173,7 +173,7 @@ class _Graph:
         return below
 
     def _call(self, name, kind, tensor, *others, **options):
-        """The first argument of the layer that made `tensor`, which must be a `kind`, called with `others` after it."""
+        """Returns the first argument of the layer that made `tensor`: a `kind`, whose other arguments are `others`."""
         expect(_made_by(tensor, kind), f"{_origin_name(tensor)} stands where keras_bert.layers.{kind.__name__} does")
         layer, arguments, found = _origin(tensor, *options)
         alike = len(arguments) == 1 + len(others) and _same(arguments[1:], others) and found == options
@@ -183,10 +183,10 @@ class _Graph:
 
 
 def _origin(tensor, *options):
-    """The operation that made a tensor, its positional arguments, and those of `options` that it was given."""
+    """Returns the operation that made a tensor, its positional arguments and its keyword arguments among `options`."""
     operation, index, _ = tensor._keras_history
     arguments = operation._inbound_nodes[index].arguments
-    # Keras itself adds a mask to the call of a nested model, a dict of None.
+    # Keras adds a mask to the call of a nested model, a dict of None.
     given = {name: value for name, value in arguments.kwargs.items() if _is_given(value)}
     expect(set(given) <= set(options), f"the layer {operation.name!r} is called with {', '.join(sorted(given))}")
     return operation, arguments.args, given
@@ -208,7 +208,7 @@ def _origin_name(tensor):
 
 
 def _column(tensor, index):
-    """What `tensor` is the column `index` of."""
+    """Returns the tensor whose column `index` is `tensor`."""
     operation, arguments, _ = _origin(tensor)
     sliced = type(operation).__name__ == "GetItem" and list(arguments[1]) == [Ellipsis, index]
     expect(sliced, f"{_origin_name(tensor)} stands where a column of the logits does")

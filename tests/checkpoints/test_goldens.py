@@ -43,11 +43,11 @@ def int32(golden, **names):
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "bfloat16"])
-def test_google_tf1(golden, dtype):
+def test_google_tf1(golden, loaded, dtype):
     expected = np.load(golden / "google_tf1_small" / "golden.npz")
     inputs = int32(expected, **{name: name for name in ("token_ids", "segment_ids", "padding_mask")})
     real = expected["padding_mask"].astype(bool)
-    bert = keras_bert.load(golden / "google_tf1_small", dtype=dtype)
+    bert = loaded("google_tf1_small", dtype=dtype)
     assert bert.config.hidden_act == "gelu_new"
     pretraining = bert.pretrainer().predict_on_batch({**inputs, **int32(expected, mask_positions="mask_positions")})
     outputs = {**bert.encoder.predict_on_batch(inputs), **pretraining}
@@ -72,11 +72,11 @@ def test_google_layer_by_layer(golden):
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 @pytest.mark.parametrize("head", HF_HEADS)
-def test_hugging_face_heads(golden, head, dtype):
+def test_hugging_face_heads(golden, loaded, head, dtype):
     expected = np.load(golden / "hf_small" / head / "golden.npz")
     inputs = int32(expected, token_ids="input_ids", segment_ids="token_type_ids", padding_mask="attention_mask")
     real = expected["attention_mask"].astype(bool)
-    bert = keras_bert.load(golden / "hf_small" / head, dtype=dtype)
+    bert = loaded(f"hf_small/{head}", dtype=dtype)
     assert bert.config.hidden_act == "gelu"
     if head == "pretraining":
         inputs["mask_positions"] = np.tile(np.arange(24, dtype="int32"), (3, 1))
@@ -107,11 +107,11 @@ def crossentropy(logits, labels):
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("step", [0, 1])  # The first update has learning rate 0.
-def test_losses_of_googles_first_steps(golden, step):
+def test_losses_of_googles_first_steps(golden, loaded, step):
     expected = np.load(golden / "google_tf1_training" / "golden.npz")
     names = ("token_ids", "segment_ids", "padding_mask", "mask_positions")
     inputs = {name: expected[name][step].astype("int32") for name in names}
-    outputs = keras_bert.load(golden / "google_tf1_training").pretrainer()(inputs)
+    outputs = loaded("google_tf1_training").pretrainer()(inputs)
     weights = expected["mask_weights"][step]
     mlm = (crossentropy(to_numpy(outputs["mlm_logits"]), expected["mask_labels"][step]) * weights).sum()
     mlm /= weights.sum() + 1e-5
@@ -120,10 +120,10 @@ def test_losses_of_googles_first_steps(golden, step):
 
 
 @pytest.mark.tensorflow
-def test_optimizer_slots_of_a_google_checkpoint_are_ignored(golden):
+def test_optimizer_slots_of_a_google_checkpoint_are_ignored(golden, loaded):
     import tensorflow as tf
 
-    bert = keras_bert.load(golden / "tf1_toy_checkpoint")
+    bert = loaded("tf1_toy_checkpoint")
     assert len(bert.vocabulary) == 15
     assert bert.lowercase
     model = bert.pretrainer()
@@ -134,16 +134,20 @@ def test_optimizer_slots_of_a_google_checkpoint_are_ignored(golden):
     np.testing.assert_array_equal(table, reader.get_tensor("bert/embeddings/word_embeddings"))
 
 
+@pytest.fixture(scope="module")
+def real_bert(minilm):
+    return keras_bert.load(minilm)
+
+
 @pytest.mark.parametrize("pairs", ["", "pair_"])
-def test_real_weights_of_minilm(golden, minilm, pairs):
+def test_real_weights_of_minilm(golden, real_bert, pairs):
     expected = np.load(golden / "minilm_activations.npz")
     names = ("token_ids", "segment_ids", "padding_mask")
     inputs = int32(expected, **{name: pairs + name for name in names})
     real = inputs["padding_mask"].astype(bool)
-    bert = keras_bert.load(minilm)
-    assert bert.lowercase
-    assert len(bert.vocabulary) == 30522
-    outputs = bert.encoder.predict_on_batch(inputs)
+    assert real_bert.lowercase
+    assert len(real_bert.vocabulary) == 30522
+    outputs = real_bert.encoder.predict_on_batch(inputs)
     assert relative(to_numpy(outputs["sequence_output"])[real], expected[f"{pairs}sequence_output"][real]) <= FLOAT32
     assert relative(outputs["pooled_output"], expected[f"{pairs}pooled_output"]) <= FLOAT32
 
@@ -155,12 +159,12 @@ def embed(bert, inputs):
     return mean / np.linalg.norm(mean, axis=-1, keepdims=True)
 
 
-def test_published_similarities_of_minilm(golden, minilm):
+def test_published_similarities_of_minilm(golden, real_bert):
     published = json.loads((golden / "minilm_published_values.json").read_text())["cases"]
     sentences = json.loads((golden / "minilm_activations.json").read_text())["sentences"]
     expected = np.load(golden / "minilm_activations.npz")
     inputs = int32(expected, **{name: name for name in ("token_ids", "segment_ids", "padding_mask")})
-    vectors = embed(keras_bert.load(minilm), inputs)
+    vectors = embed(real_bert, inputs)
     np.testing.assert_allclose(vectors, expected["sentence_embedding"], atol=2e-6)
     rows = [vectors[sentences.index(sentence)] for sentence in published[0]["sentences"]]
     similarity = np.array(rows) @ np.array(rows).T

@@ -1,4 +1,4 @@
-"""The many shapes in which a checkpoint comes, and what is wrong with broken ones."""
+"""The variants of a checkpoint that other programs write, and the errors of broken ones."""
 
 import json
 import logging
@@ -12,154 +12,130 @@ import pytest
 import safetensors.numpy
 
 import keras_bert
+from keras_bert.checkpoints import huggingface, load
+from keras_bert.checkpoints.layout import fill, slots
+from tests.checkpoints.conftest import edit
 from tests.conftest import to_numpy
 
 
-@pytest.fixture
-def saved(build, pieces, tmp_path):
-    """A pre-training checkpoint in Hugging Face's layout."""
-    keras_bert.save(build("pretraining"), tmp_path / "bert", pieces)
-    return tmp_path / "bert"
-
-
-def tensors(path):
-    return safetensors.numpy.load_file(path / "model.safetensors")
-
-
-def rewrite(path, change):
+def rewrite(folder, change):
     """Changes the tensors of a checkpoint on disk."""
-    values = tensors(path)
-    safetensors.numpy.save_file(change(values) or values, path / "model.safetensors")
+    values = safetensors.numpy.load_file(folder / "model.safetensors")
+    safetensors.numpy.save_file(change(values), folder / "model.safetensors")
 
 
-def edit(path, **values):
-    """Changes keys of a JSON file; None removes one."""
-    content = {**json.loads(path.read_text()), **values}
-    path.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
+def without(part):
+    return lambda values: {name: value for name, value in values.items() if part not in name}
 
 
 def table(bert):
     return to_numpy(bert.encoder.get_layer("token_embedding").embeddings)
 
 
-class TestVariants:
-    def test_names_without_prefix_and_with_old_layer_norm_names(self, saved):
-        expected = table(keras_bert.load(saved))
+@pytest.fixture
+def expected(models):
+    """The token table of the saved model."""
+    return to_numpy(models("pretraining").get_layer("token_embedding").embeddings)
 
-        def change(values):
-            old = {}
-            for name, value in values.items():
-                name = name.removeprefix("bert.")
-                old[
-                    re.sub(
-                        r"LayerNorm\.bias$", "LayerNorm.beta", re.sub(r"LayerNorm\.weight$", "LayerNorm.gamma", name)
-                    )
-                ] = value
-            return old
 
-        rewrite(saved, change)
-        bert = keras_bert.load(saved)
-        bert.pretrainer()
-        np.testing.assert_array_equal(table(bert), expected)
+def test_old_names_tied_copies_and_buffers(folder, expected):
+    """As old versions of transformers wrote them."""
 
-    def test_shards(self, saved):
-        expected = keras_bert.load(saved).pretrainer().get_weights()
-        values = sorted(tensors(saved).items())
-        (saved / "model.safetensors").unlink()
-        places = {}
-        for number, part in enumerate((values[:20], values[20:]), 1):
-            name = f"model-{number:05}-of-00002.safetensors"
-            safetensors.numpy.save_file(dict(part), saved / name)
-            places.update(dict.fromkeys(dict(part), name))
-        (saved / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
-        for got, wanted in zip(keras_bert.load(saved).pretrainer().get_weights(), expected, strict=True):
-            if wanted.dtype == "float32":
-                np.testing.assert_array_equal(got, wanted)
-        (saved / "model-00002-of-00002.safetensors").unlink()
-        with pytest.raises(ValueError, match=r"missing shard\(s\): model-00002-of-00002.safetensors"):
-            keras_bert.load(saved)
+    def change(values):
+        names = {name: re.sub("LayerNorm.weight$", "LayerNorm.gamma", name.removeprefix("bert.")) for name in values}
+        values = {re.sub("LayerNorm.bias$", "LayerNorm.beta", names[name]): value for name, value in values.items()}
+        values["cls.predictions.decoder.weight"] = values["embeddings.word_embeddings.weight"]
+        values["cls.predictions.decoder.bias"] = values.pop("cls.predictions.bias")
+        return {**values, "embeddings.position_ids": np.arange(40)[None]}
 
-    @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
-    def test_half_precision_tensors(self, saved, dtype):
-        expected = table(keras_bert.load(saved)).astype(dtype).astype("float32")
-        rewrite(saved, lambda values: {name: value.astype(dtype) for name, value in values.items()})
-        np.testing.assert_array_equal(table(keras_bert.load(saved)), expected)
+    rewrite(folder, change)
+    bert = keras_bert.load(folder, dtype="mixed_bfloat16")
+    bert.pretrainer()
+    np.testing.assert_array_equal(table(bert), expected)
+    assert bert.encoder.get_layer("block_0").compute_dtype == "bfloat16"
+    assert repr(bert).endswith("L=1 H=32 A=4, head='pretraining')")
 
-    def test_tied_copies_are_dropped(self, saved):
-        def change(values):
-            values["cls.predictions.decoder.weight"] = values["bert.embeddings.word_embeddings.weight"]
-            values["cls.predictions.decoder.bias"] = values.pop("cls.predictions.bias")
 
-        rewrite(saved, change)
-        keras_bert.load(saved).pretrainer()
+def test_untied_copies_are_an_error(folder):
+    rewrite(folder, lambda values: {**values, "cls.predictions.decoder.weight": np.zeros((50, 32), "float32")})
+    with pytest.raises(ValueError, match="cls.predictions.decoder.weight differs from bert.embeddings.word_emb"):
+        keras_bert.load(folder)
 
-    def test_untied_copies_are_an_error(self, saved):
-        rewrite(saved, lambda values: {**values, "cls.predictions.decoder.weight": np.zeros((50, 32), "float32")})
-        with pytest.raises(ValueError, match="cls.predictions.decoder.weight differs from bert.embeddings.word_emb"):
-            keras_bert.load(saved)
 
-    def test_position_ids_are_left(self, saved):
-        rewrite(saved, lambda values: {**values, "bert.embeddings.position_ids": np.arange(40)[None]})
-        keras_bert.load(saved)
+def test_shards_in_half_precision(folder, models):
+    dtypes = (ml_dtypes.bfloat16, np.float16)
+    values = sorted(safetensors.numpy.load_file(folder / "model.safetensors").items())
+    (folder / "model.safetensors").unlink()
+    places = {}
+    for number, (part, dtype) in enumerate(zip((values[:20], values[20:]), dtypes, strict=True), 1):
+        name = f"model-{number:05}-of-00002.safetensors"
+        safetensors.numpy.save_file({key: value.astype(dtype) for key, value in part}, folder / name)
+        places.update(dict.fromkeys(dict(part), name))
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    model = keras_bert.load(folder).pretrainer()
+    for slot, original in zip(
+        *(slots(keras_bert.describe(each)) for each in (model, models("pretraining"))), strict=True
+    ):
+        found = [original.value().astype(dtype).astype("float32") for dtype in dtypes]
+        assert any(np.array_equal(slot.value(), rounded) for rounded in found), slot.name
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"missing shard\(s\): model-00002-of-00002.safetensors"):
+        keras_bert.load(folder)
 
-    def test_without_pooler_the_encoder_says_so(self, saved, caplog):
-        rewrite(saved, lambda values: {name: value for name, value in values.items() if "pooler" not in name})
-        with caplog.at_level(logging.WARNING, "keras_bert"):
-            keras_bert.load(saved)
-        assert "has no pooler: the encoder's is freshly initialized" in caplog.text
 
-    def test_masked_lm_alone(self, saved):
-        rewrite(saved, lambda values: {name: value for name, value in values.items() if "relationship" not in name})
-        bert = keras_bert.load(saved)
-        assert set(bert.pretrainer().output) == {"mlm_logits"}
-        with pytest.raises(ValueError, match=r"lacks 2 tensor\(s\): cls.seq_relationship.weight \(2, 32\)"):
-            bert.pretrainer(next_sentence=True)
+def test_masked_lm_alone_without_pooler(folder, caplog):
+    rewrite(folder, without("relationship"))
+    rewrite(folder, without("pooler"))
+    with caplog.at_level(logging.WARNING, "keras_bert"):
+        bert = keras_bert.load(folder)
+    assert "has no pooler: the encoder's is freshly initialized" in caplog.text
+    assert set(bert.pretrainer().output) == {"mlm_logits"}
+    with pytest.raises(ValueError, match=r"lacks 2 tensor\(s\): cls.seq_relationship.weight \(2, 32\)"):
+        bert.pretrainer(next_sentence=True)
 
-    def test_a_new_head_on_a_loaded_encoder(self, saved):
-        bert = keras_bert.load(saved)
-        model = keras_bert.build_classifier(bert.encoder, 2)
-        np.testing.assert_array_equal(to_numpy(model.get_layer("token_embedding").embeddings), table(bert))
 
-    def test_a_keras_file(self, build, tmp_path):
-        model = build("question_answering")
-        model.save(tmp_path / "mine.keras")
-        bert = keras_bert.load(tmp_path / "mine.keras")
-        assert (bert.head, bert.vocabulary) == ("question_answering", None)
-        bert.model()
-
-    def test_dtype(self, saved):
-        bert = keras_bert.load(saved, dtype="mixed_bfloat16")
-        assert bert.encoder.get_layer("block_1").compute_dtype == "bfloat16"
-        assert repr(bert).endswith("L=2 H=32 A=4, head='pretraining')")
+def test_a_keras_file(models, tmp_path):
+    path = tmp_path / "mine.keras"
+    models("question_answering").save(path)
+    bert = keras_bert.load(path)
+    assert (bert.head, bert.vocabulary) == ("question_answering", None)
+    assert set(bert.model().output) == {"start_logits", "end_logits"}
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(ValueError, match=r"mine.keras: Keras cannot load this file"):
+        keras_bert.load(path)
+    inputs = keras.Input((3,))
+    keras.Model(inputs, keras.layers.Dense(1)(inputs)).save(path)
+    with pytest.raises(ValueError, match="`model` must come from a builder of keras_bert"):
+        keras_bert.load(path)
 
 
 class TestTokenizerFiles:
-    def test_vocabulary_of_tokenizer_json(self, saved, pieces):
-        (saved / "vocab.txt").unlink()
-        (saved / "tokenizer_config.json").unlink()
+    def test_vocabulary_of_tokenizer_json(self, folder, pieces):
+        (folder / "vocab.txt").unlink()
+        (folder / "tokenizer_config.json").unlink()
         vocab = {piece: index for index, piece in enumerate(pieces[:-1])}
         content = {
             "model": {"type": "WordPiece", "vocab": vocab},
             "added_tokens": [{"id": 0, "content": "[PAD]"}, {"id": 49, "content": pieces[-1]}],
             "normalizer": {"type": "BertNormalizer", "lowercase": False, "strip_accents": True},
         }
-        (saved / "tokenizer.json").write_text(json.dumps(content))
-        bert = keras_bert.load(saved)
+        (folder / "tokenizer.json").write_text(json.dumps(content))
+        bert = keras_bert.load(folder)
         assert bert.vocabulary.pieces == tuple(pieces)
         assert (bert.lowercase, bert.strip_accents) == (False, True)
 
-    @pytest.mark.parametrize(("value", "lowercase"), [(True, True), (False, False)])
-    def test_tokenizer_config_has_the_last_word(self, saved, value, lowercase):
-        edit(saved / "tokenizer_config.json", do_lower_case=value, strip_accents=False)
-        bert = keras_bert.load(saved)
+    @pytest.mark.parametrize("lowercase", [True, False])
+    def test_tokenizer_config_has_priority(self, folder, lowercase):
+        edit(folder / "tokenizer_config.json", do_lower_case=lowercase, strip_accents=False)
+        bert = keras_bert.load(folder)
         assert (bert.lowercase, bert.strip_accents) == (lowercase, False)
 
-    @pytest.mark.parametrize(("piece", "lowercase"), [("xY", False), ("xy", True), ("[NEW]", True)])
-    def test_a_vocabulary_with_capitals_is_cased(self, saved, pieces, piece, lowercase):
-        (saved / "tokenizer_config.json").unlink()
-        (saved / "tokenizer.json").unlink()
-        keras_bert.Vocabulary([*pieces[:-1], piece]).save(saved / "vocab.txt")
-        assert keras_bert.load(saved).lowercase == lowercase
+    def test_a_vocabulary_with_capitals_is_cased(self, folder, pieces):
+        (folder / "tokenizer_config.json").unlink()
+        (folder / "tokenizer.json").unlink()
+        for piece, lowercase in (("xY", False), ("xy", True), ("[NEW]", True)):
+            keras_bert.Vocabulary([*pieces[:-1], piece]).save(folder / "vocab.txt")
+            assert keras_bert.load(folder).lowercase == lowercase
 
     def test_the_public_vocabularies(self, data):
         cased = {path.name: keras_bert.Vocabulary(path).cased for path in (data / "vocab").iterdir()}
@@ -172,15 +148,17 @@ class TestTokenizerFiles:
 
 
 class TestNames:
-    def test_an_own_folder_of_models(self, saved, monkeypatch):
-        monkeypatch.setenv("KERAS_BERT_MODELS", str(saved.parent))
-        keras_bert.load("bert")
+    def test_folders_of_models(self, saved, monkeypatch):
+        folder = saved("pretraining")
+        monkeypatch.setenv("KERAS_BERT_MODELS", str(folder.parent))
+        monkeypatch.setenv("HOME", str(folder.parent))
+        assert keras_bert.load("bert").head == keras_bert.load("~/bert").head == "pretraining"
 
     def test_the_cache_of_the_hugging_face_hub_offline(self, saved, tmp_path, monkeypatch):
         constants = pytest.importorskip("huggingface_hub.constants", reason="huggingface_hub is not installed")
         repository = tmp_path / "cache" / "models--google-bert--tiny"
         for revision, name in (("a" * 40, "main"), ("b" * 40, "v2")):
-            shutil.copytree(saved, repository / "snapshots" / revision)
+            shutil.copytree(saved("pretraining"), repository / "snapshots" / revision)
             (repository / "refs").mkdir(exist_ok=True)
             (repository / "refs" / name).write_text(revision)
         edit(repository / "snapshots" / ("b" * 40) / "config.json", keras_bert={"task": "second"})
@@ -198,163 +176,135 @@ class TestNames:
         assert str(error.value).count("the path /none") <= 1
 
 
-class TestBroken:
-    def test_an_empty_directory(self, tmp_path):
-        with pytest.raises(FileNotFoundError, match="not a checkpoint. Expected config.json with model.safetensors"):
-            keras_bert.load(tmp_path)
+def shorten(name, length):
+    """Keeps the first bytes of a file, or drops the last ones."""
 
-    def test_a_file(self, tmp_path):
-        (tmp_path / "x.bin").write_text("")
-        with pytest.raises(ValueError, match="a checkpoint is a directory or a .keras file"):
-            keras_bert.load(tmp_path / "x.bin")
+    def change(folder):
+        (folder / name).write_bytes((folder / name).read_bytes()[:length])
 
-    def test_no_weights(self, saved):
-        (saved / "model.safetensors").unlink()
-        with pytest.raises(
-            FileNotFoundError, match="expected model.safetensors or model.safetensors.index.json beside"
-        ):
-            keras_bert.load(saved)
-
-    def test_a_pickle_is_refused(self, saved):
-        (saved / "model.safetensors").rename(saved / "pytorch_model.bin")
-        with pytest.raises(ValueError, match="pytorch_model.bin is refused: it is a pickle, which can run code"):
-            keras_bert.load(saved)
-
-    @pytest.mark.parametrize("keep", [0, 100, -1000])
-    def test_a_truncated_file(self, saved, keep):
-        path = saved / "model.safetensors"
-        path.write_bytes(path.read_bytes()[:keep])
-        with pytest.raises(
-            ValueError, match=r"model.safetensors: not a readable safetensors file, it may be cut short"
-        ):
-            keras_bert.load(saved)
-
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"hidden_size": 64}, r"shape\(s\) disagree with the config: embeddings.word_embeddings.weight \(50, 32\)"),
-            ({"vocab_size": 51}, r"1 shape\(s\) disagree .* \(50, 32\), expected \(51, 32\)"),
-            ({"num_hidden_layers": 1}, r"16 tensor\(s\) have no place .* bert.encoder.layer.1.attention"),
-            ({"num_hidden_layers": 3}, r"the checkpoint lacks 16 tensor\(s\): encoder.layer.2.attention"),
-            ({"num_attention_heads": 5}, "`hidden_size` must be a multiple of `num_attention_heads`"),
-            ({"model_type": "roberta"}, "`model_type` must be 'bert'"),
-            ({"vocab_size": None}, "`vocab_size` is missing"),
-        ],
-    )
-    def test_a_config_that_disagrees(self, saved, changes, message):
-        edit(saved / "config.json", **changes)
-        with pytest.raises(ValueError, match=message):
-            keras_bert.load(saved)
-
-    def test_a_missing_tensor(self, saved):
-        rewrite(
-            saved,
-            lambda values: {name: value for name, value in values.items() if "layer.1.output.dense.bias" not in name},
-        )
-        with pytest.raises(ValueError, match=r"lacks 1 tensor\(s\): encoder.layer.1.output.dense.bias \(32,\)"):
-            keras_bert.load(saved)
-
-    def test_a_stranger_among_the_tensors(self, saved):
-        rewrite(saved, lambda values: {**values, "bert.adapter.weight": np.zeros((3, 4), "float32")})
-        with pytest.raises(ValueError, match=r"1 tensor\(s\) have no place .* bert.adapter.weight \(3, 4\)"):
-            keras_bert.load(saved)
-
-    def test_a_vocabulary_longer_than_the_table(self, saved, pieces):
-        (saved / "tokenizer.json").unlink()
-        keras_bert.Vocabulary([*pieces, "more"]).save(saved / "vocab.txt")
-        with pytest.raises(ValueError, match="the vocabulary has 51 pieces, more than the token table's vocab_size=50"):
-            keras_bert.load(saved)
-
-    def test_labels_that_do_not_fit_the_head(self, build, tmp_path):
-        keras_bert.save(build("classification"), tmp_path / "bert", None, labels=["a", "b", "c"])
-        edit(tmp_path / "bert" / "config.json", id2label={"0": "a", "1": "b"})
-        with pytest.raises(ValueError, match="`id2label` has 2 labels, but classifier.weight has 3 rows"):
-            keras_bert.load(tmp_path / "bert").model()
-
-    def test_a_head_that_is_not_there(self, saved):
-        edit(saved / "config.json", architectures=["BertForSequenceClassification"], keras_bert=None)
-        with pytest.raises(ValueError, match=r"tells of a classification head, but there is no classifier.weight"):
-            keras_bert.load(saved).model()
-
-    def test_no_variable_is_touched_when_a_shape_is_wrong(self, saved, build):
-        from keras_bert.checkpoints import huggingface
-        from keras_bert.checkpoints.layout import fill, slots
-
-        rewrite(saved, lambda values: {**values, "bert.pooler.dense.bias": np.zeros(3, "float32")})
-        source = huggingface.read_config(saved)
-        source.tensors = huggingface.read_weights(saved)
-        encoder = build("encoder")
-        before = encoder.get_weights()
-        with pytest.raises(ValueError, match=r"pooler.dense.bias \(3,\), expected \(32,\)"):
-            fill(source, slots(keras_bert.describe(encoder)))
-        for left, right in zip(encoder.get_weights(), before, strict=True):
-            np.testing.assert_array_equal(left, right)
-
-    def test_a_keras_file_of_another_model(self, tmp_path):
-        inputs = keras.Input((3,))
-        keras.Model(inputs, keras.layers.Dense(1)(inputs)).save(tmp_path / "other.keras")
-        with pytest.raises(ValueError, match="`model` must come from a builder of keras_bert"):
-            keras_bert.load(tmp_path / "other.keras")
-
-    def test_a_truncated_keras_file(self, build, tmp_path):
-        build("encoder").save(tmp_path / "x.keras")
-        (tmp_path / "x.keras").write_bytes((tmp_path / "x.keras").read_bytes()[:1000])
-        with pytest.raises(ValueError, match=r"x.keras: Keras cannot load this file"):
-            keras_bert.load(tmp_path / "x.keras")
+    return change
 
 
-@pytest.mark.tensorflow
-class TestGoogle:
-    @pytest.fixture
-    def google(self, build, pieces, tmp_path):
-        keras_bert.save(build("pretraining"), tmp_path / "google", pieces, format="google")
-        return tmp_path / "google"
-
-    def test_another_prefix(self, google):
-        for path in google.glob("bert_model.ckpt*"):
-            path.rename(google / path.name.replace("bert_model.ckpt", "model.ckpt-1000"))
-        keras_bert.load(google)
-
-    def test_no_weights(self, google):
-        (google / "bert_model.ckpt.index").unlink()
-        with pytest.raises(ValueError, match=r"expected one TensorFlow checkpoint, such as .* Received: none"):
-            keras_bert.load(google)
-
-    @pytest.mark.parametrize(("file", "keep"), [("index", 30), ("index", 0), ("data-00000-of-00001", 400)])
-    def test_a_truncated_file(self, google, file, keep):
-        path = google / f"bert_model.ckpt.{file}"
-        path.write_bytes(path.read_bytes()[:keep])
-        with pytest.raises(ValueError, match=r"bert_model.ckpt: (not a readable TensorFlow checkpoint|the tensor)"):
-            keras_bert.load(google)
-
-    def test_missing_data_file(self, google):
-        (google / "bert_model.ckpt.data-00000-of-00001").unlink()
-        with pytest.raises(ValueError, match="bert_model.ckpt: "):
-            keras_bert.load(google)
-
-    def test_a_typing_error_in_the_config(self, google):
-        edit(google / "bert_config.json", hidden_size=None, hiden_size=32)
-        with pytest.raises(ValueError, match=r"bert_config.json: unknown key\(s\) hiden_size"):
-            keras_bert.load(google)
-
-    def test_heads_as_googles_programs_name_them(self, build, tmp_path):
-        import tensorflow as tf
-
-        keras_bert.save(build("classification"), tmp_path / "a", None, format="google")
-        names = tf.train.load_checkpoint(str(tmp_path / "a" / "bert_model.ckpt")).get_variable_to_shape_map()
-        assert names["output_weights"] == [3, 32]
-        assert names["bert/encoder/layer_1/attention/self/query/kernel"] == [32, 32]
-        keras_bert.save(build("question_answering"), tmp_path / "b", None, format="google")
-        names = tf.train.load_checkpoint(str(tmp_path / "b" / "bert_model.ckpt")).get_variable_to_shape_map()
-        assert names["cls/squad/output_weights"] == [2, 32]
+def change_config(**values):
+    return lambda folder: edit(folder / "config.json", **values)
 
 
-def test_out_of_memory_while_loading(saved, monkeypatch):
-    from keras_bert.checkpoints import load
+def change_tensors(change):
+    return lambda folder: rewrite(folder, change)
 
+
+CUT_SHORT = "model.safetensors: not a readable safetensors file, it may be cut short"
+CLASSIFIER = {"architectures": ["BertForSequenceClassification"], "keras_bert": None}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda folder: (folder / "model.safetensors").unlink(), "expected model.safetensors or model.safetensors.ind"),
+        (
+            lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
+            "pytorch_model.bin is refused: it is a pickle, which can run code",
+        ),
+        *((shorten("model.safetensors", length), CUT_SHORT) for length in (0, 100, -1000)),
+        (change_config(vocab_size=51), r"1 shape\(s\) disagree with the config: .* \(50, 32\), expected \(51, 32\)"),
+        (change_config(num_hidden_layers=2), r"the checkpoint lacks 16 tensor\(s\): encoder.layer.1.attention"),
+        (change_config(num_attention_heads=5), "`hidden_size` must be a multiple of `num_attention_heads`"),
+        (change_config(model_type="roberta"), "`model_type` must be 'bert'"),
+        (change_config(vocab_size=None), "`vocab_size` is missing"),
+        (change_config(**CLASSIFIER), "tells of a classification head, but there is no classifier.weight"),
+        (
+            change_tensors(without("layer.0.output.dense.bias")),
+            r"lacks 1 tensor\(s\): encoder.layer.0.output.dense.bias \(32,\)",
+        ),
+        (
+            change_tensors(lambda values: {**values, "bert.encoder.layer.1.x": np.zeros((3, 4), "float32")}),
+            r"1 tensor\(s\) have no place .* bert.encoder.layer.1.x \(3, 4\)",
+        ),
+        (
+            lambda folder: edit(folder / "tokenizer_config.json", extra_special_tokens=["<more>"]),
+            "the vocabulary has 51 pieces, more than the token table's vocab_size=50",
+        ),
+    ],
+)
+def test_a_broken_folder(folder, change, message):
+    change(folder)
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        keras_bert.load(folder).model()
+
+
+def test_what_is_no_checkpoint(tmp_path):
+    with pytest.raises(FileNotFoundError, match="not a checkpoint. Expected config.json with model.safetensors"):
+        keras_bert.load(tmp_path)
+    (tmp_path / "x.bin").write_text("")
+    with pytest.raises(ValueError, match="a checkpoint is a directory or a .keras file"):
+        keras_bert.load(tmp_path / "x.bin")
+
+
+def test_labels_that_do_not_fit_the_head(saved, tmp_path):
+    shutil.copytree(saved("classification"), tmp_path / "bert")
+    edit(tmp_path / "bert" / "config.json", id2label={"0": "a", "1": "b"})
+    with pytest.raises(ValueError, match="`id2label` has 2 labels, but classifier.weight has 3 rows"):
+        keras_bert.load(tmp_path / "bert").model()
+
+
+def test_no_variable_is_touched_when_a_shape_is_wrong(folder, build):
+    rewrite(folder, lambda values: {**values, "bert.pooler.dense.bias": np.zeros(3, "float32")})
+    checkpoint, encoder = huggingface.read(folder), build("encoder")
+    before = encoder.get_weights()
+    with pytest.raises(ValueError, match=r"pooler.dense.bias \(3,\), expected \(32,\)"):
+        fill(checkpoint, slots(keras_bert.describe(encoder)))
+    for left, right in zip(encoder.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_out_of_memory(folder, monkeypatch):
     def full(*args, **kwargs):
         raise MemoryError
 
     monkeypatch.setattr(load, "build_encoder", full)
     with pytest.raises(MemoryError, match=r"out of memory at loading [\d,]+ parameters \(0.0 GB in float32\)"):
-        keras_bert.load(saved)
+        keras_bert.load(folder)
+
+
+@pytest.mark.tensorflow
+class TestGoogle:
+    @pytest.fixture
+    def google(self, saved, tmp_path):
+        return shutil.copytree(saved("pretraining", "google"), tmp_path / "google")
+
+    def test_another_prefix(self, google, expected):
+        for path in google.glob("bert_model.ckpt*"):
+            path.rename(google / path.name.replace("bert_model.ckpt", "model.ckpt-1000"))
+        np.testing.assert_array_equal(table(keras_bert.load(google)), expected)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (
+                lambda folder: (folder / "bert_model.ckpt.index").unlink(),
+                r"expected one TensorFlow checkpoint, such as .* Received: none",
+            ),
+            (lambda folder: (folder / "bert_model.ckpt.data-00000-of-00001").unlink(), "bert_model.ckpt: "),
+            (
+                lambda folder: edit(folder / "bert_config.json", hidden_size=None, hiden_size=32),
+                r"bert_config.json: unknown key\(s\) hiden_size",
+            ),
+            *(
+                (shorten(f"bert_model.ckpt.{name}", keep), "bert_model.ckpt: (not a readable TensorFlow|the tensor)")
+                for name, keep in (("index", 30), ("index", 0), ("data-00000-of-00001", 400))
+            ),
+        ],
+    )
+    def test_a_broken_folder(self, google, change, message):
+        change(google)
+        with pytest.raises(ValueError, match=message):
+            keras_bert.load(google)
+
+    def test_heads_as_googles_programs_name_them(self, saved):
+        import tensorflow as tf
+
+        prefixes = [str(saved(head, "google") / "bert_model.ckpt") for head in ("classification", "question_answering")]
+        first, second = (tf.train.load_checkpoint(prefix).get_variable_to_shape_map() for prefix in prefixes)
+        assert first["output_weights"] == [3, 32]
+        assert first["bert/encoder/layer_0/attention/self/query/kernel"] == [32, 32]
+        assert second["cls/squad/output_weights"] == [2, 32]

@@ -1,14 +1,13 @@
 """Values against NumPy and by hand, configs, and errors of the layers."""
 
+import inspect
+
 import keras
 import numpy as np
 import pytest
 
 from keras_bert import layers
-
-
-def numpy(value):
-    return keras.ops.convert_to_numpy(keras.ops.cast(value, "float32"))
+from tests.conftest import to_numpy as numpy
 
 
 def softmax(scores):
@@ -59,12 +58,9 @@ def test_attention_equals_numpy(cross):
     np.testing.assert_allclose(numpy(scores), probabilities, atol=1e-6)
 
 
-def test_causal_mask():
-    mask = layers.AttentionMask(causal=True)(np.array([[1, 1, 1, 0]]))
+def test_masks():
+    mask = layers.AttentionMask(causal=True)(np.array([[1, 2, 1, 0]]))
     assert numpy(mask)[0, 0].astype(int).tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 0]]
-
-
-def test_padding_mask_of_any_integer():
     mask = layers.AttentionMask()(np.array([[1, 2, 0]]))
     assert mask.shape == (1, 1, 1, 3)
     assert numpy(mask).ravel().astype(int).tolist() == [1, 1, 0]
@@ -248,6 +244,7 @@ LAYERS = [
     layers.MultiHeadAttention(8, 2, 0.2, True, 0.3),
     layers.OutputBias(dtype="mixed_bfloat16"),
     layers.Pooler(8, 0.3),
+    layers.SentencePooling("cls", True, 12),
     layers.TokenEmbedding(10, 8),
     layers.TransformerBlock(8, 2, 16, "gelu", 0.1, 0.2, 0.3, 1e-6, True),
 ]
@@ -259,13 +256,22 @@ def test_config_round_trip(layer):
     copy = keras.saving.deserialize_keras_object(config)
     assert type(copy) is type(layer)
     assert copy.get_config() == layer.get_config()
+    arguments = inspect.signature(type(layer).__init__).parameters.keys() - {"self", "args", "kwargs"}
+    assert arguments <= layer.get_config().keys() | {"lora_rank", "lora_alpha", "quantization_config", "tie_weights"}
 
 
-def test_wrong_head_count():
-    with pytest.raises(ValueError, match=r"multiple of `num_heads`. Received: hidden_size=10, num_heads=3"):
-        layers.MultiHeadAttention(10, 3)
-
-
-def test_unknown_positions():
-    with pytest.raises(ValueError, match="`positions` must be learned, sinusoid or none. Received: positions='rotary'"):
-        layers.BertEmbeddings(8, 16, positions="rotary")
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: layers.MultiHeadAttention(10, 3), "multiple of `num_heads`. Received: hidden_size=10, num_heads=3"),
+        (
+            lambda: layers.BertEmbeddings(8, 16, positions="rotary"),
+            "`positions` must be learned, sinusoid or none. Received: positions='rotary'",
+        ),
+        (lambda: layers.SentencePooling("min"), "`pooling` must be mean, max or cls. Received: pooling='min'"),
+        (lambda: layers.FeedForward(8, 16, "mish"), "`activation` must be one of gelu, gelu_new.* Received: .*'mish'"),
+    ],
+)
+def test_bad_arguments(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

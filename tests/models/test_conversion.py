@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from tests.conftest import to_numpy
+from tests.conftest import HEADS, to_numpy
 
 pytestmark = [
     pytest.mark.tensorflow,
@@ -15,7 +15,14 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
 ]
 
-HEADS = ["encoder", "pretraining", "classification", "token_classification", "question_answering", "multiple_choice"]
+CONVERTED = [
+    "encoder",
+    "pretraining",
+    "classification",
+    "token_classification",
+    "question_answering",
+    "multiple_choice",
+]
 SHAPES = [(2, 5), (1, 1), (3, 17), (4, 40)]
 
 
@@ -56,21 +63,14 @@ def litert_runner(model, path):
 @pytest.mark.parametrize(
     ("head", "hidden_act", "options"),
     [
-        *((head, "gelu", {}) for head in HEADS),
+        *((head, "gelu", {}) for head in CONVERTED),
         ("classification", "gelu_new", {"causal": True, "positions": "sinusoid"}),
         ("token_classification", "silu", {"positions": "none"}),
     ],
 )
 def test_the_file_computes_the_same(config, tmp_path, runner, head, hidden_act, options):
     encoder = keras_bert.build_encoder(dataclasses.replace(config, hidden_act=hidden_act), **options)
-    model = {
-        "encoder": lambda: encoder,
-        "pretraining": lambda: keras_bert.build_pretrainer(encoder),
-        "classification": lambda: keras_bert.build_classifier(encoder, 3),
-        "token_classification": lambda: keras_bert.build_token_classifier(encoder, 9),
-        "question_answering": lambda: keras_bert.build_span_labeler(encoder),
-        "multiple_choice": lambda: keras_bert.build_multiple_choice(encoder),
-    }[head]()
+    model = HEADS[head].build(encoder)
     model(batch_of(head, 1, 2))
     run = runner(model, tmp_path)
     for rows, length in SHAPES:

@@ -1,0 +1,64 @@
+"""Metadata of a checkpoint: what it says about its model besides sizes and weights."""
+
+import dataclasses
+from typing import Any
+
+# Written under the key `keras_bert` of `config.json`, since Hugging Face's keys have no place for them.
+_STORED = ("head", "task", "pair", "sequence_length", "null_threshold", "keep_special_tokens", "positions")
+
+
+@dataclasses.dataclass(frozen=True)
+class Metadata:
+    """What a checkpoint says about its model besides sizes and weights.
+
+    Args:
+        head: str, the kind of head, see `describe`. `None` if the checkpoint does not say.
+        vocabulary: the `Vocabulary`, or `None`.
+        lowercase: bool, whether the vocabulary is uncased. Defaults to `True`.
+        labels: list of the class names, or `None`.
+        multi_label: bool, whether several classes may apply to one text. Defaults to `False`.
+        task: str, name of the task that the head was trained on, or `None`.
+        pair: bool, whether the model was trained on pairs of texts. `None` if unknown.
+        sequence_length: int, the longest sequence that the model was trained on, or `None`.
+        null_threshold: float, see `save`, or `None`.
+        pooling: str, how a sentence encoder pools, see `build_embedder`, or `None`.
+        normalize: bool, whether a sentence encoder normalizes its vectors. Defaults to `False`.
+        causal: bool, as given to `build_encoder`. Defaults to `False`.
+        positions: str, as given to `build_encoder`. Defaults to "learned".
+        tied: bool, whether the masked-LM head shares the token table. Defaults to `True`.
+        keep_special_tokens: list of BERT's special tokens that the tokenizer recognizes in texts, or `None`.
+    """
+
+    head: str | None = None
+    vocabulary: Any = None
+    lowercase: bool = True
+    labels: list | None = None
+    multi_label: bool = False
+    task: str | None = None
+    pair: bool | None = None
+    sequence_length: int | None = None
+    null_threshold: float | None = None
+    pooling: str | None = None
+    normalize: bool = False
+    causal: bool = False
+    positions: str = "learned"
+    tied: bool = True
+    keep_special_tokens: list | None = None
+
+    @property
+    def strip_accents(self):
+        """Whether the vocabulary's tokenizer removes accents; `None` means where letters are lowercased."""
+        return self.vocabulary.strip_accents if self.vocabulary else None
+
+    def replace(self, **changes):
+        """Returns a copy with other values."""
+        return dataclasses.replace(self, **changes)
+
+    @classmethod
+    def from_json(cls, values):
+        """Reads the content of the key `keras_bert`; keys of other versions are ignored."""
+        return cls(**{name: values[name] for name in _STORED if values.get(name) is not None})
+
+    def to_json(self):
+        """Returns the content of the key `keras_bert`, without defaults."""
+        return {name: value for name in _STORED if (value := getattr(self, name)) != getattr(type(self), name)}

@@ -1,0 +1,63 @@
+"""Models that are built, saved and loaded once for all tests of checkpoints."""
+
+import dataclasses
+import functools
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import keras_bert
+from tests.conftest import HEADS
+
+
+@pytest.fixture(scope="session")
+def config(config):
+    """One block; the goldens have several."""
+    return dataclasses.replace(config, num_hidden_layers=1)
+
+
+@pytest.fixture(scope="session")
+def models(config):
+    """The model of each head, no two weights alike. Tests must not change them."""
+
+    @functools.cache
+    def model(head):
+        model, rng = HEADS[head].build(keras_bert.build_encoder(config)), np.random.default_rng(0)
+        for variable in model.trainable_variables:
+            variable.assign(rng.normal(scale=0.2, size=variable.shape).astype("float32"))
+        return model
+
+    return model
+
+
+@pytest.fixture(scope="session")
+def saved(models, pieces, tmp_path_factory):
+    """Folders with these models. Tests must not change them."""
+
+    @functools.cache
+    def save(head, format="huggingface"):
+        folder = tmp_path_factory.mktemp(head) / "bert"
+        keras_bert.save(models(head), folder, pieces, format=format)
+        return folder
+
+    return save
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    """The folder of a pre-training model, whose files can be changed."""
+    return shutil.copytree(saved("pretraining"), tmp_path / "bert")
+
+
+@pytest.fixture(scope="session")
+def loaded(golden):
+    """Checkpoints among the goldens, loaded once. Tests must not change them."""
+    return functools.cache(lambda name, **options: keras_bert.load(golden / name, **options))
+
+
+def edit(path, **values):
+    """Changes keys of a JSON file; None removes one."""
+    content = {**json.loads(path.read_text()), **values}
+    path.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
