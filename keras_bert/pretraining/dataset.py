@@ -42,7 +42,7 @@ class Records:
 
     Attributes:
         vocabulary, sequence_length: of the records.
-        recipe: the settings of `generate`, a dict; empty where the source does not tell.
+        settings: dict, the `Settings` of `generate`; empty for other records.
         static: whether they have masks.
         examples, tokens, steps: of an epoch. The last batch is filled up by rows of weight 0.
     """
@@ -73,8 +73,8 @@ class Records:
             raise ValueError(f"{source}: a left-to-right model needs records without masks. Received: causal=True")
         if masking is not None and self.static:
             raise ValueError(f"{source}: the records have their masks already. Expected none to draw")
-        self.recipe = manifest["recipe"] if manifest else {}
-        self._masker = Masker(self.vocabulary, masking or Masking(**self.recipe.get("masking", {})))
+        self.settings = manifest["recipe"] if manifest else {}
+        self._masker = Masker(self.vocabulary, masking or Masking(**self.settings.get("masking", {})))
         all_examples = manifest["examples"] if manifest else sum(map(_count, self._paths))
         self.examples = min(all_examples, limit or all_examples)
         self.tokens = manifest["tokens"] * self.examples // all_examples if manifest else None

@@ -19,7 +19,7 @@ import tensorflow as tf
 from keras_bert.corpus import documents, lines, processes
 from keras_bert.files import read_json, write_json
 from keras_bert.pretraining import sentence_pairs, token_store
-from keras_bert.pretraining.settings import LENGTH_BINS, Maker
+from keras_bert.pretraining.settings import LENGTH_BINS, ExampleBuilder
 from keras_bert.text.vocabulary import Vocabulary
 
 MANIFEST = "manifest.json"
@@ -28,7 +28,7 @@ _SHARD = 2**26  # Bytes of text for which there is one shard by default, but at 
 _FEWEST_SHARDS = 16
 
 
-def generate(files, output, vocabulary, recipe, shards=None, workers=None, compress=False, progress=None):
+def generate(files, output, vocabulary, settings, shards=None, workers=None, compress=False, progress=None):
     """Writes records, `vocab.txt` and `manifest.json` to a folder.
 
     The examples depend neither on the number of workers nor on that of shards; without next sentence prediction, whose
@@ -39,7 +39,7 @@ def generate(files, output, vocabulary, recipe, shards=None, workers=None, compr
         files: a glob pattern or a list of paths; `.gz` is read too.
         output: the folder. If it has an unfinished run of the same settings, that is continued.
         vocabulary: a path, a list of pieces or a `Vocabulary`.
-        recipe: a `Recipe`.
+        settings: a `Settings`.
         shards: how many files of records; `None` is one for each 64 MB of text, 16 at least.
         workers: how many processes; `None` is one for each 64 MB of text, as far as there are cores.
         compress: whether the files are packed as `.gz`.
@@ -49,30 +49,30 @@ def generate(files, output, vocabulary, recipe, shards=None, workers=None, compr
         The manifest, a dict.
 
     Example:
-        generate("corpus/*.txt", "data/128", "vocab.txt", Recipe(sequence_length=128))
+        generate("corpus/*.txt", "data/128", "vocab.txt", Settings(sequence_length=128))
     """
     output, vocabulary = pathlib.Path(output), Vocabulary(vocabulary)
     progress = progress or (lambda line: None)
-    paths, settings = find_corpus(files, vocabulary, recipe, shards, compress)
-    size, shards = sum(size for _, size in settings["input"]), settings["shards"]
+    paths, header = find_corpus(files, vocabulary, settings, shards, compress)
+    size, shards = sum(size for _, size in header["input"]), header["shards"]
     workers = workers or min(os.cpu_count(), shards, -(-size // processes.WORTH_A_PROCESS))
     if min(shards, workers) < 1:
         raise ValueError(f"`shards` and `workers` must be at least 1. Received: shards={shards}, workers={workers}")
     work = output / _WORK
-    if finished := _begin(output, settings):
+    if finished := _begin(output, header):
         shutil.rmtree(work, ignore_errors=True)  # A run that was cut at its very end has left it.
         return finished
     vocabulary.save(output / "vocab.txt")
-    job = functools.partial(_run, vocabulary=vocabulary, recipe=recipe)
+    job = functools.partial(_run, vocabulary=vocabulary, settings=settings)
     try:
         with processes.Workers(workers) as pool:
             sizes = _tokenize_all(pool, job, work, documents.cut_corpus(paths, shards), len(vocabulary), progress)
             before = np.cumsum([0, *(counts["documents"] for counts in sizes)])
-            check_corpus(files, before[-1], recipe)
+            check_corpus(files, before[-1], settings)
             _write_all(pool, job, output, before, compress, progress)
-        manifest = {**settings, **_summary(output, sizes, shards, recipe, compress)}
+        manifest = {**header, **_summary(output, sizes, shards, settings, compress)}
     except ValueError:
-        shutil.rmtree(work)  # The corpus or the settings have to change, and then none of it is of use.
+        shutil.rmtree(work)  # Another corpus or other settings start anew.
         raise
     write_json(output / MANIFEST, manifest)
     shutil.rmtree(work)
@@ -96,7 +96,7 @@ def _write_all(pool, job, output, before, compress, progress):
         progress(f"wrote {number} of {len(todo)} shards")
 
 
-def find_corpus(files, vocabulary, recipe, shards, compress):
+def find_corpus(files, vocabulary, settings, shards, compress):
     """The paths, and the part of the manifest that is given: a dict."""
     paths = lines.find(files)
     sizes = [path.stat().st_size for path in paths]
@@ -105,41 +105,41 @@ def find_corpus(files, vocabulary, recipe, shards, compress):
     return paths, {
         "input": [[str(path), size] for path, size in zip(paths, sizes, strict=True)],
         "vocabulary": vocabulary.sha256,
-        "recipe": dataclasses.asdict(recipe),
+        "recipe": dataclasses.asdict(settings),
         "shards": shards or max(-(-sum(sizes) // _SHARD), _FEWEST_SHARDS),
         "compressed": compress,
     }
 
 
-def check_corpus(files, count, recipe):
+def check_corpus(files, count, settings):
     """Whether there are enough documents."""
     if not count:
         raise ValueError(f"{files}: there is no text in the corpus")
-    if count == 1 and recipe.next_sentence:
+    if count == 1 and settings.next_sentence:
         raise ValueError(
             f"{files}: the corpus is one document, so no B can come from another one. Expected blank lines between "
             "documents (or `form` jsonl); or turn `next_sentence` off"
         )
 
 
-def _begin(output, settings):
+def _begin(output, header):
     """Makes the folder; returns the manifest if the run is finished, and refuses one of other settings."""
     work = output / _WORK
     for path in (output / MANIFEST, work / "settings.json"):
         if not path.exists():
             continue
         found = read_json(path)
-        check_settings(output, found, settings)
+        check_settings(output, found, header)
         return found if path.name == MANIFEST else None
     work.mkdir(parents=True, exist_ok=True)
-    _check_room(output, settings)
-    write_json(work / "settings.json", settings)
+    _check_room(output, header)
+    write_json(work / "settings.json", header)
     return None
 
 
-def check_settings(output, found, settings):
+def check_settings(output, found, header):
     """Refuses a folder with data of other settings than these."""
-    differing = [name for name in settings if found.get(name) != json.loads(json.dumps(settings[name]))]
+    differing = [name for name in header if found.get(name) != json.loads(json.dumps(header[name]))]
     if differing:
         raise ValueError(
             f"{output} has data of other settings, or of files that have changed: {', '.join(differing)}. Expected "
@@ -147,10 +147,10 @@ def check_settings(output, found, settings):
         )
 
 
-def _check_room(output, settings):
+def _check_room(output, header):
     free = shutil.disk_usage(output).free
-    size = sum(size for _, size in settings["input"])
-    needed = size // 2 + (0 if settings["compressed"] else size * settings["recipe"]["duplicates"])
+    size = sum(size for _, size in header["input"])
+    needed = size // 2 + (0 if header["compressed"] else size * header["recipe"]["duplicates"])
     if free < needed:
         raise OSError(
             errno.ENOSPC,
@@ -158,10 +158,10 @@ def _check_room(output, settings):
         )
 
 
-def _run(task, item, vocabulary, recipe, **options):
+def _run(task, item, vocabulary, settings, **options):
     """One job of a worker."""
     try:
-        task(_maker(vocabulary, recipe), *item, **options)
+        task(_builder(vocabulary, settings), *item, **options)
     except (OSError, tf.errors.OpError) as error:
         full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
         if not full:
@@ -171,43 +171,43 @@ def _run(task, item, vocabulary, recipe, **options):
         ) from None
 
 
-_maker = functools.lru_cache(maxsize=1)(Maker)
+_builder = functools.lru_cache(maxsize=1)(ExampleBuilder)
 
 
-def _tokenize(maker, shard, ranges, work):
-    token_store.Shard(work, shard, len(maker.vocabulary)).write(maker.tokenize(ranges))
+def _tokenize(builder, shard, ranges, work):
+    token_store.Shard(work, shard, len(builder.vocabulary)).write(builder.tokenize(ranges))
 
 
-def _write(maker, shard, output, before, compress):
+def _write(builder, shard, output, before, compress):
     work = output / _WORK
-    tokens = token_store.Shard(work, shard, len(maker.vocabulary)).read()
+    tokens = token_store.Shard(work, shard, len(builder.vocabulary)).read()
     path, counts = output / records_name(shard, len(before) - 1, compress), collections.Counter()
-    beside = work / path.name
-    with tf.io.TFRecordWriter(str(beside), "GZIP" if compress else "") as writer:
-        for examples, dropped in _examples(maker, tokens, shard, work, before):
-            records, counted = maker.serialize(examples)
+    temporary = work / path.name
+    with tf.io.TFRecordWriter(str(temporary), "GZIP" if compress else "") as writer:
+        for examples, dropped in _examples(builder, tokens, shard, work, before):
+            records, counted = builder.serialize(examples)
             counts.update(counted, dropped=dropped)
             for record in records:
                 writer.write(record)
-    beside.rename(path)
+    temporary.rename(path)
     write_json(_counts_file(work, shard), counts)
 
 
-def _examples(maker, tokens, shard, work, before):
+def _examples(builder, tokens, shard, work, before):
     """`Examples` of a shard, and how many texts gave none."""
-    for duplicate in range(maker.recipe.duplicates):
-        if not maker.recipe.next_sentence:
-            yield from ((examples, 0) for examples in maker.rows(tokens, shard, duplicate))
+    for duplicate in range(builder.settings.duplicates):
+        if not builder.settings.next_sentence:
+            yield from ((examples, 0) for examples in builder.rows(tokens, shard, duplicate))
             continue
-        for plan in maker.plans(tokens, before[shard], duplicate):
-            yield maker.pairs(tokens, plan, *_fetch(maker, plan, work, before)), plan.dropped
+        for plan in builder.plans(tokens, before[shard], duplicate):
+            yield builder.pairs(tokens, plan, *_fetch(builder, plan, work, before)), plan.dropped
 
 
-def _fetch(maker, plan, work, before):
+def _fetch(builder, plan, work, before):
     """The texts of the random B's of a plan: their ids, end to end, and their lengths."""
     texts = []
     for shard, rows, *which in find_others(plan, before):
-        tokens = token_store.Shard(work, shard, len(maker.vocabulary)).read()
+        tokens = token_store.Shard(work, shard, len(builder.vocabulary)).read()
         texts.append((rows, *token_store.following(tokens, *which)))
     return sort_others(texts)
 
@@ -244,7 +244,7 @@ def _counts_file(work, shard):
     return work / f"counts-{shard:05}.json"
 
 
-def _summary(output, sizes, shards, recipe, compress):
+def _summary(output, sizes, shards, settings, compress):
     """The part of the manifest that is counted."""
     by_shard = [read_json(_counts_file(output / _WORK, shard)) for shard in range(shards)]
     files = [output / records_name(shard, shards, compress) for shard in range(shards)]
@@ -254,28 +254,28 @@ def _summary(output, sizes, shards, recipe, compress):
             {"name": path.name, "examples": counts.get("examples", 0), "bytes": path.stat().st_size}
             for path, counts in zip(files, by_shard, strict=True)
         ],
-        **summary(sum(map(collections.Counter, by_shard), collections.Counter()), recipe),
+        **summary(sum(map(collections.Counter, by_shard), collections.Counter()), settings),
     }
 
 
-def summary(counts, recipe):
-    """What the manifest says of all examples, of the sums of what `Maker.serialize` counts."""
+def summary(counts, settings):
+    """What the manifest says of all examples, of the sums of what `ExampleBuilder.serialize` counts."""
     examples, tokens = counts["examples"], counts["tokens"]
     if not examples:
         raise ValueError("the corpus gave no examples: its texts are single words. Expected longer ones")
-    if recipe.static and not counts["predictions"]:
+    if settings.static and not counts["predictions"]:
         raise ValueError("the corpus has no piece to predict: all are [UNK]. Expected the vocabulary of its language")
     result = {
         "examples": examples,
         "tokens": tokens,
-        "padding_share": 1 - tokens / (examples * recipe.sequence_length),
+        "padding_share": 1 - tokens / (examples * settings.sequence_length),
         "truncated_tokens": counts["truncated"],
         "unknown_share": counts["unknown"] / tokens,
         "length_histogram": [counts[f"length_{bin}"] for bin in range(LENGTH_BINS)],
     }
-    if recipe.next_sentence:
+    if settings.next_sentence:
         result |= {"random_share": counts["random"] / examples, "dropped_texts": counts["dropped"]}
-    if recipe.static:
+    if settings.static:
         predictions = counts["predictions"]
         result |= {
             "predictions": predictions,

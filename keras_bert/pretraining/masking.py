@@ -79,7 +79,7 @@ class Masker:
             # Differs from BERT: a random piece is never a special one.
             self._ordinary = tf.constant(np.flatnonzero(~np.array(special)), tf.int32)
             self._is_special = tf.constant(special)
-            self._goes_on = tf.constant(vocabulary.is_continuation)
+            self._is_continuation = tf.constant(vocabulary.is_continuation)
 
     def noise_shapes(self, batch, length):
         """The shapes of the noise that a batch needs."""
@@ -123,7 +123,7 @@ class Masker:
     def _choose_spans(self, token_ids, ordinary, noise, most):
         """Words or runs of words in random order, each as far as it still fits and none of it is taken."""
         length = token_ids.shape[1]
-        begins = ordinary & ~(tf.gather(self._goes_on, token_ids) & tf.pad(ordinary, [[0, 0], [1, 0]])[:, :-1])
+        begins = ordinary & ~(tf.gather(self._is_continuation, token_ids) & tf.pad(ordinary, [[0, 0], [1, 0]])[:, :-1])
         ends = self._ends(token_ids, begins, begins | ~ordinary, noise)
         order = tf.argsort(tf.where(begins, noise["order"], 2.0), axis=1)
         firsts, lasts = order, tf.gather(ends, order, batch_dims=1)

@@ -11,6 +11,7 @@ import numpy as np
 
 from keras_bert.pretraining.randomness import make_keys, uniforms
 from keras_bert.pretraining.token_store import spans
+from keras_bert.text.packing import truncated_lengths
 
 # The numbers that a key is asked for.
 _SHORT, _TARGET, _CUT, _RANDOM, _DOCUMENT, _START, _TRIM_FIRST, _TRIM_SECOND, MASKING = range(9)
@@ -185,9 +186,8 @@ def pack_pairs(tokens, plan, others, other_lengths, length, special):
     second[is_random] = high - low + np.cumsum(other_lengths) - other_lengths
     first_lengths, second_lengths = plan.middle - plan.first, plan.end - plan.middle
     second_lengths[is_random] = other_lengths
-    room = length - 3
-    kept_first = np.minimum(first_lengths, np.maximum(room - second_lengths, (room + 1) // 2))
-    kept_second = np.minimum(second_lengths, room - kept_first)
+    kept = truncated_lengths(first_lengths, second_lengths, length - 3)
+    kept_first, kept_second = (lengths.numpy() for lengths in kept)
     lost_first, lost_second = first_lengths - kept_first, second_lengths - kept_second
     # Differs from BERT: one number says how much goes at the beginning, not a coin for each piece.
     trims = uniforms(plan.keys, 2, first=_TRIM_FIRST)

@@ -112,7 +112,7 @@ class TextPreprocessor(keras.layers.Layer):
     def pack(self, first, second=None):
         """Packs ragged ids `(batch, pieces)`, truncated and padded as the layer is set."""
         if second is None:
-            first = packing.cut(first, tf.minimum(first.row_lengths(), self.sequence_length - 2))
+            first = packing.cut(first, self.sequence_length - 2)
             length = self._length(first.row_lengths() + 2)
         else:
             room = self.sequence_length - 3

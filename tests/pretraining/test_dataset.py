@@ -12,7 +12,7 @@ tf = pytest.importorskip("tensorflow")
 from keras_bert.pretraining.dataset import Records, find_damage  # noqa: E402
 from keras_bert.pretraining.generate import generate  # noqa: E402
 from keras_bert.pretraining.masking import Masking  # noqa: E402
-from keras_bert.pretraining.settings import Recipe  # noqa: E402
+from keras_bert.pretraining.settings import Settings  # noqa: E402
 from tests.pretraining import numbered  # noqa: E402
 from tests.pretraining.numbered import CLS, FIRST, MASK, PAD, SEP, Numbered, random_documents  # noqa: E402
 
@@ -26,14 +26,14 @@ def folders(tmp_path_factory):
     """Folders of the same text: `plain`, `packed`, `static`, and `rows` without pairs."""
     folder = tmp_path_factory.mktemp("reading")
     numbered.write(folder / "a.txt", SOURCE.text)
-    recipes = {
-        "plain": Recipe(LENGTH),
-        "packed": Recipe(LENGTH),
-        "static": Recipe(LENGTH, static=True),
-        "rows": Recipe(LENGTH, next_sentence=False, masking=Masking(0.3, whole_word=True)),
+    settings_by_name = {
+        "plain": Settings(LENGTH),
+        "packed": Settings(LENGTH),
+        "static": Settings(LENGTH, static=True),
+        "rows": Settings(LENGTH, next_sentence=False, masking=Masking(0.3, whole_word=True)),
     }
-    for name, recipe in recipes.items():
-        generate(folder / "a.txt", folder / name, SOURCE.pieces, recipe, shards=3, compress=name == "packed")
+    for name, settings in settings_by_name.items():
+        generate(folder / "a.txt", folder / name, SOURCE.pieces, settings, shards=3, compress=name == "packed")
     return folder
 
 
@@ -76,7 +76,7 @@ def test_every_example_once_in_an_epoch(folders, name):
     assert records.tokens == expected["input_mask"].sum()
     assert records.static == (name == "static")
     assert records.vocabulary.pieces == tuple(SOURCE.pieces)
-    assert records.recipe["next_sentence"] == (name != "rows")
+    assert records.settings["next_sentence"] == (name != "rows")
     for epoch in (0, 1) if name == "plain" else (1,):
         found = batches(records, epoch)
         assert len(found) == records.steps
@@ -241,7 +241,8 @@ def test_records_of_googles_program(tmp_path, suffix):
         write(tmp_path / f"tf_examples.{number}{suffix}", made[number::3])
     (tmp_path / "tf_examples.0000").touch()  # A file without records is no mistake.
     records = Records(f"{tmp_path}/tf_examples.*", SOURCE.pieces, batch_size=4, shuffle=False)
-    assert (records.examples, records.steps, records.static, records.recipe, records.tokens) == (21, 6, True, {}, None)
+    assert (records.examples, records.steps, records.static) == (21, 6, True)
+    assert (records.settings, records.tokens) == ({}, None)
     found = examples(batches(records))
     names = {
         "input_ids": "token_ids",

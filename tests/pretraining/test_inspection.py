@@ -8,7 +8,7 @@ tf = pytest.importorskip("tensorflow")
 
 from keras_bert.pretraining.generate import generate  # noqa: E402
 from keras_bert.pretraining.inspection import describe  # noqa: E402
-from keras_bert.pretraining.settings import Recipe  # noqa: E402
+from keras_bert.pretraining.settings import Settings  # noqa: E402
 from tests.pretraining import numbered  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
@@ -66,7 +66,7 @@ def test_examples_by_hand(tmp_path):
 
 def test_a_folder(tmp_path):
     numbered.write(tmp_path / "a.txt", "the house.\nburning trees.\n\nthe trees\nthe house burns\n")
-    generate(tmp_path / "a.txt", tmp_path / "data", PIECES, Recipe(16), shards=1)
+    generate(tmp_path / "a.txt", tmp_path / "data", PIECES, Settings(16), shards=1)
     text = describe(tmp_path / "data", 1)
     assert text.startswith("example 1: ")
     assert " of 16 pieces, " in text

@@ -8,7 +8,7 @@ tf = pytest.importorskip("tensorflow")
 
 from keras_bert.pretraining.generate import generate  # noqa: E402
 from keras_bert.pretraining.masking import Masker, Masking  # noqa: E402
-from keras_bert.pretraining.settings import Recipe  # noqa: E402
+from keras_bert.pretraining.settings import Settings  # noqa: E402
 from keras_bert.text.vocabulary import Vocabulary  # noqa: E402
 from tests.pretraining import numbered  # noqa: E402
 from tests.pretraining.numbered import CLS, FIRST, MASK, PAD, SEP, UNK  # noqa: E402
@@ -216,8 +216,8 @@ def test_positions_are_in_order_and_any_place_is_as_likely(million):
 def test_whole_words(tmp_path, options):
     source = numbered.small()
     numbered.write(tmp_path / "text.txt", source.text)
-    recipe = Recipe(sequence_length=64, static=True, masking=Masking(**options), duplicates=2)
-    generate(tmp_path / "text.txt", tmp_path / "data", source.pieces, recipe, shards=1)
+    settings = Settings(sequence_length=64, static=True, masking=Masking(**options), duplicates=2)
+    generate(tmp_path / "text.txt", tmp_path / "data", source.pieces, settings, shards=1)
     examples = numbered.arrays(tmp_path / "data")
     real, runs = examples["masked_lm_weights"] > 0, []
     budgets = [max(1, round(0.15 * length)) for length in examples["input_mask"].sum(1).tolist()]
@@ -245,8 +245,8 @@ def test_books(data, tmp_path):
     """The shares on real text with the vocabulary of BERT."""
     vocabulary = Vocabulary(data / "vocab" / "bert-base-uncased-vocab.txt")
     masking = Masking(max_predictions=18, mask_share=0.7, random_share=0.2)
-    recipe = Recipe(static=True, masking=masking)
-    manifest = generate(data / "corpus" / "books" / "books-06.txt", tmp_path, vocabulary, recipe, shards=2)
+    settings = Settings(static=True, masking=masking)
+    manifest = generate(data / "corpus" / "books" / "books-06.txt", tmp_path, vocabulary, settings, shards=2)
     assert manifest["tokens"] > 1_000_000
     examples = numbered.arrays(tmp_path)
     real = examples["masked_lm_weights"] > 0

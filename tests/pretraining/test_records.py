@@ -7,7 +7,7 @@ tf = pytest.importorskip("tensorflow")
 
 from keras_bert.pretraining.generate import generate  # noqa: E402
 from keras_bert.pretraining.records import serialize  # noqa: E402
-from keras_bert.pretraining.settings import Recipe  # noqa: E402
+from keras_bert.pretraining.settings import Settings  # noqa: E402
 from tests.pretraining import numbered  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
@@ -72,8 +72,8 @@ def test_examples_equal_those_of_protobuf(seed):
 def test_googles_reader_reads_static_records(tmp_path):
     source = numbered.Numbered(numbered.random_documents(0, documents=5, sentences=9, words=(2, 9)))
     numbered.write(tmp_path / "a.txt", source.text)
-    recipe = Recipe(sequence_length=32, static=True)
-    manifest = generate(tmp_path / "a.txt", tmp_path / "data", source.pieces, recipe, shards=1)
+    settings = Settings(sequence_length=32, static=True)
+    manifest = generate(tmp_path / "a.txt", tmp_path / "data", source.pieces, settings, shards=1)
     length, predictions = 32, 5
     # As `input_fn_builder` of Google's run_pretraining.py has it.
     name_to_features = {

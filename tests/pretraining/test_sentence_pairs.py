@@ -9,7 +9,7 @@ from scipy import stats
 from keras_bert.pretraining import token_store
 from keras_bert.pretraining.generate import generate
 from keras_bert.pretraining.sentence_pairs import choose_others, pack_pairs, pack_rows, plan_pairs
-from keras_bert.pretraining.settings import Recipe
+from keras_bert.pretraining.settings import Settings
 from keras_bert.pretraining.token_store import Tokens, following, stretches
 from tests.pretraining import numbered
 from tests.pretraining.numbered import CLS, FIRST, PAD, SEP, Numbered, random_documents
@@ -300,8 +300,8 @@ def test_few_pieces_fill_rows_too(pieces):
 def test_rows_of_many_shards_and_duplicates(tmp_path, shards):
     source = Numbered(random_documents(3, documents=10, sentences=20, words=9))
     numbered.write(tmp_path / "a.txt", source.text)
-    recipe = Recipe(sequence_length=32, next_sentence=False, duplicates=3, seed=2)
-    manifest = generate(tmp_path / "a.txt", tmp_path / "data", source.pieces, recipe, shards=shards)
+    settings = Settings(sequence_length=32, next_sentence=False, duplicates=3, seed=2)
+    manifest = generate(tmp_path / "a.txt", tmp_path / "data", source.pieces, settings, shards=shards)
     examples = numbered.arrays(tmp_path / "data")
     ids = examples["input_ids"]
     counts = np.bincount(ids[examples["input_mask"] > 0])

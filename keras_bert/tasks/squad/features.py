@@ -43,7 +43,7 @@ class QuestionWindows:
         (asked,) = _tokenized(lambda texts: (tokenizer(texts),), questions.questions)
         most = min(max_question_length, (preprocessor.sequence_length - 3) // 2)
         self.long_questions = [questions.ids[row] for row in np.flatnonzero(asked.row_lengths().numpy() > most)]
-        self._asked = packing.cut(asked, tf.minimum(asked.row_lengths(), most))
+        self._asked = packing.cut(asked, most)
         sizes = tf.cast(tf.gather(self._ids.row_lengths(), questions.context), tf.int32)
         asked = tf.cast(self._asked.row_lengths(), tf.int32)
         self.windows = sliding_windows(sizes, preprocessor.sequence_length - 3 - asked, stride)
