@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert import TextPreprocessor, Vocabulary
+from keras_bert import TextPreprocessor
 
 tf = pytest.importorskip("tensorflow")
 
