@@ -1,8 +1,7 @@
-"""Makes pre-training data on Apache Beam, for corpora beyond one machine: the examples of `generate`, to the byte.
+"""Generates pre-training data on Apache Beam, for corpora beyond one machine: the examples of `generate`, to the byte.
 
-Between workers travel the tokens of a shard, what is asked of them for random B's, and the texts that answer it:
-
-    text -> tokens -> asked, with the tokens of who is asked -> texts, with the tokens of who asked -> records
+text -> tokens of shards -> requests for random B's, joined with the shards that have them -> texts, joined with
+the shards that requested them -> records
 """
 
 import collections
@@ -21,22 +20,16 @@ from keras_bert.text.vocabulary import Vocabulary
 def generate_with_beam(
     files, output, vocabulary, settings, runner=None, pipeline_options=(), shards=None, compress=False
 ):
-    """Writes records, `vocab.txt` and `manifest.json` to a folder, by a pipeline of Apache Beam.
+    """Writes what `generate` writes, by a pipeline of Apache Beam; the order of the examples is Beam's.
 
-    The examples are those of `generate` with the same settings, without next sentence prediction with as many shards;
-    their order is Beam's. A worker holds the tokens of one shard at a time, what is asked of them, and the random B's
-    of one duplicate, so that more shards need less memory; a `.gz` is in one shard.
+    A worker holds the tokens of one shard at a time, so that more shards need less memory; a `.gz` is in one shard.
 
     Args:
-        files: a glob pattern or a list of paths, which must be the same on every worker: on a mounted file system, no
-            address such as `gs://`.
-        output: the folder, in any file system that Beam knows. A finished run of the same settings is left as it is.
-        vocabulary: a path, a list of pieces or a `Vocabulary`.
-        settings: a `Settings`.
-        runner: the name of one of Beam's runners; `None` is Beam's default.
-        pipeline_options: a list of Beam's options. Those for a cluster have to bring this package to the workers.
-        shards: how many parts, and files of records; `None` is one for each 64 MB of text, 16 at least.
-        compress: whether the files are packed as `.gz`.
+        files: a glob pattern or a list of paths on a file system that every worker mounts, no address such as `gs://`.
+        output: the folder, in any file system that Beam knows. A finished run of the same settings is kept.
+        vocabulary, settings, shards, compress: see `generate`.
+        runner: the name of a Beam runner. Defaults to Beam's default.
+        pipeline_options: list of Beam's options. Those for a cluster have to bring this package to the workers.
 
     Returns:
         The manifest, a dict.
@@ -62,7 +55,7 @@ def generate_with_beam(
             ranges = documents.cut_corpus(paths, header["shards"])
             _build(pipeline, files, ranges, output, header, {"vocabulary": vocabulary, "settings": settings})
     except Exception as error:
-        # A user's mistake comes back with the name of a step behind it; from another process, amid a log.
+        # A user's mistake comes back followed by the name of a step; from another process, within a log.
         mistake = re.search(r"ValueError: (.*) \[while running", f"{type(error).__name__}: {error}")
         if not mistake:
             raise
@@ -71,7 +64,6 @@ def generate_with_beam(
 
 
 def _beam():
-    """Apache Beam, which the data of one machine does not need."""
     try:
         import apache_beam
     except ModuleNotFoundError:
@@ -140,12 +132,12 @@ def _check(sizes, files, vocabulary, settings):
 
 
 def _before(sizes):
-    """How many documents the corpus has before each shard, and in all."""
+    """The number of documents before each shard, and in all."""
     return np.cumsum([0, *(size["documents"] for size in sizes)])
 
 
 def _ask(item, sizes, vocabulary, settings):
-    """What a shard asks of each: `(shard, (who asks, rows, documents, draws, pieces))`."""
+    """The requests of a shard: `(shard, (requester, rows, documents, draws, pieces))`."""
     (shard, tokens), before = item, _before(sizes)
     for duplicate in range(settings.duplicates):
         plans = list(_builder(vocabulary, settings).plans(tokens, before[shard], duplicate))
@@ -157,7 +149,7 @@ def _ask(item, sizes, vocabulary, settings):
 
 
 def _answer(item):
-    """`(who asked, (rows, ids, lengths))` for what was asked of a shard."""
+    """`(requester, (rows, ids, lengths))` for the requests to a shard."""
     (tokens,), asked = item[1]["shard"], item[1]["asked"]
     for asker, rows, *which in asked:
         yield asker, (rows, *token_store.following(tokens, *which))
@@ -169,7 +161,7 @@ def _askers(item, vocabulary, settings):
 
 
 def _pairs(item, sizes, vocabulary, settings):
-    """The records of one who asked. The pairs are planned again, which is less than to carry the plans along."""
+    """The records of a requester. The pairs are planned again, which costs less than to send the plans along."""
     (shard, duplicate), found = item
     (tokens,), builder = found["shard"], _builder(vocabulary, settings)
     ids, lengths = generate.sort_others(found["texts"])
@@ -190,7 +182,7 @@ def _rows(item, vocabulary, settings):
 
 
 def _serialize(builder, examples, dropped=0):
-    """Some records, and what there is to count of them."""
+    """Records and their counts."""
     records, counts = builder.serialize(examples)
     counts.update(dropped=dropped)
     return records, counts

@@ -1,4 +1,4 @@
-"""Records to batches: those of this package and those of Google's program; masks drawn where the records have none."""
+"""Reads pre-training records, of this package and of Google's program, as batches; draws masks if they have none."""
 
 import functools
 import json
@@ -20,31 +20,30 @@ _HEADER, _FOOTER = 12, 4  # Bytes around a record: its length and two checksums.
 
 
 def sequence_length(source):
-    """The length of the records of a source, by its first."""
+    """The length of the first record of a source."""
     return _length(_look(_find(source)[0][0]))
 
 
 class Records:
     """Batches of pre-training records, for `Trainer`; an epoch can start at any step.
 
-    Records with masks keep them. To others the masks are drawn as they are read: a function of the seed, the epoch and
-    the batch. Without `shuffle` they are the same in each epoch, as an evaluation needs it.
+    Masks that the records lack are a function of seed, epoch and batch; without `shuffle` all epochs are the same.
 
     Args:
-        source: a folder that `generate` wrote, or a glob pattern of files.
-        vocabulary: a path, a list of pieces or a `Vocabulary`; `None` takes the one of the folder.
-        batch_size: rows of a batch.
-        masking: a `Masking`; `None` takes the one of the folder, else the paper's.
-        causal: whether each piece is predicted from those on its left, without masks: a left-to-right language model.
-        shuffle: whether the order is another one in each epoch.
-        seed: of the order and the masks.
-        limit: the most examples; `None` for all.
+        source: a folder of `generate`, or a glob pattern of files.
+        vocabulary: a path, a list of pieces or a `Vocabulary`. Defaults to the one of the folder.
+        batch_size: int, the number of rows of a batch.
+        masking: a `Masking`. Defaults to the one of the folder, else to the paper's.
+        causal: bool, whether to train a left-to-right language model, without masks.
+        shuffle: bool, whether each epoch has its own order.
+        seed: int, the seed of order and masks.
+        limit: int, the maximal number of examples. Defaults to all.
 
     Attributes:
-        vocabulary, sequence_length: of the records.
+        vocabulary, sequence_length: those of the records.
         settings: dict, the `Settings` of `generate`; empty for other records.
-        static: whether they have masks.
-        examples, tokens, steps: of an epoch. The last batch is filled up by rows of weight 0.
+        static: bool, whether the records have masks.
+        examples, tokens, steps: the size of an epoch. The last batch is filled up with rows of weight 0.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class Records:
         self.steps = -(-self.examples // batch_size)
 
     def dataset(self, epoch=0, start=0):
-        """The batches of an epoch from step `start` on: `(inputs, targets, weights)` as the pretrainer takes them."""
+        """The batches `(inputs, targets, weights)` of an epoch, from step `start` on."""
         epoch = epoch if self.shuffle else 0
         rng = np.random.Generator(np.random.PCG64([self.seed, epoch]))
         paths = list(rng.permutation(self._paths)) if self.shuffle else self._paths
@@ -149,7 +148,7 @@ def _shuffled(seed, number, records):
 
 
 def _left_to_right(ids, padding_mask):
-    """Every piece is the label of the place before it."""
+    """Every piece is the label of the position before it."""
     places = tf.range(ids.shape[1] - 1)[None]
     return {
         "token_ids": ids,
@@ -170,7 +169,7 @@ def _records(path):
 
 
 def _find(source):
-    """The paths of the files that have examples, and the manifest if there is one."""
+    """The paths of the files with examples, and the manifest, if there is one."""
     folder = pathlib.Path(source)
     if not folder.is_dir():
         paths = lines.find(source)
@@ -216,7 +215,7 @@ def _length(features):
 
 
 def _count(path):
-    """The number of records of a file, without reading them where it is not packed."""
+    """The number of records of a file; only a compressed file is read for it."""
     if path.endswith(".gz"):
         for _ in lines.lines(pathlib.Path(path), longest=2**20):
             pass  # Up to the end: where an archive is cut, TensorFlow sees its end.
@@ -239,7 +238,7 @@ def _count(path):
 
 
 def find_damage(source):
-    """Names the first damaged record of a source; `None` if there is none."""
+    """A message about the first damaged record of a source, or `None`."""
     for path in _find(source)[0]:
         count = 0
         try:
@@ -251,5 +250,5 @@ def find_damage(source):
 
 
 def _plain(error):
-    """TensorFlow's message without the operation that met it."""
+    """TensorFlow's message without the name of the operation."""
     return re.sub(r"^\{\{.*?\}\} | \[Op:.*", "", str(error))

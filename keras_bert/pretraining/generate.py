@@ -1,7 +1,6 @@
-"""Makes pre-training data on one machine: text to shards of ids, shards of ids to shards of records.
+"""Generates pre-training data on one machine: text to shards of ids, shards of ids to shards of records.
 
-Both passes go through shards in any number of processes, in memory that does not depend on the corpus, and leave out
-what an earlier, interrupted run has finished.
+Both passes run in any number of processes, in memory that does not depend on the corpus, and resume interrupted runs.
 """
 
 import collections
@@ -23,30 +22,27 @@ from keras_bert.pretraining.settings import LENGTH_BINS, ExampleBuilder
 from keras_bert.text.vocabulary import Vocabulary
 
 MANIFEST = "manifest.json"
-_WORK = "unfinished"  # Folder of what is removed in the end.
-_SHARD = 2**26  # Bytes of text for which there is one shard by default, but at least some:
+_WORK = "unfinished"  # The folder of temporary files.
+_SHARD = 2**26  # Bytes of text per shard by default.
 _FEWEST_SHARDS = 16
 
 
 def generate(files, output, vocabulary, settings, shards=None, workers=None, compress=False, progress=None):
-    """Writes records, `vocab.txt` and `manifest.json` to a folder.
+    """Writes records, `vocab.txt` and `manifest.json` to a folder, and returns the manifest, a dict.
 
-    The examples depend neither on the number of workers nor on that of shards; without next sentence prediction, whose
-    rows go on from one document to the next, they depend on the latter. With more than one worker a script needs the
-    guard `if __name__ == "__main__":`.
+    The examples do not depend on the number of workers, nor on that of shards; without next sentence prediction, where
+    rows span documents, they depend on the latter. With several workers a script needs the guard
+    `if __name__ == "__main__":`.
 
     Args:
         files: a glob pattern or a list of paths; `.gz` is read too.
-        output: the folder. If it has an unfinished run of the same settings, that is continued.
+        output: the folder. An interrupted run with the same settings resumes.
         vocabulary: a path, a list of pieces or a `Vocabulary`.
         settings: a `Settings`.
-        shards: how many files of records; `None` is one for each 64 MB of text, 16 at least.
-        workers: how many processes; `None` is one for each 64 MB of text, as far as there are cores.
-        compress: whether the files are packed as `.gz`.
-        progress: called with a line of text after each shard.
-
-    Returns:
-        The manifest, a dict.
+        shards: int, the number of record files. Defaults to one per 64 MB of text, at least 16.
+        workers: int, the number of processes. Defaults to one per 64 MB of text, at most the number of cores.
+        compress: bool, whether to write `.gz` files.
+        progress: function that is called with a line of text after each shard.
 
     Example:
         generate("corpus/*.txt", "data/128", "vocab.txt", Settings(sequence_length=128))
@@ -60,7 +56,7 @@ def generate(files, output, vocabulary, settings, shards=None, workers=None, com
         raise ValueError(f"`shards` and `workers` must be at least 1. Received: shards={shards}, workers={workers}")
     work = output / _WORK
     if finished := _begin(output, header):
-        shutil.rmtree(work, ignore_errors=True)  # A run that was cut at its very end has left it.
+        shutil.rmtree(work, ignore_errors=True)  # Left by a run that was interrupted at its very end.
         return finished
     vocabulary.save(output / "vocab.txt")
     job = functools.partial(_run, vocabulary=vocabulary, settings=settings)
@@ -80,7 +76,7 @@ def generate(files, output, vocabulary, settings, shards=None, workers=None, com
 
 
 def _tokenize_all(pool, job, work, ranges, vocab_size, progress):
-    """Tokenizes what is not tokenized yet; the counts of each shard."""
+    """Tokenizes the shards that are left, and returns the counts of all."""
     shards = [token_store.Shard(work, index, vocab_size) for index in range(len(ranges))]
     todo = [(index, ranges[index]) for index, shard in enumerate(shards) if shard.counts() is None]
     for number, _ in enumerate(pool.run(functools.partial(job, _tokenize, work=work), todo), 1):
@@ -89,7 +85,7 @@ def _tokenize_all(pool, job, work, ranges, vocab_size, progress):
 
 
 def _write_all(pool, job, output, before, compress, progress):
-    """Writes the records of the shards whose records are not written yet."""
+    """Writes the records of the shards that are left."""
     todo = [(index,) for index in range(len(before) - 1) if not _counts_file(output / _WORK, index).exists()]
     job = functools.partial(job, _write, output=output, before=before, compress=compress)
     for number, _ in enumerate(pool.run(job, todo), 1):
@@ -97,7 +93,7 @@ def _write_all(pool, job, output, before, compress, progress):
 
 
 def find_corpus(files, vocabulary, settings, shards, compress):
-    """The paths, and the part of the manifest that is given: a dict."""
+    """The paths, and the header of the manifest, which identifies a run."""
     paths = lines.find(files)
     sizes = [path.stat().st_size for path in paths]
     if not sum(sizes):
@@ -112,7 +108,7 @@ def find_corpus(files, vocabulary, settings, shards, compress):
 
 
 def check_corpus(files, count, settings):
-    """Whether there are enough documents."""
+    """Checks that there are enough documents."""
     if not count:
         raise ValueError(f"{files}: there is no text in the corpus")
     if count == 1 and settings.next_sentence:
@@ -123,7 +119,7 @@ def check_corpus(files, count, settings):
 
 
 def _begin(output, header):
-    """Makes the folder; returns the manifest if the run is finished, and refuses one of other settings."""
+    """Creates the folder, or refuses one of another run. Returns the manifest of a finished run."""
     work = output / _WORK
     for path in (output / MANIFEST, work / "settings.json"):
         if not path.exists():
@@ -138,7 +134,7 @@ def _begin(output, header):
 
 
 def check_settings(output, found, header):
-    """Refuses a folder with data of other settings than these."""
+    """Refuses a folder of another run."""
     differing = [name for name in header if found.get(name) != json.loads(json.dumps(header[name]))]
     if differing:
         raise ValueError(
@@ -171,7 +167,7 @@ def _run(task, item, vocabulary, settings, **options):
         ) from None
 
 
-_builder = functools.lru_cache(maxsize=1)(ExampleBuilder)
+_builder = functools.lru_cache(maxsize=4)(ExampleBuilder)
 
 
 def _tokenize(builder, shard, ranges, work):
@@ -194,7 +190,7 @@ def _write(builder, shard, output, before, compress):
 
 
 def _examples(builder, tokens, shard, work, before):
-    """`Examples` of a shard, and how many texts gave none."""
+    """Yields `Examples` of a shard, and the number of texts that gave none."""
     for duplicate in range(builder.settings.duplicates):
         if not builder.settings.next_sentence:
             yield from ((examples, 0) for examples in builder.rows(tokens, shard, duplicate))
@@ -213,11 +209,9 @@ def _fetch(builder, plan, work, before):
 
 
 def find_others(plan, before):
-    """Where the random B's of a plan come from.
+    """Yields `(shard, rows, documents, draws, pieces)`: the random B's of a plan that come from each shard.
 
-    Yields:
-        `(shard, rows, documents, draws, pieces)` for each shard: which of the random B's, and what `corpus.following`
-        takes of that shard for them.
+    `rows` are their indices, the rest is for `token_store.following`.
     """
     numbers, draws = sentence_pairs.choose_others(plan, before[-1])
     wanted = plan.wanted[plan.wanted > 0]
@@ -228,7 +222,7 @@ def find_others(plan, before):
 
 
 def sort_others(texts):
-    """Of a list of `(rows, ids, lengths)` all ids, end to end, and the lengths, both in the order of the rows."""
+    """Sorts `(rows, ids, lengths)` by row; returns all ids, concatenated, and the lengths."""
     nothing = np.zeros(0, int), np.zeros(0, np.uint8), np.zeros(0, int)
     rows, ids, lengths = map(np.concatenate, zip(nothing, *texts, strict=True))
     order, begins = np.argsort(rows), np.cumsum(lengths) - lengths
@@ -236,7 +230,6 @@ def sort_others(texts):
 
 
 def records_name(shard, shards, compress):
-    """The name of a file of records."""
     return f"examples-{shard:05}-of-{shards:05}.tfrecord{'.gz' if compress else ''}"
 
 
@@ -245,7 +238,7 @@ def _counts_file(work, shard):
 
 
 def _summary(output, sizes, shards, settings, compress):
-    """The part of the manifest that is counted."""
+    """The statistics of the manifest."""
     by_shard = [read_json(_counts_file(output / _WORK, shard)) for shard in range(shards)]
     files = [output / records_name(shard, shards, compress) for shard in range(shards)]
     return {
@@ -259,7 +252,7 @@ def _summary(output, sizes, shards, settings, compress):
 
 
 def summary(counts, settings):
-    """What the manifest says of all examples, of the sums of what `ExampleBuilder.serialize` counts."""
+    """The statistics of all examples, from the sum of the counts of `ExampleBuilder.serialize`."""
     examples, tokens = counts["examples"], counts["tokens"]
     if not examples:
         raise ValueError("the corpus gave no examples: its texts are single words. Expected longer ones")

@@ -15,10 +15,9 @@ _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
 def read_lines(path):
-    """(number, line) of each line of a UTF-8 file, without line ends, the byte order mark and blank lines at the end.
+    """Yields (number, line) of a UTF-8 file, without line ends, byte order mark and trailing blank lines.
 
-    A line ends with LF or CRLF alone: text has other characters that `str.splitlines` takes for line ends. In a file
-    that has no LF at all CR ends a line.
+    Lines end with LF or CRLF, or CR in a file without any LF; `str.splitlines` would split at other characters too.
     """
     content = path.read_bytes()
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in content[:2]:
@@ -37,7 +36,7 @@ def read_lines(path):
 
 
 def valid_text(text):
-    """The text with as many characters, such that UTF-8 has them all: JSON may hold half a surrogate pair."""
+    """The text with `?` for lone surrogates, which JSON may have and UTF-8 cannot encode."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -49,15 +48,11 @@ def check_columns(path, line, found, wanted):
 
 
 def read_rows(path, wanted):
-    """The rows of a table.
-
-    Args:
-        path: a file whose name ends in `.csv`, `.tsv` or `.jsonl`.
-        wanted: the columns that are looked at.
+    """Reads the rows of a `.csv`, `.tsv` or `.jsonl` file, which has the `wanted` columns.
 
     Returns:
-        A list of (line number, raw row), and a function of these two that gives the row as a dictionary by column, or
-        raises an error that says what is wrong with it.
+        A list of (line number, raw row), and a function of these two that returns the row as a dict by column, or
+        raises a ValueError.
     """
     if _suffix(path) == ".jsonl":
         return list(read_lines(path)), functools.partial(_json_object, path, wanted)
@@ -68,12 +63,7 @@ def read_rows(path, wanted):
 
 
 def column_names(path, wanted=()):
-    """The columns of a table: those of the first line, of JSONL those of the first object.
-
-    Args:
-        path: the file.
-        wanted: columns that must be there, by which CSV shows what it is separated by.
-    """
+    """The columns of a table, in JSONL those of the first object. CSV is split such that it has those `wanted`."""
     if _suffix(path) == ".jsonl":
         return [name for line, text in list(read_lines(path))[:1] for name in _json_object(path, wanted, line, text)]
     return _lines_of_table(path, wanted)[0][1]

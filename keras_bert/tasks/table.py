@@ -1,12 +1,10 @@
-"""A user's own data: CSV, TSV or JSONL with a column of text, perhaps a second one, and perhaps labels.
+"""A user's own data: CSV, TSV or JSONL with a column of text, optionally a second one, and optionally labels.
 
-CSV is quoted as spreadsheets do it (RFC 4180), with commas, or else semicolons or tabs, between the columns. TSV has
-one line a row, as GLUE's files do; its quotes are quotation marks, unless every field of the file that begins with one
-is quoted as a whole, doubled quotes within. Text with tabs or line breaks needs CSV or JSONL. The first line of CSV and
-TSV names the columns; blank lines at the end are no rows.
+CSV is quoted as by spreadsheets (RFC 4180), with commas, semicolons or tabs between the columns. TSV has one line per
+row, as in GLUE; quotes are literal, unless every field that begins with one is quoted as a whole. Text with tabs or
+line breaks needs CSV or JSONL. The first line of CSV and TSV names the columns.
 
-Classes have the names that stand in the files, without white space around them: JSON's `true` is "true", its numbers 1
-and 1.0 are "1".
+Class names are those of the files, stripped: JSON's `true` is "true", its numbers 1 and 1.0 are "1".
 """
 
 import collections
@@ -25,14 +23,13 @@ _LOG = logging.getLogger("keras_bert")
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """What a model learns from or is asked, row by row. Arrays become lists.
+    """The rows of a data set. Arrays become lists.
 
     Args:
         text: list of strings.
-        pair: list of strings, the second sentences; `None` for a task of single sentences.
-        labels: list of class numbers, of floats for regression, or of strings where the classes are not known yet;
-            `None` if there are none.
-        ids: list of numbers by which others know the rows.
+        pair: list of strings, the second sentences, or `None`.
+        labels: list of class ids, of floats for regression, or of strings where the classes are unknown; or `None`.
+        ids: list of ints, the ids of the rows.
     """
 
     text: list
@@ -65,22 +62,18 @@ def as_list(values):
 def read_table(
     path, text_column, pair_column=None, label_column=None, labels=None, regression=False, skip_bad_rows=None
 ):
-    """Reads a table whose name ends in `.csv`, `.tsv` or `.jsonl`.
+    """Reads a `.csv`, `.tsv` or `.jsonl` file in UTF-8.
 
     Args:
-        path: the file, in UTF-8.
-        text_column: the column of the sentence, or of the first one of a pair.
-        pair_column: the column of the second sentence.
-        label_column: the column of the label; without it `Examples.labels` is `None`.
-        labels: the classes in the order of their numbers, those of the training data for all files. Without them
-            `Examples.labels` has the labels as they stand, for `discover_labels`.
-        regression: whether labels are numbers to predict.
-        skip_bad_rows: how many rows are left out, and logged, before it is an error: those with a wrong number of
-            columns, without text or label, or that are no JSON object with the columns. An unknown label is always an
-            error. `None` is for files all of whose rows are needed.
+        path: the file.
+        text_column, pair_column, label_column: the columns of the first sentence, the second one, and the label.
+        labels: the classes by id. Without them `Examples.labels` has strings, for `discover_labels`.
+        regression: bool, whether labels are numbers.
+        skip_bad_rows: int, the number of rows without text, label or all columns that are skipped with a warning
+            before it is an error. An unknown label is always an error. `None`: every row is needed.
 
     Returns:
-        `Examples`, their ids the row numbers from 0, those that are left out counted too.
+        `Examples`; their ids are the row numbers from 0.
 
     Example:
         labels = discover_labels(read_table("train.csv", "review", label_column="stars").labels)
@@ -164,12 +157,7 @@ def discover_labels(labels):
 
 
 def balance(labels, names=None):
-    """One line about labels: each class with its count and share, the largest first, or the range of floats.
-
-    Args:
-        labels: class numbers, strings, or floats.
-        names: names of the classes in the order of their numbers.
-    """
+    """A line about labels: each class (of `names`) with count and share, the largest first, or the range of floats."""
     labels, names = as_list(labels), as_list(() if names is None else names)
     if not labels:
         return "no labels"

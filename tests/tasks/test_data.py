@@ -35,21 +35,12 @@ def test_own_scores(tmp_path):
     assert data.balance() == "2 numbers from 1.5 to 2, mean 1.75"
 
 
-def test_a_label_that_training_lacks(tmp_path):
+def test_errors_of_own_data(tmp_path):
     train = write(tmp_path / "train.csv", "text,label\na,no\nb,yes\n")
-    dev = write(tmp_path / "dev.csv", "text,label\na,maybe\n")
-    with pytest.raises(ValueError, match=r"dev.csv:2: unknown label 'maybe'. Expected one of: 'no', 'yes'"):
-        own_data("classification", train, dev)
-
-
-def test_a_label_only_in_test(tmp_path):
-    train = write(tmp_path / "train.csv", "text,label\na,no\nb,yes\n")
-    test = write(tmp_path / "test.jsonl", '{"text": "a", "label": "maybe"}\n')
-    with pytest.raises(ValueError, match=r"test.jsonl:1: unknown label 'maybe'"):
-        own_data("classification", train, train, test)
-
-
-def test_another_kind():
+    other = write(tmp_path / "other.csv", "text,label\na,maybe\n")
+    for files in ((train, other), (train, train, other)):
+        with pytest.raises(ValueError, match=r"other.csv:2: unknown label 'maybe'. Expected one of: 'no', 'yes'"):
+            own_data("classification", *files)
     with pytest.raises(ValueError, match="`kind` must be one of classification, regression. Received: kind='tagging'"):
         own_data("tagging", "a.csv", "b.csv")
 

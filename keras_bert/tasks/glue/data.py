@@ -1,7 +1,4 @@
-"""Reads GLUE's official files, or TensorFlow Datasets' copies of them.
-
-The official files are tab-separated without any quoting, one line a row; QNLI has lone quotes.
-"""
+"""Reads GLUE's official files (tab-separated, never quoted), or TensorFlow Datasets' copies of them."""
 
 import dataclasses
 import logging
@@ -22,61 +19,52 @@ _COARSE = ("Lexical Semantics", "Predicate-Argument Structure", "Logic", "Knowle
 
 
 def read_all(task, data_dir=None, skip_bad_rows=0, diagnostics=None):
-    """A task of GLUE with all that its model is asked: for MNLI also the mismatched genres and the diagnostics.
+    """Reads the `Data` of a GLUE task; MNLI's includes the mismatched genres and the diagnostics.
 
     Args:
         task: one of `TASKS`.
-        data_dir: the official files; `None` takes those of TensorFlow Datasets.
-        skip_bad_rows: how many rows with a wrong number of columns a file may have.
-        diagnostics: `diagnostic-full.tsv`, with which a model of MNLI is scored as on dev.
+        data_dir: the folder of the official files. Defaults to TensorFlow Datasets.
+        skip_bad_rows: int, the number of rows with a wrong number of columns that a file may have.
+        diagnostics: path of `diagnostic-full.tsv`, another dev set of MNLI.
 
     Returns:
-        `Data`. Test files that are not in `data_dir` are left out and logged.
+        `Data`. Missing test files are logged.
     """
     tasks = [TASKS[name] for name in ((task.name, "mnli_mismatched", "ax") if task.name == "mnli" else [task.name])]
 
-    def read(part, split):
+    def read_part(part, split):
         if data_dir is None:
             return read_tfds(part, split)
-        if (part.name != task.name and not has(part, data_dir, split)) or split == "test":
-            return _read_if_there(part, data_dir, split, skip_bad_rows)
+        optional = part.name != task.name or split == "test"
+        if optional and _locate(part, data_dir, split)[0] is None:
+            _LOG.warning("%s has no %s file of %s: nothing is predicted for it", data_dir, split, part.name)
+            return None
         return read(part, data_dir, split, skip_bad_rows)
 
-    train = read(task, "train")
-    dev = {part.name: read(part, "dev") for part in tasks if "dev" in part.files}
-    test = {part.name: read(part, "test") for part in tasks}
-    categories = None
+    def read_parts(split):
+        found = {part.name: read_part(part, split) for part in tasks if split in part.files}
+        return {name: part for name, part in found.items() if part is not None}
+
+    train, dev, test, categories = read_part(task, "train"), read_parts("dev"), read_parts("test"), None
     if diagnostics is not None and task.name == "mnli":
         dev["ax"], categories = read_diagnostics(diagnostics)
-    return Data(task, train, _there(dev), _there(test), categories)
-
-
-def _read_if_there(task, data_dir, split, skip_bad_rows):
-    if has(task, data_dir, split):
-        return read(task, data_dir, split, skip_bad_rows)
-    _LOG.warning("%s has no %s file of %s: nothing is predicted for it", data_dir, split, task.name)
-    return None
-
-
-def _there(examples):
-    return {name: part for name, part in examples.items() if part is not None}
+    return Data(task, train, dev, test, categories)
 
 
 def read(task, data_dir, split, skip_bad_rows=0):
     """Reads a split from the official files.
 
-    MRPC may also lie there as `msr_paraphrase_train.txt` and `msr_paraphrase_test.txt`; its dev rows are then those
-    of `dev_ids.tsv` or, for train, of `dev.tsv`.
+    MRPC's files may also be `msr_paraphrase_train.txt` and `msr_paraphrase_test.txt`, with `dev_ids.tsv` or `dev.tsv`.
 
     Args:
         task: one of `TASKS`.
         data_dir: the folder of the task's files, or that of all tasks.
         split: "train", "dev" or "test"; the diagnostic set has "test" alone.
-        skip_bad_rows: how many rows with a wrong number of columns are left out before it is an error.
+        skip_bad_rows: int, the number of rows with a wrong number of columns that are skipped before it is an error.
 
     Returns:
-        `Examples`; the test rows have no labels. The ids are the server's `index` in test, elsewhere the index of the
-        file or else the row number.
+        `Examples`, in test without labels. The ids are the index of the file (in test that of the server), or else the
+        row number.
 
     Example:
         read(TASKS["rte"], "glue", "dev")
@@ -118,13 +106,8 @@ def _categories(coarse, cell):
     return (coarse, *(f"{coarse}: {fine.strip()}" for fine in cell.split(";"))) if cell.strip() else ()
 
 
-def has(task, data_dir, split):
-    """Whether the official files of a split are there."""
-    return _locate(task, data_dir, split)[0] is not None
-
-
 def _locate(task, data_dir, split):
-    """The file of a split or `None`, and which of its rows are meant if not all are."""
+    """The file of a split or `None`, and a filter of its rows or `None`."""
     _check_split(task, split)
     path, keep = _find(task, data_dir, task.files[split]), None
     if path is None and task.name == "mrpc":
@@ -151,7 +134,7 @@ def _missing(task, data_dir, name):
 
 
 def _find_paraphrase_corpus(task, data_dir, split):
-    """The file of the original corpus, and which rows of it, by their ids, are the split."""
+    """The file of the original corpus, and a filter of its rows, by their ids."""
     name = "msr_paraphrase_test.txt" if split == "test" else "msr_paraphrase_train.txt"
     path = _find(task, data_dir, [name])
     if path is None or split == "test":
@@ -227,7 +210,7 @@ def _labels(task, path, rows, place):
 
 
 def read_tfds(task, split):
-    """Reads a split from TensorFlow Datasets, which fetches it first; rows in the official order."""
+    """Reads a split from TensorFlow Datasets, in the official order."""
     _check_split(task, split)
     name = f"glue/{task.tfds or task.name}"
     source = {"train": "train", "dev": f"validation{task.suffix}", "test": f"test{task.suffix}"}[split]
@@ -255,7 +238,7 @@ def read_tfds(task, split):
 
 
 def score_diagnostics(labels, logits, categories):
-    """Matthews correlation of all rows of the diagnostic set, as "all", and of those of each linguistic category."""
+    """Matthews correlation on the whole diagnostic set, as "all", and on each linguistic category."""
     predictions = np.array(predict(TASKS["ax"], logits))
     labels, categories = np.asarray(labels), [("all", *names) for names in categories]
     return {

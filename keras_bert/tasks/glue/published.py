@@ -1,4 +1,4 @@
-"""What others reached on GLUE's test sets, and the two ways to average the tasks."""
+"""Published GLUE test scores, and the two ways to average the tasks."""
 
 from keras_bert.tasks.glue.tasks import TASKS
 
@@ -28,12 +28,10 @@ def published(config):
     return [(name, dict(zip(_COLUMNS, numbers, strict=True))) for name, numbers in rows]
 
 
-def beside_published(scores, config):
-    """A table in Markdown: our dev scores, and the published test scores below.
+def comparison_table(scores, config):
+    """A Markdown table of our dev scores (what `score` gave, by task name) above the published test scores.
 
-    Args:
-        scores: what `score` gave, by task name.
-        config: the `BertConfig` of our model.
+    Its average is that of Devlin et al., table 1: nine columns, one metric each, both MNLI apart, no WNLI.
     """
     names = [name for name in _COLUMNS if name in scores]
     ours = {name: 100 * scores[name][TASKS[name].main_metric] for name in names}
@@ -70,22 +68,10 @@ def average(scores):
     Returns:
         The average of all nine tasks, `None` if WNLI is missing, and that of the eight without WNLI.
     """
+    if missing := [name for name in _IN_AVERAGE if name not in scores]:
+        raise ValueError(f"`scores` must have all tasks for an average. Missing: {', '.join(missing)}")
     means = {name: sum(values.values()) / len(values) for name, values in scores.items() if name != "ax"}
-    _check_complete(means)
     means["mnli"] = (means["mnli"] + means.pop("mnli_mismatched")) / 2
     wnli = means.pop("wnli", None)
     without = sum(means.values()) / len(means)
     return (sum(means.values()) + wnli) / (len(means) + 1) if wnli is not None else None, without
-
-
-def paper_average(scores):
-    """The average of Devlin et al., table 1: the mean of nine columns, one metric each, both MNLI apart, no WNLI."""
-    _check_complete(scores)
-    columns = [scores[name][TASKS[name].main_metric] for name in _IN_AVERAGE]
-    return sum(columns) / len(columns)
-
-
-def _check_complete(scores):
-    missing = [name for name in _IN_AVERAGE if name not in scores]
-    if missing:
-        raise ValueError(f"`scores` must have all tasks for an average. Missing: {', '.join(missing)}")

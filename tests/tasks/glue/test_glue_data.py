@@ -93,13 +93,9 @@ def test_tasks_are_those_of_the_server():
         "ax": 3,
     }
     assert TASKS["stsb"].main_metric == "spearman"
+    rows = [1063, 1821, 1725, 1379, 390965, 9796, 9847, 5463, 3000, 146, 1104]
+    assert [task.test_rows for task in TASKS.values()] == rows
     assert {(task.epochs, task.batch_size) for task in TASKS.values()} == {(3, 32)}
-
-
-def test_label_order():
-    assert TASKS["mnli"].labels == TASKS["ax"].labels == ("entailment", "neutral", "contradiction")
-    assert TASKS["qnli"].labels == TASKS["rte"].labels == ("entailment", "not_entailment")
-    assert TASKS["wnli"].labels == ("not_entailment", "entailment")
 
 
 @pytest.mark.tensorflow
@@ -213,7 +209,7 @@ def test_errors_of_files(tmp_path, name, content, message):
         read(TASKS[name], tmp_path, "train")
 
 
-def test_what_is_not_there(tmp_path):
+def test_missing_files_and_splits(tmp_path):
     with pytest.raises(ValueError, match=r"no train\.tsv of qqp: neither .*QQP.*https://gluebenchmark.com/tasks"):
         read(TASKS["qqp"], tmp_path, "train")
     with pytest.raises(ValueError, match="`split` of ax must be one of test. Received: split='dev'"):
@@ -244,23 +240,18 @@ def test_scores():
     assert list(scores) == ["spearman", "pearson"]
 
 
-@pytest.mark.parametrize("shape", [(4,), (4, 3)])
-def test_logits_of_another_task(shape):
-    with pytest.raises(ValueError, match=r"`logits` must have shape \(rows, 2\). Received: shape"):
-        predict(TASKS["rte"], np.zeros(shape))
-
-
-def test_logits_of_a_diverged_model():
+def test_wrong_logits():
+    for shape in ((4,), (4, 3)):
+        with pytest.raises(ValueError, match=r"`logits` must have shape \(rows, 2\). Received: shape"):
+            predict(TASKS["rte"], np.zeros(shape))
     with pytest.raises(ValueError, match="`logits` must be finite. Received: NaN or infinity"):
         score(TASKS["rte"], [1], [[np.nan, 0.0]])
 
 
-@pytest.mark.parametrize(("config", "expected"), [(keras_bert.BERT_BASE, 79.6), (keras_bert.BERT_LARGE, 82.1)])
+@pytest.mark.parametrize(("config", "expected"), [(keras_bert.BERT_BASE, "79.6"), (keras_bert.BERT_LARGE, "82.1")])
 def test_the_average_of_the_paper(config, expected):
-    ((_, numbers),) = glue_published.published(config)
-    scores = {name: {task.main_metric: numbers[name]} for name, task in TASKS.items() if name not in ("wnli", "ax")}
-    assert round(glue_published.paper_average(scores), 1) == expected
-    assert glue_published.average(scores)[0] is None
+    scores = {name: {task.main_metric: 0.5} for name, task in TASKS.items() if name not in ("wnli", "ax")}
+    assert f"| {expected} |" in glue_published.comparison_table(scores, config).splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -283,10 +274,9 @@ def test_the_average_of_the_leaderboard(expected, columns):
     assert without == pytest.approx((9 * with_wnli - 62.3) / 8)
 
 
-@pytest.mark.parametrize("average", [glue_published.average, glue_published.paper_average])
-def test_an_average_needs_all_tasks(average):
+def test_an_average_needs_all_tasks():
     with pytest.raises(ValueError, match="Missing: sst2, mrpc, stsb, qqp, mnli, mnli_mismatched, qnli, rte"):
-        average({"cola": {"matthews_correlation": 0.5}})
+        glue_published.average({"cola": {"matthews_correlation": 0.5}})
 
 
 @pytest.mark.parametrize(
@@ -334,13 +324,6 @@ def test_the_archive(tmp_path, caplog):
     assert files["QQP.tsv"] == "index\tprediction\n0\t0\n1\t0\n2\t0\n"
     assert files["STS-B.tsv"] == "index\tprediction\n0\t2.701\n1\t2.701\n2\t2.701\n"
     assert files["AX.tsv"].count("contradiction") == files["QNLI.tsv"].count("not_entailment") == 3
-
-
-def test_the_archive_has_the_official_counts(tmp_path):
-    submission.zip_submission(tmp_path, tmp_path / "all.zip")
-    with zipfile.ZipFile(tmp_path / "all.zip") as archive:
-        rows = [archive.read(task.server_file).count(b"\n") - 1 for task in TASKS.values()]
-    assert rows == [1063, 1821, 1725, 1379, 390965, 9796, 9847, 5463, 3000, 146, 1104]
 
 
 @pytest.mark.parametrize(
@@ -393,21 +376,10 @@ def test_tensorflow_datasets(fake_tfds):
     fake_tfds.names = ["contradiction", "entailment", "neutral"]
     with pytest.raises(ValueError, match=r"glue/mnli numbers its labels differently: \['contradiction'"):
         glue.read_tfds(TASKS["mnli"], "train")
-
-
-def test_tensorflow_datasets_of_single_sentences_and_scores(fake_tfds):
-    fake_tfds.rows = [{"sentence": b"a", "label": 1, "idx": 0}]
-    fake_tfds.names = ["negative", "positive"]
+    fake_tfds.rows, fake_tfds.names = [{"sentence": b"a", "label": 1, "idx": 0}], ["negative", "positive"]
     assert glue.read_tfds(TASKS["sst2"], "train").pair is None
-    assert fake_tfds.asked == ("glue/sst2", "train")
     fake_tfds.rows = [{"sentence1": b"a", "sentence2": b"b", "label": np.float32(2.5), "idx": 0}]
     assert glue.read_tfds(TASKS["stsb"], "dev").labels == [2.5]
-
-
-def test_no_network(fake_tfds):
-    def load(*args, **kwargs):
-        raise ConnectionError("no route")
-
-    fake_tfds.load = load
-    with pytest.raises(ValueError, match="glue/rte could not be had .*: no route. Download .* by --data_dir"):
+    fake_tfds.load = lambda *_, **__: 1 / 0
+    with pytest.raises(ValueError, match="glue/rte could not be had .*: division by zero. Download .* by --data_dir"):
         glue.read_tfds(TASKS["rte"], "train")

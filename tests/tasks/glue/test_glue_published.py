@@ -27,7 +27,7 @@ def test_the_row_of_the_same_size(config, names, mrpc):
 
 
 def test_a_table_of_one_task():
-    table = glue_published.beside_published({"stsb": {"spearman": 0.8766, "pearson": 0.9}}, keras_bert.BERT_BASE)
+    table = glue_published.comparison_table({"stsb": {"spearman": 0.8766, "pearson": 0.9}}, keras_bert.BERT_BASE)
     assert table.splitlines() == [
         "| | STS-B (spearman) |",
         "|---|---|",
@@ -41,7 +41,7 @@ def test_a_table_of_all_tasks_has_the_papers_average():
     assert glue_published.averages(scores).endswith("50.0 with WNLI, 50.0 without WNLI.\n")
     assert glue_published.averages({name: scores[name] for name in NINE}).endswith(": 50.0 without WNLI.\n")
     assert glue_published.averages({"cola": scores["cola"]}) == ""
-    header, _, ours, base = glue_published.beside_published(scores, keras_bert.BERT_BASE).splitlines()
+    header, _, ours, base = glue_published.comparison_table(scores, keras_bert.BERT_BASE).splitlines()
     assert header.startswith("| | CoLA (matthews correlation) | SST-2 (accuracy) | MRPC (f1) | STS-B (spearman) |")
     assert "| MNLI-m (accuracy) | MNLI-mm (accuracy) |" in header
     assert ours.split(" | ")[1:] == ["50.0"] * 10 + ["50.0 |"]

@@ -102,10 +102,10 @@ def test_rows_of_a_report(questions):
     assert (last["prediction"], last["place"], last["probability"]) == ("", None, None)
 
 
-def test_beside_what_others_published():
-    table = squad_published.beside_published({"exact_match": 80.04, "f1": 88.06}, False).splitlines()
+def test_comparison_table():
+    table = squad_published.comparison_table({"exact_match": 80.04, "f1": 88.06}, False).splitlines()
     assert table[2] == "| ours, dev | 80.0 | 88.1 |"
     assert table[3] == "| BERT BASE, dev | 80.8 | 88.5 |"
     assert table[-2] == "| BERT LARGE, TriviaQA first, ensemble of 7, dev | 86.2 | 92.2 |"
-    table = squad_published.beside_published({"exact": 1, "f1": 2}, True).splitlines()
+    table = squad_published.comparison_table({"exact": 1, "f1": 2}, True).splitlines()
     assert table[2:4] == ["| ours, dev | 1.0 | 2.0 |", "| BERT LARGE, dev | 78.7 | 81.9 |"]

@@ -1,7 +1,6 @@
 """The official scores: published figures, cases by hand, and all thresholds tried."""
 
 import json
-import string
 from fractions import Fraction
 
 import numpy as np
@@ -50,35 +49,30 @@ def test_always_no_answer_is_the_share_of_those_without(data):
     assert scores["exact"] == scores["f1"] == 100
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("The Denver Broncos", "denver broncos"),
-        ("  a\tB\u00a0c\n", "b c"),
-        ("an apple, the pear; A plum.", "apple pear plum"),
-        ("theatre and banana in Athens", "theatre and banana in athens"),  # Articles are whole words.
-        ("the-cat", "thecat"),  # Punctuation goes first, and is no white space.
-        ("U.S.A.", "usa"),
-        ("a.", ""),
-        ("A&E", "ae"),
-        ("$1,000.50", "100050"),
-        ("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", ""),
-        ("the", ""),
-        ("", ""),
-        (" \u3000 ", ""),
-        ("Arab–Israeli “war”", "arab–israeli “war”"),  # Punctuation is that of ASCII,
-        ("«the» war", "« » war"),  # and bounds a word like any other.
-        ("ÉCOLE Straße İ", "école straße i\u0307"),
-        ("l'a", "la"),
-        ("à la", "à la"),  # Letters with accents are letters,
-        ("a\u0300 la", "\u0300 la"),  # accents of their own are none.
-        ("aé thé", "aé thé"),
-        ("一 the 二", "一 二"),
-        ("a_the", "athe"),
-    ],
-)
-def test_normalize(text, words):
-    assert squad_metrics.normalize(text) == words
+def test_normalize():
+    for text, words in {
+        "The Denver Broncos": "denver broncos",
+        "  a\tB\u00a0c\n": "b c",
+        "an apple, the pear; A plum.": "apple pear plum",
+        "theatre and banana in Athens": "theatre and banana in athens",  # Articles are whole words.
+        "the-cat": "thecat",  # Punctuation goes first, and is no white space.
+        "U.S.A.": "usa",
+        "a.": "",
+        "$1,000.50": "100050",
+        "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~": "",
+        "the": "",
+        " \u3000 ": "",
+        "Arab–Israeli “war”": "arab–israeli “war”",  # Punctuation is that of ASCII,
+        "«the» war": "« » war",  # and bounds a word like any other.
+        "ÉCOLE Straße İ": "école straße i\u0307",
+        "l'a": "la",
+        "à la": "à la",  # Letters with accents are letters,
+        "a\u0300 la": "\u0300 la",  # accents of their own are none.
+        "aé thé": "aé thé",
+        "一 the 二": "一 二",
+        "a_the": "athe",
+    }.items():
+        assert squad_metrics.normalize(text) == words
 
 
 @pytest.mark.parametrize(
@@ -106,31 +100,6 @@ def test_one_answer(gold, prediction, exact, f1):
     assert squad_metrics.exact_match(gold, prediction) == squad_metrics.exact_match(prediction, gold) == exact
     assert squad_metrics.f1(gold, prediction) == pytest.approx(f1, abs=1e-15)
     assert squad_metrics.f1(prediction, gold) == squad_metrics.f1(gold, prediction)
-
-
-def plain_f1(gold, prediction):
-    """Precision and recall as fractions, from words that are crossed off."""
-    left, shared = list(gold), 0
-    for word in prediction:
-        if word in left:
-            left.remove(word)
-            shared += 1
-    if shared == 0:
-        return 0
-    precision, recall = Fraction(shared, len(prediction)), Fraction(shared, len(gold))
-    return 2 / (1 / precision + 1 / recall)
-
-
-def test_f1_of_random_words():
-    rng = np.random.default_rng(0)
-    seen = []
-    for _ in range(500):
-        gold, prediction = (rng.choice(list("bcdef"), rng.integers(1, 7)).tolist() for _ in range(2))
-        expected = plain_f1(gold, prediction)
-        assert squad_metrics.f1(" ".join(gold), ", ".join(prediction).upper()) == pytest.approx(float(expected))
-        seen.append(expected)
-    assert {0, 1} < set(seen)
-    assert len(set(seen)) > 10
 
 
 def test_the_best_gold_answer_counts():
@@ -237,7 +206,7 @@ def best_prefix(scores, predictions, no_answer, answerable):
 
 
 @pytest.mark.parametrize("values", [1000, 5])  # Of five values, most are the same.
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_best_threshold(seed, values):
     rng = np.random.default_rng(seed)
     count, odds = 40, rng.permutation(values) / 8 + 0.125
@@ -256,27 +225,6 @@ def test_best_threshold(seed, values):
     assert squad_metrics.best_threshold(scores, predictions, with_others, answerable) == expected
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_the_best_threshold_gives_the_best_score(seed):
-    rng = np.random.default_rng(seed)
-    golds = {f"q{number}": [] if rng.random() < 0.5 else ["x y z", "w"] for number in range(30)}
-    predictions = {name: str(rng.choice(["", "x y", "w", "v"])) for name in golds}
-    # No two are equal; those without answer have higher values more often.
-    order = np.argsort(rng.random(len(golds)) + [0.5 * (not texts) for texts in golds.values()])
-    no_answer = {list(golds)[place]: (rank + 1) / 10 for rank, place in enumerate(order)}
-    those = questions(golds, version_2=True)
-    tried = {
-        threshold: squad_metrics.score(those, predictions, no_answer, threshold)
-        for threshold in (0.0, *no_answer.values())
-    }
-    scores = tried[0.0]
-    for kind in ("exact", "f1"):
-        best = max(found[kind] for found in tried.values())
-        assert scores[f"best_{kind}"] == pytest.approx(best)
-        lowest = min(threshold for threshold, found in tried.items() if found[kind] > best - 1e-9)
-        assert scores[f"best_{kind}_thresh"] == lowest
-
-
 def test_equal_values_are_taken_one_by_one():
     # Of the four that 0.5 keeps, two are right and two wrong; the order of the odds' file decides.
     golds = {"a1": ["x"], "n1": [], "a2": ["x"], "n2": []}
@@ -291,61 +239,15 @@ def test_equal_values_are_taken_one_by_one():
         assert scores["best_exact_thresh"] == scores["best_f1_thresh"] == (0.5 if best > 50 else 0)
 
 
-def test_no_answer_lacks_questions():
-    with pytest.raises(ValueError, match=r"^`no_answer` lacks 2 question\(s\), the first is n1$"):
-        squad_metrics.score(questions(V2, version_2=True), ANSWERS, {"a1": 0, "a2": 0, "a3": 0, "other": 0})
-
-
-def test_no_answer_is_not_a_number():
-    odds = {"a1": 0, "n1": float("nan"), "a2": 0, "n2": float("nan"), "a3": 0}
-    with pytest.raises(ValueError, match=r"^`no_answer` is not a number for 2 question\(s\), the first is n1$"):
-        squad_metrics.score(questions(V2, version_2=True), ANSWERS, odds)
-
-
-def test_no_answer_is_for_version_2():
-    with pytest.raises(ValueError, match=r"^`no_answer` is for SQuAD 2\.0, .* Received: SQuAD 1\.1$"):
-        squad_metrics.score(questions({"q1": ["x"]}), {"q1": "x"}, {"q1": 0.5})
-
-
-def test_version_1_has_answers():
-    with pytest.raises(ValueError, match=r"^1 question\(s\) of SQuAD 1.1 have no answer to score by, the first is q2$"):
-        squad_metrics.score(questions({"q1": ["x"], "q2": []}), {"q1": "x", "q2": "x"})
-
-
-def official_scores_2(file, predictions):
-    """The rule of the script of version 2.0, written anew: exact match by whether `answers` is empty."""
-
-    def words(text):
-        text = "".join(" " if char.isspace() else char for char in text.lower() if char not in string.punctuation)
-        return [word for word in text.split() if word not in ("a", "an", "the")]
-
-    rows = [entry for article in file["data"] for part in article["paragraphs"] for entry in part["qas"]]
-    exact = {
-        entry["id"]: 100.0
-        * any(
-            words(gold) == words(predictions[entry["id"]])
-            for gold in [answer["text"] for answer in entry["answers"] if words(answer["text"])] or [""]
-        )
-        for entry in rows
-    }
-    kinds = {"HasAns": [row["id"] for row in rows if row["answers"]]}
-    kinds["NoAns"] = [row["id"] for row in rows if not row["answers"]]
-    scores = {"exact": sum(exact.values()) / len(exact), "total": len(exact)}
-    for kind, names in kinds.items():
-        scores |= {f"{kind}_exact": sum(exact[name] for name in names) / len(names), f"{kind}_total": len(names)}
-    return scores
-
-
-def test_answers_count_whatever_is_impossible_says(tmp_path):
-    def entry(name, answer, impossible):
-        answers = [{"text": answer, "answer_start": 0}] if answer else []
-        return {"id": name, "question": "Who?", "answers": answers, "is_impossible": impossible}
-
-    entries = [entry("1", "Ada", True), entry("2", "Ada", True), entry("3", "Ada", False), entry("4", "", True)]
-    file = {"version": "v2.0", "data": [{"paragraphs": [{"context": "Ada wrote it.", "qas": entries}]}]}
-    (tmp_path / "dev.json").write_text(json.dumps(file))
-    predictions = {"1": "the Ada", "2": "", "3": "Ada", "4": ""}
-    expected = official_scores_2(file, predictions)
-    scores = squad_metrics.score(squad.read(tmp_path / "dev.json"), predictions)
-    assert {name: scores[name] for name in expected} == expected
-    assert (expected["exact"], expected["HasAns_total"], expected["NoAns_total"]) == (75, 3, 1)
+@pytest.mark.parametrize(
+    ("golds", "no_answer", "message"),
+    [
+        (V2, {"a1": 0, "a2": 0, "a3": 0, "x": 0}, r"`no_answer` lacks 2 question\(s\), the first is n1"),
+        (V2, dict.fromkeys(V2, float("nan")), r"`no_answer` is not a number for 5 question\(s\), the first is a1"),
+        ({"q1": ["x"]}, {"q1": 0.5}, r"`no_answer` is for SQuAD 2\.0, .* Received: SQuAD 1\.1"),
+        ({"q1": ["x"], "q2": []}, None, r"1 question\(s\) of SQuAD 1.1 have no answer to score by, the first is q2"),
+    ],
+)
+def test_errors(golds, no_answer, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        squad_metrics.score(questions(golds, version_2=golds is V2), dict.fromkeys(golds, "x"), no_answer)
