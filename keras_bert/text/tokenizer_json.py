@@ -4,7 +4,7 @@ import json
 from typing import NamedTuple
 
 STANDARD = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-# What must be as in BERT, by its place in the file; a part that is missing is BERT's.
+# Values that must equal BERT's; missing parts are BERT's.
 _FIXED = {
     ("model", "type"): "WordPiece",
     ("model", "continuing_subword_prefix"): "##",
@@ -16,14 +16,13 @@ _FIXED = {
 
 
 class AddedToken(NamedTuple):
-    """A token that was added to a vocabulary: it is kept whole wherever a text has it, within words too.
+    """A token that was added to a vocabulary: it is kept whole everywhere, also within words.
 
     Args:
         content: str, one of the pieces.
-        normalized: bool, whether it is looked for in the normalized text, so that case does not matter with an uncased
-            vocabulary. Otherwise it must stand in the text exactly as it is. Defaults to `True`.
-        special: bool, whether Hugging Face's programs leave it out when they decode. Defaults to `False`.
-        wordpiece: bool, whether WordPiece finds it too, since it was a piece before. Defaults to `False`.
+        normalized: bool, whether it is matched in the normalized text, otherwise in the original one.
+        special: bool, whether Hugging Face's programs skip it when they decode.
+        wordpiece: bool, whether WordPiece finds it too, since it was a piece before.
     """
 
     content: str
@@ -33,15 +32,7 @@ class AddedToken(NamedTuple):
 
 
 def read(path, text):
-    """Reads the content of a `tokenizer.json`.
-
-    Args:
-        path: the file, for errors.
-        text: str, its content.
-
-    Returns:
-        dict of the arguments of `Vocabulary`, and `lowercase`.
-    """
+    """Parses the content of a `tokenizer.json`: a dict of the arguments of `Vocabulary`, and `lowercase`."""
     try:
         content = json.loads(text)
     except ValueError as error:
@@ -81,7 +72,7 @@ def added_token(path, values, vocabulary):
 
 
 def _check_strips(path, tokens):
-    """White space that a token takes with it is no text, unless another token begins or ends with white space."""
+    """Stripped white space is no text, unless another token begins or ends with white space."""
     strips = [token["content"] for token in tokens if token.get("lstrip") or token.get("rstrip")]
     spaced = [token["content"] for token in tokens if token["content"].strip() != token["content"]]
     if strips and spaced:
@@ -123,12 +114,7 @@ def _part(part):
 
 
 def write(vocabulary, lowercase):
-    """The content of a `tokenizer.json` that gives the ids of this package.
-
-    Args:
-        vocabulary: a `Vocabulary`.
-        lowercase: bool, whether it is uncased.
-    """
+    """The content of a `tokenizer.json` for a `Vocabulary`."""
     added = {token.content: token for token in vocabulary.added_tokens}
     standard = {name: AddedToken(name, False, True, True) for name in STANDARD if name in vocabulary}
     tokens = sorted((vocabulary.id(name), token) for name, token in {**added, **standard}.items())
