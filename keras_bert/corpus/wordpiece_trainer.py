@@ -143,7 +143,7 @@ def _survey(words, pieces, min_count):
             for place in range(end + 1, len(word) + 1):
                 piece = word[start:place]
                 if piece not in gains and count < min_count:
-                    break  # No frequent word goes on like this, so none has a longer piece either.
+                    break  # No frequent word continues like this, so none has a longer piece either.
                 gains[piece] = gains.get(piece, 0) + count * (rest[end] - rest[place])
             start = end
         if len(gains) > _MOST_CANDIDATES:

@@ -51,7 +51,7 @@ class Records:
     ):
         self._paths, manifest = _find(source)
         if vocabulary is None and not manifest:
-            raise ValueError(f"{source}: does not say of which vocabulary its records are: give `vocabulary`")
+            raise ValueError(f"{source}: the vocabulary of the records is unknown: pass `vocabulary`")
         self.vocabulary = Vocabulary(pathlib.Path(source) / "vocab.txt" if vocabulary is None else vocabulary)
         if manifest and manifest["vocabulary"] != self.vocabulary.sha256:
             raise ValueError(
@@ -186,7 +186,7 @@ def _find(source):
         if size != file["bytes"]:
             raise ValueError(
                 f"{path}: has {size:,} bytes, expected {file['bytes']:,}: the file was cut short or changed. Copy it "
-                "again, or make the data anew"
+                "again, or generate the data again"
             )
     return [str(folder / file["name"]) for file in manifest["files"] if file["examples"]], manifest
 

@@ -68,7 +68,7 @@ def generate(files, output, vocabulary, settings, shards=None, workers=None, com
             _write_all(pool, job, output, before, compress, progress)
         manifest = {**header, **_summary(output, sizes, shards, settings, compress)}
     except ValueError:
-        shutil.rmtree(work)  # Another corpus or other settings start anew.
+        shutil.rmtree(work)  # It is of no use for another corpus or other settings.
         raise
     write_json(output / MANIFEST, manifest)
     shutil.rmtree(work)
@@ -150,7 +150,7 @@ def _check_room(output, header):
     if free < needed:
         raise OSError(
             errno.ENOSPC,
-            f"no room in {output}: about {needed / 1e6:,.0f} MB are needed, {free / 1e6:,.0f} MB are free",
+            f"not enough disk space in {output}: {needed / 1e6:,.0f} MB are needed, {free / 1e6:,.0f} MB are free",
         )
 
 
@@ -162,9 +162,7 @@ def _run(task, item, vocabulary, settings, **options):
         full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
         if not full:
             raise
-        raise OSError(
-            errno.ENOSPC, "no room is left on the disk; what is finished stays, start again to continue"
-        ) from None
+        raise OSError(errno.ENOSPC, "the disk is full; start again to resume, finished shards are kept") from None
 
 
 _builder = functools.lru_cache(maxsize=4)(ExampleBuilder)

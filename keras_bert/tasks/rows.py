@@ -59,7 +59,39 @@ def read_rows(path, wanted):
     (line, header), *rows = _lines_of_table(path, wanted)
     check_columns(path, line, header, wanted)
     _check_once(path, line, header, wanted)
-    return rows, functools.partial(_table_row, path, header)
+    return rows, functools.partial(table_row, path, header)
+
+
+def good_rows(path, raw_rows, parse, skip_bad_rows=None):
+    """Parses rows; up to `skip_bad_rows` that raise a ValueError are skipped with a warning. Defaults to none.
+
+    Args:
+        path: the file.
+        raw_rows: list of (line number, raw row).
+        parse: function of these two.
+
+    Returns:
+        A list of (line number, row number, parsed row).
+    """
+    if not raw_rows:
+        raise ValueError(f"{path}: no rows")
+    rows, bad = [], []
+    for number, (line, raw) in enumerate(raw_rows):
+        try:
+            rows.append((line, number, parse(line, raw)))
+        except ValueError as error:
+            bad.append(line)
+            if skip_bad_rows is None:
+                raise
+            if len(bad) > skip_bad_rows:
+                raise ValueError(
+                    f"{error}. Mend the file or raise `skip_bad_rows`. Received: skip_bad_rows={skip_bad_rows}"
+                ) from error
+    if not rows:
+        raise ValueError(f"{path}: no row can be read, first line {bad[0]}")
+    if bad:
+        _LOG.warning("%s: left out %d rows that cannot be read, first line %d", path, len(bad), bad[0])
+    return rows
 
 
 def column_names(path, wanted=()):
@@ -81,7 +113,7 @@ def _suffix(path):
 def _check_once(path, line, found, wanted):
     for column in wanted:
         if found.count(column) > 1:
-            raise ValueError(f"{path}:{line}: the column `{column}` stands twice")
+            raise ValueError(f"{path}:{line}: the column `{column}` appears twice")
 
 
 def _lines_of_table(path, wanted):
@@ -153,7 +185,7 @@ def _unquoted(field):
     return field[1:-1].replace('""', '"') if field.startswith('"') else field
 
 
-def _table_row(path, header, line, row):
+def table_row(path, header, line, row):
     if len(row) != len(header):
         raise ValueError(f"{path}:{line}: expected {len(header)} columns, got {len(row)}")
     return dict(zip(header, row, strict=True))
@@ -161,7 +193,7 @@ def _table_row(path, header, line, row):
 
 def _json_object(path, wanted, line, text):
     try:
-        record = json.loads(text, object_pairs_hook=tuple)  # Of a name that stands twice a dictionary has the last.
+        record = json.loads(text, object_pairs_hook=tuple)  # A dict would hide names that appear twice.
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}:{line}: not JSON: {error.msg} at column {error.colno}") from error
     except (ValueError, RecursionError) as error:  # A number of thousands of digits, or nested too deeply.

@@ -9,16 +9,14 @@ Class names are those of the files, stripped: JSON's `true` is "true", its numbe
 
 import collections
 import dataclasses
-import logging
+import functools
 import math
 import pathlib
 import re
 
 import numpy as np
 
-from keras_bert.tasks.rows import read_rows, valid_text
-
-_LOG = logging.getLogger("keras_bert")
+from keras_bert.tasks.rows import good_rows, read_rows, valid_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,37 +83,17 @@ def read_table(
     numbers = _numbers(labels)
     path, columns = pathlib.Path(path), (text_column, pair_column, label_column)
     raw_rows, parse = read_rows(path, [column for column in columns if column is not None])
-    if not raw_rows:
-        raise ValueError(f"{path}: no rows")
-    rows, bad = [], []
-    for number, (line, raw) in enumerate(raw_rows):
-        try:
-            rows.append((line, number, *_row(path, line, parse(line, raw), columns, regression)))
-        except ValueError as error:
-            bad.append(line)
-            _check_bad_rows(error, len(bad), skip_bad_rows)
-    if not rows:
-        raise ValueError(f"{path}: no row can be read, first line {bad[0]}")
-    if bad:
-        _LOG.warning("%s: left out %d rows that cannot be read, first line %d", path, len(bad), bad[0])
-    lines, ids, text, pair, found = map(list, zip(*rows, strict=True))
+    row = functools.partial(_row, path, parse, columns, regression)
+    lines, ids, rows = zip(*good_rows(path, raw_rows, row, skip_bad_rows), strict=True)
+    text, pair, found = map(list, zip(*rows, strict=True))
     if numbers is not None and label_column is not None:
-        found = [_class_number(path, line, label, numbers) for line, label in zip(lines, found, strict=True)]
+        found = [class_number(path, line, label, numbers) for line, label in zip(lines, found, strict=True)]
     return Examples(text, pair if pair_column is not None else None, found if label_column is not None else None, ids)
 
 
-def _check_bad_rows(error, bad, skip_bad_rows):
-    if skip_bad_rows is None:
-        raise error
-    if bad > skip_bad_rows:
-        raise ValueError(
-            f"{error}. Mend the file or raise `skip_bad_rows`. Received: skip_bad_rows={skip_bad_rows}"
-        ) from error
-
-
-def _row(path, line, record, columns, regression):
-    """Text, pair and label of a record, `None` for what no column is given for."""
-    text, pair, label = columns
+def _row(path, parse, columns, regression, line, raw):
+    """Text, pair and label of a row, `None` without a column."""
+    (text, pair, label), record = columns, parse(line, raw)
     return (
         _text(path, line, record, text),
         None if pair is None else _text(path, line, record, pair),
@@ -165,7 +143,7 @@ def balance(labels, names=None):
         mean = math.fsum(labels) / len(labels)
         return f"{len(labels):,} numbers from {min(labels):g} to {max(labels):g}, mean {mean:.4g}"
     counts = collections.Counter(str(names[label] if names else label) for label in labels)
-    # A class that never stands is what one wants to hear of.
+    # Classes without rows are listed too.
     counts.update(dict.fromkeys(map(str, names), 0))
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{name}: {count:,} ({count / len(labels):.1%})" for name, count in ordered)
@@ -193,14 +171,14 @@ def _label(path, line, record, column, regression):
     return class_name(label)
 
 
-def _class_number(path, line, label, numbers):
+def class_number(path, line, label, numbers):
     if label not in numbers:
         raise ValueError(f"{path}:{line}: unknown label {label!r}. Expected one of: {', '.join(map(repr, numbers))}")
     return numbers[label]
 
 
 def finite_number(path, line, column, value):
-    """A float, or an error that says where it stands."""
+    """A float, or an error that names the place in the file."""
     try:
         number = math.nan if "_" in str(value) else float(value)  # 1_000 is Python's spelling alone.
     except (ValueError, OverflowError):  # JSON may have an integer beyond all floats.

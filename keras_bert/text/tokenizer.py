@@ -12,7 +12,7 @@ from keras_bert.text import normalization
 from keras_bert.text.literals import Literals, Parts, join
 from keras_bert.text.vocabulary import Vocabulary
 
-# Characters that end a word whatever stands around them.
+# Characters that end a word in any context.
 _ENDS, _CHINESE = r"\s!-/:-@\[-`{-~、。", "㐀-䶿一-鿿"
 _PUNCTUATION = r"[!-/:-@\[-`{-~]|\p{P}"
 

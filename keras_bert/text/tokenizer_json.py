@@ -77,8 +77,8 @@ def _check_strips(path, tokens):
     spaced = [token["content"] for token in tokens if token["content"].strip() != token["content"]]
     if strips and spaced:
         raise ValueError(
-            f"{path}: added tokens with `lstrip` or `rstrip` beside such as begin or end with white space are not "
-            f"supported. Received: {strips[0]!r} and {spaced[0]!r}"
+            f"{path}: added tokens with `lstrip` or `rstrip` are not supported together with tokens that begin or end "
+            f"with white space. Received: {strips[0]!r} and {spaced[0]!r}"
         )
 
 

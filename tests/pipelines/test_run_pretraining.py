@@ -255,7 +255,7 @@ MISTAKES = {
     ),
     "no vocabulary": (
         {"data": "{made}/static/*.tfrecord"},
-        "{made}/static/*.tfrecord: does not say of which vocabulary its records are: give `vocabulary`",
+        "{made}/static/*.tfrecord: the vocabulary of the records is unknown: pass `vocabulary`",
     ),
     "cut": (
         {"data": "{made}/cut"},

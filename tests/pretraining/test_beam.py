@@ -122,7 +122,7 @@ def test_a_corpus_that_cannot_be_used(beam, pieces, tmp_path, content, next_sent
 
 
 @pytest.mark.slow
-def test_an_error_of_another_process_is_told_as_such(beam, pieces, tmp_path):
+def test_an_error_of_another_process(beam, pieces, tmp_path):
     (tmp_path / "a.txt").write_bytes(b"a b\nc d\n")
     with pytest.raises(ValueError, match="a.txt: the corpus is one document.* turn `next_sentence` off$"):
         generate_with_beam(tmp_path / "a.txt", tmp_path / "out", pieces, Settings(), RUNNER, PROCESSES[:1], shards=2)

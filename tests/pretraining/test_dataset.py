@@ -257,7 +257,7 @@ def test_what_does_not_go_together(folders):
             {"causal": True},
         ),
         "static: the records have their masks already. Expected none to draw": ("static", {"masking": Masking()}),
-        r"plain/ex\*: does not say of which vocabulary its records are: give `vocabulary`": ("plain/ex*", {}),
+        r"plain/ex\*: the vocabulary of the records is unknown: pass `vocabulary`": ("plain/ex*", {}),
         r"none\*: no file matches": ("none*", {"vocabulary": SOURCE.pieces}),
         r"static/.*: the records are of another kind or length than those of .*plain.*. Expected sources of one kind": (
             "[ps][lt]a*/ex*",

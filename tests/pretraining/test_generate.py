@@ -271,11 +271,11 @@ def test_a_corpus_that_gives_nothing(tmp_path):
     assert outcomes == {"the corpus gave no examples: its texts are single words. Expected longer ones", (1, 1), (2, 0)}
 
 
-def test_no_room_is_told_before(corpus, tmp_path, monkeypatch):
+def test_too_little_disk_space_is_an_early_error(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9, 2_000_000))
     text = numbered.write(tmp_path / "a.txt", SOURCE.text * 300)
     size = text.stat().st_size / 1e6
-    message = rf"no room in {tmp_path}/data: about {size * 2.5:,.0f} MB are needed, 2 MB are free"
+    message = rf"not enough disk space in {tmp_path}/data: {size * 2.5:,.0f} MB are needed, 2 MB are free"
     with pytest.raises(OSError, match=message):
         generate(text, tmp_path / "data", SOURCE.pieces, SETTINGS["static"])
     # It does not keep other settings from the folder, and a small corpus has room enough.
@@ -284,10 +284,10 @@ def test_no_room_is_told_before(corpus, tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("file", ["tokens-00003.ids", "examples-00003-of-00005.tfrecord"])
-def test_no_room_on_the_way(corpus, wholes, tmp_path, file):
+def test_a_full_disk(corpus, wholes, tmp_path, file):
     (tmp_path / "unfinished").mkdir()
     os.symlink("/dev/full", tmp_path / "unfinished" / file)
-    with pytest.raises(OSError, match="no room is left on the disk; what is finished stays, start again to continue"):
+    with pytest.raises(OSError, match="the disk is full; start again to resume, finished shards are kept"):
         generate(corpus, tmp_path, SOURCE.pieces, SETTINGS["pairs"], shards=5)
     (tmp_path / "unfinished" / file).unlink()
     lines = []

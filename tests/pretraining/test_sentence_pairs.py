@@ -1,4 +1,4 @@
-"""Pairs and rows. In the corpus no piece stands twice, so that the ids alone tell where every text is from."""
+"""Pairs and rows. The pieces of the corpus are unique, so that ids tell where a text is from."""
 
 import itertools
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from keras_bert.pretraining import token_store
 from keras_bert.pretraining.randomness import make_keys, uniforms
-from keras_bert.pretraining.token_store import Shard, Tokens, collect, following, spans, stretches, tokenize
+from keras_bert.pretraining.token_store import Shard, Tokens, collect, following, stretches, tokenize
 from keras_bert.text.tokenizer import BertTokenizer
 
 pytestmark = pytest.mark.tensorflow
@@ -171,9 +171,3 @@ def test_following_text():
     begins = ids[np.cumsum(lengths) - lengths]
     np.testing.assert_array_equal(np.unique(begins), tokens.segments[:-1])
     assert stats.chisquare(np.unique(begins, return_counts=True)[1]).pvalue > 1e-4
-
-
-def test_spans():
-    begins, lengths = np.array([5, 0, 7, 2]), np.array([2, 0, 1, 3])
-    assert spans(begins, lengths).tolist() == [5, 6, 7, 2, 3, 4]
-    assert spans(begins[:0], lengths[:0]).tolist() == []

@@ -112,7 +112,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.parametrize("regression", [False, True])
-def test_bad_rows_are_left_out_and_told(tmp_path, caplog, name, regression):
+def test_bad_rows_are_skipped_and_logged(tmp_path, caplog, name, regression):
     path = write(tmp_path, name, BAD[name])
     options = {"label_column": "l", "regression": regression}
     with caplog.at_level(logging.WARNING):
@@ -154,7 +154,7 @@ def test_balance():
     [
         ("a.csv", "text,l\nx,no\n", r"a\.csv:1: no column `t`. It has: 'text', 'l'"),
         ("a.jsonl", '{"t": "a", "l": "no"}\n{"l": "no"}\n', r"a\.jsonl:2: no column `t`. It has: 'l'"),
-        ("a.csv", "t,t,l\nx,y,no\n", r"a\.csv:1: the column `t` stands twice"),
+        ("a.csv", "t,t,l\nx,y,no\n", r"a\.csv:1: the column `t` appears twice"),
         ("a.csv", 't,l\n"x\ny",no\nz,maybe\n', r"a\.csv:4: unknown label 'maybe'. Expected one of: 'no', 'yes'"),
         ("a.csv", "t,l\nx,\n", r"a\.csv:2: column `l` is empty"),
         ("a.csv", "t,l\n  ,no\n", r"a\.csv:2: column `t` is empty"),
@@ -173,7 +173,7 @@ def test_balance():
         ("a.csv", "t,l\nx,no\n".encode("utf-16-le"), r"a\.csv: the file is UTF-16"),
         ("a.csv", "t,l\nx\ry,no\n", r"a\.csv:2: a carriage return within a line. Save the file with one kind"),
         ("a.csv", "t;m\nx;no\n", r"a\.csv:1: no column `l`. It has: 't', 'm'"),
-        ("a.jsonl", '{"t": "a", "l": "no", "t": "b"}\n', r"a\.jsonl:1: the column `t` stands twice"),
+        ("a.jsonl", '{"t": "a", "l": "no", "t": "b"}\n', r"a\.jsonl:1: the column `t` appears twice"),
         ("a.jsonl", '{"t": "a", "l": NaN}\n', r"a\.jsonl:1: column `l` must be a finite number. Received: nan"),
         ("a.jsonl", '{"t": "a", "l": ' + "1" * 5000 + "}", r"a\.jsonl:1: JSON that cannot be read: Exceeds the limit"),
         ("a.jsonl", '{"t": ' + "[" * 100_000, r"a\.jsonl:1: JSON that cannot be read: maximum recursion"),

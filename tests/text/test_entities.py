@@ -145,36 +145,25 @@ def test_in_a_graph():
         graph(tf.constant([[1.0, 2.0]]), ragged([[1, -1]]))
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_errors():
+    two = entities(ragged([[1], [0, 1]]), ["O", "B"])
+    for call, message in (
         (lambda: entities(ragged([[0]]), []), "`labels` must be a list of strings, at least one. Received: labels="),
-        (
-            lambda: entities(ragged([[0]]), "O"),
-            "`labels` must be a list of strings, at least one. Received: labels='O'",
-        ),
-        (lambda: entities(ragged([[0]]), ["O", 1]), "`labels` must be a list of strings, at least one. Received: lab"),
-        (
-            lambda: entities(ragged([[0]]), ["O", "B-PER", "O"]),
-            r"`labels` has O more than once. Received: labels=\['O', 'B-PER', 'O'\]",
-        ),
+        (lambda: entities(ragged([[0]]), "O"), "`labels` must be a list of strings, .* Received: labels='O'"),
+        (lambda: entities(ragged([[0]]), ["O", 1]), "`labels` must be a list of strings"),
+        (lambda: entities(ragged([[0]]), ["O", "B", "O"]), r"`labels` has O more than once. Received: labels=\['O', "),
         (
             lambda: word_tags(tf.zeros([1, 4]), ragged([[1, -1]])),
-            r"`first_pieces` has words that were cut off. Expected `missing`, the value for them. "
-            r"Received: first_pieces=\[ 1 -1\]",
+            r"`first_pieces` has words that were cut off. Expected `missing`, .* Received: first_pieces=\[ 1 -1\]",
         ),
         (
-            lambda: entity_spans(
-                entities(ragged([[1], [0, 1]]), ["O", "B"]), ragged([[0], [0]]), ragged([[1], [1, 2]])
-            ),
+            lambda: entity_spans(two, ragged([[0], [0]]), ragged([[1], [1, 2]])),
             r"`word_starts` has fewer words than the tags had. Expected one offset a word. Received: words=\[0 1\]",
         ),
         (
-            lambda: entity_spans(entities(ragged([[1]]), ["O", "B"]), ragged([[0]]), ragged([[]])),
+            lambda: entity_spans(two, ragged([[0], [0, 0]]), ragged([[], []])),
             "`word_ends` has fewer words than the tags had. Expected one offset a word. Received: words=",
         ),
-    ],
-)
-def test_errors(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()

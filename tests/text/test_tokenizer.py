@@ -315,7 +315,7 @@ def test_settings_of_a_vocabulary(settings, string, pieces):
     assert ids.to_list() == [tokenizer(string).numpy().tolist()]
 
 
-def test_a_piece_that_stands_twice_and_one_with_a_nul():
+def test_equal_pieces_and_a_piece_with_a_nul():
     pieces = [*PIECES, "c\0d", "b", "c"]
     assert BertTokenizer(pieces)(["b bb cd c"]).to_list() == [[len(pieces) - 2] * 2 + [8, 1, len(pieces) - 1]]
 

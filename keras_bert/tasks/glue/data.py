@@ -8,8 +8,8 @@ import numpy as np
 
 from keras_bert.tasks.classification import Data, predict
 from keras_bert.tasks.glue.tasks import TASKS
-from keras_bert.tasks.rows import check_columns, read_lines
-from keras_bert.tasks.table import Examples, finite_number
+from keras_bert.tasks.rows import check_columns, good_rows, read_lines, table_row
+from keras_bert.tasks.table import Examples, class_number, finite_number
 from keras_bert.training.metrics import matthews_correlation
 
 _LOG = logging.getLogger("keras_bert")
@@ -72,16 +72,14 @@ def read(task, data_dir, split, skip_bad_rows=0):
     path, keep = _locate(task, data_dir, split)
     if path is None:
         raise _missing(task, data_dir, task.files[split][0])
-    header, rows = _read_rows(path, task.header if split != "test" else None, skip_bad_rows)
-    columns = [task.text, *([task.pair] if task.pair else []), *([task.label] if split != "test" else [])]
-    check_columns(path, 1, header, columns)
+    wanted = [task.text, *([task.pair] if task.pair else []), *([task.label] if split != "test" else [])]
+    wanted += _PAIR_IDS if keep else ()
+    rows = _read_rows(path, wanted, task.header if split != "test" else None, skip_bad_rows)
     if keep is not None:
-        check_columns(path, 1, header, _PAIR_IDS)
-        places = [header.index(column) for column in _PAIR_IDS]
-        rows = [(line, number, row) for line, number, row in rows if keep(tuple(row[place] for place in places))]
+        rows = [(line, number, row) for line, number, row in rows if keep(_pair_ids(row))]
         if not rows:
             raise ValueError(f"{path}: no rows of {split}. The ids of the dev rows are those of other data")
-    return _examples(task, path, header, rows, labelled=split != "test")
+    return _examples(task, path, rows, labelled=split != "test")
 
 
 def read_diagnostics(path):
@@ -93,11 +91,10 @@ def read_diagnostics(path):
     path = pathlib.Path(path)
     if not path.is_file():
         raise ValueError(f"{path}: no such file. Expected diagnostic-full.tsv of the GLUE diagnostics")
-    header, rows = _read_rows(path, None, 0)
-    check_columns(path, 1, header, [*_COARSE, "Premise", "Hypothesis", "Label"])
+    rows = _read_rows(path, [*_COARSE, "Premise", "Hypothesis", "Label"])
     task = dataclasses.replace(TASKS["ax"], text="Premise", pair="Hypothesis", label="Label")
-    return _examples(task, path, header, rows, labelled=True), [
-        tuple(dict.fromkeys(name for coarse in _COARSE for name in _categories(coarse, row[header.index(coarse)])))
+    return _examples(task, path, rows, labelled=True), [
+        tuple(dict.fromkeys(name for coarse in _COARSE for name in _categories(coarse, row[coarse])))
         for _, _, row in rows
     ]
 
@@ -143,52 +140,41 @@ def _find_paraphrase_corpus(task, data_dir, split):
     if ids is not None:
         of_dev = {tuple(line.split("\t")) for _, line in read_lines(ids)}
     elif dev is not None:
-        header, rows = _read_rows(dev, None, 0)
-        check_columns(dev, 1, header, _PAIR_IDS)
-        of_dev = {tuple(row[header.index(column)] for column in _PAIR_IDS) for _, _, row in rows}
+        of_dev = {_pair_ids(row) for _, _, row in _read_rows(dev, _PAIR_IDS)}
     else:
         raise ValueError(
             f"{path}: it holds train and dev together, and there is no dev.tsv. "
-            "Put GLUE's dev_ids.tsv, the two ids of each dev row, or dev.tsv beside it"
+            "Put GLUE's dev_ids.tsv, the two ids of each dev row, or dev.tsv into its folder"
         )
     return path, of_dev.__contains__ if split == "dev" else lambda pair: pair not in of_dev
 
 
-def _read_rows(path, header, skip_bad_rows):
-    """The columns, and (line number, row number, fields) of each row."""
+def _pair_ids(row):
+    return tuple(row[column] for column in _PAIR_IDS)
+
+
+def _read_rows(path, wanted, header=None, skip_bad_rows=0):
+    """(line number, row number, dict by column) of each row."""
     lines = [(number, line.split("\t")) for number, line in read_lines(path)]
     if header is None and lines:
         (_, header), *lines = lines
-    if not lines:
-        raise ValueError(f"{path}: no rows")
-    rows, bad = [], []
-    for row_number, (line, fields) in enumerate(lines):
+
+    def parse(line, fields):
         while len(fields) > len(header) and not fields[-1]:
             fields.pop()  # Tabs at the end of a line are no columns.
-        if len(fields) == len(header):
-            rows.append((line, row_number, fields))
-            continue
-        bad.append(line)
-        if len(bad) > skip_bad_rows:
-            raise ValueError(
-                f"{path}:{line}: expected {len(header)} columns, got {len(fields)}. Mend the file or raise "
-                f"`skip_bad_rows`. Received: skip_bad_rows={skip_bad_rows}"
-            )
-    if not rows:
-        raise ValueError(f"{path}: no row has {len(header)} columns, first line {bad[0]}")
-    if bad:
-        _LOG.warning("%s: left out %d rows with a wrong number of columns, first line %d", path, len(bad), bad[0])
-    return list(header), rows
+        return table_row(path, header, line, fields)
+
+    rows = good_rows(path, lines, parse, skip_bad_rows)
+    check_columns(path, 1, header, wanted)
+    return rows
 
 
-def _examples(task, path, header, rows, labelled):
-    text = header.index(task.text)
-    pair = header.index(task.pair) if task.pair else None
-    index = next((header.index(name) for name in ("index", "id") if name in header), None)
+def _examples(task, path, rows, labelled):
+    index = next((name for name in ("index", "id") if name in rows[0][2]), None)
     return Examples(
-        text=[row[text] for _, _, row in rows],
-        pair=[row[pair] for _, _, row in rows] if task.pair else None,
-        labels=_labels(task, path, rows, header.index(task.label)) if labelled else None,
+        text=[row[task.text] for _, _, row in rows],
+        pair=[row[task.pair] for _, _, row in rows] if task.pair else None,
+        labels=_labels(task, path, rows) if labelled else None,
         ids=[number if index is None else _id(path, line, row[index]) for line, number, row in rows],
     )
 
@@ -199,14 +185,11 @@ def _id(path, line, value):
     return int(value)
 
 
-def _labels(task, path, rows, place):
+def _labels(task, path, rows):
     if task.num_classes == 1:
-        return [finite_number(path, line, task.label, row[place]) for line, _, row in rows]
+        return [finite_number(path, line, task.label, row[task.label]) for line, _, row in rows]
     numbers = {string: number for number, string in enumerate(task.strings)}
-    for line, _, row in rows:
-        if row[place] not in numbers:
-            raise ValueError(f"{path}:{line}: unknown label {row[place]!r}. Expected one of: {', '.join(numbers)}")
-    return [numbers[row[place]] for _, _, row in rows]
+    return [class_number(path, line, row[task.label], numbers) for line, _, row in rows]
 
 
 def read_tfds(task, split):
@@ -222,7 +205,7 @@ def read_tfds(task, split):
     # It raises its own errors, those of the network's libraries and TensorFlow's.
     except Exception as error:
         raise ValueError(
-            f"{name} could not be had from TensorFlow Datasets: {error}. "
+            f"{name} could not be loaded from TensorFlow Datasets: {error}. "
             "Download the official files and give their folder by --data_dir"
         ) from error
     if task.labels and info.features["label"].names != list(task.labels):

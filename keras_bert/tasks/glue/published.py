@@ -18,11 +18,7 @@ _ALWAYS = ("BERT BASE", "BERT LARGE")
 
 
 def published(config):
-    """The published test scores for models of the size of `config`, else those of BASE and LARGE.
-
-    Returns:
-        A list of (name, percent of the main metric by task).
-    """
+    """A list of (name, percent of the main metric by task), for models of the size of `config`, or BASE and LARGE."""
     rows = [_PUBLISHED[size] for size in [(config.num_hidden_layers, config.hidden_size)] if size in _PUBLISHED]
     rows = rows or [row for row in _PUBLISHED.values() if row[0] in _ALWAYS]
     return [(name, dict(zip(_COLUMNS, numbers, strict=True))) for name, numbers in rows]
@@ -47,7 +43,7 @@ def comparison_table(scores, config):
 
 
 def averages(scores):
-    """One line with the leaderboard's averages, "" where a task is missing."""
+    """A line with the leaderboard's averages, "" if a task is missing."""
     if any(name not in scores for name in _IN_AVERAGE):
         return ""
     whole, without = average(scores)
@@ -60,16 +56,10 @@ def _title(name):
 
 
 def average(scores):
-    """The leaderboard's average: the mean of the tasks, each one the mean of its metrics, MNLI that of both tests.
+    """The leaderboard's average of all nine tasks (`None` without WNLI), and of the eight without WNLI.
 
-    Args:
-        scores: what `score` gave, by task name.
-
-    Returns:
-        The average of all nine tasks, `None` if WNLI is missing, and that of the eight without WNLI.
+    A task counts with the mean of its metrics, MNLI with that of both tests. `scores` are by task name.
     """
-    if missing := [name for name in _IN_AVERAGE if name not in scores]:
-        raise ValueError(f"`scores` must have all tasks for an average. Missing: {', '.join(missing)}")
     means = {name: sum(values.values()) / len(values) for name, values in scores.items() if name != "ax"}
     means["mnli"] = (means["mnli"] + means.pop("mnli_mismatched")) / 2
     wnli = means.pop("wnli", None)

@@ -60,7 +60,7 @@ def zip_submission(folder, path, test_rows=None):
         for name, content in contents.items():
             archive.writestr(name, content)
     if filled:
-        _LOG.warning("%s: the most frequent label stands in for the tasks %s", path, ", ".join(filled))
+        _LOG.warning("%s: filled with the majority label: %s", path, ", ".join(filled))
     return filled
 
 

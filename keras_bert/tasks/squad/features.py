@@ -79,7 +79,7 @@ class QuestionWindows:
         """Ranges of windows to process at a time; the windows of a question stay together."""
         counts = np.bincount(self.windows.example, minlength=len(self.questions))
         ends = np.cumsum(counts)
-        # A question belongs to the block in which its first window stands.
+        # A question belongs to the block of its first window.
         numbers = (ends - counts) // _WINDOWS
         last = np.flatnonzero(np.append(np.diff(numbers), 1))
         return list(itertools.pairwise([0, *ends[last].tolist()]))

@@ -13,6 +13,7 @@ from keras_bert.tasks.glue import data as glue
 from keras_bert.tasks.glue import published as glue_published
 from keras_bert.tasks.glue import submission
 from keras_bert.tasks.glue.data import TASKS, read
+from keras_bert.tasks.table import Examples
 
 PARSES = "\t".join(["p"] * 7)
 MNLI_HEADER = "index\tpromptID\tpairID\tgenre\tp1\tp2\tp3\tp4\tsentence1\tsentence2"
@@ -68,19 +69,16 @@ def write(folder, name, content):
     return folder / name
 
 
-@pytest.mark.parametrize("nested", [True, False])
-@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\t\n"])
+@pytest.mark.parametrize(("nested", "line_end"), [(True, "\n"), (False, "\r\n"), (False, "\t\n")])
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 def test_official_layout(tmp_path, task, nested, line_end):
     folder = tmp_path / task.title if nested else tmp_path
     for split, (name, *_) in task.files.items():
         write(folder, name, OFFICIAL[task.name][split == "test"].replace("\n", line_end))
         examples = read(task, tmp_path, split)
-        assert examples.text == ["a", 'say "b']
-        assert examples.pair == (["c", "d e"] if task.pair else None)
         labels = {"stsb": [5.0, 2.75], "mnli": [2, 0], "mnli_mismatched": [2, 0]}.get(task.name, [1, 0])
-        assert examples.labels == (None if split == "test" else labels)
-        assert examples.ids == [0, 1]
+        pair = ["c", "d e"] if task.pair else None
+        assert examples == Examples(["a", 'say "b'], pair, None if split == "test" else labels, [0, 1])
 
 
 def test_tasks_are_those_of_the_server():
@@ -137,20 +135,6 @@ def test_real_mnli(data):
     assert dev.text[0] == "The new rights are nice enough"
 
 
-def test_real_mrpc_from_the_original_corpus(data, tmp_path):
-    source = data / "glue" / "MRPC"
-    train, dev = (source / name for name in ("train.tsv", "dev.tsv"))
-    rows = train.read_text(encoding="utf-8") + "".join(dev.read_text(encoding="utf-8").splitlines(True)[1:])
-    write(tmp_path, "msr_paraphrase_train.txt", rows)
-    labelled = (source / "msr_paraphrase_test_labelled.txt").read_text(encoding="utf-8")
-    write(tmp_path, "msr_paraphrase_test.txt", labelled)
-    ids = [line.split("\t")[1:3] for line in dev.read_text(encoding="utf-8").split("\n")[1:] if line]
-    write(tmp_path, "dev_ids.tsv", "".join("\t".join(pair) + "\n" for pair in ids))
-    for split in ("train", "dev", "test"):
-        found, expected = read(TASKS["mrpc"], tmp_path, split), read(TASKS["mrpc"], source, split)
-        assert (found.text, found.pair, found.labels) == (expected.text, expected.pair, expected.labels)
-
-
 def test_mrpc_train_without_the_rows_of_dev(tmp_path):
     rows = f"{MRPC_HEADER}\n1\t10\t11\ta\tc\n0\t12\t13\tb\td\n"
     write(tmp_path, "msr_paraphrase_train.txt", rows)
@@ -180,17 +164,17 @@ def test_bad_rows(tmp_path, caplog):
     with pytest.raises(ValueError, match=r"train\.tsv:4: expected 4 columns, got 5"):
         read(TASKS["qnli"], tmp_path, "train", skip_bad_rows=1)
     assert read(TASKS["qnli"], tmp_path, "train", skip_bad_rows=2).ids == [0, 3]
-    assert "left out 2 rows with a wrong number of columns, first line 3" in caplog.text
+    assert "left out 2 rows that cannot be read, first line 3" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("cola", "s\t2\t\ta\n", r"train\.tsv:1: unknown label '2'. Expected one of: 0, 1"),
+        ("cola", "s\t2\t\ta\n", r"train\.tsv:1: unknown label '2'. Expected one of: '0', '1'"),
         (
             "mnli",
             f"{MNLI_HEADER}\tgold_label\n0\t{PARSES}\ta\tb\t-\n",
-            r"train\.tsv:2: unknown label '-'.* entailment,",
+            r"train\.tsv:2: unknown label '-'.* 'entailment',",
         ),
         ("stsb", f"{STSB_HEADER}\tscore\n0\tg\tf\ty\to\tx\tx\ta\tc\tx\n", r"tsv:2: column `score` must be a finite"),
         (
@@ -274,11 +258,6 @@ def test_the_average_of_the_leaderboard(expected, columns):
     assert without == pytest.approx((9 * with_wnli - 62.3) / 8)
 
 
-def test_an_average_needs_all_tasks():
-    with pytest.raises(ValueError, match="Missing: sst2, mrpc, stsb, qqp, mnli, mnli_mismatched, qnli, rte"):
-        glue_published.average({"cola": {"matthews_correlation": 0.5}})
-
-
 @pytest.mark.parametrize(
     ("name", "predictions", "expected"),
     [
@@ -316,7 +295,7 @@ def test_the_archive(tmp_path, caplog):
     for task in present.values():
         submission.write_submission(task, [0, 1, 1], tmp_path)
     assert submission.zip_submission(tmp_path, tmp_path / "all.zip", rows) == ["stsb", "qqp", "qnli", "ax"]
-    assert "stands in for the tasks stsb, qqp, qnli, ax" in caplog.text
+    assert "filled with the majority label: stsb, qqp, qnli, ax" in caplog.text
     with zipfile.ZipFile(tmp_path / "all.zip") as archive:
         files = {name: archive.read(name).decode() for name in archive.namelist()}
     assert set(files) == {task.server_file for task in TASKS.values()}
@@ -381,5 +360,7 @@ def test_tensorflow_datasets(fake_tfds):
     fake_tfds.rows = [{"sentence1": b"a", "sentence2": b"b", "label": np.float32(2.5), "idx": 0}]
     assert glue.read_tfds(TASKS["stsb"], "dev").labels == [2.5]
     fake_tfds.load = lambda *_, **__: 1 / 0
-    with pytest.raises(ValueError, match="glue/rte could not be had .*: division by zero. Download .* by --data_dir"):
+    with pytest.raises(
+        ValueError, match="glue/rte could not be loaded .*: division by zero. Download .* by --data_dir"
+    ):
         glue.read_tfds(TASKS["rte"], "train")

@@ -1,29 +1,21 @@
 """Published numbers beside ours."""
 
-import pytest
-
 import keras_bert
 from keras_bert.tasks.glue import published as glue_published
 
 NINE = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "mnli_mismatched", "qnli", "rte")
 
 
-@pytest.mark.parametrize(
-    ("config", "names", "mrpc"),
-    [
+def test_the_row_of_the_same_size():
+    for config, names, mrpc in (
         (keras_bert.BERT_BASE, ["BERT BASE"], 88.9),
-        (keras_bert.BERT_LARGE, ["BERT LARGE"], 89.3),
         (keras_bert.BERT_TINY, ["BERT Tiny"], 81.1),
-        (keras_bert.BERT_MINI, ["BERT Mini"], 81.1),
-        (keras_bert.BERT_SMALL, ["BERT Small"], 83.4),
         (keras_bert.BERT_MEDIUM, ["BERT Medium"], 86.6),
         (keras_bert.named_config("L-6_H-768"), ["BERT BASE", "BERT LARGE"], 88.9),
-    ],
-)
-def test_the_row_of_the_same_size(config, names, mrpc):
-    rows = glue_published.published(config)
-    assert [name for name, _ in rows] == names
-    assert rows[0][1]["mrpc"] == mrpc
+    ):
+        rows = glue_published.published(config)
+        assert [name for name, _ in rows] == names
+        assert rows[0][1]["mrpc"] == mrpc
 
 
 def test_a_table_of_one_task():

