@@ -13,6 +13,9 @@ _FIXED = {
     ("normalizer", "clean_text"): True,
     ("pre_tokenizer", "type"): "BertPreTokenizer",
 }
+# The sequences of one and of two texts: parts and segment ids.
+_SINGLE = [("[CLS]", 0), ("A", 0), ("[SEP]", 0)]
+_PAIR = [*_SINGLE, ("B", 1), ("[SEP]", 1)]
 
 
 class AddedToken(NamedTuple):
@@ -94,23 +97,20 @@ def _check_fixed(path, content):
 def _check_template(path, processor):
     """Refuses sequences other than `[CLS] a [SEP]` and `[CLS] a [SEP] b [SEP]`."""
     processor = processor or {"type": "BertProcessing"}
-    kind = processor.get("type")
-    if kind == "TemplateProcessing":
-        single = [_part(part) for part in processor.get("single", [])]
-        pair = [_part(part) for part in processor.get("pair", [])]
-        known = single == ["[CLS]0", "A0", "[SEP]0"] and pair == [*single, "B1", "[SEP]1"]
-    else:
-        known = kind == "BertProcessing"
-    if not known:
+    kind, templates = processor.get("type"), [_parts(processor.get(name, [])) for name in ("single", "pair")]
+    if kind != "BertProcessing" and (kind != "TemplateProcessing" or templates != [_SINGLE, _PAIR]):
         raise ValueError(
             f"{path}: expected the sequences [CLS] A [SEP] and [CLS] A [SEP] B [SEP]. "
             f"Received: post_processor={json.dumps(processor):.200}"
         )
 
 
-def _part(part):
-    ((_, values),) = part.items()
-    return f"{values.get('id')}{values.get('type_id', 0)}"
+def _parts(template):
+    return [(values.get("id"), values.get("type_id", 0)) for part in template for values in part.values()]
+
+
+def _template(parts):
+    return [{"Sequence" if len(name) == 1 else "SpecialToken": {"id": name, "type_id": id}} for name, id in parts]
 
 
 def write(vocabulary, lowercase):
@@ -135,8 +135,8 @@ def write(vocabulary, lowercase):
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "post_processor": {
             "type": "TemplateProcessing",
-            "single": [_special("[CLS]", 0), _text("A", 0), _special("[SEP]", 0)],
-            "pair": [_special("[CLS]", 0), _text("A", 0), _special("[SEP]", 0), _text("B", 1), _special("[SEP]", 1)],
+            "single": _template(_SINGLE),
+            "pair": _template(_PAIR),
             "special_tokens": {name: {"id": name, "ids": [index], "tokens": [name]} for name, index in ends.items()},
         },
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
@@ -154,11 +154,3 @@ def write(vocabulary, lowercase):
 def _entry(index, token):
     flags = {"single_word": False, "lstrip": False, "rstrip": False}
     return {"id": index, "content": token.content, **flags, "normalized": token.normalized, "special": token.special}
-
-
-def _special(name, segment):
-    return {"SpecialToken": {"id": name, "type_id": segment}}
-
-
-def _text(name, segment):
-    return {"Sequence": {"id": name, "type_id": segment}}

@@ -175,27 +175,20 @@ def test_report_is_what_a_naive_loop_counts():
         report({}, COMPACT)
 
 
-@pytest.mark.parametrize(
-    ("counts", "options", "message"),
-    [
+def test_errors():
+    special = "`vocab_size` must be at least 111: 104 special pieces, 7 of the alphabet. Received: vocab_size=109. "
+    for counts, options, message in (
         ({}, {}, "`counts` is empty. Expected a corpus with words"),
         ({"a" * 201: 1}, {}, "`counts` is empty"),
         (COUNTS, {"unused": -1}, "`unused` must be at least 0. Received: unused=-1"),
         (COUNTS, {"min_count": 0}, "`min_count` must be at least 1. Received: min_count=0"),
         (COUNTS, {"alphabet_limit": 1}, "`alphabet_limit` leaves no word. Received: alphabet_limit=1"),
         (COUNTS, {"alphabet_limit": 0}, "`alphabet_limit` must be at least 1. Received: alphabet_limit=0"),
-        (
-            COUNTS,
-            {"vocab_size": 109},
-            "`vocab_size` must be at least 111: 104 special pieces, 7 of the alphabet. Received: vocab_size=109. "
-            "Lower `alphabet_limit` or `unused`",
-        ),
-    ],
-)
-def test_errors(counts, options, message):
-    with pytest.raises(ValueError) as error:
-        learn_vocabulary(counts, **{"vocab_size": 112, **options})
-    assert str(error.value).startswith(message)
+        (COUNTS, {"vocab_size": 109}, f"{special}Lower `alphabet_limit` or `unused`"),
+    ):
+        with pytest.raises(ValueError) as error:
+            learn_vocabulary(counts, **{"vocab_size": 112, **options})
+        assert str(error.value).startswith(message)
 
 
 @pytest.mark.slow

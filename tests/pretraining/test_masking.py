@@ -205,15 +205,19 @@ def test_positions_are_in_order_and_any_place_is_as_likely(million):
 
 
 def test_errors():
-    cases = {
-        "`masked_lm_prob` must be between 0 and 1. Received: masked_lm_prob=0": {"masked_lm_prob": 0},
-        "`masked_lm_prob` must be between 0 and 1. Received: masked_lm_prob=1.0": {"masked_lm_prob": 1.0},
-        "`max_predictions` must be at least 1. Received: max_predictions=0": {"max_predictions": 0},
-        "`max_ngram` must be at least 1. Received: max_ngram=0": {"max_ngram": 0},
-        "`mask_share` and `random_share` must be .* Received: mask_share=-0.1, random_share=0.1": {"mask_share": -0.1},
-        "`mask_share` and `random_share` must be .* Received: mask_share=0.8, random_share=0.3": {"random_share": 0.3},
-    }
-    for message, options in cases.items():
+    for options, message in (
+        ({"masked_lm_prob": 0}, "`masked_lm_prob` must be between 0 and 1. Received: masked_lm_prob=0"),
+        ({"max_predictions": 0}, "`max_predictions` must be at least 1. Received: max_predictions=0"),
+        ({"max_ngram": 0}, "`max_ngram` must be at least 1. Received: max_ngram=0"),
+        (
+            {"mask_share": -0.1},
+            "`mask_share` and `random_share` must be .* Received: mask_share=-0.1, random_share=0.1",
+        ),
+        (
+            {"random_share": 0.3},
+            "`mask_share` and `random_share` must be .* Received: mask_share=0.8, random_share=0.3",
+        ),
+    ):
         with pytest.raises(ValueError, match=message):
             Masking(**options)
     with pytest.raises(ValueError, match=r"the list of pieces: the vocabulary has no piece '\[MASK\]'"):

@@ -62,13 +62,21 @@ def test_labels_are_true_and_texts_are_whole(made):
             assert b[0] in begins or (b[0] in word_begins and a[0] == max(begin for begin in begins if begin < b[0]))
 
 
-def test_half_of_the_pairs_are_random(made):
+def test_half_of_the_pairs_are_random_and_the_manifest_counts_all(made):
     manifest, examples = made
     labels = examples["next_sentence_labels"][:, 0]
     assert len(labels) == manifest["examples"] > 10_000
     assert abs(labels.mean() - 0.5) < 4 * 0.5 / np.sqrt(len(labels))
     assert manifest["random_share"] == labels.mean()
     assert manifest["dropped_texts"] == 0
+    lengths = examples["input_mask"].sum(1)
+    assert manifest["tokens"] == lengths.sum()
+    assert manifest["padding_share"] == 1 - lengths.sum() / (len(lengths) * LENGTH)
+    assert manifest["length_histogram"] == np.histogram(lengths, 8, (0.5, LENGTH + 0.5))[0].tolist()
+    source = numbered.small()
+    pieces, segments = len(source.pieces) - FIRST, len(source.sentences) - 1
+    assert manifest["corpus"] == {"documents": 24, "segments": segments, "pieces": pieces}
+    assert sum(file["examples"] for file in manifest["files"]) == manifest["examples"]
 
 
 def test_random_texts_come_from_every_other_document_alike(made):
@@ -80,17 +88,6 @@ def test_random_texts_come_from_every_other_document_alike(made):
     assert expected[expected > 0].min() > 5
     statistic = ((found - expected) ** 2 / np.where(expected, expected, 1)).sum()
     assert stats.chi2.sf(statistic, documents * (documents - 2)) > 1e-4
-
-
-def test_the_manifest_counts_what_there_is(made):
-    source, (manifest, examples) = numbered.small(), made
-    lengths = examples["input_mask"].sum(1)
-    assert manifest["tokens"] == lengths.sum()
-    assert manifest["padding_share"] == 1 - lengths.sum() / (len(lengths) * LENGTH)
-    assert manifest["length_histogram"] == np.histogram(lengths, 8, (0.5, LENGTH + 0.5))[0].tolist()
-    pieces, segments = len(source.pieces) - FIRST, len(source.sentences) - 1
-    assert manifest["corpus"] == {"documents": 24, "segments": segments, "pieces": pieces}
-    assert sum(file["examples"] for file in manifest["files"]) == manifest["examples"]
 
 
 # Plans, on documents of sentences of one piece: the length that an example aims at is the one it gets.

@@ -159,15 +159,11 @@ def test_decode(preprocessor):
     assert preprocessor.decode([]) == ""
 
 
-def test_of_a_checkpoint(minilm):
-    bert = keras_bert.load(minilm)
-    packed = bert.preprocessor(16, padding="longest")(["A man plays guitar."])
-    assert packed["token_ids"].numpy().tolist() == [
-        bert.vocabulary.ids(["[CLS]", "a", "man", "plays", "guitar", ".", "[SEP]"])
-    ]
-    with pytest.raises(
-        ValueError, match="`sequence_length` must be 512 at most, as many positions as .* has. Received"
-    ):
+def test_of_a_checkpoint():
+    bert = keras_bert.load("bert_tiny_books")
+    packed = bert.preprocessor(16, padding="longest")(["A man."])
+    assert ids(packed) == [bert.vocabulary.ids(["[CLS]", "a", "man", ".", "[SEP]"])]
+    with pytest.raises(ValueError, match="`sequence_length` must be 512 at most, as many positions as .* Received"):
         bert.preprocessor(513)
 
 

@@ -134,10 +134,15 @@ def _check(qa, evidence, output, max_words, sources):
 def _collect(path, sources, documents, counts):
     """Adds the questions of a file: of each document its title, and the `(id, question, aliases)` about it, by id."""
     content = read_object(path, "TriviaQA", "Data")
-    sources = [source for source in _PAGES if source in (sources or _sources_of(path, content))]
+    domain = content.get("Domain")
+    if sources is None and domain not in list(_SOURCES):
+        raise ValueError(
+            f"{path}: `Domain` must be {' or '.join(_SOURCES)}, unless `sources` are given. Received: {domain!r:.80}"
+        )
+    sources = sources or _SOURCES[domain]
     for number, entry in enumerate(content["Data"]):
         name = field(path, f"question {number}", entry, "QuestionId", str)
-        question = field(path, name, entry, "Question", str), _aliases(path, name, entry)
+        question = name, field(path, name, entry, "Question", str), _aliases(path, name, entry)
         counts.questions += 1
         for source, page in _pages(path, name, entry, sources):
             counts.pairs += 1
@@ -147,25 +152,13 @@ def _collect(path, sources, documents, counts):
             elif "Filename" not in page:
                 counts.dropped["unnamed"] += 1
             else:
-                _add(documents, source, _filename(path, name, page), page, (name, *question), counts)
-
-
-def _add(documents, source, filename, page, question, counts):
-    _, questions = documents.setdefault(f"{source}/{filename}", (str(page.get("Title") or filename), {}))
-    identifier = f"{question[0]}--{filename}"
-    if identifier in questions:
-        counts.dropped["repeated"] += 1
-    else:
-        questions[identifier] = question
-
-
-def _sources_of(path, content):
-    domain = content.get("Domain")
-    if domain not in list(_SOURCES):
-        raise ValueError(
-            f"{path}: `Domain` must be {' or '.join(_SOURCES)}, unless `sources` are given. Received: {domain!r:.80}"
-        )
-    return _SOURCES[domain]
+                filename = _filename(path, name, page)
+                title = str(page.get("Title") or filename)
+                _, questions = documents.setdefault(f"{source}/{filename}", (title, {}))
+                if f"{name}--{filename}" in questions:
+                    counts.dropped["repeated"] += 1
+                else:
+                    questions[f"{name}--{filename}"] = question
 
 
 def _aliases(path, name, entry):
@@ -182,7 +175,7 @@ def _aliases(path, name, entry):
 
 
 def _pages(path, name, entry, sources):
-    for source in sources:
+    for source in [source for source in _PAGES if source in sources]:
         for page in field(path, name, entry, _PAGES[source], list, []):
             if not isinstance(page, dict):
                 raise ValueError(f"{path}: {name}: `{_PAGES[source]}` must have objects. Received: {page!r:.80}")
