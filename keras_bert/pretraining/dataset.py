@@ -1,7 +1,6 @@
 """Reads pre-training records, of this package and of Google's program, as batches; draws masks if they have none."""
 
 import functools
-import json
 import pathlib
 import re
 import struct
@@ -10,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.corpus import lines
+from keras_bert.files import read_json
 from keras_bert.pretraining.generate import MANIFEST
 from keras_bert.pretraining.masking import Masker, Masking
 from keras_bert.text.vocabulary import Vocabulary
@@ -179,7 +179,7 @@ def _find(source):
             f"{folder}: has no {MANIFEST}. Expected a folder that create_pretraining_data wrote to the end, or a glob "
             "pattern of record files"
         )
-    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest = read_json(folder / MANIFEST)
     for file in manifest["files"]:
         path = folder / file["name"]
         size = path.stat().st_size if path.exists() else 0

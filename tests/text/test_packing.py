@@ -40,12 +40,9 @@ def test_truncation_of_the_second_alone():
 
 def test_one_text():
     packed = packing.pack(tf.ragged.constant([[4, 5, 6], [], [7]], dtype=tf.int32), None, 6, VOCABULARY)
-    assert packed["token_ids"].numpy().tolist() == [
-        [CLS, 4, 5, 6, SEP, 0],
-        [CLS, SEP, 0, 0, 0, 0],
-        [CLS, 7, SEP, 0, 0, 0],
-    ]
-    assert packed["padding_mask"].numpy().tolist() == [[1, 1, 1, 1, 1, 0], [1, 1, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0]]
+    ids = [[CLS, 4, 5, 6, SEP, 0], [CLS, SEP, 0, 0, 0, 0], [CLS, 7, SEP, 0, 0, 0]]
+    assert packed["token_ids"].numpy().tolist() == ids
+    assert packed["padding_mask"].numpy().tolist() == [[int(piece > 0) for piece in row] for row in ids]
     assert packed["segment_ids"].numpy().tolist() == [[0] * 6] * 3
     assert {value.dtype for value in packed.values()} == {tf.int32}
 
@@ -54,22 +51,17 @@ def test_pairs():
     first = tf.ragged.constant([[4, 5], [], [7], []], dtype=tf.int32)
     second = tf.ragged.constant([[6], [8, 9], [], []], dtype=tf.int32)
     packed = packing.pack(first, second, 7, VOCABULARY)
-    assert packed["token_ids"].numpy().tolist() == [
+    ids = [
         [CLS, 4, 5, SEP, 6, SEP, 0],
         [CLS, SEP, 8, 9, SEP, 0, 0],
         [CLS, 7, SEP, SEP, 0, 0, 0],
         [CLS, SEP, SEP, 0, 0, 0, 0],
     ]
-    assert packed["segment_ids"].numpy().tolist() == [
-        [0, 0, 0, 0, 1, 1, 0],
-        [0, 0, 1, 1, 1, 0, 0],
-        [0, 0, 0, 1, 0, 0, 0],
-        [0, 0, 1, 0, 0, 0, 0],
-    ]
+    assert packed["token_ids"].numpy().tolist() == ids
+    segments = [[0, 0, 0, 0, 1, 1, 0], [0, 0, 1, 1, 1, 0, 0], [0, 0, 0, 1, 0, 0, 0], [0, 0, 1, 0, 0, 0, 0]]
+    assert packed["segment_ids"].numpy().tolist() == segments
     assert packed["padding_mask"].numpy().sum(axis=1).tolist() == [6, 5, 4, 3]
-
-
-def test_no_pieces_at_all_and_no_rows():
+    # No pieces at all, and no rows.
     empty = tf.ragged.constant([[], []], dtype=tf.int32)
     assert packing.pack(empty, empty, 4, VOCABULARY)["token_ids"].numpy().tolist() == [[CLS, SEP, SEP, 0]] * 2
     assert packing.pack(empty[:0], None, 4, VOCABULARY)["token_ids"].shape == (0, 4)

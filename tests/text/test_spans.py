@@ -101,9 +101,7 @@ def test_windows_by_hand():
     # 10 pieces, 5 a window, 3 further each time; an empty passage; one that just fits; one piece too many.
     windows = sliding_windows([10, 0, 5, 6], 5, 3)
     assert from_windows(windows) == [(0, 0, 5), (0, 3, 5), (0, 6, 4), (1, 0, 0), (2, 0, 5), (3, 0, 5), (3, 3, 3)]
-
-
-def test_a_stride_beyond_the_room_skips_no_piece():
+    # A stride beyond the room skips no piece.
     assert from_windows(sliding_windows([7], [3], 100)) == [(0, 0, 3), (0, 3, 3), (0, 6, 1)]
 
 

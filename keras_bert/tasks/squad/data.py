@@ -59,36 +59,26 @@ def read(path, version_2=None):
     """
     content = read_object(pathlib.Path(path), "SQuAD", "data")
     says_2 = str(content.get("version", "")).lstrip("v").startswith("2")
-    contexts, seen, wrong, contradicted = [], set(), [], set()
-    columns = ids, questions, context, golds, spans = [], [], [], [], []
+    contexts, ids, questions, context, golds, spans = [], [], [], [], [], []
+    seen, wrong, contradicted = set(), [], set()
     for place, paragraph in _paragraphs(path, content["data"]):
         text = valid_text(field(path, place, paragraph, "context", str))
         if not text.strip():
             raise ValueError(f"{path}: {place}: the context is empty. Expected a text")
         bytes_before = _bytes_before(text)
         for number, entry in enumerate(field(path, place, paragraph, "qas", list)):
-            name = entry.get("id") if isinstance(entry, dict) else None
-            if name in (None, ""):
-                raise ValueError(f"{path}: {place}: question {number} has no `id`")
-            name = str(name)
-            if name in seen:
-                raise ValueError(f"{path}: two questions have the id {name}. Expected each once")
-            seen.add(name)
+            name = _question_id(path, place, number, entry, seen)
             says_2 |= "is_impossible" in entry
             answers = _answers(path, name, entry)
             if answers and entry.get("is_impossible"):
                 contradicted.add(name)
             found = [_locate(text, bytes_before, *answer) for answer in answers]
             wrong += [(name, *answer) for answer, span in zip(answers, found, strict=True) if span is None]
-            row = (
-                name,
-                valid_text(field(path, name, entry, "question", str)),
-                len(contexts),
-                [answer for answer, _ in answers],
-                [span for span in found if span is not None],
-            )
-            for column, value in zip(columns, row, strict=True):
-                column.append(value)
+            ids.append(name)
+            questions.append(valid_text(field(path, name, entry, "question", str)))
+            context.append(len(contexts))
+            golds.append([answer for answer, _ in answers])
+            spans.append([span for span in found if span is not None])
         contexts.append(text)
     if not ids:
         raise ValueError(f"{path}: there are no questions")
@@ -100,6 +90,16 @@ def read(path, version_2=None):
         )
     context, contradicted = np.array(context, np.int64), frozenset(contradicted if version_2 else ())
     return Questions(contexts, ids, questions, context, golds, spans, version_2, wrong, contradicted)
+
+
+def _question_id(path, place, number, entry, seen):
+    name = entry.get("id") if isinstance(entry, dict) else None
+    if name in (None, ""):
+        raise ValueError(f"{path}: {place}: question {number} has no `id`")
+    if str(name) in seen:
+        raise ValueError(f"{path}: two questions have the id {name}. Expected each once")
+    seen.add(str(name))
+    return str(name)
 
 
 def read_object(path, name, key):
