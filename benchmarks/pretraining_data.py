@@ -38,11 +38,11 @@ DUPLICATES = 10
 
 def ours(paths, vocabulary, output, processes, static):
     from keras_bert.pretraining.generate import generate
-    from keras_bert.pretraining.settings import Recipe
+    from keras_bert.pretraining.settings import Settings
 
     begin = time.perf_counter()
-    recipe = Recipe(static=static, duplicates=DUPLICATES if static else 1)
-    manifest = generate(paths, output, vocabulary, recipe, workers=processes)
+    settings = Settings(static=static, duplicates=DUPLICATES if static else 1)
+    manifest = generate(paths, output, vocabulary, settings, workers=processes)
     seconds = time.perf_counter() - begin
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     memory = [resource.getrusage(kind).ru_maxrss / 1024 for kind in kinds]

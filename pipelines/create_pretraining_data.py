@@ -22,7 +22,7 @@ from keras_bert.pretraining.beam import generate_with_beam
 from keras_bert.pretraining.generate import MANIFEST, generate
 from keras_bert.pretraining.inspection import describe
 from keras_bert.pretraining.masking import Masking
-from keras_bert.pretraining.settings import Recipe
+from keras_bert.pretraining.settings import Settings
 from pipelines import common_flags
 
 _INPUT = flags.DEFINE_string("input", None, "Glob pattern of the text files.")
@@ -71,7 +71,7 @@ def main():
         _MASK_SHARE.value,
         _RANDOM_SHARE.value,
     )
-    recipe = Recipe(
+    settings = Settings(
         sequence_length=_LENGTH.value,
         next_sentence=_NEXT_SENTENCE.value,
         static=_STATIC.value,
@@ -84,7 +84,7 @@ def main():
         lowercase=_LOWERCASE.value,
         strip_accents=_STRIP_ACCENTS.value,
     )
-    what = _INPUT.value, _OUTPUT.value, _VOCAB.value, recipe
+    what = _INPUT.value, _OUTPUT.value, _VOCAB.value, settings
     how = {"shards": _SHARDS.value, "compress": _COMPRESS.value}
     if _RUNNER.value:
         manifest = generate_with_beam(*what, _RUNNER.value, _BEAM_OPTIONS.value, **how)

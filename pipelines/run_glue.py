@@ -80,7 +80,7 @@ def main():
 
 
 def _write_together(output, scores, config):
-    table = f"# GLUE\n\n{glue_published.beside_published(scores, config)}\n{glue_published.averages(scores)}"
+    table = f"# GLUE\n\n{glue_published.comparison_table(scores, config)}\n{glue_published.averages(scores)}"
     (output / "results.md").write_text(table)
     (output / "results.json").write_text(json.dumps(scores, indent=1))
     print(table)
@@ -294,7 +294,7 @@ class _Finetuning:
         parts += [grid.markdown(report["summary"], self.study.metric)]
         parts += [grid.runs_table(self.study.results, self.study.metric)]
         if self.task.name in glue.TASKS:
-            parts.append(glue_published.beside_published(report["scores"], self.bert.config))
+            parts.append(glue_published.comparison_table(report["scores"], self.bert.config))
         if categories := report.get("diagnostics"):
             parts += ["| diagnostics | Matthews |", "|---|---|"]
             parts += [f"| {name} | {100 * value:.1f} |" for name, value in categories.items()]

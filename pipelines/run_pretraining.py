@@ -131,7 +131,7 @@ def _records(phases):
 
 def _open(source, **options):
     records = Records(source, _VOCAB.value, causal=_CAUSAL.value, **options)
-    if _NEXT_SENTENCE.value and not records.recipe.get("next_sentence", True):
+    if _NEXT_SENTENCE.value and not records.settings.get("next_sentence", True):
         raise ValueError(f"{source}: was made without sentence pairs. Train it by --next_sentence=false")
     return records
 
@@ -188,8 +188,8 @@ def _optimizer(model, steps):
 
 
 def _save(model, records):
-    casing = {"lowercase": records.recipe.get("lowercase", _LOWERCASE.value)}
-    casing["strip_accents"] = records.recipe.get("strip_accents")
+    casing = {"lowercase": records.settings.get("lowercase", _LOWERCASE.value)}
+    casing["strip_accents"] = records.settings.get("strip_accents")
     keras_bert.save(model, pathlib.Path(_OUTPUT.value) / "model", records.vocabulary, **casing)
 
 

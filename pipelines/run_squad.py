@@ -272,7 +272,7 @@ class _Squad:
         parts = [f"# {_title()}, dev", "", *(f"- {name}: {text}" for name, text in report["facts"].items()), ""]
         parts += [grid.markdown(report["summary"], self.study.metric)]
         parts += [grid.runs_table(self.study.results, self.study.metric)]
-        return "\n".join([*parts, squad_published.beside_published(report["scores"], _VERSION_2.value)])
+        return "\n".join([*parts, squad_published.comparison_table(report["scores"], _VERSION_2.value)])
 
 
 def _check_answered(path, questions):

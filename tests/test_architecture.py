@@ -55,6 +55,7 @@ IMPORTLIB = {"keras_bert/__init__.py", "keras_bert/serving/__init__.py"}
 EXCEPTIONS = {("keras_bert/layers/graphs.py", "tensorflow")}
 # Imported where they are used, since a user may lack them; so is the preprocessor, which needs TensorFlow.
 OPTIONAL = {"tensorflow", "tensorflow_text", "keras_hub", "huggingface_hub", "tensorflow_datasets", "apache_beam"}
+OPTIONAL |= {"scipy", "sklearn"}
 
 
 def violations(root):

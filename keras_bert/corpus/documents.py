@@ -1,4 +1,4 @@
-"""Documents out of text files, a range of bytes at a time: one sentence a line, paragraphs, or JSON lines."""
+"""Documents in text files, by ranges of bytes: one sentence per line, paragraphs, or JSON lines."""
 
 import itertools
 import json
@@ -9,16 +9,12 @@ from keras_bert.corpus.sentences import split_sentences
 
 FORMATS = ("sentences", "paragraphs", "jsonl")
 
-_LONGEST_LINE = 2**16  # Bytes; the rest of a longer one counts as another line.
-_LOOK = 2**16  # Bytes at the start of a file that tell if it is text.
+_LONGEST_LINE = 2**16  # Bytes; the rest of a longer line is another line.
+_LOOK = 2**16  # Bytes at the beginning of a file that are checked for being text.
 
 
 def cut_corpus(paths, count):
-    """Cuts files, end to end, into `count` ranges of like size.
-
-    Returns:
-        A list for each range of `(path, start, stop)`. A packed file is in one range.
-    """
+    """Cuts files into `count` parts of like size: lists of `(path, start, stop)`. A `.gz` stays whole."""
     sizes = [path.stat().st_size for path in paths]
     bounds = [sum(sizes) * index // count for index in range(count + 1)]
     ranges = [[] for _ in range(count)]
@@ -35,10 +31,9 @@ def cut_corpus(paths, count):
 
 
 def read_documents(path, start, stop, form, field="text"):
-    """The sentences of the documents of a range of a file, as bytes; `None` ends a document.
+    """Yields the sentences of a range of a file as bytes, and `None` at the end of a document.
 
-    A blank line ends a document; the one behind it belongs to the range that the blank line begins in. In JSON lines
-    each line is a document, and belongs to the range that it begins in.
+    A document belongs to the range in which the blank line before it begins, or its line of a JSON lines file.
     """
     _check_is_text(path)
     if form == "jsonl":

@@ -1,4 +1,4 @@
-"""Text files as lines of bytes: which files, `.gz` or plain, any range of them, no line too long for memory."""
+"""Lines of text files, plain or `.gz`: any range of bytes, in bounded memory."""
 
 import glob
 import gzip
@@ -8,7 +8,7 @@ import zlib
 
 
 def find(files):
-    """The paths that a glob pattern matches, `**` included, or those of a list, which must exist."""
+    """The files that match a glob pattern, `**` included, or the paths of a list."""
     if not isinstance(files, str | pathlib.Path):
         return [pathlib.Path(path) for path in files]
     paths = [path for path in map(pathlib.Path, sorted(glob.glob(str(files), recursive=True))) if path.is_file()]
@@ -22,16 +22,12 @@ def is_packed(path):
 
 
 def lines(path, start=0, stop=math.inf, longest=math.inf):
-    """The lines of a file that begin between two bytes of it.
+    """Yields `(place, line)`, the first byte and the bytes, of the lines of a file that begin in a range.
 
     Args:
-        path: the file; the bytes of a `.gz` are those of the unpacked text.
-        start: the first byte.
-        stop: the byte behind the last.
-        longest: a longer line comes in parts of at most so many bytes, cut after a space where there is one.
-
-    Yields:
-        `(place, line)`: the byte that the line begins at, and its bytes with the line end.
+        path: the file. Bytes of a `.gz` are counted in the decompressed text.
+        start, stop: the range of bytes.
+        longest: the most bytes of a line; a longer one is split, after a space if possible.
     """
     size = -1 if longest == math.inf else longest
     try:

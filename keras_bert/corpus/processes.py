@@ -10,13 +10,9 @@ WORTH_A_PROCESS = 2**26  # Bytes of text that take as long to work on as a proce
 
 
 class Workers:
-    """Processes that work together, as a context.
+    """A pool of `count` processes, as a context. This process is one of them, and works while the others start.
 
-    This process is one of them, and works while the others start. With others a script needs the guard
-    `if __name__ == "__main__":`, since each of them imports it.
-
-    Args:
-        count: how many processes.
+    With several processes a script needs the guard `if __name__ == "__main__":`, since each of them imports it.
 
     Example:
         with Workers(2) as workers:

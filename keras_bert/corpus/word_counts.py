@@ -19,19 +19,18 @@ _LONGEST_LINE = 2**10  # The splitter copies a line for each of its words: longe
 def count_words(files, lowercase=True, strip_accents=None, held_out_every=None, processes=None, progress=None):
     """Counts the words of text files; `.gz` is read too.
 
-    Memory grows with the number of distinct words, not with the corpus. The counts depend neither on the order of the
-    files nor on the number of processes. With more than one process, a script needs the guard
+    Memory grows with the number of distinct words, not with the corpus. With several processes a script needs the guard
     `if __name__ == "__main__":`, since each process imports it.
 
     Args:
         files: a glob pattern, `**` included, or a list of paths.
-        lowercase, strip_accents: as of the tokenizer.
-        held_out_every: each line whose number is a multiple of it is counted apart; `None` for none.
-        processes: how many processes count; `None` is one for each 64 MB, as far as there are cores.
-        progress: called with a line of text after each part of a file.
+        lowercase, strip_accents: see `BertTokenizer`.
+        held_out_every: int, every so many lines one is held out. Defaults to none.
+        processes: int, the number of processes. Defaults to one per 64 MB, at most the number of cores.
+        progress: function that is called with a line of text after each part of a file.
 
     Returns:
-        `(counts, held_out)`: how often each word stands in the corpus, and in the lines held out.
+        `(counts, held_out)`: the counts of words by word, in the corpus and in the lines held out.
 
     Example:
         counts, _ = count_words("corpus/*.txt")

@@ -1,8 +1,6 @@
-"""Learns a WordPiece vocabulary from word counts: the pieces that cover the corpus with as few pieces as possible.
+"""Learns a WordPiece vocabulary from word counts: the one that segments the corpus into the fewest pieces.
 
-"The optimization problem is to select D wordpieces such that the resulting corpus is minimal in the number of
-wordpieces when segmented according to the chosen wordpiece model" (Wu et al., 2016, section 4.1). A word is cut into
-the longest pieces from left to right. Free of TensorFlow.
+See Wu et al., 2016, section 4.1. A word is cut into the longest pieces from left to right. Free of TensorFlow.
 """
 
 import collections
@@ -14,33 +12,30 @@ import logging
 from keras_bert.text.vocabulary import LONGEST_WORD, Vocabulary
 
 _LOG = logging.getLogger("keras_bert")
-# Stands before a word, so that "a" that begins a word and "a" within one are different strings. No word has it, since
-# the tokenizer removes control characters.
+# Precedes every word, so that "a" at the beginning of a word and "a" within one are different strings.
 _BEGIN = "\0"
-# How many pieces each round grows to, as shares of those asked for; the next round drops what turns out to be more.
+# The number of pieces of each round, as a share of the final one; the next round drops what exceeds it.
 _GOALS = (0.25, 0.5, 0.75, 1, 1.25, 1.25, 1.12, 1.06, 1.03, 1.015, 1.008, 1)
-# Limits on time and memory; the most frequent words speak for the rest.
+# Limits of time and memory; the most frequent words stand for the rest.
 _MOST_WORDS = 1_000_000
 _MOST_CANDIDATES = 1_000_000
 
 
 def learn_vocabulary(counts, vocab_size, unused=99, min_count=2, alphabet_limit=1000, progress=None):
-    """Learns a vocabulary of `vocab_size` pieces, or of as many as the corpus gives, with a warning, if these are less.
+    """Learns a vocabulary of `vocab_size` pieces, or, with a warning, of as many as the corpus gives.
 
-    Each round counts, for the vocabulary so far, how many pieces the corpus would spare with each further piece and
-    how many more it would need without each present one. The best come in, the worst go out, in ever smaller numbers.
-    The result depends on the counts alone; ties are broken by the piece.
+    Each round counts how many pieces the corpus would save with each further piece, and how many more it would need
+    without each present one. The best are added, the worst removed. The result depends on the counts alone.
 
     Args:
-        counts: how often each word stands in the corpus, as `count_words` gives it.
-        vocab_size: the number of pieces, special ones included. A small corpus may give less: special pieces, the
-            alphabet, and the words that stand at least `min_count` times.
-        unused: how many places `[unused1]`, ... are kept for later after `[PAD]`. 99 gives `[UNK]`, `[CLS]`, `[SEP]`
+        counts: dict of counts by word, see `count_words`.
+        vocab_size: int, the number of pieces, special ones included. A small corpus may give less: special pieces, the
+            alphabet, and the words that occur at least `min_count` times.
+        unused: int, the number of `[unused1]`, ... after `[PAD]`. The default of 99 gives `[UNK]`, `[CLS]`, `[SEP]`
             and `[MASK]` Google's ids, 100 to 103.
-        min_count: a word that stands less often gives no pieces; it still counts for pieces that others give.
-        alphabet_limit: how many characters, the most frequent ones, the vocabulary covers. Words with others are
-            `[UNK]`.
-        progress: called with a line of text after each round.
+        min_count: int, pieces come only from words that occur as often.
+        alphabet_limit: int, the number of characters to cover. Words with less frequent ones are `[UNK]`.
+        progress: function that is called with a line of text after each round.
 
     Returns:
         A `Vocabulary`: the special pieces, the alphabet, the other pieces from the most to the least useful.
@@ -92,7 +87,7 @@ def _size(vocab_size, special, alphabet, words, min_count):
 
 
 def _ordered_words(counts, alphabet_limit):
-    """(word, count) from the most frequent on, without words that are too long or have a rare character."""
+    """(word, count), sorted by frequency, without words that are too long or have a rare character."""
     words = sorted(((word, count) for word, count in counts.items() if len(word) <= LONGEST_WORD), key=_rank)
     if not words:
         raise ValueError("`counts` is empty. Expected a corpus with words")
@@ -112,7 +107,7 @@ def _rank(item):
 
 
 def _grow_and_prune(words, alphabet, size, min_count, progress):
-    """At most `size` pieces, the alphabet among them, and what each is worth."""
+    """At most `size` pieces, the alphabet included, and the loss of the corpus without each."""
     pieces, total = set(alphabet), sum(count for _, count in words)
     for number, goal in enumerate(_GOALS, 1):
         losses, gains, used = _survey(words, pieces, min_count)
@@ -126,18 +121,14 @@ def _grow_and_prune(words, alphabet, size, min_count, progress):
 
 
 def _best(losses, alphabet, size):
-    """The alphabet, and as many of the pieces that are of use as there is room for."""
+    """The alphabet, and the best of the useful pieces."""
     useful = ((piece, loss) for piece, loss in losses.items() if loss > 0 and piece not in alphabet)
     return alphabet.union(piece for piece, _ in heapq.nsmallest(size - len(alphabet), useful, key=_rank))
 
 
 def _survey(words, pieces, min_count):
-    """What each piece is worth to a corpus that is cut by all of them.
-
-    Returns:
-        How many pieces more the corpus has without each of `pieces`, how many fewer with each further one, and how
-        many it has now.
-    """
+    """Counts how many pieces more the corpus has without each of `pieces`, how many fewer with each further one, and
+    how many it has now."""
     losses, gains, used, floor = dict.fromkeys(pieces, 0), {}, 0, 1
     beginnings = _beginnings(pieces)
     for word, count in words:
@@ -152,7 +143,7 @@ def _survey(words, pieces, min_count):
             for place in range(end + 1, len(word) + 1):
                 piece = word[start:place]
                 if piece not in gains and count < min_count:
-                    break  # No frequent word goes on like this, so none has a longer piece either.
+                    break  # No frequent word continues like this, so none has a longer piece either.
                 gains[piece] = gains.get(piece, 0) + count * (rest[end] - rest[place])
             start = end
         if len(gains) > _MOST_CANDIDATES:
@@ -163,14 +154,14 @@ def _survey(words, pieces, min_count):
 
 
 def _beginnings(pieces):
-    """Every string that a piece begins with, and whether it is a piece itself."""
+    """All prefixes of pieces, and whether they are pieces themselves."""
     table = {piece[:end]: False for piece in pieces for end in range(1, len(piece))}
     table.update(dict.fromkeys(pieces, True))
     return table
 
 
 def _matches(word, beginnings):
-    """For each place in a word, where the longest and the second longest piece that begin there end; 0 for none."""
+    """The ends of the longest and the second longest piece at each place of a word; 0 for none."""
     longest, second = [0] * len(word), [0] * len(word)
     for start in range(len(word)):
         for end in range(start + 1, len(word) + 1):
@@ -183,7 +174,7 @@ def _matches(word, beginnings):
 
 
 def _pieces_from(longest):
-    """For each place in a word, the number of pieces from there on."""
+    """The number of pieces from each place of a word on."""
     rest = [0] * (len(longest) + 1)
     for start in range(len(longest) - 1, -1, -1):
         rest[start] = rest[longest[start]] + 1
@@ -196,19 +187,12 @@ def _public(piece):
 
 @dataclasses.dataclass(frozen=True)
 class VocabularyReport:
-    """How well a vocabulary covers a text.
-
-    Args:
-        words: the number of words of the text.
-        pieces_per_word: the mean number of pieces, `[UNK]` counted as one.
-        unknown_rate: the share of words that are `[UNK]`.
-        whole_words: the share of words that are one piece, `[UNK]` aside.
-    """
+    """How well a vocabulary covers a text."""
 
     words: int
-    pieces_per_word: float
-    unknown_rate: float
-    whole_words: float
+    pieces_per_word: float  # `[UNK]` counts as one.
+    unknown_rate: float  # The share of words that are `[UNK]`.
+    whole_words: float  # The share of words that are one piece, without `[UNK]`.
 
     def __str__(self):
         return (

@@ -1,8 +1,7 @@
-"""Makes pre-training data on Apache Beam, for corpora beyond one machine: the examples of `generate`, to the byte.
+"""Generates pre-training data on Apache Beam, for corpora beyond one machine: the examples of `generate`, to the byte.
 
-Between workers travel the tokens of a shard, what is asked of them for random B's, and the texts that answer it:
-
-    text -> tokens -> asked, with the tokens of who is asked -> texts, with the tokens of who asked -> records
+text -> tokens of shards -> requests for random B's, joined with the shards that have them -> texts, joined with
+the shards that requested them -> records
 """
 
 import collections
@@ -14,55 +13,49 @@ import numpy as np
 
 from keras_bert.corpus import documents
 from keras_bert.pretraining import generate, sentence_pairs, token_store
-from keras_bert.pretraining.settings import Maker
+from keras_bert.pretraining.settings import ExampleBuilder
 from keras_bert.text.vocabulary import Vocabulary
 
 
 def generate_with_beam(
-    files, output, vocabulary, recipe, runner=None, pipeline_options=(), shards=None, compress=False
+    files, output, vocabulary, settings, runner=None, pipeline_options=(), shards=None, compress=False
 ):
-    """Writes records, `vocab.txt` and `manifest.json` to a folder, by a pipeline of Apache Beam.
+    """Writes what `generate` writes, by a pipeline of Apache Beam; the order of the examples is Beam's.
 
-    The examples are those of `generate` with the same recipe, without next sentence prediction with as many shards;
-    their order is Beam's. A worker holds the tokens of one shard at a time, what is asked of them, and the random B's
-    of one duplicate, so that more shards need less memory; a `.gz` is in one shard.
+    A worker holds the tokens of one shard at a time, so that more shards need less memory; a `.gz` is in one shard.
 
     Args:
-        files: a glob pattern or a list of paths, which must be the same on every worker: on a mounted file system, no
-            address such as `gs://`.
-        output: the folder, in any file system that Beam knows. A finished run of the same settings is left as it is.
-        vocabulary: a path, a list of pieces or a `Vocabulary`.
-        recipe: a `Recipe`.
-        runner: the name of one of Beam's runners; `None` is Beam's default.
-        pipeline_options: a list of Beam's options. Those for a cluster have to bring this package to the workers.
-        shards: how many parts, and files of records; `None` is one for each 64 MB of text, 16 at least.
-        compress: whether the files are packed as `.gz`.
+        files: a glob pattern or a list of paths on a file system that every worker mounts, no address such as `gs://`.
+        output: the folder, in any file system that Beam knows. A finished run of the same settings is kept.
+        vocabulary, settings, shards, compress: see `generate`.
+        runner: the name of a Beam runner. Defaults to Beam's default.
+        pipeline_options: list of Beam's options. Those for a cluster have to bring this package to the workers.
 
     Returns:
         The manifest, a dict.
 
     Example:
         options = ["--project=me", "--region=europe-west4", "--sdk_container_image=..."]
-        generate_with_beam("/mnt/text/*.txt", "gs://me/128", "vocab.txt", Recipe(), "DataflowRunner", options)
+        generate_with_beam("/mnt/text/*.txt", "gs://me/128", "vocab.txt", Settings(), "DataflowRunner", options)
     """
     beam, vocabulary, output = _beam(), Vocabulary(vocabulary), str(output)
-    paths, settings = generate.find_corpus(files, vocabulary, recipe, shards, compress)
-    if settings["shards"] < 1:
+    paths, header = generate.find_corpus(files, vocabulary, settings, shards, compress)
+    if header["shards"] < 1:
         raise ValueError(f"`shards` must be at least 1. Received: shards={shards}")
     options = beam.options.pipeline_options.PipelineOptions(list(pipeline_options))
     file_systems = beam.io.filesystems.FileSystems
     file_systems.set_options(options)
     manifest = file_systems.join(output, generate.MANIFEST)
     if file_systems.exists(manifest):
-        generate.check_settings(output, _read(manifest), settings)
+        generate.check_settings(output, _read(manifest), header)
         return _read(manifest)
     _write(file_systems.join(output, "vocab.txt"), "".join(f"{piece}\n" for piece in vocabulary.pieces))
     try:
         with beam.Pipeline(runner=runner, options=options) as pipeline:
-            ranges = documents.cut_corpus(paths, settings["shards"])
-            _build(pipeline, files, ranges, output, settings, {"vocabulary": vocabulary, "recipe": recipe})
+            ranges = documents.cut_corpus(paths, header["shards"])
+            _build(pipeline, files, ranges, output, header, {"vocabulary": vocabulary, "settings": settings})
     except Exception as error:
-        # A user's mistake comes back with the name of a step behind it; from another process, amid a log.
+        # A user's mistake comes back followed by the name of a step; from another process, within a log.
         mistake = re.search(r"ValueError: (.*) \[while running", f"{type(error).__name__}: {error}")
         if not mistake:
             raise
@@ -71,7 +64,6 @@ def generate_with_beam(
 
 
 def _beam():
-    """Apache Beam, which the data of one machine does not need."""
     try:
         import apache_beam
     except ModuleNotFoundError:
@@ -81,13 +73,13 @@ def _beam():
     return apache_beam
 
 
-def _build(pipeline, files, ranges, output, settings, make):
-    """The pipeline from ranges of files to the manifest; `make` has the arguments of `_maker`."""
+def _build(pipeline, files, ranges, output, header, make):
+    """The pipeline from ranges of files to the manifest; `make` has the arguments of `_builder`."""
     beam, join = _beam(), _beam().io.filesystems.FileSystems.join
     shards = pipeline | "ranges" >> beam.Create(enumerate(ranges)) | "tokenize" >> beam.Map(_tokenize, **make)
     sizes = shards | "size" >> beam.Map(_size) | beam.combiners.ToList() | "check" >> beam.Map(_check, files, **make)
     sizes = beam.pvalue.AsSingleton(sizes)
-    if make["recipe"].next_sentence:
+    if make["settings"].next_sentence:
         asked = shards | "ask" >> beam.FlatMap(_ask, sizes, **make)
         texts = {"shard": shards, "asked": asked} | "find" >> beam.CoGroupByKey() | "answer" >> beam.FlatMap(_answer)
         askers = shards | "askers" >> beam.FlatMap(_askers, **make)
@@ -96,11 +88,11 @@ def _build(pipeline, files, ranges, output, settings, make):
     else:
         made = shards | "rows" >> beam.FlatMap(_rows, **make)
     counts = made | "counts" >> beam.Values() | "add" >> beam.CombineGlobally(_add)
-    suffix = ".tfrecord.gz" if settings["compressed"] else ".tfrecord"
+    suffix = ".tfrecord.gz" if header["compressed"] else ".tfrecord"
     sink = beam.io.tfrecordio.WriteToTFRecord(join(output, "examples"), file_name_suffix=suffix, num_shards=len(ranges))
     written = made | "records" >> beam.FlatMap(lambda some: some[0]) | sink
     # Made again, since the sink does not tell all names where its last step was interrupted and repeated.
-    names = [generate.records_name(shard, len(ranges), settings["compressed"]) for shard in range(len(ranges))]
+    names = [generate.records_name(shard, len(ranges), header["compressed"]) for shard in range(len(ranges))]
     paths = pipeline | "names" >> beam.Create([join(output, name) for name in names])
     lengths = (
         paths
@@ -110,19 +102,19 @@ def _build(pipeline, files, ranges, output, settings, make):
         | beam.combiners.Count.PerElement()
     )
     counted = sizes, beam.pvalue.AsSingleton(counts), beam.pvalue.AsDict(lengths)
-    given = pipeline | "settings" >> beam.Create([settings])
-    _ = given | "manifest" >> beam.Map(_write_manifest, *counted, output, names, make["recipe"])
+    given = pipeline | "settings" >> beam.Create([header])
+    _ = given | "manifest" >> beam.Map(_write_manifest, *counted, output, names, make["settings"])
 
 
 @functools.lru_cache(maxsize=1)
-def _maker(vocabulary, recipe):
-    """The `Maker` of a process."""
-    return Maker(vocabulary, recipe)
+def _builder(vocabulary, settings):
+    """The `ExampleBuilder` of a process."""
+    return ExampleBuilder(vocabulary, settings)
 
 
-def _tokenize(item, vocabulary, recipe):
+def _tokenize(item, vocabulary, settings):
     shard, ranges = item
-    tokens = token_store.collect(_maker(vocabulary, recipe).tokenize(ranges))
+    tokens = token_store.collect(_builder(vocabulary, settings).tokenize(ranges))
     return shard, tokens._replace(ids=tokens.ids.astype(np.min_scalar_type(len(vocabulary))))
 
 
@@ -132,23 +124,23 @@ def _size(item):
     return shard, {"documents": documents, "segments": segments, "pieces": len(tokens.ids)}
 
 
-def _check(sizes, files, vocabulary, recipe):
+def _check(sizes, files, vocabulary, settings):
     """The sizes in the order of the shards, if there are documents enough."""
     sizes = [size for _, size in sorted(sizes)]
-    generate.check_corpus(files, _before(sizes)[-1], recipe)
+    generate.check_corpus(files, _before(sizes)[-1], settings)
     return sizes
 
 
 def _before(sizes):
-    """How many documents the corpus has before each shard, and in all."""
+    """The number of documents before each shard, and in all."""
     return np.cumsum([0, *(size["documents"] for size in sizes)])
 
 
-def _ask(item, sizes, vocabulary, recipe):
-    """What a shard asks of each: `(shard, (who asks, rows, documents, draws, pieces))`."""
+def _ask(item, sizes, vocabulary, settings):
+    """The requests of a shard: `(shard, (requester, rows, documents, draws, pieces))`."""
     (shard, tokens), before = item, _before(sizes)
-    for duplicate in range(recipe.duplicates):
-        plans = list(_maker(vocabulary, recipe).plans(tokens, before[shard], duplicate))
+    for duplicate in range(settings.duplicates):
+        plans = list(_builder(vocabulary, settings).plans(tokens, before[shard], duplicate))
         if plans:
             # All plans at once, since Beam has its price for each element, and there are shards squared of them.
             plan = sentence_pairs.Plan(*map(np.hstack, zip(*plans, strict=True)))
@@ -157,41 +149,41 @@ def _ask(item, sizes, vocabulary, recipe):
 
 
 def _answer(item):
-    """`(who asked, (rows, ids, lengths))` for what was asked of a shard."""
+    """`(requester, (rows, ids, lengths))` for the requests to a shard."""
     (tokens,), asked = item[1]["shard"], item[1]["asked"]
     for asker, rows, *which in asked:
         yield asker, (rows, *token_store.following(tokens, *which))
 
 
-def _askers(item, vocabulary, recipe):
+def _askers(item, vocabulary, settings):
     shard, tokens = item
-    return [((shard, duplicate), tokens) for duplicate in range(recipe.duplicates)]
+    return [((shard, duplicate), tokens) for duplicate in range(settings.duplicates)]
 
 
-def _pairs(item, sizes, vocabulary, recipe):
-    """The records of one who asked. The pairs are planned again, which is less than to carry the plans along."""
+def _pairs(item, sizes, vocabulary, settings):
+    """The records of a requester. The pairs are planned again, which costs less than to send the plans along."""
     (shard, duplicate), found = item
-    (tokens,), maker = found["shard"], _maker(vocabulary, recipe)
+    (tokens,), builder = found["shard"], _builder(vocabulary, settings)
     ids, lengths = generate.sort_others(found["texts"])
     ends, first = np.cumsum([0, *lengths]), 0
-    for plan in maker.plans(tokens, _before(sizes)[shard], duplicate):
+    for plan in builder.plans(tokens, _before(sizes)[shard], duplicate):
         last = first + np.count_nonzero(plan.wanted)
         others = ids[ends[first] : ends[last]], lengths[first:last]
-        yield _serialize(maker, maker.pairs(tokens, plan, *others), plan.dropped)
+        yield _serialize(builder, builder.pairs(tokens, plan, *others), plan.dropped)
         first = last
 
 
-def _rows(item, vocabulary, recipe):
+def _rows(item, vocabulary, settings):
     """The records of a shard without next sentence prediction."""
-    (shard, tokens), maker = item, _maker(vocabulary, recipe)
-    for duplicate in range(recipe.duplicates):
-        for examples in maker.rows(tokens, shard, duplicate):
-            yield _serialize(maker, examples)
+    (shard, tokens), builder = item, _builder(vocabulary, settings)
+    for duplicate in range(settings.duplicates):
+        for examples in builder.rows(tokens, shard, duplicate):
+            yield _serialize(builder, examples)
 
 
-def _serialize(maker, examples, dropped=0):
-    """Some records, and what there is to count of them."""
-    records, counts = maker.serialize(examples)
+def _serialize(builder, examples, dropped=0):
+    """Records and their counts."""
+    records, counts = builder.serialize(examples)
     counts.update(dropped=dropped)
     return records, counts
 
@@ -200,18 +192,18 @@ def _add(counts):
     return sum(counts, collections.Counter())
 
 
-def _write_manifest(settings, sizes, counts, lengths, output, names, recipe):
+def _write_manifest(header, sizes, counts, lengths, output, names, settings):
     file_systems = _beam().io.filesystems.FileSystems
     size = file_systems.get_filesystem(output).size
     paths = [file_systems.join(output, name) for name in names]
     manifest = {
-        **settings,
+        **header,
         "corpus": _add(map(collections.Counter, sizes)),
         "files": [
             {"name": name, "examples": lengths.get(path, 0), "bytes": size(path)}
             for name, path in zip(names, paths, strict=True)
         ],
-        **generate.summary(counts, recipe),
+        **generate.summary(counts, settings),
     }
     _write(file_systems.join(output, generate.MANIFEST), json.dumps(manifest, indent=1) + "\n")
 

@@ -1,7 +1,6 @@
-"""Records to batches: those of this package and those of Google's program; masks drawn where the records have none."""
+"""Reads pre-training records, of this package and of Google's program, as batches; draws masks if they have none."""
 
 import functools
-import json
 import pathlib
 import re
 import struct
@@ -10,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.corpus import lines
+from keras_bert.files import read_json
 from keras_bert.pretraining.generate import MANIFEST
 from keras_bert.pretraining.masking import Masker, Masking
 from keras_bert.text.vocabulary import Vocabulary
@@ -20,31 +20,30 @@ _HEADER, _FOOTER = 12, 4  # Bytes around a record: its length and two checksums.
 
 
 def sequence_length(source):
-    """The length of the records of a source, by its first."""
+    """The length of the first record of a source."""
     return _length(_look(_find(source)[0][0]))
 
 
 class Records:
     """Batches of pre-training records, for `Trainer`; an epoch can start at any step.
 
-    Records with masks keep them. To others the masks are drawn as they are read: a function of the seed, the epoch and
-    the batch. Without `shuffle` they are the same in each epoch, as an evaluation needs it.
+    Masks that the records lack are a function of seed, epoch and batch; without `shuffle` all epochs are the same.
 
     Args:
-        source: a folder that `generate` wrote, or a glob pattern of files.
-        vocabulary: a path, a list of pieces or a `Vocabulary`; `None` takes the one of the folder.
-        batch_size: rows of a batch.
-        masking: a `Masking`; `None` takes the one of the folder, else the paper's.
-        causal: whether each piece is predicted from those on its left, without masks: a left-to-right language model.
-        shuffle: whether the order is another one in each epoch.
-        seed: of the order and the masks.
-        limit: the most examples; `None` for all.
+        source: a folder of `generate`, or a glob pattern of files.
+        vocabulary: a path, a list of pieces or a `Vocabulary`. Defaults to the one of the folder.
+        batch_size: int, the number of rows of a batch.
+        masking: a `Masking`. Defaults to the one of the folder, else to the paper's.
+        causal: bool, whether to train a left-to-right language model, without masks.
+        shuffle: bool, whether each epoch has its own order.
+        seed: int, the seed of order and masks.
+        limit: int, the maximal number of examples. Defaults to all.
 
     Attributes:
-        vocabulary, sequence_length: of the records.
-        recipe: the settings of `generate`, a dict; empty where the source does not tell.
-        static: whether they have masks.
-        examples, tokens, steps: of an epoch. The last batch is filled up by rows of weight 0.
+        vocabulary, sequence_length: those of the records.
+        settings: dict, the `Settings` of `generate`; empty for other records.
+        static: bool, whether the records have masks.
+        examples, tokens, steps: the size of an epoch. The last batch is filled up with rows of weight 0.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class Records:
     ):
         self._paths, manifest = _find(source)
         if vocabulary is None and not manifest:
-            raise ValueError(f"{source}: does not say of which vocabulary its records are: give `vocabulary`")
+            raise ValueError(f"{source}: the vocabulary of the records is unknown: pass `vocabulary`")
         self.vocabulary = Vocabulary(pathlib.Path(source) / "vocab.txt" if vocabulary is None else vocabulary)
         if manifest and manifest["vocabulary"] != self.vocabulary.sha256:
             raise ValueError(
@@ -73,15 +72,15 @@ class Records:
             raise ValueError(f"{source}: a left-to-right model needs records without masks. Received: causal=True")
         if masking is not None and self.static:
             raise ValueError(f"{source}: the records have their masks already. Expected none to draw")
-        self.recipe = manifest["recipe"] if manifest else {}
-        self._masker = Masker(self.vocabulary, masking or Masking(**self.recipe.get("masking", {})))
+        self.settings = manifest["recipe"] if manifest else {}
+        self._masker = Masker(self.vocabulary, masking or Masking(**self.settings.get("masking", {})))
         all_examples = manifest["examples"] if manifest else sum(map(_count, self._paths))
         self.examples = min(all_examples, limit or all_examples)
         self.tokens = manifest["tokens"] * self.examples // all_examples if manifest else None
         self.steps = -(-self.examples // batch_size)
 
     def dataset(self, epoch=0, start=0):
-        """The batches of an epoch from step `start` on: `(inputs, targets, weights)` as the pretrainer takes them."""
+        """The batches `(inputs, targets, weights)` of an epoch, from step `start` on."""
         epoch = epoch if self.shuffle else 0
         rng = np.random.Generator(np.random.PCG64([self.seed, epoch]))
         paths = list(rng.permutation(self._paths)) if self.shuffle else self._paths
@@ -149,7 +148,7 @@ def _shuffled(seed, number, records):
 
 
 def _left_to_right(ids, padding_mask):
-    """Every piece is the label of the place before it."""
+    """Every piece is the label of the position before it."""
     places = tf.range(ids.shape[1] - 1)[None]
     return {
         "token_ids": ids,
@@ -170,7 +169,7 @@ def _records(path):
 
 
 def _find(source):
-    """The paths of the files that have examples, and the manifest if there is one."""
+    """The paths of the files with examples, and the manifest, if there is one."""
     folder = pathlib.Path(source)
     if not folder.is_dir():
         paths = lines.find(source)
@@ -180,14 +179,14 @@ def _find(source):
             f"{folder}: has no {MANIFEST}. Expected a folder that create_pretraining_data wrote to the end, or a glob "
             "pattern of record files"
         )
-    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest = read_json(folder / MANIFEST)
     for file in manifest["files"]:
         path = folder / file["name"]
         size = path.stat().st_size if path.exists() else 0
         if size != file["bytes"]:
             raise ValueError(
                 f"{path}: has {size:,} bytes, expected {file['bytes']:,}: the file was cut short or changed. Copy it "
-                "again, or make the data anew"
+                "again, or generate the data again"
             )
     return [str(folder / file["name"]) for file in manifest["files"] if file["examples"]], manifest
 
@@ -216,7 +215,7 @@ def _length(features):
 
 
 def _count(path):
-    """The number of records of a file, without reading them where it is not packed."""
+    """The number of records of a file; only a compressed file is read for it."""
     if path.endswith(".gz"):
         for _ in lines.lines(pathlib.Path(path), longest=2**20):
             pass  # Up to the end: where an archive is cut, TensorFlow sees its end.
@@ -239,7 +238,7 @@ def _count(path):
 
 
 def find_damage(source):
-    """Names the first damaged record of a source; `None` if there is none."""
+    """A message about the first damaged record of a source, or `None`."""
     for path in _find(source)[0]:
         count = 0
         try:
@@ -251,5 +250,5 @@ def find_damage(source):
 
 
 def _plain(error):
-    """TensorFlow's message without the operation that met it."""
+    """TensorFlow's message without the name of the operation."""
     return re.sub(r"^\{\{.*?\}\} | \[Op:.*", "", str(error))

@@ -1,7 +1,6 @@
-"""Makes pre-training data on one machine: text to shards of ids, shards of ids to shards of records.
+"""Generates pre-training data on one machine: text to shards of ids, shards of ids to shards of records.
 
-Both passes go through shards in any number of processes, in memory that does not depend on the corpus, and leave out
-what an earlier, interrupted run has finished.
+Both passes run in any number of processes, in memory that does not depend on the corpus, and resume interrupted runs.
 """
 
 import collections
@@ -19,60 +18,57 @@ import tensorflow as tf
 from keras_bert.corpus import documents, lines, processes
 from keras_bert.files import read_json, write_json
 from keras_bert.pretraining import sentence_pairs, token_store
-from keras_bert.pretraining.settings import LENGTH_BINS, Maker
+from keras_bert.pretraining.settings import LENGTH_BINS, ExampleBuilder
 from keras_bert.text.vocabulary import Vocabulary
 
 MANIFEST = "manifest.json"
-_WORK = "unfinished"  # Folder of what is removed in the end.
-_SHARD = 2**26  # Bytes of text for which there is one shard by default, but at least some:
+_WORK = "unfinished"  # The folder of temporary files.
+_SHARD = 2**26  # Bytes of text per shard by default.
 _FEWEST_SHARDS = 16
 
 
-def generate(files, output, vocabulary, recipe, shards=None, workers=None, compress=False, progress=None):
-    """Writes records, `vocab.txt` and `manifest.json` to a folder.
+def generate(files, output, vocabulary, settings, shards=None, workers=None, compress=False, progress=None):
+    """Writes records, `vocab.txt` and `manifest.json` to a folder, and returns the manifest, a dict.
 
-    The examples depend neither on the number of workers nor on that of shards; without next sentence prediction, whose
-    rows go on from one document to the next, they depend on the latter. With more than one worker a script needs the
-    guard `if __name__ == "__main__":`.
+    The examples do not depend on the number of workers, nor on that of shards; without next sentence prediction, where
+    rows span documents, they depend on the latter. With several workers a script needs the guard
+    `if __name__ == "__main__":`.
 
     Args:
         files: a glob pattern or a list of paths; `.gz` is read too.
-        output: the folder. If it has an unfinished run of the same settings, that is continued.
+        output: the folder. An interrupted run with the same settings resumes.
         vocabulary: a path, a list of pieces or a `Vocabulary`.
-        recipe: a `Recipe`.
-        shards: how many files of records; `None` is one for each 64 MB of text, 16 at least.
-        workers: how many processes; `None` is one for each 64 MB of text, as far as there are cores.
-        compress: whether the files are packed as `.gz`.
-        progress: called with a line of text after each shard.
-
-    Returns:
-        The manifest, a dict.
+        settings: a `Settings`.
+        shards: int, the number of record files. Defaults to one per 64 MB of text, at least 16.
+        workers: int, the number of processes. Defaults to one per 64 MB of text, at most the number of cores.
+        compress: bool, whether to write `.gz` files.
+        progress: function that is called with a line of text after each shard.
 
     Example:
-        generate("corpus/*.txt", "data/128", "vocab.txt", Recipe(sequence_length=128))
+        generate("corpus/*.txt", "data/128", "vocab.txt", Settings(sequence_length=128))
     """
     output, vocabulary = pathlib.Path(output), Vocabulary(vocabulary)
     progress = progress or (lambda line: None)
-    paths, settings = find_corpus(files, vocabulary, recipe, shards, compress)
-    size, shards = sum(size for _, size in settings["input"]), settings["shards"]
+    paths, header = find_corpus(files, vocabulary, settings, shards, compress)
+    size, shards = sum(size for _, size in header["input"]), header["shards"]
     workers = workers or min(os.cpu_count(), shards, -(-size // processes.WORTH_A_PROCESS))
     if min(shards, workers) < 1:
         raise ValueError(f"`shards` and `workers` must be at least 1. Received: shards={shards}, workers={workers}")
     work = output / _WORK
-    if finished := _begin(output, settings):
-        shutil.rmtree(work, ignore_errors=True)  # A run that was cut at its very end has left it.
+    if finished := _begin(output, header):
+        shutil.rmtree(work, ignore_errors=True)  # Left by a run that was interrupted at its very end.
         return finished
     vocabulary.save(output / "vocab.txt")
-    job = functools.partial(_run, vocabulary=vocabulary, recipe=recipe)
+    job = functools.partial(_run, vocabulary=vocabulary, settings=settings)
     try:
         with processes.Workers(workers) as pool:
             sizes = _tokenize_all(pool, job, work, documents.cut_corpus(paths, shards), len(vocabulary), progress)
             before = np.cumsum([0, *(counts["documents"] for counts in sizes)])
-            check_corpus(files, before[-1], recipe)
+            check_corpus(files, before[-1], settings)
             _write_all(pool, job, output, before, compress, progress)
-        manifest = {**settings, **_summary(output, sizes, shards, recipe, compress)}
+        manifest = {**header, **_summary(output, sizes, shards, settings, compress)}
     except ValueError:
-        shutil.rmtree(work)  # The corpus or the settings have to change, and then none of it is of use.
+        shutil.rmtree(work)  # It is of no use for another corpus or other settings.
         raise
     write_json(output / MANIFEST, manifest)
     shutil.rmtree(work)
@@ -80,7 +76,7 @@ def generate(files, output, vocabulary, recipe, shards=None, workers=None, compr
 
 
 def _tokenize_all(pool, job, work, ranges, vocab_size, progress):
-    """Tokenizes what is not tokenized yet; the counts of each shard."""
+    """Tokenizes the shards that are left, and returns the counts of all."""
     shards = [token_store.Shard(work, index, vocab_size) for index in range(len(ranges))]
     todo = [(index, ranges[index]) for index, shard in enumerate(shards) if shard.counts() is None]
     for number, _ in enumerate(pool.run(functools.partial(job, _tokenize, work=work), todo), 1):
@@ -89,15 +85,15 @@ def _tokenize_all(pool, job, work, ranges, vocab_size, progress):
 
 
 def _write_all(pool, job, output, before, compress, progress):
-    """Writes the records of the shards whose records are not written yet."""
+    """Writes the records of the shards that are left."""
     todo = [(index,) for index in range(len(before) - 1) if not _counts_file(output / _WORK, index).exists()]
     job = functools.partial(job, _write, output=output, before=before, compress=compress)
     for number, _ in enumerate(pool.run(job, todo), 1):
         progress(f"wrote {number} of {len(todo)} shards")
 
 
-def find_corpus(files, vocabulary, recipe, shards, compress):
-    """The paths, and the part of the manifest that is given: a dict."""
+def find_corpus(files, vocabulary, settings, shards, compress):
+    """The paths, and the header of the manifest, which identifies a run."""
     paths = lines.find(files)
     sizes = [path.stat().st_size for path in paths]
     if not sum(sizes):
@@ -105,41 +101,41 @@ def find_corpus(files, vocabulary, recipe, shards, compress):
     return paths, {
         "input": [[str(path), size] for path, size in zip(paths, sizes, strict=True)],
         "vocabulary": vocabulary.sha256,
-        "recipe": dataclasses.asdict(recipe),
+        "recipe": dataclasses.asdict(settings),
         "shards": shards or max(-(-sum(sizes) // _SHARD), _FEWEST_SHARDS),
         "compressed": compress,
     }
 
 
-def check_corpus(files, count, recipe):
-    """Whether there are enough documents."""
+def check_corpus(files, count, settings):
+    """Checks that there are enough documents."""
     if not count:
         raise ValueError(f"{files}: there is no text in the corpus")
-    if count == 1 and recipe.next_sentence:
+    if count == 1 and settings.next_sentence:
         raise ValueError(
             f"{files}: the corpus is one document, so no B can come from another one. Expected blank lines between "
             "documents (or `form` jsonl); or turn `next_sentence` off"
         )
 
 
-def _begin(output, settings):
-    """Makes the folder; returns the manifest if the run is finished, and refuses one of other settings."""
+def _begin(output, header):
+    """Creates the folder, or refuses one of another run. Returns the manifest of a finished run."""
     work = output / _WORK
     for path in (output / MANIFEST, work / "settings.json"):
         if not path.exists():
             continue
         found = read_json(path)
-        check_settings(output, found, settings)
+        check_settings(output, found, header)
         return found if path.name == MANIFEST else None
     work.mkdir(parents=True, exist_ok=True)
-    _check_room(output, settings)
-    write_json(work / "settings.json", settings)
+    _check_room(output, header)
+    write_json(work / "settings.json", header)
     return None
 
 
-def check_settings(output, found, settings):
-    """Refuses a folder with data of other settings than these."""
-    differing = [name for name in settings if found.get(name) != json.loads(json.dumps(settings[name]))]
+def check_settings(output, found, header):
+    """Refuses a folder of another run."""
+    differing = [name for name in header if found.get(name) != json.loads(json.dumps(header[name]))]
     if differing:
         raise ValueError(
             f"{output} has data of other settings, or of files that have changed: {', '.join(differing)}. Expected "
@@ -147,77 +143,73 @@ def check_settings(output, found, settings):
         )
 
 
-def _check_room(output, settings):
+def _check_room(output, header):
     free = shutil.disk_usage(output).free
-    size = sum(size for _, size in settings["input"])
-    needed = size // 2 + (0 if settings["compressed"] else size * settings["recipe"]["duplicates"])
+    size = sum(size for _, size in header["input"])
+    needed = size // 2 + (0 if header["compressed"] else size * header["recipe"]["duplicates"])
     if free < needed:
         raise OSError(
             errno.ENOSPC,
-            f"no room in {output}: about {needed / 1e6:,.0f} MB are needed, {free / 1e6:,.0f} MB are free",
+            f"not enough disk space in {output}: {needed / 1e6:,.0f} MB are needed, {free / 1e6:,.0f} MB are free",
         )
 
 
-def _run(task, item, vocabulary, recipe, **options):
+def _run(task, item, vocabulary, settings, **options):
     """One job of a worker."""
     try:
-        task(_maker(vocabulary, recipe), *item, **options)
+        task(_builder(vocabulary, settings), *item, **options)
     except (OSError, tf.errors.OpError) as error:
         full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
         if not full:
             raise
-        raise OSError(
-            errno.ENOSPC, "no room is left on the disk; what is finished stays, start again to continue"
-        ) from None
+        raise OSError(errno.ENOSPC, "the disk is full; start again to resume, finished shards are kept") from None
 
 
-_maker = functools.lru_cache(maxsize=1)(Maker)
+_builder = functools.lru_cache(maxsize=4)(ExampleBuilder)
 
 
-def _tokenize(maker, shard, ranges, work):
-    token_store.Shard(work, shard, len(maker.vocabulary)).write(maker.tokenize(ranges))
+def _tokenize(builder, shard, ranges, work):
+    token_store.Shard(work, shard, len(builder.vocabulary)).write(builder.tokenize(ranges))
 
 
-def _write(maker, shard, output, before, compress):
+def _write(builder, shard, output, before, compress):
     work = output / _WORK
-    tokens = token_store.Shard(work, shard, len(maker.vocabulary)).read()
+    tokens = token_store.Shard(work, shard, len(builder.vocabulary)).read()
     path, counts = output / records_name(shard, len(before) - 1, compress), collections.Counter()
-    beside = work / path.name
-    with tf.io.TFRecordWriter(str(beside), "GZIP" if compress else "") as writer:
-        for examples, dropped in _examples(maker, tokens, shard, work, before):
-            records, counted = maker.serialize(examples)
+    temporary = work / path.name
+    with tf.io.TFRecordWriter(str(temporary), "GZIP" if compress else "") as writer:
+        for examples, dropped in _examples(builder, tokens, shard, work, before):
+            records, counted = builder.serialize(examples)
             counts.update(counted, dropped=dropped)
             for record in records:
                 writer.write(record)
-    beside.rename(path)
+    temporary.rename(path)
     write_json(_counts_file(work, shard), counts)
 
 
-def _examples(maker, tokens, shard, work, before):
-    """`Examples` of a shard, and how many texts gave none."""
-    for duplicate in range(maker.recipe.duplicates):
-        if not maker.recipe.next_sentence:
-            yield from ((examples, 0) for examples in maker.rows(tokens, shard, duplicate))
+def _examples(builder, tokens, shard, work, before):
+    """Yields `Examples` of a shard, and the number of texts that gave none."""
+    for duplicate in range(builder.settings.duplicates):
+        if not builder.settings.next_sentence:
+            yield from ((examples, 0) for examples in builder.rows(tokens, shard, duplicate))
             continue
-        for plan in maker.plans(tokens, before[shard], duplicate):
-            yield maker.pairs(tokens, plan, *_fetch(maker, plan, work, before)), plan.dropped
+        for plan in builder.plans(tokens, before[shard], duplicate):
+            yield builder.pairs(tokens, plan, *_fetch(builder, plan, work, before)), plan.dropped
 
 
-def _fetch(maker, plan, work, before):
+def _fetch(builder, plan, work, before):
     """The texts of the random B's of a plan: their ids, end to end, and their lengths."""
     texts = []
     for shard, rows, *which in find_others(plan, before):
-        tokens = token_store.Shard(work, shard, len(maker.vocabulary)).read()
+        tokens = token_store.Shard(work, shard, len(builder.vocabulary)).read()
         texts.append((rows, *token_store.following(tokens, *which)))
     return sort_others(texts)
 
 
 def find_others(plan, before):
-    """Where the random B's of a plan come from.
+    """Yields `(shard, rows, documents, draws, pieces)`: the random B's of a plan that come from each shard.
 
-    Yields:
-        `(shard, rows, documents, draws, pieces)` for each shard: which of the random B's, and what `corpus.following`
-        takes of that shard for them.
+    `rows` are their indices, the rest is for `token_store.following`.
     """
     numbers, draws = sentence_pairs.choose_others(plan, before[-1])
     wanted = plan.wanted[plan.wanted > 0]
@@ -228,7 +220,7 @@ def find_others(plan, before):
 
 
 def sort_others(texts):
-    """Of a list of `(rows, ids, lengths)` all ids, end to end, and the lengths, both in the order of the rows."""
+    """Sorts `(rows, ids, lengths)` by row; returns all ids, concatenated, and the lengths."""
     nothing = np.zeros(0, int), np.zeros(0, np.uint8), np.zeros(0, int)
     rows, ids, lengths = map(np.concatenate, zip(nothing, *texts, strict=True))
     order, begins = np.argsort(rows), np.cumsum(lengths) - lengths
@@ -236,7 +228,6 @@ def sort_others(texts):
 
 
 def records_name(shard, shards, compress):
-    """The name of a file of records."""
     return f"examples-{shard:05}-of-{shards:05}.tfrecord{'.gz' if compress else ''}"
 
 
@@ -244,8 +235,8 @@ def _counts_file(work, shard):
     return work / f"counts-{shard:05}.json"
 
 
-def _summary(output, sizes, shards, recipe, compress):
-    """The part of the manifest that is counted."""
+def _summary(output, sizes, shards, settings, compress):
+    """The statistics of the manifest."""
     by_shard = [read_json(_counts_file(output / _WORK, shard)) for shard in range(shards)]
     files = [output / records_name(shard, shards, compress) for shard in range(shards)]
     return {
@@ -254,28 +245,28 @@ def _summary(output, sizes, shards, recipe, compress):
             {"name": path.name, "examples": counts.get("examples", 0), "bytes": path.stat().st_size}
             for path, counts in zip(files, by_shard, strict=True)
         ],
-        **summary(sum(map(collections.Counter, by_shard), collections.Counter()), recipe),
+        **summary(sum(map(collections.Counter, by_shard), collections.Counter()), settings),
     }
 
 
-def summary(counts, recipe):
-    """What the manifest says of all examples, of the sums of what `Maker.serialize` counts."""
+def summary(counts, settings):
+    """The statistics of all examples, from the sum of the counts of `ExampleBuilder.serialize`."""
     examples, tokens = counts["examples"], counts["tokens"]
     if not examples:
         raise ValueError("the corpus gave no examples: its texts are single words. Expected longer ones")
-    if recipe.static and not counts["predictions"]:
+    if settings.static and not counts["predictions"]:
         raise ValueError("the corpus has no piece to predict: all are [UNK]. Expected the vocabulary of its language")
     result = {
         "examples": examples,
         "tokens": tokens,
-        "padding_share": 1 - tokens / (examples * recipe.sequence_length),
+        "padding_share": 1 - tokens / (examples * settings.sequence_length),
         "truncated_tokens": counts["truncated"],
         "unknown_share": counts["unknown"] / tokens,
         "length_histogram": [counts[f"length_{bin}"] for bin in range(LENGTH_BINS)],
     }
-    if recipe.next_sentence:
+    if settings.next_sentence:
         result |= {"random_share": counts["random"] / examples, "dropped_texts": counts["dropped"]}
-    if recipe.static:
+    if settings.static:
         predictions = counts["predictions"]
         result |= {
             "predictions": predictions,

@@ -1,18 +1,12 @@
-"""Examples as a person reads them."""
+"""Pre-training examples in readable form."""
 
 from keras_bert.pretraining.dataset import Records
 
 
 def describe(source, count, vocabulary=None):
-    """The first examples of a source of records, as text.
+    """The first `count` examples of a source of records as text, see `Records`.
 
-    The pieces of a word stand together. What is predicted stands in brackets: `[MASK for house]`, `[tree for house]`,
-    `[house itself]`.
-
-    Args:
-        source: a folder of `generate`, or a glob pattern of files.
-        count: how many examples.
-        vocabulary: of records that come without one.
+    Predicted pieces are in brackets: `[MASK for house]`, `[tree for house]`, `[house itself]`.
     """
     records = Records(source, vocabulary, batch_size=1, shuffle=False, limit=count)
     examples = [_describe(records.vocabulary.pieces, inputs, targets) for inputs, targets, _ in records.dataset()]

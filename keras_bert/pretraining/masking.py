@@ -1,7 +1,6 @@
-"""The masked LM task: which positions are predicted, and what stands there instead. BERT, section 3.1, Task 1.
+"""The masked LM task: which positions are predicted, and what replaces them. BERT, section 3.1, Task 1.
 
-In TensorFlow, for `tf.data`; the generator of static masks calls it on batches. The random numbers are arguments, so
-that they can be functions of the example.
+The random numbers are arguments, so that they can be functions of the example.
 """
 
 import dataclasses
@@ -15,15 +14,15 @@ from keras_bert.text.vocabulary import Vocabulary, is_special
 
 @dataclasses.dataclass(frozen=True)
 class Masking:
-    """How positions are masked. The defaults are the paper's.
+    """How positions are masked. Defaults follow the paper.
 
     Args:
-        masked_lm_prob: the share of the pieces that is predicted, special ones counted as Google's program does.
-        max_predictions: the most positions of an example; `None` is that share of the longest, rounded up.
-        whole_word: whether all pieces of a word are masked together.
-        max_ngram: the longest run of words that is masked together; a run of n has a probability in proportion to 1/n.
-        mask_share: the share of the predicted positions that become `[MASK]`.
-        random_share: the share that become a random ordinary piece; the rest stay.
+        masked_lm_prob: float, the share of predicted positions, of all pieces with the special ones, as in Google's.
+        max_predictions: int, the most positions per example. Defaults to that share of the sequence length, rounded up.
+        whole_word: bool, whether all pieces of a word are masked together.
+        max_ngram: int, the longest run of words that are masked together; one of n has a probability of 1/n (scaled).
+        mask_share: float, the share of the predicted positions that become `[MASK]`.
+        random_share: float, the share that become a random ordinary piece; the rest are kept.
     """
 
     masked_lm_prob: float = 0.15
@@ -48,7 +47,7 @@ class Masking:
             )
 
     def predictions(self, length):
-        """The most positions of an example of a length."""
+        """The most positions of an example."""
         return self.max_predictions or math.ceil(self.masked_lm_prob * length)
 
 
@@ -66,8 +65,8 @@ class Masker:
         noise: dict of uniform numbers from 0 to 1, see `noise_shapes`.
 
     Returns:
-        dict: `token_ids` masked, `positions` in increasing order, the `labels` there and `weights`, 1 for a position
-        and 0 behind the last, `(batch, predictions)` each.
+        dict: the masked `token_ids`; sorted `positions`, their `labels` and `weights` (0 is padding), each
+        `(batch, predictions)`.
     """
 
     def __init__(self, vocabulary, masking=None):
@@ -79,7 +78,7 @@ class Masker:
             # Differs from BERT: a random piece is never a special one.
             self._ordinary = tf.constant(np.flatnonzero(~np.array(special)), tf.int32)
             self._is_special = tf.constant(special)
-            self._goes_on = tf.constant(vocabulary.is_continuation)
+            self._is_continuation = tf.constant(vocabulary.is_continuation)
 
     def noise_shapes(self, batch, length):
         """The shapes of the noise that a batch needs."""
@@ -121,9 +120,9 @@ class Masker:
         return ordinary & (rank < most[:, None])
 
     def _choose_spans(self, token_ids, ordinary, noise, most):
-        """Words or runs of words in random order, each as far as it still fits and none of it is taken."""
+        """Words or runs of words in random order, each if it still fits and overlaps no other."""
         length = token_ids.shape[1]
-        begins = ordinary & ~(tf.gather(self._goes_on, token_ids) & tf.pad(ordinary, [[0, 0], [1, 0]])[:, :-1])
+        begins = ordinary & ~(tf.gather(self._is_continuation, token_ids) & tf.pad(ordinary, [[0, 0], [1, 0]])[:, :-1])
         ends = self._ends(token_ids, begins, begins | ~ordinary, noise)
         order = tf.argsort(tf.where(begins, noise["order"], 2.0), axis=1)
         firsts, lasts = order, tf.gather(ends, order, batch_dims=1)
@@ -142,7 +141,7 @@ class Masker:
         return tf.while_loop(unfinished, take, (0, tf.zeros_like(ordinary), most))[1]
 
     def _ends(self, token_ids, begins, stops, noise):
-        """Behind which position the run of words ends that begins at each position, `(batch, length)`."""
+        """The end of the run of words that begins at each position, `(batch, length)`."""
         length = token_ids.shape[1]
         # The n-th stop behind a position is as many places further than there are stops up to it.
         passed = tf.cumsum(tf.cast(stops, tf.int32), axis=1)
@@ -159,7 +158,7 @@ class Masker:
         return ends
 
     def _runs(self, noise):
-        """How many words each run would like to have, `(batch, length)`."""
+        """The drawn number of words of each run, `(batch, length)`."""
         if self.masking.max_ngram == 1:
             return 1
         odds = np.cumsum(1 / np.arange(1, self.masking.max_ngram + 1))

@@ -1,7 +1,4 @@
-"""Random numbers that are functions of what they are drawn for, so that the order of the work changes nothing.
-
-The generator is SplitMix64 (Steele et al., 2014), on arrays of keys.
-"""
+"""Random numbers as functions of keys, independent of the order of the work: SplitMix64 (Steele et al., 2014)."""
 
 import numpy as np
 
@@ -17,7 +14,7 @@ def make_keys(*parts):
 
 
 def uniforms(keys, count, first=0, dtype=np.float64):
-    """Numbers from 0 to 1, 1 excluded, `(*keys, count)`: those from the `first`-th on that a key has."""
+    """The `count` numbers in [0, 1) of each key, `(*keys, count)`, from the `first`-th on."""
     draws = _mix(keys[..., None] + np.arange(first + 1, first + count + 1, dtype=np.uint64) * _GOLDEN)
     bits = np.finfo(dtype).nmant + 1
     return (draws >> np.uint64(64 - bits)).astype(dtype) * dtype(2.0**-bits)

@@ -34,7 +34,7 @@ def _feature(name, values):
 
 @functools.lru_cache(maxsize=2**16)
 def _header(name, floats, length):
-    """What stands before a packed list of values: `map entry { key, value { list { values } } }`."""
+    """The bytes before a packed list of values: `map entry { key, value { list { values } } }`."""
     key = _message(b"\x0a", len(name.encode())) + name.encode()
     values = _message(b"\x0a", length)
     inner = _message(b"\x12" if floats else b"\x1a", len(values) + length) + values

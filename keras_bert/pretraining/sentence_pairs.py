@@ -1,7 +1,7 @@
 """Documents to examples: pairs of texts for next sentence prediction, or full rows without it. BERT, appendix A.2.
 
-Differs from Google's program in what it gets wrong: a B that is called random never comes from the document of A, and
-no B is called random because there was no other. Half of the pairs are random, as the paper has it.
+Half of the pairs are random, as in the paper. Unlike in Google's program a random B is never drawn from A's document,
+and no B is called random for lack of another one.
 """
 
 import bisect
@@ -11,21 +11,22 @@ import numpy as np
 
 from keras_bert.pretraining.randomness import make_keys, uniforms
 from keras_bert.pretraining.token_store import spans
+from keras_bert.text.packing import truncated_lengths
 
-# The numbers that a key is asked for.
+# The indices of the random numbers of a key.
 _SHORT, _TARGET, _CUT, _RANDOM, _DOCUMENT, _START, _TRIM_FIRST, _TRIM_SECOND, MASKING = range(9)
 
 
 class Plan(NamedTuple):
-    """Which text goes into which example: arrays `(examples,)`.
+    """The texts of examples: arrays `(examples,)`.
 
     Args:
-        keys: of the randomness of each example.
-        documents: the number in the corpus of the document.
-        first, middle, end: places in the ids of the shard: A is from `first` to `middle`, B to `end`. Of a random B,
-            `end` is `middle`.
-        wanted: the number of pieces of a random B; 0 for the text that follows A.
-        dropped: how many texts gave no example: a single word, where a B had to follow.
+        keys: the random keys.
+        documents: the indices of the documents in the corpus.
+        first, middle, end: positions in the ids of the shard: A is from `first` to `middle`, B to `end`. Where B is
+            random, `end` is `middle`.
+        wanted: the number of pieces of a random B; 0 where B follows A.
+        dropped: the number of single words that gave no example, where a B had to follow.
     """
 
     keys: np.ndarray
@@ -38,15 +39,15 @@ class Plan(NamedTuple):
 
 
 class Examples(NamedTuple):
-    """Examples as arrays, and what was left out of them.
+    """Examples as arrays.
 
     Args:
         token_ids: `(examples, length)`.
         first: the length of `[CLS] A [SEP]`, `(examples,)`.
         lengths: the number of pieces, `(examples,)`.
-        is_random: whether B is, `(examples,)`.
-        keys: `(examples,)`.
-        truncated: pieces that did not fit.
+        is_random: whether B is random, `(examples,)`.
+        keys: the random keys, `(examples,)`.
+        truncated: int, the number of truncated pieces.
     """
 
     token_ids: np.ndarray
@@ -58,16 +59,16 @@ class Examples(NamedTuple):
 
 
 def plan_pairs(tokens, stretch, before, room, short_seq_prob, is_continuation, key):
-    """Plans the pairs of some documents: where each begins and is cut, and whether its B is random.
+    """Plans the pairs of some documents.
 
     Args:
         tokens: the `Tokens` of a shard.
-        stretch: the documents, as `stretches` gives them.
-        before: how many documents the corpus has before this shard.
-        room: pieces of a pair.
-        short_seq_prob: the share of pairs that are shorter on purpose.
-        is_continuation: whether a piece is no beginning of a word, by id.
-        key: of the run and the duplicate, integers.
+        stretch: the documents, see `stretches`.
+        before: the number of documents before this shard.
+        room: the number of pieces of a pair.
+        short_seq_prob: the share of deliberately short pairs.
+        is_continuation: bools by id, whether a piece continues a word.
+        key: tuple of integers, the key of run and duplicate.
     """
     low, high = stretch[0][1], stretch[-1][2]
     places = tokens.segments[low : high + 1].tolist()
@@ -108,7 +109,7 @@ def _word_within(words, first, last, draw):
 
 
 def choose_others(plan, documents):
-    """For each random B: a document of the corpus that is not that of A, and a number that says where in it."""
+    """For each random B: a document of the corpus other than A's, and a random number for the position in it."""
     own = plan.documents[plan.wanted > 0]
     draws = uniforms(plan.keys[plan.wanted > 0], 2, first=_DOCUMENT)
     # Differs from BERT: never the document itself.
@@ -117,18 +118,18 @@ def choose_others(plan, documents):
 
 
 def pack_rows(tokens, all_stretches, length, special, key, cut=0):
-    """Fills rows `[CLS] text [SEP]` to the last place with all text of a shard, a `[SEP]` between documents.
+    """Fills rows `[CLS] text [SEP]` completely with the text of a shard, a `[SEP]` between documents.
 
     Args:
         tokens: the `Tokens` of a shard.
         all_stretches: its `stretches`.
-        length: of the rows.
+        length: the length of the rows.
         special: the ids of `[CLS]`, `[SEP]` and `[PAD]`.
-        key: of the run, the duplicate and the shard, integers.
-        cut: the pieces of the first row where it is to be short, so that the next ones begin at other places.
+        key: tuple of integers, the key of run, duplicate and shard.
+        cut: the number of pieces of the first row, if it is to be short, so that the following ones are shifted.
 
     Yields:
-        `Examples`, some at a time. The last row, and the first with `cut`, are padded.
+        `Examples`. The last row, and the first with `cut`, are padded.
     """
     start, separator, pad = special
     room, count = length - 2, 0
@@ -166,16 +167,14 @@ def pack_rows(tokens, all_stretches, length, special, key, cut=0):
 
 
 def pack_pairs(tokens, plan, others, other_lengths, length, special):
-    """Puts planned pairs into rows `[CLS] A [SEP] B [SEP]`.
-
-    Pairs that are too long lose pieces of the longer text, at its ends.
+    """Packs planned pairs into rows `[CLS] A [SEP] B [SEP]`; long texts are truncated at both ends.
 
     Args:
-        tokens: the `Tokens` that were planned.
-        plan: the plan.
-        others: the ids of all random B's, end to end.
+        tokens: the `Tokens` of the plan.
+        plan: a `Plan`.
+        others: the concatenated ids of all random B's.
         other_lengths: the length of each.
-        length: of the rows.
+        length: the length of the rows.
         special: the ids of `[CLS]`, `[SEP]` and `[PAD]`.
     """
     is_random = plan.wanted > 0
@@ -185,9 +184,8 @@ def pack_pairs(tokens, plan, others, other_lengths, length, special):
     second[is_random] = high - low + np.cumsum(other_lengths) - other_lengths
     first_lengths, second_lengths = plan.middle - plan.first, plan.end - plan.middle
     second_lengths[is_random] = other_lengths
-    room = length - 3
-    kept_first = np.minimum(first_lengths, np.maximum(room - second_lengths, (room + 1) // 2))
-    kept_second = np.minimum(second_lengths, room - kept_first)
+    kept = truncated_lengths(first_lengths, second_lengths, length - 3)
+    kept_first, kept_second = (lengths.numpy() for lengths in kept)
     lost_first, lost_second = first_lengths - kept_first, second_lengths - kept_second
     # Differs from BERT: one number says how much goes at the beginning, not a coin for each piece.
     trims = uniforms(plan.keys, 2, first=_TRIM_FIRST)
@@ -212,5 +210,5 @@ def _empty_rows(count, length, start, pad):
 
 
 def _put(ids, columns, lengths, values):
-    """Puts `lengths` values into each row, from its column on; `values` are those of all rows, end to end."""
+    """Puts `lengths` of the concatenated `values` into each row, from its column on."""
     ids[np.repeat(np.arange(len(ids)), lengths), spans(columns, lengths)] = values

@@ -1,4 +1,4 @@
-"""How examples are made: the settings, and each of the steps for one part of a corpus."""
+"""Pre-training data settings, and the builder that applies them to one part of a corpus."""
 
 import collections
 import dataclasses
@@ -19,21 +19,21 @@ LENGTH_BINS = 8  # Of the histogram of lengths.
 
 
 @dataclasses.dataclass(frozen=True)
-class Recipe:
-    """The settings that make the examples what they are.
+class Settings:
+    """Pre-training data settings. Defaults follow the paper.
 
     Args:
-        sequence_length: of the examples.
-        next_sentence: whether examples are pairs. Without it rows are filled with text to the last place.
-        static: whether masks are drawn now and written; otherwise they are drawn anew whenever the data is read.
-        duplicates: how often the corpus is gone through, with other pairs and masks.
-        short_seq_prob: the share of pairs that are shorter on purpose.
+        sequence_length: int, the length of an example.
+        next_sentence: bool, whether examples are pairs. Otherwise rows are filled completely with text.
+        static: bool, whether masks are written to the records. Otherwise they are drawn when the records are read.
+        duplicates: int, the number of passes over the corpus, each with its own pairs and masks.
+        short_seq_prob: float, the share of deliberately short pairs.
         masking: a `Masking`.
-        seed: of all randomness.
-        form: "sentences", one on each line and a blank line between documents; "paragraphs", likewise; or "jsonl", a
-            document on each line.
-        field: where JSON lines have the text.
-        lowercase, strip_accents: as of the tokenizer.
+        seed: int, the random seed.
+        form: the layout of the text: "sentences" (one per line) or "paragraphs", with blank lines between documents,
+            or "jsonl" (one document per line).
+        field: the field of JSON lines that has the text.
+        lowercase, strip_accents: see `BertTokenizer`.
     """
 
     sequence_length: int = 128
@@ -58,67 +58,53 @@ class Recipe:
             raise ValueError(f"`form` must be one of {', '.join(documents.FORMATS)}. Received: form={self.form!r}")
 
 
-class Maker:
-    """Makes examples by a recipe with one vocabulary; every step a function of its arguments alone.
+class ExampleBuilder:
+    """Builds examples; every method is a pure function of its arguments.
 
     Args:
         vocabulary: a path, a list of pieces or a `Vocabulary`.
-        recipe: a `Recipe`.
+        settings: a `Settings`.
     """
 
-    def __init__(self, vocabulary, recipe):
-        self.vocabulary, self.recipe = Vocabulary(vocabulary), recipe
-        self._tokenizer = BertTokenizer(self.vocabulary, recipe.lowercase, recipe.strip_accents)
-        self._goes_on = np.array(self.vocabulary.is_continuation)
+    def __init__(self, vocabulary, settings):
+        self.vocabulary, self.settings = Vocabulary(vocabulary), settings
+        self._tokenizer = BertTokenizer(self.vocabulary, settings.lowercase, settings.strip_accents)
+        self._is_continuation = np.array(self.vocabulary.is_continuation)
         self._unknown = self.vocabulary.id("[UNK]")
         self._special = self.vocabulary.ids(["[CLS]", "[SEP]", "[PAD]"])
-        self._masker = Masker(self.vocabulary, recipe.masking)
-        spec = tf.TensorSpec([None, recipe.sequence_length], tf.int32)
-        self._mask = tf.function(self._masker, input_signature=[spec, self._noise_specs()], autograph=False)
-
-    def _noise_specs(self):
-        shapes = self._masker.noise_shapes(None, self.recipe.sequence_length)
-        return {name: tf.TensorSpec(shape, tf.float32) for name, shape in shapes.items()}
+        self._masker = Masker(self.vocabulary, settings.masking)
+        shapes = self._masker.noise_shapes(None, settings.sequence_length)
+        self._noise = {name: tf.TensorSpec(shape, tf.float32) for name, shape in shapes.items()}
+        ids = tf.TensorSpec([None, settings.sequence_length], tf.int32)
+        self._mask = tf.function(self._masker, input_signature=[ids, self._noise], autograph=False)
 
     def tokenize(self, ranges):
-        """The documents of ranges of files, see `corpus.tokenize`."""
+        """Tokenizes ranges of files, see `token_store.tokenize`."""
         sentences = itertools.chain.from_iterable(
-            documents.read_documents(*part, self.recipe.form, self.recipe.field) for part in ranges
+            documents.read_documents(*part, self.settings.form, self.settings.field) for part in ranges
         )
-        return token_store.tokenize(sentences, self._tokenizer, longest=(self.recipe.sequence_length - 3) // 2)
+        return token_store.tokenize(sentences, self._tokenizer, longest=(self.settings.sequence_length - 3) // 2)
 
     def plans(self, tokens, before, duplicate):
-        """The `Plan`s of a shard that has `before` documents of the corpus before it."""
+        """The `Plan`s of a shard; `before` documents of the corpus precede it."""
+        options = self.settings.sequence_length - 3, self.settings.short_seq_prob, self._is_continuation
         for stretch in token_store.stretches(tokens):
-            yield sentence_pairs.plan_pairs(
-                tokens,
-                stretch,
-                before,
-                self.recipe.sequence_length - 3,
-                self.recipe.short_seq_prob,
-                self._goes_on,
-                (self.recipe.seed, duplicate),
-            )
+            yield sentence_pairs.plan_pairs(tokens, stretch, before, *options, (self.settings.seed, duplicate))
 
     def pairs(self, tokens, plan, others, lengths):
-        """The `Examples` of a plan, with the texts of the random B's."""
-        return sentence_pairs.pack_pairs(tokens, plan, others, lengths, self.recipe.sequence_length, self._special)
+        """The `Examples` of a plan, given the texts of its random B's."""
+        return sentence_pairs.pack_pairs(tokens, plan, others, lengths, self.settings.sequence_length, self._special)
 
     def rows(self, tokens, shard, duplicate):
         """The `Examples` of a shard without next sentence prediction."""
-        return sentence_pairs.pack_rows(
-            tokens,
-            token_store.stretches(tokens),
-            self.recipe.sequence_length,
-            self._special,
-            (self.recipe.seed, duplicate, shard),
-            cut=(self.recipe.sequence_length - 2) * duplicate // self.recipe.duplicates,
-        )
+        length, key = self.settings.sequence_length, (self.settings.seed, duplicate, shard)
+        cut = (length - 2) * duplicate // self.settings.duplicates
+        return sentence_pairs.pack_rows(tokens, token_store.stretches(tokens), length, self._special, key, cut)
 
     def serialize(self, examples):
-        """`Examples` as records in an order of their own, and what there is to count of them."""
+        """The records of `Examples`, shuffled, and a `Counter` of their statistics for the manifest."""
         order = np.argsort(examples.keys)
-        lengths, place = examples.lengths[order, None], np.arange(self.recipe.sequence_length)
+        lengths, place = examples.lengths[order, None], np.arange(self.settings.sequence_length)
         real = place < lengths
         features = {
             "input_ids": examples.token_ids[order],
@@ -126,7 +112,7 @@ class Maker:
             "segment_ids": real & (place >= examples.first[order, None]),
             "next_sentence_labels": examples.is_random[order, None],
         }
-        bins = (lengths[:, 0] - 1) * LENGTH_BINS // self.recipe.sequence_length
+        bins = (lengths[:, 0] - 1) * LENGTH_BINS // self.settings.sequence_length
         counts = collections.Counter(f"length_{bin}" for bin in bins.tolist())
         counts.update(
             examples=len(order),
@@ -135,7 +121,7 @@ class Maker:
             random=int(examples.is_random.sum()),
             unknown=int((examples.token_ids == self._unknown).sum()),
         )
-        if self.recipe.static:
+        if self.settings.static:
             masked = self._masked(features["input_ids"], examples.keys[order])
             counts.update(self._count_masks(features["input_ids"], masked))
             features |= {
@@ -148,7 +134,7 @@ class Maker:
 
     def _masked(self, token_ids, keys):
         noise, first = {}, sentence_pairs.MASKING
-        for name, spec in self._noise_specs().items():
+        for name, spec in self._noise.items():
             noise[name] = tf.constant(uniforms(keys, spec.shape[1], first, np.float32))
             first += spec.shape[1]
         return {name: value.numpy() for name, value in self._mask(tf.constant(token_ids), noise).items()}

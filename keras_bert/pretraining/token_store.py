@@ -1,7 +1,6 @@
-"""A corpus as ids on disk: tokenized once, read in blocks and at random places, in memory that does not grow with it.
+"""A corpus as ids on disk, in constant memory: tokenized once, read in blocks and at random positions.
 
-A sentence of more pieces than half an example holds becomes several segments, cut between words: no text is lost to it,
-and an example has two segments at least.
+A sentence of more pieces than half an example is split between words into several segments, so that no text is lost.
 """
 
 import contextlib
@@ -22,9 +21,9 @@ class Tokens(NamedTuple):
     """Documents as ids.
 
     Args:
-        ids: the pieces of all segments, end to end.
-        segments: the place in `ids` where each segment begins, and the end of the last.
-        documents: the number of the segment that each document begins with, and the number of segments.
+        ids: the concatenated pieces of all segments.
+        segments: the index in `ids` of the beginning of each segment, and the end of the last.
+        documents: the index of the first segment of each document, and the number of segments.
     """
 
     ids: np.ndarray
@@ -33,16 +32,16 @@ class Tokens(NamedTuple):
 
 
 def tokenize(sentences, tokenizer, longest):
-    """Tokenizes sentences, `None` between documents.
+    """Tokenizes sentences.
 
     Args:
-        sentences: an iterable of bytes and `None`.
+        sentences: an iterable of bytes, and `None` at the end of documents.
         tokenizer: a `BertTokenizer`.
-        longest: the most pieces of a segment.
+        longest: int, the most pieces of a segment.
 
     Yields:
-        `(ids, lengths, ends)` for some sentences: the pieces, the number of them in each segment, and after how many of
-        these segments a document ends.
+        `(ids, lengths, ends)` for blocks of sentences: the pieces, the lengths of the segments, and the numbers of
+        these segments after which a document ends.
     """
     is_continuation = np.array(tokenizer.vocabulary.is_continuation)
     batch, ends, size = [], [], 0
@@ -66,7 +65,7 @@ def _encoded(batch, ends, tokenizer, longest, is_continuation):
 
 
 def _cut(lengths, ids, longest, is_continuation):
-    """The lengths of the segments, and how many segments each sentence became."""
+    """The lengths of the segments, and the number of segments of each sentence."""
     if lengths.max(initial=0) <= longest:
         return lengths[lengths > 0], (lengths > 0).astype(int)
     segments, parts, begin = [], [], 0
@@ -95,13 +94,7 @@ def collect(blocks):
 
 
 class Shard:
-    """`Tokens` in files of a folder.
-
-    Args:
-        folder: the folder of all shards.
-        index: which shard.
-        vocab_size: of the vocabulary that the ids are of.
-    """
+    """The `Tokens` of one of the shards of a folder, for a vocabulary of a size."""
 
     def __init__(self, folder, index, vocab_size):
         self._stem = pathlib.Path(folder) / f"tokens-{index:05}"
@@ -111,9 +104,9 @@ class Shard:
         return self._stem.with_suffix(f".{name}")
 
     def write(self, blocks):
-        """Writes the blocks of `tokenize` as they come; the counts last, which tell that it is whole."""
+        """Writes the blocks of `tokenize`; the counts come last and mark the shard as complete."""
         counts = {"documents": 0, "segments": 0, "pieces": 0}
-        begun = 0  # The segment that the document at hand begins with.
+        begun = 0  # The first segment of the current document.
         with contextlib.ExitStack() as stack:
             ids, places, firsts = (
                 stack.enter_context(open(self._file(name), "wb")) for name in ("ids", "segments", "documents")
@@ -124,7 +117,7 @@ class Shard:
                 ids.write(block.astype(self._dtype).tobytes())
                 places.write((counts["pieces"] + np.cumsum(lengths, dtype=np.int64)).tobytes())
                 ends = np.unique(counts["segments"] + np.asarray(ends, np.int64))
-                ends = ends[ends > begun]  # An end without segments before it is no document's.
+                ends = ends[ends > begun]  # Without empty documents.
                 firsts.write(ends.tobytes())
                 begun = max([begun, *ends.tolist()])
                 counts["documents"] += len(ends)
@@ -133,12 +126,12 @@ class Shard:
         write_json(self._file("json"), counts)
 
     def counts(self):
-        """The number of `documents`, `segments` and `pieces`; `None` if it is not written to the end."""
+        """The number of `documents`, `segments` and `pieces`; `None` of an incomplete shard."""
         path = self._file("json")
         return read_json(path) if path.exists() else None
 
     def read(self):
-        """All of it, mapped into memory for as long as the arrays live."""
+        """The `Tokens`, mapped into memory."""
         names = {"ids": self._dtype, "segments": np.int64, "documents": np.int64}
         return Tokens(*(_mapped(self._file(name), dtype) for name, dtype in names.items()))
 
@@ -151,9 +144,9 @@ def _mapped(path, dtype):
 
 
 def stretches(tokens):
-    """What is planned at a time: lists of `(document, first segment, last segment + 1)` of a `Tokens`.
+    """Yields parts of a `Tokens` to plan at a time: lists of `(document, first segment, last segment + 1)`.
 
-    Documents are whole, unless one alone has more than `BLOCK` pieces. Where that is cut depends on it alone.
+    Only documents of more than `BLOCK` pieces are cut, at places that depend on the document alone.
     """
     found, size = [], 0
     first, begin = 0, 0
@@ -177,16 +170,16 @@ def stretches(tokens):
 
 
 def following(tokens, documents, draws, pieces):
-    """Text of documents from a random segment on: whole segments, until there are so many pieces.
+    """Whole segments of documents, from a random one on.
 
     Args:
         tokens: the `Tokens` of a shard.
-        documents: numbers of documents in it, `(texts,)`.
-        draws: from 0 to 1, the place of the segment in the document, `(texts,)`.
-        pieces: at least so many, `(texts,)`; fewer at the end of the document.
+        documents: the indices of the documents, `(texts,)`.
+        draws: from 0 to 1, the position of the first segment in the document, `(texts,)`.
+        pieces: the least number of pieces, `(texts,)`; there are fewer at the end of a document.
 
     Returns:
-        The ids of all texts, end to end, and the length of each.
+        The concatenated ids of all texts, and the length of each.
     """
     first, last = tokens.documents[documents], tokens.documents[documents + 1]
     first = first + (draws * (last - first)).astype(np.int64)
@@ -197,6 +190,6 @@ def following(tokens, documents, draws, pieces):
 
 
 def spans(begins, lengths):
-    """`begin`, `begin + 1`, ... of each range, end to end."""
+    """The concatenated ranges of `lengths` integers from `begins` on."""
     ends = np.cumsum(lengths)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins - ends + lengths, lengths)

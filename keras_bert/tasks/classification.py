@@ -17,15 +17,12 @@ class Task:
     """A classification or regression task of sentences or pairs of them.
 
     Args:
-        name: our name.
-        title: what people call it.
-        text: the column of the first sentence.
-        pair: the column of the second, `None` for single sentences.
-        label: the column of the label.
-        labels: names of the classes in the order of their numbers; empty for regression.
-        metrics: functions of (labels, predictions), the first chooses the best run.
-        epochs: how often the data is seen, if the user does not say; the paper's.
-        batch_size: examples of a step, likewise.
+        name: str, the name in flags and file names.
+        title: str, the name in reports.
+        text, pair, label: the columns of the first sentence, the second one (`None` for single sentences), the label.
+        labels: names of the classes by id; empty for regression.
+        metrics: functions of (labels, predictions). The first one chooses the best run.
+        epochs, batch_size: defaults of the task. Default to the paper's 3 and 32.
     """
 
     name: str
@@ -54,14 +51,14 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """A task and its examples.
+    """A task and its `Examples`.
 
     Args:
         task: the `Task`.
-        train: the training `Examples`.
-        dev: `Examples` with labels by name; the first, of the task's own name, chooses the best run.
-        test: `Examples` to predict, by name.
-        categories: of each row of the diagnostics, `None` without them.
+        train: the training data.
+        dev: dict of labelled data by name. The first, named like the task, chooses the best run.
+        test: dict of data to predict by name.
+        categories: the categories of each row of the diagnostics, if there are any.
     """
 
     task: Task
@@ -71,23 +68,20 @@ class Data:
     categories: list | None = None
 
     def balance(self):
-        """One line about the training labels: the share of each class, or the range of the scores."""
+        """A line about the training labels, see `table.balance`."""
         return balance(self.train.labels, self.task.labels)
 
 
 def own_data(kind, train_file, dev_file, test_file=None, text="text", pair=None, label="label", skip_bad_rows=0):
-    """A user's own tables, see `tasks.table`.
+    """The `Data` of a user's own CSV, TSV or JSONL files, see `tasks.table`.
 
     Args:
-        kind: "classification", whose classes are the labels of the training data, sorted, or "regression".
-        train_file: CSV, TSV or JSONL to train on.
-        dev_file: one to choose the best run by; a label that the training data lacks is an error.
-        test_file: one to predict; if it has labels, it is scored.
-        text: the column of the text.
-        pair: the column of the second text, for pairs.
-        label: the column of the label.
-        skip_bad_rows: how many rows that cannot be read are left out of the training and the dev data each, see
-            `read_table`. Of the test data none is: a prediction belongs to each row.
+        kind: "classification", whose classes are the sorted labels of the training data, or "regression".
+        train_file: path of the training data.
+        dev_file: path of the data that chooses the best run. A label that the training data lacks is an error.
+        test_file: path of the data to predict. It is scored if it has labels.
+        text, pair, label: the columns; `pair` for pairs alone.
+        skip_bad_rows: the number of unreadable rows that train and dev may have each. The test data may have none.
     """
     if kind not in OWN:
         raise ValueError(f"`kind` must be one of {', '.join(OWN)}. Received: kind={kind!r}")
@@ -110,7 +104,7 @@ def own_data(kind, train_file, dev_file, test_file=None, text="text", pair=None,
 
 
 def predict(task, logits):
-    """Class numbers, or the numbers of a regression, of `logits` `(rows, num_classes)`."""
+    """Class ids, or the scores of a regression, for `logits` `(rows, num_classes)`."""
     logits = np.asarray(logits)
     if logits.ndim != 2 or logits.shape[1] != task.num_classes:
         raise ValueError(f"`logits` must have shape (rows, {task.num_classes}). Received: shape {logits.shape}")
@@ -120,21 +114,14 @@ def predict(task, logits):
 
 
 def predictions_table(logits, labels):
-    """Lines of tab-separated predictions, a header first: the class and the probability of each, or the score.
-
-    Labels with tabs or line breaks stand in quotes, see `quoted`.
-
-    Args:
-        logits: `(rows, num_classes)`.
-        labels: names of the classes, empty for regression.
-    """
+    """Tab-separated lines, header first: the predicted class and all probabilities, or the score of a regression."""
     if not len(labels):
         return ["score", *(f"{score:.4f}" for score in logits[:, 0])]
     return probabilities_table(np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True)), labels)
 
 
 def probabilities_table(probabilities, labels):
-    """The lines of `predictions_table` where the probabilities `(rows, classes)` are known."""
+    """The lines of `predictions_table` for probabilities `(rows, classes)`."""
     names = [quoted(str(label)) for label in labels]
     return ["\t".join(["label", *names])] + [
         "\t".join([names[row.argmax()], *(f"{value:.4f}" for value in row)]) for row in probabilities
@@ -142,13 +129,7 @@ def probabilities_table(probabilities, labels):
 
 
 def multi_label_table(logits, labels, probabilities=None):
-    """The lines of a table of predictions where several labels may be right: those, joined by `|`, come first.
-
-    Args:
-        logits: `(rows, labels)`; a label with a logit of at least 0 is predicted.
-        labels: names of the labels.
-        probabilities: those of the sigmoids; `None` computes them.
-    """
+    """The lines of a table of multi-label predictions: the labels with logits of at least 0, joined by `|`, first."""
     if probabilities is None:
         probabilities = 1 / (1 + np.exp(-np.asarray(logits, "float64")))
     chosen = [
@@ -159,11 +140,7 @@ def multi_label_table(logits, labels, probabilities=None):
 
 
 def quoted(field):
-    """A field of a table with tabs between, as `csv` (`excel-tab`), pandas and spreadsheets read it.
-
-    What has a tab or a line break, or begins with a quote, is put in quotes and its own quotes are doubled; all else
-    stands as it is.
-    """
+    """A field of a tab-separated table, quoted only where it must be; `csv` (`excel-tab`) and spreadsheets read it."""
     if field and field[0] != '"' and not any(char in field for char in "\t\n\r"):
         return field
     doubled = field.replace('"', '""')

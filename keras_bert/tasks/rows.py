@@ -15,10 +15,9 @@ _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
 def read_lines(path):
-    """(number, line) of each line of a UTF-8 file, without line ends, the byte order mark and blank lines at the end.
+    """Yields (number, line) of a UTF-8 file, without line ends, byte order mark and trailing blank lines.
 
-    A line ends with LF or CRLF alone: text has other characters that `str.splitlines` takes for line ends. In a file
-    that has no LF at all CR ends a line.
+    Lines end with LF or CRLF, or CR in a file without any LF; `str.splitlines` would split at other characters too.
     """
     content = path.read_bytes()
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in content[:2]:
@@ -37,7 +36,7 @@ def read_lines(path):
 
 
 def valid_text(text):
-    """The text with as many characters, such that UTF-8 has them all: JSON may hold half a surrogate pair."""
+    """The text with `?` for lone surrogates, which JSON may have and UTF-8 cannot encode."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -49,31 +48,54 @@ def check_columns(path, line, found, wanted):
 
 
 def read_rows(path, wanted):
-    """The rows of a table.
-
-    Args:
-        path: a file whose name ends in `.csv`, `.tsv` or `.jsonl`.
-        wanted: the columns that are looked at.
+    """Reads the rows of a `.csv`, `.tsv` or `.jsonl` file, which has the `wanted` columns.
 
     Returns:
-        A list of (line number, raw row), and a function of these two that gives the row as a dictionary by column, or
-        raises an error that says what is wrong with it.
+        A list of (line number, raw row), and a function of these two that returns the row as a dict by column, or
+        raises a ValueError.
     """
     if _suffix(path) == ".jsonl":
         return list(read_lines(path)), functools.partial(_json_object, path, wanted)
     (line, header), *rows = _lines_of_table(path, wanted)
     check_columns(path, line, header, wanted)
     _check_once(path, line, header, wanted)
-    return rows, functools.partial(_table_row, path, header)
+    return rows, functools.partial(table_row, path, header)
 
 
-def column_names(path, wanted=()):
-    """The columns of a table: those of the first line, of JSONL those of the first object.
+def good_rows(path, raw_rows, parse, skip_bad_rows=None):
+    """Parses rows; up to `skip_bad_rows` that raise a ValueError are skipped with a warning. Defaults to none.
 
     Args:
         path: the file.
-        wanted: columns that must be there, by which CSV shows what it is separated by.
+        raw_rows: list of (line number, raw row).
+        parse: function of these two.
+
+    Returns:
+        A list of (line number, row number, parsed row).
     """
+    if not raw_rows:
+        raise ValueError(f"{path}: no rows")
+    rows, bad = [], []
+    for number, (line, raw) in enumerate(raw_rows):
+        try:
+            rows.append((line, number, parse(line, raw)))
+        except ValueError as error:
+            bad.append(line)
+            if skip_bad_rows is None:
+                raise
+            if len(bad) > skip_bad_rows:
+                raise ValueError(
+                    f"{error}. Mend the file or raise `skip_bad_rows`. Received: skip_bad_rows={skip_bad_rows}"
+                ) from error
+    if not rows:
+        raise ValueError(f"{path}: no row can be read, first line {bad[0]}")
+    if bad:
+        _LOG.warning("%s: left out %d rows that cannot be read, first line %d", path, len(bad), bad[0])
+    return rows
+
+
+def column_names(path, wanted=()):
+    """The columns of a table, in JSONL those of the first object. CSV is split such that it has those `wanted`."""
     if _suffix(path) == ".jsonl":
         return [name for line, text in list(read_lines(path))[:1] for name in _json_object(path, wanted, line, text)]
     return _lines_of_table(path, wanted)[0][1]
@@ -91,7 +113,7 @@ def _suffix(path):
 def _check_once(path, line, found, wanted):
     for column in wanted:
         if found.count(column) > 1:
-            raise ValueError(f"{path}:{line}: the column `{column}` stands twice")
+            raise ValueError(f"{path}:{line}: the column `{column}` appears twice")
 
 
 def _lines_of_table(path, wanted):
@@ -163,7 +185,7 @@ def _unquoted(field):
     return field[1:-1].replace('""', '"') if field.startswith('"') else field
 
 
-def _table_row(path, header, line, row):
+def table_row(path, header, line, row):
     if len(row) != len(header):
         raise ValueError(f"{path}:{line}: expected {len(header)} columns, got {len(row)}")
     return dict(zip(header, row, strict=True))
@@ -171,7 +193,7 @@ def _table_row(path, header, line, row):
 
 def _json_object(path, wanted, line, text):
     try:
-        record = json.loads(text, object_pairs_hook=tuple)  # Of a name that stands twice a dictionary has the last.
+        record = json.loads(text, object_pairs_hook=tuple)  # A dict would hide names that appear twice.
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}:{line}: not JSON: {error.msg} at column {error.colno}") from error
     except (ValueError, RecursionError) as error:  # A number of thousands of digits, or nested too deeply.

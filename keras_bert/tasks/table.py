@@ -1,38 +1,33 @@
-"""A user's own data: CSV, TSV or JSONL with a column of text, perhaps a second one, and perhaps labels.
+"""A user's own data: CSV, TSV or JSONL with a column of text, optionally a second one, and optionally labels.
 
-CSV is quoted as spreadsheets do it (RFC 4180), with commas, or else semicolons or tabs, between the columns. TSV has
-one line a row, as GLUE's files do; its quotes are quotation marks, unless every field of the file that begins with one
-is quoted as a whole, doubled quotes within. Text with tabs or line breaks needs CSV or JSONL. The first line of CSV and
-TSV names the columns; blank lines at the end are no rows.
+CSV is quoted as by spreadsheets (RFC 4180), with commas, semicolons or tabs between the columns. TSV has one line per
+row, as in GLUE; quotes are literal, unless every field that begins with one is quoted as a whole. Text with tabs or
+line breaks needs CSV or JSONL. The first line of CSV and TSV names the columns.
 
-Classes have the names that stand in the files, without white space around them: JSON's `true` is "true", its numbers 1
-and 1.0 are "1".
+Class names are those of the files, stripped: JSON's `true` is "true", its numbers 1 and 1.0 are "1".
 """
 
 import collections
 import dataclasses
-import logging
+import functools
 import math
 import pathlib
 import re
 
 import numpy as np
 
-from keras_bert.tasks.rows import read_rows, valid_text
-
-_LOG = logging.getLogger("keras_bert")
+from keras_bert.tasks.rows import good_rows, read_rows, valid_text
 
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """What a model learns from or is asked, row by row. Arrays become lists.
+    """The rows of a data set. Arrays become lists.
 
     Args:
         text: list of strings.
-        pair: list of strings, the second sentences; `None` for a task of single sentences.
-        labels: list of class numbers, of floats for regression, or of strings where the classes are not known yet;
-            `None` if there are none.
-        ids: list of numbers by which others know the rows.
+        pair: list of strings, the second sentences, or `None`.
+        labels: list of class ids, of floats for regression, or of strings where the classes are unknown; or `None`.
+        ids: list of ints, the ids of the rows.
     """
 
     text: list
@@ -65,22 +60,18 @@ def as_list(values):
 def read_table(
     path, text_column, pair_column=None, label_column=None, labels=None, regression=False, skip_bad_rows=None
 ):
-    """Reads a table whose name ends in `.csv`, `.tsv` or `.jsonl`.
+    """Reads a `.csv`, `.tsv` or `.jsonl` file in UTF-8.
 
     Args:
-        path: the file, in UTF-8.
-        text_column: the column of the sentence, or of the first one of a pair.
-        pair_column: the column of the second sentence.
-        label_column: the column of the label; without it `Examples.labels` is `None`.
-        labels: the classes in the order of their numbers, those of the training data for all files. Without them
-            `Examples.labels` has the labels as they stand, for `discover_labels`.
-        regression: whether labels are numbers to predict.
-        skip_bad_rows: how many rows are left out, and logged, before it is an error: those with a wrong number of
-            columns, without text or label, or that are no JSON object with the columns. An unknown label is always an
-            error. `None` is for files all of whose rows are needed.
+        path: the file.
+        text_column, pair_column, label_column: the columns of the first sentence, the second one, and the label.
+        labels: the classes by id. Without them `Examples.labels` has strings, for `discover_labels`.
+        regression: bool, whether labels are numbers.
+        skip_bad_rows: int, the number of rows without text, label or all columns that are skipped with a warning
+            before it is an error. An unknown label is always an error. `None`: every row is needed.
 
     Returns:
-        `Examples`, their ids the row numbers from 0, those that are left out counted too.
+        `Examples`; their ids are the row numbers from 0.
 
     Example:
         labels = discover_labels(read_table("train.csv", "review", label_column="stars").labels)
@@ -92,37 +83,17 @@ def read_table(
     numbers = _numbers(labels)
     path, columns = pathlib.Path(path), (text_column, pair_column, label_column)
     raw_rows, parse = read_rows(path, [column for column in columns if column is not None])
-    if not raw_rows:
-        raise ValueError(f"{path}: no rows")
-    rows, bad = [], []
-    for number, (line, raw) in enumerate(raw_rows):
-        try:
-            rows.append((line, number, *_row(path, line, parse(line, raw), columns, regression)))
-        except ValueError as error:
-            bad.append(line)
-            _check_bad_rows(error, len(bad), skip_bad_rows)
-    if not rows:
-        raise ValueError(f"{path}: no row can be read, first line {bad[0]}")
-    if bad:
-        _LOG.warning("%s: left out %d rows that cannot be read, first line %d", path, len(bad), bad[0])
-    lines, ids, text, pair, found = map(list, zip(*rows, strict=True))
+    row = functools.partial(_row, path, parse, columns, regression)
+    lines, ids, rows = zip(*good_rows(path, raw_rows, row, skip_bad_rows), strict=True)
+    text, pair, found = map(list, zip(*rows, strict=True))
     if numbers is not None and label_column is not None:
-        found = [_class_number(path, line, label, numbers) for line, label in zip(lines, found, strict=True)]
+        found = [class_number(path, line, label, numbers) for line, label in zip(lines, found, strict=True)]
     return Examples(text, pair if pair_column is not None else None, found if label_column is not None else None, ids)
 
 
-def _check_bad_rows(error, bad, skip_bad_rows):
-    if skip_bad_rows is None:
-        raise error
-    if bad > skip_bad_rows:
-        raise ValueError(
-            f"{error}. Mend the file or raise `skip_bad_rows`. Received: skip_bad_rows={skip_bad_rows}"
-        ) from error
-
-
-def _row(path, line, record, columns, regression):
-    """Text, pair and label of a record, `None` for what no column is given for."""
-    text, pair, label = columns
+def _row(path, parse, columns, regression, line, raw):
+    """Text, pair and label of a row, `None` without a column."""
+    (text, pair, label), record = columns, parse(line, raw)
     return (
         _text(path, line, record, text),
         None if pair is None else _text(path, line, record, pair),
@@ -164,12 +135,7 @@ def discover_labels(labels):
 
 
 def balance(labels, names=None):
-    """One line about labels: each class with its count and share, the largest first, or the range of floats.
-
-    Args:
-        labels: class numbers, strings, or floats.
-        names: names of the classes in the order of their numbers.
-    """
+    """A line about labels: each class (of `names`) with count and share, the largest first, or the range of floats."""
     labels, names = as_list(labels), as_list(() if names is None else names)
     if not labels:
         return "no labels"
@@ -177,7 +143,7 @@ def balance(labels, names=None):
         mean = math.fsum(labels) / len(labels)
         return f"{len(labels):,} numbers from {min(labels):g} to {max(labels):g}, mean {mean:.4g}"
     counts = collections.Counter(str(names[label] if names else label) for label in labels)
-    # A class that never stands is what one wants to hear of.
+    # Classes without rows are listed too.
     counts.update(dict.fromkeys(map(str, names), 0))
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{name}: {count:,} ({count / len(labels):.1%})" for name, count in ordered)
@@ -205,14 +171,14 @@ def _label(path, line, record, column, regression):
     return class_name(label)
 
 
-def _class_number(path, line, label, numbers):
+def class_number(path, line, label, numbers):
     if label not in numbers:
         raise ValueError(f"{path}:{line}: unknown label {label!r}. Expected one of: {', '.join(map(repr, numbers))}")
     return numbers[label]
 
 
 def finite_number(path, line, column, value):
-    """A float, or an error that says where it stands."""
+    """A float, or an error that names the place in the file."""
     try:
         number = math.nan if "_" in str(value) else float(value)  # 1_000 is Python's spelling alone.
     except (ValueError, OverflowError):  # JSON may have an integer beyond all floats.

@@ -1,7 +1,7 @@
-"""A map from byte strings to byte strings, written as the flat buffer that tf-text's normalizer kernel reads.
+"""A map from byte strings to byte strings as a flat buffer for tf-text's normalizer, which can build only its own map.
 
 The kernel walks a double array over the bytes of one code point: the child of the unit at `place` by byte `label` is at
-`place ^ offset ^ label`, and is there if it bears that label. tf-text has a builder for its own map alone.
+`place ^ offset ^ label`, and exists if it has that label.
 """
 
 import flatbuffers
@@ -14,13 +14,10 @@ _LONGEST = 63
 
 
 def normalizer_model(replacements):
-    """The model of `tensorflow_text.FastBertNormalizer` that replaces each key by its value and leaves the rest.
+    """The `model_buffer` of a `tensorflow_text.FastBertNormalizer` that replaces each key by its value.
 
     Args:
         replacements: dict of UTF-8 bytes of one code point (or of a broken one) to bytes.
-
-    Returns:
-        A NumPy array of bytes, for `model_buffer`.
     """
     pool, codes = _pool(replacements)
     zero = codes.pop(b"\0", 0)
@@ -36,7 +33,7 @@ def normalizer_model(replacements):
 
 
 def _pool(replacements):
-    """All values end to end, and for each key the code of its value: offset and length."""
+    """The concatenated values, and for each key the code of its value: offset and length."""
     pool, places = bytearray(b"\0"), {}
     for value in sorted(set(replacements.values()), key=lambda value: (-len(value), value)):
         if len(value) > _LONGEST:

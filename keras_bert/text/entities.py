@@ -1,4 +1,4 @@
-"""Named entities: from the tags of pieces to the tags of words, to entities, to places in the text."""
+"""Named entities: tags of pieces to tags of words, to entities, to positions in the text."""
 
 import re
 from typing import NamedTuple
@@ -12,7 +12,7 @@ _LABEL = re.compile(r"([BIMELSU])(?:-(.*))?")
 
 
 class Entities(NamedTuple):
-    """The entities of a batch of sentences, in their order; ragged `(batch, entities)` each."""
+    """The entities of a batch of sentences; ragged `(batch, entities)` each."""
 
     type: tf.RaggedTensor  # Strings.
     start: tf.RaggedTensor  # The first word, int32.
@@ -20,14 +20,12 @@ class Entities(NamedTuple):
 
 
 def word_tags(piece_values, first_pieces, missing=None):
-    """Takes the tag (or the logits) of each word at its first piece.
+    """The tags (or the logits) of words: those of their first pieces.
 
     Args:
         piece_values: `(batch, positions, ...)`.
-        first_pieces: ragged `(batch, words)`, the position of the first piece of each word; -1 where truncation cut
-            the word off.
-        missing: what a word that was cut off gets: the id of "O", or a vector of logits. Without it such a word is
-            an error.
+        first_pieces: ragged `(batch, words)`, the position of the first piece of each word; -1 if it was truncated.
+        missing: the value for truncated words: the id of "O", or a vector of logits. Without it they are an error.
 
     Returns:
         A ragged `(batch, words, ...)`.
@@ -45,10 +43,10 @@ def word_tags(piece_values, first_pieces, missing=None):
 
 
 def entities(tags, labels):
-    """Finds the entities in the tags of words, by the rule of CoNLL's `conlleval`.
+    """Finds the entities in the tags of words, as CoNLL's `conlleval` does.
 
-    An entity starts at B, S and U, and at any other tag that follows "O", a tag of another type, or E, L, S and U. It
-    ends where the next one starts and before "O". A label without a prefix is read as if it had I.
+    An entity starts at B, S and U, and at any other tag after "O", after another type, and after E, L, S and U. It
+    ends where the next one starts and before "O". A label without a prefix counts as I.
 
     Args:
         tags: ragged integer `(batch, words)`, ids of labels.
@@ -94,15 +92,11 @@ def _split(label):
 
 
 def entity_spans(entities, word_starts, word_ends):
-    """Where entities stand in their text.
+    """The byte offsets of entities: two ragged `(batch, entities)`, starts and ends.
 
     Args:
         entities: `Entities`.
-        word_starts: ragged `(batch, words)`, the byte where each word starts.
-        word_ends: likewise, the byte after its last one.
-
-    Returns:
-        Two ragged `(batch, entities)`: the byte where each entity starts, and the byte after its last one.
+        word_starts, word_ends: ragged `(batch, words)`, the byte offsets of the words.
     """
     starts = _pick(word_starts, entities.start, "word_starts")
     ends = _pick(word_ends, entities.end.with_values(entities.end.values - 1), "word_ends")

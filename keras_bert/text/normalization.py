@@ -1,10 +1,8 @@
-"""What Google's tokenizer does to a text before it cuts it into pieces, as a map from code points to strings.
+"""The normalization of Google's tokenizer as a map from code points to strings.
 
-Clean-up, lower-casing and accent stripping look at one code point at a time, with one exception: a capital sigma at the
-end of a word. So the whole of it is a table, which tf-text's kernel applies at the speed of a copy, with offsets. The
-table of tf-text itself folds by NFKC, which Google's program does not.
-
-The properties are those of Python's `unicodedata`, as in Google's program.
+Clean-up, lower-casing and accent stripping look at one code point at a time, except for a capital sigma at the end of a
+word. tf-text's kernel applies such a table at the speed of a copy, with offsets; its own table folds by NFKC, unlike
+Google's program. The properties are those of Python's `unicodedata`, as in Google's program.
 """
 
 import functools
@@ -21,7 +19,7 @@ _CHANGED = {"Zs", "Zl", "Zp", "Cc", "Cf", "Mn"}
 
 
 def normalize_character(char, lowercase, strip_accents):
-    """The string that stands for one character (a capital sigma taken as one inside a word)."""
+    """The normal form of one character (of a capital sigma inside a word)."""
     category = unicodedata.category(char)
     if char in "\t\n\r" or category in ("Zs", "Zl", "Zp"):
         return " "
@@ -53,13 +51,13 @@ def _blocks():
 
 
 def _is_normal(block):
-    """Whether no character of it can change. Most blocks are ideographs or empty; one by one they take seconds."""
+    """Whether no character of a block can change; a quick test, since all characters one by one take seconds."""
     plain = block == block.lower() == unicodedata.normalize("NFD", block)
     return plain and _CHANGED.isdisjoint(map(unicodedata.category, block))
 
 
 def _broken_sequences():
-    """What the kernel takes for one code point where the text is not UTF-8: a stray byte, or a code point cut short."""
+    """What the kernel takes for a code point in text that is not UTF-8: a stray byte, or a truncated code point."""
     trail = range(0x80, 0xC0)
     for byte in range(0x80, 0x100):
         yield bytes([byte])
@@ -73,7 +71,7 @@ def _broken_sequences():
 
 
 def replace_final_sigma(texts):
-    """Lower-cases every capital sigma that ends a word: in context, and in as many bytes."""
+    """Lower-cases every capital sigma that ends a word; the number of bytes stays."""
     return tf.strings.regex_replace(texts, _final_sigma(), "\\1ς\\2")
 
 
@@ -81,8 +79,8 @@ def replace_final_sigma(texts):
 def _final_sigma():
     """A regular expression for a capital sigma that ends a word.
 
-    It ends a word if a cased letter stands before and none after, characters that have no case of their own aside
-    (accents, apostrophes, and what the clean-up removes). Python knows which these are but tells only by `lower()`.
+    It follows a cased letter and precedes none, where accents, apostrophes and what the clean-up removes are ignored.
+    Python has these properties only inside `lower()`.
     """
     cased, ignored = [], []
     # Of the planes above the second, the tags and variation selectors are the ones that are no letters.
@@ -97,7 +95,7 @@ def _final_sigma():
 
 
 def _ranges(codes):
-    """Sorted code points as the inside of a regular expression's brackets."""
+    """Sorted code points as a character class of a regular expression, without brackets."""
     runs = []
     for code in codes:
         if runs and runs[-1][1] == code - 1:

@@ -4,15 +4,15 @@ import tensorflow as tf
 
 
 def truncated_lengths(first, second, room, only_second=False):
-    """How many pieces stay of each of a pair, so that both fit into `room`.
+    """The lengths of a pair after truncation to `room` pieces, for inference, fine-tuning and pre-training alike.
 
-    Google's rule takes pieces from the end of the longer one until they fit, and from the second when both are as long.
+    Google's rule: the longer text loses pieces until both fit, the second one where both are as long.
 
     Args:
         first: lengths, `(batch,)`.
         second: lengths, `(batch,)`.
-        room: how many pieces fit.
-        only_second: whether the first one stays as long as it fits at all.
+        room: the number of pieces that fit.
+        only_second: whether the first one is shortened only where it alone is too long.
     """
     least = room if only_second else tf.maximum(room - second, (room + 1) // 2)
     first = tf.minimum(first, least)
@@ -56,7 +56,7 @@ def _at(ragged, position):
 
 
 def cut(ragged, lengths):
-    """The first pieces of each row of a ragged tensor `(batch, pieces)`."""
+    """Truncates the rows of a ragged tensor `(batch, pieces)` to at most `lengths`, one number or `(batch,)`."""
     starts = ragged.row_starts()
-    places = tf.ragged.range(starts, starts + tf.cast(lengths, starts.dtype))
+    places = tf.ragged.range(starts, starts + tf.minimum(ragged.row_lengths(), tf.cast(lengths, starts.dtype)))
     return places.with_values(tf.gather(ragged.values, places.values))

@@ -15,17 +15,15 @@ _CHUNK = 2**14  # Texts that `ragged` holds padded at a time.
 class TextPreprocessor(keras.layers.Layer):
     """Texts, or pairs of texts, to `token_ids`, `segment_ids` and `padding_mask`.
 
-    It works eagerly, in `tf.data`, in a functional model (not in one that is trained: strings stay out of XLA), through
-    `.keras` and through a SavedModel. The vocabulary travels inside.
+    It works eagerly, in `tf.data`, in functional models for inference (strings stay out of XLA), in `.keras` files and
+    in SavedModels. The vocabulary is part of it.
 
     Args:
         vocabulary: a path, a list of pieces or a `Vocabulary`.
-        sequence_length: the most pieces of a sequence, `[CLS]` and `[SEP]` among them.
-        lowercase: whether the vocabulary is uncased.
-        strip_accents: whether accents are removed; `None` takes what the vocabulary says, or else `lowercase`.
-        keep_special_tokens: pieces such as `"[MASK]"` that stay whole where a text has them literally.
-        truncation: `"longest_first"` shortens the longer of a pair, as Google's program does; `"only_second"` the
-            second one alone, for a question and a passage.
+        sequence_length: int, the most pieces of a sequence, `[CLS]` and `[SEP]` included.
+        lowercase, strip_accents, keep_special_tokens: see `BertTokenizer`.
+        truncation: `"longest_first"` shortens the longer of a pair, as Google's program does; `"only_second"` only the
+            second one, for a question and a passage.
         padding: `"fixed"` pads to `sequence_length`, `"longest"` to the longest of the batch, an integer to the next
             multiple of it.
 
@@ -112,7 +110,7 @@ class TextPreprocessor(keras.layers.Layer):
     def pack(self, first, second=None):
         """Packs ragged ids `(batch, pieces)`, truncated and padded as the layer is set."""
         if second is None:
-            first = packing.cut(first, tf.minimum(first.row_lengths(), self.sequence_length - 2))
+            first = packing.cut(first, self.sequence_length - 2)
             length = self._length(first.row_lengths() + 2)
         else:
             room = self.sequence_length - 3
@@ -131,11 +129,7 @@ class TextPreprocessor(keras.layers.Layer):
         return tf.minimum((longest + multiple - 1) // multiple * multiple, self.sequence_length)
 
     def ragged(self, inputs):
-        """The same without padding, for `Batches`: a dict of ragged tensors `(texts, pieces)`.
-
-        Args:
-            inputs: as in a call, a list or a vector of strings, or a pair of them. A single string gives vectors.
-        """
+        """The same as a call without padding, for `Batches`: a dict of ragged tensors `(texts, pieces)`."""
         inputs, parts = _read_inputs(inputs), []
         if inputs["text"].shape.rank == 0:
             packed = self.call(inputs)
@@ -148,14 +142,14 @@ class TextPreprocessor(keras.layers.Layer):
         return {name: tf.concat([part[name] for part in parts], 0) for name in parts[0]}
 
     def from_words(self, words):
-        """Sentences that come as words, for tagging.
+        """Packs words, for tagging.
 
         Args:
             words: ragged strings `(batch, words)`, or a list of lists of words.
 
         Returns:
-            The inputs, and ragged int32 `(batch, words)`: the position of each word's first piece, -1 where the word
-            was cut off or has no piece.
+            The inputs, and ragged int32 `(batch, words)`: the position of each word's first piece, -1 if it has none
+            or was truncated.
         """
         words = _to_words(words)
         pieces = words.with_values(self.tokenizer(words.values))
@@ -165,8 +159,7 @@ class TextPreprocessor(keras.layers.Layer):
         return self.pack(sentences), words.with_values(tf.cast(tf.where(seen, starts + 1, -1), tf.int32))
 
     def decode(self, ids):
-        """Text for people to read: a string for ids of one sequence, a list for a batch. Special tokens are left out,
-        `[UNK]` and `[MASK]` aside."""
+        """Readable text without `[CLS]`, `[SEP]` and `[PAD]`: a string for one sequence of ids, a list for a batch."""
         ids = ids.to_list() if isinstance(ids, tf.RaggedTensor) else keras.ops.convert_to_numpy(ids).tolist()
         if ids and isinstance(ids[0], list):
             return [self.decode(row) for row in ids]
@@ -205,7 +198,7 @@ def _is_count(value):
 
 
 def _read_inputs(inputs):
-    """A dict of string tensors from whatever a user hands over."""
+    """A dict of string tensors from any kind of inputs."""
     if isinstance(inputs, tuple):
         if len(inputs) != 2:
             raise ValueError(
@@ -226,7 +219,7 @@ def _read_inputs(inputs):
 
 
 def _to_strings(value, name):
-    """A tensor of strings, or an error that names what is not one."""
+    """A tensor of strings."""
     if isinstance(value, keras.KerasTensor | tf.Tensor):
         if value.dtype not in ("string", tf.string):
             raise ValueError(f"`{name}` must be strings. Received: dtype={value.dtype}")

@@ -1,4 +1,4 @@
-"""Answers in long passages: windows over the passage, and the best span over all of them."""
+"""Answers in long passages: windows over a passage, and the best spans of all windows."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ _NEVER = float("-inf")
 
 
 class Windows(NamedTuple):
-    """The windows of a batch of passages, `(windows,)` int32 each; those of one example adjacent and in order."""
+    """The windows of a batch of passages, in order, `(windows,)` int32 each."""
 
     example: tf.Tensor
     start: tf.Tensor  # The first piece, counted from the start of the passage.
@@ -16,20 +16,17 @@ class Windows(NamedTuple):
 
 
 class Spans(NamedTuple):
-    """The best spans of each example, best first, `(examples, count)` save `null_score`.
-
-    Where an example has fewer spans, `score` is -inf, `start`, `end` and `window` are -1.
-    """
+    """The best spans of each example, best first, `(examples, count)`; padded by -1, `score` by -inf."""
 
     start: tf.Tensor  # The first and the last piece, counted from the start of the passage.
     end: tf.Tensor
     score: tf.Tensor
-    window: tf.Tensor  # The row of `Windows` where the span was found.
+    window: tf.Tensor  # The row of `Windows`.
     null_score: tf.Tensor  # (examples,): the score of having no answer.
 
 
 def require(condition, message, **received):
-    """Returns the value of `received`, or fails where `condition` is not true: ValueError, in a graph an assertion."""
+    """Returns the value of `received` if `condition` holds, or raises a ValueError; in a graph an assertion fails."""
     ((name, value),) = received.items()
     condition = tf.reduce_all(condition)
     if not tf.executing_eagerly():
@@ -41,15 +38,12 @@ def require(condition, message, **received):
 
 
 def sliding_windows(lengths, room, stride):
-    """Cuts passages into overlapping windows, by the rule of Google's `run_squad.py`.
+    """The overlapping `Windows` of passages, as in Google's `run_squad.py`.
 
     Args:
         lengths: `(examples,)`, the number of pieces of each passage. An empty one has one empty window.
-        room: how many pieces fit beside the question, `(examples,)` or one number for all.
-        stride: how far a window stands behind the one before it; no piece is skipped where `room` is smaller.
-
-    Returns:
-        `Windows`.
+        room: the number of pieces of a window, `(examples,)` or one number for all.
+        stride: the distance between windows, at most `room`.
     """
     if stride < 1:
         raise ValueError(f"`stride` must be at least 1. Received: stride={stride}")
@@ -65,7 +59,7 @@ def sliding_windows(lengths, room, stride):
 
 
 def window_slices(values, windows):
-    """Turns a ragged `(examples, pieces, ...)` into a ragged `(windows, pieces of the window, ...)`."""
+    """Slices a ragged `(examples, pieces, ...)` into a ragged `(windows, pieces of the window, ...)`."""
     dtype = values.row_splits.dtype
     first = tf.gather(values.row_starts(), windows.example) + tf.cast(windows.start, dtype)
     pieces = tf.ragged.range(first, first + tf.cast(windows.length, dtype), row_splits_dtype=dtype)
@@ -73,11 +67,7 @@ def window_slices(values, windows):
 
 
 def max_context(windows):
-    """Which window has the most context for a piece, where it stands in several.
-
-    Returns:
-        A ragged boolean `(windows, pieces of the window)`: true in exactly one window for each piece of a passage.
-    """
+    """A ragged boolean `(windows, pieces of the window)`: true where a piece has its most context of all windows."""
     left = tf.ragged.range(windows.length)
     window = left.value_rowids()
     length = tf.gather(windows.length, window)
@@ -100,14 +90,12 @@ def best_spans(start_logits, end_logits, windows, offset, valid=None, max_answer
     Ties go to the first window, then to the lowest start, then to the lowest end.
 
     Args:
-        start_logits: `(windows, positions)`, over the packed sequences.
-        end_logits: likewise.
-        windows: `Windows`. There are as many examples as the highest `example` says.
+        start_logits, end_logits: `(windows, positions)`, over the packed sequences.
+        windows: `Windows`.
         offset: `(windows,)`, the position of the first piece of the passage: question length + 2.
-        valid: the pieces where a span may start, as `max_context` gives them. Without it one span may be found in
-            several windows.
-        max_answer_length: the highest number of pieces in a span.
-        count: how many spans to return.
+        valid: the pieces where a span may start, see `max_context`. Without it a span may be found in several windows.
+        max_answer_length: int, the most pieces of a span.
+        count: int, the number of spans.
 
     Returns:
         `Spans`.
@@ -159,5 +147,5 @@ def _flat(values):
 
 
 def span_probabilities(scores):
-    """Softmax over the spans of each example, as in Google's list of the n best; 0 where there is no span."""
+    """Softmax over the spans of each example, as in Google's list of the n best; 0 for padding."""
     return tf.where(scores > _NEVER, tf.nn.softmax(scores), 0.0)

@@ -1,9 +1,9 @@
 """BERT's tokenizer inside the graph: from strings to ids and byte offsets, equal to Google's.
 
-Two kernels of tf-text do the work in one pass each: its normalizer, with the exact table of `normalization`, and its
-linear WordPiece, which splits at white space, punctuation and Chinese characters on the way. Two things need a second
-look, and are rare enough for one regular expression to rule them out: a capital sigma that ends a word, and words that
-are too long (the kernel limits bytes). Added tokens and special ones that are kept are cut out before, see `literals`.
+Two kernels of tf-text take one pass each: the normalizer, with the table of `normalization`, and the linear WordPiece,
+which also splits at white space, punctuation and Chinese characters. A regular expression rules out two rare cases that
+need more work: a capital sigma that ends a word, and words that are too long (the kernel limits bytes). Added tokens
+and kept special tokens are cut out before, see `literals`.
 """
 
 import tensorflow as tf
@@ -12,17 +12,17 @@ from keras_bert.text import normalization
 from keras_bert.text.literals import Literals, Parts, join
 from keras_bert.text.vocabulary import Vocabulary
 
-# Characters that end a word whatever stands around them.
+# Characters that end a word in any context.
 _ENDS, _CHINESE = r"\s!-/:-@\[-`{-~、。", "㐀-䶿一-鿿"
 _PUNCTUATION = r"[!-/:-@\[-`{-~]|\p{P}"
 
 
 class WordSplitter:
-    """Texts to words: clean-up, lower-casing, accent stripping, split at white space, punctuation, Chinese characters.
+    """Texts to normalized words, without WordPiece.
 
     Args:
-        lowercase: whether words are lower-cased.
-        strip_accents: whether accents are removed; `None` is the same as `lowercase`.
+        lowercase: bool, whether words are lower-cased.
+        strip_accents: bool, whether accents are removed. Defaults to `lowercase`.
 
     Example:
         WordSplitter()(["Don't!"])  # [["don", "'", "t", "!"]]
@@ -50,15 +50,14 @@ class BertTokenizer:
         vocabulary: a path, a list of pieces or a `Vocabulary`, whose added tokens are kept whole.
         lowercase: bool, whether the vocabulary is uncased. Defaults to `True`.
         strip_accents: bool, whether accents are removed. `None` takes what the vocabulary says, or else `lowercase`.
-        keep_special_tokens: pieces such as `"[MASK]"` that are kept whole where a text has them literally. By default
-            they are split at the brackets, as any text.
+        keep_special_tokens: pieces such as `"[MASK]"` that are kept whole. By default they are split at the brackets.
 
     Call arguments:
         texts: strings of any shape, or lists of them.
 
     Returns:
         int32 ids, ragged, of the shape of the texts and one axis more; for a single string a vector. `with_offsets`
-        gives `(ids, starts, ends)`: the bytes of the text that each piece came from, with the accents after it.
+        returns `(ids, starts, ends)`, with the byte offsets of each piece and the accents after it.
 
     Example:
         BertTokenizer("vocab.txt")(["Hello there!"])
@@ -85,7 +84,7 @@ class BertTokenizer:
         )
         self._exact, self._normal = self._literals()
         self._unknown = self.vocabulary.id("[UNK]")
-        self._goes_on = _constant([piece.startswith("##") for piece in pieces], tf.bool)
+        self._is_continuation = _constant([piece.startswith("##") for piece in pieces], tf.bool)
         self._characters = _constant([len(piece.removeprefix("##")) for piece in pieces], tf.int32)
         graph = tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
         self._tokenize, self._tokenize_with_offsets = graph(self._tokenize), graph(self._tokenize_with_offsets)
@@ -102,7 +101,7 @@ class BertTokenizer:
         return BertTokenizer, (self.vocabulary, self._lowercase, self._strip_accents, self.keep_special_tokens)
 
     def _literals(self):
-        """What is looked for in the texts as they are, and what in the normalized ones."""
+        """The `Literals` of the original and of the normalized texts."""
         exact = {name: self.vocabulary.id(name) for name in self.keep_special_tokens}
         normal = {}
         for token in self.vocabulary.added_tokens:
@@ -145,7 +144,7 @@ class BertTokenizer:
         return (pieces[0], *_original_offsets(origins, *pieces[1:])) if offsets else pieces
 
     def _prepare(self, texts):
-        """The texts with as many bytes, ready for the table, and whether no word of them is too long."""
+        """The texts with final sigmas, in as many bytes, and whether no word is too long."""
         plain = _all_match(texts, self._plain)
         return tf.cond(plain, lambda: (texts, plain), lambda: self._second_look(texts))
 
@@ -154,7 +153,7 @@ class BertTokenizer:
         return normalization.replace_final_sigma(texts) if self._lowercase else texts, short
 
     def _pieces_of_words(self, texts, short, offsets):
-        """The pieces of normalized texts, and on request where they start and end in these."""
+        """The pieces of normalized texts, and optionally their offsets in these."""
 
         def tokenize(texts):
             return self._wordpiece.tokenize_with_offsets(texts) if offsets else (self._wordpiece.tokenize(texts),)
@@ -168,7 +167,7 @@ class BertTokenizer:
 
     def _limit_words(self, ids, *offsets):
         """Makes [UNK] of every word of too many characters."""
-        is_continuation = tf.gather(self._goes_on, ids.values)
+        is_continuation = tf.gather(self._is_continuation, ids.values)
         word = tf.cumsum(tf.cast(~is_continuation, tf.int32)) - 1
         long = tf.gather(tf.math.segment_sum(tf.gather(self._characters, ids.values), word) > self._longest, word)
         keep = ids.with_values(~(long & is_continuation))
@@ -209,13 +208,13 @@ def _all_match(texts, pattern):
 
 
 def _constant(values, dtype):
-    """A constant that lives outside of any graph, so that every graph can hold it."""
+    """A constant outside of any graph, so that every graph can capture it."""
     with tf.init_scope(), tf.device("cpu"):
         return tf.constant(values, dtype)
 
 
 def _original_offsets(origins, starts, ends):
-    """Places in the normalized texts to places in the texts, by the map from the one to the other."""
+    """Maps offsets in the normalized texts to offsets in the original ones."""
     # The start of each piece's row: two ranges, for a tenth of the time of `value_rowids`.
     lengths = starts.row_lengths()
     rows = (

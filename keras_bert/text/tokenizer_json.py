@@ -4,7 +4,7 @@ import json
 from typing import NamedTuple
 
 STANDARD = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-# What must be as in BERT, by its place in the file; a part that is missing is BERT's.
+# Values that must equal BERT's; missing parts are BERT's.
 _FIXED = {
     ("model", "type"): "WordPiece",
     ("model", "continuing_subword_prefix"): "##",
@@ -13,17 +13,19 @@ _FIXED = {
     ("normalizer", "clean_text"): True,
     ("pre_tokenizer", "type"): "BertPreTokenizer",
 }
+# The sequences of one and of two texts: parts and segment ids.
+_SINGLE = [("[CLS]", 0), ("A", 0), ("[SEP]", 0)]
+_PAIR = [*_SINGLE, ("B", 1), ("[SEP]", 1)]
 
 
 class AddedToken(NamedTuple):
-    """A token that was added to a vocabulary: it is kept whole wherever a text has it, within words too.
+    """A token that was added to a vocabulary: it is kept whole everywhere, also within words.
 
     Args:
         content: str, one of the pieces.
-        normalized: bool, whether it is looked for in the normalized text, so that case does not matter with an uncased
-            vocabulary. Otherwise it must stand in the text exactly as it is. Defaults to `True`.
-        special: bool, whether Hugging Face's programs leave it out when they decode. Defaults to `False`.
-        wordpiece: bool, whether WordPiece finds it too, since it was a piece before. Defaults to `False`.
+        normalized: bool, whether it is matched in the normalized text, otherwise in the original one.
+        special: bool, whether Hugging Face's programs skip it when they decode.
+        wordpiece: bool, whether WordPiece finds it too, since it was a piece before.
     """
 
     content: str
@@ -33,15 +35,7 @@ class AddedToken(NamedTuple):
 
 
 def read(path, text):
-    """Reads the content of a `tokenizer.json`.
-
-    Args:
-        path: the file, for errors.
-        text: str, its content.
-
-    Returns:
-        dict of the arguments of `Vocabulary`, and `lowercase`.
-    """
+    """Parses the content of a `tokenizer.json`: a dict of the arguments of `Vocabulary`, and `lowercase`."""
     try:
         content = json.loads(text)
     except ValueError as error:
@@ -81,13 +75,13 @@ def added_token(path, values, vocabulary):
 
 
 def _check_strips(path, tokens):
-    """White space that a token takes with it is no text, unless another token begins or ends with white space."""
+    """Stripped white space is no text, unless another token begins or ends with white space."""
     strips = [token["content"] for token in tokens if token.get("lstrip") or token.get("rstrip")]
     spaced = [token["content"] for token in tokens if token["content"].strip() != token["content"]]
     if strips and spaced:
         raise ValueError(
-            f"{path}: added tokens with `lstrip` or `rstrip` beside such as begin or end with white space are not "
-            f"supported. Received: {strips[0]!r} and {spaced[0]!r}"
+            f"{path}: added tokens with `lstrip` or `rstrip` are not supported together with tokens that begin or end "
+            f"with white space. Received: {strips[0]!r} and {spaced[0]!r}"
         )
 
 
@@ -103,32 +97,24 @@ def _check_fixed(path, content):
 def _check_template(path, processor):
     """Refuses sequences other than `[CLS] a [SEP]` and `[CLS] a [SEP] b [SEP]`."""
     processor = processor or {"type": "BertProcessing"}
-    kind = processor.get("type")
-    if kind == "TemplateProcessing":
-        single = [_part(part) for part in processor.get("single", [])]
-        pair = [_part(part) for part in processor.get("pair", [])]
-        known = single == ["[CLS]0", "A0", "[SEP]0"] and pair == [*single, "B1", "[SEP]1"]
-    else:
-        known = kind == "BertProcessing"
-    if not known:
+    kind, templates = processor.get("type"), [_parts(processor.get(name, [])) for name in ("single", "pair")]
+    if kind != "BertProcessing" and (kind != "TemplateProcessing" or templates != [_SINGLE, _PAIR]):
         raise ValueError(
             f"{path}: expected the sequences [CLS] A [SEP] and [CLS] A [SEP] B [SEP]. "
             f"Received: post_processor={json.dumps(processor):.200}"
         )
 
 
-def _part(part):
-    ((_, values),) = part.items()
-    return f"{values.get('id')}{values.get('type_id', 0)}"
+def _parts(template):
+    return [(values.get("id"), values.get("type_id", 0)) for part in template for values in part.values()]
+
+
+def _template(parts):
+    return [{"Sequence" if len(name) == 1 else "SpecialToken": {"id": name, "type_id": id}} for name, id in parts]
 
 
 def write(vocabulary, lowercase):
-    """The content of a `tokenizer.json` that gives the ids of this package.
-
-    Args:
-        vocabulary: a `Vocabulary`.
-        lowercase: bool, whether it is uncased.
-    """
+    """The content of a `tokenizer.json` for a `Vocabulary`."""
     added = {token.content: token for token in vocabulary.added_tokens}
     standard = {name: AddedToken(name, False, True, True) for name in STANDARD if name in vocabulary}
     tokens = sorted((vocabulary.id(name), token) for name, token in {**added, **standard}.items())
@@ -149,8 +135,8 @@ def write(vocabulary, lowercase):
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "post_processor": {
             "type": "TemplateProcessing",
-            "single": [_special("[CLS]", 0), _text("A", 0), _special("[SEP]", 0)],
-            "pair": [_special("[CLS]", 0), _text("A", 0), _special("[SEP]", 0), _text("B", 1), _special("[SEP]", 1)],
+            "single": _template(_SINGLE),
+            "pair": _template(_PAIR),
             "special_tokens": {name: {"id": name, "ids": [index], "tokens": [name]} for name, index in ends.items()},
         },
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
@@ -168,11 +154,3 @@ def write(vocabulary, lowercase):
 def _entry(index, token):
     flags = {"single_word": False, "lstrip": False, "rstrip": False}
     return {"id": index, "content": token.content, **flags, "normalized": token.normalized, "special": token.special}
-
-
-def _special(name, segment):
-    return {"SpecialToken": {"id": name, "type_id": segment}}
-
-
-def _text(name, segment):
-    return {"Sequence": {"id": name, "type_id": segment}}

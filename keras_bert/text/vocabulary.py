@@ -21,11 +21,10 @@ class Vocabulary:
     """The pieces of a BERT vocabulary in the order of their ids.
 
     Args:
-        pieces: a path to `vocab.txt` or `tokenizer.json`, a list of strings, a `Vocabulary`, or what `get_config`
-            gave. Of a piece that stands twice, the last id counts, as in Google's and Hugging Face's programs.
-        added_tokens: list of `AddedToken`s or strings. `tokenizer.json` has its own; this and the following replace
-            what the source says.
-        strip_accents: bool, whether accents are removed. `None` means that they are where letters are lowered.
+        pieces: a path to `vocab.txt` or `tokenizer.json`, a list of strings, a `Vocabulary`, or the result of
+            `get_config`. Of equal pieces the last id counts, as in Google's and Hugging Face's programs.
+        added_tokens: list of `AddedToken`s or strings. This and the following override the settings of the source.
+        strip_accents: bool, whether accents are removed. Defaults to whether letters are lower-cased.
         tokenize_chinese_chars: bool, whether each Chinese character is a word. Defaults to `True`.
         max_word_length: int, a longer word is `[UNK]`. Defaults to 200 characters, as in Google's program.
 
@@ -44,8 +43,7 @@ class Vocabulary:
             "tokenize_chinese_chars": tokenize_chinese_chars,
             "max_word_length": max_word_length,
         }
-        values.update((name, value) for name, value in given.items() if value is not None)
-        values = {**_DEFAULTS, **values}
+        values = _DEFAULTS | values | {name: value for name, value in given.items() if value is not None}
         self.pieces = tuple(values["pieces"])
         self.added_tokens = tuple(
             AddedToken(token) if isinstance(token, str) else AddedToken(*token) for token in values["added_tokens"]
@@ -104,7 +102,7 @@ class Vocabulary:
         return f"Vocabulary({len(self)} pieces of {self.source})"
 
     def id(self, piece):
-        """The id of one piece; an error when it is not there."""
+        """The id of one piece."""
         if piece not in self._ids:
             raise ValueError(f"{self.source}: the vocabulary has no piece {piece!r}")
         return self._ids[piece]
@@ -115,7 +113,7 @@ class Vocabulary:
 
     @property
     def is_continuation(self):
-        """Whether each piece goes on a word, `##ing`: a list of bools by id."""
+        """Whether each piece continues a word, as `##ing` does: a list of bools by id."""
         return [piece.startswith("##") for piece in self.pieces]
 
     @property
@@ -126,9 +124,9 @@ class Vocabulary:
 
     @property
     def wordpieces(self):
-        """The pieces by id as WordPiece may find them; in place of those that it must not find, what no text has.
+        """The pieces by id for WordPiece, without those that it must not find.
 
-        These are the first of two equal ones, added tokens, and a piece with a NUL, at which the kernel would end it.
+        These are the first of two equal ones, added tokens, and a piece with a NUL, which would end it in the kernel.
         """
         hidden = {token.content for token in self.added_tokens if not token.wordpiece}
         return [
@@ -142,7 +140,7 @@ class Vocabulary:
         return hashlib.sha256("\n".join(self.pieces).encode()).hexdigest()
 
     def get_config(self):
-        """What `Vocabulary` takes, JSON-able: the list of pieces, or a dict where there is more to say."""
+        """The list of pieces, or a dict of pieces and settings other than the defaults."""
         settings = {
             "added_tokens": [list(token) for token in self.added_tokens],
             "strip_accents": self.strip_accents,
@@ -158,17 +156,14 @@ class Vocabulary:
 
 
 def _open(pieces):
-    """Where a vocabulary comes from, and its values by argument."""
-    if isinstance(pieces, Vocabulary):
-        pieces, source = pieces.get_config(), pieces.source
-    else:
-        source = "the list of pieces"
-    if isinstance(pieces, dict):
-        return source, dict(pieces)
+    """The source of a vocabulary, and its values by argument."""
     if isinstance(pieces, str | pathlib.Path):
         path = pathlib.Path(pieces).expanduser()
         return str(path), _read(path)
-    return source, {"pieces": pieces}
+    source = "the list of pieces"
+    if isinstance(pieces, Vocabulary):
+        pieces, source = pieces.get_config(), pieces.source
+    return source, dict(pieces) if isinstance(pieces, dict) else {"pieces": pieces}
 
 
 def _read(path):
@@ -189,12 +184,11 @@ def _read(path):
     if lines[-1] == "":
         lines.pop()
     pieces = [line.removesuffix("\r") for line in lines]
-    for number, piece in enumerate(pieces, 1):
-        if piece == "":
-            raise ValueError(f"{path}:{number}: the line is empty. Expected one piece a line")
+    if "" in pieces:
+        raise ValueError(f"{path}:{pieces.index('') + 1}: the line is empty. Expected one piece a line")
     return {"pieces": pieces}
 
 
 def is_special(piece):
-    """Whether a piece is no text: `[CLS]`, `[unused1]` and the like."""
+    """Whether a piece is special, such as `[CLS]` or `[unused1]`."""
     return bool(_SPECIAL.fullmatch(piece))

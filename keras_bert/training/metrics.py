@@ -1,4 +1,4 @@
-"""Scores of predictions, in NumPy alone. What is not defined is 0, as a scorer must give a number."""
+"""Metrics of predictions, by SciPy and scikit-learn. An undefined score is 0, as a scorer must give a number."""
 
 import numpy as np
 
@@ -11,16 +11,17 @@ def accuracy(labels, predictions):
 
 def f1(labels, predictions, positive=1):
     """Harmonic mean of precision and recall of the class `positive`; 0 if it is neither a label nor predicted."""
+    from sklearn.metrics import f1_score
+
     labels, predictions = _checked(labels, predictions)
-    found = np.sum((labels == positive) & (predictions == positive))
-    total = np.sum(labels == positive) + np.sum(predictions == positive)
-    return float(2 * found / total) if total else 0.0
+    return float(f1_score(labels, predictions, labels=[positive], average="macro", zero_division=0.0))
 
 
 def macro_f1(labels, predictions):
     """The mean of F1 over all classes that are a label or predicted."""
-    labels, predictions = _checked(labels, predictions)
-    return float(np.mean([f1(labels, predictions, kind) for kind in np.union1d(labels, predictions)]))
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(*_checked(labels, predictions), average="macro"))
 
 
 def matthews_correlation(labels, predictions):
@@ -28,42 +29,33 @@ def matthews_correlation(labels, predictions):
 
     It is 0 if all labels or all predictions are of one class.
     """
+    from sklearn.metrics import matthews_corrcoef
+
     labels, predictions = _checked(labels, predictions)
-    _, classes = np.unique(np.concatenate([labels, predictions]), return_inverse=True)
-    size = len(labels)
-    true = np.bincount(classes[:size], minlength=classes.max() + 1).astype("float64")
-    predicted = np.bincount(classes[size:], minlength=classes.max() + 1).astype("float64")
-    covariance = size * np.sum(labels == predictions) - true @ predicted
-    # Counts are whole numbers: the variance of a single class is exactly 0.
-    variances = size**2 - true @ true, size**2 - predicted @ predicted
-    return float(covariance / np.sqrt(variances[0]) / np.sqrt(variances[1])) if all(variances) else 0.0
+    return 0.0 if _is_constant(labels) or _is_constant(predictions) else float(matthews_corrcoef(labels, predictions))
 
 
 def pearson(labels, predictions):
-    """Linear correlation, -1 to 1; 0 if all labels or all predictions are the same, where SciPy gives NaN."""
-    labels, predictions = _checked(labels, predictions)
-    if np.all(labels == labels[0]) or np.all(predictions == predictions[0]):
-        return 0.0
-    return float(np.clip(_unit(labels) @ _unit(predictions), -1, 1))
+    """Linear correlation, -1 to 1; 0 if all labels or all predictions are equal, where SciPy gives NaN."""
+    from scipy.stats import pearsonr
+
+    return _correlation(pearsonr, labels, predictions)
 
 
 def spearman(labels, predictions):
     """The linear correlation of the ranks, equal values sharing their mean rank; 0 where `pearson` is."""
+    from scipy.stats import spearmanr
+
+    return _correlation(spearmanr, labels, predictions)
+
+
+def _correlation(function, labels, predictions):
     labels, predictions = _checked(labels, predictions)
-    return pearson(_ranks(labels), _ranks(predictions))
+    return 0.0 if _is_constant(labels) or _is_constant(predictions) else float(function(labels, predictions).statistic)
 
 
-def _unit(values):
-    """Centred, of length 1; scaled first, so that no square overflows or vanishes."""
-    values = values / np.abs(values).max()
-    values = values - values.mean()
-    values = values / np.abs(values).max()
-    return values / np.linalg.norm(values)
-
-
-def _ranks(values):
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[places]
+def _is_constant(values):
+    return bool(np.all(values == values[0]))
 
 
 def _checked(labels, predictions):

@@ -60,18 +60,16 @@ def test_any_range_of_bytes(tmp_path, name, form):
     assert documents([(write(tmp_path / "a.gz", content), 0, math.inf)], form) == expected
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_any_number_of_ranges_of_any_files(tmp_path, seed):
-    rng = random.Random(seed)
-    end = "\r\n" if seed % 2 else "\n"
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_any_number_of_ranges_of_any_files(tmp_path, end):
+    rng = random.Random(len(end))
     paths, expected = [], []
     for number, kind in enumerate(["txt", "gz", "txt", "txt", "txt"]):
         lines = rng.choices(["", "a b c.", "d", " ", "e " * 9], weights=[3, 9, 5, 1, 1], k=rng.randint(0, 40))
         content = end.join(lines).encode() if number != 3 else b""
         paths.append(write(tmp_path / f"{number}.{kind}", content))
-        # A document ends with its file.
-        expected += by_blank_lines(content)
-    for count in range(1, 60):
+        expected += by_blank_lines(content)  # A document ends with its file.
+    for count in range(1, 60, 3):
         ranges = cut_corpus(paths, count)
         assert len(ranges) == count
         assert documents([part for ranges_of_one in ranges for part in ranges_of_one]) == expected
@@ -119,13 +117,11 @@ def test_json_lines(tmp_path):
 
 
 def test_a_giant_line_comes_in_parts(tmp_path):
-    words = [b"word%d" % number for number in range(600_000)]
-    text = b" ".join(words)
-    assert len(text) > 5_000_000
+    text = b" ".join(b"word%d" % number for number in range(60_000))
     for content in (text, text.replace(b" ", b"")):
         path = write(tmp_path / "a.txt", content + b"\nend")
         for form in ("sentences", "paragraphs"):
-            (document,) = documents([(path, 0, 1_000_000), (path, 1_000_000, len(content) + 4)], form)
+            (document,) = documents([(path, 0, 300_000), (path, 300_000, len(content) + 4)], form)
             assert document[-1] == b"end"
             assert max(map(len, document)) <= 2**16
             # Cut between words, where there are any.
@@ -137,39 +133,29 @@ LATIN = "Ein Satz.\nNoch einer.\n\nÜbung.\n".encode("latin-1")
 
 
 @pytest.mark.parametrize("suffix", ["txt", "gz"])
-@pytest.mark.parametrize("form", ["sentences", "paragraphs"])
-def test_text_that_is_not_utf_8_is_named_by_file_and_line(tmp_path, suffix, form):
+def test_text_that_is_not_utf_8_is_named_by_file_and_line(tmp_path, suffix):
     path = write(tmp_path / f"a.{suffix}", LATIN)
     message = rf"a.{suffix}:4: not UTF-8: b'\\xdcbung.'. Convert the file, for example by `iconv -f latin1 -t utf-8`"
-    for start in (0, 12):
+    for start, form in ((0, "sentences"), (12, "paragraphs")):
         with pytest.raises(ValueError, match=message):
             documents([(path, start, 99)], form)
-
-
-def test_a_line_is_named_by_its_number_even_if_it_is_read_in_parts(tmp_path):
-    path = write(tmp_path / "a.txt", b"one\n" + b"two " * 100_000 + b"\xff\nthree")
-    with pytest.raises(ValueError, match=r"a.txt:2: not UTF-8: b'\\xff'"):
+    path = write(tmp_path / f"a.{suffix}", b"one\n" + b"two " * 100_000 + b"\xff\nthree")  # A line in several parts.
+    with pytest.raises(ValueError, match=rf"a.{suffix}:2: not UTF-8: b'\\xff'"):
         documents([(path, 0, 10)])
 
 
-def test_binary_files(tmp_path):
+@pytest.mark.parametrize("form", ["sentences", "jsonl"])
+def test_binary_files(tmp_path, form):
     contents = {
         "utf16.txt": "Ein Satz.\n".encode("utf-16"),
         "packed.gz": gzip.compress(b"\x89PNG\0\0"),
-        "picture.txt": b"\x89PNG\r\n\x1a\n\0\0",
         "late.txt": b"one\n" * 10_000 + b"\0",
     }
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
-        for form in ("sentences", "jsonl"):
-            with pytest.raises(
-                ValueError,
-                match=f"{name}: a binary file, or UTF-16. Expected text in UTF-8, or such text packed as .gz",
-            ):
-                documents([(tmp_path / name, 0, 99)], form)
-    (tmp_path / "short.gz").write_bytes(gzip.compress(b"one\n")[:-1])
-    with pytest.raises(ValueError, match="short.gz: not a whole .gz file: "):
-        documents([(tmp_path / "short.gz", 0, 99)])
+        message = f"{name}: a binary file, or UTF-16. Expected text in UTF-8, or such text packed as .gz"
+        with pytest.raises(ValueError, match=message):
+            documents([(tmp_path / name, 0, 99)], form)
 
 
 def test_lines_that_are_not_the_json_asked_for(tmp_path):

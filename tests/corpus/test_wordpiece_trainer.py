@@ -41,27 +41,19 @@ def learned(counts, further, **options):
     return list(pieces[len(COMPACT) + len(ALPHABET) :])
 
 
-@pytest.mark.parametrize(
-    ("further", "expected"),
-    [
-        (0, []),
-        # "low" spares 2 pieces in each of 10 words; the next best, "lowest", 5 pieces in each of 3.
-        (1, ["low"]),
-        # Beside "low", "lowest" spares 3 pieces in 3 words, "lower" 2 in 2, "##est" 2 in 3.
-        (2, ["low", "lowest"]),
-        # Without "low", 5 words would have 2 pieces more each, without "lowest" 3 words 3, without "lower" 2 words 2.
-        (3, ["low", "lowest", "lower"]),
-    ],
-)
-def test_what_a_person_would_choose(further, expected):
-    assert learned(COUNTS, further) == expected
-
-
-def test_a_part_of_many_words_is_a_piece():
+def test_what_a_person_would_choose():
+    # "low" spares 2 pieces in each of 10 words; the next best, "lowest", 5 pieces in each of 3.
+    assert [learned(COUNTS, further) for further in (0, 1)] == [[], ["low"]]
+    # With "low", "lowest" spares 3 pieces in 3 words, "lower" 2 in 2, "##est" 2 in 3.
+    assert learned(COUNTS, 2) == ["low", "lowest"]
+    # Without "low", 5 words would have 2 pieces more each, without "lowest" 3 words 3, without "lower" 2 words 2.
+    assert learned(COUNTS, 3) == ["low", "lowest", "lower"]
     # "##ing" spares 2 pieces in each of 8 words, a whole word 3 pieces in 2: after "##ing" only 1.
     counts = {"ring": 2, "king": 2, "sing": 2, "wing": 2}
-    special_and_alphabet = [*COMPACT, "k", "r", "s", "w", "##g", "##i", "##n"]
-    assert learn_vocabulary(counts, 13, unused=0).pieces == (*special_and_alphabet, "##ing")
+    alphabet = ["k", "r", "s", "w", "##g", "##i", "##n"]
+    assert learn_vocabulary(counts, 13, unused=0).pieces == (*COMPACT, *alphabet, "##ing")
+    # Ties are broken by the piece.
+    assert learn_vocabulary({"db": 3, "ca": 3, "eb": 3}, 12, unused=0).pieces[-2:] == ("ca", "db")
 
 
 def test_a_rare_word_gives_no_piece_of_its_own_but_counts_for_others():
@@ -76,7 +68,7 @@ def test_a_rare_word_gives_no_piece_of_its_own_but_counts_for_others():
 def test_few_words_as_well_as_by_trying_everything():
     rng = random.Random(0)
     worse = total = 0
-    for _ in range(40):
+    for _ in range(20):
         words = {"".join(rng.choices("abc", k=rng.randint(1, 6))) for _ in range(6)}
         counts = {word: rng.randint(1, 9) for word in sorted(words)}
         alphabet = {word[0] for word in words} | {f"##{letter}" for word in words for letter in word[1:]}
@@ -131,10 +123,6 @@ def test_the_same_counts_in_any_order_give_the_same_vocabulary():
     assert learn_vocabulary(counts, 250) == learn_vocabulary(backwards, 250)
 
 
-def test_ties_are_broken_by_the_piece():
-    assert learn_vocabulary({"db": 3, "ca": 3, "eb": 3}, 12, unused=0).pieces[-2:] == ("ca", "db")
-
-
 def test_limits_on_memory_change_little(monkeypatch):
     counts = some_words(400)
     free = cost(counts, learn_vocabulary(counts, 250))
@@ -142,19 +130,16 @@ def test_limits_on_memory_change_little(monkeypatch):
     assert free * 0.99 < cost(counts, learn_vocabulary(counts, 250)) < free * 1.02
 
 
-@pytest.mark.parametrize(
-    ("unused", "special"),
-    [
-        (0, COMPACT),
-        (2, ["[PAD]", "[unused1]", "[unused2]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]),
-        (99, ["[PAD]", *(f"[unused{index}]" for index in range(1, 100)), "[UNK]", "[CLS]", "[SEP]", "[MASK]"]),
-    ],
-)
-def test_special_pieces_and_unused_places(unused, special):
-    vocabulary = learn_vocabulary(COUNTS, len(special) + len(ALPHABET) + 1, unused=unused)
-    assert vocabulary.pieces == (*special, *ALPHABET, "low")
-    if unused == 99:
-        assert vocabulary.ids(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]) == [0, 100, 101, 102, 103]
+def test_special_pieces_and_unused_places():
+    for unused in (0, 2, 99):
+        special = ["[PAD]", *(f"[unused{index}]" for index in range(1, unused + 1)), *COMPACT[1:]]
+        lines = []
+        vocabulary = learn_vocabulary(COUNTS, len(special) + len(ALPHABET) + 1, unused=unused, progress=lines.append)
+        assert vocabulary.pieces == (*special, *ALPHABET, "low")
+    assert vocabulary.ids(COMPACT) == [0, 100, 101, 102, 103]
+    # 5 * 3 + 2 * 5 + 3 * 6 letters in 10 words.
+    assert lines[0] == "round 1 of 12: 7 pieces, 4.3000 pieces a word"
+    assert lines[-1] == "round 12 of 12: 8 pieces, 2.3000 pieces a word"
 
 
 def test_the_alphabet_has_the_most_frequent_characters_where_they_stand():
@@ -184,48 +169,26 @@ def test_report_is_what_a_naive_loop_counts():
     assert numbers.pieces_per_word == pytest.approx(sum(len(split or "?") for split in found) / len(found))
     assert numbers.unknown_rate == pytest.approx(sum(split is None for split in found) / len(found))
     assert numbers.whole_words == pytest.approx(sum(len(split or "??") == 1 for split in found) / len(found))
-
-
-def test_report_of_a_line():
-    vocabulary = Vocabulary([*COMPACT, "a", "##a", "b"])
-    numbers = report({"a": 5, "aaa": 1, "b": 1, "c": 1}, vocabulary)
+    numbers = report({"a": 5, "aaa": 1, "b": 1, "c": 1}, Vocabulary([*COMPACT, "a", "##a", "b"]))
     assert str(numbers) == "8 words, 1.2500 pieces a word, 12.500% unknown, 75.00% whole words"
+    with pytest.raises(ValueError, match="`counts` is empty. Expected a text with words"):
+        report({}, COMPACT)
 
 
-def test_progress_is_a_line_for_each_round():
-    lines = []
-    learn_vocabulary(COUNTS, 13, unused=0, progress=lines.append)
-    # 5 * 3 + 2 * 5 + 3 * 6 letters in 10 words.
-    assert lines[0] == "round 1 of 12: 7 pieces, 4.3000 pieces a word"
-    assert lines[-1] == "round 12 of 12: 8 pieces, 2.3000 pieces a word"
-
-
-@pytest.mark.parametrize(
-    ("counts", "options", "message"),
-    [
+def test_errors():
+    special = "`vocab_size` must be at least 111: 104 special pieces, 7 of the alphabet. Received: vocab_size=109. "
+    for counts, options, message in (
         ({}, {}, "`counts` is empty. Expected a corpus with words"),
         ({"a" * 201: 1}, {}, "`counts` is empty"),
         (COUNTS, {"unused": -1}, "`unused` must be at least 0. Received: unused=-1"),
         (COUNTS, {"min_count": 0}, "`min_count` must be at least 1. Received: min_count=0"),
         (COUNTS, {"alphabet_limit": 1}, "`alphabet_limit` leaves no word. Received: alphabet_limit=1"),
         (COUNTS, {"alphabet_limit": 0}, "`alphabet_limit` must be at least 1. Received: alphabet_limit=0"),
-        (
-            COUNTS,
-            {"vocab_size": 109},
-            "`vocab_size` must be at least 111: 104 special pieces, 7 of the alphabet. Received: vocab_size=109. "
-            "Lower `alphabet_limit` or `unused`",
-        ),
-    ],
-)
-def test_errors(counts, options, message):
-    with pytest.raises(ValueError) as error:
-        learn_vocabulary(counts, **{"vocab_size": 112, **options})
-    assert str(error.value).startswith(message)
-
-
-def test_report_of_no_words():
-    with pytest.raises(ValueError, match="`counts` is empty. Expected a text with words"):
-        report({}, COMPACT)
+        (COUNTS, {"vocab_size": 109}, f"{special}Lower `alphabet_limit` or `unused`"),
+    ):
+        with pytest.raises(ValueError) as error:
+            learn_vocabulary(counts, **{"vocab_size": 112, **options})
+        assert str(error.value).startswith(message)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 
 from keras_bert import Vocabulary
 from keras_bert.pretraining.generate import generate
-from keras_bert.pretraining.settings import Recipe
+from keras_bert.pretraining.settings import Settings
 from tests.pipelines.programs import finish, start
 from tests.pretraining.numbered import Numbered, random_documents
 
@@ -144,7 +144,7 @@ def test_a_killed_run_is_continued(folder):
         for path, stat in before.items()
     ]
     assert sum(kept) >= len(before) - 1
-    recipe = Recipe(static=True, duplicates=10)
+    recipe = Settings(static=True, duplicates=10)
     generate(folder / "a.txt", folder / "whole", folder / "vocab.txt", recipe, shards=8)
     expected, found = contents(folder / "whole"), contents(folder / "data")
     for files in (expected, found):

@@ -16,7 +16,7 @@ tf = pytest.importorskip("tensorflow")
 import keras_bert  # noqa: E402
 from keras_bert.pretraining.dataset import Records  # noqa: E402
 from keras_bert.pretraining.generate import generate  # noqa: E402
-from keras_bert.pretraining.settings import Recipe  # noqa: E402
+from keras_bert.pretraining.settings import Settings  # noqa: E402
 from keras_bert.training import losses  # noqa: E402
 from keras_bert.training.input_pipeline import Phases  # noqa: E402
 from keras_bert.training.trainer import TERMINATED, Trainer  # noqa: E402
@@ -61,15 +61,15 @@ def made(tmp_path_factory):
     made = tmp_path_factory.mktemp("made")
     text, held_out = write_text(made / "train.txt", 120, 0), write_text(made / "held_out.txt", 36, 1)
     recipes = {
-        "16": Recipe(16, strip_accents=False),
-        "32": Recipe(32, strip_accents=False),
-        "rows": Recipe(16, next_sentence=False, lowercase=False),
-        "static": Recipe(16, static=True),
+        "16": Settings(16, strip_accents=False),
+        "32": Settings(32, strip_accents=False),
+        "rows": Settings(16, next_sentence=False, lowercase=False),
+        "static": Settings(16, static=True),
     }
     for name, recipe in recipes.items():
         generate(text, made / name, PIECES, recipe, shards=2, workers=1)
-    generate(held_out, made / "held_out", PIECES, Recipe(32), shards=2, workers=1)
-    generate(held_out, made / "other", [*PIECES, "other"], Recipe(16), shards=2, workers=1)
+    generate(held_out, made / "held_out", PIECES, Settings(32), shards=2, workers=1)
+    generate(held_out, made / "other", [*PIECES, "other"], Settings(16), shards=2, workers=1)
     for name in ("cut", "damaged"):
         shutil.copytree(made / "16", made / name)
         path = shard(made / name)
@@ -255,7 +255,7 @@ MISTAKES = {
     ),
     "no vocabulary": (
         {"data": "{made}/static/*.tfrecord"},
-        "{made}/static/*.tfrecord: does not say of which vocabulary its records are: give `vocabulary`",
+        "{made}/static/*.tfrecord: the vocabulary of the records is unknown: pass `vocabulary`",
     ),
     "cut": (
         {"data": "{made}/cut"},

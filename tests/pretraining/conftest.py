@@ -3,7 +3,7 @@
 import pytest
 
 from keras_bert.pretraining.generate import generate
-from keras_bert.pretraining.settings import Recipe
+from keras_bert.pretraining.settings import Settings
 from tests.pretraining import numbered
 
 
@@ -12,6 +12,6 @@ def million(tmp_path_factory):
     """The manifest and the examples, with masks, of 85 times through `numbered.small()`."""
     folder, source = tmp_path_factory.mktemp("million"), numbered.small()
     numbered.write(folder / "text.txt", source.text)
-    recipe = Recipe(sequence_length=128, duplicates=85, static=True)
-    manifest = generate(folder / "text.txt", folder / "data", source.pieces, recipe, shards=3)
+    settings = Settings(sequence_length=128, duplicates=85, static=True)
+    manifest = generate(folder / "text.txt", folder / "data", source.pieces, settings, shards=3)
     return manifest, numbered.arrays(folder / "data")

@@ -1,4 +1,4 @@
-"""A corpus in which no piece stands twice: the id of a piece tells its place. And records as arrays."""
+"""A corpus of unique pieces: the id of a piece tells its position. And records as arrays."""
 
 import functools
 import gzip

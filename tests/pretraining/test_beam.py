@@ -14,23 +14,23 @@ from keras_bert.pretraining.beam import generate_with_beam
 from keras_bert.pretraining.dataset import Records, find_damage
 from keras_bert.pretraining.generate import generate
 from keras_bert.pretraining.masking import Masking
-from keras_bert.pretraining.settings import Recipe
+from keras_bert.pretraining.settings import Settings
 from tests.pipelines.programs import finish, start
 
 pytestmark = pytest.mark.tensorflow
 # What DirectRunner becomes where it cannot fetch another program from the network.
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]  # They share nothing but files.
-RECIPES = {
-    "pairs": (Recipe(sequence_length=32, seed=3), {}),
+SETTINGS = {
+    "pairs": (Settings(sequence_length=32, seed=3), {}),
     "pairs with masks": (
-        Recipe(sequence_length=24, static=True, duplicates=3, masking=Masking(0.3, whole_word=True, max_ngram=2)),
+        Settings(sequence_length=24, static=True, duplicates=3, masking=Masking(0.3, whole_word=True, max_ngram=2)),
         {"shards": 5},
     ),
-    "one shard": (Recipe(sequence_length=32, short_seq_prob=0.5, duplicates=2), {"shards": 1}),
-    "packed": (Recipe(sequence_length=64, duplicates=2), {"shards": 3, "compress": True}),
-    "rows": (Recipe(sequence_length=32, next_sentence=False, duplicates=2), {"shards": 3}),
-    "rows with masks": (Recipe(sequence_length=16, next_sentence=False, static=True), {"compress": True}),
+    "one shard": (Settings(sequence_length=32, short_seq_prob=0.5, duplicates=2), {"shards": 1}),
+    "packed": (Settings(sequence_length=64, duplicates=2), {"shards": 3, "compress": True}),
+    "rows": (Settings(sequence_length=32, next_sentence=False, duplicates=2), {"shards": 3}),
+    "rows with masks": (Settings(sequence_length=16, next_sentence=False, static=True), {"compress": True}),
 }
 
 
@@ -76,17 +76,17 @@ def check_same(folder, other):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", SETTINGS)
 def test_the_examples_are_those_of_one_machine(beam, text, pieces, tmp_path, monkeypatch, name):
     monkeypatch.setattr(token_store, "BLOCK", 200)  # So that a shard has several plans, and long documents are cut.
-    recipe, settings = RECIPES[name]
-    generate(text, tmp_path / "local", pieces, recipe, workers=1, **settings)
-    generate_with_beam(text, tmp_path / "beam", pieces, recipe, RUNNER, **settings)
+    settings, options = SETTINGS[name]
+    generate(text, tmp_path / "local", pieces, settings, workers=1, **options)
+    generate_with_beam(text, tmp_path / "beam", pieces, settings, RUNNER, **options)
     manifest = check_same(tmp_path / "beam", tmp_path / "local")
     assert manifest["examples"] > 50
     records = Records(tmp_path / "beam", batch_size=8)
     weights = [weights.numpy().sum() for _, _, weights in records.dataset()]
-    assert (records.static, sum(weights)) == (recipe.static, manifest["examples"])
+    assert (records.static, sum(weights)) == (settings.static, manifest["examples"])
     assert find_damage(tmp_path / "beam") is None
     left = {path.name for path in (tmp_path / "beam").iterdir()} - {file["name"] for file in manifest["files"]}
     assert left == {"manifest.json", "vocab.txt"}
@@ -94,12 +94,12 @@ def test_the_examples_are_those_of_one_machine(beam, text, pieces, tmp_path, mon
 
 @pytest.mark.slow
 def test_a_finished_run_stays_and_refuses_other_settings(beam, text, pieces, tmp_path):
-    manifest = generate_with_beam(text, tmp_path, pieces, Recipe(), RUNNER, shards=2)
+    manifest = generate_with_beam(text, tmp_path, pieces, Settings(), RUNNER, shards=2)
     # The runner is not looked at.
-    assert generate_with_beam(text, tmp_path, pieces, Recipe(), "no runner", shards=2) == manifest
-    assert generate(text, tmp_path, pieces, Recipe(), shards=2) == manifest
+    assert generate_with_beam(text, tmp_path, pieces, Settings(), "no runner", shards=2) == manifest
+    assert generate(text, tmp_path, pieces, Settings(), shards=2) == manifest
     with pytest.raises(ValueError, match="has data of other settings.*: recipe, shards"):
-        generate_with_beam(text, tmp_path, pieces, Recipe(seed=2), RUNNER, shards=3)
+        generate_with_beam(text, tmp_path, pieces, Settings(seed=2), RUNNER, shards=3)
 
 
 @pytest.mark.slow
@@ -115,29 +115,29 @@ def test_a_finished_run_stays_and_refuses_other_settings(beam, text, pieces, tmp
 )
 def test_a_corpus_that_cannot_be_used(beam, pieces, tmp_path, content, next_sentence, message):
     (tmp_path / "a.txt").write_bytes(content)
-    recipe = Recipe(next_sentence=next_sentence, seed=7)  # With this seed no B of two texts is random.
+    settings = Settings(next_sentence=next_sentence, seed=7)  # With this seed no B of two texts is random.
     with pytest.raises(ValueError, match=message):
-        generate_with_beam(tmp_path / "a.txt", tmp_path / "out", pieces, recipe, RUNNER, shards=2)
+        generate_with_beam(tmp_path / "a.txt", tmp_path / "out", pieces, settings, RUNNER, shards=2)
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
 @pytest.mark.slow
-def test_an_error_of_another_process_is_told_as_such(beam, pieces, tmp_path):
+def test_an_error_of_another_process(beam, pieces, tmp_path):
     (tmp_path / "a.txt").write_bytes(b"a b\nc d\n")
     with pytest.raises(ValueError, match="a.txt: the corpus is one document.* turn `next_sentence` off$"):
-        generate_with_beam(tmp_path / "a.txt", tmp_path / "out", pieces, Recipe(), RUNNER, PROCESSES[:1], shards=2)
+        generate_with_beam(tmp_path / "a.txt", tmp_path / "out", pieces, Settings(), RUNNER, PROCESSES[:1], shards=2)
 
 
 @pytest.mark.slow
 def test_fewer_shards_than_one(beam, text, pieces, tmp_path):
     with pytest.raises(ValueError, match="`shards` must be at least 1. Received: shards=-1"):
-        generate_with_beam(text, tmp_path, pieces, Recipe(), RUNNER, shards=-1)
+        generate_with_beam(text, tmp_path, pieces, Settings(), RUNNER, shards=-1)
 
 
 def test_what_to_install(text, pieces, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     with pytest.raises(ValueError, match="needs Apache Beam, which is not installed: pip install apache-beam"):
-        generate_with_beam(text, tmp_path, pieces, Recipe())
+        generate_with_beam(text, tmp_path, pieces, Settings())
 
 
 @pytest.mark.slow
@@ -154,5 +154,5 @@ def test_the_command_in_two_processes(beam, text, pieces, tmp_path):
         assert errors.splitlines()[-1] == f"error: {message}"
     stdout, _ = finish(start(program, *needed, f"--runner={RUNNER}", *options, cwd=tmp_path))
     assert stdout.endswith("all of it in out/manifest.json\n")
-    generate(text, tmp_path / "local", pieces, Recipe(static=True, duplicates=2), shards=4)
+    generate(text, tmp_path / "local", pieces, Settings(static=True, duplicates=2), shards=4)
     check_same(tmp_path / "out", tmp_path / "local")

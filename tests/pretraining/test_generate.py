@@ -8,24 +8,23 @@ import pathlib
 import shutil
 import time
 
-import numpy as np
 import pytest
 
 from keras_bert.pretraining import generate as module
 from keras_bert.pretraining.dataset import Records
 from keras_bert.pretraining.generate import generate
 from keras_bert.pretraining.masking import Masking
-from keras_bert.pretraining.settings import Recipe
+from keras_bert.pretraining.settings import Settings
 from tests.pretraining import numbered
 from tests.pretraining.numbered import FIRST, Numbered, random_documents
 
 pytestmark = pytest.mark.tensorflow
 LENGTH = 24
 SOURCE = Numbered(random_documents(4, documents=30, sentences=12, words=7))
-RECIPES = {
-    "pairs": Recipe(LENGTH),
-    "static": Recipe(LENGTH, static=True, duplicates=2),
-    "rows": Recipe(LENGTH, next_sentence=False, duplicates=2),
+SETTINGS = {
+    "pairs": Settings(LENGTH),
+    "static": Settings(LENGTH, static=True, duplicates=2),
+    "rows": Settings(LENGTH, next_sentence=False, duplicates=2),
 }
 
 
@@ -36,10 +35,10 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def wholes(corpus, tmp_path_factory):
-    """Folders of runs that nothing interrupted, by recipe."""
+    """Folders of runs that nothing interrupted, by settings."""
     folder = tmp_path_factory.mktemp("wholes")
-    for name, recipe in RECIPES.items():
-        generate(corpus, folder / name, SOURCE.pieces, recipe, shards=5)
+    for name, settings in SETTINGS.items():
+        generate(corpus, folder / name, SOURCE.pieces, settings, shards=5)
     return folder
 
 
@@ -55,10 +54,9 @@ def without_paths(manifest):
     return {name: value for name, value in manifest.items() if name not in ("input", "files", "shards", "compressed")}
 
 
-@pytest.mark.parametrize("shards", [1, 16, 97])
-@pytest.mark.parametrize("name", ["pairs", "static"])
+@pytest.mark.parametrize(("name", "shards"), [("pairs", 1), ("pairs", 40), ("static", 7)])
 def test_the_number_of_shards_changes_nothing(corpus, wholes, tmp_path, name, shards):
-    manifest = generate(corpus, tmp_path, SOURCE.pieces, RECIPES[name], shards=shards)
+    manifest = generate(corpus, tmp_path, SOURCE.pieces, SETTINGS[name], shards=shards)
     assert records(tmp_path) == records(wholes / name)
     assert without_paths(manifest) == without_paths(json.loads((wholes / name / "manifest.json").read_text()))
     assert [file["name"] for file in manifest["files"]] == sorted(path.name for path in tmp_path.glob("examples-*"))
@@ -71,18 +69,18 @@ def test_neither_do_the_files_nor_their_line_ends(wholes, tmp_path):
     numbered.write(tmp_path / "1.gz", "\n\n".join(parts[7:20]))
     numbered.write(tmp_path / "2.txt", "")
     numbered.write(tmp_path / "3.txt", "\r\n\r\n".join(part.replace("\n", " \r\n") for part in parts[20:]))
-    generate(tmp_path / "*.*", tmp_path / "data", SOURCE.pieces, RECIPES["pairs"], shards=3)
+    generate(tmp_path / "*.*", tmp_path / "data", SOURCE.pieces, SETTINGS["pairs"], shards=3)
     assert records(tmp_path / "data") == records(wholes / "pairs")
     lines = [json.dumps({"body": part}) for part in parts]
     numbered.write(tmp_path / "a.jsonl", "\n".join(lines))
-    recipe = Recipe(LENGTH, form="jsonl", field="body")
-    generate([str(tmp_path / "a.jsonl")], tmp_path / "json", SOURCE.pieces, recipe, compress=True)
+    settings = Settings(LENGTH, form="jsonl", field="body")
+    generate([str(tmp_path / "a.jsonl")], tmp_path / "json", SOURCE.pieces, settings, compress=True)
     assert records(tmp_path / "json") == records(wholes / "pairs")
 
 
 def test_passes_and_seeds_differ(corpus, wholes, tmp_path):
-    generate(corpus, tmp_path / "two", SOURCE.pieces, Recipe(LENGTH, duplicates=2), shards=1)
-    generate(corpus, tmp_path / "seed", SOURCE.pieces, Recipe(LENGTH, seed=2), shards=1)
+    generate(corpus, tmp_path / "two", SOURCE.pieces, Settings(LENGTH, duplicates=2), shards=1)
+    generate(corpus, tmp_path / "seed", SOURCE.pieces, Settings(LENGTH, seed=2), shards=1)
     one, two, other = (records(folder) for folder in (wholes / "pairs", tmp_path / "two", tmp_path / "seed"))
     second = two - one
     assert second + one == two
@@ -92,28 +90,19 @@ def test_passes_and_seeds_differ(corpus, wholes, tmp_path):
         assert (found & one).total() < 0.1 * one.total()
 
 
-def test_rows_of_other_lengths_are_another_matter(corpus, tmp_path):
-    manifest = generate(corpus, tmp_path, SOURCE.pieces, Recipe(8, masking=Masking(max_predictions=3)), shards=1)
-    assert manifest["recipe"]["masking"]["max_predictions"] == 3
-    examples = numbered.arrays(tmp_path)
-    assert examples["input_ids"].shape == (manifest["examples"], 8)
-    # Segments of 2 pieces and room for 5: nothing has to be cut off, unless a random B is longer than asked for.
-    assert manifest["truncated_tokens"] <= manifest["examples"]
-
-
 @pytest.mark.slow
 def test_two_processes_write_the_same_files(corpus, tmp_path, monkeypatch):
-    settings = {"vocabulary": SOURCE.pieces, "recipe": RECIPES["static"], "shards": 20}
-    generate(corpus, tmp_path / "one", **settings)
-    jobs, maker = [], module._maker
+    arguments = {"vocabulary": SOURCE.pieces, "settings": SETTINGS["static"], "shards": 20}
+    generate(corpus, tmp_path / "one", **arguments)
+    jobs, builder = [], module._builder
 
-    def slow_maker(*arguments):
+    def slow_builder(*arguments):
         """Slows this process down, so that the other one has its share of the jobs."""
         jobs.append(time.sleep(0.7))
-        return maker(*arguments)
+        return builder(*arguments)
 
-    monkeypatch.setattr(module, "_maker", slow_maker)
-    generate(corpus, tmp_path / "two", **settings, workers=2)
+    monkeypatch.setattr(module, "_builder", slow_builder)
+    generate(corpus, tmp_path / "two", **arguments, workers=2)
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
     assert 0 < len(jobs) < 40
 
@@ -133,12 +122,19 @@ def stop_at(line):
     return progress
 
 
-@pytest.mark.parametrize("line", ["tokenized 2 of 5 shards", "wrote 2 of 5 shards", "wrote 5 of 5 shards"])
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("pairs", "tokenized 2 of 5 shards"),
+        ("static", "wrote 2 of 5 shards"),
+        ("rows", "wrote 2 of 5 shards"),
+        ("pairs", "wrote 5 of 5 shards"),
+    ],
+)
 def test_an_interrupted_run_is_continued(corpus, wholes, tmp_path, name, line):
-    settings = {"vocabulary": SOURCE.pieces, "recipe": RECIPES[name], "shards": 5}
+    arguments = {"vocabulary": SOURCE.pieces, "settings": SETTINGS[name], "shards": 5}
     with pytest.raises(Interrupted):
-        generate(corpus, tmp_path, **settings, progress=stop_at(line))
+        generate(corpus, tmp_path, **arguments, progress=stop_at(line))
     assert not (tmp_path / "manifest.json").exists()
     kind, count = line.split()[:2]
     before = {path: path.stat() for path in tmp_path.rglob("*") if path.name.startswith(("examples", "tokens"))}
@@ -154,7 +150,7 @@ def test_an_interrupted_run_is_continued(corpus, wholes, tmp_path, name, line):
         lines.append(found)
         now.update({path: path.stat() for path in before})
 
-    generate(corpus, tmp_path, **settings, progress=progress)
+    generate(corpus, tmp_path, **arguments, progress=progress)
     expected = [f"tokenized {number} of 3 shards" for number in (1, 2, 3)] if kind == "tokenized" else []
     left = 5 - int(count) if kind == "wrote" else 5
     assert lines == expected + [f"wrote {number} of {left} shards" for number in range(1, left + 1)]
@@ -166,14 +162,14 @@ def test_an_interrupted_run_is_continued(corpus, wholes, tmp_path, name, line):
 
 def test_a_finished_folder_is_left_as_it_is(corpus, tmp_path):
     lines = []
-    settings = {"vocabulary": SOURCE.pieces, "recipe": RECIPES["pairs"], "shards": 2}
-    manifest = generate(corpus, tmp_path, **settings, progress=lines.append)
+    arguments = {"vocabulary": SOURCE.pieces, "settings": SETTINGS["pairs"], "shards": 2}
+    manifest = generate(corpus, tmp_path, **arguments, progress=lines.append)
     assert lines == [f"{done} {number} of 2 shards" for done in ("tokenized", "wrote") for number in (1, 2)]
     # What a run that was cut between its last two steps has left.
     (tmp_path / "unfinished").mkdir()
     (tmp_path / "unfinished" / "settings.json").write_text("{}")
     before = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in tmp_path.glob("*.*")}
-    again = generate(corpus, tmp_path, **settings, workers=1, progress=lines.append)
+    again = generate(corpus, tmp_path, **arguments, workers=1, progress=lines.append)
     assert again == json.loads(json.dumps(manifest))
     assert len(lines) == 4
     assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in tmp_path.iterdir()} == before
@@ -182,30 +178,30 @@ def test_a_finished_folder_is_left_as_it_is(corpus, tmp_path):
 @pytest.mark.parametrize("finished", [True, False])
 def test_other_settings_and_changed_files_are_refused(tmp_path, finished):
     corpus = numbered.write(tmp_path / "a.txt", SOURCE.text)
-    settings = {"vocabulary": SOURCE.pieces, "recipe": RECIPES["pairs"], "shards": 2}
+    arguments = {"vocabulary": SOURCE.pieces, "settings": SETTINGS["pairs"], "shards": 2}
     if finished:
-        generate(corpus, tmp_path / "data", **settings)
+        generate(corpus, tmp_path / "data", **arguments)
     else:
         with pytest.raises(Interrupted):
-            generate(corpus, tmp_path / "data", **settings, progress=stop_at("wrote 1 of 2 shards"))
+            generate(corpus, tmp_path / "data", **arguments, progress=stop_at("wrote 1 of 2 shards"))
     before = contents(tmp_path / "data") if finished else None
     changes = {
         "vocabulary": {"vocabulary": [*SOURCE.pieces, "more"]},
-        "recipe": {"recipe": Recipe(LENGTH, seed=2)},
+        "recipe": {"settings": Settings(LENGTH, seed=2)},
         "shards": {"shards": 3},
-        "recipe, shards, compressed": {"shards": 1, "compress": True, "recipe": Recipe(LENGTH, masking=Masking(0.2))},
+        "recipe, compressed": {"compress": True, "settings": Settings(LENGTH, masking=Masking(0.2))},
     }
     message = (
         "data has data of other settings, or of files that have changed: {}. Expected the same ones to continue, or "
     )
     for names, change in changes.items():
         with pytest.raises(ValueError, match=message.format(names)):
-            generate(corpus, tmp_path / "data", **settings | change)
+            generate(corpus, tmp_path / "data", **arguments | change)
     corpus.write_text(SOURCE.text + "more")
     with pytest.raises(ValueError, match=message.format("input")):
-        generate(corpus, tmp_path / "data", **settings)
+        generate(corpus, tmp_path / "data", **arguments)
     corpus.write_text(SOURCE.text)
-    generate(corpus, tmp_path / "data", **settings)
+    generate(corpus, tmp_path / "data", **arguments)
     assert before is None or contents(tmp_path / "data") == before
 
 
@@ -214,24 +210,20 @@ def test_other_settings_and_changed_files_are_refused(tmp_path, finished):
 
 def test_an_empty_corpus(tmp_path):
     (tmp_path / "empty.txt").touch()
-    (tmp_path / "blank.txt").write_text("\n \n\r\n\t\n")
-    (tmp_path / "marks.txt").write_text("\u200b\n\n\ufeff\n")
+    (tmp_path / "marks.txt").write_text("\u200b\n\n\ufeff\n \n\r\n\t\n")
     (tmp_path / "empty.gz").write_bytes(gzip.compress(b""))
     (tmp_path / "rows.jsonl").write_text('{"text": ""}\n{"text": " "}\n')
-    cases = {
-        "none*": (FileNotFoundError, "no file matches"),
-        "empty.txt": (ValueError, "the corpus is empty"),
-        "blank.txt": (ValueError, "there is no text in the corpus"),
-        "marks.txt": (ValueError, "there is no text in the corpus"),
-        "empty.gz": (ValueError, "there is no text in the corpus"),
-        "*.txt": (ValueError, "there is no text in the corpus"),
-    }
-    for pattern, (kind, message) in cases.items():
-        for recipe in (RECIPES["pairs"], RECIPES["rows"]):
-            with pytest.raises(kind, match=message):
-                generate(tmp_path / pattern, tmp_path / "data", SOURCE.pieces, recipe, shards=2)
-    with pytest.raises(ValueError, match="rows.jsonl: there is no text in the corpus"):
-        generate(tmp_path / "rows.jsonl", tmp_path / "data", SOURCE.pieces, Recipe(LENGTH, form="jsonl"))
+    pairs, rows, jsonl = SETTINGS["pairs"], SETTINGS["rows"], Settings(LENGTH, form="jsonl")
+    for pattern, settings, kind, message in (
+        ("none*", pairs, FileNotFoundError, "no file matches"),
+        ("empty.txt", pairs, ValueError, "the corpus is empty"),
+        ("*.txt", pairs, ValueError, "there is no text in the corpus"),
+        ("marks.txt", rows, ValueError, "there is no text in the corpus"),
+        ("empty.gz", pairs, ValueError, "there is no text in the corpus"),
+        ("rows.jsonl", jsonl, ValueError, "rows.jsonl: there is no text in the corpus"),
+    ):
+        with pytest.raises(kind, match=message):
+            generate(tmp_path / pattern, tmp_path / "data", SOURCE.pieces, settings, shards=2)
 
 
 def test_one_document_alone(tmp_path):
@@ -241,9 +233,9 @@ def test_one_document_alone(tmp_path):
         r"\(or `form` jsonl\); or turn `next_sentence` off"
     )
     with pytest.raises(ValueError, match=message):
-        generate(path, tmp_path / "data", SOURCE.pieces, RECIPES["pairs"])
+        generate(path, tmp_path / "data", SOURCE.pieces, SETTINGS["pairs"])
     # Each of the ways out leads into the same folder.
-    manifest = generate(path, tmp_path / "data", SOURCE.pieces, Recipe(LENGTH, next_sentence=False), shards=1)
+    manifest = generate(path, tmp_path / "data", SOURCE.pieces, Settings(LENGTH, next_sentence=False), shards=1)
     assert manifest["corpus"]["documents"] == 1
     assert manifest["tokens"] == len(SOURCE.pieces) - FIRST + 2 * manifest["examples"]
     assert len(list(Records(tmp_path / "data").dataset())) == -(-manifest["examples"] // 32)
@@ -254,27 +246,10 @@ def test_a_mistake_in_the_text_leaves_nothing_that_is_in_the_way(tmp_path):
     path.write_bytes(SOURCE.text.encode() + "\nÜbung\n".encode("latin-1"))
     for workers in (None, 1):
         with pytest.raises(ValueError, match=r"a.txt:\d+: not UTF-8: b'\\xdcbung'"):
-            generate(path, tmp_path / "data", SOURCE.pieces, RECIPES["pairs"], workers=workers)
+            generate(path, tmp_path / "data", SOURCE.pieces, SETTINGS["pairs"], workers=workers)
     path.write_text(SOURCE.text)
-    generate(path, tmp_path / "data", SOURCE.pieces, RECIPES["pairs"])
+    generate(path, tmp_path / "data", SOURCE.pieces, SETTINGS["pairs"])
     assert not (tmp_path / "data" / "unfinished").exists()
-
-
-def test_broken_files_are_named(tmp_path):
-    files = {
-        "utf16.txt": (SOURCE.text.encode("utf-16"), "a binary file, or UTF-16"),
-        "binary.txt": (bytes(range(256)) * 99, "a binary file, or UTF-16"),
-        "short.gz": (gzip.compress(SOURCE.text.encode())[:-30], "not a whole .gz file"),
-    }
-    for name, (content, message) in files.items():
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(ValueError, match=f"{name}: {message}"):
-            generate(tmp_path / name, tmp_path / "data", SOURCE.pieces, RECIPES["pairs"], shards=3)
-    numbered.write(tmp_path / "a.jsonl", '{"text": "abc."}\n{"title": "abc"}\n')
-    with pytest.raises(ValueError, match="a.jsonl:2: expected an object with a string in its field 'text'"):
-        generate(tmp_path / "a.jsonl", tmp_path / "data", SOURCE.pieces, Recipe(LENGTH, form="jsonl"), shards=2)
-    with pytest.raises(FileNotFoundError, match="none.txt"):
-        generate([tmp_path / "none.txt"], tmp_path / "data", SOURCE.pieces, RECIPES["pairs"])
 
 
 def test_a_corpus_that_gives_nothing(tmp_path):
@@ -282,75 +257,49 @@ def test_a_corpus_that_gives_nothing(tmp_path):
     with pytest.raises(
         ValueError, match=r"the corpus has no piece to predict: all are \[UNK\]. Expected the vocabulary"
     ):
-        generate(tmp_path / "a.txt", tmp_path / "data", SOURCE.pieces, RECIPES["static"])
+        generate(tmp_path / "a.txt", tmp_path / "data", SOURCE.pieces, SETTINGS["static"])
     # Of single words, half give an example: of two, none, one or two do, by the seed.
     (tmp_path / "b.txt").write_text("a\n\nb\n")
     outcomes = set()
     for seed in (0, 2, 7):
-        recipe, pieces = Recipe(LENGTH, seed=seed), [*SOURCE.pieces[:FIRST], "a", "b"]
+        settings, pieces = Settings(LENGTH, seed=seed), [*SOURCE.pieces[:FIRST], "a", "b"]
         try:
-            manifest = generate(tmp_path / "b.txt", tmp_path / str(seed), pieces, recipe, shards=2)
+            manifest = generate(tmp_path / "b.txt", tmp_path / str(seed), pieces, settings, shards=2)
             outcomes.add((manifest["examples"], manifest["dropped_texts"]))
         except ValueError as error:
             outcomes.add(str(error))
     assert outcomes == {"the corpus gave no examples: its texts are single words. Expected longer ones", (1, 1), (2, 0)}
 
 
-@pytest.mark.slow
-def test_giant_lines(tmp_path):
-    pieces = [*numbered.SPECIAL, "low", "##er", "er"]
-    for name, text in {"spaces": "low lower " * 500_000, "none": "low" * 1_700_000}.items():
-        path = numbered.write(tmp_path / name, f"{text}\nlow lower\n\nlow\nlow lower\n")
-        assert path.stat().st_size > 5_000_000
-        manifest = generate(path, tmp_path / f"{name}-data", pieces, RECIPES["pairs"], shards=3)
-        assert manifest["corpus"]["documents"] == 2
-        ids = numbered.arrays(tmp_path / f"{name}-data")["input_ids"]
-        if name == "spaces":
-            assert manifest["corpus"]["pieces"] == 3 * 500_000 + 7
-            assert not (ids == 1).any()
-            # Neither parts nor segments begin within a word.
-            begins = np.concatenate([ids[:, 1], ids[np.arange(len(ids)), (ids == 3).argmax(1) + 1]])
-            assert (begins == FIRST + 1).mean() < 0.2  # By the trimming of pairs that are too long alone.
-        else:
-            assert manifest["corpus"]["pieces"] < 100  # Words of more than 200 characters are [UNK].
-
-
-def test_no_room_is_told_before(corpus, tmp_path, monkeypatch):
+def test_too_little_disk_space_is_an_early_error(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9, 2_000_000))
     text = numbered.write(tmp_path / "a.txt", SOURCE.text * 300)
     size = text.stat().st_size / 1e6
-    message = rf"no room in {tmp_path}/data: about {size * 2.5:,.0f} MB are needed, 2 MB are free"
+    message = rf"not enough disk space in {tmp_path}/data: {size * 2.5:,.0f} MB are needed, 2 MB are free"
     with pytest.raises(OSError, match=message):
-        generate(text, tmp_path / "data", SOURCE.pieces, RECIPES["static"])
+        generate(text, tmp_path / "data", SOURCE.pieces, SETTINGS["static"])
     # It does not keep other settings from the folder, and a small corpus has room enough.
-    generate(corpus, tmp_path / "data", SOURCE.pieces, RECIPES["pairs"], shards=1)
+    generate(corpus, tmp_path / "data", SOURCE.pieces, SETTINGS["pairs"], shards=1)
 
 
 @pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="needs a device that is always full")
-@pytest.mark.parametrize(
-    ("name", "file"),
-    [
-        ("pairs", "tokens-00003.ids"),
-        ("pairs", "tokens-00003.segments"),
-        *((name, "examples-00003-of-00005.tfrecord") for name in RECIPES),
-    ],
-)
-def test_no_room_on_the_way(corpus, wholes, tmp_path, name, file):
+@pytest.mark.parametrize("file", ["tokens-00003.ids", "examples-00003-of-00005.tfrecord"])
+def test_a_full_disk(corpus, wholes, tmp_path, file):
     (tmp_path / "unfinished").mkdir()
     os.symlink("/dev/full", tmp_path / "unfinished" / file)
-    with pytest.raises(OSError, match="no room is left on the disk; what is finished stays, start again to continue"):
-        generate(corpus, tmp_path, SOURCE.pieces, RECIPES[name], shards=5)
+    with pytest.raises(OSError, match="the disk is full; start again to resume, finished shards are kept"):
+        generate(corpus, tmp_path, SOURCE.pieces, SETTINGS["pairs"], shards=5)
     (tmp_path / "unfinished" / file).unlink()
     lines = []
-    generate(corpus, tmp_path, SOURCE.pieces, RECIPES[name], shards=5, progress=lines.append)
+    generate(corpus, tmp_path, SOURCE.pieces, SETTINGS["pairs"], shards=5, progress=lines.append)
     assert len(lines) == (2 + 5 if file.startswith("tokens") else 2)
-    assert contents(tmp_path) == contents(wholes / name)
+    assert contents(tmp_path) == contents(wholes / "pairs")
 
 
 def test_errors(corpus, tmp_path):
     for options in ({"shards": -1}, {"workers": -1}):
         with pytest.raises(ValueError, match="`shards` and `workers` must be at least 1. Received: shards=.*-1"):
-            generate(corpus, tmp_path, SOURCE.pieces, RECIPES["pairs"], **options)
+            generate(corpus, tmp_path, SOURCE.pieces, SETTINGS["pairs"], **options)
     cases = {
         "`sequence_length` must be at least 8. Received: sequence_length=7": {"sequence_length": 7},
         "`sequence_length` must be at least 8. Received: sequence_length=128.0": {"sequence_length": 128.0},
@@ -361,11 +310,11 @@ def test_errors(corpus, tmp_path):
     }
     for message, options in cases.items():
         with pytest.raises(ValueError, match=message):
-            Recipe(**options)
+            Settings(**options)
     pieces = [piece for piece in SOURCE.pieces if piece != "[MASK]"]
     with pytest.raises(ValueError, match=r"the vocabulary has no piece '\[MASK\]'"):
-        generate(corpus, tmp_path / "data", pieces, RECIPES["pairs"])
+        generate(corpus, tmp_path / "data", pieces, SETTINGS["pairs"])
     with pytest.raises(FileNotFoundError, match="none.txt: there is no such vocabulary file"):
-        generate(corpus, tmp_path / "data", tmp_path / "none.txt", RECIPES["pairs"])
+        generate(corpus, tmp_path / "data", tmp_path / "none.txt", SETTINGS["pairs"])
     with pytest.raises(OSError, match="a.txt"):
-        generate(corpus, corpus / "data", SOURCE.pieces, RECIPES["pairs"])
+        generate(corpus, corpus / "data", SOURCE.pieces, SETTINGS["pairs"])

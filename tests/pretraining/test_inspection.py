@@ -2,39 +2,30 @@
 
 import textwrap
 
+import numpy as np
 import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from keras_bert.pretraining.generate import generate  # noqa: E402
 from keras_bert.pretraining.inspection import describe  # noqa: E402
-from keras_bert.pretraining.settings import Recipe  # noqa: E402
-from tests.pretraining import numbered  # noqa: E402
+from keras_bert.pretraining.records import serialize  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "house", "burn", "##ing", "##s", "tree", "."]
 
 
 def write(path, *examples):
-    """Writes examples given by words: ids, the length of A, the length, label and `(position, label)` of the masks."""
+    """Writes examples given by words: ids, the length of A, the label and `(position, label)` of the masks."""
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for pieces, first, label, masks in examples:
-            size, pieces = len(pieces.split()), [PIECES.index(piece) for piece in pieces.split()]
-            masks += [(0, "[PAD]")] * (4 - len(masks))
-            values = {
-                "input_ids": pieces + [0] * (14 - size),
-                "input_mask": [1] * size + [0] * (14 - size),
-                "segment_ids": [0] * first + [1] * (size - first) + [0] * (14 - size),
-                "next_sentence_labels": [label],
-                "masked_lm_positions": [position for position, _ in masks],
-                "masked_lm_ids": [PIECES.index(piece) for _, piece in masks],
-            }
-            weights = [float(piece != "[PAD]") for _, piece in masks]
-            feature = {
-                name: tf.train.Feature(int64_list=tf.train.Int64List(value=value)) for name, value in values.items()
-            }
-            feature["masked_lm_weights"] = tf.train.Feature(float_list=tf.train.FloatList(value=weights))
-            writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+        for words, first, label, masks in examples:
+            ids, places = np.zeros((1, 14), int), np.arange(14)[None]
+            size = len(words.split())
+            ids[0, :size] = [PIECES.index(piece) for piece in words.split()]
+            masks = np.array([(place, PIECES.index(piece), 1) for place, piece in masks] + [(0, 0, 0)] * 4)[None, :4]
+            features = {"input_ids": ids, "input_mask": places < size, "next_sentence_labels": np.array([[label]])}
+            features["segment_ids"] = (places >= first) & (places < size)
+            features |= {"masked_lm_positions": masks[..., 0], "masked_lm_ids": masks[..., 1]}
+            writer.write(serialize(features | {"masked_lm_weights": masks[..., 2].astype(np.float32)})[0])
 
 
 def test_examples_by_hand(tmp_path):
@@ -62,14 +53,3 @@ def test_examples_by_hand(tmp_path):
     expected = textwrap.dedent(expected)
     assert describe(tmp_path / "a.tfrecord", 9, PIECES) == expected
     assert describe(f"{tmp_path}/a.*", 2, PIECES) == expected[: expected.index("\n\nexample 3")]
-
-
-def test_a_folder(tmp_path):
-    numbered.write(tmp_path / "a.txt", "the house.\nburning trees.\n\nthe trees\nthe house burns\n")
-    generate(tmp_path / "a.txt", tmp_path / "data", PIECES, Recipe(16), shards=1)
-    text = describe(tmp_path / "data", 1)
-    assert text.startswith("example 1: ")
-    assert " of 16 pieces, " in text
-    assert "\n  A: " in text
-    with pytest.raises(ValueError, match="does not say of which vocabulary its records are: give `vocabulary`"):
-        describe(f"{tmp_path}/data/examples-*", 1)

@@ -1,4 +1,4 @@
-"""Pairs and rows. In the corpus no piece stands twice, so that the ids alone tell where every text is from."""
+"""Pairs and rows. The pieces of the corpus are unique, so that ids tell where a text is from."""
 
 import itertools
 
@@ -9,7 +9,7 @@ from scipy import stats
 from keras_bert.pretraining import token_store
 from keras_bert.pretraining.generate import generate
 from keras_bert.pretraining.sentence_pairs import choose_others, pack_pairs, pack_rows, plan_pairs
-from keras_bert.pretraining.settings import Recipe
+from keras_bert.pretraining.settings import Settings
 from keras_bert.pretraining.token_store import Tokens, following, stretches
 from tests.pretraining import numbered
 from tests.pretraining.numbered import CLS, FIRST, PAD, SEP, Numbered, random_documents
@@ -62,13 +62,21 @@ def test_labels_are_true_and_texts_are_whole(made):
             assert b[0] in begins or (b[0] in word_begins and a[0] == max(begin for begin in begins if begin < b[0]))
 
 
-def test_half_of_the_pairs_are_random(made):
+def test_half_of_the_pairs_are_random_and_the_manifest_counts_all(made):
     manifest, examples = made
     labels = examples["next_sentence_labels"][:, 0]
     assert len(labels) == manifest["examples"] > 10_000
     assert abs(labels.mean() - 0.5) < 4 * 0.5 / np.sqrt(len(labels))
     assert manifest["random_share"] == labels.mean()
     assert manifest["dropped_texts"] == 0
+    lengths = examples["input_mask"].sum(1)
+    assert manifest["tokens"] == lengths.sum()
+    assert manifest["padding_share"] == 1 - lengths.sum() / (len(lengths) * LENGTH)
+    assert manifest["length_histogram"] == np.histogram(lengths, 8, (0.5, LENGTH + 0.5))[0].tolist()
+    source = numbered.small()
+    pieces, segments = len(source.pieces) - FIRST, len(source.sentences) - 1
+    assert manifest["corpus"] == {"documents": 24, "segments": segments, "pieces": pieces}
+    assert sum(file["examples"] for file in manifest["files"]) == manifest["examples"]
 
 
 def test_random_texts_come_from_every_other_document_alike(made):
@@ -80,17 +88,6 @@ def test_random_texts_come_from_every_other_document_alike(made):
     assert expected[expected > 0].min() > 5
     statistic = ((found - expected) ** 2 / np.where(expected, expected, 1)).sum()
     assert stats.chi2.sf(statistic, documents * (documents - 2)) > 1e-4
-
-
-def test_the_manifest_counts_what_there_is(made):
-    source, (manifest, examples) = numbered.small(), made
-    lengths = examples["input_mask"].sum(1)
-    assert manifest["tokens"] == lengths.sum()
-    assert manifest["padding_share"] == 1 - lengths.sum() / (len(lengths) * LENGTH)
-    assert manifest["length_histogram"] == np.histogram(lengths, 8, (0.5, LENGTH + 0.5))[0].tolist()
-    pieces, segments = len(source.pieces) - FIRST, len(source.sentences) - 1
-    assert manifest["corpus"] == {"documents": 24, "segments": segments, "pieces": pieces}
-    assert sum(file["examples"] for file in manifest["files"]) == manifest["examples"]
 
 
 # Plans, on documents of sentences of one piece: the length that an example aims at is the one it gets.
@@ -141,17 +138,6 @@ def test_length_cut_and_kind_do_not_depend_on_each_other(draws):
         assert stats.chi2_contingency(table).pvalue > 1e-4
     # Nor on those of the pair before.
     assert np.abs(np.corrcoef(draws[:, 1:], draws[:, :-1])[:3, 3:]).max() < 4 / np.sqrt(len(target))
-
-
-def test_short_seq_prob_at_its_ends():
-    for probability in (0.0, 1.0):
-        (stretch,) = stretches(ONES)
-        plan = plan_pairs(ONES, stretch, 0, ROOM, probability, np.zeros(20_000, bool), (1, 0))
-        target = aims(plan)[0]
-        if probability:
-            assert stats.chisquare(np.bincount(target, minlength=ROOM + 1)[2:]).pvalue > 1e-4
-        else:
-            assert set(target) == {ROOM}
 
 
 @pytest.mark.parametrize("block", [10**6, 100])
@@ -206,7 +192,7 @@ def cut_like_google(first, second, room):
     return first, second
 
 
-@pytest.mark.parametrize("length", [8, 16, 33])
+@pytest.mark.parametrize("length", [8, 33])
 def test_texts_that_are_too_long_are_cut_at_their_ends(length):
     source = Numbered(random_documents(1, documents=12, sentences=20, words=(2, 14)))
     (stretch,) = stretches(source.tokens)
@@ -273,18 +259,17 @@ def expected_documents(source):
 
 
 @pytest.mark.parametrize("block", [10**6, 100, 1])
-@pytest.mark.parametrize("length", [8, 19, 128])
-def test_rows_are_full_and_hold_all_text_once(monkeypatch, block, length):
+def test_rows_are_full_and_hold_all_text_once(monkeypatch, block):
     monkeypatch.setattr(token_store, "BLOCK", block)
     source = Numbered(random_documents(2, documents=30, sentences=20, words=9))
-    rows = rows_of(source.tokens, length)
-    assert documents_of(rows) == expected_documents(source)
-    assert {len(row) for row in rows[:-1]} == {length}
-    pieces = len(source.tokens.ids) + 30 - 1
-    assert len(rows) == -(-pieces // (length - 2))
+    for length in (8, 19, 128):
+        rows = rows_of(source.tokens, length)
+        assert documents_of(rows) == expected_documents(source)
+        assert {len(row) for row in rows[:-1]} == {length}
+        assert len(rows) == -(-(len(source.tokens.ids) + 30 - 1) // (length - 2))
 
 
-@pytest.mark.parametrize("pieces", range(1, 40))
+@pytest.mark.parametrize("pieces", [1, 2, 13, 14, 15, 27, 28, 39])
 def test_few_pieces_fill_rows_too(pieces):
     for sizes in ([pieces], [1, pieces], [pieces, 1], [6, 6, pieces]):
         source = Numbered([[[1] * size] for size in sizes])
@@ -296,12 +281,11 @@ def test_few_pieces_fill_rows_too(pieces):
                 assert len(rows[0]) - 2 == cut
 
 
-@pytest.mark.parametrize("shards", [1, 4])
-def test_rows_of_many_shards_and_duplicates(tmp_path, shards):
+def test_rows_of_many_shards_and_duplicates(tmp_path):
     source = Numbered(random_documents(3, documents=10, sentences=20, words=9))
     numbered.write(tmp_path / "a.txt", source.text)
-    recipe = Recipe(sequence_length=32, next_sentence=False, duplicates=3, seed=2)
-    manifest = generate(tmp_path / "a.txt", tmp_path / "data", source.pieces, recipe, shards=shards)
+    settings = Settings(sequence_length=32, next_sentence=False, duplicates=3, seed=2)
+    manifest = generate(tmp_path / "a.txt", tmp_path / "data", source.pieces, settings, shards=4)
     examples = numbered.arrays(tmp_path / "data")
     ids = examples["input_ids"]
     counts = np.bincount(ids[examples["input_mask"] > 0])
@@ -313,6 +297,6 @@ def test_rows_of_many_shards_and_duplicates(tmp_path, shards):
         steps = np.diff(row[row >= FIRST])
         assert (steps == 1).all()
     # Two rows of each shard and pass may have room left.
-    assert (examples["input_mask"].sum(1) < 32).sum() <= shards * 3 * 2
+    assert (examples["input_mask"].sum(1) < 32).sum() <= 4 * 3 * 2
     assert "random_share" not in manifest
     assert len({tuple(row) for row in ids}) == len(ids)  # The passes do not repeat each other's rows.

@@ -101,15 +101,13 @@ def test_windows_by_hand():
     # 10 pieces, 5 a window, 3 further each time; an empty passage; one that just fits; one piece too many.
     windows = sliding_windows([10, 0, 5, 6], 5, 3)
     assert from_windows(windows) == [(0, 0, 5), (0, 3, 5), (0, 6, 4), (1, 0, 0), (2, 0, 5), (3, 0, 5), (3, 3, 3)]
-
-
-def test_a_stride_beyond_the_room_skips_no_piece():
+    # A stride beyond the room skips no piece.
     assert from_windows(sliding_windows([7], [3], 100)) == [(0, 0, 3), (0, 3, 3), (0, 6, 1)]
 
 
 def test_windows_equal_the_loop():
     rng = np.random.default_rng(0)
-    for _ in range(100):
+    for _ in range(25):
         lengths, room = rng.integers(0, 60, 5), rng.integers(1, 25, 5)
         stride = int(rng.integers(1, 30))
         assert from_windows(sliding_windows(lengths, room, stride)) == slow_windows(lengths, room, stride)
@@ -119,18 +117,12 @@ def test_slices_by_hand():
     windows = sliding_windows([4, 0, 2], 3, 2)  # 0-2, 2-3; nothing; 0-1
     values = tf.ragged.constant([[10, 11, 12, 13], [], [20, 21]])
     assert window_slices(values, windows).to_list() == [[10, 11, 12], [12, 13], [], [20, 21]]
+    long_splits = window_slices(values.with_row_splits_dtype(tf.int64), windows)
+    assert (long_splits.to_list()[1], long_splits.row_splits.dtype) == ([12, 13], tf.int64)
     pairs = tf.stack([values, values + 1], axis=-1)
     assert window_slices(pairs, windows).to_list()[1] == [[12, 13], [13, 14]]
     words = tf.ragged.constant([[[1], [2, 3], [], [4]], [], [[5, 6], [7]]])
     assert window_slices(words, windows).to_list() == [[[1], [2, 3], []], [[], [4]], [], [[5, 6], [7]]]
-
-
-@pytest.mark.parametrize("dtype", [tf.int32, tf.int64])
-def test_slices_keep_the_type_of_the_row_splits(dtype):
-    values = tf.ragged.constant([["a", "b", "c"]], row_splits_dtype=dtype)
-    slices = window_slices(values, sliding_windows([3], 2, 1))
-    assert slices.to_list() == [[b"a", b"b"], [b"b", b"c"]]
-    assert slices.row_splits.dtype == dtype
 
 
 def test_max_context_by_hand():
@@ -146,7 +138,7 @@ def test_max_context_by_hand():
 
 
 def test_max_context_equals_the_loop():
-    for seed in range(40):
+    for seed in range(12):
         windows = random_case(seed)[2]
         assert max_context(as_windows(windows)).to_list() == slow_max_context(windows)
 
@@ -179,42 +171,38 @@ def test_the_lowest_null_score_and_positions_of_the_passage():
     assert spans.null_score.numpy().tolist() == [6.0, 14.0]
 
 
-OPTIONS = [(1, 1), (4, 7), (30, 20), (1000, 200)]
+OPTIONS = [(1, 1), (4, 7), (1000, 30)]
 
 
-class Reader(tf.Module):
-    def __init__(self, max_answer_length, count):
-        super().__init__()
-        self.options = {"max_answer_length": max_answer_length, "count": count}
+def graph_of(**options):
+    """`best_spans` of the pieces with the most context, as a graph for any windows."""
+    logits, places = tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([None], tf.int32)
 
-    @tf.function(
-        input_signature=[
-            tf.TensorSpec([None, None], tf.float32),
-            tf.TensorSpec([None, None], tf.float32),
-            Windows(*[tf.TensorSpec([None], tf.int32)] * 3),
-            tf.TensorSpec([None], tf.int32),
-        ]
-    )
-    def __call__(self, start_logits, end_logits, windows, offset):
-        return best_spans(start_logits, end_logits, windows, offset, max_context(windows), **self.options)
+    @tf.function(input_signature=[logits, logits, Windows(places, places, places), places])
+    def read(start_logits, end_logits, windows, offset):
+        return best_spans(start_logits, end_logits, windows, offset, max_context(windows), **options)
+
+    return read
 
 
 @pytest.mark.parametrize(("max_answer_length", "count"), OPTIONS)
 def test_spans_equal_the_loop(max_answer_length, count):
-    graph = Reader(max_answer_length, count)
-    for seed in range(12):
+    options = {"max_answer_length": max_answer_length, "count": count}
+    graph = graph_of(**options)
+    for seed in range(6):
         start_logits, end_logits, windows, offset = random_case(seed)
         args = start_logits, end_logits, as_windows(windows), offset
-        options = {"max_answer_length": max_answer_length, "count": count}
         expected = slow_spans(start_logits, end_logits, windows, offset, None, **options)
         check(best_spans(*args, **options), expected, count)
-        valid = slow_max_context(windows)
-        expected = slow_spans(start_logits, end_logits, windows, offset, valid, **options)
-        check(graph(*args), expected, count)
+        expected = slow_spans(start_logits, end_logits, windows, offset, slow_max_context(windows), **options)
+        found = graph(*args)
+        check(found, expected, count)
         null_score = [INF] * len(expected)
         for window, (example, _, _) in enumerate(windows):
             null_score[example] = min(null_score[example], start_logits[window, 0] + end_logits[window, 0])
-        assert graph(*args).null_score.numpy().tolist() == null_score
+        assert found.null_score.numpy().tolist() == null_score
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`offset` must leave all pieces of a window inside"):
+        graph(*args[:3], 99 + offset)
 
 
 def test_fewer_spans_than_asked_for():
@@ -224,15 +212,13 @@ def test_fewer_spans_than_asked_for():
     check(spans, [[nothing] * 5, [(0, 0, 0.0, 1), (0, 1, 0.0, 1), (1, 1, 0.0, 1), nothing, nothing]], 5)
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_no_examples(compiled):
+def test_no_examples():
     windows = sliding_windows(tf.zeros([0], tf.int32), 5, 2)
     assert from_windows(windows) == []
     assert max_context(windows).to_list() == []
     values = tf.RaggedTensor.from_row_splits(tf.zeros([0], tf.int32), [0])
     assert window_slices(values, windows).to_list() == []
-    read = Reader(30, 20) if compiled else lambda *args: best_spans(*args, max_context(windows))
-    spans = read(tf.zeros([0, 9]), tf.zeros([0, 9]), windows, tf.zeros([0], tf.int32))
+    spans = best_spans(tf.zeros([0, 9]), tf.zeros([0, 9]), windows, tf.zeros([0], tf.int32), max_context(windows))
     check(spans, [], 20)
     assert spans.null_score.shape == (0,)
 
@@ -244,39 +230,6 @@ def test_bfloat16_logits():
     check(best_spans(*half, as_windows(windows), offset, max_answer_length=5, count=8), expected, 8)
 
 
-class Service(tf.Module):
-    @tf.function(
-        input_signature=[
-            tf.TensorSpec([None], tf.int32, name="lengths"),
-            tf.TensorSpec([None], tf.int32, name="room"),
-            tf.TensorSpec([None, None], tf.float32, name="logits"),
-        ]
-    )
-    def serve(self, lengths, room, logits):
-        windows = sliding_windows(lengths, room, 4)
-        values = tf.ragged.range(lengths, row_splits_dtype=tf.int64)
-        spans = best_spans(logits, -logits, windows, tf.fill(tf.shape(windows.start), 2), max_context(windows))
-        return {**spans._asdict(), "pieces": window_slices(values, windows).to_tensor(-1)}
-
-
-def test_through_a_saved_model(tmp_path):
-    service = Service()
-    tf.saved_model.save(service, str(tmp_path), signatures=service.serve)
-    serve = tf.saved_model.load(str(tmp_path)).signatures["serving_default"]
-    rng = np.random.default_rng(0)
-    for lengths, room in (([17, 0, 3], [6, 8, 9]), ([1], [1]), ([40, 40], [20, 4])):
-        windows = slow_windows(lengths, room, 4)
-        logits = rng.normal(size=(len(windows), 22)).astype("float32")
-        outputs = serve(lengths=tf.constant(lengths), room=tf.constant(room), logits=tf.constant(logits))
-        expected = slow_spans(logits, -logits, windows, [2] * len(windows), slow_max_context(windows), 30, 20)
-        for index, name in enumerate(("start", "end", "score", "window")):
-            np.testing.assert_array_equal(outputs[name], np.array(expected)[:, :, index].astype("float32"))
-        pieces = [[piece for piece in row if piece >= 0] for row in outputs["pieces"].numpy().tolist()]
-        assert pieces == [list(range(start, start + length)) for _, start, length in windows]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="a question leaves no room for its passage"):
-        serve(lengths=tf.constant([3]), room=tf.constant([0]), logits=tf.zeros([1, 22]))
-
-
 def test_probabilities():
     scores = np.log([[1.0, 3.0, 4.0], [5.0, 1e-45, 1e-45]]).astype("float32")
     scores[1, 1:] = -INF
@@ -284,28 +237,16 @@ def test_probabilities():
     np.testing.assert_allclose(probabilities, [[0.125, 0.375, 0.5], [1, 0, 0], [0, 0, 0]], atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_errors():
+    zeros, one = tf.zeros([1, 9]), sliding_windows([4], 4, 2)
+    room = "`room` must be at least 1, but a question leaves no room for its passage. Received: room="
+    inside = "`offset` must leave all pieces of a window inside the sequence of the logits. Received: offset="
+    for call, message in (
         (lambda: sliding_windows([4], 3, 0), "`stride` must be at least 1. Received: stride=0"),
-        (
-            lambda: sliding_windows([4, 4], [3, -1], 2),
-            r"`room` must be at least 1, but a question leaves no room for its passage. Received: room=\[ 3 -1\]",
-        ),
-        (
-            lambda: best_spans(tf.zeros([1, 9]), tf.zeros([1, 9]), sliding_windows([4], 4, 2), [3], count=0),
-            "`count` must be at least 1. Received: count=0",
-        ),
-        (
-            lambda: best_spans(tf.zeros([1, 9]), tf.zeros([1, 9]), sliding_windows([4], 4, 2), [3], None, 0),
-            "`max_answer_length` must be at least 1. Received: max_answer_length=0",
-        ),
-        (
-            lambda: best_spans(tf.zeros([1, 9]), tf.zeros([1, 9]), sliding_windows([4], 4, 2), [6]),
-            r"`offset` must leave all pieces of a window inside the sequence of the logits. Received: offset=\[6\]",
-        ),
-    ],
-)
-def test_errors(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+        (lambda: sliding_windows([4, 4], [3, -1], 2), rf"{room}\[ 3 -1\]"),
+        (lambda: best_spans(zeros, zeros, one, [3], count=0), "`count` must be at least 1. Received: count=0"),
+        (lambda: best_spans(zeros, zeros, one, [3], None, 0), "`max_answer_length` must be at least 1. Received: .*=0"),
+        (lambda: best_spans(zeros, zeros, one, [6]), rf"{inside}\[6\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()

@@ -9,29 +9,17 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def test_from_list_file_and_itself(tmp_path):
-    vocabulary = Vocabulary([*SPECIAL, "hello", "##s"])
-    vocabulary.save(tmp_path / "vocab.txt")
-    assert (
-        Vocabulary(tmp_path / "vocab.txt")
-        == Vocabulary(str(tmp_path / "vocab.txt"))
-        == Vocabulary(vocabulary)
-        == vocabulary
-    )
-    assert (tmp_path / "vocab.txt").read_bytes() == b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhello\n##s\n"
-    assert len(vocabulary) == 7
-    assert "hello" in vocabulary
-    assert vocabulary.ids(["[CLS]", "hello"]) == [2, 5]
-
-
-def test_windows_line_ends_a_byte_order_mark_and_no_last_line_end(tmp_path):
-    (tmp_path / "vocab.txt").write_bytes(b"\xef\xbb\xbf" + "\r\n".join(SPECIAL).encode())
-    assert Vocabulary(tmp_path / "vocab.txt").pieces == tuple(SPECIAL)
-
-
-def test_pieces_that_python_takes_for_line_ends(tmp_path):
-    pieces = [*SPECIAL, "\u2028", "\x85", "\u3000"]
-    Vocabulary(pieces).save(tmp_path / "vocab.txt")
-    assert Vocabulary(tmp_path / "vocab.txt").pieces == tuple(pieces)
+    pieces = [*SPECIAL, "hello", "##s", "\u2028", "\x85", "\u3000"]  # Python takes the last three for line ends.
+    vocabulary, path = Vocabulary(pieces), tmp_path / "vocab.txt"
+    vocabulary.save(path)
+    assert path.read_bytes() == "".join(f"{piece}\n" for piece in pieces).encode()
+    assert Vocabulary(path) == Vocabulary(str(path)) == Vocabulary(vocabulary) == vocabulary
+    assert (len(vocabulary), "hello" in vocabulary, vocabulary.ids(["[CLS]", "hello"])) == (10, True, [2, 5])
+    with pytest.raises(ValueError, match="the vocabulary has no piece 'x'"):
+        vocabulary.id("x")
+    # Windows' line ends, a byte order mark, no line end at the end.
+    path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(SPECIAL).encode())
+    assert Vocabulary(path).pieces == tuple(SPECIAL)
 
 
 def test_public_vocabularies_keep_their_sizes(data):
@@ -60,42 +48,31 @@ def test_bad_pieces(pieces, message):
         Vocabulary(pieces)
 
 
-def test_an_unknown_piece():
-    with pytest.raises(ValueError, match="the vocabulary has no piece 'x'"):
-        Vocabulary(SPECIAL).id("x")
-
-
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("name", "content", "message"),
     [
-        (b"[PAD]\n\n[UNK]\n", r"vocab.txt:2: the line is empty"),
-        (b"[PAD]\n[UNK]\n\xff\xfe\n", "vocab.txt:3: a vocabulary must be UTF-8"),
-        (b"[PAD]\n[unk]\n[CLS]\n", r"lacks \[UNK\]; .*vocab.txt:2 has '\[unk\]' instead: take an unaltered copy"),
+        ("vocab.txt", "[PAD]\n\n[UNK]\n", r"vocab.txt:2: the line is empty"),
+        ("vocab.txt", b"[PAD]\n[UNK]\n\xff\xfe\n", "vocab.txt:3: a vocabulary must be UTF-8"),
+        (
+            "vocab.txt",
+            "[PAD]\n[unk]\n[CLS]\n",
+            r"lacks \[UNK\]; .*vocab.txt:2 has '\[unk\]' instead: take an unaltered",
+        ),
+        ("vocab.txt", None, "vocab.txt: there is no such vocabulary file"),
+        (
+            "a.json",
+            '{"model": {"type": "BPE", "vocab": {"a": 0}}}',
+            "expected model.type='WordPiece'. Received: .*'BPE'",
+        ),
+        ("a.json", '{"model": 3}', "not a tokenizer.json"),
+        ("a.json", "[]", "not a tokenizer.json"),
     ],
 )
-def test_bad_files(tmp_path, content, message):
-    (tmp_path / "vocab.txt").write_bytes(content)
-    with pytest.raises(ValueError, match=message):
-        Vocabulary(tmp_path / "vocab.txt")
-
-
-def test_no_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"none.txt: there is no such vocabulary file"):
-        Vocabulary(tmp_path / "none.txt")
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ({"model": {"type": "BPE", "vocab": {"a": 0}}}, r"expected model.type='WordPiece'. Received: model.type='BPE'"),
-        ({"model": 3}, "not a tokenizer.json"),
-        ([], "not a tokenizer.json"),
-    ],
-)
-def test_bad_tokenizer_json(tmp_path, content, message):
-    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=message):
-        Vocabulary(tmp_path / "tokenizer.json")
+def test_bad_files(tmp_path, name, content, message):
+    if content is not None:
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        Vocabulary(tmp_path / name)
 
 
 def test_settings_travel_through_configs_and_tokenizer_json(tmp_path):

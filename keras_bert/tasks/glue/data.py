@@ -1,7 +1,4 @@
-"""Reads GLUE's official files, or TensorFlow Datasets' copies of them.
-
-The official files are tab-separated without any quoting, one line a row; QNLI has lone quotes.
-"""
+"""Reads GLUE's official files (tab-separated, never quoted), or TensorFlow Datasets' copies of them."""
 
 import dataclasses
 import logging
@@ -11,8 +8,8 @@ import numpy as np
 
 from keras_bert.tasks.classification import Data, predict
 from keras_bert.tasks.glue.tasks import TASKS
-from keras_bert.tasks.rows import check_columns, read_lines
-from keras_bert.tasks.table import Examples, finite_number
+from keras_bert.tasks.rows import check_columns, good_rows, read_lines, table_row
+from keras_bert.tasks.table import Examples, class_number, finite_number
 from keras_bert.training.metrics import matthews_correlation
 
 _LOG = logging.getLogger("keras_bert")
@@ -22,61 +19,52 @@ _COARSE = ("Lexical Semantics", "Predicate-Argument Structure", "Logic", "Knowle
 
 
 def read_all(task, data_dir=None, skip_bad_rows=0, diagnostics=None):
-    """A task of GLUE with all that its model is asked: for MNLI also the mismatched genres and the diagnostics.
+    """Reads the `Data` of a GLUE task; MNLI's includes the mismatched genres and the diagnostics.
 
     Args:
         task: one of `TASKS`.
-        data_dir: the official files; `None` takes those of TensorFlow Datasets.
-        skip_bad_rows: how many rows with a wrong number of columns a file may have.
-        diagnostics: `diagnostic-full.tsv`, with which a model of MNLI is scored as on dev.
+        data_dir: the folder of the official files. Defaults to TensorFlow Datasets.
+        skip_bad_rows: int, the number of rows with a wrong number of columns that a file may have.
+        diagnostics: path of `diagnostic-full.tsv`, another dev set of MNLI.
 
     Returns:
-        `Data`. Test files that are not in `data_dir` are left out and logged.
+        `Data`. Missing test files are logged.
     """
     tasks = [TASKS[name] for name in ((task.name, "mnli_mismatched", "ax") if task.name == "mnli" else [task.name])]
 
-    def read(part, split):
+    def read_part(part, split):
         if data_dir is None:
             return read_tfds(part, split)
-        if (part.name != task.name and not has(part, data_dir, split)) or split == "test":
-            return _read_if_there(part, data_dir, split, skip_bad_rows)
+        optional = part.name != task.name or split == "test"
+        if optional and _locate(part, data_dir, split)[0] is None:
+            _LOG.warning("%s has no %s file of %s: nothing is predicted for it", data_dir, split, part.name)
+            return None
         return read(part, data_dir, split, skip_bad_rows)
 
-    train = read(task, "train")
-    dev = {part.name: read(part, "dev") for part in tasks if "dev" in part.files}
-    test = {part.name: read(part, "test") for part in tasks}
-    categories = None
+    def read_parts(split):
+        found = {part.name: read_part(part, split) for part in tasks if split in part.files}
+        return {name: part for name, part in found.items() if part is not None}
+
+    train, dev, test, categories = read_part(task, "train"), read_parts("dev"), read_parts("test"), None
     if diagnostics is not None and task.name == "mnli":
         dev["ax"], categories = read_diagnostics(diagnostics)
-    return Data(task, train, _there(dev), _there(test), categories)
-
-
-def _read_if_there(task, data_dir, split, skip_bad_rows):
-    if has(task, data_dir, split):
-        return read(task, data_dir, split, skip_bad_rows)
-    _LOG.warning("%s has no %s file of %s: nothing is predicted for it", data_dir, split, task.name)
-    return None
-
-
-def _there(examples):
-    return {name: part for name, part in examples.items() if part is not None}
+    return Data(task, train, dev, test, categories)
 
 
 def read(task, data_dir, split, skip_bad_rows=0):
     """Reads a split from the official files.
 
-    MRPC may also lie there as `msr_paraphrase_train.txt` and `msr_paraphrase_test.txt`; its dev rows are then those
-    of `dev_ids.tsv` or, for train, of `dev.tsv`.
+    MRPC's files may also be `msr_paraphrase_train.txt` and `msr_paraphrase_test.txt`, with `dev_ids.tsv` or `dev.tsv`.
 
     Args:
         task: one of `TASKS`.
         data_dir: the folder of the task's files, or that of all tasks.
         split: "train", "dev" or "test"; the diagnostic set has "test" alone.
-        skip_bad_rows: how many rows with a wrong number of columns are left out before it is an error.
+        skip_bad_rows: int, the number of rows with a wrong number of columns that are skipped before it is an error.
 
     Returns:
-        `Examples`; the test rows have no labels. The ids are the server's `index` in test, elsewhere the index of the
-        file or else the row number.
+        `Examples`, in test without labels. The ids are the index of the file (in test that of the server), or else the
+        row number.
 
     Example:
         read(TASKS["rte"], "glue", "dev")
@@ -84,16 +72,14 @@ def read(task, data_dir, split, skip_bad_rows=0):
     path, keep = _locate(task, data_dir, split)
     if path is None:
         raise _missing(task, data_dir, task.files[split][0])
-    header, rows = _read_rows(path, task.header if split != "test" else None, skip_bad_rows)
-    columns = [task.text, *([task.pair] if task.pair else []), *([task.label] if split != "test" else [])]
-    check_columns(path, 1, header, columns)
+    wanted = [task.text, *([task.pair] if task.pair else []), *([task.label] if split != "test" else [])]
+    wanted += _PAIR_IDS if keep else ()
+    rows = _read_rows(path, wanted, task.header if split != "test" else None, skip_bad_rows)
     if keep is not None:
-        check_columns(path, 1, header, _PAIR_IDS)
-        places = [header.index(column) for column in _PAIR_IDS]
-        rows = [(line, number, row) for line, number, row in rows if keep(tuple(row[place] for place in places))]
+        rows = [(line, number, row) for line, number, row in rows if keep(_pair_ids(row))]
         if not rows:
             raise ValueError(f"{path}: no rows of {split}. The ids of the dev rows are those of other data")
-    return _examples(task, path, header, rows, labelled=split != "test")
+    return _examples(task, path, rows, labelled=split != "test")
 
 
 def read_diagnostics(path):
@@ -105,11 +91,10 @@ def read_diagnostics(path):
     path = pathlib.Path(path)
     if not path.is_file():
         raise ValueError(f"{path}: no such file. Expected diagnostic-full.tsv of the GLUE diagnostics")
-    header, rows = _read_rows(path, None, 0)
-    check_columns(path, 1, header, [*_COARSE, "Premise", "Hypothesis", "Label"])
+    rows = _read_rows(path, [*_COARSE, "Premise", "Hypothesis", "Label"])
     task = dataclasses.replace(TASKS["ax"], text="Premise", pair="Hypothesis", label="Label")
-    return _examples(task, path, header, rows, labelled=True), [
-        tuple(dict.fromkeys(name for coarse in _COARSE for name in _categories(coarse, row[header.index(coarse)])))
+    return _examples(task, path, rows, labelled=True), [
+        tuple(dict.fromkeys(name for coarse in _COARSE for name in _categories(coarse, row[coarse])))
         for _, _, row in rows
     ]
 
@@ -118,13 +103,8 @@ def _categories(coarse, cell):
     return (coarse, *(f"{coarse}: {fine.strip()}" for fine in cell.split(";"))) if cell.strip() else ()
 
 
-def has(task, data_dir, split):
-    """Whether the official files of a split are there."""
-    return _locate(task, data_dir, split)[0] is not None
-
-
 def _locate(task, data_dir, split):
-    """The file of a split or `None`, and which of its rows are meant if not all are."""
+    """The file of a split or `None`, and a filter of its rows or `None`."""
     _check_split(task, split)
     path, keep = _find(task, data_dir, task.files[split]), None
     if path is None and task.name == "mrpc":
@@ -151,7 +131,7 @@ def _missing(task, data_dir, name):
 
 
 def _find_paraphrase_corpus(task, data_dir, split):
-    """The file of the original corpus, and which rows of it, by their ids, are the split."""
+    """The file of the original corpus, and a filter of its rows, by their ids."""
     name = "msr_paraphrase_test.txt" if split == "test" else "msr_paraphrase_train.txt"
     path = _find(task, data_dir, [name])
     if path is None or split == "test":
@@ -160,52 +140,41 @@ def _find_paraphrase_corpus(task, data_dir, split):
     if ids is not None:
         of_dev = {tuple(line.split("\t")) for _, line in read_lines(ids)}
     elif dev is not None:
-        header, rows = _read_rows(dev, None, 0)
-        check_columns(dev, 1, header, _PAIR_IDS)
-        of_dev = {tuple(row[header.index(column)] for column in _PAIR_IDS) for _, _, row in rows}
+        of_dev = {_pair_ids(row) for _, _, row in _read_rows(dev, _PAIR_IDS)}
     else:
         raise ValueError(
             f"{path}: it holds train and dev together, and there is no dev.tsv. "
-            "Put GLUE's dev_ids.tsv, the two ids of each dev row, or dev.tsv beside it"
+            "Put GLUE's dev_ids.tsv, the two ids of each dev row, or dev.tsv into its folder"
         )
     return path, of_dev.__contains__ if split == "dev" else lambda pair: pair not in of_dev
 
 
-def _read_rows(path, header, skip_bad_rows):
-    """The columns, and (line number, row number, fields) of each row."""
+def _pair_ids(row):
+    return tuple(row[column] for column in _PAIR_IDS)
+
+
+def _read_rows(path, wanted, header=None, skip_bad_rows=0):
+    """(line number, row number, dict by column) of each row."""
     lines = [(number, line.split("\t")) for number, line in read_lines(path)]
     if header is None and lines:
         (_, header), *lines = lines
-    if not lines:
-        raise ValueError(f"{path}: no rows")
-    rows, bad = [], []
-    for row_number, (line, fields) in enumerate(lines):
+
+    def parse(line, fields):
         while len(fields) > len(header) and not fields[-1]:
             fields.pop()  # Tabs at the end of a line are no columns.
-        if len(fields) == len(header):
-            rows.append((line, row_number, fields))
-            continue
-        bad.append(line)
-        if len(bad) > skip_bad_rows:
-            raise ValueError(
-                f"{path}:{line}: expected {len(header)} columns, got {len(fields)}. Mend the file or raise "
-                f"`skip_bad_rows`. Received: skip_bad_rows={skip_bad_rows}"
-            )
-    if not rows:
-        raise ValueError(f"{path}: no row has {len(header)} columns, first line {bad[0]}")
-    if bad:
-        _LOG.warning("%s: left out %d rows with a wrong number of columns, first line %d", path, len(bad), bad[0])
-    return list(header), rows
+        return table_row(path, header, line, fields)
+
+    rows = good_rows(path, lines, parse, skip_bad_rows)
+    check_columns(path, 1, header, wanted)
+    return rows
 
 
-def _examples(task, path, header, rows, labelled):
-    text = header.index(task.text)
-    pair = header.index(task.pair) if task.pair else None
-    index = next((header.index(name) for name in ("index", "id") if name in header), None)
+def _examples(task, path, rows, labelled):
+    index = next((name for name in ("index", "id") if name in rows[0][2]), None)
     return Examples(
-        text=[row[text] for _, _, row in rows],
-        pair=[row[pair] for _, _, row in rows] if task.pair else None,
-        labels=_labels(task, path, rows, header.index(task.label)) if labelled else None,
+        text=[row[task.text] for _, _, row in rows],
+        pair=[row[task.pair] for _, _, row in rows] if task.pair else None,
+        labels=_labels(task, path, rows) if labelled else None,
         ids=[number if index is None else _id(path, line, row[index]) for line, number, row in rows],
     )
 
@@ -216,18 +185,15 @@ def _id(path, line, value):
     return int(value)
 
 
-def _labels(task, path, rows, place):
+def _labels(task, path, rows):
     if task.num_classes == 1:
-        return [finite_number(path, line, task.label, row[place]) for line, _, row in rows]
+        return [finite_number(path, line, task.label, row[task.label]) for line, _, row in rows]
     numbers = {string: number for number, string in enumerate(task.strings)}
-    for line, _, row in rows:
-        if row[place] not in numbers:
-            raise ValueError(f"{path}:{line}: unknown label {row[place]!r}. Expected one of: {', '.join(numbers)}")
-    return [numbers[row[place]] for _, _, row in rows]
+    return [class_number(path, line, row[task.label], numbers) for line, _, row in rows]
 
 
 def read_tfds(task, split):
-    """Reads a split from TensorFlow Datasets, which fetches it first; rows in the official order."""
+    """Reads a split from TensorFlow Datasets, in the official order."""
     _check_split(task, split)
     name = f"glue/{task.tfds or task.name}"
     source = {"train": "train", "dev": f"validation{task.suffix}", "test": f"test{task.suffix}"}[split]
@@ -239,7 +205,7 @@ def read_tfds(task, split):
     # It raises its own errors, those of the network's libraries and TensorFlow's.
     except Exception as error:
         raise ValueError(
-            f"{name} could not be had from TensorFlow Datasets: {error}. "
+            f"{name} could not be loaded from TensorFlow Datasets: {error}. "
             "Download the official files and give their folder by --data_dir"
         ) from error
     if task.labels and info.features["label"].names != list(task.labels):
@@ -255,7 +221,7 @@ def read_tfds(task, split):
 
 
 def score_diagnostics(labels, logits, categories):
-    """Matthews correlation of all rows of the diagnostic set, as "all", and of those of each linguistic category."""
+    """Matthews correlation on the whole diagnostic set, as "all", and on each linguistic category."""
     predictions = np.array(predict(TASKS["ax"], logits))
     labels, categories = np.asarray(labels), [("all", *names) for names in categories]
     return {

@@ -1,4 +1,4 @@
-"""What others reached on GLUE's test sets, and the two ways to average the tasks."""
+"""Published GLUE test scores, and the two ways to average the tasks."""
 
 from keras_bert.tasks.glue.tasks import TASKS
 
@@ -18,22 +18,16 @@ _ALWAYS = ("BERT BASE", "BERT LARGE")
 
 
 def published(config):
-    """The published test scores for models of the size of `config`, else those of BASE and LARGE.
-
-    Returns:
-        A list of (name, percent of the main metric by task).
-    """
+    """A list of (name, percent of the main metric by task), for models of the size of `config`, or BASE and LARGE."""
     rows = [_PUBLISHED[size] for size in [(config.num_hidden_layers, config.hidden_size)] if size in _PUBLISHED]
     rows = rows or [row for row in _PUBLISHED.values() if row[0] in _ALWAYS]
     return [(name, dict(zip(_COLUMNS, numbers, strict=True))) for name, numbers in rows]
 
 
-def beside_published(scores, config):
-    """A table in Markdown: our dev scores, and the published test scores below.
+def comparison_table(scores, config):
+    """A Markdown table of our dev scores (what `score` gave, by task name) above the published test scores.
 
-    Args:
-        scores: what `score` gave, by task name.
-        config: the `BertConfig` of our model.
+    Its average is that of Devlin et al., table 1: nine columns, one metric each, both MNLI apart, no WNLI.
     """
     names = [name for name in _COLUMNS if name in scores]
     ours = {name: 100 * scores[name][TASKS[name].main_metric] for name in names}
@@ -49,7 +43,7 @@ def beside_published(scores, config):
 
 
 def averages(scores):
-    """One line with the leaderboard's averages, "" where a task is missing."""
+    """A line with the leaderboard's averages, "" if a task is missing."""
     if any(name not in scores for name in _IN_AVERAGE):
         return ""
     whole, without = average(scores)
@@ -62,30 +56,12 @@ def _title(name):
 
 
 def average(scores):
-    """The leaderboard's average: the mean of the tasks, each one the mean of its metrics, MNLI that of both tests.
+    """The leaderboard's average of all nine tasks (`None` without WNLI), and of the eight without WNLI.
 
-    Args:
-        scores: what `score` gave, by task name.
-
-    Returns:
-        The average of all nine tasks, `None` if WNLI is missing, and that of the eight without WNLI.
+    A task counts with the mean of its metrics, MNLI with that of both tests. `scores` are by task name.
     """
     means = {name: sum(values.values()) / len(values) for name, values in scores.items() if name != "ax"}
-    _check_complete(means)
     means["mnli"] = (means["mnli"] + means.pop("mnli_mismatched")) / 2
     wnli = means.pop("wnli", None)
     without = sum(means.values()) / len(means)
     return (sum(means.values()) + wnli) / (len(means) + 1) if wnli is not None else None, without
-
-
-def paper_average(scores):
-    """The average of Devlin et al., table 1: the mean of nine columns, one metric each, both MNLI apart, no WNLI."""
-    _check_complete(scores)
-    columns = [scores[name][TASKS[name].main_metric] for name in _IN_AVERAGE]
-    return sum(columns) / len(columns)
-
-
-def _check_complete(scores):
-    missing = [name for name in _IN_AVERAGE if name not in scores]
-    if missing:
-        raise ValueError(f"`scores` must have all tasks for an average. Missing: {', '.join(missing)}")

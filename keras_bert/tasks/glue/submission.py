@@ -6,6 +6,7 @@ import zipfile
 
 import numpy as np
 
+from keras_bert.files import replacing, write_text
 from keras_bert.tasks.glue.tasks import TASKS
 from keras_bert.tasks.rows import read_lines
 from keras_bert.tasks.table import finite_number
@@ -15,16 +16,13 @@ _SERVER_HEADER = "index\tprediction\n"
 
 
 def write_submission(task, predictions, folder, ids=None):
-    """Writes the server's file of a task.
+    """Writes the server's file of a task to a folder and returns its path.
 
     Args:
         task: one of `TASKS`.
-        predictions: class numbers, or numbers for STS-B, which are clipped to 0 to 5.
-        folder: where the file goes, under the server's name for it.
-        ids: the server's index of each prediction; by default they are in order.
-
-    Returns:
-        The path of the file.
+        predictions: class ids, or numbers for STS-B, which are clipped to 0 to 5.
+        folder: the folder.
+        ids: the server's index of each prediction. Defaults to their order.
     """
     ids = list(range(len(predictions)) if ids is None else ids)
     if len(ids) != len(predictions):
@@ -32,23 +30,20 @@ def write_submission(task, predictions, folder, ids=None):
     rows = sorted(zip(ids, predictions, strict=True))
     lines = [f"{number}\t{_server_string(task, prediction)}\n" for number, prediction in rows]
     path = pathlib.Path(folder) / task.server_file
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_SERVER_HEADER + "".join(lines), encoding="utf-8", newline="\n")
+    write_text(path, _SERVER_HEADER + "".join(lines))
     return path
 
 
 def zip_submission(folder, path, test_rows=None):
-    """Checks the files of a folder as the server would and zips all eleven, which it insists on.
-
-    A task without a file gets its `majority` in every row, so its score tells nothing.
+    """Checks the files of a folder as the server does, and zips all eleven, which it requires.
 
     Args:
-        folder: where `write_submission` has written.
+        folder: the folder of `write_submission`.
         path: the archive to write.
-        test_rows: dictionary of row counts by task name, instead of the official ones.
+        test_rows: dict of row counts by task name. Defaults to the official ones.
 
     Returns:
-        The names of the tasks that were filled in; they are logged too.
+        The names of the tasks without a file, which are filled with the majority label and logged.
     """
     contents, filled = {}, []
     for task in TASKS.values():
@@ -61,11 +56,11 @@ def zip_submission(folder, path, test_rows=None):
             filled.append(task.name)
             string = _server_string(task, task.majority)
             contents[task.server_file] = _SERVER_HEADER + "".join(f"{row}\t{string}\n" for row in range(rows))
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in contents.items():
             archive.writestr(name, content)
     if filled:
-        _LOG.warning("%s: the most frequent label stands in for the tasks %s", path, ", ".join(filled))
+        _LOG.warning("%s: filled with the majority label: %s", path, ", ".join(filled))
     return filled
 
 

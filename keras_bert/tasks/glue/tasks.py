@@ -16,14 +16,13 @@ class GlueTask(Task):
     """One row of the GLUE server; `title` is the official folder's name too.
 
     Args:
-        strings: the labels as the official files write them; empty for regression.
-        test_rows: how many rows the test file has.
+        strings: the labels in the official files; empty for regression.
+        test_rows: int, the number of rows of the test file.
         server_file: the name of the file with predictions.
-        majority: the most frequent label number of the official training data, for regression the mean.
-        header: the columns of train and dev where the files do not name them.
-        suffix: what the names of the dev and test files end with.
-        tfds: name of the TensorFlow Datasets configuration, if it differs from `name`.
-        tfds_columns: the names of the sentences there, if they differ.
+        majority: the most frequent class id of the training data, for regression the mean.
+        header: the columns of train and dev, if the files do not name them.
+        suffix: the suffix of the names of the dev and test files.
+        tfds, tfds_columns: the name and the text columns in TensorFlow Datasets, if they differ.
     """
 
     strings: tuple

@@ -14,15 +14,15 @@ class Questions:
     """Questions about contexts, and their answers.
 
     Args:
-        contexts: texts, one for each paragraph.
-        ids, questions: of each question.
-        context: the number of the context of each question, `(questions,)`.
-        golds: the answers of each question, a list of texts; none where there is no answer.
-        spans: where they stand, a list of `(first byte, byte behind the last)` in the UTF-8 of the context.
-        version_2: whether questions may have no answer.
-        wrong: `(id, text, place)` of answers that do not stand where the file says; `spans` lacks them.
-        contradicted: ids of questions that the file lists answers of and yet marks as impossible. As in the official
-            script of version 2.0 the answers score them; as in Google's program the mark is what is trained on.
+        contexts: list of strings, the paragraphs.
+        ids, questions: lists of strings.
+        context: the index of the context of each question, `(questions,)`.
+        golds: the lists of answers of each question.
+        spans: the lists of their places: `(first byte, last byte + 1)` in the UTF-8 of the context.
+        version_2: bool, whether questions may have no answer.
+        wrong: `(id, text, place)` of answers that are not at their `answer_start`; `spans` lacks them.
+        contradicted: ids of questions that have answers, but are marked as impossible. They are scored by the answers,
+            as in the official script of version 2.0, and trained on by the mark, as in Google's program.
     """
 
     contexts: list
@@ -55,40 +55,30 @@ def read(path, version_2=None):
             `is_impossible`: with `False` it is ignored.
 
     Returns:
-        `Questions`. An answer that does not stand at its `answer_start` is told in `wrong`; everything else that is
-        wrong is an error that names the question or the paragraph.
+        `Questions`. Any mistake but those in `wrong` is an error that names the question or the paragraph.
     """
-    articles, says_2 = _open(pathlib.Path(path))
-    contexts, seen, wrong, contradicted = [], set(), [], set()
-    columns = ids, questions, context, golds, spans = [], [], [], [], []
-    for place, paragraph in _paragraphs(path, articles):
+    content = read_object(pathlib.Path(path), "SQuAD", "data")
+    says_2 = str(content.get("version", "")).lstrip("v").startswith("2")
+    contexts, ids, questions, context, golds, spans = [], [], [], [], [], []
+    seen, wrong, contradicted = set(), [], set()
+    for place, paragraph in _paragraphs(path, content["data"]):
         text = valid_text(field(path, place, paragraph, "context", str))
         if not text.strip():
             raise ValueError(f"{path}: {place}: the context is empty. Expected a text")
         bytes_before = _bytes_before(text)
         for number, entry in enumerate(field(path, place, paragraph, "qas", list)):
-            name = entry.get("id") if isinstance(entry, dict) else None
-            if name in (None, ""):
-                raise ValueError(f"{path}: {place}: question {number} has no `id`")
-            name = str(name)
-            if name in seen:
-                raise ValueError(f"{path}: two questions have the id {name}. Expected each once")
-            seen.add(name)
+            name = _question_id(path, place, number, entry, seen)
             says_2 |= "is_impossible" in entry
             answers = _answers(path, name, entry)
             if answers and entry.get("is_impossible"):
                 contradicted.add(name)
             found = [_locate(text, bytes_before, *answer) for answer in answers]
             wrong += [(name, *answer) for answer, span in zip(answers, found, strict=True) if span is None]
-            row = (
-                name,
-                valid_text(field(path, name, entry, "question", str)),
-                len(contexts),
-                [answer for answer, _ in answers],
-                [span for span in found if span is not None],
-            )
-            for column, value in zip(columns, row, strict=True):
-                column.append(value)
+            ids.append(name)
+            questions.append(valid_text(field(path, name, entry, "question", str)))
+            context.append(len(contexts))
+            golds.append([answer for answer, _ in answers])
+            spans.append([span for span in found if span is not None])
         contexts.append(text)
     if not ids:
         raise ValueError(f"{path}: there are no questions")
@@ -102,15 +92,25 @@ def read(path, version_2=None):
     return Questions(contexts, ids, questions, context, golds, spans, version_2, wrong, contradicted)
 
 
-def _open(path):
-    """The articles, and whether the file is of version 2."""
+def _question_id(path, place, number, entry, seen):
+    name = entry.get("id") if isinstance(entry, dict) else None
+    if name in (None, ""):
+        raise ValueError(f"{path}: {place}: question {number} has no `id`")
+    if str(name) in seen:
+        raise ValueError(f"{path}: two questions have the id {name}. Expected each once")
+    seen.add(str(name))
+    return str(name)
+
+
+def read_object(path, name, key):
+    """Reads a JSON object with a list under `key`, in the format of the data set `name`."""
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))  # A byte order mark is no part of the text.
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not a JSON file in UTF-8: {error}") from None
-    if not isinstance(content, dict) or not isinstance(content.get("data"), list):
-        raise ValueError(f"{path}: expected SQuAD's format, an object with a list `data`")
-    return content["data"], str(content.get("version", "")).lstrip("v").startswith("2")
+    if not isinstance(content, dict) or not isinstance(content.get(key), list):
+        raise ValueError(f"{path}: expected {name}'s format, an object with a list `{key}`")
+    return content
 
 
 def _paragraphs(path, articles):
@@ -125,7 +125,7 @@ def _paragraphs(path, articles):
 
 
 def field(path, place, entry, name, kind, default=None):
-    """What a JSON object has under a name, if it is of that kind; the error names the place in the file."""
+    """A value of a JSON object, which must be of a type; the error names the place in the file."""
     value = entry.get(name, default) if isinstance(entry, dict) else None
     if not isinstance(value, kind):
         expected = {str: "a text", list: "a list", dict: "an object", int: "an integer"}[kind]
@@ -134,7 +134,7 @@ def field(path, place, entry, name, kind, default=None):
 
 
 def _answers(path, name, entry):
-    """`(text, first character)` of each answer; none of a question that has none, or is yet to be answered."""
+    """`(text, first character)` of each answer, if there are any."""
     if "answers" not in entry:
         return []
     return [

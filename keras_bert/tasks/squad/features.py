@@ -1,4 +1,4 @@
-"""Questions and contexts to windows of pieces, the places of the answers in them, and logits back to answers."""
+"""Questions and contexts to windows of pieces, answers to positions in them, and logits to answers."""
 
 import itertools
 
@@ -8,29 +8,28 @@ import tensorflow as tf
 from keras_bert.text import packing
 from keras_bert.text.spans import Windows, best_spans, max_context, sliding_windows, span_probabilities, window_slices
 
-_TEXTS = 512  # That are tokenized at a time.
-_WINDOWS = 2048  # That are packed, or searched for answers, at a time.
+_TEXTS = 512  # Tokenized at a time.
+_WINDOWS = 2048  # Packed, or searched for answers, at a time.
 
 
 class QuestionWindows:
     """The windows of `squad.Questions` for one model.
 
-    Contexts are tokenized once, however many questions are about them. Answers are mapped by the bytes that each piece
-    came from, to the fewest pieces that cover them.
+    Each context is tokenized once. Answers are mapped by byte offsets to the fewest pieces that cover them.
 
     Args:
         questions: a `Questions`.
         preprocessor: the `TextPreprocessor` of the model.
-        stride: how far a window stands behind the one before it.
-        max_question_length: the most pieces of a question.
+        stride: int, the distance between windows.
+        max_question_length: int, the most pieces of a question.
 
     Attributes:
         windows: `Windows` of all questions, the questions as examples.
         offset: the position of the first piece of the context, `(windows,)`.
-        long_questions: ids of questions that lose their end.
+        long_questions: ids of questions that are truncated.
         inexact: ids of questions whose answer begins or ends within a piece.
-        unmapped: ids of questions none of whose answers has a piece, such as those that `Questions.wrong` tells of.
-            Those of `Questions.contradicted` are trained on as questions without answer.
+        unmapped: ids of questions none of whose answers has a piece. Those of `Questions.contradicted` are trained on
+            as questions without answer.
     """
 
     def __init__(self, questions, preprocessor, stride=128, max_question_length=64):
@@ -41,9 +40,10 @@ class QuestionWindows:
         self._first_byte, self._last_byte = starts.values.numpy(), ends.values.numpy()
         self._contexts = [text.encode() for text in questions.contexts]
         (asked,) = _tokenized(lambda texts: (tokenizer(texts),), questions.questions)
+        # Not the rule for pairs: as in Google's program the question is cut alone, the context goes into windows.
         most = min(max_question_length, (preprocessor.sequence_length - 3) // 2)
         self.long_questions = [questions.ids[row] for row in np.flatnonzero(asked.row_lengths().numpy() > most)]
-        self._asked = packing.cut(asked, tf.minimum(asked.row_lengths(), most))
+        self._asked = packing.cut(asked, most)
         sizes = tf.cast(tf.gather(self._ids.row_lengths(), questions.context), tf.int32)
         asked = tf.cast(self._asked.row_lengths(), tf.int32)
         self.windows = sliding_windows(sizes, preprocessor.sequence_length - 3 - asked, stride)
@@ -51,7 +51,7 @@ class QuestionWindows:
         self._map_answers()
 
     def _map_answers(self):
-        """The first and the last piece of the first answer that has any, -1 for none, `(questions, 2)`."""
+        """Finds the first and the last piece of the first answer that has any, -1 for none, `(questions, 2)`."""
         self.inexact, self.unmapped = [], []
         self._answers = np.full((len(self.questions), 2), -1)
         for row, (name, context) in enumerate(zip(self.questions.ids, self.questions.context, strict=True)):
@@ -72,14 +72,14 @@ class QuestionWindows:
 
     @property
     def lengths(self):
-        """The number of pieces of each window with question and special pieces, `(windows,)`."""
+        """The number of pieces of each sequence, `(windows,)`."""
         return self.offset + self.windows.length + 1
 
     def blocks(self):
-        """Ranges of windows, those of a question together, that are worked on at a time."""
+        """Ranges of windows to process at a time; the windows of a question stay together."""
         counts = np.bincount(self.windows.example, minlength=len(self.questions))
         ends = np.cumsum(counts)
-        # A question belongs to the block in which its first window stands.
+        # A question belongs to the block of its first window.
         numbers = (ends - counts) // _WINDOWS
         last = np.flatnonzero(np.append(np.diff(numbers), 1))
         return list(itertools.pairwise([0, *ends[last].tolist()]))
@@ -97,7 +97,7 @@ class QuestionWindows:
         return {name: tf.concat([packed[name] for packed in parts], 0) for name in parts[0]}
 
     def targets(self):
-        """The positions of the answers, `start` and `end` `(windows,)` int32; 0, [CLS], where a window has none."""
+        """The positions of the answers, `start` and `end` `(windows,)` int32; 0, `[CLS]`, for none."""
         example, begin, length = (part.numpy() for part in self.windows)
         first, last = self._answers[example].T
         inside = (first >= begin) & (last < begin + length)
@@ -108,23 +108,23 @@ class QuestionWindows:
         }
 
     def examples(self):
-        """Inputs and targets to train on: all windows but those of questions whose answer has no place."""
+        """Inputs and targets to train on, without the windows of `unmapped` questions."""
         unmapped = np.isin(self.questions.ids, self.unmapped)
         rows = np.flatnonzero(~unmapped[self.windows.example.numpy()])
         inputs = {name: tf.gather(values, rows) for name, values in self.inputs().items()}
         return inputs, {name: values[rows] for name, values in self.targets().items()}
 
     def logits(self, predict):
-        """The logits of all windows, end to end without padding: `{"start": ..., "end": ...}`, `(pieces,)` each.
+        """The concatenated logits of all windows, without padding: `{"start": ..., "end": ...}`, `(pieces,)` each.
 
         Args:
-            predict: function of the inputs of some windows that returns `start_logits` and `end_logits`, padded.
+            predict: function from inputs to `start_logits` and `end_logits`.
         """
         parts = [self.flat(predict(self.inputs(first, last)), first, last) for first, last in self.blocks()]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def flat(self, outputs, first=0, last=None):
-        """What `logits` gives, of the outputs for a range of windows, padded."""
+        """The `logits` of a range of windows, from the outputs of the model."""
         lengths = self.lengths[first:last].numpy()[:, None]
         dense = {name: outputs[f"{name}_logits"] for name in ("start", "end")}
         return {name: logits[np.arange(logits.shape[1]) < lengths] for name, logits in dense.items()}
@@ -133,12 +133,12 @@ class QuestionWindows:
         """The best answers to all questions.
 
         Args:
-            logits: as `logits` gives them.
-            count: how many answers of each question.
-            max_answer_length: the most pieces of one.
+            logits: the result of `logits`.
+            count: int, the number of answers per question.
+            max_answer_length: int, the most pieces of an answer.
 
         Returns:
-            A list of `(id, answers, null_score)`; the answers are dicts of `text`, `place` (as `Questions.spans`),
+            A list of `(id, answers, null_score)`; the answers are dicts of `text`, `place` (as in `Questions.spans`),
             `start_logit`, `end_logit` and `probability`, the best first.
         """
         ends, found = np.cumsum(np.append(0, self.lengths)), []
@@ -180,7 +180,7 @@ class QuestionWindows:
 
 
 def _tokenized(tokenize, texts):
-    """What a tokenizer gives for all texts, some at a time: a list of ragged tensors."""
+    """The outputs of a tokenizer for all texts: a list of ragged tensors."""
     parts = [tokenize(tf.constant(texts[first : first + _TEXTS])) for first in range(0, len(texts), _TEXTS)]
     return [tf.concat(values, 0) for values in zip(*parts, strict=True)]
 

@@ -29,13 +29,13 @@ def f1(gold, prediction):
 
 
 def score_answers(questions, predictions):
-    """The scores of each question: the best over its gold answers; a question without prediction has 0.
+    """Scores each question by its best gold answer; a question without prediction has 0.
 
-    As in the official script of version 1.1, there a prediction without words has F1 0, also where a gold has none.
+    As in the official script of version 1.1, a prediction without words has F1 0 there, even for a gold without words.
 
     Args:
         questions: a `Questions`.
-        predictions: answer texts by id; "" says that there is no answer.
+        predictions: dict of answers by id; "" is no answer.
 
     Returns:
         Two dicts by id: exact match and F1.
@@ -57,13 +57,13 @@ def score(questions, predictions, no_answer=None, threshold=1.0):
 
     Args:
         questions: a `Questions`.
-        predictions: answer texts by id.
-        no_answer: by id, how sure it is that there is no answer: a probability, or the odds that `null_odds.json` has.
-        threshold: above it there is none.
+        predictions: dict of answers by id.
+        no_answer: dict by id of the probability of no answer, or of the odds of `null_odds.json`.
+        threshold: float, a higher `no_answer` is no answer.
 
     Returns:
-        For version 1.1 `exact_match` and `f1`; for 2.0 the numbers of its script, with the best thresholds where
-        `no_answer` is given.
+        For version 1.1 `exact_match` and `f1`; for 2.0 the scores of its script, with the best thresholds if there is
+        `no_answer`.
     """
     if no_answer is not None:
         _check_no_answer(questions, no_answer)
@@ -107,8 +107,8 @@ def _check_no_answer(questions, no_answer):
 def best_threshold(scores, predictions, no_answer, answerable):
     """The highest score in percent over all thresholds for no answer, and the lowest threshold that has it.
 
-    It is one of the values of `no_answer`, or 0 for refusing everything above it. As in the official script, equal
-    values are taken one by one, in the order of `no_answer`, so that the score may be one that no threshold has.
+    It is one of the values of `no_answer`, or 0. As in the official script, equal values are taken one by one, so that
+    no threshold may have that score.
     """
     current = best = sum(not wanted for name, wanted in answerable.items() if name in predictions)
     place = 0.0

@@ -1,15 +1,15 @@
-"""What a model answers to SQuAD's questions, in the files of the official programs."""
+"""Predictions for SQuAD's questions, and the files of the official programs."""
 
-import json
 import pathlib
 
 import numpy as np
 
+from keras_bert.files import write_json
 from keras_bert.tasks.squad import metrics as squad_metrics
 
 
 def null_odds(answers):
-    """By id, how much more likely than its best answer a model finds that there is none."""
+    """By id, the score of no answer minus that of the best answer."""
     return {name: null - _best(found) for name, found, null in answers}
 
 
@@ -34,8 +34,7 @@ def predictions(answers, threshold=None):
 def choose_threshold(questions, answers):
     """The threshold of `null_odds` with the best F1; `None` for version 1.1, which always has an answer.
 
-    Unlike the official one, which is the odds of a question, it lies above them, half way to the next at most: rounding
-    in another program moves no answer across it.
+    The official one equals the odds of a question. This one lies between two of them, so that rounding moves nothing.
     """
     if not questions.version_2:
         return None
@@ -63,7 +62,7 @@ def score(questions, answers, threshold=None):
 
 
 def report_rows(questions, answers, threshold=None):
-    """What a report shows of each question, see `experiments.reports.questions`."""
+    """The rows of `experiments.reports.questions`."""
     texts = predictions(answers, threshold)
     exact, f1 = squad_metrics.score_answers(questions, texts)
     rows = []
@@ -88,15 +87,13 @@ def report_rows(questions, answers, threshold=None):
 
 def write(folder, answers, threshold=None):
     """Writes `predictions.json`, `nbest_predictions.json` and `null_odds.json`."""
-    folder = pathlib.Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     files = {
         "predictions": predictions(answers, threshold),
         "nbest_predictions": {name: [_official(answer) for answer in found] for name, found, _ in answers},
         "null_odds": null_odds(answers),
     }
     for name, content in files.items():
-        (folder / f"{name}.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_json(pathlib.Path(folder) / f"{name}.json", content)
 
 
 def _official(answer):

@@ -1,4 +1,4 @@
-"""What others reached on SQuAD's dev sets: Devlin et al., 2019, tables 2 and 3."""
+"""Published SQuAD dev scores: Devlin et al., 2019, tables 2 and 3."""
 
 _DEV = {  # Exact match and F1, percent.
     False: {
@@ -13,13 +13,8 @@ _DEV = {  # Exact match and F1, percent.
 _HUMAN = {False: (82.3, 91.2), True: (86.9, 89.5)}  # On test.
 
 
-def beside_published(scores, version_2):
-    """A table in Markdown: our scores on dev, and the published ones below.
-
-    Args:
-        scores: what `squad_score.score` gave.
-        version_2: whether that is SQuAD 2.0.
-    """
+def comparison_table(scores, version_2):
+    """A Markdown table of our dev scores, see `squad.metrics.score`, above the published ones."""
     ours = scores["exact" if version_2 else "exact_match"], scores["f1"]
     rows = {"ours, dev": ours, **{f"{name}, dev": pair for name, pair in _DEV[version_2].items()}}
     rows["human, test"] = _HUMAN[version_2]

@@ -14,7 +14,7 @@ import re
 import unicodedata
 
 from keras_bert.files import replacing
-from keras_bert.tasks.squad.data import field
+from keras_bert.tasks.squad.data import field, read_object
 
 # Folders of the evidence, and where a question names its documents there.
 _PAGES = {"wikipedia": "EntityPages", "web": "SearchResults"}
@@ -30,15 +30,14 @@ _ARTICLE = re.compile(r"^\W*(?:the|an?)\s+|,\s*(?:the|an?)\W*$", re.IGNORECASE)
 
 @dataclasses.dataclass
 class Counts:
-    """What became of the pairs of question and document.
+    """Statistics of a conversion.
 
     Args:
-        questions, pairs: how many were read.
-        kept, answered, paragraphs: pairs that were written, the questions and the documents that they are of.
-        dropped: the other pairs by reason: `no_answer` in the first words, `missing` evidence, `empty` evidence,
-            `repeated` (the pair was met before), `unnamed` (the page has no file), `unverified` (of a question or page
-            that the verified files list, but count as no part of them).
-        first_missing: the first document that is not there.
+        questions, pairs: the numbers of questions and of pairs of question and document that were read.
+        kept, answered, paragraphs: the numbers of pairs that were written, of their questions and documents.
+        dropped: the number of other pairs by reason: `no_answer` in the first words, `missing` evidence, `empty`
+            evidence, `repeated` pair, `unnamed` file, `unverified` question or page in a verified file.
+        first_missing: the first missing document.
     """
 
     questions: int = 0
@@ -53,16 +52,14 @@ class Counts:
 def convert(qa, evidence, output, max_words=400, sources=None):
     """Writes questions of TriviaQA as a file in the format of SQuAD 1.1.
 
-    The files of questions are read whole, the evidence one document after the other. A document is one paragraph with
-    all its questions; the id of a question is `QuestionId--Filename`.
+    Each document becomes a paragraph with all its questions, whose ids are `QuestionId--Filename`.
 
     Args:
         qa: files of questions, such as `qa/wikipedia-train.json`.
         evidence: the directory that has `wikipedia` and `web`.
         output: the file to write.
-        max_words: how many words of a document are its context; words have white space between.
-        sources: which documents are used, of "wikipedia" and "web"; `None` takes what each file's `Domain` says:
-            Wikipedia its pages alone, Web both.
+        max_words: int, the number of words of a document that are its context.
+        sources: the documents to use, of "wikipedia" and "web". Default to those of each file's `Domain`.
 
     Returns:
         `Counts`.
@@ -85,13 +82,10 @@ def first_words(text, count):
 
 
 def find_answer(context, aliases):
-    """The first place in a context where one of the aliases stands, the longest of those that begin there.
+    """The first place of an alias in a context, as `(first character, last + 1)`, or `None`; the longest one there.
 
-    Words are compared, whatever their case and what stands between them that is no letter or digit. An article at the
-    beginning of an alias, or behind a comma at its end, need not be there.
-
-    Returns:
-        `(first character, character behind the last)`; `None` if none stands there.
+    Case and whatever is between words do not matter, nor does an article at the beginning of an alias, or after a comma
+    at its end.
     """
     starting = collections.defaultdict(list)
     for alias in aliases:
@@ -139,11 +133,16 @@ def _check(qa, evidence, output, max_words, sources):
 
 def _collect(path, sources, documents, counts):
     """Adds the questions of a file: of each document its title, and the `(id, question, aliases)` about it, by id."""
-    content = _open(path)
-    sources = [source for source in _PAGES if source in (sources or _sources_of(path, content))]
+    content = read_object(path, "TriviaQA", "Data")
+    domain = content.get("Domain")
+    if sources is None and domain not in list(_SOURCES):
+        raise ValueError(
+            f"{path}: `Domain` must be {' or '.join(_SOURCES)}, unless `sources` are given. Received: {domain!r:.80}"
+        )
+    sources = sources or _SOURCES[domain]
     for number, entry in enumerate(content["Data"]):
         name = field(path, f"question {number}", entry, "QuestionId", str)
-        question = field(path, name, entry, "Question", str), _aliases(path, name, entry)
+        question = name, field(path, name, entry, "Question", str), _aliases(path, name, entry)
         counts.questions += 1
         for source, page in _pages(path, name, entry, sources):
             counts.pairs += 1
@@ -153,35 +152,13 @@ def _collect(path, sources, documents, counts):
             elif "Filename" not in page:
                 counts.dropped["unnamed"] += 1
             else:
-                _add(documents, source, _filename(path, name, page), page, (name, *question), counts)
-
-
-def _add(documents, source, filename, page, question, counts):
-    _, questions = documents.setdefault(f"{source}/{filename}", (str(page.get("Title") or filename), {}))
-    identifier = f"{question[0]}--{filename}"
-    if identifier in questions:
-        counts.dropped["repeated"] += 1
-    else:
-        questions[identifier] = question
-
-
-def _open(path):
-    try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not a JSON file in UTF-8: {error}") from None
-    if not isinstance(content, dict) or not isinstance(content.get("Data"), list):
-        raise ValueError(f"{path}: expected TriviaQA's format, an object with a list `Data`")
-    return content
-
-
-def _sources_of(path, content):
-    domain = content.get("Domain")
-    if domain not in list(_SOURCES):
-        raise ValueError(
-            f"{path}: `Domain` must be {' or '.join(_SOURCES)}, unless `sources` are given. Received: {domain!r:.80}"
-        )
-    return _SOURCES[domain]
+                filename = _filename(path, name, page)
+                title = str(page.get("Title") or filename)
+                _, questions = documents.setdefault(f"{source}/{filename}", (title, {}))
+                if f"{name}--{filename}" in questions:
+                    counts.dropped["repeated"] += 1
+                else:
+                    questions[f"{name}--{filename}"] = question
 
 
 def _aliases(path, name, entry):
@@ -198,7 +175,7 @@ def _aliases(path, name, entry):
 
 
 def _pages(path, name, entry, sources):
-    for source in sources:
+    for source in [source for source in _PAGES if source in sources]:
         for page in field(path, name, entry, _PAGES[source], list, []):
             if not isinstance(page, dict):
                 raise ValueError(f"{path}: {name}: `{_PAGES[source]}` must have objects. Received: {page!r:.80}")

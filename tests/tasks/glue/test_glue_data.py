@@ -13,6 +13,7 @@ from keras_bert.tasks.glue import data as glue
 from keras_bert.tasks.glue import published as glue_published
 from keras_bert.tasks.glue import submission
 from keras_bert.tasks.glue.data import TASKS, read
+from keras_bert.tasks.table import Examples
 
 PARSES = "\t".join(["p"] * 7)
 MNLI_HEADER = "index\tpromptID\tpairID\tgenre\tp1\tp2\tp3\tp4\tsentence1\tsentence2"
@@ -68,19 +69,16 @@ def write(folder, name, content):
     return folder / name
 
 
-@pytest.mark.parametrize("nested", [True, False])
-@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\t\n"])
+@pytest.mark.parametrize(("nested", "line_end"), [(True, "\n"), (False, "\r\n"), (False, "\t\n")])
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 def test_official_layout(tmp_path, task, nested, line_end):
     folder = tmp_path / task.title if nested else tmp_path
     for split, (name, *_) in task.files.items():
         write(folder, name, OFFICIAL[task.name][split == "test"].replace("\n", line_end))
         examples = read(task, tmp_path, split)
-        assert examples.text == ["a", 'say "b']
-        assert examples.pair == (["c", "d e"] if task.pair else None)
         labels = {"stsb": [5.0, 2.75], "mnli": [2, 0], "mnli_mismatched": [2, 0]}.get(task.name, [1, 0])
-        assert examples.labels == (None if split == "test" else labels)
-        assert examples.ids == [0, 1]
+        pair = ["c", "d e"] if task.pair else None
+        assert examples == Examples(["a", 'say "b'], pair, None if split == "test" else labels, [0, 1])
 
 
 def test_tasks_are_those_of_the_server():
@@ -93,13 +91,9 @@ def test_tasks_are_those_of_the_server():
         "ax": 3,
     }
     assert TASKS["stsb"].main_metric == "spearman"
+    rows = [1063, 1821, 1725, 1379, 390965, 9796, 9847, 5463, 3000, 146, 1104]
+    assert [task.test_rows for task in TASKS.values()] == rows
     assert {(task.epochs, task.batch_size) for task in TASKS.values()} == {(3, 32)}
-
-
-def test_label_order():
-    assert TASKS["mnli"].labels == TASKS["ax"].labels == ("entailment", "neutral", "contradiction")
-    assert TASKS["qnli"].labels == TASKS["rte"].labels == ("entailment", "not_entailment")
-    assert TASKS["wnli"].labels == ("not_entailment", "entailment")
 
 
 @pytest.mark.tensorflow
@@ -141,20 +135,6 @@ def test_real_mnli(data):
     assert dev.text[0] == "The new rights are nice enough"
 
 
-def test_real_mrpc_from_the_original_corpus(data, tmp_path):
-    source = data / "glue" / "MRPC"
-    train, dev = (source / name for name in ("train.tsv", "dev.tsv"))
-    rows = train.read_text(encoding="utf-8") + "".join(dev.read_text(encoding="utf-8").splitlines(True)[1:])
-    write(tmp_path, "msr_paraphrase_train.txt", rows)
-    labelled = (source / "msr_paraphrase_test_labelled.txt").read_text(encoding="utf-8")
-    write(tmp_path, "msr_paraphrase_test.txt", labelled)
-    ids = [line.split("\t")[1:3] for line in dev.read_text(encoding="utf-8").split("\n")[1:] if line]
-    write(tmp_path, "dev_ids.tsv", "".join("\t".join(pair) + "\n" for pair in ids))
-    for split in ("train", "dev", "test"):
-        found, expected = read(TASKS["mrpc"], tmp_path, split), read(TASKS["mrpc"], source, split)
-        assert (found.text, found.pair, found.labels) == (expected.text, expected.pair, expected.labels)
-
-
 def test_mrpc_train_without_the_rows_of_dev(tmp_path):
     rows = f"{MRPC_HEADER}\n1\t10\t11\ta\tc\n0\t12\t13\tb\td\n"
     write(tmp_path, "msr_paraphrase_train.txt", rows)
@@ -184,36 +164,27 @@ def test_bad_rows(tmp_path, caplog):
     with pytest.raises(ValueError, match=r"train\.tsv:4: expected 4 columns, got 5"):
         read(TASKS["qnli"], tmp_path, "train", skip_bad_rows=1)
     assert read(TASKS["qnli"], tmp_path, "train", skip_bad_rows=2).ids == [0, 3]
-    assert "left out 2 rows with a wrong number of columns, first line 3" in caplog.text
+    assert "left out 2 rows that cannot be read, first line 3" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("cola", "s\t2\t\ta\n", r"train\.tsv:1: unknown label '2'. Expected one of: 0, 1"),
-        (
-            "mnli",
-            f"{MNLI_HEADER}\tgold_label\n0\t{PARSES}\ta\tb\t-\n",
-            r"train\.tsv:2: unknown label '-'.* entailment,",
-        ),
-        ("stsb", f"{STSB_HEADER}\tscore\n0\tg\tf\ty\to\tx\tx\ta\tc\tx\n", r"tsv:2: column `score` must be a finite"),
-        (
-            "rte",
-            "index\tsentence1\tsentence2\n0\ta\tb\n",
-            r"train\.tsv:1: no column `label`. It has: 'index', 'sentence1'",
-        ),
-        ("wnli", "index\tsentence1\tsentence2\tlabel\nx\ta\tb\t1\n", r"tsv:2: the index must be a whole number"),
+def test_errors_of_files(tmp_path):
+    stsb, mnli = f"{STSB_HEADER}\tscore\n0\tg\tf\ty\to\tx\tx\ta\tc\tx\n", f"{MNLI_HEADER}\tgold_label\n0\t{PARSES}"
+    three = "index\tsentence1\tsentence2"
+    for name, content, message in (
+        ("cola", "s\t2\t\ta\n", r"train\.tsv:1: unknown label '2'. Expected one of: '0', '1'"),
+        ("mnli", f"{mnli}\ta\tb\t-\n", r"train\.tsv:2: unknown label '-'.* 'entailment',"),
+        ("stsb", stsb, r"train\.tsv:2: column `score` must be a finite"),
+        ("rte", f"{three}\n0\ta\tb\n", r"train\.tsv:1: no column `label`. It has: 'index', 'sentence1'"),
+        ("wnli", f"{three}\tlabel\nx\ta\tb\t1\n", r"train\.tsv:2: the index must be a whole number"),
         ("sst2", "sentence\tlabel\n", r"train\.tsv: no rows"),
         ("cola", "", r"train\.tsv: no rows"),
-    ],
-)
-def test_errors_of_files(tmp_path, name, content, message):
-    write(tmp_path, "train.tsv", content)
-    with pytest.raises(ValueError, match=message):
-        read(TASKS[name], tmp_path, "train")
+    ):
+        write(tmp_path, "train.tsv", content)
+        with pytest.raises(ValueError, match=message):
+            read(TASKS[name], tmp_path, "train")
 
 
-def test_what_is_not_there(tmp_path):
+def test_missing_files_and_splits(tmp_path):
     with pytest.raises(ValueError, match=r"no train\.tsv of qqp: neither .*QQP.*https://gluebenchmark.com/tasks"):
         read(TASKS["qqp"], tmp_path, "train")
     with pytest.raises(ValueError, match="`split` of ax must be one of test. Received: split='dev'"):
@@ -244,71 +215,50 @@ def test_scores():
     assert list(scores) == ["spearman", "pearson"]
 
 
-@pytest.mark.parametrize("shape", [(4,), (4, 3)])
-def test_logits_of_another_task(shape):
-    with pytest.raises(ValueError, match=r"`logits` must have shape \(rows, 2\). Received: shape"):
-        predict(TASKS["rte"], np.zeros(shape))
-
-
-def test_logits_of_a_diverged_model():
+def test_wrong_logits():
+    for shape in ((4,), (4, 3)):
+        with pytest.raises(ValueError, match=r"`logits` must have shape \(rows, 2\). Received: shape"):
+            predict(TASKS["rte"], np.zeros(shape))
     with pytest.raises(ValueError, match="`logits` must be finite. Received: NaN or infinity"):
         score(TASKS["rte"], [1], [[np.nan, 0.0]])
 
 
-@pytest.mark.parametrize(("config", "expected"), [(keras_bert.BERT_BASE, 79.6), (keras_bert.BERT_LARGE, 82.1)])
+@pytest.mark.parametrize(("config", "expected"), [(keras_bert.BERT_BASE, "79.6"), (keras_bert.BERT_LARGE, "82.1")])
 def test_the_average_of_the_paper(config, expected):
-    ((_, numbers),) = glue_published.published(config)
-    scores = {name: {task.main_metric: numbers[name]} for name, task in TASKS.items() if name not in ("wnli", "ax")}
-    assert round(glue_published.paper_average(scores), 1) == expected
-    assert glue_published.average(scores)[0] is None
+    scores = {name: {task.main_metric: 0.5} for name, task in TASKS.items() if name not in ("wnli", "ax")}
+    assert f"| {expected} |" in glue_published.comparison_table(scores, config).splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("expected", "columns"),
-    # Google's miniatures on the leaderboard, Mini, Small and Medium.
-    [
-        (65.8, "0.0 85.9 81.1,71.8 75.4,73.3 66.4,86.2 74.8 74.3 84.1 57.9 62.3 26.1"),
-        (71.2, "27.8 89.7 83.4,76.2 78.8,77.0 68.1,87.0 77.6 77.0 86.4 61.8 62.3 28.6"),
-        (73.5, "38.0 89.6 86.6,81.6 80.4,78.4 69.6,87.9 80.0 79.1 87.7 62.2 62.3 30.5"),
-    ],
-)
-def test_the_average_of_the_leaderboard(expected, columns):
+def test_the_average_of_the_leaderboard():
     names = ["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "mnli_mismatched", "qnli", "rte", "wnli", "ax"]
-    scores = {
-        name: dict(enumerate(map(float, column.split(","))))
-        for name, column in zip(names, columns.split(), strict=True)
-    }
-    with_wnli, without = glue_published.average(scores)
-    assert round(with_wnli, 1) == expected
-    assert without == pytest.approx((9 * with_wnli - 62.3) / 8)
+    for expected, columns in {  # Google's miniatures Mini, Small and Medium.
+        65.8: "0.0 85.9 81.1,71.8 75.4,73.3 66.4,86.2 74.8 74.3 84.1 57.9 62.3 26.1",
+        71.2: "27.8 89.7 83.4,76.2 78.8,77.0 68.1,87.0 77.6 77.0 86.4 61.8 62.3 28.6",
+        73.5: "38.0 89.6 86.6,81.6 80.4,78.4 69.6,87.9 80.0 79.1 87.7 62.2 62.3 30.5",
+    }.items():
+        scores = [dict(enumerate(map(float, column.split(",")))) for column in columns.split()]
+        with_wnli, without = glue_published.average(dict(zip(names, scores, strict=True)))
+        assert round(with_wnli, 1) == expected
+        assert without == pytest.approx((9 * with_wnli - 62.3) / 8)
 
 
-@pytest.mark.parametrize("average", [glue_published.average, glue_published.paper_average])
-def test_an_average_needs_all_tasks(average):
-    with pytest.raises(ValueError, match="Missing: sst2, mrpc, stsb, qqp, mnli, mnli_mismatched, qnli, rte"):
-        average({"cola": {"matthews_correlation": 0.5}})
-
-
-@pytest.mark.parametrize(
-    ("name", "predictions", "expected"),
-    [
+def test_server_files(tmp_path):
+    nli, two = ["entailment", "neutral", "contradiction"], ["entailment", "not_entailment", "entailment"]
+    for name, predictions, expected in (
         ("cola", np.array([1, 0, 1]), "101"),
-        ("mnli", [0, 1, 2], _NLI := ["entailment", "neutral", "contradiction"]),
-        ("mnli_mismatched", [0, 1, 2], _NLI),
-        ("ax", [0, 1, 2], _NLI),
-        ("qnli", [0, 1, 0], ["entailment", "not_entailment", "entailment"]),
-        ("rte", [0, 1, 0], ["entailment", "not_entailment", "entailment"]),
+        ("mnli", [0, 1, 2], nli),
+        ("ax", [0, 1, 2], nli),
+        ("qnli", [0, 1, 0], two),
+        ("rte", [0, 1, 0], two),
         ("wnli", [0, 1, 0], "010"),
         ("stsb", [-0.1, 2.71828, 7.0], ["0.000", "2.718", "5.000"]),
-    ],
-)
-def test_server_files(tmp_path, name, predictions, expected):
-    path = submission.write_submission(TASKS[name], predictions, tmp_path / "out")
-    assert path.name == TASKS[name].server_file
-    rows = "".join(f"{index}\t{value}\n" for index, value in enumerate(expected))
-    assert path.read_bytes() == f"index\tprediction\n{rows}".encode()
-    reordered = submission.write_submission(TASKS[name], predictions[::-1], tmp_path / "other", ids=[2, 1, 0])
-    assert reordered.read_bytes() == path.read_bytes()
+    ):
+        path = submission.write_submission(TASKS[name], predictions, tmp_path / "out")
+        assert path.name == TASKS[name].server_file
+        rows = "".join(f"{index}\t{value}\n" for index, value in enumerate(expected))
+        assert path.read_bytes() == f"index\tprediction\n{rows}".encode()
+        reordered = submission.write_submission(TASKS[name], predictions[::-1], tmp_path / "other", ids=[2, 1, 0])
+        assert reordered.read_bytes() == path.read_bytes()
 
 
 def test_predictions_that_no_file_takes(tmp_path):
@@ -326,7 +276,7 @@ def test_the_archive(tmp_path, caplog):
     for task in present.values():
         submission.write_submission(task, [0, 1, 1], tmp_path)
     assert submission.zip_submission(tmp_path, tmp_path / "all.zip", rows) == ["stsb", "qqp", "qnli", "ax"]
-    assert "stands in for the tasks stsb, qqp, qnli, ax" in caplog.text
+    assert "filled with the majority label: stsb, qqp, qnli, ax" in caplog.text
     with zipfile.ZipFile(tmp_path / "all.zip") as archive:
         files = {name: archive.read(name).decode() for name in archive.namelist()}
     assert set(files) == {task.server_file for task in TASKS.values()}
@@ -336,16 +286,8 @@ def test_the_archive(tmp_path, caplog):
     assert files["AX.tsv"].count("contradiction") == files["QNLI.tsv"].count("not_entailment") == 3
 
 
-def test_the_archive_has_the_official_counts(tmp_path):
-    submission.zip_submission(tmp_path, tmp_path / "all.zip")
-    with zipfile.ZipFile(tmp_path / "all.zip") as archive:
-        rows = [archive.read(task.server_file).count(b"\n") - 1 for task in TASKS.values()]
-    assert rows == [1063, 1821, 1725, 1379, 390965, 9796, 9847, 5463, 3000, 146, 1104]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
+def test_the_archive_takes_no_wrong_file(tmp_path):
+    for name, content, message in (
         ("rte", "index\tprediction\n0\tentailment\n", r"RTE\.tsv: expected 2 predictions, got 1"),
         ("rte", "index\tprediction\n0\tentailment\n2\tentailment\n", r"RTE\.tsv:3: expected index 1, got 2"),
         ("rte", "index\tprediction\n0\t1\n", r"RTE\.tsv:2: unknown label '1'. Expected one of: entailment, not_ent"),
@@ -354,12 +296,11 @@ def test_the_archive_has_the_official_counts(tmp_path):
         ("rte", "index\tprediction\n0\n", r"RTE\.tsv:2: expected 2 columns, got 1"),
         ("stsb", "index\tprediction\n0\t5.1\n", r"STS-B\.tsv:2: expected a score from 0 to 5, got 5\.1"),
         ("stsb", "index\tprediction\n0\thigh\n", r"STS-B\.tsv:2: column `prediction` must be a finite number"),
-    ],
-)
-def test_the_archive_takes_no_wrong_file(tmp_path, name, content, message):
-    write(tmp_path, TASKS[name].server_file, content)
-    with pytest.raises(ValueError, match=message):
-        submission.zip_submission(tmp_path, tmp_path / "all.zip", dict.fromkeys(TASKS, 2))
+    ):
+        file = write(tmp_path, TASKS[name].server_file, content)
+        with pytest.raises(ValueError, match=message):
+            submission.zip_submission(tmp_path, tmp_path / "all.zip", dict.fromkeys(TASKS, 2))
+        file.unlink()
     assert not (tmp_path / "all.zip").exists()
 
 
@@ -393,21 +334,12 @@ def test_tensorflow_datasets(fake_tfds):
     fake_tfds.names = ["contradiction", "entailment", "neutral"]
     with pytest.raises(ValueError, match=r"glue/mnli numbers its labels differently: \['contradiction'"):
         glue.read_tfds(TASKS["mnli"], "train")
-
-
-def test_tensorflow_datasets_of_single_sentences_and_scores(fake_tfds):
-    fake_tfds.rows = [{"sentence": b"a", "label": 1, "idx": 0}]
-    fake_tfds.names = ["negative", "positive"]
+    fake_tfds.rows, fake_tfds.names = [{"sentence": b"a", "label": 1, "idx": 0}], ["negative", "positive"]
     assert glue.read_tfds(TASKS["sst2"], "train").pair is None
-    assert fake_tfds.asked == ("glue/sst2", "train")
     fake_tfds.rows = [{"sentence1": b"a", "sentence2": b"b", "label": np.float32(2.5), "idx": 0}]
     assert glue.read_tfds(TASKS["stsb"], "dev").labels == [2.5]
-
-
-def test_no_network(fake_tfds):
-    def load(*args, **kwargs):
-        raise ConnectionError("no route")
-
-    fake_tfds.load = load
-    with pytest.raises(ValueError, match="glue/rte could not be had .*: no route. Download .* by --data_dir"):
+    fake_tfds.load = lambda *_, **__: 1 / 0
+    with pytest.raises(
+        ValueError, match="glue/rte could not be loaded .*: division by zero. Download .* by --data_dir"
+    ):
         glue.read_tfds(TASKS["rte"], "train")

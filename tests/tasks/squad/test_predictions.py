@@ -45,28 +45,22 @@ def test_the_threshold_with_the_best_f1(questions):
     assert (scores["best_f1"], scores["best_f1_thresh"]) == (scores["f1"], 1.0)
 
 
-@pytest.mark.parametrize(
-    ("odds", "right", "threshold"),
-    [
+def test_where_the_threshold_lies():
+    """All answers are given; those that are wrong are to questions without an answer."""
+    for odds, right, threshold in (
         ([-2.0, 5.0], [1, 1], 6.0),  # All are answered.
         ([-2.0, 5.0], [0, 0], -3.0),  # None.
         ([-2.0, 5.0], [1, 0], -1.0),  # Not far above the last that is answered.
         ([-2.0, -1.0, -1.0, -0.5], [1, 1, 0, 0], -1.5),  # Equal odds are all answered, or none of them.
         ([-2.0, -1.0, -1.0, -0.5], [1, 1, 1, 0], -0.75),
-    ],
-)
-def test_where_the_threshold_lies(odds, right, threshold):
-    """All answers are given; those that are wrong are to questions without an answer."""
-    count = len(odds)
-    names = [str(number) for number in range(count)]
-    golds = [["a b"] if answerable else [] for answerable in right]
-    questions = Questions(["a b"], names, names, np.zeros(count, int), golds, [[]] * count, True, [])
-    answers = [(name, [found("a b", 0.0, 0.0)], value) for name, value in zip(names, odds, strict=True)]
-    assert squad_predictions.choose_threshold(questions, answers) == threshold
-    best = squad_predictions.score(questions, answers, threshold)
-    assert all(
-        squad_predictions.score(questions, answers, other)["f1"] <= best["f1"] for other in np.arange(-4.0, 7.0, 0.25)
-    )
+    ):
+        count, names = len(odds), list("abcd"[: len(odds)])
+        golds = [["a b"] if answerable else [] for answerable in right]
+        questions = Questions(["a b"], names, names, np.zeros(count, int), golds, [[]] * count, True, [])
+        answers = [(name, [found("a b", 0.0, 0.0)], value) for name, value in zip(names, odds, strict=True)]
+        assert squad_predictions.choose_threshold(questions, answers) == threshold
+        scores = [squad_predictions.score(questions, answers, at)["f1"] for at in (threshold, *np.arange(-4, 7, 0.25))]
+        assert scores[0] == max(scores)
 
 
 def test_files_as_the_official_programs_write_them(tmp_path):
@@ -74,38 +68,23 @@ def test_files_as_the_official_programs_write_them(tmp_path):
     files = {path.stem: json.loads(path.read_text("utf-8")) for path in (tmp_path / "new" / "dev").iterdir()}
     assert sorted(files) == ["nbest_predictions", "null_odds", "predictions"]
     assert files["predictions"]["1"] == "é b"
-    assert files["nbest_predictions"]["1"][1] == {
-        "text": "b",
-        "start_logit": 0.0,
-        "end_logit": 0.0,
-        "probability": 0.5,
-    }
-    assert files["nbest_predictions"]["4"] == []
-    assert files["null_odds"]["4"] == 1e30
+    best = files["nbest_predictions"]
+    assert best["1"][1] == {"text": "b", "start_logit": 0.0, "end_logit": 0.0, "probability": 0.5}
+    assert (best["4"], files["null_odds"]["4"]) == ([], 1e30)
 
 
 def test_rows_of_a_report(questions):
     first, second, *_, last = squad_predictions.report_rows(questions, ANSWERS, 1.0)
-    assert first == {
-        "id": "1",
-        "question": "w",
-        "context": "é b c d",
-        "golds": ["é b"],
-        "gold_spans": [(0, 4)],
-        "prediction": "é b",
-        "place": (0, 4),
-        "probability": 0.5,
-        "exact": 1.0,
-        "f1": 1.0,
-    }
+    expected = {"id": "1", "question": "w", "context": "é b c d", "golds": ["é b"], "gold_spans": [(0, 4)]}
+    assert first == expected | {"prediction": "é b", "place": (0, 4), "probability": 0.5, "exact": 1.0, "f1": 1.0}
     assert (second["prediction"], second["place"], second["exact"]) == ("", None, 1.0)
     assert (last["prediction"], last["place"], last["probability"]) == ("", None, None)
 
 
-def test_beside_what_others_published():
-    table = squad_published.beside_published({"exact_match": 80.04, "f1": 88.06}, False).splitlines()
+def test_comparison_table():
+    table = squad_published.comparison_table({"exact_match": 80.04, "f1": 88.06}, False).splitlines()
     assert table[2] == "| ours, dev | 80.0 | 88.1 |"
     assert table[3] == "| BERT BASE, dev | 80.8 | 88.5 |"
     assert table[-2] == "| BERT LARGE, TriviaQA first, ensemble of 7, dev | 86.2 | 92.2 |"
-    table = squad_published.beside_published({"exact": 1, "f1": 2}, True).splitlines()
+    table = squad_published.comparison_table({"exact": 1, "f1": 2}, True).splitlines()
     assert table[2:4] == ["| ours, dev | 1.0 | 2.0 |", "| BERT LARGE, dev | 78.7 | 81.9 |"]

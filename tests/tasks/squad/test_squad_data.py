@@ -75,20 +75,15 @@ def test_real_files(data, name, version_2, count, unanswerable):
     ("context", "start", "answer", "span"),
     [
         ("Zoë paid.", 4, "paid", (5, 9)),
-        ("Zoë paid.", 0, "Zoë", (0, 4)),
         ("Zoe\u0308 paid.", 5, "paid", (6, 10)),  # The accent is a character of its own.
-        ("5 € für Öl", 8, "Öl", (11, 14)),
         ("a 😀 b", 4, "b", (7, 8)),  # Emoji count one character, four bytes.
         ("a 👩\u200d🚀 b", 2, "👩\u200d🚀", (2, 13)),
         ("\x7f\x80\u07ff\u0800\uffff\U00010000x", 6, "x", (15, 16)),
         ("a\x00b", 2, "b", (2, 3)),
-        ("x\n\ty", 3, "y", (3, 4)),
         ("Es war 1871 in Köln.", 14, " Köln", (15, 20)),
         ("a  b  c", 1, "  b  ", (3, 4)),
         ("漢\u3000字\u00a0。", 1, "\u3000字\u00a0", (6, 9)),
-        ("Панкратц выбрал", 9, "выбрал", (17, 29)),
         ("北京是中国的首都。", 3, "中国", (9, 15)),
-        ("باريس عاصمة فرنسا", 12, "فرنسا", (22, 32)),
     ],
 )
 def test_places_are_bytes(tmp_path, context, start, answer, span):
@@ -118,26 +113,22 @@ def test_lone_surrogates_are_question_marks(tmp_path):
     assert questions.spans == [[(4, 6), (0, 3)]]
 
 
-def test_every_answer_has_its_place(tmp_path):
-    answers = [at(0, "one"), at(8, "one"), at(8, "one two"), at(0, "one")]
-    questions = read(tmp_path, content("one and one two", qa("q1", answers=answers), qa("q2", answers=answers[1:2])))
-    assert questions.golds == [["one", "one", "one two", "one"], ["one"]]
-    assert questions.spans == [[(0, 3), (8, 11), (8, 15), (0, 3)], [(8, 11)]]
-
-
-def test_articles_and_paragraphs_are_numbered_through(tmp_path):
-    paragraphs = [
-        {"context": context, "qas": [qa(f"{context}{number}", answers=[at(0, context)]) for number in range(count)]}
-        for context, count in (("a", 2), ("b", 0), ("c", 1))
+def test_articles_paragraphs_and_answers_in_order(tmp_path):
+    answers = [at(0, "one"), at(8, "one"), at(8, "one two")]
+    those = [
+        ("one and one two", [qa("a0", answers=answers), qa("a1", answers=answers[1:2])]),
+        ("b", []),
+        ("c", [qa("c0")]),
     ]
-    questions = read(tmp_path, {"data": [{"paragraphs": paragraphs[:2]}, {"title": "", "paragraphs": paragraphs[2:]}]})
-    assert questions.contexts == ["a", "b", "c"]
-    assert questions.ids == ["a0", "a1", "c0"]
+    parts = [{"context": context, "qas": entries} for context, entries in those]
+    questions = read(tmp_path, {"data": [{"paragraphs": parts[:2]}, {"title": "", "paragraphs": parts[2:]}]})
+    assert (questions.contexts, questions.ids) == (["one and one two", "b", "c"], ["a0", "a1", "c0"])
     np.testing.assert_array_equal(questions.context, [0, 0, 2])
-    assert len(questions) == 3
+    assert questions.golds == [["one", "one", "one two"], ["one"], []]
+    assert questions.spans == [[(0, 3), (8, 11), (8, 15)], [(8, 11)], []]
 
 
-def test_answers_that_do_not_stand_there(tmp_path):
+def test_answers_at_wrong_places(tmp_path):
     answers = {
         "moved": [at(3, "Köln")],
         "other": [at(0, "IN"), at(0, "in")],
@@ -164,11 +155,11 @@ def test_answers_that_do_not_stand_there(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("version", ["1.1", "v2.0"])
-def test_questions_to_be_answered(tmp_path, version):
-    questions = read(tmp_path, content("Who knows", qa("q1"), qa("q2"), version=version))
-    assert (questions.ids, questions.version_2) == (["q1", "q2"], version == "v2.0")
-    assert (questions.golds, questions.spans, questions.wrong) == ([[], []], [[], []], [])
+def test_questions_to_be_answered(tmp_path):
+    for version in ("1.1", "v2.0"):
+        questions = read(tmp_path, content("Who knows", qa("q1"), qa("q2"), version=version))
+        assert (questions.ids, questions.version_2) == (["q1", "q2"], version == "v2.0")
+        assert (questions.golds, questions.spans, questions.wrong) == ([[], []], [[], []], [])
 
 
 def test_questions_without_answer(tmp_path):
@@ -185,28 +176,20 @@ def test_questions_without_answer(tmp_path):
     assert read(tmp_path, content("a b", *entries[1:]), version_2=False).contradicted == frozenset()
 
 
-def test_a_byte_order_mark(tmp_path):
-    assert read(tmp_path, b"\xef\xbb\xbf" + json.dumps(content("a", qa(answers=[at(0, "a")]))).encode()).golds == [
-        ["a"]
-    ]
-
-
-@pytest.mark.parametrize(
-    ("rest", "said"),
-    [
-        ({}, False),
-        *(({"version": version}, version in ("v2.0", "2.0", 2.0)) for version in ("v2.0", "2.0", 2.0, "1.1", 1.2)),
-    ],
-)
-def test_version(tmp_path, rest, said):
-    value = content("a b", qa(answers=[at(0, "a")]), **rest)
-    assert read(tmp_path, value).version_2 == said
-    for wanted in (True, False):  # Also a file of version 2.0, if all its questions have answers.
-        assert read(tmp_path, value, version_2=wanted).version_2 == wanted
-
-
-def test_numbers_are_ids(tmp_path):
-    assert read(tmp_path, content("a", qa(0), qa(17))).ids == ["0", "17"]
+def test_version(tmp_path):
+    for version, is_2 in ((None, False), ("v2.0", True), ("2.0", True), (2.0, True), ("1.1", False), (1.2, False)):
+        value = content("a b", qa(answers=[at(0, "a")]), **({} if version is None else {"version": version}))
+        assert read(tmp_path, value).version_2 == is_2
+        for wanted in (True, False):  # Also a file of version 2.0, if all its questions have answers.
+            assert read(tmp_path, value, version_2=wanted).version_2 == wanted
+    value = content("a", qa(1, answers=[at(0, "a")]), qa(2, answers=[]), qa(3, answers=[]), version="v2.0")
+    assert read(tmp_path, b"\xef\xbb\xbf" + json.dumps(value).encode()).ids == ["1", "2", "3"]
+    with pytest.raises(ValueError) as error:
+        read(tmp_path, value, version_2=False)
+    assert str(error.value) == (
+        f"{tmp_path / 'a.json'}: 2 question(s) have no answer, the first is 2: this is SQuAD 2.0. "
+        "Received: version_2=False"
+    )
 
 
 def paragraphs(*those):
@@ -224,14 +207,11 @@ def paragraphs(*those):
         ),
         ([], "expected SQuAD's format, an object with a list `data`"),
         ({"version": "1.1"}, "expected SQuAD's format, an object with a list `data`"),
-        ({"data": {}}, "expected SQuAD's format, an object with a list `data`"),
         ({"data": []}, "there are no questions"),
         (content("a"), "there are no questions"),
         ({"data": [{"title": "T", "paragraphs": []}]}, "article 0 (T) has no paragraphs"),
-        ({"data": [{"title": "T"}]}, "article 0 (T): `paragraphs` must be a list. Received: None"),
         ({"data": ["x"]}, "article 0: `paragraphs` must be a list. Received: None"),
         (paragraphs({"qas": []}), "article 0 (T), paragraph 0: `context` must be a text. Received: None"),
-        (paragraphs(3), "article 0 (T), paragraph 0: `context` must be a text. Received: None"),
         (paragraphs({"context": "a"}), "article 0 (T), paragraph 0: `qas` must be a list. Received: None"),
         (
             paragraphs({"context": "a", "qas": [qa()]}, {"context": " \n\u3000", "qas": []}),
@@ -239,19 +219,15 @@ def paragraphs(*those):
         ),
         (content("a", qa(), {"question": "Who?"}), "article 0 (T), paragraph 0: question 1 has no `id`"),
         (content("a", qa("")), "article 0 (T), paragraph 0: question 0 has no `id`"),
-        (content("a", qa(None)), "article 0 (T), paragraph 0: question 0 has no `id`"),
         (content("a", "Who?"), "article 0 (T), paragraph 0: question 0 has no `id`"),
         (
             paragraphs({"context": "a", "qas": [qa("5")]}, {"context": "b", "qas": [qa(5)]}),
             "two questions have the id 5. Expected each once",
         ),
-        (content("a", {"id": "q7"}), "q7: `question` must be a text. Received: None"),
         (content("a", qa("q7", ["Who?"])), "q7: `question` must be a text. Received: ['Who?']"),
         (content("a", qa(answers="a")), "q: `answers` must be a list. Received: 'a'"),
-        (content("a", qa(answers=None)), "q: `answers` must be a list. Received: None"),
         (content("a", qa(answers={"text": "x" * 99})), f"q: `answers` must be a list. Received: {{'text': '{'x' * 70}"),
         (content("a", qa(answers=["a"])), "q: `text` must be a text. Received: None"),
-        (content("a", qa(answers=[at(0, 7)])), "q: `text` must be a text. Received: 7"),
         (content("a", qa(answers=[{"text": "a"}])), "q: `answer_start` must be an integer. Received: None"),
         (content("a", qa(answers=[at("0", "a")])), "q: `answer_start` must be an integer. Received: '0'"),
     ],
@@ -260,18 +236,3 @@ def test_errors(tmp_path, value, message):
     with pytest.raises(ValueError) as error:
         read(tmp_path, value)
     assert str(error.value) == f"{tmp_path / 'a.json'}: {message}"
-
-
-def test_version_2_is_not_read_as_version_1(tmp_path):
-    value = content("a", qa("q1", answers=[at(0, "a")]), qa("q2", answers=[]), qa("q3", answers=[]), version="v2.0")
-    with pytest.raises(ValueError) as error:
-        read(tmp_path, value, version_2=False)
-    assert str(error.value) == (
-        f"{tmp_path / 'a.json'}: 2 question(s) have no answer, the first is q2: this is SQuAD 2.0. "
-        "Received: version_2=False"
-    )
-
-
-def test_no_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"none\.json"):
-        squad.read(tmp_path / "none.json")

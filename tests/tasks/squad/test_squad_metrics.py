@@ -1,7 +1,6 @@
 """The official scores: published figures, cases by hand, and all thresholds tried."""
 
 import json
-import string
 from fractions import Fraction
 
 import numpy as np
@@ -35,102 +34,60 @@ def test_always_no_answer_is_the_share_of_those_without(data):
     for predictions, threshold in ((dict.fromkeys(half.ids, ""), 1.0), (dict.fromkeys(half.ids, "Köln"), 0.4)):
         scores = squad_metrics.score(half, predictions, odds, threshold)
         assert round(scores["exact"], 2) == round(scores["f1"], 2) == 52.12
-        assert (scores["HasAns_exact"], scores["HasAns_f1"], scores["NoAns_exact"], scores["NoAns_f1"]) == (
-            0,
-            0,
-            100,
-            100,
-        )
+        assert [scores[f"{kind}Ans_{name}"] for kind in ("Has", "No") for name in ("exact", "f1")] == [0, 0, 100, 100]
         assert (scores["total"], scores["HasAns_total"], scores["NoAns_total"]) == (6078, 2910, 3168)
         assert (scores["best_exact"], scores["best_exact_thresh"]) == (100 * 3168 / 6078, 0)
     # The first gold answer of each question, "" where there is none.
-    scores = squad_metrics.score(
-        half, {name: (*golds, "")[0] for name, golds in zip(half.ids, half.golds, strict=True)}
-    )
+    predictions = {name: (*golds, "")[0] for name, golds in zip(half.ids, half.golds, strict=True)}
+    scores = squad_metrics.score(half, predictions)
     assert scores["exact"] == scores["f1"] == 100
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("The Denver Broncos", "denver broncos"),
-        ("  a\tB\u00a0c\n", "b c"),
-        ("an apple, the pear; A plum.", "apple pear plum"),
-        ("theatre and banana in Athens", "theatre and banana in athens"),  # Articles are whole words.
-        ("the-cat", "thecat"),  # Punctuation goes first, and is no white space.
-        ("U.S.A.", "usa"),
-        ("a.", ""),
-        ("A&E", "ae"),
-        ("$1,000.50", "100050"),
-        ("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", ""),
-        ("the", ""),
-        ("", ""),
-        (" \u3000 ", ""),
-        ("Arab–Israeli “war”", "arab–israeli “war”"),  # Punctuation is that of ASCII,
-        ("«the» war", "« » war"),  # and bounds a word like any other.
-        ("ÉCOLE Straße İ", "école straße i\u0307"),
-        ("l'a", "la"),
-        ("à la", "à la"),  # Letters with accents are letters,
-        ("a\u0300 la", "\u0300 la"),  # accents of their own are none.
-        ("aé thé", "aé thé"),
-        ("一 the 二", "一 二"),
-        ("a_the", "athe"),
-    ],
-)
-def test_normalize(text, words):
-    assert squad_metrics.normalize(text) == words
+def test_normalize():
+    for text, words in {
+        "The Denver Broncos": "denver broncos",
+        "  a\tB\u00a0c\n": "b c",
+        "an apple, the pear; A plum.": "apple pear plum",
+        "theatre and banana in Athens": "theatre and banana in athens",  # Articles are whole words.
+        "the-cat": "thecat",  # Punctuation goes first, and is no white space.
+        "U.S.A.": "usa",
+        "a.": "",
+        "$1,000.50": "100050",
+        "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~": "",
+        "the": "",
+        " \u3000 ": "",
+        "Arab–Israeli “war”": "arab–israeli “war”",  # Punctuation is that of ASCII,
+        "«the» war": "« » war",  # and bounds a word like any other.
+        "ÉCOLE Straße İ": "école straße i\u0307",
+        "l'a": "la",
+        "à la": "à la",  # Letters with accents are letters,
+        "a\u0300 la": "\u0300 la",  # accents of their own are none.
+        "aé thé": "aé thé",
+        "一 the 二": "一 二",
+        "a_the": "athe",
+    }.items():
+        assert squad_metrics.normalize(text) == words
 
 
-@pytest.mark.parametrize(
-    ("gold", "prediction", "exact", "f1"),
-    [
+def test_one_answer():
+    for gold, prediction, exact, f1 in (
         ("Denver Broncos", "the Denver Broncos!", 1, 1),
         ("Denver Broncos", "Broncos Denver", 0, 1),  # The order of words does not count,
-        ("to be or not to be", "to be", 0, 1 / 2),  # but how often they stand: precision 1, recall 1/3.
+        ("to be or not to be", "to be", 0, 1 / 2),  # but their number does: precision 1, recall 1/3.
         ("to be", "to be to be", 0, 2 / 3),
         ("to to be", "to be be", 0, 2 / 3),
         ("Denver Broncos", "Carolina Panthers", 0, 0),
-        ("in 1871", "1871", 0, 2 / 3),
         ("1,000", "1000", 1, 1),
         ("Köln", "Koln", 0, 0),
         ("KÖLN", "köln", 1, 1),
         ("", "", 1, 1),
-        ("", "x", 0, 0),
-        ("x", "", 0, 0),
         ("the", "", 1, 1),
         (".", "a", 1, 1),
         ("the", "x", 0, 0),
-    ],
-)
-def test_one_answer(gold, prediction, exact, f1):
-    assert squad_metrics.exact_match(gold, prediction) == squad_metrics.exact_match(prediction, gold) == exact
-    assert squad_metrics.f1(gold, prediction) == pytest.approx(f1, abs=1e-15)
-    assert squad_metrics.f1(prediction, gold) == squad_metrics.f1(gold, prediction)
-
-
-def plain_f1(gold, prediction):
-    """Precision and recall as fractions, from words that are crossed off."""
-    left, shared = list(gold), 0
-    for word in prediction:
-        if word in left:
-            left.remove(word)
-            shared += 1
-    if shared == 0:
-        return 0
-    precision, recall = Fraction(shared, len(prediction)), Fraction(shared, len(gold))
-    return 2 / (1 / precision + 1 / recall)
-
-
-def test_f1_of_random_words():
-    rng = np.random.default_rng(0)
-    seen = []
-    for _ in range(500):
-        gold, prediction = (rng.choice(list("bcdef"), rng.integers(1, 7)).tolist() for _ in range(2))
-        expected = plain_f1(gold, prediction)
-        assert squad_metrics.f1(" ".join(gold), ", ".join(prediction).upper()) == pytest.approx(float(expected))
-        seen.append(expected)
-    assert {0, 1} < set(seen)
-    assert len(set(seen)) > 10
+    ):
+        assert squad_metrics.exact_match(gold, prediction) == squad_metrics.exact_match(prediction, gold) == exact
+        assert squad_metrics.f1(gold, prediction) == pytest.approx(f1, abs=1e-15)
+        assert squad_metrics.f1(prediction, gold) == squad_metrics.f1(gold, prediction)
 
 
 def test_the_best_gold_answer_counts():
@@ -147,22 +104,16 @@ def test_answers_without_words():
     golds = {"both": ["war", "."], "none": ["."], "no answer": []}
     # In version 1.1 "." is an answer like others; nothing shares a word with it.
     old = questions({name: golds[name] for name in ("both", "none")})
-    assert squad_metrics.score_answers(old, {"both": "", "none": "the"}) == (
-        {"both": 1, "none": 1},
-        {"both": 0, "none": 0},
-    )
-    assert squad_metrics.score_answers(old, {"both": "war", "none": "x"}) == (
-        {"both": 1, "none": 0},
-        {"both": 1, "none": 0},
-    )
+    for predictions, exact, f1 in ((("", "the"), (1, 1), (0, 0)), (("war", "x"), (1, 0), (1, 0))):
+        found = squad_metrics.score_answers(old, dict(zip(old.ids, predictions, strict=True)))
+        assert found == tuple(dict(zip(old.ids, values, strict=True)) for values in (exact, f1))
     # In version 2.0 it is left out; a question that has no other wants "", though it is counted with those with answer.
     new = questions(golds, version_2=True)
     for nothing in ("", ".", "the"):
         scored = {"both": 0, "none": 1, "no answer": 1}
         assert squad_metrics.score_answers(new, dict.fromkeys(golds, nothing)) == (scored, scored)
     scores = squad_metrics.score(new, dict.fromkeys(golds, ""))
-    assert (scores["HasAns_total"], scores["HasAns_exact"]) == (2, 50)
-    assert (scores["NoAns_total"], scores["NoAns_exact"]) == (1, 100)
+    assert [scores[f"{kind}Ans_{name}"] for kind in ("Has", "No") for name in ("total", "exact")] == [2, 50, 1, 100]
 
 
 V2 = {"a1": ["x y"], "n1": [], "a2": ["z"], "n2": [], "a3": ["w"]}
@@ -170,19 +121,10 @@ ANSWERS = {"a1": "x", "n1": "", "a2": "z", "n2": "v", "a3": ""}  # F1 2/3, 1, 1,
 
 
 def test_scores_of_version_2():
-    assert squad_metrics.score(questions(V2, version_2=True), ANSWERS) == pytest.approx(
-        {
-            "exact": 100 * 2 / 5,
-            "f1": 100 * (2 / 3 + 1 + 1) / 5,
-            "total": 5,
-            "HasAns_exact": 100 / 3,
-            "HasAns_f1": 100 * (2 / 3 + 1) / 3,
-            "HasAns_total": 3,
-            "NoAns_exact": 50,
-            "NoAns_f1": 50,
-            "NoAns_total": 2,
-        }
-    )
+    scores = squad_metrics.score(questions(V2, version_2=True), ANSWERS)
+    expected = {"exact": 100 * 2 / 5, "f1": 100 * (2 / 3 + 1 + 1) / 5, "total": 5}
+    expected |= {"HasAns_exact": 100 / 3, "HasAns_f1": 100 * (2 / 3 + 1) / 3, "HasAns_total": 3}
+    assert scores == pytest.approx(expected | {"NoAns_exact": 50, "NoAns_f1": 50, "NoAns_total": 2})
 
 
 def test_only_answerable_or_only_unanswerable():
@@ -237,7 +179,7 @@ def best_prefix(scores, predictions, no_answer, answerable):
 
 
 @pytest.mark.parametrize("values", [1000, 5])  # Of five values, most are the same.
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_best_threshold(seed, values):
     rng = np.random.default_rng(seed)
     count, odds = 40, rng.permutation(values) / 8 + 0.125
@@ -256,27 +198,6 @@ def test_best_threshold(seed, values):
     assert squad_metrics.best_threshold(scores, predictions, with_others, answerable) == expected
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_the_best_threshold_gives_the_best_score(seed):
-    rng = np.random.default_rng(seed)
-    golds = {f"q{number}": [] if rng.random() < 0.5 else ["x y z", "w"] for number in range(30)}
-    predictions = {name: str(rng.choice(["", "x y", "w", "v"])) for name in golds}
-    # No two are equal; those without answer have higher values more often.
-    order = np.argsort(rng.random(len(golds)) + [0.5 * (not texts) for texts in golds.values()])
-    no_answer = {list(golds)[place]: (rank + 1) / 10 for rank, place in enumerate(order)}
-    those = questions(golds, version_2=True)
-    tried = {
-        threshold: squad_metrics.score(those, predictions, no_answer, threshold)
-        for threshold in (0.0, *no_answer.values())
-    }
-    scores = tried[0.0]
-    for kind in ("exact", "f1"):
-        best = max(found[kind] for found in tried.values())
-        assert scores[f"best_{kind}"] == pytest.approx(best)
-        lowest = min(threshold for threshold, found in tried.items() if found[kind] > best - 1e-9)
-        assert scores[f"best_{kind}_thresh"] == lowest
-
-
 def test_equal_values_are_taken_one_by_one():
     # Of the four that 0.5 keeps, two are right and two wrong; the order of the odds' file decides.
     golds = {"a1": ["x"], "n1": [], "a2": ["x"], "n2": []}
@@ -291,61 +212,15 @@ def test_equal_values_are_taken_one_by_one():
         assert scores["best_exact_thresh"] == scores["best_f1_thresh"] == (0.5 if best > 50 else 0)
 
 
-def test_no_answer_lacks_questions():
-    with pytest.raises(ValueError, match=r"^`no_answer` lacks 2 question\(s\), the first is n1$"):
-        squad_metrics.score(questions(V2, version_2=True), ANSWERS, {"a1": 0, "a2": 0, "a3": 0, "other": 0})
-
-
-def test_no_answer_is_not_a_number():
-    odds = {"a1": 0, "n1": float("nan"), "a2": 0, "n2": float("nan"), "a3": 0}
-    with pytest.raises(ValueError, match=r"^`no_answer` is not a number for 2 question\(s\), the first is n1$"):
-        squad_metrics.score(questions(V2, version_2=True), ANSWERS, odds)
-
-
-def test_no_answer_is_for_version_2():
-    with pytest.raises(ValueError, match=r"^`no_answer` is for SQuAD 2\.0, .* Received: SQuAD 1\.1$"):
-        squad_metrics.score(questions({"q1": ["x"]}), {"q1": "x"}, {"q1": 0.5})
-
-
-def test_version_1_has_answers():
-    with pytest.raises(ValueError, match=r"^1 question\(s\) of SQuAD 1.1 have no answer to score by, the first is q2$"):
-        squad_metrics.score(questions({"q1": ["x"], "q2": []}), {"q1": "x", "q2": "x"})
-
-
-def official_scores_2(file, predictions):
-    """The rule of the script of version 2.0, written anew: exact match by whether `answers` is empty."""
-
-    def words(text):
-        text = "".join(" " if char.isspace() else char for char in text.lower() if char not in string.punctuation)
-        return [word for word in text.split() if word not in ("a", "an", "the")]
-
-    rows = [entry for article in file["data"] for part in article["paragraphs"] for entry in part["qas"]]
-    exact = {
-        entry["id"]: 100.0
-        * any(
-            words(gold) == words(predictions[entry["id"]])
-            for gold in [answer["text"] for answer in entry["answers"] if words(answer["text"])] or [""]
-        )
-        for entry in rows
-    }
-    kinds = {"HasAns": [row["id"] for row in rows if row["answers"]]}
-    kinds["NoAns"] = [row["id"] for row in rows if not row["answers"]]
-    scores = {"exact": sum(exact.values()) / len(exact), "total": len(exact)}
-    for kind, names in kinds.items():
-        scores |= {f"{kind}_exact": sum(exact[name] for name in names) / len(names), f"{kind}_total": len(names)}
-    return scores
-
-
-def test_answers_count_whatever_is_impossible_says(tmp_path):
-    def entry(name, answer, impossible):
-        answers = [{"text": answer, "answer_start": 0}] if answer else []
-        return {"id": name, "question": "Who?", "answers": answers, "is_impossible": impossible}
-
-    entries = [entry("1", "Ada", True), entry("2", "Ada", True), entry("3", "Ada", False), entry("4", "", True)]
-    file = {"version": "v2.0", "data": [{"paragraphs": [{"context": "Ada wrote it.", "qas": entries}]}]}
-    (tmp_path / "dev.json").write_text(json.dumps(file))
-    predictions = {"1": "the Ada", "2": "", "3": "Ada", "4": ""}
-    expected = official_scores_2(file, predictions)
-    scores = squad_metrics.score(squad.read(tmp_path / "dev.json"), predictions)
-    assert {name: scores[name] for name in expected} == expected
-    assert (expected["exact"], expected["HasAns_total"], expected["NoAns_total"]) == (75, 3, 1)
+@pytest.mark.parametrize(
+    ("golds", "no_answer", "message"),
+    [
+        (V2, {"a1": 0, "a2": 0, "a3": 0, "x": 0}, r"`no_answer` lacks 2 question\(s\), the first is n1"),
+        (V2, dict.fromkeys(V2, float("nan")), r"`no_answer` is not a number for 5 question\(s\), the first is a1"),
+        ({"q1": ["x"]}, {"q1": 0.5}, r"`no_answer` is for SQuAD 2\.0, .* Received: SQuAD 1\.1"),
+        ({"q1": ["x"], "q2": []}, None, r"1 question\(s\) of SQuAD 1.1 have no answer to score by, the first is q2"),
+    ],
+)
+def test_errors(golds, no_answer, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        squad_metrics.score(questions(golds, version_2=golds is V2), dict.fromkeys(golds, "x"), no_answer)

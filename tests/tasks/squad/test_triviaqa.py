@@ -65,42 +65,29 @@ def read(output):
     [
         ("He saw Rome.", ["Rome"], 7, "Rome"),
         ("Romeo saw ROME, rome.", ["rome"], 10, "ROME"),  # Not in a word; any case.
-        ("Rome's walls", ["Rome"], 0, "Rome"),
-        ("in ancient-Rome", ["Rome"], 11, "Rome"),
         ("snake_case", ["case"], 6, "case"),
         # The first place, whichever alias it is, and there the longest.
         ("New York, York, New York City", ["York City", "New York City", "York"], 4, "York"),
         ("the New York City of New York", ["New York", "New York City", "New"], 4, "New York City"),
-        ("New York Cities", ["New York City", "New York"], 0, "New York"),
         # What stands between words does not count.
         ("St Louis", ["St. Louis"], 0, "St Louis"),
-        ("in St.  Louis.", ["St Louis"], 3, "St.  Louis"),
         ("the U.S. Army", ["U. S."], 4, "U.S"),
         ("Schindler’s\nList", ["Schindler's List"], 0, "Schindler’s\nList"),
-        ("(Jean-Luc) said", ["jean luc"], 1, "Jean-Luc"),
         ('"Who" is Who (band)?', ["Who (band)"], 9, "Who (band"),
         # Articles at the ends need not be there, letters must.
         ("by the Beatles, who", ["The Beatles"], 7, "Beatles"),
-        ("by Beatles", ["Beatles, The"], 3, "Beatles"),
-        ("The Beatles", ["“The Beatles”"], 4, "Beatles"),
         ("Lord of Rings, Lord of the Rings", ["The Lord of the Rings"], 15, "Lord of the Rings"),
         ("vitamin C and Vitamin A", ["Vitamin A"], 14, "Vitamin A"),
         ("ha, by A-ha", ["A-ha"], 7, "A-ha"),
         ("a theme, an item", ["an  Item"], 12, "item"),
         # Numbers are words.
         ("3.5 of 3,000 are 3.", ["3"], 17, "3"),
-        ("3.5 of 3,000 are 3.", ["3,000"], 7, "3,000"),
-        ("in 1990, 1991", ["1991"], 9, "1991"),
         # Accents, written as one character or as two; characters that grow in lower case.
-        ("Zoe\u0308 in Ko\u0308ln", ["Köln"], 8, "Ko\u0308ln"),
-        ("Zoë in Köln", ["KO\u0308LN"], 7, "Köln"),
         ("Ko\u0308ln ko", ["Ko"], 6, "ko"),
-        ("İzmir, İİ Rome", ["Rome"], 10, "Rome"),
         ("in İzmir", ["i\u0307zmir"], 3, "İzmir"),
         ("Die STRASSE, die Straße", ["Straße"], 4, "STRASSE"),
         ("😀 Ωmega Σίσυφος", ["ΣΊΣΥΦΟΣ"], 8, "Σίσυφος"),
         ("हिन्दी हि", ["हि"], 7, "हि"),  # Vowel signs belong to the word.
-        ("北京 中国", ["中国"], 3, "中国"),
     ],
 )
 def test_places(context, aliases, start, text):
@@ -109,36 +96,27 @@ def test_places(context, aliases, start, text):
     assert triviaqa.find_answer(context, aliases[::-1]) == (start, start + len(text))
 
 
-@pytest.mark.parametrize(
-    ("context", "aliases"),
-    [
+def test_no_place():
+    for context, aliases in (
         ("Rome", []),
         ("Rome", ["Rom", "ome", "Rome Rome"]),
         ("New Yorker", ["New York"]),
         ("what? the a An ...", ["?", "...", "", " ", "The", "a", "an", "The The"]),
-        ("Hallo", ["Halló"]),
         ("Hallo\u0301", ["Hallo"]),
         ("", ["x"]),
-    ],
-)
-def test_no_place(context, aliases):
-    assert triviaqa.find_answer(context, aliases) is None
+    ):
+        assert triviaqa.find_answer(context, aliases) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "count", "words"),
-    [
+def test_first_words():
+    for text, count, words in (
         ("a b c", 2, "a b"),
-        ("a b c", 3, "a b c"),
         ("a b c\n", 4, "a b c"),
         (" \n a,\t\tb.\r\n\r\nc d", 3, "a,\t\tb.\r\n\r\nc"),
         ("漢字\u3000é\u00a0x", 2, "漢字\u3000é"),
         (" \n", 1, ""),
-        ("", 1, ""),
-    ],
-)
-def test_first_words(text, count, words):
-    assert triviaqa.first_words(text, count) == words
+    ):
+        assert triviaqa.first_words(text, count) == words
 
 
 def test_documents_are_paragraphs(tmp_path):
@@ -217,6 +195,13 @@ def test_every_pair_is_counted(tmp_path):
     assert counts == triviaqa.Counts(3, 9, 2, 2, 1, dropped, missing)
 
 
+@pytest.mark.parametrize("aliases", [answer("one"), answer("x", "one"), answer("x", HumanAnswers=["one."])])
+def test_all_answers_count(tmp_path, aliases):
+    write_evidence(tmp_path / "evidence", wikipedia__A="never read: one")
+    _, [(_, _, [row])] = convert(tmp_path, entry(wikipedia=["A.txt"], Answer=aliases))
+    assert row[2] == "one"
+
+
 def test_several_files(tmp_path):
     write_evidence(tmp_path / "evidence", wikipedia__A="In Köln.", web__1__b="Bonn, Köln")
     both = entry("tc_1", wikipedia=["A.txt"], web=["1/b.txt"])
@@ -253,14 +238,7 @@ def test_verified_files_list_others_too(tmp_path):
     assert kept == {True: ["tc_1--B.txt"], False: ["tc_1--A.txt", "tc_1--B.txt", "tc_2--B.txt"]}
 
 
-def test_all_answers_count(tmp_path):
-    write_evidence(tmp_path / "evidence", wikipedia__A="never read: one, two, three")
-    for number, aliases in enumerate([answer("one"), answer("x", "two"), answer("x", HumanAnswers=["three."])]):
-        _, [(_, _, [row])] = convert(tmp_path, entry(wikipedia=["A.txt"], Answer=aliases))
-        assert row[2] == ["one", "two", "three"][number]
-
-
-def test_names_of_files(tmp_path):
+def test_names_and_contents_of_files(tmp_path):
     """Some names of Wikipedia differ from those on the disk in case, or in how accents are written."""
     names = {"Ko\u0308ln": "Köln", "AC_DC": "Ac_dc", "Two": None, "tWO": None, "Exact": "Exact", "exact": "exact"}
     write_evidence(tmp_path / "evidence", **{f"wikipedia__{name}": f"Köln {name}" for name in names})
@@ -270,23 +248,14 @@ def test_names_of_files(tmp_path):
     assert [name for _, _, [(name, *_)] in rows] == [f"tc_1--{name}.txt" for name in ("Köln", "Ac_dc", "exact")]
     assert unicodedata.is_normalized("NFC", rows[0][0])
     assert counts.dropped == {"missing": 4}
-
-
-def test_bytes_that_are_no_utf8(tmp_path):
+    # Bytes that are not UTF-8, half a surrogate pair, and the titles of pages.
     write_evidence(
         tmp_path / "evidence", wikipedia__A=b"caf\xe9 in K\xc3\xb6ln \xf0\x9f\x98\x80", wikipedia__B="B \x00 Köln"
     )
-    question = entry(wikipedia=["A.txt", "B.txt"], Question="Who \ud83d?")
+    question = entry(Question="Who \ud83d?") | {"EntityPages": [{"Filename": "A.txt"}, page("B.txt", Title="Über B")]}
     _, rows = convert(tmp_path, question)
-    assert rows[0][1:] == ("caf\ufffd in Köln 😀", [("tc_1--A.txt", "Who \ud83d?", "Köln", 8)])
-    assert rows[1][2][0][2:] == ("Köln", 4)
-
-
-def test_titles(tmp_path):
-    write_evidence(tmp_path / "evidence", wikipedia__A="Köln", wikipedia__B="Köln")
-    question = entry() | {"EntityPages": [{"Filename": "A.txt"}, {"Filename": "B.txt", "Title": "Über B"}]}
-    _, rows = convert(tmp_path, question)
-    assert [title for title, _, _ in rows] == ["A.txt", "Über B"]
+    assert rows[0] == ("A.txt", "caf\ufffd in Köln 😀", [("tc_1--A.txt", "Who \ud83d?", "Köln", 8)])
+    assert (rows[1][0], rows[1][2][0][2:]) == ("Über B", ("Köln", 4))
 
 
 def without(value, name):
@@ -297,13 +266,10 @@ def without(value, name):
     ("wrong", "message"),
     [
         (b'{"Data": [}', "not a JSON file in UTF-8: Expecting value: line 1 column 11 (char 10)"),
-        (b'\xef\xbb\xbf{"Data": [}', "not a JSON file in UTF-8: Expecting value: line 1 column 11 (char 10)"),
         (b'"\xe9"', "not a JSON file in UTF-8: 'utf-8' codec can't decode byte 0xe9 in position 1: invalid conti"),
         ([], "expected TriviaQA's format, an object with a list `Data`"),
         ({"data": []}, "expected TriviaQA's format, an object with a list `Data`"),
         ({"Data": []}, "`Domain` must be Wikipedia or Web, unless `sources` are given. Received: None"),
-        ({"Data": [], "Domain": []}, "`Domain` must be Wikipedia or Web, unless `sources` are given. Received: []"),
-        ("x", "question 1: `QuestionId` must be a text. Received: None"),
         (without(entry(), "QuestionId"), "question 1: `QuestionId` must be a text. Received: None"),
         (entry("tc_7", Question=7), "tc_7: `Question` must be a text. Received: 7"),
         (
@@ -311,7 +277,6 @@ def without(value, name):
             "tc_7 has no `Answer`. Expected the questions of train or dev, not of test",
         ),
         (entry("tc_7", Answer="Köln"), "tc_7: `Answer` must be an object. Received: 'Köln'"),
-        (entry("tc_7", Answer={"Aliases": []}), "tc_7: `Value` must be a text. Received: None"),
         (entry("tc_7", Answer={"Value": "x"}), "tc_7: `Aliases` must be a list. Received: None"),
         (entry("tc_7", Answer=answer("x", 5)), "tc_7: the answers must be texts. Received: 5"),
         (
@@ -350,7 +315,7 @@ def test_errors_in_a_file(tmp_path, wrong, message):
     [
         ({"qa": []}, "`qa` names no file. Expected files such as qa/wikipedia-train.json"),
         ({"sources": ["wiki"]}, "`sources` must be of wikipedia, web. Received: sources=['wiki']"),
-        ({"sources": []}, "`sources` must be of wikipedia, web. Received: sources=[]"),
+        ({"qa": ["none.json"]}, "[Errno 2] No such file or directory: 'none.json'"),
         ({"max_words": 0}, "`max_words` must be positive. Received: max_words=0"),
         ({"evidence": "no"}, "no: no such directory. Expected TriviaQA's evidence, with wikipedia/ and web/"),
         ({"output": "."}, ".: is a directory. Expected the name of the file to write"),
@@ -368,21 +333,9 @@ def test_errors_in_the_arguments(tmp_path, monkeypatch, options, message):
     write_evidence(tmp_path / "evidence", wikipedia__A="In Köln")
     qa = write_qa(tmp_path / "qa.json", entry(wikipedia=["A.txt"]))
     (tmp_path / "out.json").write_text("as it was")
-    with pytest.raises(ValueError) as error:
+    with pytest.raises((ValueError, FileNotFoundError)) as error:
         triviaqa.convert(**{"qa": [qa], "evidence": "evidence", "output": "out.json"} | options)
     assert str(error.value) == message
     # Nothing is touched, nothing is left beside.
     assert (tmp_path / "out.json").read_text() == "as it was"
     assert {file.name for file in tmp_path.iterdir()} == {"evidence", "qa.json", "out.json"}
-
-
-def test_a_file_without_documents(tmp_path):
-    write_evidence(tmp_path / "evidence", wikipedia__A="In Köln")
-    with pytest.raises(ValueError, match="^none of 0 pairs of question and document has an answer"):
-        convert(tmp_path, entry())
-
-
-def test_no_file(tmp_path):
-    write_evidence(tmp_path / "evidence", wikipedia__A="In Köln")
-    with pytest.raises(FileNotFoundError, match=r"none\.json"):
-        triviaqa.convert([tmp_path / "none.json"], tmp_path / "evidence", tmp_path / "out.json")
