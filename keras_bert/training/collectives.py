@@ -19,3 +19,9 @@ def all_reduce(tensors):
     finally:
         for name in [name for name in registry if name.startswith(_PREFIX) and name not in before]:
             registry.pop(name, None)  # Another replica may have been here.
+
+
+def sum_over_replicas(strategy, number):
+    """The sum over all replicas of a number that each worker has; workers wait for each other."""
+    numbers = strategy.run(tf.constant, [float(number)])
+    return float(strategy.reduce(tf.distribute.ReduceOp.SUM, numbers, axis=None))

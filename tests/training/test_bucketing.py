@@ -301,7 +301,7 @@ def test_distributes(mirrored, targets):
         ),
         (
             lambda: Batches(ragged([2]), tokens_per_batch=8, grouped=False),
-            "`tokens_per_batch` needs rows of like length. Received: grouped=False",
+            "`tokens_per_batch` needs rows of similar length. Received: grouped=False",
         ),
         (
             lambda: Batches(ragged([2, 7, 7]), boundaries=[2, 6]),
