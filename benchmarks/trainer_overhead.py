@@ -47,7 +47,7 @@ def with_trainer(steps):
     trainer = Trainer(build, create, classification_loss())
     # The lines of progress are part of it; they go where nobody looks.
     trainer.fit(Stream(dataset(), steps=10**6), steps=20)
-    iterator = iter(trainer._feed(Stream(dataset(), steps=10**6), 0, 0))
+    iterator = iter(trainer._distribute(Stream(dataset(), steps=10**6).segment(0)))
 
     def run():
         for step in range(0, steps, trainer.steps_per_call):

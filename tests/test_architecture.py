@@ -26,7 +26,7 @@ ROOMS = {
     "models": ["config", "layers"],
     # Floor 3
     "exporting": ["files", "layers", "models", "text", "version"],
-    "pretraining": ["corpus", "files", "text"],
+    "pretraining": ["corpus", "files", "text", "training.batch_source"],
     "tasks": ["files", "text", "training.metrics"],
     # Floor 4
     "checkpoints": [

@@ -13,6 +13,7 @@ from keras_bert.files import read_json
 from keras_bert.pretraining.generate import MANIFEST
 from keras_bert.pretraining.masking import Masker, Masking
 from keras_bert.text.vocabulary import Vocabulary
+from keras_bert.training.batch_source import BatchSource
 
 _SHUFFLED = 2**16  # Examples that are shuffled at a time.
 _OPEN_FILES = 16  # Files that are read in turn.
@@ -24,7 +25,7 @@ def sequence_length(source):
     return _length(_look(_find(source)[0][0]))
 
 
-class Records:
+class Records(BatchSource):
     """Batches of pre-training records, for `Trainer`; an epoch can start at any step.
 
     Masks that the records lack are a function of seed, epoch and batch; without `shuffle` all epochs are the same.

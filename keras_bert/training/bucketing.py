@@ -1,4 +1,4 @@
-"""Rows in memory as batches of like length, so that little padding is computed; an epoch can start at any step."""
+"""Batches of rows of similar length, so that little padding is computed."""
 
 import functools
 
@@ -6,18 +6,20 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.training.batch_source import BatchSource
+
 MOST_BOUNDARIES = 12
 PADDING_RATIO = 1.15  # Computed tokens per real one that `Batches` aims at.
 
 
 def fit_boundaries(lengths, count=MOST_BOUNDARIES, ratio=1.0, multiple=1):
-    """The padded lengths with the smallest sum over all rows, each row padded to the first that holds it.
+    """The lengths to pad to that compute the fewest tokens, if each row is padded to the first that holds it.
 
     Args:
-        lengths: the length of each row.
-        count: the most boundaries.
-        ratio: stops at the fewest boundaries that compute at most `ratio` tokens per real one.
-        multiple: every boundary is a multiple of it, the last one too.
+        lengths: integers, the length of each row.
+        count: int, the most boundaries.
+        ratio: float, stops at the fewest boundaries that compute at most `ratio` tokens per real one.
+        multiple: int, every boundary is a multiple of it.
 
     Returns:
         list of increasing integers; the last holds the longest row.
@@ -55,36 +57,34 @@ def _best_boundaries(lengths, count, multiple=1):
         yield boundaries, best[-1]
 
 
-class Batches:
-    """Batches of rows of like length, of fixed shapes: so many rows, padded to one of a few boundaries.
+class Batches(BatchSource):
+    """Rows in memory as batches of similar length and of few fixed shapes, each padded to one of a few boundaries.
 
     Every row comes once in an epoch, in an order that is a function of `seed` and the epoch alone. The rows are
-    shuffled, sorted by boundary and cut into batches; those left over at one boundary move up to the next, so that only
-    one batch of an epoch can lack rows. It is filled up with copies of its first row, of weight 0. Then the batches are
+    shuffled, sorted by boundary and cut into batches; the rest of a boundary moves up to the next, so that only one
+    batch of an epoch can lack rows. It is filled up with copies of its first row, of weight 0. Then the batches are
     shuffled.
 
     Args:
         inputs: a dict of features over the same rows, or one feature. A `tf.RaggedTensor` `(rows, length)`, or
-            `(rows, choices, length)` with as many choices in every row, is padded with zeros; anything else is taken as
-            it is. A row is as long as its longest sequence.
-        targets: likewise, or `None`. Integers are padded with -1 instead, which no class has: `token_loss` leaves it
-            out, and so does Keras' `SparseCategoricalCrossentropy(ignore_class=-1)`.
-        batch_size: rows of a batch.
-        boundaries: the lengths to pad to, increasing. `None` takes the fewest that compute at most 1.15 tokens per real
-            one, leftovers and filler included; where 12 do not, the best of them.
-        shuffle: whether rows and batches are shuffled; otherwise they come sorted by boundary.
-        seed: of the order.
-        tokens_per_batch: in place of `batch_size`: as many rows as make up so many tokens, padding included, but one at
-            least. A row with choices counts as one sequence.
-        grouped: whether rows of a batch are of like length. Without it a batch is drawn from all rows and padded to the
-            boundary of its longest one: more padding, but each batch looks like the whole.
+            `(rows, choices, length)` with as many choices in every row, is padded with zeros; any other is taken as it
+            is. A row is as long as its longest sequence.
+        targets: likewise, or `None`. Integers are padded with -1, which `token_loss` and Keras'
+            `SparseCategoricalCrossentropy(ignore_class=-1)` ignore.
+        batch_size: int, rows of a batch.
+        boundaries: increasing integers, the lengths to pad to. Defaults to the fewest that compute at most 1.15 tokens
+            per real one, filler included, or to the best 12.
+        shuffle: bool, whether to shuffle rows and batches; otherwise they come sorted by boundary.
+        seed: int, seed of the order.
+        tokens_per_batch: int, in place of `batch_size`: as many rows as make up so many tokens, padding included, but
+            at least one. A row with choices counts as one sequence.
+        grouped: bool, whether rows of a batch are of similar length. `False` draws a batch from all rows and pads it to
+            the boundary of its longest one: more padding, but each batch looks like the whole.
 
     Attributes:
-        steps: batches of an epoch, the same for each.
-        boundaries: those in use.
-        examples: rows.
-        tokens: real tokens of an epoch: the sum of the lengths of the rows.
-        computed: the same with padding and filler; if not grouped, of the first epoch.
+        steps, batch_size, sequence_length, examples, tokens, seed: see `BatchSource`.
+        boundaries: list of int, the boundaries in use.
+        computed: int, tokens of an epoch with padding and filler; the first epoch if not grouped.
 
     Example:
         batches = Batches(inputs, labels, batch_size=32)
@@ -110,12 +110,10 @@ class Batches:
         if tokens_per_batch is not None:
             _check_integers(1, tokens_per_batch=tokens_per_batch)
             if not grouped:
-                raise ValueError("`tokens_per_batch` needs rows of like length. Received: grouped=False")
-        self.batch_size = batch_size
-        self.shuffle = shuffle
-        self.seed = seed
+                raise ValueError("`tokens_per_batch` needs rows of similar length. Received: grouped=False")
+        self.batch_size = batch_size if tokens_per_batch is None else None
         self.tokens_per_batch = tokens_per_batch
-        self.grouped = grouped
+        self.shuffle, self.seed, self.grouped = shuffle, seed, grouped
         self._features = _to_tensors(inputs), _to_tensors(targets)
         _check_signed(targets=self._features[1])
         lengths = _row_lengths(*self._features)
@@ -130,7 +128,7 @@ class Batches:
             self.boundaries = fit_boundaries(longest, ratio=1.02) if boundaries is None else _used(boundaries, lengths)
         self._bucket = np.searchsorted(self.boundaries, lengths).astype(np.uint16)  # 16 bits sort in linear time.
         self._starts = np.cumsum(self._sizes) - self._sizes
-        self.steps = len(self._sizes)
+        self.steps, self.sequence_length = len(self._sizes), self.boundaries[-1]
         self.computed = int(self._sizes @ self._lengths(0))
 
     def _fit(self, lengths):
@@ -145,8 +143,9 @@ class Batches:
     def _layout(self, boundaries, lengths):
         """Rows and padded length of each batch, `(steps,)`, from the shortest to the longest."""
         boundaries = np.array(boundaries)
-        sizes = np.full_like(boundaries, self.batch_size)
-        if self.tokens_per_batch is not None:
+        if self.tokens_per_batch is None:
+            sizes = np.full_like(boundaries, self.batch_size)
+        else:
             sizes = np.maximum(self.tokens_per_batch // boundaries, 1)
         batches, left = [], 0
         for rows, size in zip(np.bincount(np.searchsorted(boundaries, lengths)), sizes, strict=True):
@@ -184,12 +183,6 @@ class Batches:
         return [batches[step] for step in steps]
 
     def dataset(self, epoch=0, start=0):
-        """The batches of an epoch from step `start` on.
-
-        Returns:
-            `tf.data.Dataset` of `(inputs, targets, weights)`, as `fit`, `evaluate` and `predict` take it: `targets` may
-            be `None`, `weights` is float32 `(batch,)`, 1 for a row and 0 for filler.
-        """
         rows, steps = self._order(epoch)
         if not 0 <= start <= self.steps:
             raise ValueError(f"`start` must be a step of the epoch, 0 to {self.steps}. Received: start={start}")
@@ -198,15 +191,14 @@ class Batches:
             batch = functools.partial(self._batch, tf.constant(rows))
         dataset = tf.data.Dataset.from_tensor_slices(plan).map(batch, num_parallel_calls=tf.data.AUTOTUNE)
         options = tf.data.Options()
-        # To optimize, TensorFlow would copy all features for every iterator; here is nothing to gain.
+        # TensorFlow's optimizations would copy all features for every iterator and gain nothing.
         options.experimental_optimization.apply_default_optimizations = False
         return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)
 
     @tf.autograph.experimental.do_not_convert
     def _batch(self, rows, start, size, length):
         rows = rows[start : start + size]
-        if self.tokens_per_batch is None:
-            rows.set_shape([self.batch_size])
+        rows.set_shape([self.batch_size])
         take = functools.partial(_take, rows=tf.where(rows < 0, rows[0], rows), length=length)
         inputs, targets = self._features
         inputs = tf.nest.map_structure(take, inputs)

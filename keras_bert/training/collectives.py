@@ -1,4 +1,4 @@
-"""Sums over replicas that leave nothing behind when a model is deleted."""
+"""Sums over replicas."""
 
 import tensorflow as tf
 from tensorflow.python.framework import ops
@@ -9,8 +9,8 @@ _PREFIX = "CustomGradient-"
 def all_reduce(tensors):
     """Sums each of a list of tensors over the replicas; call it in a replica context.
 
-    `tf.distribute` makes the sum differentiable by a custom gradient, which TensorFlow registers for ever, together
-    with the graph and so with the model. A training step differentiates nothing after it: it needs no registration.
+    `tf.distribute` registers a custom gradient for the sum, which keeps the graph and so the model alive forever. A
+    training step does not differentiate the sum, so the registration is removed.
     """
     registry = ops.gradient_registry._registry
     before = {name for name in registry if name.startswith(_PREFIX)}
@@ -19,3 +19,9 @@ def all_reduce(tensors):
     finally:
         for name in [name for name in registry if name.startswith(_PREFIX) and name not in before]:
             registry.pop(name, None)  # Another replica may have been here.
+
+
+def sum_over_replicas(strategy, number):
+    """The sum over all replicas of a number that each worker has; workers wait for each other."""
+    numbers = strategy.run(tf.constant, [float(number)])
+    return float(strategy.reduce(tf.distribute.ReduceOp.SUM, numbers, axis=None))

@@ -1,4 +1,4 @@
-"""Where the training runs: one device, the GPUs of a machine, several machines, a TPU."""
+"""Strategies: one device, the GPUs of a machine, several machines, a TPU."""
 
 import json
 import os
@@ -11,14 +11,14 @@ KINDS = ("auto", "one", "mirrored", "multi_worker", "tpu")
 
 
 def create_strategy(kind="auto", tpu=None, timeout_s=600):
-    """Makes a `tf.distribute` strategy. Call it before anything else of TensorFlow runs.
+    """Creates a `tf.distribute` strategy. Call before any other TensorFlow code.
 
     Args:
         kind: "one" device; "mirrored" over all GPUs of this machine, or its logical CPUs without one; "multi_worker"
             over the machines of `TF_CONFIG`; "tpu"; or "auto": "multi_worker" where `TF_CONFIG` names workers,
             "mirrored" where there are several GPUs, else "one".
-        tpu: name or address of the TPU; `None` is the one of this machine.
-        timeout_s: how long to wait for the other workers.
+        tpu: name or address of the TPU. Defaults to the one of this machine.
+        timeout_s: float, how long to wait for the other workers.
 
     Example:
         trainer = Trainer(..., strategy=create_strategy("mirrored"))
@@ -38,7 +38,7 @@ def create_strategy(kind="auto", tpu=None, timeout_s=600):
 
 
 def is_chief(strategy):
-    """Whether this process writes the files of the run."""
+    """Whether this process is the one that writes files."""
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return True
     resolver = strategy.cluster_resolver
@@ -47,7 +47,7 @@ def is_chief(strategy):
 
 
 def _workers():
-    """The addresses of the workers in `TF_CONFIG`, checked; nothing without it."""
+    """The addresses of the workers in `TF_CONFIG`; empty without it."""
     text = os.environ.get("TF_CONFIG", "").strip()
     if not text:
         return []
@@ -76,7 +76,7 @@ def _multi_worker(timeout_s):
 
 
 def _wait_for(workers, timeout_s):
-    """Waits until the port of every worker answers; this one's too. TensorFlow alone would wait without end."""
+    """Waits until the port of every worker answers, this one's too; TensorFlow would wait forever."""
     task = json.loads(os.environ["TF_CONFIG"])["task"]
     own = json.loads(os.environ["TF_CONFIG"])["cluster"][task["type"]][task["index"]]
     end = time.monotonic() + timeout_s

@@ -8,8 +8,8 @@ import tensorflow as tf
 from keras_bert.training.input_pipeline import replica_dataset
 
 
-class Inference:
-    """Runs a model over batches, none of whose rows is lost or doubled.
+class Evaluator:
+    """Runs a model over batches, each row once.
 
     Args:
         model: the model, built in the strategy's scope.
@@ -22,12 +22,12 @@ class Inference:
         self._outputs = tf.function(self._outputs, reduce_retracing=True, autograph=False)
 
     def outputs(self, batches, keep=True, with_losses=False):
-        """Computes all batches of `Batches` or `Stream`.
+        """Computes one epoch of a `BatchSource`.
 
         Args:
-            batches: the batches.
-            keep: whether outputs and targets are wanted, as NumPy arrays.
-            with_losses: whether losses are wanted.
+            batches: the source.
+            keep: bool, whether to return outputs and targets, as NumPy arrays.
+            with_losses: bool, whether to compute the losses.
 
         Returns:
             outputs, targets, dict of losses. Where batches differ in length, shorter rows are padded: targets that are
@@ -81,10 +81,11 @@ def _all_rows(inputs, targets, weights):
 
 
 def _order(batches):
-    """Where each row stands among those that were computed; the filler of `Batches` is left out."""
-    if not hasattr(batches, "rows"):
+    """The positions of the rows among those that were computed, without filler."""
+    batches_of_rows = batches.rows(0)
+    if batches_of_rows is None:
         return slice(None)
-    rows = np.concatenate(batches.rows(0))
+    rows = np.concatenate(batches_of_rows)
     return np.argsort(rows, kind="stable")[np.sum(rows < 0) :]
 
 

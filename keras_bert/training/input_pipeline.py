@@ -1,20 +1,25 @@
-"""Global batches to replicas: every row once, whatever the number of replicas, workers and micro-batches."""
+"""Global batches to replicas, and the sources of batches around a `tf.data.Dataset`."""
+
+import functools
+import math
 
 import tensorflow as tf
+
+from keras_bert.training.batch_source import BatchSource, Segment
 
 
 def replica_dataset(strategy, make_dataset, losses=(), micro_batches=1):
     """Distributes a dataset of global batches over the replicas of a strategy.
 
-    Each worker reads all of it and takes its own rows of every batch, so batches do not change with the number of
-    workers. Where the rows cannot be divided, copies of the last one with weight 0 fill up; a replica may get those
-    alone.
+    Each worker reads the whole dataset and takes its own rows of every batch, so batches do not depend on the number of
+    workers. Rows that cannot be divided evenly are filled up with copies of the last one, of weight 0; a replica may
+    get nothing but filler.
 
     Args:
         strategy: a `tf.distribute` strategy.
-        make_dataset: a function that makes the dataset of `(inputs, targets, weights)`.
+        make_dataset: function that makes the dataset of `(inputs, targets, weights)`.
         losses: list of `Loss`.
-        micro_batches: the rows of a replica are divided by it too.
+        micro_batches: int, the rows of a replica are divisible by it.
 
     Returns:
         A distributed dataset of `(inputs, targets, weights, totals)`; `targets` are `()` where there are none, `totals`
@@ -59,16 +64,16 @@ def _divided(batch, replicas, micro_batches):
     )
 
 
-class Stream:
-    """A `tf.data.Dataset` of batches as `Trainer` takes it: `(inputs, targets)` or `(inputs, targets, weights)`.
+class Stream(BatchSource):
+    """A `tf.data.Dataset` of batches for `Trainer`: `(inputs, targets)` or `(inputs, targets, weights)`.
 
-    Predictions need the inputs alone. The weights are those of the rows. A run reads one epoch after the other, each
-    batch once. In a new process the dataset must give the same batches again, such as shuffled with a seed: a run that
-    is resumed skips those that it has seen.
+    Predictions need the inputs alone. Weights are those of the rows. A run reads one epoch after the other, each batch
+    once. The dataset must give the same batches in a new process, for instance by shuffling with a seed: a resumed run
+    skips those that it has seen.
 
     Args:
         dataset: the dataset.
-        steps: how many batches are an epoch; by default all of the dataset, which must know how many it has.
+        steps: int, batches of an epoch. Defaults to the length of the dataset, which must be known then.
     """
 
     def __init__(self, dataset, steps=None):
@@ -82,19 +87,18 @@ class Stream:
         self._dataset = dataset if cardinality == tf.data.INFINITE_CARDINALITY else dataset.repeat()
 
     def dataset(self, epoch=0, start=0):
-        """The batches of an epoch, from one on."""
-        return self._from(epoch, start).take(self.steps - start).map(_with_weights)
+        return self._from(epoch * self.steps + start).take(self.steps - start)
 
-    def onwards(self, epoch=0, start=0):
-        """The same with those of all epochs after it, without end."""
-        return self._from(epoch, start).map(_with_weights)
+    def segment(self, step):
+        """All steps from `step` on: one iterator reads every epoch, so that no batch is read twice."""
+        return Segment(self, functools.partial(self._from, step), math.inf)
 
-    def _from(self, epoch, start):
-        return self._dataset.skip(epoch * self.steps + start)
+    def _from(self, step):
+        return self._dataset.skip(step).map(_with_weights)
 
 
-class _Once:
-    """All batches of a dataset, however many."""
+class _Finite(BatchSource):
+    """All batches of a dataset whose length need not be known: for evaluation."""
 
     def __init__(self, dataset):
         if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
@@ -105,66 +109,37 @@ class _Once:
         return self._dataset.map(_with_weights)
 
 
-class Phases:
-    """Batches of several sources, one after the other, in one run: the optimizer and its schedule go on.
+class Phases(BatchSource):
+    """Several sources, one after the other, in one run; optimizer state and schedule carry over between phases.
 
     Args:
-        phases: list of `(batches, steps)`: a `Batches`, a `Stream` or the like, and how many steps it is used.
+        phases: list of `(batches, steps)`: a `BatchSource` and how many steps it is used for.
     """
 
     def __init__(self, phases):
         self._phases = list(phases)
         self.steps = sum(steps for _, steps in self._phases)
 
-    def at(self, step):
-        """The batches that a step is of, its epoch of them, its step in that epoch, and how many steps follow there."""
+    def segment(self, step):
+        left = step
         for batches, steps in self._phases:
-            if step < steps:
-                epoch, start = divmod(step, batches.steps)
-                return batches, epoch, start, min(batches.steps - start, steps - step)
-            step -= steps
-        raise ValueError(f"`step` is behind the last phase. Received: step={step + self.steps}, steps={self.steps}")
+            if left < steps:
+                segment = batches.segment(left)
+                return segment._replace(steps=min(segment.steps, steps - left))
+            left -= steps
+        raise ValueError(f"`step` is behind the last phase. Received: step={step}, steps={self.steps}")
 
 
-def for_training(batches):
-    """What `Trainer.fit` was given, as something with `dataset(epoch, start)` and `steps`."""
-    return Stream(batches) if isinstance(batches, tf.data.Dataset) else _checked(batches)
-
-
-def for_inference(batches):
-    """What `Trainer.evaluate` and `predict` were given, as something with `dataset(epoch, start)`."""
-    return _Once(batches) if isinstance(batches, tf.data.Dataset) else _checked(batches)
-
-
-def _checked(batches):
-    if not hasattr(batches, "dataset") and not isinstance(batches, Phases):
+def as_source(batches, finite=False):
+    """The argument of `Trainer.fit` or, `finite`, of `evaluate` and `predict` as a `BatchSource`."""
+    if isinstance(batches, tf.data.Dataset):
+        return _Finite(batches) if finite else Stream(batches)
+    if not isinstance(batches, BatchSource):
         raise ValueError(
             "batches must be a `Batches`, a `Stream`, `Phases` or a `tf.data.Dataset`. "
             f"Received: {type(batches).__name__}"
         )
     return batches
-
-
-def at(batches, step):
-    """The same for any batches."""
-    if isinstance(batches, Phases):
-        return batches.at(step)
-    epoch, start = divmod(step, batches.steps)
-    return batches, epoch, start, batches.steps - start
-
-
-def follows(before, place):
-    """Whether what was read at a place of `at` goes on at another one: the next epoch of a `Stream`."""
-    if before is None or not hasattr(place[0], "onwards"):
-        return False
-    return place[0] is before[0] and place[1:3] == (before[1] + 1, 0)
-
-
-def shape(batches):
-    """The rows of a batch and the greatest length, as far as the batches know them."""
-    length = getattr(batches, "sequence_length", None) or max(getattr(batches, "boundaries", ()), default=None)
-    fixed = getattr(batches, "tokens_per_batch", None) is None
-    return {"batch_size": getattr(batches, "batch_size", None) if fixed else None, "length": length}
 
 
 @tf.autograph.experimental.do_not_convert

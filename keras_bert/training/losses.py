@@ -1,4 +1,4 @@
-"""What is minimised: sums over a global batch, divided by the weights of that whole batch."""
+"""Losses: sums over a global batch, divided by the weights of that whole batch."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,15 +10,15 @@ import tensorflow as tf
 class Loss(NamedTuple):
     """One term of the loss: `sum(values * weights) / sum(weights)` over the rows of all replicas and micro-batches.
 
-    Rows that only fill up a batch have weight 0 beside these weights. Weights of fewer dimensions than the values
-    belong to the leading ones: with one weight for each row, several values of a row are summed.
+    Rows that only fill up a batch have weight 0. Weights of fewer dimensions than the values belong to the leading
+    ones: with one weight for each row, several values of a row are summed.
 
     Args:
-        name: its name in the logs.
-        values: function of `(targets, outputs)`, a float tensor `(rows, ...)`.
-        weights: function of the targets, a tensor of the values' leading dimensions; `None` is 1 for each row. It must
-            not need the outputs: the sum of the whole batch is known before the first replica starts.
-        finish: function of the mean that an evaluation reports in its place, such as `np.exp`.
+        name: name in the logs.
+        values: function of `(targets, outputs)` that returns a float tensor `(rows, ...)`.
+        weights: function of the targets that returns a tensor of the values' leading dimensions; `None` is 1 for each
+            row. It cannot use the outputs: its sum over the batch is known before the first replica starts.
+        finish: function of the mean, such as `np.exp`; evaluations report its result.
     """
 
     name: str
@@ -27,15 +27,15 @@ class Loss(NamedTuple):
     finish: Callable | None = None
 
     def row_weights(self, targets, rows):
-        """The weights with those of the rows, `(rows, ...)`."""
+        """The weights times those of the rows, `(rows, ...)`."""
         if self.weights is None:
             return rows
         weights = tf.cast(self.weights(targets), tf.float32)
         return weights * tf.reshape(rows, [-1] + [1] * (weights.shape.rank - 1))
 
     def sums(self, targets, outputs, rows):
-        """The sums of the weighted values and of the weights over some rows, whose own weights are `rows`."""
-        targets = None if isinstance(targets, tuple) and not targets else targets  # As `replica_dataset` has it.
+        """The sums of the weighted values and of the weights; `rows` are the weights of the rows."""
+        targets = None if isinstance(targets, tuple) and not targets else targets  # See `replica_dataset`.
         values = tf.cast(self.values(targets, outputs), tf.float32)
         weights = self.row_weights(targets, rows)
         if not values.shape.rank or not values.shape[:1].is_compatible_with(rows.shape):
@@ -76,10 +76,7 @@ def regression_loss():
 
 
 def token_loss():
-    """Cross-entropy of `logits` with a class number for each piece, `(rows, length)`.
-
-    Negative numbers do not count, such as the -1 that `Batches` pads ragged targets with.
-    """
+    """Cross-entropy of `logits` with a class number for each piece, `(rows, length)`; negative ones are ignored."""
 
     def values(targets, outputs):
         targets = _in_shape(targets, tf.convert_to_tensor(outputs["logits"]).shape[:-1], "targets", squeeze=False)
@@ -150,7 +147,7 @@ def _classes(labels, logits, name, squeeze):
 
 
 def _in_shape(targets, shape, name, squeeze=True):
-    """Targets of just this shape, so that nothing is broadcast; `squeeze`, they may have one more dimension, of 1."""
+    """Checks the shape of targets, so that nothing is broadcast; `squeeze` allows one more dimension of 1."""
     targets = tf.convert_to_tensor(_given(targets, name))
     if squeeze and targets.shape.rank == len(shape) + 1 and targets.shape[-1] in (1, None):
         targets = tf.squeeze(targets, -1)

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from keras_bert.training.schedule import LinearSchedule
 
-_UNDECAYED = ("bias", "gamma", "beta")  # What layers call their biases and the weights of a LayerNorm.
+_UNDECAYED = ("bias", "gamma", "beta")  # Attributes of layers that hold biases and LayerNorm weights.
 _NARROW = ("float16", "bfloat16")
 
 
@@ -23,21 +23,21 @@ def create_optimizer(
     layer_decay=None,
     kind="adamw",
 ):
-    """The optimizer of BERT for one model and one run, for `Trainer` and for `model.compile`.
+    """Creates BERT's optimizer for one model and one run, for `Trainer` and for `model.compile`.
 
     Args:
-        model: a built model. Weight decay leaves out its biases and LayerNorms.
-        learning_rate: the highest rate of `LinearSchedule`.
-        total_steps: length of the run.
-        warmup_steps: length of the warm-up.
-        weight_decay: decoupled from the gradient, times the learning rate.
-        clip_norm: the highest global norm of the gradient; `None` for no limit.
-        beta_1: decay of the first moment.
-        beta_2: decay of the second moment.
-        epsilon: added to the root of the second moment.
-        bias_correction: `False` reproduces Google's training step for step.
-        layer_decay: factor of the learning rate from each block to the one below it, such as 0.8: heads and pooler
-            have 1, the last block has 0.8, the embeddings the least. `None` is 1.
+        model: a built model. Its biases and LayerNorms are excluded from weight decay.
+        learning_rate: float, peak of `LinearSchedule`.
+        total_steps: int, length of the run.
+        warmup_steps: int, length of the warm-up.
+        weight_decay: float, decoupled from the gradient, times the learning rate.
+        clip_norm: float, maximum global norm of the gradient, or `None`.
+        beta_1: float, decay of the first moment.
+        beta_2: float, decay of the second moment.
+        epsilon: float, added to the root of the second moment.
+        bias_correction: bool, `False` reproduces Google's training step for step.
+        layer_decay: float, factor of the learning rate from each block to the one below it, such as 0.8: heads and
+            pooler have 1, the last block has 0.8, the embeddings the least. `None` is 1.
         kind: "adamw" or "lamb".
 
     Returns:
@@ -68,7 +68,7 @@ def create_optimizer(
 
 
 def undecayed_paths(model):
-    """The paths of the weights that are not decayed: biases and LayerNorms, known by the layers that own them."""
+    """The paths of biases and LayerNorm weights, which are not decayed."""
     undecayed = {
         id(weight)
         for layer in model._flatten_layers()
@@ -94,19 +94,19 @@ def layer_rates(model, decay):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class AdamW(keras.optimizers.AdamW):
-    """`keras.optimizers.AdamW` with the update of each weight in one kernel of TensorFlow's.
+    """`keras.optimizers.AdamW` with the update of each weight in one TensorFlow kernel.
 
     Keras composes the update of a dozen operations, each a pass over memory. The numbers are the paper's: Keras adds
-    epsilon before it corrects the bias, and where a token is repeated in a batch it squares the rows of its gradient
-    before it adds them. It runs eagerly, in `fit`, in `Trainer` and under `tf.distribute`.
+    epsilon before it corrects the bias, and squares the gradient rows of a repeated token before it adds them. It runs
+    eagerly, in `fit`, in `Trainer` and under `tf.distribute`.
 
-    Nothing of it is in 16 bits. Weights in float16 or bfloat16 have a copy in float32, which is updated and rounded:
-    most updates are smaller than the distance between two such numbers.
+    Its variables are never in 16 bits. Weights in float16 or bfloat16 have a float32 copy, which is updated and
+    rounded: most updates are smaller than the distance between two such numbers.
 
     Args:
-        bias_correction: whether the moments are corrected for their start at 0. Google's BERT does not.
-        undecayed: paths of the weights that are not decayed; `create_optimizer` finds them.
-        rates: factor of the learning rate by path, 1 for the others.
+        bias_correction: bool, whether to correct the moments for their start at 0. Google's BERT does not.
+        undecayed: list of paths of the weights that are not decayed; `create_optimizer` finds them.
+        rates: dict of factors of the learning rate by path, 1 for the others.
         *args, **kwargs: as in `keras.optimizers.AdamW`.
 
     Example:
@@ -145,7 +145,7 @@ class AdamW(keras.optimizers.AdamW):
             )
 
     def add_variable(self, shape, initializer="zeros", dtype=None, **options):
-        """As in Keras, but moments and sums of gradients are never in 16 bits."""
+        """As in Keras, but never in 16 bits."""
         dtype = keras.backend.standardize_dtype(dtype)
         return super().add_variable(shape, initializer, "float32" if dtype in _NARROW else dtype, **options)
 
@@ -154,7 +154,7 @@ class AdamW(keras.optimizers.AdamW):
         super().apply(grads, trainable_variables)
 
     def apply_reduced(self, gradients):
-        """Updates this replica's copy of the weights by gradients that are summed over replicas and clipped."""
+        """Updates this replica's copy of the weights; gradients are summed over replicas and clipped already."""
         learning_rate = self._get_current_learning_rate()
         for gradient, variable in zip(gradients, self._trainable_variables, strict=True):
             self.update_step(gradient, variable.value, learning_rate)
@@ -173,7 +173,7 @@ class AdamW(keras.optimizers.AdamW):
         return super()._clip_gradients(grads)
 
     def _apply_weight_decay(self, variables):
-        """In `update_step` instead, where the learning rate of the weight is known."""
+        """Done by `update_step`, where the learning rate of the weight is known."""
 
     def update_step(self, gradient, variable, learning_rate):
         weight = self._exact(variable)
@@ -197,7 +197,7 @@ class AdamW(keras.optimizers.AdamW):
         _round(weight, variable)
 
     def _exact(self, variable):
-        """The variable to update: this one, or the copy of a narrow one, unless something else has changed that."""
+        """The variable to update: of a 16-bit one its float32 copy, renewed if the variable was set from outside."""
         copy = self._copies[self._get_variable_index(variable)]
         if copy is None:
             return variable
@@ -218,7 +218,7 @@ class AdamW(keras.optimizers.AdamW):
         return self._paths[self._get_variable_index(variable)]
 
     def _decays(self, variable):
-        """Whether a weight is one of those that decay, however much."""
+        """Whether weight decay applies to a weight, even if the decay is 0."""
         return self._path(variable) not in self.undecayed and self._use_weight_decay(variable)
 
     def get_config(self):
@@ -232,13 +232,13 @@ class AdamW(keras.optimizers.AdamW):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class LAMB(AdamW):
-    """AdamW whose step is scaled, for each weight, to the size of the weight: for large batches.
+    """AdamW with the step of each weight scaled to the norm of the weight, for large batches.
 
-    The decay is part of the step whose norm is taken, as in the paper. Weights that are left out of the decay are not
-    scaled either, as in its authors' program; the others are with `weight_decay=0` too.
+    The norm of the step includes the decay, as in the paper. Weights excluded from the decay are not scaled either, as
+    in its authors' program; the others are scaled with `weight_decay=0` too.
 
     Args:
-        fused: paths of the weights that hold query, key and value side by side: each has a ratio of its own.
+        fused: list of paths of the weights that hold query, key and value: each part has its own ratio.
         *args, **kwargs: as in `AdamW`.
 
     Example:
@@ -269,7 +269,7 @@ class LAMB(AdamW):
 
 
 def _scaled(step, weight, parts):
-    """A step of the size of the weight, for each of the parts along the last axis."""
+    """Scales the step to the norm of the weight, for each of the parts along the last axis."""
     folded = [-1, parts, step.shape[-1] // parts]
     weight, folded = tf.reshape(weight, folded), tf.reshape(step, folded)
     sizes = [tf.norm(value, axis=[0, 2], keepdims=True) for value in (weight, folded)]
@@ -283,7 +283,7 @@ def is_narrow(value):
 
 
 def _round(weight, variable):
-    """Writes the copy of a narrow variable to it."""
+    """Writes the float32 copy to its 16-bit variable."""
     if weight is not variable:
         value = tf.cast(weight, variable.dtype)
         tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)

@@ -1,13 +1,11 @@
-"""What people see of a run: a line, metrics.jsonl, TensorBoard."""
+"""The log of a run: a progress line, `metrics.jsonl`, TensorBoard."""
 
 import json
-import math
 import pathlib
-import shutil
 import sys
-import time
 
 import tensorflow as tf
+import tqdm
 
 # What TensorBoard's own `scalar` writes; that one needs TensorBoard to be installed.
 _PLUGIN = tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
@@ -18,60 +16,63 @@ _SHORT = {"learning_rate": "lr", "gradient_norm": "norm", "examples": "ex", "tok
 
 
 class Progress:
-    """A line on the terminal that is written over, or one a while in a log file.
+    """A progress line on a terminal; in a log file a line every 10 seconds.
 
     Args:
-        total: steps of the run.
-        stream: where to write.
-        every_s: how often a log file gets a line.
+        total: int, steps of the run.
+        stream: where to write. Defaults to stderr.
     """
 
-    def __init__(self, total, stream=None, every_s=10.0):
-        self._total, self._stream, self._every = total, stream or sys.stderr, every_s
-        self._terminal = self._stream.isatty()
-        self._last, self._width = -math.inf, 0
-        self._start = None
+    def __init__(self, total, stream=None):
+        self._total, self._stream = total, stream or sys.stderr
+        self._bar = None  # Made after the first steps, so that tracing does not count in the time that is left.
 
     def show(self, step, numbers, rates):
-        """Writes a line, if it is time for one.
+        """Updates the line, if it is time.
 
         Args:
-            step: steps done.
-            numbers: dict such as the loss and the learning rate.
+            step: int, steps done.
+            numbers: dict, such as the loss and the learning rate.
             rates: dict of what was done in a second.
         """
-        now = time.monotonic()
-        self._start = self._start or (now, step)
-        if now - self._last < (0.1 if self._terminal else self._every) and step < self._total:
-            return
-        self._last = now
-        parts = [f"step {step:,}/{self._total:,}"]
-        seconds, steps = now - self._start[0], step - self._start[1]
-        if steps and step < self._total:
-            parts.append(f"{duration(seconds / steps * (self._total - step))} left")
-        parts += [f"{_SHORT.get(name, name)} {_short(value)}" for name, value in numbers.items()]
+        parts = [f"{_SHORT.get(name, name)} {_short(value)}" for name, value in numbers.items()]
         parts += [f"{_large(value)} {_SHORT.get(name, name)}/s" for name, value in rates.items()]
-        self._write("  ".join(parts))
+        if self._bar is None:
+            terminal = self._stream.isatty()
+            self._bar = tqdm.tqdm(
+                total=self._total,
+                initial=step,
+                postfix=", ".join(parts),
+                file=self._stream if terminal else _Lines(self._stream),
+                mininterval=0.1 if terminal else 10.0,
+                miniters=1,
+                dynamic_ncols=terminal,
+                bar_format="step {n:,}/{total:,}, {remaining} left{postfix}",
+            )
+        self._bar.set_postfix_str(", ".join(parts), refresh=False)
+        self._bar.update(step - self._bar.n)
 
     def say(self, line):
         """Writes a line that stays."""
-        self._write(line)
-        self.close()
+        tqdm.tqdm.write(line, self._stream)
 
     def close(self):
-        """Ends the line of a terminal."""
-        if self._terminal and self._width:
-            self._stream.write("\n")
-            self._stream.flush()
-        self._width = 0
+        """Writes the last state of the line and ends it."""
+        if self._bar is not None:
+            self._bar.close()
 
-    def _write(self, line):
-        if self._terminal:
-            line = line[: shutil.get_terminal_size().columns - 1]  # A longer one would not be written over.
-            self._stream.write("\r" + line.ljust(self._width))
-            self._width = len(line)
-        else:
-            self._stream.write(line + "\n")
+
+class _Lines:
+    """A stream that gets each state of a progress bar as a line of its own."""
+
+    def __init__(self, stream):
+        self._stream = stream
+
+    def write(self, text):
+        if text.strip():
+            self._stream.write(text.strip() + "\n")
+
+    def flush(self):
         self._stream.flush()
 
 
@@ -83,23 +84,16 @@ def _large(value):
     return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
 
 
-def duration(seconds):
-    """Seconds as people read them."""
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{seconds:02}s" if minutes else f"{seconds}s"
-
-
 class RunLog:
-    """A run as it goes: the progress line, `metrics.jsonl` and TensorBoard.
+    """The log of a run: the progress line, `metrics.jsonl` and TensorBoard.
 
     Args:
-        directory: where the files stand; `None` writes none.
-        total: steps of the run.
-        every: steps between lines of the files.
-        state: what `state()` gave when the snapshot was made from which the run goes on. What the file had after it is
-            dropped; without a state, what an earlier run has left in the directory.
-        show: whether there is a progress line.
+        directory: path of the files. `None` writes none.
+        total: int, steps of the run.
+        every: int, steps between lines of the files.
+        state: what `state()` gave for the snapshot that the run resumes from: later lines of the file are dropped.
+            `None` for a new run: what an earlier run has left in the directory is dropped.
+        show: bool, whether there is a progress line.
     """
 
     def __init__(self, directory, total, every, state=None, show=True):
@@ -111,14 +105,14 @@ class RunLog:
             directory = pathlib.Path(directory)
             directory.mkdir(parents=True, exist_ok=True)
             for old in [] if state else (directory / "tensorboard").glob("events.out.tfevents.*"):
-                old.unlink()  # Of another run, whose curves would stand beside those of this one.
+                old.unlink()  # TensorBoard would show the curves of both runs.
             self._file = open(directory / "metrics.jsonl", "ab")  # noqa: SIM115
             self._file.truncate((state or {}).get("size", 0))
             self._file.seek(0, 2)
             self._board = tf.summary.create_file_writer(str(directory / "tensorboard"))
 
     def add(self, step, lines, rates):
-        """Takes the numbers of the last steps, a list of dicts; returns the means since the last line of the files."""
+        """Adds the numbers of the last steps, a list of dicts; returns the means since the last line of the files."""
         self._pending += lines
         means = {name: sum(line[name] for line in self._pending) / len(self._pending) for name in self._pending[0]}
         means["learning_rate"] = self._pending[-1]["learning_rate"]
@@ -130,7 +124,7 @@ class RunLog:
         return means
 
     def evaluated(self, step, results):
-        """Takes the results of an evaluation."""
+        """Adds the results of an evaluation."""
         if self._progress:
             numbers = "  ".join(f"{name} {_short(value)}" for name, value in results.items())
             self._progress.say(f"step {step:,} evaluated  {numbers}")
@@ -139,7 +133,7 @@ class RunLog:
     def _write(self, step, kind, numbers, rates=None):
         if not self._file:
             return
-        # What depends on the speed of the machine comes last, under `time`.
+        # Numbers that depend on the speed of the machine come last, under `time`.
         line = {"step": step, "kind": kind, **numbers, **({"time": rates} if rates else {})}
         self._file.write((json.dumps(line) + "\n").encode())
         self._file.flush()
@@ -148,11 +142,11 @@ class RunLog:
                 tf.summary.write(f"{kind}/{name}", tf.cast(value, tf.float32), step, _SCALAR)
 
     def state(self):
-        """What a snapshot needs of it, JSON-able."""
+        """What a snapshot stores of it, a JSON-able dict."""
         return {"pending": list(self._pending), "size": self._file.tell() if self._file else 0}
 
     def close(self):
-        """Ends the line, closes the files."""
+        """Ends the progress line and closes the files."""
         if self._progress:
             self._progress.close()
         if self._file:

@@ -6,15 +6,15 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class LinearSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """Rises from 0 over `warmup_steps`, then goes on along the line from `learning_rate` at step 0 to 0 at the end.
+    """Rises from 0 over `warmup_steps`, then follows the line from `learning_rate` at step 0 to 0 at `total_steps`.
 
-    So the decay does not start again after the warm-up: the first step behind it has `1 - warmup_steps / total_steps`
-    of the rate, as in Google's program.
+    The decay counts from step 0, as in Google's program: the first step after the warm-up has
+    `1 - warmup_steps / total_steps` of the rate.
 
     Args:
-        learning_rate: the highest rate.
-        total_steps: the step at which it reaches 0.
-        warmup_steps: how many steps it rises.
+        learning_rate: float, peak of a run without warm-up.
+        total_steps: int, the step at which the rate reaches 0.
+        warmup_steps: int, length of the warm-up.
 
     Example:
         LinearSchedule(1e-4, total_steps=1_000_000, warmup_steps=10_000)

@@ -1,4 +1,4 @@
-"""The state of a run on disk: written whole, the last few kept, checked on reading."""
+"""Snapshots of variables on disk: written atomically, checked on reading, the last few kept."""
 
 import json
 import logging
@@ -18,16 +18,16 @@ class Snapshots:
     """Snapshots of variables and of a JSON-able state in a directory.
 
     Args:
-        directory: where they stand, one folder each.
-        keep: how many of the last ones stay; `None` for all, see `keep_only`.
-        write: whether this process writes; all processes read.
+        directory: path, with one folder for each snapshot.
+        keep: int, how many of the last ones to keep. `None` keeps all, see `keep_only`.
+        write: bool, whether this process writes; all processes read.
     """
 
     def __init__(self, directory, keep=2, write=True):
         self.directory, self.keep, self.write = pathlib.Path(directory), keep, write
 
     def save(self, step, variables, state):
-        """Saves `{name: variable}` and the state. Until the last rename nothing is lost by a kill."""
+        """Saves `{name: variable}` and the state."""
         if not self.write:
             return
         folder = self.directory / f"step-{step:09}"
@@ -39,7 +39,7 @@ class Snapshots:
             self.keep_only(*self._steps()[: self.keep])
 
     def keep_only(self, *steps):
-        """Removes all others."""
+        """Removes all snapshots but those of the steps."""
         for old in set(self._steps()) - set(steps) if self.write else ():
             shutil.rmtree(self.directory / f"step-{old:09}")
 
@@ -48,15 +48,15 @@ class Snapshots:
         return step in self._steps()
 
     def restore(self, variables, check=lambda state: None, step=None):
-        """Reads the newest snapshot that is not damaged into the variables.
+        """Reads the newest undamaged snapshot, or that of `step`, into the variables.
 
         Args:
             variables: `{name: variable}`.
-            check: called with the state before anything is assigned; may raise.
-            step: that of one step alone.
+            check: function that is called with the state before anything is assigned; may raise.
+            step: int or `None`.
 
         Returns:
-            The state, or `None` where there is no snapshot.
+            The state, or `None` if there is no snapshot.
         """
         steps = self._steps() if step is None else [step]
         for step in steps:
@@ -83,7 +83,7 @@ class Snapshots:
 
 
 def _write(prefix, variables):
-    """TensorFlow's own bundle: any dtype, and a checksum for each tensor."""
+    """Writes a TensorFlow tensor bundle: any dtype, and a checksum for each tensor."""
     names, values = list(variables), [tf.convert_to_tensor(value) for value in variables.values()]
     tf.raw_ops.SaveV2(prefix=str(prefix), tensor_names=names, shape_and_slices=[""] * len(names), tensors=values)
 
@@ -98,7 +98,7 @@ def _read(prefix, variables):
 
 
 def difference(before, now, name=""):
-    """The first place where two JSON-able values differ, in words; `None` if they are equal."""
+    """Describes the first difference of two JSON-able values; `None` if they are equal."""
     if isinstance(before, dict) and isinstance(now, dict):
         for key in [*before, *(key for key in now if key not in before)]:
             inner = f"{name}.{key}" if name else key

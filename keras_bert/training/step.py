@@ -1,4 +1,4 @@
-"""One training step of one replica: forward, backward, accumulation, one all-reduce, clip, one update."""
+"""One training step of a replica: forward, backward, accumulation, all-reduce, clipping, update."""
 
 import keras
 import tensorflow as tf
@@ -8,9 +8,9 @@ from keras_bert.training.optimizer import AdamW, is_narrow
 
 _SCALE_AT_START, _STEPS_TO_DOUBLE = 2.0**15, 2000
 
-PENALTY = "regularization"  # What regularizers and `add_loss` add to the loss, in the logs.
+PENALTY = "regularization"  # In the logs: the sum of regularizers and `add_loss`.
 
-# Settings of an optimizer that a step does not honour, and what does.
+# Settings of an optimizer that `TrainStep` does not support, and the alternatives.
 _UNSUPPORTED = {
     "use_ema": "Train with model.fit",
     "gradient_accumulation_steps": "Make the batches larger and set `micro_batches`",
@@ -19,23 +19,22 @@ _UNSUPPORTED = {
 
 
 class TrainStep:
-    """What every replica does with its rows of a global batch. Call it in `strategy.run`.
+    """Trains on the rows of one replica of a global batch. Call it in `strategy.run`.
 
     Dropout masks are a function of (seed, step, micro-batch, replica): Keras' own generators draw the same on every
-    replica. In float16 the loss is scaled, and a step whose gradient is not finite is skipped.
+    replica. In float16 the loss is scaled, and steps whose gradient is not finite are skipped.
 
-    Regularizers of weights are added to the loss. What a layer adds by `add_loss`, or updates in its forward pass, such
-    as the statistics of BatchNormalization, is of the rows that it sees: one replica without micro-batches does as
-    Keras' `fit`, and with several it is refused when the step is traced.
+    Regularizers of weights are added to the loss. `add_loss` and updates of the forward pass, such as the statistics of
+    BatchNormalization, depend on the rows that a layer sees: one replica without micro-batches behaves as Keras' `fit`,
+    several are refused when the step is traced.
 
     Args:
         model: the model, built in the strategy's scope.
-        optimizer: an `AdamW` or a `LAMB` of this package. `use_ema`, `gradient_accumulation_steps` and
-            `loss_scale_factor` are refused.
+        optimizer: an `AdamW` or a `LAMB` of this package.
         losses: list of `Loss`; their sum is minimised.
-        micro_batches: in how many parts, one after the other, the rows are computed.
-        seed: of the dropout.
-        jit_compile: whether XLA compiles forward and backward.
+        micro_batches: int, number of parts in which the rows are computed, one after the other.
+        seed: int, seed of the dropout.
+        jit_compile: bool, whether XLA compiles forward and backward pass.
     """
 
     def __init__(self, model, optimizer, losses, micro_batches=1, seed=0, jit_compile=False):
@@ -59,12 +58,12 @@ class TrainStep:
 
     @property
     def names(self):
-        """Of the numbers that a call returns, once it has been traced."""
+        """The names of the numbers that a call returns, once it has been traced."""
         penalty, skipped = [PENALTY] if self._penalized else [], ["skipped"] if self.scaled else []
         return ["stop", *(loss.name for loss in self.losses), *penalty, "gradient_norm", "learning_rate", *skipped]
 
     def __call__(self, inputs, targets, weights, totals, step, stop):
-        """Trains on one replica's rows; `stop` is handed on, so that all workers know if one was told to stop.
+        """Trains on one replica's rows; `stop` is summed too, so that all workers see the SIGTERM of one.
 
         Returns:
             float32 numbers, the same on each replica, see `names`.
@@ -83,7 +82,7 @@ class TrainStep:
         return tf.concat([shared, tf.stack([norm, learning_rate, *skipped])], 0)
 
     def _accumulate(self, batch, totals, seed):
-        """Gradients and losses of all micro-batches of this replica, summed; what to assign to `self._updated`."""
+        """Gradients and losses summed over the micro-batches of this replica; new values of `self._updated`."""
         if self.micro_batches == 1:
             return self._gradients(*batch, totals, self._seeds(seed, 0))
         parts = tf.nest.map_structure(
@@ -106,10 +105,7 @@ class TrainStep:
         return tf.random.stateless_uniform([len(self._generators), 2], seed, None, None, tf.uint32)
 
     def _gradients(self, inputs, targets, weights, totals, seeds):
-        """Dense gradients and terms of the loss, the penalty last, these rows' share in the global batch; the updates.
-
-        No gradient is in 16 bits.
-        """
+        """Dense gradients, never in 16 bits; these rows' share of the loss terms, the penalty last; the updates."""
         states = zip(self._generators, tf.unstack(seeds, len(self._generators)), strict=True)
         with tf.GradientTape() as tape:
             with keras.StatelessScope(state_mapping=states, collect_losses=True) as scope:
@@ -123,7 +119,7 @@ class TrainStep:
         return [tf.convert_to_tensor(gradient) for gradient in gradients], losses, self._updates(scope)
 
     def _penalty(self, added):
-        """This part's share of what regularizers and `add_loss` add to the loss."""
+        """This part's share of regularizers and `add_loss`."""
         if added and self._parts > 1:
             raise ValueError(
                 "a layer of the model calls `add_loss` or has an `activity_regularizer`, whose sum over replicas and "
@@ -137,7 +133,7 @@ class TrainStep:
         )
 
     def _updates(self, scope):
-        """The new values of the weights in `self._updated`, which the forward pass updates."""
+        """The new values of the weights that the forward pass updates, `self._updated`."""
         changed = set(scope.state_mapping) - {id(generator) for generator in self._generators}
         weights = [weight for weight in self.model.non_trainable_weights if id(weight) in changed]
         if len(weights) < len(changed):
@@ -161,7 +157,7 @@ class TrainStep:
         return f"replicas={self._parts // self.micro_batches}, micro_batches={self.micro_batches}"
 
     def _update(self, gradients):
-        """Clips by the norm of the whole gradient and updates the weights; the norm, and 1 if a step was skipped."""
+        """Clips by the global norm and updates the weights; returns the norm and, in float16, 1 for a skipped step."""
         unscale = 1 / self.scale if self.scaled else tf.ones([])
         norm = tf.linalg.global_norm([tf.cast(gradient, tf.float32) for gradient in gradients]) * unscale
         clip = self.optimizer.global_clipnorm
@@ -184,7 +180,7 @@ class TrainStep:
         return norm, skipped
 
     def _clipped(self, gradient):
-        """Clipped alone, as `clipnorm` and `clipvalue` have it."""
+        """Clips one gradient by `clipnorm` or `clipvalue`."""
         norm, value = self.optimizer.clipnorm, self.optimizer.clipvalue
         if norm:
             return tf.clip_by_norm(gradient, norm)
@@ -192,7 +188,7 @@ class TrainStep:
 
 
 def _check_optimizer(optimizer, model):
-    """What a step would ignore is refused."""
+    """Refuses settings that a step would ignore."""
     if not isinstance(optimizer, AdamW):
         raise ValueError(
             "`optimizer_fn` must make an `AdamW` or a `LAMB` of keras_bert, without a wrapper; see `create_optimizer`. "

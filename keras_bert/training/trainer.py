@@ -5,32 +5,48 @@ import pathlib
 import signal
 import threading
 import time
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from keras_bert.memory import explain_out_of_memory
-from keras_bert.training.best_weights import Best
+from keras_bert.training.batch_source import BatchSource
 from keras_bert.training.distribution import is_chief
-from keras_bert.training.evaluation import Inference
-from keras_bert.training.input_pipeline import at, follows, for_inference, for_training, replica_dataset, shape
+from keras_bert.training.evaluation import Evaluator
+from keras_bert.training.input_pipeline import as_source, replica_dataset
 from keras_bert.training.losses import Loss
 from keras_bert.training.run_log import RunLog
-from keras_bert.training.snapshots import Snapshots, difference
+from keras_bert.training.run_state import RunState
 from keras_bert.training.step import PENALTY, TrainStep
 
 TERMINATED = 143  # Exit status after SIGTERM, once the state is saved: 128 + 15.
 
 
+class _Plan(NamedTuple):
+    """The arguments of `fit` with their defaults filled in."""
+
+    batches: BatchSource
+    total: int
+    evaluation: object
+    evaluate_every: int
+    best: str | None
+    patience: int | None
+    save_every: int
+    log_every: int
+    after_save: Callable | None
+
+
 class Trainer:
     """Trains, evaluates and predicts on any `tf.distribute` strategy.
 
-    The same losses and weights for 1 and n replicas, and for any number of micro-batches: losses are divided by the
+    Losses and weights are the same for 1 and n replicas and for any number of micro-batches: losses are divided by the
     weights of the whole global batch, gradients summed once and clipped by their true norm.
 
-    Regularizers, constraints and clipping are honoured. So are `add_loss` and layers that update their weights in the
-    forward pass, such as BatchNormalization, on one replica without micro-batches; what would depend on the number of
-    either, or be ignored, is refused before the first step.
+    Regularizers, constraints and clipping are honoured. `add_loss` and layers that update their weights in the forward
+    pass, such as BatchNormalization, are supported on one replica without micro-batches. What would depend on the
+    number of either, or be ignored, is refused before the first step.
 
     Args:
         model_fn: function that builds the model.
@@ -38,13 +54,13 @@ class Trainer:
         loss: a `Loss` or a list of them; the sum is minimised.
         metrics: functions of `(targets, outputs)`, NumPy arrays of all rows in their order, that return a dict; or
             `Loss`es, whose means are computed batch by batch.
-        directory: where snapshots, the best weights and `metrics.jsonl` stand. `None` writes nothing.
-        strategy: see `create_strategy`; `None` is one device.
-        micro_batches: in how many parts a replica computes its rows, one after the other.
-        steps_per_call: how many steps run between looks at the clock.
-        jit_compile: whether XLA compiles the forward and backward pass. A TPU needs it not: there all is compiled.
-        seed: of the dropout.
-        settings: dict of what else makes the run what it is, such as flags: a snapshot of other settings is refused.
+        directory: path of the snapshots, the best weights and `metrics.jsonl`. `None` writes nothing.
+        strategy: see `create_strategy`. Defaults to one device.
+        micro_batches: int, number of parts that a replica computes its rows in, one after the other.
+        steps_per_call: int, steps of one call of the training graph.
+        jit_compile: bool, whether XLA compiles the forward and backward pass. Not needed on TPU.
+        seed: int, seed of the dropout.
+        settings: dict of extra settings that must match on resume, such as flags.
 
     Example:
         trainer = Trainer(
@@ -83,10 +99,10 @@ class Trainer:
             self._step = TrainStep(self.model, self.optimizer, self.losses, micro_batches, seed, jit_compile)
         self._settings = {"seed": seed, **(settings or {})}
         self._chief = is_chief(self.strategy)
-        self._told_to_stop = False
-        self._train = self._traced()
+        self._terminating = False
+        self._train = self._new_graph()
         means = [metric for metric in metrics if isinstance(metric, Loss)]
-        self._inference = Inference(self.model, self.strategy, [*self.losses, *means])
+        self._evaluator = Evaluator(self.model, self.strategy, [*self.losses, *means])
 
     def fit(
         self,
@@ -101,83 +117,69 @@ class Trainer:
         log_every=50,
         after_save=None,
     ):
-        """Trains, from the last snapshot in the directory on if there is one, else anew.
+        """Trains, resuming from the last snapshot in the directory if there is one.
 
         Args:
             batches: `Batches`, `Stream` around a dataset, a dataset that knows its length, or `Phases`.
-            epochs: how often the data is seen.
-            steps: length of the run, in place of `epochs`.
+            epochs: int, passes over the data.
+            steps: int, length of the run, in place of `epochs`.
             evaluation: batches to evaluate on, or a dataset of them.
-            evaluate_every: steps between evaluations; an epoch by default. The last step is evaluated too.
-            best: name of the metric whose best weights are kept in the directory, and are the model's in the end;
-                `"-name"` where less is better. NaN is worse than any number.
-            patience: end after so many evaluations without a better one.
-            save_every: steps between snapshots; an epoch by default.
-            log_every: steps between lines of `metrics.jsonl`.
-            after_save: function that is called after each snapshot, by the worker that writes.
+            evaluate_every: int, steps between evaluations. Defaults to an epoch. The last step is evaluated too.
+            best: name of the metric whose best weights are kept in the directory and restored at the end; `"-name"`
+                where less is better. NaN is worse than any number.
+            patience: int, stops after this many evaluations without a better one.
+            save_every: int, steps between snapshots. Defaults to an epoch.
+            log_every: int, steps between lines of `metrics.jsonl`.
+            after_save: function that the worker that writes calls after each snapshot.
 
         Returns:
             The numbers of the last evaluation, of the best one with `best`; without evaluation, the last losses.
         """
-        self._check_best(best, patience, evaluation)
-        batches = for_training(batches)
-        total = steps or epochs * batches.steps
-        at(batches, total - 1)  # `Phases` that are too short are told now.
-        evaluate_every, save_every = evaluate_every or batches.steps, save_every or batches.steps
-        snapshots = Snapshots(self.directory / "snapshots", write=self._chief) if self.directory else None
-        data = {name: getattr(batches, name, None) for name in ("steps", "examples", "tokens", "seed")}
-        settings = self._all_settings(
-            total_steps=total, batches=data, best=best, patience=patience, evaluate_every=evaluate_every
+        if best and (self.directory is None or evaluation is None):
+            raise ValueError(
+                f"`best` needs `evaluation`, and a `directory` to keep the weights. Received: best={best!r}"
+            )
+        if patience is not None and not best:
+            raise ValueError(f"`patience` needs `best`, the metric that it waits for. Received: patience={patience}")
+        batches = as_source(batches)
+        epoch = batches.steps
+        total, evaluate_every, save_every = steps or epochs * epoch, evaluate_every or epoch, save_every or epoch
+        batches.segment(total - 1)  # Refuses `Phases` that are too short.
+        plan = _Plan(batches, total, evaluation, evaluate_every, best, patience, save_every, log_every, after_save)
+        return self._fit(plan)
+
+    def _fit(self, plan):
+        optimizer = {f"optimizer/{index}": part.value for index, part in enumerate(self.optimizer.variables)}
+        scale = {f"scale/{index}": variable for index, variable in enumerate(self._step.variables)}
+        settings = self._all_settings(plan)
+        state = RunState(
+            self.directory, self.strategy, self.model, {**optimizer, **scale}, settings, plan.best, plan.patience
         )
-        step, state = self._restore(snapshots, settings)
-        kept = Best(self.directory, best, patience, write=self._chief) if self.directory else None
-        if kept:
-            kept.start(state, resumed=step > 0)
-        log = RunLog(self.directory if self._chief else None, total, log_every, state["log"], show=self._chief)
-        events = [log_every, save_every, evaluate_every]
-        place, left, iterator = None, 0, None
+        start = state.restore()
+        log = RunLog(self.directory if self._chief else None, plan.total, plan.log_every, state.log, self._chief)
         with self._handling_sigterm(), contextlib.closing(log):
-            while step < total and not state["done"]:
-                if not left:
-                    before, place = place, at(batches, step)
-                    part, epoch, start, left = place
-                    if before and before[0] is not part:  # Of other shapes: they are to be known when it is traced.
-                        self._train = self._traced()
-                    if not follows(before, place):
-                        iterator = iter(self._feed(part, epoch, start))
-                count = min(self.steps_per_call, left, total - step, *(every - step % every for every in events))
-                began = time.monotonic()
-                with explain_out_of_memory(**shape(part)):
-                    lines, stop = self._run(iterator, step, count)
-                step, left = step + count, left - count
-                means = log.add(step, lines, _rates(part, count, time.monotonic() - began))
-                if evaluation is None:
-                    state["result"] = means
-                elif step % evaluate_every == 0 or step == total:
-                    results = self.evaluate(evaluation)
+            for step, numbers, rates, stop in self._calls(plan, start, state):
+                means = log.add(step, numbers, rates)
+                if plan.evaluation is None:
+                    state.update(step, means, evaluated=False)
+                elif step % plan.evaluate_every == 0 or step == plan.total:
+                    results = self.evaluate(plan.evaluation)
                     log.evaluated(step, results)
-                    if best:
-                        kept.judge(step, results, state, self._weights())
-                    else:
-                        state["result"] = results
-                if snapshots and (step % save_every == 0 or step == total or stop or state["done"]):
-                    state["log"] = log.state()
-                    snapshots.save(step, self._variables(), {"state": state, "settings": settings})
-                    kept.hold(state)
-                    if after_save and self._chief:
-                        after_save()
+                    state.update(step, results, evaluated=True)
+                if self.directory and (step % plan.save_every == 0 or step == plan.total or stop or state.done):
+                    state.save(step, log.state())
+                    if plan.after_save and self._chief:
+                        plan.after_save()
                 if stop:
                     raise SystemExit(TERMINATED)
-        if best:
-            self._sum_of_all(0)  # The first worker writes, all read: they wait for each other.
-            kept.restore(state, self._weights())
-        return state["result"]
+        state.finish()
+        return state.result
 
     def evaluate(self, batches):
-        """The losses over all rows, and the metrics of all rows in their order."""
-        batches = for_inference(batches)
-        with explain_out_of_memory(**shape(batches)):
-            outputs, targets, results = self._inference.outputs(batches, keep=bool(self.metrics), with_losses=True)
+        """The losses over all rows, and the metrics of all rows in their order, a dict of floats."""
+        batches = as_source(batches, finite=True)
+        with _explaining_out_of_memory(batches):
+            outputs, targets, results = self._evaluator.outputs(batches, keep=bool(self.metrics), with_losses=True)
         for metric in self.metrics:
             results.update(metric(targets, outputs))
         return {name: float(value) for name, value in results.items()}
@@ -186,24 +188,45 @@ class Trainer:
         """The outputs of the model for all rows in their order, a dict of NumPy arrays.
 
         Args:
-            batches: `Batches`, `Stream` or a dataset of batches, of inputs alone if there is no more. Where they differ
-                in length, shorter rows are padded with zeros.
+            batches: `Batches`, `Stream` or a dataset of batches; inputs alone are enough. Where they differ in length,
+                shorter rows are padded with zeros.
         """
-        batches = for_inference(batches)
-        with explain_out_of_memory(**shape(batches)):
-            return self._inference.outputs(batches)[0]
+        batches = as_source(batches, finite=True)
+        with _explaining_out_of_memory(batches):
+            return self._evaluator.outputs(batches)[0]
+
+    def _calls(self, plan, step, state):
+        """Trains from `step` on, a few steps at a call.
+
+        Yields:
+            The steps done; the numbers of each step of the call, a list of dicts; examples, tokens and steps a second;
+            whether a worker received SIGTERM.
+        """
+        events = plan.log_every, plan.save_every, plan.evaluate_every
+        segment, left = None, 0
+        while step < plan.total and not state.done:
+            if not left:
+                before, segment = segment, plan.batches.segment(step)
+                if before and before.source is not segment.source:
+                    self._train = self._new_graph()  # So that it is traced with the static shapes of the new source.
+                iterator, left = iter(self._distribute(segment)), segment.steps
+            count = min(self.steps_per_call, left, plan.total - step, *(every - step % every for every in events))
+            began = time.monotonic()
+            with _explaining_out_of_memory(segment.source):
+                numbers, stop = self._run(iterator, step, count)
+            step, left = step + count, left - count
+            yield step, numbers, _rates(segment.source, count, time.monotonic() - began), stop
 
     def _run(self, iterator, step, count):
-        """Trains some steps; returns the numbers of each, a list of dicts, and whether a worker was told to stop."""
-        told = float(self._told_to_stop)
-        numbers = self._train(iterator, tf.constant(step), tf.constant(count), tf.constant(told)).numpy()
-        lines = [dict(zip(self._step.names, line, strict=True)) for line in numbers.astype(float).tolist()]
-        for index, line in enumerate(lines):
+        """Trains some steps; returns the numbers of each, a list of dicts, and whether a worker received SIGTERM."""
+        terminating = tf.constant(float(self._terminating))
+        rows = self._train(iterator, tf.constant(step), tf.constant(count), terminating).numpy()
+        numbers = [dict(zip(self._step.names, row, strict=True)) for row in rows.astype(float).tolist()]
+        for index, line in enumerate(numbers):
             self._check_finite(step + index, line)
-        return lines, any([line.pop("stop") for line in lines])
+        return numbers, any([line.pop("stop") for line in numbers])
 
-    def _traced(self):
-        """The loop below as a graph, not traced yet."""
+    def _new_graph(self):
         return tf.function(self._train_steps, reduce_retracing=True, autograph=False)
 
     def _train_steps(self, iterator, first, count, stop):
@@ -214,52 +237,20 @@ class Trainer:
         numbers = tf.TensorArray(tf.float32, count, element_shape=[None])
         return tf.while_loop(lambda index, _: index < count, train, (0, numbers))[1].stack()
 
-    def _feed(self, batches, epoch, start):
-        read = getattr(batches, "onwards", batches.dataset)
-        return replica_dataset(self.strategy, lambda: read(epoch, start), self.losses, self.micro_batches)
+    def _distribute(self, segment):
+        return replica_dataset(self.strategy, segment.make_dataset, self.losses, self.micro_batches)
 
-    def _check_best(self, best, patience, evaluation):
-        if best and (self.directory is None or evaluation is None):
-            raise ValueError(
-                f"`best` needs `evaluation`, and a `directory` to keep the weights. Received: best={best!r}"
-            )
-        if patience is not None and not best:
-            raise ValueError(f"`patience` needs `best`, the metric that it waits for. Received: patience={patience}")
-
-    def _all_settings(self, **more):
-        """What a snapshot must agree with."""
-        weights = {weight.path: list(weight.shape) for weight in self.model.weights}
-        return {**self._settings, **more, "optimizer": _plain(self.optimizer.get_config()), "weights": weights}
-
-    def _restore(self, snapshots, settings):
-        """Goes back to the newest snapshot; returns its step and its state."""
-
-        def check(found):
-            if differs := difference(found["settings"], settings):
-                raise ValueError(
-                    f"{snapshots.directory} has a run of other settings: {differs}. Expected the same ones to go on "
-                    "with it, or another `directory` for a new run"
-                )
-
-        found = snapshots and snapshots.restore(self._variables(), check)
-        step = found["step"] if found else 0
-        if self._sum_of_all(step) != step * self.strategy.num_replicas_in_sync:
-            raise ValueError(
-                f"the workers found different snapshots, this one that of step {step}. Expected a `directory` that all "
-                f"workers share. Received: directory={str(self.directory)!r}"
-            )
-        if not found:
-            return 0, {"best": None, "worse": 0, "done": False, "result": {}, "log": None}
-        return found["step"], found["state"]
-
-    def _weights(self):
-        return {f"model/{index}/{weight.path}": weight.value for index, weight in enumerate(self.model.weights)}
-
-    def _variables(self):
-        """All that changes in training, by name."""
-        optimizer = {f"optimizer/{index}": part.value for index, part in enumerate(self.optimizer.variables)}
-        scale = {f"scale/{index}": variable for index, variable in enumerate(self._step.variables)}
-        return {**self._weights(), **optimizer, **scale}
+    def _all_settings(self, plan):
+        """The settings that a snapshot must agree with to be resumed."""
+        data = {name: getattr(plan.batches, name) for name in ("steps", "examples", "tokens", "seed")}
+        return {
+            **self._settings,
+            "total_steps": plan.total,
+            "batches": data,
+            **{name: getattr(plan, name) for name in ("best", "patience", "evaluate_every")},
+            "optimizer": _plain(self.optimizer.get_config()),
+            "weights": {weight.path: list(weight.shape) for weight in self.model.weights},
+        }
 
     def _check_finite(self, step, line):
         names = [*(loss.name for loss in self.losses), PENALTY]
@@ -270,20 +261,15 @@ class Trainer:
                 "short a warm-up, labels outside of the classes. Snapshots on disk are from before it"
             )
 
-    def _sum_of_all(self, number):
-        """The sum over all replicas of a number that each worker has."""
-        numbers = self.strategy.run(tf.constant, [float(number)])
-        return float(self.strategy.reduce(tf.distribute.ReduceOp.SUM, numbers, axis=None))
-
     @contextlib.contextmanager
     def _handling_sigterm(self):
-        """SIGTERM ends the run after a snapshot, with status 143, on all workers."""
+        """On SIGTERM all workers save a snapshot and exit with status 143."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
         def stop(*_):
-            self._told_to_stop = True
+            self._terminating = True
 
         before = signal.signal(signal.SIGTERM, stop)
         try:
@@ -292,14 +278,15 @@ class Trainer:
             signal.signal(signal.SIGTERM, before)
 
 
+def _explaining_out_of_memory(batches):
+    return explain_out_of_memory(batch_size=batches.batch_size, length=batches.sequence_length)
+
+
 def _rates(batches, steps, seconds):
-    """Examples and tokens a second, as far as the batches know."""
-    rates = {}
-    for name in ("examples", "tokens"):
-        if getattr(batches, name, None):
-            rates[name] = getattr(batches, name) / batches.steps * steps
-    rates["steps"] = steps
-    return {name: amount / max(seconds, 1e-9) for name, amount in rates.items()}
+    """Examples, tokens and steps a second, as far as the batches know them."""
+    amounts = {name: getattr(batches, name) for name in ("examples", "tokens")}
+    rates = {name: amount / batches.steps * steps for name, amount in amounts.items() if amount}
+    return {name: amount / max(seconds, 1e-9) for name, amount in {**rates, "steps": steps}.items()}
 
 
 def _plain(config):

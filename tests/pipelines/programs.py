@@ -1,8 +1,11 @@
 """Starts the command lines as a user does, but in copies of a process that has imported TensorFlow already.
 
 The import takes several seconds of each start. What the copies share is the seed of Python's hashes.
+`run_here` needs no process at all.
 """
 
+import contextlib
+import io
 import multiprocessing
 import os
 import pathlib
@@ -12,6 +15,8 @@ import sys
 import tempfile
 
 import numpy as np
+import pytest
+from absl import flags
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tensorflow", "tensorflow_text", "keras_bert"])
@@ -85,3 +90,25 @@ def run(module, *arguments, **options):
     program = start(module, *arguments, **options)
     out, errors = program.communicate()
     return subprocess.CompletedProcess(arguments, program.returncode, out, errors)
+
+
+def run_here(module, *arguments, status=0):
+    """Runs a command line in this process; what it writes to stdout and to stderr."""
+    own, argv = flags.FLAGS, sys.argv
+    defined = {name: own[name] for name in own if not str(own.find_module_defining_flag(name)).startswith("absl.")}
+    for name in defined:  # Those of other command lines, which may have the same names.
+        delattr(own, name)
+    before, out, errors = set(own), io.StringIO(), io.StringIO()
+    sys.argv = [module, *map(str, arguments)]
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), pytest.raises(SystemExit) as end:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+    finally:
+        sys.argv = argv
+        for name in set(own) - before:
+            if not str(own.find_module_defining_flag(name)).startswith("absl."):
+                delattr(own, name)
+        for name, flag in defined.items():
+            own[name] = flag
+    assert (end.value.code or 0) == status, errors.getvalue()[-3000:]
+    return out.getvalue(), errors.getvalue()

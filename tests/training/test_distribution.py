@@ -1,4 +1,4 @@
-"""Which strategy, and what is said when there is none."""
+"""Strategies, and errors where there is none."""
 
 import json
 
@@ -16,18 +16,18 @@ def test_auto_is_one_device_here():
     assert create_strategy() is create_strategy("one") is tf.distribute.get_strategy()
 
 
-def test_no_such_kind():
-    with pytest.raises(
-        ValueError, match="`kind` must be one of auto, one, mirrored, multi_worker, tpu. Received: kind="
-    ):
-        create_strategy("horovod")
-
-
-def test_no_tpu():
-    with pytest.raises(
-        ValueError, match="no TPU was found. Expected a TPU VM, or `tpu` to name one. Received: tpu=None"
-    ):
-        create_strategy("tpu")
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("horovod", "`kind` must be one of auto, one, mirrored, multi_worker, tpu. Received: kind="),
+        ("tpu", "no TPU was found. Expected a TPU VM, or `tpu` to name one. Received: tpu=None"),
+        ("multi_worker", "TF_CONFIG is not set. Expected it to name all workers"),
+    ],
+)
+def test_no_such_strategy(monkeypatch, kind, message):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(ValueError, match=message):
+        create_strategy(kind)
 
 
 @pytest.mark.parametrize("kind", ["auto", "multi_worker"])
@@ -48,12 +48,6 @@ def test_a_bad_tf_config(monkeypatch, kind, config, message):
     monkeypatch.setenv("TF_CONFIG", config)
     with pytest.raises(ValueError, match=message):
         create_strategy(kind)
-
-
-def test_no_tf_config(monkeypatch):
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    with pytest.raises(ValueError, match="TF_CONFIG is not set. Expected it to name all workers"):
-        create_strategy("multi_worker")
 
 
 def test_a_worker_that_does_not_answer(two_addresses, monkeypatch):

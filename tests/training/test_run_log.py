@@ -21,44 +21,44 @@ class Screen(io.StringIO):
 def clock(monkeypatch):
     """A clock that tests set."""
     now = [0.0]
-    monkeypatch.setattr(run_log.time, "monotonic", lambda: now[0])
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
+    monkeypatch.setenv("COLUMNS", "81")
+    monkeypatch.setenv("LINES", "25")
     return now
+
+
+def show(progress, clock, steps):
+    for step, second in steps:
+        clock[0] = second
+        progress.show(step, {"loss": 0.51234, "learning_rate": 3e-5}, {"tokens": 12345.6, "steps": 2.34})
 
 
 def test_a_line_on_a_terminal_is_written_over(clock):
     screen = Screen()
-    line = run_log.Progress(1000, screen)
-    for step, second in ((100, 1.0), (200, 1.05), (300, 3.0)):
-        clock[0] = second
-        line.show(step, {"loss": 0.51234, "learning_rate": 3e-5}, {"tokens": 12345.6, "steps": 2.34})
-    assert screen.getvalue().split("\r")[1:] == [
-        "step 100/1,000  loss 0.5123  lr 3.0e-05  12,346 tok/s  2.3 steps/s",
-        "step 300/1,000  7s left  loss 0.5123  lr 3.0e-05  12,346 tok/s  2.3 steps/s",
-    ]
-    line.say("evaluated " * 20)
-    assert len(screen.getvalue().split("\r")[-1].rstrip("\n")) == 99
-    line.say("done")
-    assert screen.getvalue().split("\r")[-1].rstrip(" \n") == "done"
+    progress = run_log.Progress(1000, screen)
+    show(progress, clock, [(100, 1.0), (200, 1.05), (300, 3.0)])
+    numbers = "loss 0.5123, lr 3.0e-05, 12,346 tok/s, 2.3 steps/s"
+    # 200 steps in 2 s; no line is longer than the terminal.
+    lines = [f"step 100/1,000, ? left, {numbers}"[:80], f"step 300/1,000, 00:07 left, {numbers}"[:80]]
+    assert [line for line in screen.getvalue().split("\r") if line] == lines
+    progress.say("evaluated")
+    progress.close()
+    assert "\revaluated\n" in screen.getvalue()
     assert screen.getvalue().endswith("\n")
 
 
 def test_a_log_file_gets_a_line_now_and_then(clock):
     log = io.StringIO()
-    line = run_log.Progress(1000, log)
-    for step in range(10, 1001, 10):
-        clock[0] = step / 10
-        line.show(step, {"loss": 1.0}, {})
+    progress = run_log.Progress(1000, log)
+    show(progress, clock, [(step, step / 10) for step in range(10, 1001, 10)])
+    progress.say("evaluated")
+    progress.close()
     lines = log.getvalue().splitlines()
-    assert len(lines) == 11
-    assert lines[1] == "step 110/1,000  1m29s left  loss 1"
-    assert lines[-1] == "step 1,000/1,000  loss 1"
+    assert len(lines) == 12
+    assert lines[1] == "step 110/1,000, 01:29 left, loss 0.5123, lr 3.0e-05, 12,346 tok/s, 2.3 steps/s"
+    assert lines[-2] == "evaluated"
+    assert lines[-1].startswith("step 1,000/1,000, 00:00 left, loss 0.5123")
     assert "\r" not in log.getvalue()
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0s"), (59, "59s"), (61, "1m01s"), (3600 * 25 + 125, "25h02m")])
-def test_durations(seconds, text):
-    assert run_log.duration(seconds) == text
 
 
 def test_metrics_and_tensorboard(tmp_path):
@@ -88,7 +88,7 @@ def test_metrics_and_tensorboard(tmp_path):
     }
 
 
-def test_a_run_that_goes_on_drops_what_came_after_its_snapshot(tmp_path):
+def test_a_resumed_run_drops_lines_after_its_snapshot(tmp_path):
     log = run_log.RunLog(tmp_path, total=9, every=1, show=False)
     log.add(1, [{"loss": 1.0, "learning_rate": 0.1}], {})
     state = log.state()
