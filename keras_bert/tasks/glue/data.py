@@ -35,16 +35,16 @@ def read_all(task, data_dir=None, skip_bad_rows=0, diagnostics=None):
     """
     tasks = [TASKS[name] for name in ((task.name, "mnli_mismatched", "ax") if task.name == "mnli" else [task.name])]
 
-    def read(part, split):
+    def read_split(part, split):
         if data_dir is None:
             return read_tfds(part, split)
         if (part.name != task.name and not has(part, data_dir, split)) or split == "test":
             return _read_if_there(part, data_dir, split, skip_bad_rows)
         return read(part, data_dir, split, skip_bad_rows)
 
-    train = read(task, "train")
-    dev = {part.name: read(part, "dev") for part in tasks if "dev" in part.files}
-    test = {part.name: read(part, "test") for part in tasks}
+    train = read_split(task, "train")
+    dev = {part.name: read_split(part, "dev") for part in tasks if "dev" in part.files}
+    test = {part.name: read_split(part, "test") for part in tasks}
     categories = None
     if diagnostics is not None and task.name == "mnli":
         dev["ax"], categories = read_diagnostics(diagnostics)
