@@ -1,7 +1,9 @@
-"""Charts as SVG, in the style of `page.STYLE`."""
+"""Charts as SVG, in the style of `templates/style.css`."""
 
 import math
 import numbers
+
+import markupsafe
 
 from keras_bert.experiments.reports import page
 
@@ -129,7 +131,8 @@ def _axes(x_ends, y_ends, size, x_name, y_name):
 
 def _plot(size, label, content):
     box = f"0 0 {size[0]} {size[1]}"
-    return f'<svg class="plot" viewBox="{box}" role="img" aria-label="{page.escape(label)}">{content}</svg>'
+    label = page.escape(label)
+    return markupsafe.Markup(f'<svg class="plot" viewBox="{box}" role="img" aria-label="{label}">{content}</svg>')
 
 
 def strip(dots, mean, deviation, ends):
@@ -155,7 +158,9 @@ def strip(dots, mean, deviation, ends):
         lane = next((lane for lane, last in enumerate(taken) if place - last > 1.5), taken.index(min(taken)))
         taken[lane] = place
         shapes.append(_dot(place, 24 + _LANES[lane], title, best))
-    return f'<svg class="strip seeds" role="img" aria-label="mean {mean:.2f}">{"".join(shapes)}</svg>'
+    return markupsafe.Markup(
+        f'<svg class="strip seeds" role="img" aria-label="mean {mean:.2f}">{"".join(shapes)}</svg>'
+    )
 
 
 def _dot(x, y, title, best):
@@ -173,39 +178,4 @@ def strip_scale(ends):
         f'<text x="{x(value):.2f}%" y="15" text-anchor="middle">{text}</text>'
         for value, text in zip(*ticks(*ends), strict=True)
     )
-    return f'<svg class="scale" aria-hidden="true">{"".join(texts)}</svg>'
-
-
-def heat(counts, names, most_roomy=12):
-    """A confusion matrix as a table: counts, and shares of the row that shade the cells.
-
-    Args:
-        counts: whole numbers `(classes, classes)`, a row for each true class.
-        names: of the classes.
-        most_roomy: up to how many classes cells are wide and names level.
-    """
-    many = len(names) > most_roomy
-    heads = "".join(
-        f'<th scope="col" title="{page.escape(name)}"><div{" class=turn" if many else ""}>'
-        f"<bdi>{page.escape(page.cut(name, 20))}</bdi></div></th>"
-        for name in names
-    )
-    rows = (
-        f'<tr><th scope="row" title="{page.escape(name)}"><bdi>{page.escape(page.cut(name, 24))}</bdi></th>'
-        + "".join(_cell(count, sum(row), column == number, many) for column, count in enumerate(row))
-        + "</tr>"
-        for number, (name, row) in enumerate(zip(names, counts, strict=True))
-    )
-    corner = '<th class="corner">true ↓ predicted →</th>'
-    style = "heat many" if many else "heat"
-    return f'<table class="{style}"><thead><tr>{corner}{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
-
-
-def _cell(count, total, hit, many):
-    share = count / total if total else 0.0
-    style = " ".join(name for name, on in (("hit", hit), ("zero", count == 0)) if on)
-    percent = f"{share:.{0 if many else 1}%}" if total else page.NOTHING
-    # Zeros would drown the few numbers of a large table.
-    small = "" if many and not count else f"<small>{percent}</small>"
-    text = "·" if many and not count else f"{count:,}"
-    return f'<td class="{style}" style="--share:{share:.3f}">{text}{small}</td>'
+    return markupsafe.Markup(f'<svg class="scale" aria-hidden="true">{"".join(texts)}</svg>')
