@@ -9,7 +9,7 @@ import pytest
 from keras_bert import Vocabulary
 from keras_bert.pretraining.generate import generate
 from keras_bert.pretraining.settings import Recipe
-from tests.pipelines.programs import finish, start
+from tests.pipelines.programs import call, finish, mistake, start
 from tests.pretraining.numbered import Numbered, random_documents
 
 pytestmark = pytest.mark.tensorflow
@@ -27,12 +27,6 @@ def folder(tmp_path):
 
 def create(*flags, cwd):
     return finish(start(PROGRAM, *flags, cwd=cwd))
-
-
-def fails(message, *flags, cwd):
-    _, stderr = finish(start(PROGRAM, *flags, cwd=cwd), 2)
-    assert stderr.strip().splitlines()[-1] == f"error: {message}"
-    assert "Traceback" not in stderr
 
 
 def contents(folder):
@@ -81,32 +75,17 @@ def test_every_flag_arrives(folder):
 
 
 def test_a_users_mistake_is_one_line_and_status_2(folder):
+    """The one command whose end is looked at as the shell sees it."""
     (folder / "a.txt").write_bytes("Ein Satz.\n\nÜbung\n".encode("latin-1"))
+    flags = ["--input=*.txt", "--vocab=vocab.txt", "--output=data"]
+    _, stderr = finish(start(PROGRAM, *flags, cwd=folder), 2)
     message = "a.txt:3: not UTF-8: b'\\xdcbung'. Convert the file, for example by `iconv -f latin1 -t utf-8`"
-    fails(message, "--input=*.txt", "--vocab=vocab.txt", "--output=data", cwd=folder)
+    assert stderr.strip().splitlines()[-1] == f"error: {message}"
+    assert "Traceback" not in stderr
 
 
-@pytest.mark.slow
-def test_defaults_and_a_look_at_them(folder):
-    flags = ["--input=*.txt", "--vocab=vocab.txt", "--output=data", "--sequence_length=16"]
-    stdout, _ = create(*flags, cwd=folder)
-    manifest = json.loads((folder / "data" / "manifest.json").read_text())
-    assert manifest["recipe"]["duplicates"] == 1
-    assert manifest["shards"] == 16
-    assert "mask_share" not in stdout
-    before = {path: path.stat().st_mtime_ns for path in (folder / "data").iterdir()}
-    stdout, stderr = create("--inspect=2", "--output=data", cwd=folder)
-    assert stdout.startswith("example 1: "), stderr
-    assert stdout.count("\n  A: [CLS] ") == stdout.count("\n  B: ") == 2
-    # The same command again makes nothing again.
-    stdout, stderr = create(*flags, cwd=folder)
-    assert stdout.endswith("all of it in data/manifest.json\n"), stderr
-    assert "shards" not in stderr
-    assert {path: path.stat().st_mtime_ns for path in (folder / "data").iterdir()} == before
-
-
-@pytest.mark.slow
-def test_more_mistakes(folder):
+def test_mistakes(folder, monkeypatch):
+    monkeypatch.chdir(folder)
     (folder / "one.txt").write_text("a b\nc d\n")
     (folder / "data").mkdir()
     cases = {
@@ -120,7 +99,25 @@ def test_more_mistakes(folder):
         "none*: no file matches": ["--input=none*", "--vocab=vocab.txt", "--output=data"],
     }
     for message, flags in cases.items():
-        fails(message, *flags, cwd=folder)
+        assert mistake(PROGRAM, *flags) == message
+
+
+@pytest.mark.slow
+def test_defaults_and_a_look_at_them(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    flags = ["--input=*.txt", "--vocab=vocab.txt", "--output=data", "--sequence_length=16"]
+    printed = call(PROGRAM, *flags)
+    manifest = json.loads((folder / "data" / "manifest.json").read_text())
+    assert manifest["recipe"]["duplicates"] == 1
+    assert manifest["shards"] == 16
+    assert "mask_share" not in printed
+    before = {path: path.stat().st_mtime_ns for path in (folder / "data").iterdir()}
+    printed = call(PROGRAM, "--inspect=2", "--output=data")
+    assert printed.startswith("example 1: ")
+    assert printed.count("\n  A: [CLS] ") == printed.count("\n  B: ") == 2
+    # The same command again writes nothing.
+    assert call(PROGRAM, *flags).endswith("all of it in data/manifest.json\n")
+    assert {path: path.stat().st_mtime_ns for path in (folder / "data").iterdir()} == before
 
 
 @pytest.mark.slow
