@@ -1,14 +1,10 @@
 """The command as a user runs it."""
 
 import json
-import signal
-import time
 
 import pytest
 
 from keras_bert import Vocabulary
-from keras_bert.pretraining.generate import generate
-from keras_bert.pretraining.settings import Recipe
 from tests.pipelines.programs import call, finish, mistake, start
 from tests.pretraining.numbered import Numbered, random_documents
 
@@ -25,14 +21,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-def create(*flags, cwd):
-    return finish(start(PROGRAM, *flags, cwd=cwd))
-
-
-def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 def test_every_flag_arrives(folder):
     rows = "\n".join(json.dumps({"body": document}) for document in SOURCE.text.split("\n\n"))
     (folder / "a.jsonl").write_text(rows)
@@ -40,7 +28,7 @@ def test_every_flag_arrives(folder):
     flags += ["--sequence_length=32", "--masked_lm_prob=0.2", "--max_predictions=5", "--whole_word", "--max_ngram=2"]
     flags += ["--mask_share=0.7", "--random_share=0.2", "--seed=7", "--shards=3", "--processes=1", "--compress"]
     flags += ["--short_seq_prob=0.3", "--duplicates=2", "--nolowercase", "--strip_accents"]
-    stdout, stderr = create(*flags, cwd=folder)
+    stdout, stderr = finish(start(PROGRAM, *flags, cwd=folder))
     manifest = json.loads((folder / "deep" / "er" / "manifest.json").read_text())
     assert manifest["recipe"] == {
         "sequence_length": 32,
@@ -118,33 +106,3 @@ def test_defaults_and_a_look_at_them(folder, monkeypatch):
     # The same command again writes nothing.
     assert call(PROGRAM, *flags).endswith("all of it in data/manifest.json\n")
     assert {path: path.stat().st_mtime_ns for path in (folder / "data").iterdir()} == before
-
-
-@pytest.mark.slow
-def test_a_killed_run_is_continued(folder):
-    (folder / "a.txt").write_text(SOURCE.text * 300)
-    flags = ["--input=a.txt", "--vocab=vocab.txt", "--output=data", "--static", "--shards=8", "--processes=1"]
-    process = start(PROGRAM, *flags, cwd=folder)
-    while process.poll() is None and len(list((folder / "data").glob("examples-*"))) < 3:
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    finish(process, -signal.SIGKILL)
-    assert not (folder / "data" / "manifest.json").exists()
-    before = {path: path.stat() for path in (folder / "data").glob("examples-*")}
-    assert 3 <= len(before) < 8
-    _, stderr = create(*flags, cwd=folder)
-    # The last of those there may lack the word that it is finished.
-    assert any(f"wrote 1 of {8 - len(before) + late} shards" in stderr for late in (0, 1))
-    assert "tokenized" not in stderr
-    kept = [
-        path.stat().st_ino == stat.st_ino and path.stat().st_mtime_ns == stat.st_mtime_ns
-        for path, stat in before.items()
-    ]
-    assert sum(kept) >= len(before) - 1
-    recipe = Recipe(static=True, duplicates=10)
-    generate(folder / "a.txt", folder / "whole", folder / "vocab.txt", recipe, shards=8)
-    expected, found = contents(folder / "whole"), contents(folder / "data")
-    for files in (expected, found):
-        manifest = json.loads(files.pop("manifest.json"))
-        files["manifest"] = {name: value for name, value in manifest.items() if name != "input"}
-    assert found == expected

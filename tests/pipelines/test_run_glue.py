@@ -4,8 +4,6 @@ import dataclasses
 import json
 import pathlib
 import re
-import signal
-import time
 import zipfile
 
 import numpy as np
@@ -165,27 +163,6 @@ def test_a_grid_end_to_end(made, tmp_path):
     # Runs of other settings are not mixed with these.
     other = mistake(PROGRAM, f"--flagfile={output}/flags.txt", "--warmup=0.5")
     assert "has runs of other settings: `warmup` was 0.1, is 0.5" in other
-
-
-@pytest.mark.slow
-def test_a_grid_that_is_terminated_resumes(made, tmp_path):
-    arguments = [*WNLI, f"--data_dir={made}/data", "--epochs=20", "--seed=1,2"]
-    whole, output = tmp_path / "whole", tmp_path / "cut"
-    straight, program = (start(PROGRAM, *flags(made, folder, *arguments)) for folder in (whole, output))
-    first, second = (output / "runs" / f"learning_rate=0.001,batch_size=6,epochs=20,seed={seed}" for seed in (1, 2))
-    while not list(second.glob("snapshots/*")):
-        assert program.poll() is None
-        time.sleep(0.05)
-    program.send_signal(signal.SIGTERM)
-    finish(program, 143)
-    before = (first / "metrics.jsonl").read_bytes()
-    finish(start(PROGRAM, *flags(made, output, *arguments)))
-    finish(straight)
-    assert (first / "metrics.jsonl").read_bytes() == before
-    assert read(output / "results.json")["runs"] == read(whole / "results.json")["runs"]
-    for run in (first, second):
-        expected = np.load(whole / "runs" / run.name / "dev.npz")["wnli"]
-        np.testing.assert_array_equal(np.load(run / "dev.npz")["wnli"], expected)
 
 
 def test_mistakes(made, tmp_path):

@@ -9,17 +9,17 @@ from keras_bert.experiments.reports import page
 
 _WIDTH, _HEIGHT = 470, 280
 _TOP, _RIGHT, _BOTTOM = 30, 24, 44
-# Where the dots of a strip go that would hide each other: heights from the middle.
+# Vertical offsets of dots that would hide each other.
 _LANES = (0, -9, 9, -18, 18)
 
 
 def drawable(value):
-    """Whether a value has a place on an axis: a number, finite, and no overflow of a run gone wild."""
+    """Whether a value is a finite number of a size that an axis can show."""
     return isinstance(value, numbers.Real) and math.isfinite(value) and abs(value) < 1e100
 
 
 def span(values, margin=0.06):
-    """The ends of an axis for some values, with air on both sides; never of zero length."""
+    """The ends of an axis for some values, with a margin on both sides; never of zero length."""
     low, high = min(values), max(values)
     same = high - low <= 1e-9 * max(abs(low), abs(high))
     air = abs(low) * 0.05 or 1.0 if same else margin * (high - low)
@@ -32,14 +32,14 @@ def ticks(low, high, most=6):
     Args:
         low: one end of the axis.
         high: the other end, above it.
-        most: how many there may be.
+        most: maximum number of ticks.
 
     Returns:
-        A list of floats, and the list of their texts.
+        A list of floats and a list of their texts.
     """
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))
-    # A quotient such as 0.3 / 0.1 falls a little beside the whole number that it is.
+    # A quotient such as 0.3 / 0.1 is not exactly the whole number.
     for step in (power, 2 * power, 5 * power, 10 * power):
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
         if last - first < most:
@@ -58,7 +58,7 @@ def _texts(values, step):
 
 
 def scale(low, high, start, end):
-    """The function from values to places that maps `low` to `start` and `high` to `end`."""
+    """The function from values to positions that maps `low` to `start` and `high` to `end`."""
     return lambda value: start + (value - low) / (high - low) * (end - start)
 
 
@@ -76,7 +76,7 @@ def lines(series, name, x_name):
         low = max(low, 0.0)
     steps = (0, max(1, *(step for step, _ in points)))
     x, y, axes = _axes(steps, (low, high), (_WIDTH, _HEIGHT), x_name, name)
-    # Few points are evaluations, which are seen apart; a single one has no line at all.
+    # Few points are marked; a single one has no line.
     shapes = [_curve(style, title, [(x(a), y(b)) for a, b in line], len(line) <= 12) for style, title, line in series]
     return _plot((_WIDTH, _HEIGHT), f"{name} over {x_name}", axes + "".join(shapes))
 
@@ -90,7 +90,7 @@ def _curve(style, title, places, marked):
 
 
 def scatter(x_values, y_values, x_name, y_name):
-    """Points beside the diagonal on which both values are the same."""
+    """Points and the diagonal on which both values are equal."""
     ends = span([*x_values, *y_values])
     size = (_WIDTH, _WIDTH - 30)
     x, y, axes = _axes(ends, ends, size, x_name, y_name)
@@ -104,7 +104,7 @@ def scatter(x_values, y_values, x_name, y_name):
 
 
 def _axes(x_ends, y_ends, size, x_name, y_name):
-    """The functions to places, and the SVG of the grid with its numbers and names."""
+    """The scales of both axes, and the SVG of the grid with its numbers and names."""
     x_ticks, y_ticks = (
         zip(*ticks(*x_ends, most=8 if x_ends[1] < 1e4 else 4), strict=True),
         list(zip(*ticks(*y_ends), strict=True)),
@@ -136,13 +136,13 @@ def _plot(size, label, content):
 
 
 def strip(dots, mean, deviation, ends):
-    """One row of a dot plot, as wide as there is room: its places are shares of the width.
+    """One row of a dot plot; positions are percentages of the width.
 
     Args:
         dots: list of `(value, title, best)`.
-        mean: where the mark stands.
+        mean: position of the mark.
         deviation: half the width of the band; `None` draws none.
-        ends: those of the axis.
+        ends: the ends of the axis.
     """
     x = scale(*ends, 0, 100)
     shapes = [
