@@ -106,9 +106,10 @@ def choices(holders, batch_size, epochs):
     }
 
 
-def instance(kind):
-    """An instance of a dataclass with the values of the flags that have the names of its fields."""
-    return kind(**{field.name: flags.FLAGS[field.name].value for field in dataclasses.fields(kind)})
+def instance(kind, **given):
+    """An instance of a dataclass; fields that are not given have the values of the flags of their names."""
+    names = [field.name for field in dataclasses.fields(kind) if field.name not in given]
+    return kind(**{name: flags.FLAGS[name].value for name in names}, **given)
 
 
 def numbers(holder, kind):

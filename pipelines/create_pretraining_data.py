@@ -30,21 +30,21 @@ _VOCAB = flags.DEFINE_string("vocab", None, "The vocab.txt.")
 _OUTPUT = flags.DEFINE_string("output", None, "Output folder.", required=True)
 _INSPECT = flags.DEFINE_integer("inspect", 0, "Prints this many examples of --output instead.")
 _FORMAT = flags.DEFINE_enum("format", "sentences", ["sentences", "paragraphs", "jsonl"], "Format of the input.")
-_FIELD = flags.DEFINE_string("field", "text", "Field of the text in jsonl.")
-_LOWERCASE = flags.DEFINE_bool("lowercase", True, "Whether the vocabulary is uncased.")
-_STRIP_ACCENTS = flags.DEFINE_bool("strip_accents", None, "Whether to strip accents; default: as --lowercase.")
-_LENGTH = flags.DEFINE_integer("sequence_length", 128, "Number of tokens of an example.")
-_NEXT_SENTENCE = flags.DEFINE_bool("next_sentence", True, "Sentence pairs; otherwise rows full of text.")
-_SHORT = flags.DEFINE_float("short_seq_prob", 0.1, "Probability of a shorter pair.")
+flags.DEFINE_string("field", "text", "Field of the text in jsonl.")
+flags.DEFINE_bool("lowercase", True, "Whether the vocabulary is uncased.")
+flags.DEFINE_bool("strip_accents", None, "Whether to strip accents; default: as --lowercase.")
+flags.DEFINE_integer("sequence_length", 128, "Number of tokens of an example.")
+flags.DEFINE_bool("next_sentence", True, "Sentence pairs; otherwise rows full of text.")
+flags.DEFINE_float("short_seq_prob", 0.1, "Probability of a shorter pair.")
 _STATIC = flags.DEFINE_bool("static", False, "Draws the masks now, once for all epochs.")
-_DUPLICATES = flags.DEFINE_integer("duplicates", None, "Passes over the text; default: 1, with --static 10.")
-_PROBABILITY = flags.DEFINE_float("masked_lm_prob", 0.15, "Share of the tokens to predict.")
-_PREDICTIONS = flags.DEFINE_integer("max_predictions", None, "Maximum per example; default: that share of it.")
-_WHOLE_WORD = flags.DEFINE_bool("whole_word", False, "Masks all tokens of a word together.")
-_NGRAM = flags.DEFINE_integer("max_ngram", 1, "Maximum number of adjacent words to mask together.")
-_MASK_SHARE = flags.DEFINE_float("mask_share", 0.8, "Share of the predicted tokens replaced by [MASK].")
-_RANDOM_SHARE = flags.DEFINE_float("random_share", 0.1, "Share replaced by a random token; the rest stay.")
-_SEED = flags.DEFINE_integer("seed", 1, "Random seed.")
+flags.DEFINE_integer("duplicates", None, "Passes over the text; default: 1, with --static 10.")
+flags.DEFINE_float("masked_lm_prob", 0.15, "Share of the tokens to predict.")
+flags.DEFINE_integer("max_predictions", None, "Maximum per example; default: that share of it.")
+flags.DEFINE_bool("whole_word", False, "Masks all tokens of a word together.")
+flags.DEFINE_integer("max_ngram", 1, "Maximum number of adjacent words to mask together.")
+flags.DEFINE_float("mask_share", 0.8, "Share of the predicted tokens replaced by [MASK].")
+flags.DEFINE_float("random_share", 0.1, "Share replaced by a random token; the rest stay.")
+flags.DEFINE_integer("seed", 1, "Random seed.")
 _SHARDS = flags.DEFINE_integer("shards", None, "Number of files; default: one per 64 MB, at least 16.", 1)
 _PROCESSES = flags.DEFINE_integer(
     "processes", None, "Number of processes; default: one per core, one for little text.", 1
@@ -65,26 +65,9 @@ def main():
         raise ValueError(f"--beam_options are for a --runner. Received: {','.join(_BEAM_OPTIONS.value)}")
     if _PROCESSES.value and _RUNNER.value:
         raise ValueError(f"--processes is not for a --runner, which has its own. Received: {_PROCESSES.value}")
-    masking = Masking(
-        _PROBABILITY.value,
-        _PREDICTIONS.value,
-        _WHOLE_WORD.value,
-        _NGRAM.value,
-        _MASK_SHARE.value,
-        _RANDOM_SHARE.value,
-    )
-    recipe = Recipe(
-        sequence_length=_LENGTH.value,
-        next_sentence=_NEXT_SENTENCE.value,
-        static=_STATIC.value,
-        duplicates=_DUPLICATES.value or (10 if _STATIC.value else 1),
-        short_seq_prob=_SHORT.value,
-        masking=masking,
-        seed=_SEED.value,
-        form=_FORMAT.value,
-        field=_FIELD.value,
-        lowercase=_LOWERCASE.value,
-        strip_accents=_STRIP_ACCENTS.value,
+    duplicates = flags.FLAGS.duplicates or (10 if _STATIC.value else 1)
+    recipe = common_flags.instance(
+        Recipe, masking=common_flags.instance(Masking), duplicates=duplicates, form=_FORMAT.value
     )
     what = _INPUT.value, _OUTPUT.value, _VOCAB.value, recipe
     how = {"shards": _SHARDS.value, "compress": _COMPRESS.value}
