@@ -301,15 +301,6 @@ def test_places_are_bytes(write):
         assert text_of(excerpts(item)[0]) == WIDE
 
 
-def test_chinese(write):
-    context = "\u4e2d\u6587" * 300 + "\u5357\u4eac" + "\u4e2d\u6587" * 300
-    (item,) = items(write([row(golds=["\u5357\u4eac"], prediction="\u4eac\u4e2d", context=context)]))
-    (excerpt,) = excerpts(item)
-    assert [text_of(mark) for mark in excerpt] == ["\u5357", "\u4eac", "\u4e2d"]
-    assert text_of(excerpt)[2:-2] in context
-    assert 200 < len(text_of(excerpt)) < 300
-
-
 EVIL = "<script>alert('x')</script> & \"quotes\" \x00"
 
 
