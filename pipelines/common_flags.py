@@ -1,24 +1,27 @@
-"""What all command lines share: how they start and how they end; and the flags of those that fine-tune."""
+"""What the commands share: start, errors and end, and the flags of training."""
 
 import codecs
-import pathlib
+import dataclasses
 import sys
 import types
 
 from absl import app, flags
 
 import keras_bert
+from keras_bert.files import write_text
 
-# A user's mistakes; anything else is ours and keeps its traceback.
-_MISTAKES = (ValueError, OSError, MemoryError, FloatingPointError)
+flags.disclaim_key_flags()  # `--help` of a command lists the flags that it gets from here.
+
+# A user's mistakes; any other error is a bug and keeps its traceback.
+MISTAKES = (ValueError, OSError, MemoryError, FloatingPointError)
 
 
 def run(main, with_arguments=False):
-    """Runs `main()` after the flags are parsed; a user's mistake ends in one line and exit status 2.
+    """Parses the flags and runs `main()`; a user's mistake ends in one line and exit status 2.
 
     Args:
-        main: the function; `with_arguments`, it is called with the list of what stands beside the flags.
-        with_arguments: whether there may be anything beside the flags.
+        main: the function; `with_arguments` it is called with the list of positional arguments.
+        with_arguments: whether positional arguments are allowed.
     """
 
     def guarded(argv):
@@ -27,7 +30,7 @@ def run(main, with_arguments=False):
         try:
             with keras_bert.explain_out_of_memory():
                 main(argv[1:]) if with_arguments else main()
-        except _MISTAKES as error:
+        except MISTAKES as error:
             sys.exit(_complain(error))
 
     app.run(guarded, flags_parser=_parse)
@@ -46,11 +49,26 @@ def _complain(message):
 
 
 def text_lines(content):
-    """The texts of a file's bytes, one a line; bytes that are no UTF-8 become U+FFFD."""
+    """The texts of a file's bytes, one per line; bytes that are not UTF-8 become U+FFFD."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise ValueError("the texts are UTF-16. Save the file as UTF-8")
     lines = content.decode("utf-8", "replace").removesuffix("\n").split("\n") if content else []
     return [line.removesuffix("\r") for line in lines]
+
+
+def training(warmup, bias_correction):
+    """Defines the flags of all training; returns their holders by name. The arguments are defaults."""
+    precisions = ["float32", "mixed_bfloat16", "mixed_float16"]
+    return types.SimpleNamespace(
+        output_dir=flags.DEFINE_string("output_dir", None, "Output directory.", required=True),
+        warmup=flags.DEFINE_float("warmup", warmup, "Share of the steps with a rising learning rate.", 0, 1),
+        bias_correction=flags.DEFINE_bool(
+            "bias_correction", bias_correction, "Bias correction of the optimizer; Google's BERT has none."
+        ),
+        gradient_accumulation=flags.DEFINE_integer("gradient_accumulation", 1, "Micro-batches per batch.", 1),
+        precision=flags.DEFINE_enum("precision", "float32", precisions, "Precision of the computation."),
+        strategy=flags.DEFINE_string("strategy", "auto", "auto, one, mirrored, multi_worker or tpu."),
+    )
 
 
 def finetuning(learning_rates):
@@ -59,79 +77,39 @@ def finetuning(learning_rates):
     Args:
         learning_rates: the default grid, a list of strings.
     """
-    precisions = ["float32", "mixed_bfloat16", "mixed_float16"]
     return types.SimpleNamespace(
+        **vars(training(warmup=0.1, bias_correction=True)),
         model=flags.DEFINE_string("model", None, "Directory or name of the model to start from."),
-        output_dir=flags.DEFINE_string("output_dir", None, "Where everything is written.", required=True),
-        learning_rate=flags.DEFINE_list(
-            "learning_rate", learning_rates, "Highest learning rates, by default the paper's."
-        ),
-        batch_size=flags.DEFINE_list("batch_size", None, "Batch sizes, by default the task's."),
-        epochs=flags.DEFINE_list("epochs", None, "Epochs, by default the task's."),
-        seed=flags.DEFINE_list("seed", ["1"], "Seeds, of the head, the order of the data and the dropout."),
-        ensemble=flags.DEFINE_integer("ensemble", 1, "How many of the best runs predict together.", lower_bound=1),
-        warmup=flags.DEFINE_float("warmup", 0.1, "Share of the steps that the learning rate rises.", 0, 1),
-        layer_decay=flags.DEFINE_float(
-            "layer_decay", None, "Factor of the learning rate from each block to the one below."
-        ),
-        weight_decay=flags.DEFINE_float("weight_decay", 0.01, "Of AdamW; biases and LayerNorms have none."),
-        epsilon=flags.DEFINE_float("epsilon", 1e-6, "Of AdamW; that of PyTorch is 1e-8."),
-        bias_correction=flags.DEFINE_bool("bias_correction", True, "False is Google's optimizer."),
+        learning_rate=flags.DEFINE_list("learning_rate", learning_rates, "Peak learning rate(s)."),
+        batch_size=flags.DEFINE_list("batch_size", None, "Batch size(s); default: the task's."),
+        epochs=flags.DEFINE_list("epochs", None, "Number(s) of epochs; default: the task's."),
+        seed=flags.DEFINE_list("seed", ["1"], "Random seed(s)."),
+        ensemble=flags.DEFINE_integer("ensemble", 1, "Number of the best runs whose predictions are averaged.", 1),
+        layer_decay=flags.DEFINE_float("layer_decay", None, "Learning rate factor from each block to the one below."),
+        weight_decay=flags.DEFINE_float("weight_decay", 0.01, "Weight decay, except on biases and LayerNorms."),
+        epsilon=flags.DEFINE_float("epsilon", 1e-6, "Epsilon of AdamW; PyTorch's default is 1e-8."),
         freeze_layers=flags.DEFINE_integer(
-            "freeze_layers", None, "Freezes the embeddings and so many of the lowest blocks."
+            "freeze_layers", None, "Freezes the embeddings and this many of the lowest blocks."
         ),
-        group_by_length=flags.DEFINE_bool("group_by_length", True, "Whether a batch has rows of like length: faster."),
-        gradient_accumulation=flags.DEFINE_integer(
-            "gradient_accumulation", 1, "In how many parts a batch is computed.", 1
-        ),
-        max_train_examples=flags.DEFINE_integer(
-            "max_train_examples", None, "The first so many training examples alone.", 1
-        ),
-        precision=flags.DEFINE_enum("precision", "float32", precisions, "Of the computation."),
-        strategy=flags.DEFINE_string("strategy", "auto", "auto, one, mirrored, multi_worker or tpu."),
+        group_by_length=flags.DEFINE_bool("group_by_length", True, "Batches rows of similar length, which is faster."),
+        max_train_examples=flags.DEFINE_integer("max_train_examples", None, "Number of training examples to use.", 1),
     )
 
 
-def choices(of, batch_size, epochs):
-    """What `finetuning` flags make a grid of; `batch_size` and `epochs` are those of the task, where none are given."""
+def choices(holders, batch_size, epochs):
+    """The grid of the `finetuning` flags; `batch_size` and `epochs` are the task's defaults."""
     return {
-        "learning_rate": numbers(of.learning_rate, float),
-        "batch_size": numbers(of.batch_size, int) or [batch_size],
-        "epochs": numbers(of.epochs, int) or [epochs],
-        "seed": numbers(of.seed, int),
+        "learning_rate": numbers(holders.learning_rate, float),
+        "batch_size": numbers(holders.batch_size, int) or [batch_size],
+        "epochs": numbers(holders.epochs, int) or [epochs],
+        "seed": numbers(holders.seed, int),
     }
 
 
-def shared(of):
-    """What the runs of a grid have in common, by name."""
-    names = ("warmup", "weight_decay", "epsilon", "layer_decay", "bias_correction", "freeze_layers", "group_by_length")
-    return {name: getattr(of, name).value for name in (*names, "gradient_accumulation", "precision")}
-
-
-def trainer(of, setting, steps, model_fn, loss, **options):
-    """The `Trainer` of one run; `steps` are those of an epoch, `options` further arguments of `Trainer`."""
-    total = setting["epochs"] * steps
-
-    def model():
-        built = model_fn()
-        if of.freeze_layers.value is not None:
-            keras_bert.freeze_layers(built, of.freeze_layers.value)
-        return built
-
-    def optimizer(model):
-        return keras_bert.create_optimizer(
-            model,
-            setting["learning_rate"],
-            total,
-            round(of.warmup.value * total),
-            weight_decay=of.weight_decay.value,
-            epsilon=of.epsilon.value,
-            bias_correction=of.bias_correction.value,
-            layer_decay=of.layer_decay.value,
-        )
-
-    accumulation = of.gradient_accumulation.value
-    return keras_bert.Trainer(model, optimizer, loss, micro_batches=accumulation, seed=setting["seed"], **options)
+def instance(kind, **given):
+    """An instance of a dataclass; fields that are not given have the values of the flags of their names."""
+    names = [field.name for field in dataclasses.fields(kind) if field.name not in given]
+    return kind(**{name: flags.FLAGS[name].value for name in names}, **given)
 
 
 def numbers(holder, kind):
@@ -143,13 +121,7 @@ def numbers(holder, kind):
 
 
 def write_given(path):
-    """Writes the flags that were given to a file for `--flagfile`; those of absl and TensorFlow aside."""
-    ours = (__name__, sys.argv[0], "__main__")
-    given = [
-        flag
-        for module, found in flags.FLAGS.flags_by_module_dict().items()
-        if module in ours
-        for flag in found
-        if flag.present
-    ]
-    pathlib.Path(path).write_text("".join(f"{flag.serialize()}\n" for flag in given))
+    """Writes the flags that were given to a file for `--flagfile`, except those of absl and TensorFlow."""
+    own = flags.FLAGS.flags_by_module_dict()
+    given = [flag for module in (sys.argv[0], "__main__") for flag in own.get(module, []) if flag.present]
+    write_text(path, "".join(f"{flag.serialize()}\n" for flag in given))

@@ -2,9 +2,9 @@
 
     python -m pipelines.convert_checkpoint --input=uncased_L-12_H-768_A-12 --output=bert_hf --format=huggingface
 
-`--input` is what `keras_bert.load` takes: a directory of any of these formats, a KerasHub preset or a name on the
-Hugging Face hub. Every tensor is carried over bit for bit (unless
-`--weights_dtype` is narrow), or the command says which one has no place. BERT BASE takes some ten seconds.
+`--input` is what `keras_bert.load` takes: a directory in any of these formats, a KerasHub preset or a name on the
+Hugging Face hub. Every tensor is converted bit for bit (unless `--weights_dtype` is narrower); tensors that the model
+has no place for are listed. BERT BASE takes some ten seconds.
 """
 
 from absl import flags
@@ -12,14 +12,11 @@ from absl import flags
 import keras_bert
 from pipelines import common_flags
 
-_INPUT = flags.DEFINE_string("input", None, "Directory or name of the checkpoint to read.", required=True)
-_OUTPUT = flags.DEFINE_string("output", None, "Directory to write.", required=True)
-_FORMAT = flags.DEFINE_enum("format", "huggingface", ["huggingface", "google", "keras"], "Format to write.")
+_INPUT = flags.DEFINE_string("input", None, "Directory or name of the checkpoint.", required=True)
+_OUTPUT = flags.DEFINE_string("output", None, "Output directory.", required=True)
+_FORMAT = flags.DEFINE_enum("format", "huggingface", ["huggingface", "google", "keras"], "Output format.")
 _DTYPE = flags.DEFINE_enum(
-    "weights_dtype",
-    "float32",
-    ["float32", "float16", "bfloat16"],
-    "Of the weights in the file; narrow ones take half the room.",
+    "weights_dtype", "float32", ["float32", "float16", "bfloat16"], "Data type of the weights in the file."
 )
 _REVISION = flags.DEFINE_string("revision", None, "Branch, tag or commit on the Hugging Face hub.")
 

@@ -1,13 +1,13 @@
-"""TriviaQA in the format of SQuAD 1.1, to be learned from before SQuAD.
+"""Converts TriviaQA to the format of SQuAD 1.1, to train on before SQuAD.
 
     python -m pipelines.convert_triviaqa --qa=triviaqa-rc/qa/wikipedia-train.json --evidence=triviaqa-rc/evidence \\
         --output=triviaqa.json
     python -m pipelines.run_squad --train_file=triviaqa.json,train-v1.1.json --dev_file=dev-v1.1.json \\
         --model=google-bert/bert-large-uncased --output_dir=runs/squad
 
-A context is the first 400 words of a document, with the questions that it has an answer to; the answer is the first
-place where one of the possible ones stands. Says how many pairs of question and document were kept, and why the others
-were not; some 2,000 pairs take a second.
+A context is the first 400 words of a document, with the questions that it answers; the answer is the first occurrence
+of one of the possible answers. Prints how many pairs of question and document were kept, and why the others were
+dropped; some 2,000 pairs take a second.
 """
 
 from absl import flags
@@ -15,11 +15,11 @@ from absl import flags
 from keras_bert.tasks.squad import triviaqa
 from pipelines import common_flags
 
-_QA = flags.DEFINE_list("qa", None, "TriviaQA's files of questions, of train or dev.", required=True)
-_EVIDENCE = flags.DEFINE_string("evidence", None, "Its directory with wikipedia/ and web/.", required=True)
-_OUTPUT = flags.DEFINE_string("output", None, "The file to write.", required=True)
-_MAX_WORDS = flags.DEFINE_integer("max_words", 400, "How many words of a document are its context.", 1)
-_SOURCES = flags.DEFINE_list("sources", None, "Of wikipedia,web; by default what each file of questions says.")
+_QA = flags.DEFINE_list("qa", None, "TriviaQA's question file(s), of train or dev.", required=True)
+_EVIDENCE = flags.DEFINE_string("evidence", None, "TriviaQA's directory with wikipedia/ and web/.", required=True)
+_OUTPUT = flags.DEFINE_string("output", None, "Output file.", required=True)
+_MAX_WORDS = flags.DEFINE_integer("max_words", 400, "Number of words of a document to use as context.", 1)
+_SOURCES = flags.DEFINE_list("sources", None, "Source(s): wikipedia, web; default: as each question file says.")
 
 _REASONS = {
     "no_answer": "without an answer in the first {} words",

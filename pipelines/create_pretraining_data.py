@@ -1,4 +1,4 @@
-"""Makes pre-training data out of text: TFRecords with the features of Google's program.
+"""Creates pre-training data from text: TFRecords with the features of Google's program.
 
     python -m pipelines.create_pretraining_data --input="corpus/*.txt" --vocab=vocab.txt --output=data/128
     python -m pipelines.create_pretraining_data --inspect=3 --output=data/128
@@ -7,11 +7,11 @@
 
 `--input` is a glob pattern of UTF-8 text, `.gz` included: one sentence a line and a blank line between documents
 (`--format=sentences`), a paragraph a line and a blank line between documents (`paragraphs`), or a JSON object a line
-with a document in the field `text` (`jsonl`). Masks are drawn when the data is read, other ones in each epoch;
+with a document in the field `text` (`jsonl`). Masks are drawn when the data is read, new ones in each epoch;
 `--static` draws them now, 10 times, as Google's programs read them. `--output` gets `examples-*.tfrecord`, `vocab.txt`
-and `manifest.json` with counts and shares. The same command continues a run that was cut. 42 MB of English books take
-5 seconds on one core after the start, 1 GB of memory. With `--runner` Apache Beam makes the same examples on the
-machines of that runner, which need the input under the same path, and this package; it continues no run that was cut.
+and `manifest.json` with statistics. The same command resumes an interrupted run. 42 MB of English books take 5 seconds
+on one core after the start, 1 GB of memory. With `--runner` Apache Beam creates the same examples on the machines of
+that runner, which need this package and the input under the same path; interrupted runs do not resume.
 """
 
 import json
@@ -27,29 +27,31 @@ from pipelines import common_flags
 
 _INPUT = flags.DEFINE_string("input", None, "Glob pattern of the text files.")
 _VOCAB = flags.DEFINE_string("vocab", None, "The vocab.txt.")
-_OUTPUT = flags.DEFINE_string("output", None, "Folder of the data.", required=True)
-_INSPECT = flags.DEFINE_integer("inspect", 0, "Prints so many examples of --output instead.")
-_FORMAT = flags.DEFINE_enum("format", "sentences", ["sentences", "paragraphs", "jsonl"], "What a line of the input is.")
-_FIELD = flags.DEFINE_string("field", "text", "Where a line of jsonl has its text.")
-_LOWERCASE = flags.DEFINE_bool("lowercase", True, "Whether the vocabulary is uncased.")
-_STRIP_ACCENTS = flags.DEFINE_bool("strip_accents", None, "Whether accents are removed; by default as --lowercase.")
-_LENGTH = flags.DEFINE_integer("sequence_length", 128, "Pieces of an example.")
-_NEXT_SENTENCE = flags.DEFINE_bool("next_sentence", True, "Pairs; otherwise rows filled with text to the last place.")
-_SHORT = flags.DEFINE_float("short_seq_prob", 0.1, "Share of the pairs that are shorter on purpose.")
-_STATIC = flags.DEFINE_bool("static", False, "Whether masks are drawn now, for good.")
-_DUPLICATES = flags.DEFINE_integer("duplicates", None, "Passes through the text; by default 1, with --static 10.")
-_PROBABILITY = flags.DEFINE_float("masked_lm_prob", 0.15, "Share of the pieces that are predicted.")
-_PREDICTIONS = flags.DEFINE_integer("max_predictions", None, "The most of an example; by default that share of it.")
-_WHOLE_WORD = flags.DEFINE_bool("whole_word", False, "Whether the pieces of a word are masked together.")
-_NGRAM = flags.DEFINE_integer("max_ngram", 1, "The most words in a row that are masked together.")
-_MASK_SHARE = flags.DEFINE_float("mask_share", 0.8, "Share of the predicted pieces that become [MASK].")
-_RANDOM_SHARE = flags.DEFINE_float("random_share", 0.1, "Share of them that become another piece; the rest stay.")
-_SEED = flags.DEFINE_integer("seed", 1, "Of all of it.")
-_SHARDS = flags.DEFINE_integer("shards", None, "Number of files; by default one for each 64 MB, 16 at least.", 1)
-_PROCESSES = flags.DEFINE_integer("processes", None, "By default as many as there are cores, for little text one.", 1)
-_COMPRESS = flags.DEFINE_bool("compress", False, "Whether the files are packed as .gz.")
-_RUNNER = flags.DEFINE_string("runner", None, "One of Apache Beam's, such as DirectRunner; by default no Beam.")
-_BEAM_OPTIONS = flags.DEFINE_list("beam_options", [], "Options for the runner, with commas between.")
+_OUTPUT = flags.DEFINE_string("output", None, "Output folder.", required=True)
+_INSPECT = flags.DEFINE_integer("inspect", 0, "Prints this many examples of --output instead.")
+_FORMAT = flags.DEFINE_enum("format", "sentences", ["sentences", "paragraphs", "jsonl"], "Format of the input.")
+flags.DEFINE_string("field", "text", "Field of the text in jsonl.")
+flags.DEFINE_bool("lowercase", True, "Whether the vocabulary is uncased.")
+flags.DEFINE_bool("strip_accents", None, "Whether to strip accents; default: as --lowercase.")
+flags.DEFINE_integer("sequence_length", 128, "Number of tokens of an example.")
+flags.DEFINE_bool("next_sentence", True, "Sentence pairs; otherwise rows full of text.")
+flags.DEFINE_float("short_seq_prob", 0.1, "Probability of a shorter pair.")
+_STATIC = flags.DEFINE_bool("static", False, "Draws the masks now, once for all epochs.")
+flags.DEFINE_integer("duplicates", None, "Passes over the text; default: 1, with --static 10.")
+flags.DEFINE_float("masked_lm_prob", 0.15, "Share of the tokens to predict.")
+flags.DEFINE_integer("max_predictions", None, "Maximum per example; default: that share of it.")
+flags.DEFINE_bool("whole_word", False, "Masks all tokens of a word together.")
+flags.DEFINE_integer("max_ngram", 1, "Maximum number of adjacent words to mask together.")
+flags.DEFINE_float("mask_share", 0.8, "Share of the predicted tokens replaced by [MASK].")
+flags.DEFINE_float("random_share", 0.1, "Share replaced by a random token; the rest stay.")
+flags.DEFINE_integer("seed", 1, "Random seed.")
+_SHARDS = flags.DEFINE_integer("shards", None, "Number of files; default: one per 64 MB, at least 16.", 1)
+_PROCESSES = flags.DEFINE_integer(
+    "processes", None, "Number of processes; default: one per core, one for little text.", 1
+)
+_COMPRESS = flags.DEFINE_bool("compress", False, "Compresses the files to .gz.")
+_RUNNER = flags.DEFINE_string("runner", None, "Apache Beam runner, such as DirectRunner; default: no Beam.")
+_BEAM_OPTIONS = flags.DEFINE_list("beam_options", [], "Option(s) of the runner.")
 
 
 def main():
@@ -63,26 +65,9 @@ def main():
         raise ValueError(f"--beam_options are for a --runner. Received: {','.join(_BEAM_OPTIONS.value)}")
     if _PROCESSES.value and _RUNNER.value:
         raise ValueError(f"--processes is not for a --runner, which has its own. Received: {_PROCESSES.value}")
-    masking = Masking(
-        _PROBABILITY.value,
-        _PREDICTIONS.value,
-        _WHOLE_WORD.value,
-        _NGRAM.value,
-        _MASK_SHARE.value,
-        _RANDOM_SHARE.value,
-    )
-    settings = Settings(
-        sequence_length=_LENGTH.value,
-        next_sentence=_NEXT_SENTENCE.value,
-        static=_STATIC.value,
-        duplicates=_DUPLICATES.value or (10 if _STATIC.value else 1),
-        short_seq_prob=_SHORT.value,
-        masking=masking,
-        seed=_SEED.value,
-        form=_FORMAT.value,
-        field=_FIELD.value,
-        lowercase=_LOWERCASE.value,
-        strip_accents=_STRIP_ACCENTS.value,
+    duplicates = flags.FLAGS.duplicates or (10 if _STATIC.value else 1)
+    settings = common_flags.instance(
+        Settings, masking=common_flags.instance(Masking), duplicates=duplicates, form=_FORMAT.value
     )
     what = _INPUT.value, _OUTPUT.value, _VOCAB.value, settings
     how = {"shards": _SHARDS.value, "compress": _COMPRESS.value}
@@ -90,8 +75,8 @@ def main():
         manifest = generate_with_beam(*what, _RUNNER.value, _BEAM_OPTIONS.value, **how)
     else:
         manifest = generate(*what, workers=_PROCESSES.value, progress=logging.info, **how)
-    told = {name: value for name, value in manifest.items() if name not in ("input", "recipe", "files")}
-    print(json.dumps(told, indent=1))
+    statistics = {name: value for name, value in manifest.items() if name not in ("input", "recipe", "files")}
+    print(json.dumps(statistics, indent=1))
     print(f"all of it in {_OUTPUT.value.rstrip('/')}/{MANIFEST}")
 
 

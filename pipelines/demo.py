@@ -1,41 +1,41 @@
-"""Looks at what `make demo` has made: its score, and two new sentences answered by the exported SavedModel.
+"""Checks the result of `make demo`: its score, and predictions of the exported SavedModel for two new sentences.
 
     python -m pipelines.demo --run=runs/demo
 
-`make demo` runs it after `pipelines.run_glue` with `recipes/demo.txt`. Ends with status 2 unless the score is 10 points
-above that of the more frequent label.
+`make demo` runs it after `pipelines.run_glue` with `recipes/demo.txt`. Ends with status 2 unless the accuracy is 10
+points above that of always predicting the majority label.
 """
 
 import collections
-import json
 import pathlib
 
 import tensorflow as tf
 import tensorflow_text  # noqa: F401 (The SavedModel has its operations.)
 from absl import flags
 
+from keras_bert.files import read_json
 from keras_bert.tasks.glue import data as glue
 from pipelines import common_flags
 
-_RUN = flags.DEFINE_string("run", "runs/demo", "The output_dir of run_glue.")
-_DATA = flags.DEFINE_string("data_dir", "pipelines/sample_data/sentiment", "Its data.")
+_RUN = flags.DEFINE_string("run", "runs/demo", "--output_dir of run_glue.")
+_DATA = flags.DEFINE_string("data_dir", "pipelines/sample_data/sentiment", "--data_dir of run_glue.")
 _SENTENCES = ("I would see it again tomorrow.", "Two hours that I will not get back.")
 _MARGIN = 0.1
 
 
 def main():
     run = pathlib.Path(_RUN.value)
-    best = json.loads((run / "results.json").read_text())["best"]
+    best = read_json(run / "results.json")["best"]
     labels = glue.read(glue.TASKS["sst2"], _DATA.value, "dev").labels
     majority = collections.Counter(labels).most_common(1)[0][1] / len(labels)
     accuracy = best["scores"]["accuracy"]
-    print(f"accuracy on {len(labels)} sentences: {accuracy:.3f}; of the more frequent label: {majority:.3f}")
+    print(f"accuracy on {len(labels)} sentences: {accuracy:.3f}; of the majority label: {majority:.3f}")
     served = tf.saved_model.load(run / "saved_model" / "1").signatures["serving_default"]
     answers = served(text=tf.constant(_SENTENCES))
     for sentence, label, probabilities in zip(_SENTENCES, answers["label"], answers["probabilities"], strict=True):
         print(f"{label.numpy().decode()} ({probabilities.numpy().max():.2f}): {sentence}")
     if accuracy < majority + _MARGIN:
-        raise ValueError(f"the score is not {_MARGIN} above that of the more frequent label")
+        raise ValueError(f"the score is not {_MARGIN} above that of the majority label")
 
 
 if __name__ == "__main__":

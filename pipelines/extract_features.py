@@ -1,11 +1,11 @@
-"""Writes a vector for each text of a file, out of chosen layers of an encoder.
+"""Writes a vector for each text of a file, pooled from chosen layers of an encoder.
 
     python -m pipelines.extract_features --model=google-bert/bert-base-uncased --input=texts.txt --output=vectors.npz \\
         --layers=-4,-3,-2,-1 --pooling=mean
 
-The file has a text a line. `.npz` gets the array `vectors` `(texts, width)`, `.jsonl` a line a text: the text and its
-vector. Texts longer than `--sequence_length` pieces are cut and counted. With the 6-layer MiniLM and sentences of GLUE,
-a thousand texts a second on two cores.
+The file has one text per line. `.npz` gets the array `vectors` `(texts, width)`, `.jsonl` a line for each text with the
+text and its vector. Texts longer than `--sequence_length` tokens are truncated; a warning counts them. With the 6-layer
+MiniLM and sentences of GLUE, a thousand texts a second on two cores.
 """
 
 import json
@@ -21,19 +21,17 @@ from keras_bert.files import replacing
 from pipelines import common_flags
 
 _MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", required=True)
-_INPUT = flags.DEFINE_string("input", None, "File of texts, one a line.", required=True)
-_OUTPUT = flags.DEFINE_string("output", None, "File to write, .npz or .jsonl.", required=True)
-_LAYERS = flags.DEFINE_list("layers", ["-1"], "Layers that stand side by side; 0 is the embeddings, -1 the last.")
-_POOLING = flags.DEFINE_enum(
-    "pooling", None, POOLINGS, "How a text becomes a vector; by default as the checkpoint says, or mean."
-)
-_NORMALIZE = flags.DEFINE_bool("normalize", None, "Whether vectors have length 1; by default as the checkpoint says.")
+_INPUT = flags.DEFINE_string("input", None, "File of texts, one per line.", required=True)
+_OUTPUT = flags.DEFINE_string("output", None, "Output file, .npz or .jsonl.", required=True)
+_LAYERS = flags.DEFINE_list("layers", ["-1"], "Layer(s) to concatenate; 0 is the embeddings, -1 the last.")
+_POOLING = flags.DEFINE_enum("pooling", None, POOLINGS, "Pooling; default: the checkpoint's, or mean.")
+_NORMALIZE = flags.DEFINE_bool("normalize", None, "Scales vectors to length 1; default: as the checkpoint says.")
 _LENGTH = flags.DEFINE_integer(
-    "sequence_length", None, "The most pieces of a text; by default as the checkpoint says, or as many as fit."
+    "sequence_length", None, "Maximum number of tokens of a text; default: the checkpoint's, or as many as fit."
 )
-_BATCH = flags.DEFINE_integer("batch_size", 32, "Texts at a time.", 1)
-_PRECISION = flags.DEFINE_enum("precision", "float32", ["float32", "mixed_bfloat16"], "Of the computation.")
-_CHUNK = 4096  # Texts that are in memory, and sorted by length, at a time.
+_BATCH = flags.DEFINE_integer("batch_size", 32, "Batch size.", 1)
+_PRECISION = flags.DEFINE_enum("precision", "float32", ["float32", "mixed_bfloat16"], "Precision of the computation.")
+_CHUNK = 4096  # Number of texts that are in memory, and sorted by length, at a time.
 
 
 def main():

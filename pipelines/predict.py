@@ -1,4 +1,4 @@
-"""Classifies or scores texts with a fine-tuned model, or answers questions from a text; or asks a server.
+"""Classifies or scores texts with a fine-tuned model or a server, or answers questions from a text.
 
     python -m pipelines.predict --model=my_model "A text." "its pair, where the task has pairs"
     python -m pipelines.predict --model=my_model --input=texts.tsv
@@ -6,13 +6,13 @@
     python -m pipelines.predict --model=my_squad_model --question="Who wrote it?" --context_file=article.txt
     python -m pipelines.predict --server=localhost:8501 --model=sst2 "A text."
 
-`--model` is what `keras_bert.load` takes, with a classification head. A file, or standard input without one, has a text
-a line, its pair after a tab. Prints a line a text: the label and the probability of each class, or the score, between
-tabs; labels and answers with tabs or line breaks stand in quotes, as in the dialect `excel-tab` of Python's `csv`. A
-model of question answering takes `--question`, one or several, and a context, of any length: it prints each answer with
-its probability, and the part of the context where it stands, [[marked]]. Most of the time is the start, some ten
-seconds. With `--server`, TensorFlow Serving or `pipelines.serve`, `--model` is a name there, of any head: what is no
-class or score is printed as a line of JSON a text.
+`--model` is what `keras_bert.load` takes, with a classification head. A file, or standard input without one, has one
+text per line, its pair after a tab. Prints a line for each text: the label and the probability of each class, or the
+score, separated by tabs; labels and answers that contain tabs or line breaks are in quotes (dialect `excel-tab` of
+Python's `csv`). A question answering model takes one or several `--question` and a context of any length: it prints
+each answer with its probability, and the part of the context around it, with the answer [[marked]]. Most of the time is
+the start, some ten seconds. With `--server`, TensorFlow Serving or `pipelines.serve`, `--model` is the name of a model
+of any head there: outputs other than classes and scores are printed as a line of JSON for each text.
 """
 
 import json
@@ -31,16 +31,18 @@ from keras_bert.tasks.squad.features import QuestionWindows
 from pipelines import common_flags
 
 _MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", required=True)
-_INPUT = flags.DEFINE_string("input", None, "File of texts.")
-_QUESTION = flags.DEFINE_multi_string("question", None, "What a model of question answering is asked.")
-_CONTEXT = flags.DEFINE_string("context_file", None, "The text that holds the answers; by default standard input.")
-_LENGTH = flags.DEFINE_integer("sequence_length", None, "The most pieces of a sequence; by default as in training.")
+_INPUT = flags.DEFINE_string("input", None, "File of texts, one per line.")
+_QUESTION = flags.DEFINE_multi_string("question", None, "Question(s) to answer.")
+_CONTEXT = flags.DEFINE_string("context_file", None, "File of the context; default: standard input.")
+_LENGTH = flags.DEFINE_integer(
+    "sequence_length", None, "Maximum number of tokens of a sequence; default: as in training."
+)
 _SERVER = flags.DEFINE_string("server", None, "Address of a server, host:port.")
-_PROTOCOL = flags.DEFINE_enum("protocol", "rest", ["rest", "grpc"], "How to speak with it.")
-_BATCH = flags.DEFINE_integer("batch_size", 32, "Texts at a time.")
+_PROTOCOL = flags.DEFINE_enum("protocol", "rest", ["rest", "grpc"], "Protocol of the server.")
+_BATCH = flags.DEFINE_integer("batch_size", 32, "Batch size.")
 
 
-_AROUND = 200  # Characters of the context on both sides of an answer that are shown.
+_AROUND = 200  # Characters of the context that are shown on each side of an answer.
 
 
 def main(arguments):
@@ -107,7 +109,7 @@ def _marked(context, first, last):
 
 
 def _ask(texts, pairs):
-    """Prints what a server answers."""
+    """Prints the predictions of a server."""
     client = Client(_SERVER.value, _PROTOCOL.value)
     names = list(client.metadata(_MODEL.value)["signatures"]["serving_default"]["inputs"])
     names.sort(key=lambda name: name in ("pair", "context", "choices"))  # The second of two comes last.

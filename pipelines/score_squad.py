@@ -3,8 +3,8 @@
     python -m pipelines.score_squad --data=dev-v1.1.json --predictions=predictions.json
     python -m pipelines.score_squad --data=dev-v2.0.json --predictions=predictions.json --na_prob=null_odds.json
 
-`--predictions` has an answer by question id, "" for none; `--na_prob`, from which the best thresholds are found, how
-sure it is that there is no answer. A question without prediction counts 0. Takes five seconds.
+`--predictions` has an answer by question id, "" for none; `--na_prob` has the probability or odds of no answer, from
+which the best thresholds are found. A question without a prediction counts 0. Takes five seconds.
 """
 
 import json
@@ -17,10 +17,10 @@ from keras_bert.tasks.squad import data as squad
 from keras_bert.tasks.squad import metrics as squad_metrics
 from pipelines import common_flags
 
-_DATA = flags.DEFINE_string("data", None, "The file with the questions and their answers.", required=True)
+_DATA = flags.DEFINE_string("data", None, "File of the questions and their answers.", required=True)
 _PREDICTIONS = flags.DEFINE_string("predictions", None, "Answers by id, JSON.", required=True)
 _NA_PROB = flags.DEFINE_string("na_prob", None, "Probabilities or odds of no answer by id, JSON.")
-_THRESHOLD = flags.DEFINE_float("na_prob_thresh", 1.0, "Above it there is no answer.")
+_THRESHOLD = flags.DEFINE_float("na_prob_thresh", 1.0, "Threshold of no answer.")
 
 
 def main():

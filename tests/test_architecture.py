@@ -40,7 +40,7 @@ ROOMS = {
         "text.vocabulary",
     ],
     # Floor 5
-    "experiments": ["files", "training"],
+    "experiments": ["checkpoints", "config", "exporting", "files", "models", "pretraining", "tasks", "training"],
     # Apart: it knows the protocol of TensorFlow Serving and nothing of BERT.
     "serving": [],
     # The public face, whose other names are imported when they are used.

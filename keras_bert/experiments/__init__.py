@@ -1,1 +1,1 @@
-"""Many runs of one thing: grids, seeds, their statistics and tables."""
+"""Experiments: grids of runs and their statistics, fine-tuning, pre-training, reports."""

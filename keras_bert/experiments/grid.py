@@ -1,4 +1,4 @@
-"""Grids of runs: a folder for each, none that is finished is run again."""
+"""Grids of runs with a folder each, resumable, and their statistics."""
 
 import gc
 import itertools
@@ -16,13 +16,13 @@ _RESULT = "result.json"
 
 
 def settings(**choices):
-    """All combinations of some choices.
+    """All combinations of choices.
 
     Args:
-        **choices: a list of values for each name.
+        **choices: list of values by name.
 
     Returns:
-        A list of dicts, the last name changing fastest.
+        A list of dicts; the last name changes fastest.
 
     Example:
         settings(learning_rate=[3e-5, 5e-5], seed=[1, 2, 3])
@@ -34,23 +34,23 @@ def settings(**choices):
 
 
 def folder_name(setting):
-    """The folder of a run, such as `learning_rate=3e-05,seed=1`; a path in it becomes a single name."""
+    """The folder of a run, such as `learning_rate=3e-05,seed=1`; slashes become underscores."""
     return ",".join(f"{name}={str(value).strip('/').replace('/', '_')}" for name, value in setting.items())
 
 
 def run_grid(grid, directory, run, common, write=True):
-    """Runs every setting that has no result yet.
+    """Runs the settings that have no result yet.
 
     Args:
         grid: list of settings.
-        directory: where the runs' folders stand, also those of earlier grids.
-        run: function of `(setting, folder, finished results)` that returns a dict of numbers. It may be cut and called
-            again.
-        common: dict of what all runs share, such as the model; runs of another one are an error.
-        write: whether this process writes; one of several workers does.
+        directory: folder of the runs, also those of earlier grids.
+        run: function of `(setting, folder, finished results)` that returns a dict of numbers. It may be interrupted
+            and called again.
+        common: dict of the settings that all runs share, such as the model; others than in the folder are an error.
+        write: whether this process writes; of several workers one does.
 
     Returns:
-        A list of `{"setting", "scores"}` of all runs in the directory, those of earlier grids too, sorted.
+        A list of `{"setting", "scores"}` of all runs in the directory, also those of earlier grids, sorted.
     """
     directory = pathlib.Path(directory)
     _check_common(directory / "common.json", common, write)
@@ -62,10 +62,10 @@ def run_grid(grid, directory, run, common, write=True):
             folder.mkdir(parents=True, exist_ok=True)
             result = {"setting": setting, "scores": run(setting, folder, list(results))}
             results.append(result)
-            gc.collect()  # Models hang in cycles; the next one needs their memory.
+            gc.collect()  # Models are in reference cycles; frees their memory for the next run.
             if write:
                 write_json(folder / _RESULT, result)
-    return sorted(results, key=_place)
+    return sorted(results, key=_order)
 
 
 def _check_common(path, common, write):
@@ -78,13 +78,13 @@ def _check_common(path, common, write):
         write_json(path, common)
 
 
-def _place(result):
+def _order(result):
     return list(result["setting"].values())
 
 
 def ranked(results, metric):
-    """The results from the highest metric to the lowest, NaN last, equal ones in the order of their settings."""
-    return sorted(sorted(results, key=_place), key=lambda result: _descending(result["scores"][metric]))
+    """The results from the highest metric to the lowest, NaN last, ties in the order of their settings."""
+    return sorted(sorted(results, key=_order), key=lambda result: _descending(result["scores"][metric]))
 
 
 def _descending(score):
@@ -92,10 +92,10 @@ def _descending(score):
 
 
 def mean_logits(logits):
-    """An ensemble: the logits whose softmax is the mean of the models' probabilities; of regressions, the mean.
+    """Logits whose softmax is the mean of the models' probabilities; for regression, the mean of the logits.
 
     Args:
-        logits: arrays `(rows, classes)`, one for each model.
+        logits: list of arrays `(rows, classes)`, one for each model.
     """
     logits = np.stack(logits).astype("float64")
     if logits.shape[-1] == 1:
@@ -105,11 +105,11 @@ def mean_logits(logits):
 
 
 def summary(results, metric):
-    """The metric over the seeds of each setting.
+    """Statistics of the metric over the seeds of each setting.
 
     Returns:
         A list of dicts: the setting without its seed, `mean`, `deviation` (of the sample; 0 for one run), `lowest`,
-        `highest` and `runs`, the best mean first. NaN in one of its runs makes them NaN.
+        `highest` and `runs`, the best mean first. With NaN in one of its runs all are NaN.
     """
     groups = {}
     for result in results:
@@ -136,7 +136,7 @@ def _deviation(values):
 
 
 def runs_table(results, metric):
-    """All runs with all their scores in Markdown, the best first."""
+    """A Markdown table of all runs and scores, the best first."""
     names = list(results[0]["scores"])
     lines = [f"| run | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|"]
     for result in ranked(results, metric):
@@ -146,7 +146,7 @@ def runs_table(results, metric):
 
 
 def markdown(rows, metric):
-    """The table of a summary."""
+    """A Markdown table of a `summary`."""
     lines = [f"| setting | runs | {metric}, mean | deviation | lowest | highest |", "|---|---|---|---|---|---|"]
     for row in rows:
         numbers = " | ".join(f"{100 * row[name]:.2f}" for name in ("mean", "deviation", "lowest", "highest"))

@@ -1,4 +1,4 @@
-"""A study: the runs of a grid in one folder, what each of them answers, and what the best answer together."""
+"""A study: the runs of a grid in one folder, their logits, and the ensemble of the best."""
 
 import json
 import pathlib
@@ -10,17 +10,17 @@ from keras_bert.experiments import grid
 
 
 class Study:
-    """Runs a grid, keeps what each run answers, and the model of the best one.
+    """Runs a grid and keeps the logits of each run and the model of the best one.
 
     Args:
-        directory: where `runs/` stands, with a folder for each run.
-        metric: name of the score that chooses.
-        ensemble: how many of the best runs answer together.
-        write: whether this process writes; one of several workers does.
-        combine: how answers of several runs become one: a function of a list of arrays.
+        directory: folder of `runs/`, with a folder for each run.
+        metric: name of the score that chooses the best run.
+        ensemble: number of the best runs whose logits are combined.
+        write: whether this process writes; of several workers one does.
+        combine: function that joins the logits of several runs, a list of arrays.
 
     Attributes:
-        results: `{"setting", "scores"}` of all runs, once `run` is over.
+        results: `{"setting", "scores"}` of all runs, once `run` has returned.
     """
 
     def __init__(self, directory, metric, ensemble=1, write=True, combine=grid.mean_logits):
@@ -28,14 +28,13 @@ class Study:
         self._ensemble, self._combine, self.results = ensemble, combine, []
 
     def run(self, settings, common, train):
-        """Runs what is not finished.
+        """Trains the runs that are not finished.
 
         Args:
             settings: list of settings, see `grid.settings`.
-            common: what all runs share, see `grid.run_grid`.
-            train: function of `(setting, folder)` that returns three things: the scores; logits, arrays by the name of
-                their examples for each split, `{"dev": {...}, "test": {...}}`, which `combine` must be able to join; a
-                function that saves the model.
+            common: the settings that all runs share, see `grid.run_grid`.
+            train: function of `(setting, folder)` that returns the scores, the logits as arrays by name for each split,
+                `{"dev": {...}, "test": {...}}`, and a function that saves the model.
         """
 
         def run(setting, folder, finished):
@@ -46,18 +45,18 @@ class Study:
                 result = {"setting": setting, "scores": scores}
                 if grid.ranked([*finished, result], self.metric)[0] is result:
                     save()
-                for snapshots in list(folder.rglob("snapshots")):  # Also those of what came before.
+                for snapshots in list(folder.rglob("snapshots")):  # Also those of earlier stages.
                     shutil.rmtree(snapshots, ignore_errors=True)
             return scores
 
         self.results = grid.run_grid(settings, self.directory / "runs", run, common, write=self.write)
 
     def best(self):
-        """The results of the best runs, as many as answer together."""
+        """The results of the runs of the ensemble, the best first."""
         return grid.ranked(self.results, self.metric)[: self._ensemble]
 
     def logits(self, split):
-        """What the best runs answer, averaged, by the name of the examples."""
+        """The combined logits of the best runs, by name."""
         arrays = []
         for result in self.best():
             with np.load(self._folder(result) / f"{split}.npz") as file:
@@ -70,7 +69,7 @@ class Study:
         return {name: [json.loads(line) for line in file.read_text().splitlines()] for name, file in files.items()}
 
     def summary(self):
-        """All of it, JSON-able."""
+        """The study as JSON values."""
         best = self.best()
         return {
             "metric": self.metric,

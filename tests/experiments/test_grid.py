@@ -7,27 +7,21 @@ import scipy.special
 from keras_bert.experiments import grid
 
 
-def test_settings():
+def test_settings_and_their_folders():
     assert grid.settings(rate=[1, 2], seed=[3, 4]) == [
         {"rate": 1, "seed": 3},
         {"rate": 1, "seed": 4},
         {"rate": 2, "seed": 3},
         {"rate": 2, "seed": 4},
     ]
-
-
-def test_the_folder_of_a_run():
+    for values in ([], [1, 1]):
+        with pytest.raises(ValueError, match=r"`rate` must have values, each once. Received: rate=\["):
+            grid.settings(rate=values)
     assert grid.folder_name({"rate": 3e-5, "seed": 1}) == "rate=3e-05,seed=1"
     assert grid.folder_name({"model": "/models/bert/", "seed": 1}) == "model=models_bert,seed=1"
 
 
-@pytest.mark.parametrize("values", [[], [1, 1]])
-def test_bad_choices(values):
-    with pytest.raises(ValueError, match=r"`rate` must have values, each once. Received: rate=\["):
-        grid.settings(rate=values)
-
-
-def test_a_grid_that_is_cut_goes_on(tmp_path):
+def test_an_interrupted_grid_resumes(tmp_path):
     calls = []
 
     def run(setting, folder, results):
@@ -54,13 +48,6 @@ def test_a_grid_that_is_cut_goes_on(tmp_path):
     assert calls[-1] == (0, 3)
     with pytest.raises(ValueError, match=r"has runs of other settings: `model` was 'a', is 'b'"):
         grid.run_grid(runs, tmp_path, run, {"model": "b"})
-
-
-def test_only_one_worker_writes(tmp_path):
-    result = {"setting": {"seed": 1}, "scores": {"f1": 0.5}}
-    runs = grid.settings(seed=[1])
-    assert grid.run_grid(runs, tmp_path, lambda *_: {"f1": 0.5}, {}, write=False) == [result]
-    assert not list(tmp_path.rglob("*.json"))
 
 
 def test_an_ensemble_is_the_mean_of_probabilities():

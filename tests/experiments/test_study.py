@@ -54,3 +54,4 @@ def test_only_one_worker_writes(tmp_path, train):
     assert study.best() == [{"setting": {"seed": 1}, "scores": {"f1": 0.5}}]
     assert not (tmp_path / "model").exists()
     assert not list(tmp_path.glob("runs/*/*.npz"))
+    assert not list(tmp_path.rglob("*.json"))

@@ -1,10 +1,12 @@
-"""Starts the command lines as a user does, but in copies of a process that has imported TensorFlow already.
+"""Runs the commands: in this process, or started as a user does it.
 
-The import takes several seconds of each start. What the copies share is the seed of Python's hashes.
-`run_here` needs no process at all.
+Started programs are copies of a process that has imported TensorFlow already, which takes several seconds. What the
+copies share is the seed of Python's hashes.
 """
 
 import contextlib
+import importlib
+import inspect
 import io
 import multiprocessing
 import os
@@ -13,10 +15,13 @@ import runpy
 import subprocess
 import sys
 import tempfile
+from unittest import mock
 
 import numpy as np
 import pytest
 from absl import flags
+
+from pipelines import common_flags
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tensorflow", "tensorflow_text", "keras_bert"])
@@ -112,3 +117,35 @@ def run_here(module, *arguments, status=0):
             own[name] = flag
     assert (end.value.code or 0) == status, errors.getvalue()[-3000:]
     return out.getvalue(), errors.getvalue()
+
+
+@contextlib.contextmanager
+def command(module, *arguments):
+    """The module of a command with parsed flags, and its positional arguments; commands share names of flags."""
+    before = set(flags.FLAGS)
+    loaded = importlib.import_module(module)
+    try:
+        yield loaded, flags.FLAGS([module, *map(str, arguments)])[1:]
+    finally:
+        for name in set(flags.FLAGS) - before:
+            delattr(flags.FLAGS, name)
+        del sys.modules[module]
+
+
+def call(module, *arguments, given=""):
+    """What a command prints when it runs in this process; a user's mistake is raised."""
+    printed, given = io.StringIO(), io.TextIOWrapper(io.BytesIO(given.encode()))
+    with (
+        command(module, *arguments) as (loaded, rest),
+        contextlib.redirect_stdout(printed),
+        mock.patch.object(sys, "stdin", given),
+    ):
+        loaded.main(*[rest] * len(inspect.signature(loaded.main).parameters))
+    return printed.getvalue()
+
+
+def mistake(module, *arguments, given=""):
+    """The message of a user's mistake."""
+    with pytest.raises((*common_flags.MISTAKES, flags.Error)) as error:
+        call(module, *arguments, given=given)
+    return " ".join(str(error.value).split())

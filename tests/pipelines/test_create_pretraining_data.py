@@ -1,15 +1,11 @@
 """The command as a user runs it."""
 
 import json
-import signal
-import time
 
 import pytest
 
 from keras_bert import Vocabulary
-from keras_bert.pretraining.generate import generate
-from keras_bert.pretraining.settings import Settings
-from tests.pipelines.programs import finish, start
+from tests.pipelines.programs import call, finish, mistake, start
 from tests.pretraining.numbered import Numbered, random_documents
 
 pytestmark = pytest.mark.tensorflow
@@ -25,20 +21,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-def create(*flags, cwd):
-    return finish(start(PROGRAM, *flags, cwd=cwd))
-
-
-def fails(message, *flags, cwd):
-    _, stderr = finish(start(PROGRAM, *flags, cwd=cwd), 2)
-    assert stderr.strip().splitlines()[-1] == f"error: {message}"
-    assert "Traceback" not in stderr
-
-
-def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 def test_every_flag_arrives(folder):
     rows = "\n".join(json.dumps({"body": document}) for document in SOURCE.text.split("\n\n"))
     (folder / "a.jsonl").write_text(rows)
@@ -46,7 +28,7 @@ def test_every_flag_arrives(folder):
     flags += ["--sequence_length=32", "--masked_lm_prob=0.2", "--max_predictions=5", "--whole_word", "--max_ngram=2"]
     flags += ["--mask_share=0.7", "--random_share=0.2", "--seed=7", "--shards=3", "--processes=1", "--compress"]
     flags += ["--short_seq_prob=0.3", "--duplicates=2", "--nolowercase", "--strip_accents"]
-    stdout, stderr = create(*flags, cwd=folder)
+    stdout, stderr = finish(start(PROGRAM, *flags, cwd=folder))
     manifest = json.loads((folder / "deep" / "er" / "manifest.json").read_text())
     assert manifest["recipe"] == {
         "sequence_length": 32,
@@ -81,32 +63,17 @@ def test_every_flag_arrives(folder):
 
 
 def test_a_users_mistake_is_one_line_and_status_2(folder):
+    """The one command whose end is looked at as the shell sees it."""
     (folder / "a.txt").write_bytes("Ein Satz.\n\nÜbung\n".encode("latin-1"))
+    flags = ["--input=*.txt", "--vocab=vocab.txt", "--output=data"]
+    _, stderr = finish(start(PROGRAM, *flags, cwd=folder), 2)
     message = "a.txt:3: not UTF-8: b'\\xdcbung'. Convert the file, for example by `iconv -f latin1 -t utf-8`"
-    fails(message, "--input=*.txt", "--vocab=vocab.txt", "--output=data", cwd=folder)
+    assert stderr.strip().splitlines()[-1] == f"error: {message}"
+    assert "Traceback" not in stderr
 
 
-@pytest.mark.slow
-def test_defaults_and_a_look_at_them(folder):
-    flags = ["--input=*.txt", "--vocab=vocab.txt", "--output=data", "--sequence_length=16"]
-    stdout, _ = create(*flags, cwd=folder)
-    manifest = json.loads((folder / "data" / "manifest.json").read_text())
-    assert manifest["recipe"]["duplicates"] == 1
-    assert manifest["shards"] == 16
-    assert "mask_share" not in stdout
-    before = {path: path.stat().st_mtime_ns for path in (folder / "data").iterdir()}
-    stdout, stderr = create("--inspect=2", "--output=data", cwd=folder)
-    assert stdout.startswith("example 1: "), stderr
-    assert stdout.count("\n  A: [CLS] ") == stdout.count("\n  B: ") == 2
-    # The same command again makes nothing again.
-    stdout, stderr = create(*flags, cwd=folder)
-    assert stdout.endswith("all of it in data/manifest.json\n"), stderr
-    assert "shards" not in stderr
-    assert {path: path.stat().st_mtime_ns for path in (folder / "data").iterdir()} == before
-
-
-@pytest.mark.slow
-def test_more_mistakes(folder):
+def test_mistakes(folder, monkeypatch):
+    monkeypatch.chdir(folder)
     (folder / "one.txt").write_text("a b\nc d\n")
     (folder / "data").mkdir()
     cases = {
@@ -120,34 +87,22 @@ def test_more_mistakes(folder):
         "none*: no file matches": ["--input=none*", "--vocab=vocab.txt", "--output=data"],
     }
     for message, flags in cases.items():
-        fails(message, *flags, cwd=folder)
+        assert mistake(PROGRAM, *flags) == message
 
 
 @pytest.mark.slow
-def test_a_killed_run_is_continued(folder):
-    (folder / "a.txt").write_text(SOURCE.text * 300)
-    flags = ["--input=a.txt", "--vocab=vocab.txt", "--output=data", "--static", "--shards=8", "--processes=1"]
-    process = start(PROGRAM, *flags, cwd=folder)
-    while process.poll() is None and len(list((folder / "data").glob("examples-*"))) < 3:
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    finish(process, -signal.SIGKILL)
-    assert not (folder / "data" / "manifest.json").exists()
-    before = {path: path.stat() for path in (folder / "data").glob("examples-*")}
-    assert 3 <= len(before) < 8
-    _, stderr = create(*flags, cwd=folder)
-    # The last of those there may lack the word that it is finished.
-    assert any(f"wrote 1 of {8 - len(before) + late} shards" in stderr for late in (0, 1))
-    assert "tokenized" not in stderr
-    kept = [
-        path.stat().st_ino == stat.st_ino and path.stat().st_mtime_ns == stat.st_mtime_ns
-        for path, stat in before.items()
-    ]
-    assert sum(kept) >= len(before) - 1
-    recipe = Settings(static=True, duplicates=10)
-    generate(folder / "a.txt", folder / "whole", folder / "vocab.txt", recipe, shards=8)
-    expected, found = contents(folder / "whole"), contents(folder / "data")
-    for files in (expected, found):
-        manifest = json.loads(files.pop("manifest.json"))
-        files["manifest"] = {name: value for name, value in manifest.items() if name != "input"}
-    assert found == expected
+def test_defaults_and_a_look_at_them(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    flags = ["--input=*.txt", "--vocab=vocab.txt", "--output=data", "--sequence_length=16"]
+    printed = call(PROGRAM, *flags)
+    manifest = json.loads((folder / "data" / "manifest.json").read_text())
+    assert manifest["recipe"]["duplicates"] == 1
+    assert manifest["shards"] == 16
+    assert "mask_share" not in printed
+    before = {path: path.stat().st_mtime_ns for path in (folder / "data").iterdir()}
+    printed = call(PROGRAM, "--inspect=2", "--output=data")
+    assert printed.startswith("example 1: ")
+    assert printed.count("\n  A: [CLS] ") == printed.count("\n  B: ") == 2
+    # The same command again writes nothing.
+    assert call(PROGRAM, *flags).endswith("all of it in data/manifest.json\n")
+    assert {path: path.stat().st_mtime_ns for path in (folder / "data").iterdir()} == before

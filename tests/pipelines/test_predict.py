@@ -7,7 +7,7 @@ import pytest
 
 import keras_bert
 from pipelines import common_flags
-from tests.pipelines.programs import run
+from tests.pipelines.programs import call, mistake, run
 
 tf = pytest.importorskip("tensorflow")
 
@@ -15,11 +15,6 @@ pytestmark = pytest.mark.tensorflow
 
 
 LABELS = ["no", "yes", "may\tbe"]
-
-
-def slow(*values):
-    """One more start of the program."""
-    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 @pytest.fixture
@@ -37,26 +32,23 @@ def model(build, pieces, tmp_path):
     return tmp_path / "model", expected
 
 
-def predict(*arguments, given=""):
-    return run("pipelines.predict", *arguments, given=given)
+PROGRAM = "pipelines.predict"
 
 
-def assert_lines(done, expected):
-    assert done.returncode == 0, done.stderr
-    header, *rows = csv.reader(done.stdout.splitlines(keepends=True), "excel-tab")
+def assert_lines(printed, expected):
+    header, *rows = csv.reader(printed.splitlines(keepends=True), "excel-tab")
     assert header == ["label", *LABELS]
     for (label, *values), probabilities in zip(rows, expected, strict=True):
         assert label == LABELS[probabilities.argmax()]
         np.testing.assert_allclose(np.array(values, float), probabilities, atol=2e-4)
 
 
-@pytest.mark.slow
 def test_a_pair(model):
     directory, expected = model
-    assert_lines(predict(f"--model={directory}", "a b", "c d"), expected((["a b"], ["c d"])))
+    assert_lines(call(PROGRAM, f"--model={directory}", "a b", "c d"), expected((["a b"], ["c d"])))
     # Blank lines at the end are no pairs.
     given = "a b\tc d\r\na\t\r\n\r\n\n"
-    assert_lines(predict(f"--model={directory}", given=given), expected((["a b", "a"], ["c d", ""])))
+    assert_lines(call(PROGRAM, f"--model={directory}", given=given), expected((["a b", "a"], ["c d", ""])))
 
 
 def test_lines_of_a_file():
@@ -68,18 +60,16 @@ def test_lines_of_a_file():
 def test_a_file(model, tmp_path):
     directory, expected = model
     (tmp_path / "texts.tsv").write_text("a b c\n\nf g\n")
-    done = predict(f"--model={directory}", f"--input={tmp_path}/texts.tsv", "--batch_size=2")
-    assert_lines(done, expected(["a b c", "", "f g"]))
+    done = run(PROGRAM, f"--model={directory}", f"--input={tmp_path}/texts.tsv", "--batch_size=2")
+    assert done.returncode == 0, done.stderr
+    assert_lines(done.stdout, expected(["a b c", "", "f g"]))
 
 
-@pytest.mark.slow
 def test_standard_input_and_regression(build, pieces, tmp_path):
     regression = build("regression")
     keras_bert.save(regression, tmp_path / "model", pieces)
-    done = predict(f"--model={tmp_path}/model", given="a b\n")
-    assert done.returncode == 0, done.stderr
     inputs = keras_bert.TextPreprocessor(pieces, 40)(["a b"])
-    header, score = done.stdout.splitlines()
+    header, score = call(PROGRAM, f"--model={tmp_path}/model", given="a b\n").splitlines()
     assert header == "score"
     assert float(score) == pytest.approx(float(regression(inputs)["logits"][0, 0]), abs=2e-4)
 
@@ -97,11 +87,10 @@ def test_questions_about_a_long_context(build, pieces, tmp_path):
     keras_bert.save(labeler, tmp_path / "model", pieces, sequence_length=24, null_threshold=sum(odds) / 2)
     (tmp_path / "context.txt").write_text(context)
     flags = [f"--question={one[0]}" for one in asked]
-    done = predict(f"--model={tmp_path}/model", *flags, f"--context_file={tmp_path}/context.txt", "--batch_size=3")
-    assert done.returncode == 0, done.stderr[-2000:]
+    context_file = f"--context_file={tmp_path}/context.txt"
+    lines = call(PROGRAM, f"--model={tmp_path}/model", *flags, context_file, "--batch_size=3").splitlines()
     answered = int(np.argmin(odds))
     text = found[answered]["answer"].numpy()[0].decode()
-    lines = done.stdout.splitlines()
     assert lines.pop(0 if answered else -1) == "no answer"
     assert lines[0].startswith(f"{text}\t")
     assert 0 < float(lines[0].split("\t")[1]) < 1
@@ -113,32 +102,27 @@ def test_questions_about_a_long_context(build, pieces, tmp_path):
     )
 
 
-@pytest.mark.slow
-def test_the_wrong_head(model, build, pieces, tmp_path):
+def test_mistakes(model, build, pieces, tmp_path):
     keras_bert.save(build("question_answering"), tmp_path / "labeler", pieces)
-    for directory, arguments, message in (
-        (model[0], ["--question=a"], "expected a question_answering head. Received: head='classification'"),
-        (tmp_path / "labeler", ["a"], "Received: head='question_answering': give --question and --context_file"),
+    classifier, labeler = f"--model={model[0]}", f"--model={tmp_path}/labeler"
+    context = "--question takes its context from --context_file alone: leave out other texts and --input"
+    for arguments, given, message in (
+        (
+            [classifier, "--question=a"],
+            "b",
+            f"{model[0]}: expected a question_answering head. Received: head='classification'",
+        ),
+        (
+            [labeler, "a"],
+            "b",
+            f"{tmp_path}/labeler: expected a classification head. Received: head='question_answering': give --question "
+            "and --context_file",
+        ),
+        ([classifier, "a", "b", "c"], "", "expected a text, and perhaps its pair, or --input. Received: a b c"),
+        ([classifier], "a\tb\nc\n", "standard input:2: expected 2 columns, got 1"),
+        ([classifier], "", "standard input: there is no text"),
+        ([classifier, "--question=a", "b"], "", context),
+        ([classifier, "--question=a"], " ", "--question and the text of --context_file must not be empty"),
+        ([classifier, "--input=none.tsv"], "", "[Errno 2] No such file or directory: 'none.tsv'"),
     ):
-        done = predict(f"--model={directory}", *arguments, given="b")
-        assert (done.returncode, done.stderr.strip().splitlines()[-1].count(message)) == (2, 1)
-
-
-CONTEXT_ALONE = "error: --question takes its context from --context_file alone: leave out other texts and --input"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "given", "message"),
-    [
-        (["a", "b", "c"], "", "error: expected a text, and perhaps its pair, or --input. Received: a b c"),
-        slow([], "a\tb\nc\n", "error: standard input:2: expected 2 columns, got 1"),
-        slow([], "", "error: standard input: there is no text"),
-        slow(["--question=a", "b"], "", CONTEXT_ALONE),
-        slow(["--question=a"], " ", "error: --question and the text of --context_file must not be empty"),
-        slow(["--input=none.tsv"], "", "error: [Errno 2] No such file or directory: 'none.tsv'"),
-    ],
-)
-def test_a_users_mistake_is_one_line_and_status_2(tmp_path, arguments, given, message):
-    done = predict(f"--model={tmp_path}", *arguments, given=given)
-    assert done.returncode == 2
-    assert [line for line in done.stderr.splitlines() if line.startswith("error:")] == [message]
+        assert mistake(PROGRAM, *arguments, given=given) == message

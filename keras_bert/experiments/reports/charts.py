@@ -1,23 +1,25 @@
-"""Charts as SVG, in the style of `page.STYLE`."""
+"""Charts as SVG, in the style of `templates/style.css`."""
 
 import math
 import numbers
+
+import markupsafe
 
 from keras_bert.experiments.reports import page
 
 _WIDTH, _HEIGHT = 470, 280
 _TOP, _RIGHT, _BOTTOM = 30, 24, 44
-# Where the dots of a strip go that would hide each other: heights from the middle.
+# Vertical offsets of dots that would hide each other.
 _LANES = (0, -9, 9, -18, 18)
 
 
 def drawable(value):
-    """Whether a value has a place on an axis: a number, finite, and no overflow of a run gone wild."""
+    """Whether a value is a finite number of a size that an axis can show."""
     return isinstance(value, numbers.Real) and math.isfinite(value) and abs(value) < 1e100
 
 
 def span(values, margin=0.06):
-    """The ends of an axis for some values, with air on both sides; never of zero length."""
+    """The ends of an axis for some values, with a margin on both sides; never of zero length."""
     low, high = min(values), max(values)
     same = high - low <= 1e-9 * max(abs(low), abs(high))
     air = abs(low) * 0.05 or 1.0 if same else margin * (high - low)
@@ -30,14 +32,14 @@ def ticks(low, high, most=6):
     Args:
         low: one end of the axis.
         high: the other end, above it.
-        most: how many there may be.
+        most: maximum number of ticks.
 
     Returns:
-        A list of floats, and the list of their texts.
+        A list of floats and a list of their texts.
     """
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))
-    # A quotient such as 0.3 / 0.1 falls a little beside the whole number that it is.
+    # A quotient such as 0.3 / 0.1 is not exactly the whole number.
     for step in (power, 2 * power, 5 * power, 10 * power):
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
         if last - first < most:
@@ -56,7 +58,7 @@ def _texts(values, step):
 
 
 def scale(low, high, start, end):
-    """The function from values to places that maps `low` to `start` and `high` to `end`."""
+    """The function from values to positions that maps `low` to `start` and `high` to `end`."""
     return lambda value: start + (value - low) / (high - low) * (end - start)
 
 
@@ -74,7 +76,7 @@ def lines(series, name, x_name):
         low = max(low, 0.0)
     steps = (0, max(1, *(step for step, _ in points)))
     x, y, axes = _axes(steps, (low, high), (_WIDTH, _HEIGHT), x_name, name)
-    # Few points are evaluations, which are seen apart; a single one has no line at all.
+    # Few points are marked; a single one has no line.
     shapes = [_curve(style, title, [(x(a), y(b)) for a, b in line], len(line) <= 12) for style, title, line in series]
     return _plot((_WIDTH, _HEIGHT), f"{name} over {x_name}", axes + "".join(shapes))
 
@@ -88,7 +90,7 @@ def _curve(style, title, places, marked):
 
 
 def scatter(x_values, y_values, x_name, y_name):
-    """Points beside the diagonal on which both values are the same."""
+    """Points and the diagonal on which both values are equal."""
     ends = span([*x_values, *y_values])
     size = (_WIDTH, _WIDTH - 30)
     x, y, axes = _axes(ends, ends, size, x_name, y_name)
@@ -102,7 +104,7 @@ def scatter(x_values, y_values, x_name, y_name):
 
 
 def _axes(x_ends, y_ends, size, x_name, y_name):
-    """The functions to places, and the SVG of the grid with its numbers and names."""
+    """The scales of both axes, and the SVG of the grid with its numbers and names."""
     x_ticks, y_ticks = (
         zip(*ticks(*x_ends, most=8 if x_ends[1] < 1e4 else 4), strict=True),
         list(zip(*ticks(*y_ends), strict=True)),
@@ -129,17 +131,18 @@ def _axes(x_ends, y_ends, size, x_name, y_name):
 
 def _plot(size, label, content):
     box = f"0 0 {size[0]} {size[1]}"
-    return f'<svg class="plot" viewBox="{box}" role="img" aria-label="{page.escape(label)}">{content}</svg>'
+    label = page.escape(label)
+    return markupsafe.Markup(f'<svg class="plot" viewBox="{box}" role="img" aria-label="{label}">{content}</svg>')
 
 
 def strip(dots, mean, deviation, ends):
-    """One row of a dot plot, as wide as there is room: its places are shares of the width.
+    """One row of a dot plot; positions are percentages of the width.
 
     Args:
         dots: list of `(value, title, best)`.
-        mean: where the mark stands.
+        mean: position of the mark.
         deviation: half the width of the band; `None` draws none.
-        ends: those of the axis.
+        ends: the ends of the axis.
     """
     x = scale(*ends, 0, 100)
     shapes = [
@@ -155,7 +158,9 @@ def strip(dots, mean, deviation, ends):
         lane = next((lane for lane, last in enumerate(taken) if place - last > 1.5), taken.index(min(taken)))
         taken[lane] = place
         shapes.append(_dot(place, 24 + _LANES[lane], title, best))
-    return f'<svg class="strip seeds" role="img" aria-label="mean {mean:.2f}">{"".join(shapes)}</svg>'
+    return markupsafe.Markup(
+        f'<svg class="strip seeds" role="img" aria-label="mean {mean:.2f}">{"".join(shapes)}</svg>'
+    )
 
 
 def _dot(x, y, title, best):
@@ -173,39 +178,4 @@ def strip_scale(ends):
         f'<text x="{x(value):.2f}%" y="15" text-anchor="middle">{text}</text>'
         for value, text in zip(*ticks(*ends), strict=True)
     )
-    return f'<svg class="scale" aria-hidden="true">{"".join(texts)}</svg>'
-
-
-def heat(counts, names, most_roomy=12):
-    """A confusion matrix as a table: counts, and shares of the row that shade the cells.
-
-    Args:
-        counts: whole numbers `(classes, classes)`, a row for each true class.
-        names: of the classes.
-        most_roomy: up to how many classes cells are wide and names level.
-    """
-    many = len(names) > most_roomy
-    heads = "".join(
-        f'<th scope="col" title="{page.escape(name)}"><div{" class=turn" if many else ""}>'
-        f"<bdi>{page.escape(page.cut(name, 20))}</bdi></div></th>"
-        for name in names
-    )
-    rows = (
-        f'<tr><th scope="row" title="{page.escape(name)}"><bdi>{page.escape(page.cut(name, 24))}</bdi></th>'
-        + "".join(_cell(count, sum(row), column == number, many) for column, count in enumerate(row))
-        + "</tr>"
-        for number, (name, row) in enumerate(zip(names, counts, strict=True))
-    )
-    corner = '<th class="corner">true ↓ predicted →</th>'
-    style = "heat many" if many else "heat"
-    return f'<table class="{style}"><thead><tr>{corner}{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
-
-
-def _cell(count, total, hit, many):
-    share = count / total if total else 0.0
-    style = " ".join(name for name, on in (("hit", hit), ("zero", count == 0)) if on)
-    percent = f"{share:.{0 if many else 1}%}" if total else page.NOTHING
-    # Zeros would drown the few numbers of a large table.
-    small = "" if many and not count else f"<small>{percent}</small>"
-    text = "·" if many and not count else f"{count:,}"
-    return f'<td class="{style}" style="--share:{share:.3f}">{text}{small}</td>'
+    return markupsafe.Markup(f'<svg class="scale" aria-hidden="true">{"".join(texts)}</svg>')

@@ -1,19 +1,19 @@
-"""What a model answers to questions on dev, for the report: kinds of questions, and the hardest with their contexts."""
+"""The sections of a report about question answering on dev: kinds of questions, the hardest with their contexts."""
 
 import itertools
 import math
 import re
 import statistics
 
+import markupsafe
+
 from keras_bert.experiments.reports import charts, page
 
 _HARDEST = 20
-_QUESTION = 600  # Characters of a question that are shown.
-_GOLDS = 3  # Answers of a question that are listed.
-_AROUND = 130  # Characters of the context that are shown before and behind an answer.
+_AROUND = 130  # Characters of the context that are shown on each side of an answer.
 _ANSWER = 300  # Characters of a long answer that are shown.
-_GAP = 40  # Two excerpts are one where no more characters lie between them.
-_WORD = 20  # Characters by which an excerpt is shortened at most, to begin and end with a whole word.
+_GAP = 40  # Excerpts with at most this many characters between them are joined.
+_WORD = 20  # Maximum number of characters to drop so that an excerpt begins and ends with a whole word.
 _KIND = re.compile(r"\b(how\s+many|how\s+much|how|whom|whose|who|what|when|where|which|why)\b")
 _OTHER = "other"
 _LENGTHS = {"1": 1, "2": 2, "3 to 4": 4, "5 to 8": 8, "9 and more": math.inf}
@@ -22,19 +22,27 @@ _ROW = ("id", "question", "context", "golds", "gold_spans", "prediction", "place
 
 
 def question_sections(rows, version_2=False):
-    """Sections about a model that answers questions from contexts.
+    """HTML sections about a model that answers questions from contexts.
 
     Args:
         rows: list of dicts, one for each question of dev: `id`; `question` and `context`, texts; `golds`, a list of
-            texts, none where there is no answer; `gold_spans`, where they stand, a list of
-            `(first byte, byte behind the last)` in the UTF-8 of the context, which may lack some; `prediction`, a text,
-            "" for no answer; `place`, where it stands, or `None`; `probability` of the best answer, or `None`; `exact`
-            and `f1`, from 0 to 1.
+            texts, empty where there is no answer; `gold_spans`, their places where known, a list of
+            `(first byte, end byte)` in the UTF-8 of the context; `prediction`, a text, "" for no answer; `place`, its
+            span, or `None`; `probability` of the best answer, or `None`; `exact` and `f1`, from 0 to 1.
         version_2: whether questions may have no answer.
     """
     _check(rows)
-    sections = [_kinds(rows), _hardest(rows, version_2)]
-    return [_decisions(rows), *sections] if version_2 else sections
+    wrong = [row for row in rows if row["f1"] < 1]
+    hardest = sorted(wrong, key=lambda row: (row["f1"], -_confidence(row)))[:_HARDEST]
+    section = page.render(
+        "questions.html",
+        decisions=_decisions(rows) if version_2 else None,
+        kinds=_kinds(rows),
+        lengths=_lengths(rows),
+        wrong=f"{len(wrong):,} of {len(rows):,}",
+        hardest=list(map(_described, hardest)),
+    )
+    return [section]
 
 
 def _check(rows):
@@ -50,47 +58,30 @@ def _check(rows):
                 )
 
 
-# Kinds
-
-
 def _decisions(rows):
     """Version 2: whether there is an answer."""
     counts = [[0, 0], [0, 0]]
     for row in rows:
         counts[not row["golds"]][not row["prediction"]] += 1
     right = counts[0][0] + counts[1][1]
-    how = (
-        "A row for what is true, a column for what is predicted: how many questions, and their share of the row, which "
-        "shades the cell. On the diagonal the decision is right, though the answer that is given may be wrong. "
-        "HasAns are the questions with an answer, NoAns those without."
-    )
-    groups = {
-        "HasAns": [row for row in rows if row["golds"]],
-        "NoAns": [row for row in rows if not row["golds"]],
+    groups = {"HasAns": [row for row in rows if row["golds"]], "NoAns": [row for row in rows if not row["golds"]]}
+    return {
+        "counts": counts,
+        "accuracy": f"{right:,} of {len(rows):,} decisions are right, {right / len(rows):.2%}.",
+        "groups": _scores(groups, rows),
     }
-    return page.section(
-        "Answer or no answer",
-        how,
-        page.box(charts.heat(counts, ["answer", "no answer"])),
-        page.note(f"{right:,} of {len(rows):,} decisions are right, {right / len(rows):.2%}."),
-        _table("questions", groups, rows),
-    )
 
 
 def _kinds(rows):
-    how = (
-        "Exact match and F1, times 100, first by the question word that stands first in a question, in English, then "
-        "by the length of the first gold answer, in words that spaces separate."
-    )
+    """The scores by question word, the most frequent first, the others last."""
     kinds = _grouped(rows, _kind)
-    # The most frequent first, the others last.
     names = sorted(kinds, key=lambda name: (name == _OTHER, -len(kinds[name]), name))
+    return _scores({name: kinds[name] for name in names}, rows)
+
+
+def _lengths(rows):
     lengths = _grouped(rows, _length)
-    tables = (
-        _table("kind", {name: kinds[name] for name in names}, rows),
-        _table("words", {name: lengths[name] for name in (*_LENGTHS, _NONE) if name in lengths}, rows),
-    )
-    return page.section("Kinds of questions", how, f'<div class="pair">{"".join(tables)}</div>')
+    return _scores({name: lengths[name] for name in (*_LENGTHS, _NONE) if name in lengths}, rows)
 
 
 def _grouped(rows, name):
@@ -112,12 +103,11 @@ def _length(row):
     return next(name for name, most in _LENGTHS.items() if count <= most)
 
 
-def _table(head, groups, rows):
-    """How many questions each group has, and their scores; all of them last."""
-    lines = [
+def _scores(groups, rows):
+    """Rows of a table: the number of questions of each group and their scores, those of all last."""
+    return [
         [name, f"{len(some):,}", _mean(some, "exact"), _bar(some)] for name, some in {**groups, "all": rows}.items()
     ]
-    return page.table([head, "number", "exact", "F1"], lines, 1, len(lines) - 1)
 
 
 def _mean(rows, name):
@@ -126,56 +116,24 @@ def _mean(rows, name):
 
 def _bar(rows):
     share = statistics.fmean(row["f1"] for row in rows) if rows else 0.0
-    return f'<span class="bar" style="--share:{share:.3f}">{_mean(rows, "f1")}</span>'
+    return markupsafe.Markup('<span class="bar" style="--share:{:.3f}">{}</span>').format(share, _mean(rows, "f1"))
 
 
-# The hardest
-
-
-def _hardest(rows, version_2):
-    name = "Hardest questions of dev"
-    wrong = [row for row in rows if row["f1"] < 1]
-    if not wrong:
-        return page.section(name, "The questions whose answers are wrong.", page.note("No answer is wrong."))
-    hardest = sorted(wrong, key=lambda row: (row["f1"], -_sureness(row)))[:_HARDEST]
-    how = (
-        f"Wrong answers, those with an F1 below 100: {len(wrong):,} of {len(rows):,}. The {len(hardest)} with the "
-        "lowest, the surest first: look here for wrong gold answers and for what the model does not understand. "
-        "Probabilities are those of an answer among the likeliest ones of its question"
-    )
-    how += ", if there is an answer at all." if version_2 else "."
-    marks = (("gold", "gold answer"), ("said", "prediction"), ("gold said", "both"))
-    key = "".join(f'<li><mark class="{style}">{text}</mark></li>' for style, text in marks)
-    items = "".join(map(_item, hardest))
-    return page.section(name, how, f'<ul class="key">{key}</ul>', f'<ol class="hard">{items}</ol>')
-
-
-def _sureness(row):
+def _confidence(row):
     return row["probability"] if charts.drawable(row["probability"]) else -1.0
 
 
-def _item(row):
-    golds = list(dict.fromkeys(row["golds"]))
-    texts = [page.bold(gold) for gold in golds[:_GOLDS]] + ["…"] * (len(golds) > _GOLDS)
-    parts = [
-        f"<bdi>{page.escape(row['id'])}</bdi>",
-        f"gold {', '.join(texts)}" if golds else "unanswerable",
-        _predicted(row),
-        f"F1 {100 * row['f1']:.1f}",
-    ]
-    excerpts = (f'<p dir="auto" class="second">{excerpt}</p>' for excerpt in _excerpts(row))
-    question = f'<p dir="auto" class="question">{page.escape(page.cut(row["question"], _QUESTION))}</p>'
-    return f'<li><p class="head">{" · ".join(parts)}</p>{question}{"".join(excerpts)}</li>'
-
-
-def _predicted(row):
-    sure = f"{row['probability']:.1%}" if _sureness(row) >= 0 else ""
-    if row["prediction"]:
-        return f"predicted {page.bold(row['prediction'])}" + (f" with {sure}" if sure else "")
-    return "predicted no answer" + (f", the best would have {sure}" if sure else "")
-
-
-# Excerpts
+def _described(row):
+    """What the template shows of a question."""
+    return {
+        "id": row["id"],
+        "question": row["question"],
+        "golds": list(dict.fromkeys(row["golds"])),
+        "prediction": row["prediction"],
+        "sure": f"{row['probability']:.1%}" if _confidence(row) >= 0 else "",
+        "f1": f"{100 * row['f1']:.1f}",
+        "excerpts": _excerpts(row),
+    }
 
 
 def _excerpts(row):
@@ -221,14 +179,13 @@ def _whole_words(text, begin, end):
 
 
 def _marked(text, begin, end, marks):
-    """A part of a text as HTML with an ellipsis for what it lacks; `marks` are spans of characters by style."""
+    """A part of a text as pairs of style and text; `marks` are spans of characters by style."""
 
     def style(place):
         return " ".join(name for name, spans in marks.items() if any(first <= place < last for first, last in spans))
 
-    parts = ["… "] if begin else []
+    parts = [("", "… ")] if begin else []
     for name, places in itertools.groupby(range(begin, end), style):
         places = list(places)
-        piece = page.escape(text[places[0] : places[-1] + 1])
-        parts.append(f'<mark class="{name}">{piece}</mark>' if name else piece)
-    return "".join(parts + [" …"] * (end < len(text)))
+        parts.append((name, text[places[0] : places[-1] + 1]))
+    return parts + [("", " …")] * (end < len(text))

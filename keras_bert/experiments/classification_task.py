@@ -1,0 +1,132 @@
+"""Fine-tuning of classification and regression: GLUE's tasks and users' own tables."""
+
+import functools
+import logging
+import pathlib
+
+import numpy as np
+
+from keras_bert.experiments.finetuning import Findings, FinetuningTask
+from keras_bert.experiments.reports.labels import classification_sections, regression_sections
+from keras_bert.files import write_text
+from keras_bert.models.heads import build_classifier
+from keras_bert.tasks.classification import predict, predictions_table, score
+from keras_bert.tasks.glue import data as glue
+from keras_bert.tasks.glue import published, submission
+from keras_bert.training.bucketing import Batches
+from keras_bert.training.losses import classification_loss, regression_loss
+
+_LOG = logging.getLogger("keras_bert")
+
+
+class ClassificationTask(FinetuningTask):
+    """Classification or regression of texts or pairs.
+
+    Args:
+        data: the task and its examples, a `tasks.classification.Data`.
+        model: directory or name of the checkpoint to start from.
+        bert: that checkpoint, loaded.
+        sequence_length: maximum number of tokens of a sequence.
+        submissions: folder for the files for GLUE's server.
+    """
+
+    def __init__(self, data, model, bert, sequence_length, submissions):
+        task = data.task
+        self.task, self.data, self.model, self.bert = task, data, str(model), bert
+        self.sequence_length, self.submissions = sequence_length, pathlib.Path(submissions)
+        self.title, self.metric = task.title, task.main_metric
+        self.loss = classification_loss() if task.labels else regression_loss()
+        self._preprocessor = bert.preprocessor(sequence_length)
+        self.train = [self._examples(data.train)]
+        self._dev, self._test = (
+            {name: Batches(*self._examples(part), 64, shuffle=False) for name, part in parts.items()}
+            for parts in (data.dev, data.test)
+        )
+        self.dev = self._dev[task.name]
+        self.settings = {
+            "model": self.model,
+            "task": task.name,
+            "labels": list(task.labels),
+            "sequence_length": sequence_length,
+            "train": len(data.train),
+            "dev": {name: len(part) for name, part in data.dev.items()},
+            "test": {name: len(part) for name, part in data.test.items()},
+        }
+        self.facts = {
+            "start": f"{model}, {bert.config.num_hidden_layers} layers, width {bert.config.hidden_size}",
+            "training examples": f"{len(data.train):,}; {data.balance()}",
+            "dev examples": ", ".join(f"{name}: {len(part):,}" for name, part in data.dev.items()),
+        }
+        for name, text in self.facts.items():
+            _LOG.info("%s, %s: %s", task.title, name, text)
+
+    def _examples(self, examples):
+        """Model inputs and labels, for `Batches`."""
+        texts = examples.text if examples.pair is None else (examples.text, examples.pair)
+        kind = "int32" if self.task.labels else "float32"
+        labels = np.zeros(len(examples), kind) if examples.labels is None else np.array(examples.labels, kind)
+        return self._preprocessor.ragged(texts), labels
+
+    def build(self, bert):
+        return build_classifier(bert.encoder, self.task.num_classes)
+
+    def score(self, targets, outputs):
+        return score(self.task, targets, outputs["logits"])
+
+    def logits(self, predict, evaluated):
+        return {
+            split: {name: predict(batches)["logits"] for name, batches in parts.items()}
+            for split, parts in (("dev", self._dev), ("test", self._test))
+        }
+
+    def save_options(self, logits):
+        labels = list(self.task.labels) or None
+        return {"labels": labels, "task": self.task.name, "pair": self.task.pair is not None}
+
+    def export_options(self, bert):
+        return {"labels": bert.labels if self.task.labels else None, "pair": bert.pair}
+
+    def conclude(self, dev, test, output):
+        task, data = self.task, self.data
+        scores = {name: score(glue.TASKS.get(name, task), part.labels, dev[name]) for name, part in data.dev.items()}
+        results, facts, tables = {"task": task.name, "scores": scores}, {}, []
+        if task.name in glue.TASKS:
+            for row, numbers in published.published(self.bert.config):
+                facts[f"{row}, test"] = ", ".join(f"{name}: {numbers[name]}" for name in scores if numbers[name])
+            tables.append(published.comparison_table(scores, self.bert.config))
+        if data.categories:
+            found = glue.score_diagnostics(data.dev["ax"].labels, dev["ax"], data.categories)
+            results["diagnostics"] = found
+            tables += ["| diagnostics | Matthews |", "|---|---|"]
+            tables += [f"| {name} | {100 * value:.1f} |" for name, value in found.items()]
+        return Findings(
+            results,
+            "; ".join(f"{name}: {_listed(values)}" for name, values in scores.items()),
+            facts,
+            tables,
+            self._sections(dev[task.name]),
+            self._write_predictions(test, output),
+        )
+
+    def _sections(self, logits):
+        dev, labels = self.data.dev[self.task.name], self.task.labels
+        sections = functools.partial(classification_sections, labels) if labels else regression_sections
+        return sections(dev.text, dev.pair, dev.labels, logits)
+
+    def _write_predictions(self, logits, output):
+        """Writes the files for GLUE's server, or `predictions.tsv` for a user's table; returns lines to print."""
+        messages = []
+        for name, examples in self.data.test.items():
+            if name in glue.TASKS:
+                predictions = predict(self.task, logits[name])
+                submission.write_submission(glue.TASKS[name], predictions, self.submissions, examples.ids)
+                continue
+            if examples.labels is not None:
+                messages.append(f"test: {_listed(score(self.task, examples.labels, logits[name]))}")
+            lines = predictions_table(logits[name], self.task.labels)
+            write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
+        return messages
+
+
+def _listed(scores):
+    return ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items())

@@ -1,0 +1,273 @@
+"""Fine-tuning over a grid of settings and seeds: runs, the best model, its export and the reports.
+
+A `FinetuningTask` holds what is particular to a task; `Finetuning` does everything else.
+"""
+
+import abc
+import dataclasses
+import logging
+import pathlib
+
+import keras
+
+from keras_bert.checkpoints.load import load
+from keras_bert.checkpoints.save import save
+from keras_bert.experiments import grid
+from keras_bert.experiments.reports.report import write_report
+from keras_bert.experiments.study import Study
+from keras_bert.exporting.export import export
+from keras_bert.files import write_json, write_text
+from keras_bert.models.freezing import freeze_layers
+from keras_bert.training.bucketing import Batches
+from keras_bert.training.distribution import is_chief
+from keras_bert.training.optimizer import create_optimizer
+from keras_bert.training.trainer import Trainer
+
+_LOG = logging.getLogger("keras_bert")
+
+
+@dataclasses.dataclass(frozen=True)
+class Hyperparameters:
+    """What all runs of a grid share.
+
+    Args:
+        warmup: share of the steps in which the learning rate rises.
+        weight_decay: of AdamW; biases and LayerNorms have none.
+        epsilon: of AdamW.
+        layer_decay: factor of the learning rate from each block to the one below; `None` for none.
+        bias_correction: of AdamW; Google's optimizer has none.
+        freeze_layers: freezes the embeddings and this many of the lowest blocks; `None` freezes nothing.
+        group_by_length: whether the rows of a batch are of similar length.
+        gradient_accumulation: number of micro-batches of a batch.
+        precision: name of a Keras dtype policy.
+    """
+
+    warmup: float = 0.1
+    weight_decay: float = 0.01
+    epsilon: float = 1e-6
+    layer_decay: float | None = None
+    bias_correction: bool = True
+    freeze_layers: int | None = None
+    group_by_length: bool = True
+    gradient_accumulation: int = 1
+    precision: str = "float32"
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """What a task reports about the predictions of the best runs.
+
+    Args:
+        results: the task's entries in `results.json`; `scores` are those on dev.
+        scores: the scores in one line.
+        facts: lines of the report by name.
+        tables: Markdown tables for the end of `results.md`.
+        sections: HTML sections for the end of `report.html`.
+        messages: lines to print.
+    """
+
+    results: dict
+    scores: str
+    facts: dict
+    tables: list
+    sections: list
+    messages: tuple = ()
+
+
+class FinetuningTask(abc.ABC):
+    """What `Finetuning` needs to know about a task.
+
+    Attributes:
+        title: heading of the results.
+        metric: name of the score that chooses the best run.
+        model: directory or name of the checkpoint to start from, unless `model` is in the grid.
+        bert: a loaded checkpoint with the vocabulary of the models.
+        sequence_length: maximum number of tokens of a sequence.
+        settings: dict of the task's settings, which must be the same for all runs in a folder.
+        facts: lines at the head of the report by name, about the data.
+        train: `(inputs, targets)` of each stage of the training, usually one.
+        dev: `Batches` to evaluate on.
+        loss: a `Loss`.
+        combine: function that joins the logits of several runs, a list of arrays.
+    """
+
+    combine = staticmethod(grid.mean_logits)
+
+    @abc.abstractmethod
+    def build(self, bert):
+        """The model to train, from a loaded checkpoint."""
+
+    @abc.abstractmethod
+    def score(self, targets, outputs):
+        """The scores on dev, a dict."""
+
+    @abc.abstractmethod
+    def logits(self, predict, evaluated):
+        """The logits of dev and test, a dict of arrays each.
+
+        Args:
+            predict: function from `Batches` to the outputs of the trained model.
+            evaluated: the outputs for `dev` in the last evaluation; empty if a resumed run had none.
+        """
+
+    @abc.abstractmethod
+    def save_options(self, logits):
+        """The task's arguments of `keras_bert.save`; `logits` are those of the run that is saved."""
+
+    @abc.abstractmethod
+    def export_options(self, bert):
+        """The task's arguments of `keras_bert.export` for the saved model."""
+
+    @abc.abstractmethod
+    def conclude(self, dev, test, output):
+        """Writes predictions to the folder `output`; returns `Findings`. `dev` and `test` are logits."""
+
+
+class Finetuning:
+    """Runs a grid, keeps the best model on dev, exports it and reports. Interrupted runs resume.
+
+    Args:
+        task: a `FinetuningTask`.
+        choices: a list of values for `learning_rate`, `batch_size`, `epochs`, `seed` and, for several, `model`.
+        hyperparameters: `Hyperparameters` of all runs.
+        output: folder to write to.
+        ensemble: how many of the best runs predict together.
+        strategy: see `create_strategy`; `None` is one device.
+
+    Attributes:
+        report: the content of `results.json`, once `finish` has returned.
+
+    Example:
+        choices = {"learning_rate": [3e-5], "batch_size": [32], "epochs": [3], "seed": [1, 2]}
+        finetuning = Finetuning(task, choices, Hyperparameters(), "runs/mrpc")
+        finetuning.run()
+        print(finetuning.finish())
+    """
+
+    def __init__(self, task, choices, hyperparameters, output, ensemble=1, strategy=None):
+        self.task, self.hyperparameters, self.strategy = task, hyperparameters, strategy
+        self.settings, self.output = grid.settings(**choices), pathlib.Path(output)
+        self.study = Study(output, task.metric, ensemble, strategy is None or is_chief(strategy), task.combine)
+        self.report = None
+
+    def run(self):
+        """Trains the runs of the grid that are not finished."""
+        _LOG.info("%s, runs: %d", self.task.title, len(self.settings))
+        common = {**self.task.settings, **dataclasses.asdict(self.hyperparameters)}
+        self.study.run(self.settings, common, self._run)
+
+    def _run(self, setting, folder):
+        """Trains one run; returns its scores, its logits and a function that saves its model."""
+        _LOG.info("%s: %s", self.task.title, grid.folder_name(setting))
+        keras.backend.clear_session()
+        keras.utils.set_random_seed(setting["seed"])
+        *earlier, last = self.task.train
+        weights, evaluated = None, {}
+        for number, examples in enumerate(earlier, 1):
+            trainer, batches = self._trainer(setting, examples, folder / f"before_{number}", weights)
+            trainer.fit(batches, epochs=setting["epochs"])
+            weights = trainer.model.get_weights()
+
+        def score(targets, outputs):
+            evaluated.update(outputs)
+            return self.task.score(targets, outputs)
+
+        trainer, batches = self._trainer(setting, last, folder, weights, score)
+        scores = trainer.fit(batches, epochs=setting["epochs"], evaluation=self.task.dev)
+        logits = self.task.logits(trainer.predict, evaluated)
+        return scores, logits, lambda: self._save(trainer.model, logits)
+
+    def _trainer(self, setting, examples, folder, weights, metrics=()):
+        """The trainer of one stage, and its batches."""
+        shared, name = self.hyperparameters, setting.get("model", self.task.model)
+        batches = Batches(*examples, setting["batch_size"], seed=setting["seed"], grouped=shared.group_by_length)
+        steps = setting["epochs"] * batches.steps
+        trainer = Trainer(
+            lambda: self._build(name, weights),
+            lambda model: self._optimizer(model, setting["learning_rate"], steps),
+            self.task.loss,
+            metrics=metrics,
+            directory=folder,
+            strategy=self.strategy,
+            micro_batches=shared.gradient_accumulation,
+            seed=setting["seed"],
+            settings={"model": name, "precision": shared.precision},
+        )
+        return trainer, batches
+
+    def _build(self, name, weights):
+        model = self.task.build(load(name, dtype=self.hyperparameters.precision))
+        if weights is not None:
+            model.set_weights(weights)
+        if self.hyperparameters.freeze_layers is not None:
+            freeze_layers(model, self.hyperparameters.freeze_layers)
+        return model
+
+    def _optimizer(self, model, learning_rate, steps):
+        shared = self.hyperparameters
+        return create_optimizer(
+            model,
+            learning_rate,
+            steps,
+            round(shared.warmup * steps),
+            weight_decay=shared.weight_decay,
+            epsilon=shared.epsilon,
+            bias_correction=shared.bias_correction,
+            layer_decay=shared.layer_decay,
+        )
+
+    def _save(self, model, logits):
+        bert = self.task.bert
+        save(
+            model,
+            self.output / "model",
+            bert.vocabulary,
+            lowercase=bert.lowercase,
+            strip_accents=bert.strip_accents,
+            sequence_length=self.task.sequence_length,
+            **self.task.save_options(logits),
+        )
+
+    def finish(self):
+        """Scores the best runs together, writes predictions, results and report, and exports the best model.
+
+        Returns:
+            A summary to print.
+        """
+        study, task = self.study, self.task
+        findings = task.conclude(study.logits("dev"), study.logits("test"), self.output)
+        self._export()
+        best = study.best()
+        together = f" (the {len(best)} best runs together)" if len(best) > 1 else ""
+        facts = {
+            **task.facts,
+            "best run": grid.folder_name(best[0]["setting"]).replace(",", ", "),
+            "scores on dev": findings.scores + together,
+            **findings.facts,
+        }
+        self.report = {**findings.results, "facts": facts, **study.summary()}
+        summary = grid.markdown(self.report["summary"], study.metric)
+        lines = [f"# {task.title}, dev", "", *(f"- {name}: {text}" for name, text in facts.items()), "", summary]
+        lines += [grid.runs_table(study.results, study.metric), *findings.tables]
+        write_json(self.output / "results.json", self.report)
+        write_text(self.output / "results.md", "\n".join(lines).rstrip() + "\n")
+        write_report(
+            self.output / "report.html",
+            task.title,
+            list(facts.items()),
+            study.metric,
+            study.results,
+            study.curves(),
+            findings.sections,
+        )
+        best_run = f"best: {facts['best run']}: {facts['scores on dev']}"
+        return "\n".join([*findings.messages, "", f"{task.title}, dev", f"{summary}{best_run}", ""])
+
+    def _export(self):
+        bert = load(self.output / "model")  # Loaded again: outside of any strategy, in float32.
+        export(
+            bert.model(),
+            bert.preprocessor(self.task.sequence_length, padding="longest"),
+            self.output / "saved_model" / "1",
+            **self.task.export_options(bert),
+        )

@@ -1,0 +1,126 @@
+"""A run of pre-training in phases: their records, and the model to start from."""
+
+import dataclasses
+import pathlib
+
+from keras_bert.checkpoints.load import load
+from keras_bert.config import BertConfig, named_config
+from keras_bert.models.description import describe
+from keras_bert.models.encoder import build_encoder
+from keras_bert.models.pretrainer import build_pretrainer
+from keras_bert.pretraining.dataset import Records, sequence_length
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """What is trained.
+
+    Args:
+        next_sentence: whether to train next sentence prediction.
+        causal: a left-to-right language model instead of a masked one.
+    """
+
+    next_sentence: bool = True
+    causal: bool = False
+
+    def __post_init__(self):
+        if self.causal and self.next_sentence:
+            raise ValueError(
+                "--causal: [CLS] sees nothing on its right, so B cannot be judged. Add --next_sentence=false"
+            )
+
+
+def parse_phase(text):
+    """`length:128,steps:1000,batch:32` as a dict."""
+    try:
+        phase = {name: int(value) for name, value in (part.split(":") for part in text.split(","))}
+    except ValueError:
+        phase = {}
+    if set(phase) != {"length", "steps", "batch"} or min(phase.values()) < 1:
+        raise ValueError(f"--phase must look like length:128,steps:90000,batch:256. Received: {text!r}")
+    return phase
+
+
+def open_phases(phases, sources, objective, vocabulary=None, seed=1):
+    """The records of each phase, from the source that has them in its length.
+
+    Args:
+        phases: list of dicts, see `parse_phase`.
+        sources: list of folders or glob patterns, one for each length.
+        objective: an `Objective`.
+        vocabulary: `vocab.txt` of records that come without one.
+        seed: of the order; sources that are used again have another one.
+    """
+    lengths = [sequence_length(source) for source in sources]
+    wanted = [phase["length"] for phase in phases]
+    if sorted(lengths) != sorted(set(wanted)):
+        raise ValueError(
+            f"--data: expected one source for each length of a --phase, {sorted(set(wanted))}. Received: "
+            + ", ".join(f"{source} of length {length}" for source, length in zip(sources, lengths, strict=True))
+        )
+    found = dict(zip(lengths, sources, strict=True))
+    records = []
+    for index, phase in enumerate(phases):
+        options = {"batch_size": phase["batch"], "seed": seed + wanted[:index].count(phase["length"])}
+        records.append(_open(found[phase["length"]], objective, vocabulary, **options))
+    if any(source.vocabulary != records[0].vocabulary for source in records):
+        raise ValueError("--data: the sources have different vocabularies. Expected the same one")
+    return records
+
+
+def open_held_out(source, records, objective, vocabulary=None, examples=2000):
+    """The records to evaluate on, in the batch size and with the vocabulary of `records`."""
+    options = {"batch_size": records.batch_size, "shuffle": False, "limit": examples}
+    held_out = _open(source, objective, vocabulary, **options)
+    if held_out.vocabulary != records.vocabulary:
+        raise ValueError("--eval_data: has another vocabulary than --data. Expected the same one")
+    return held_out
+
+
+def _open(source, objective, vocabulary, **options):
+    records = Records(source, vocabulary, causal=objective.causal, **options)
+    if objective.next_sentence and not records.settings.get("next_sentence", True):
+        raise ValueError(f"{source}: was made without sentence pairs. Train it by --next_sentence=false")
+    return records
+
+
+def build_model(config, model, objective, vocabulary, length, **options):
+    """A pre-trainer: new of a size, or with the weights of a checkpoint.
+
+    Args:
+        config: name of a size or path of a config file; `None` with `model`.
+        model: directory or name of a checkpoint; `None` with `config`.
+        objective: an `Objective`.
+        vocabulary: the pieces of the records.
+        length: the longest sequence of the records.
+        **options: of `build_encoder` and `load`, such as `dtype`.
+    """
+    if (config is None) == (model is None):
+        raise ValueError("expected either --config or --model: a size to begin with, or weights to go on from")
+    if model:
+        return _load(model, objective, vocabulary, length, **options)
+    if pathlib.Path(config).is_file():
+        size = BertConfig.from_json(config)
+    else:
+        size = dataclasses.replace(named_config(config), vocab_size=len(vocabulary))
+    _check_size("--config", size, vocabulary, length)
+    return build_pretrainer(build_encoder(size, causal=objective.causal, **options), objective.next_sentence)
+
+
+def _load(model, objective, vocabulary, length, **options):
+    bert = load(model, **options)
+    _check_size("--model", bert.config, vocabulary, length)
+    if bert.vocabulary is not None and bert.vocabulary != vocabulary:
+        raise ValueError(f"--model: {model} has another vocabulary than --data. Make the data with its own")
+    if describe(bert.encoder).causal != objective.causal:
+        kind = "sees both sides" if objective.causal else "is a left-to-right model"
+        raise ValueError(f"--model: {model} {kind}. Received: --causal={str(objective.causal).lower()}")
+    return bert.pretrainer(objective.next_sentence)
+
+
+def _check_size(flag, config, vocabulary, length):
+    if config.vocab_size < len(vocabulary) or config.max_position_embeddings < length:
+        raise ValueError(
+            f"{flag}: expected at least {len(vocabulary)} pieces and {length} positions. Received: "
+            f"vocab_size={config.vocab_size}, max_position_embeddings={config.max_position_embeddings}"
+        )

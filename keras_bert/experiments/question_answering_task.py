@@ -1,0 +1,193 @@
+"""Fine-tuning of extractive question answering on SQuAD 1.1, 2.0 and files in their format."""
+
+import dataclasses
+import logging
+
+import numpy as np
+
+from keras_bert.checkpoints.load import load
+from keras_bert.experiments.finetuning import Findings, FinetuningTask
+from keras_bert.experiments.reports.questions import question_sections
+from keras_bert.models.heads import build_span_labeler
+from keras_bert.tasks.squad import data as squad
+from keras_bert.tasks.squad import metrics, predictions, published
+from keras_bert.tasks.squad.features import QuestionWindows
+from keras_bert.training.bucketing import Batches
+from keras_bert.training.losses import span_loss
+
+_LOG = logging.getLogger("keras_bert")
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionSettings:
+    """How questions and contexts become windows, and logits answers.
+
+    Args:
+        version_2: whether questions may have no answer.
+        sequence_length: maximum number of tokens of question and context.
+        doc_stride: distance between the windows of a long context.
+        max_question_length: maximum number of tokens of a question.
+        max_answer_length: maximum number of tokens of an answer.
+        n_best: number of answers to each question in `nbest_predictions.json`.
+    """
+
+    version_2: bool = False
+    sequence_length: int = 384
+    doc_stride: int = 128
+    max_question_length: int = 64
+    max_answer_length: int = 30
+    n_best: int = 20
+
+
+class QuestionAnsweringTask(FinetuningTask):
+    """Questions about contexts, answered by a span of the context.
+
+    Args:
+        models: directories or names of checkpoints to start from, all of one vocabulary.
+        settings: `QuestionSettings`.
+        train_files: files in SQuAD's format, each one a stage of the training.
+        dev_file: the file to choose the best run by.
+        predict_file: the file to answer; `None` for none.
+        max_train_examples: number of training questions to take of each file; `None` for all.
+    """
+
+    metric = "f1"
+
+    def __init__(self, models, settings, train_files, dev_file, predict_file=None, max_train_examples=None):
+        self.model, self.bert, self._settings = models[0], _load(models), settings
+        self.sequence_length = settings.sequence_length
+        self.title = f"SQuAD {'2.0' if settings.version_2 else '1.1'}"
+        self.loss = span_loss()
+        self._preprocessor = self.bert.preprocessor(settings.sequence_length, padding="longest")
+        self._train = [self._read(path, max_train_examples) for path in train_files]
+        self._dev = self._read(dev_file)
+        self._test = self._read(predict_file) if predict_file else None
+        sizes = [[path, len(part.questions)] for path, part in zip(train_files, self._train, strict=True)]
+        self._check_answers(train_files, dev_file)
+        self.dev = Batches(self._dev.inputs(), self._dev.targets(), shuffle=False)
+        of_windows = dataclasses.asdict(settings)
+        del of_windows["n_best"]
+        self.settings = {
+            "train": sizes,
+            "dev": [dev_file, len(self._dev.questions)],
+            "test": [predict_file, len(self._test.questions) if self._test else 0],
+            **of_windows,
+        }
+        self.facts = {
+            "training questions": "; ".join(f"{path}: {count:,}" for path, count in sizes),
+            "dev questions": f"{dev_file}: {len(self._dev.questions):,}",
+        }
+
+    def _read(self, path, most=None):
+        """The windows of a file; logs the questions that need attention."""
+        settings = self._settings
+        questions = squad.read(path, settings.version_2).first(most)
+        windows = QuestionWindows(questions, self._preprocessor, settings.doc_stride, settings.max_question_length)
+        problems = {
+            "answer(s) do not stand where the file says": [name for name, _, _ in questions.wrong],
+            "question(s) have answers but are marked is_impossible; the answers score them, as in the official "
+            "script, and they are learned as questions without answer, as in Google's program": [
+                name for name in questions.ids if name in questions.contradicted
+            ],
+            "question(s) have an answer without any place; they are not learned from": windows.unmapped,
+            "answer(s) begin or end within a token; the tokens that cover them are taken": windows.inexact,
+            f"question(s) have more than {settings.max_question_length} tokens and lose their end": (
+                windows.long_questions
+            ),
+        }
+        for problem, names in problems.items():
+            if names:
+                listed = ", ".join(names[:3] + ["..."] * (len(names) > 3))
+                _LOG.warning("%s: %d %s: %s", path, len(names), problem, listed)
+        _LOG.info("%s: %d questions, %d windows", path, len(questions), len(windows.lengths))
+        return windows
+
+    def _check_answers(self, train_files, dev_file):
+        for path, part in zip(train_files, self._train, strict=True):
+            unanswered = [name for name, gold in zip(part.questions.ids, part.questions.golds, strict=True) if not gold]
+            if unanswered and not self._settings.version_2:
+                raise ValueError(
+                    f"{path}: {len(unanswered)} question(s) have no answer to learn, the first is {unanswered[0]}. "
+                    "Expected `answers` of each, or --version_2, with which questions may have none"
+                )
+        golds = self._dev.questions.golds
+        if not (any(golds) if self._settings.version_2 else all(golds)):
+            raise ValueError(f"{dev_file}: {golds.count([])} question(s) have no answer to choose a run by")
+
+    @staticmethod
+    def combine(logits):
+        return np.mean(logits, axis=0)
+
+    @property
+    def train(self):
+        return [windows.examples() for windows in self._train]
+
+    def build(self, bert):
+        # The head of a model that answers questions already is kept.
+        return bert.model() if bert.head == "question_answering" else build_span_labeler(bert.encoder)
+
+    def score(self, targets, outputs):
+        _, _, official = self._scored(self._dev.flat(outputs))
+        # Not in percent, like the scores of all studies.
+        return {name: value / 100 for name, value in official.items() if name.endswith(("exact", "match", "f1"))}
+
+    def _scored(self, logits):
+        """The answers on dev, the threshold of no answer, and the official scores."""
+        answers = self._answers(self._dev, logits)
+        threshold = predictions.choose_threshold(self._dev.questions, answers)
+        return answers, threshold, predictions.score(self._dev.questions, answers, threshold)
+
+    def _answers(self, windows, logits):
+        return windows.answers(logits, self._settings.n_best, self._settings.max_answer_length)
+
+    def logits(self, predict, evaluated):
+        def run(inputs):
+            return predict(Batches(inputs, shuffle=False))
+
+        dev = self._dev.flat(evaluated) if evaluated else self._dev.logits(run)
+        return {"dev": dev, "test": self._test.logits(run) if self._test else {}}
+
+    def save_options(self, logits):
+        return {"task": "squad", "null_threshold": self._scored(logits["dev"])[1]}
+
+    def export_options(self, bert):
+        return {
+            "stride": self._settings.doc_stride,
+            "max_question_length": self._settings.max_question_length,
+            "max_answer_length": self._settings.max_answer_length,
+            "null_threshold": bert.null_threshold,
+        }
+
+    def conclude(self, dev, test, output):
+        answers, threshold, scores = self._scored(dev)
+        questions, version_2 = self._dev.questions, self._settings.version_2
+        predictions.write(output / "dev", answers, threshold)
+        if self._test is not None:
+            predictions.write(output / "test", self._answers(self._test, test), threshold)
+        facts = {}
+        if version_2:
+            empty = metrics.score(questions, dict.fromkeys(questions.ids, ""))
+            facts["always no answer"] = f"F1 {empty['f1']:.2f}"
+            facts["threshold of no answer"] = f"{threshold:.3f}, chosen on dev"
+        rows = predictions.report_rows(questions, answers, threshold)
+        tables = [published.comparison_table(scores, version_2)]
+        return Findings({"scores": scores}, _listed(scores), facts, tables, question_sections(rows, version_2))
+
+
+def _load(models):
+    """The first model; the others must have its vocabulary and casing, for one set of windows."""
+    first, *others = (load(name) for name in models)
+    for name, bert in zip(models[1:], others, strict=True):
+        if (bert.vocabulary, bert.lowercase, bert.strip_accents) != (
+            first.vocabulary,
+            first.lowercase,
+            first.strip_accents,
+        ):
+            raise ValueError(f"--model: {name} has another vocabulary or casing than {models[0]}. Expected one")
+    return first
+
+
+def _listed(scores):
+    """The scores in one line; numbers of questions are integers."""
+    texts = {name: f"{value:,}" if isinstance(value, int) else f"{value:.2f}" for name, value in scores.items()}
+    return ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in texts.items())

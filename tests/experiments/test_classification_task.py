@@ -1,0 +1,56 @@
+"""The fine-tuning tasks of GLUE as data: from the official files to scores and submissions, without a training."""
+
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.experiments.classification_task import ClassificationTask
+from keras_bert.tasks.glue import data as glue
+from tests.experiments.glue_files import WORDS, write_diagnostics, write_task
+
+pytestmark = pytest.mark.tensorflow
+TASKS = [name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")]
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory, config, pieces):
+    folder = tmp_path_factory.mktemp("bert")
+    keras_bert.save(keras_bert.build_encoder(config), folder, pieces)
+    return keras_bert.load(folder)
+
+
+def right(part, classes):
+    """Logits that are right."""
+    return np.eye(classes)[part.labels] * 9 if classes > 1 else np.array(part.labels)[:, None]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_from_the_official_files_to_the_submission(bert, tmp_path, name):
+    for task in [glue.TASKS[name], *([glue.TASKS["mnli_mismatched"], glue.TASKS["ax"]] if name == "mnli" else [])]:
+        write_task(tmp_path, task)
+    write_diagnostics(tmp_path / "diagnostic-full.tsv")
+    data = glue.read_all(glue.TASKS[name], tmp_path, diagnostics=tmp_path / "diagnostic-full.tsv")
+    task = ClassificationTask(data, "start", bert, 16, tmp_path / "submission")
+
+    ((inputs, labels),) = task.train
+    assert inputs["token_ids"].shape[0] == len(labels) == len(WORDS)
+    assert bool(inputs["segment_ids"].numpy().max(initial=0).max()) == (data.task.pair is not None)
+    classes = len(data.task.labels)
+    assert labels.tolist() == [row % classes if classes else row % 6 + 0.5 for row in range(len(WORDS))]
+    assert task.build(bert).output["logits"].shape == (None, classes or 1)
+    expected = {"task", "model", "labels", "sequence_length", "train", "dev", "test"}
+    assert set(task.settings) == expected
+
+    dev = {part: right(examples, classes or 1) for part, examples in data.dev.items()}
+    test = {part: np.roll(np.eye(classes or 1), 1, 0)[np.arange(12) % (classes or 1)] for part in data.test}
+    findings = task.conclude(dev, test, tmp_path)
+    scores = findings.results["scores"]
+    assert list(scores) == ([name] if name != "mnli" else ["mnli", "mnli_mismatched", "ax"])
+    assert {round(value, 6) for values in scores.values() for value in values.values()} == {1.0}
+    assert ("diagnostics" in findings.results) == (name == "mnli")
+    assert "BERT BASE, test" in findings.facts
+    for part in data.test:
+        task = glue.TASKS[part]
+        lines = (tmp_path / "submission" / task.server_file).read_text().splitlines()
+        predicted = [task.strings[(row - 1) % classes] for row in range(12)] if classes else ["1.000"] * 12
+        assert lines == ["index\tprediction", *(f"{row}\t{label}" for row, label in enumerate(predicted))]

@@ -1,0 +1,71 @@
+"""The fine-tuning task of SQuAD without a training."""
+
+import json
+
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.experiments.question_answering_task import QuestionAnsweringTask, QuestionSettings
+
+pytestmark = pytest.mark.tensorflow
+SETTINGS = QuestionSettings(version_2=True, sequence_length=16, doc_stride=6)
+
+
+def question(name, answers, **more):
+    answers = [{"text": text, "answer_start": place} for text, place in answers]
+    return {"id": name, "question": "y x", "answers": answers, **more}
+
+
+@pytest.fixture
+def made(tmp_path, config, pieces):
+    """A model, and a file of three questions about a context of three windows."""
+    model = keras_bert.build_span_labeler(keras_bert.build_encoder(config))
+    keras_bert.save(model, tmp_path / "model", pieces)
+    questions = [question("right", [("k", 20)]), question("none", []), question("wrong", [("k", 21)])]
+    paragraph = {"context": "a b c d e f g h i j k l m n o p q r", "qas": questions}
+    (tmp_path / "file.json").write_text(json.dumps({"version": "v2.0", "data": [{"paragraphs": [paragraph]}]}))
+    return model, tmp_path
+
+
+def build(folder, **changes):
+    file = str(folder / "file.json")
+    options = {"train_files": [file, file], "dev_file": file, "max_train_examples": 2, **changes}
+    return QuestionAnsweringTask([str(folder / "model")], SETTINGS, **options)
+
+
+def test_stages_and_settings(made):
+    _, folder = made
+    task, file = build(folder), str(folder / "file.json")
+    assert [len(targets["start"]) for _, targets in task.train] == [6, 6]  # 2 questions of 3 windows each, twice
+    assert task.settings == {
+        "train": [[file, 2], [file, 2]],
+        "dev": [file, 3],
+        "test": [None, 0],
+        "version_2": True,
+        "sequence_length": 16,
+        "doc_stride": 6,
+        "max_question_length": 64,
+        "max_answer_length": 30,
+    }
+    assert task.combine([[1.0, 2.0], [3.0, 6.0]]).tolist() == [2.0, 4.0]
+
+
+def test_questions_that_need_attention_are_logged(made, caplog):
+    build(made[1])
+    assert "1 answer(s) do not stand where the file says: wrong" in caplog.text
+    assert "1 question(s) have an answer without any place; they are not learned from: wrong" in caplog.text
+
+
+def test_a_head_is_kept(made):
+    """A model that answers questions goes on with its head; the evaluation equals a prediction."""
+    model, folder = made
+    task = build(folder)
+    built = task.build(keras_bert.load(folder / "model"))
+    for weight, expected in zip(built.weights, model.weights, strict=True):
+        np.testing.assert_array_equal(weight, expected)
+    trainer = keras_bert.Trainer(lambda: built, lambda model: keras_bert.create_optimizer(model, 1e-3, 1), task.loss)
+    evaluated = trainer.predict(task.dev)
+    resumed, kept = (task.logits(trainer.predict, outputs)["dev"] for outputs in ({}, evaluated))
+    for name, values in resumed.items():
+        np.testing.assert_allclose(kept[name], values, atol=1e-6)
