@@ -256,8 +256,9 @@ def test_config_round_trip(layer):
     copy = keras.saving.deserialize_keras_object(config)
     assert type(copy) is type(layer)
     assert copy.get_config() == layer.get_config()
-    arguments = inspect.signature(type(layer).__init__).parameters.keys() - {"self", "args", "kwargs"}
-    assert arguments <= layer.get_config().keys() | {"lora_rank", "lora_alpha", "quantization_config", "tie_weights"}
+    if "__init__" in vars(type(layer)):  # Those of Keras are Keras' own.
+        arguments = inspect.signature(type(layer).__init__).parameters.keys() - {"self", "kwargs"}
+        assert arguments <= layer.get_config().keys()
 
 
 @pytest.mark.parametrize(

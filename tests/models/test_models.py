@@ -268,7 +268,7 @@ def test_what_is_saved_of_an_adapted_model_computes_the_same(build, batch, piece
     for layer in model._flatten_layers():
         if isinstance(layer, keras_bert.layers.Dense | keras_bert.layers.TokenEmbedding):
             layer.enable_lora(2)
-            layer.trainable_variables[-1].assign(np.full(layer.trainable_variables[-1].shape, 0.02, "float32"))
+            layer.trainable_variables[-1].assign(np.full(layer.trainable_variables[-1].shape, 0.1, "float32"))
     expected = run(model, batch)["logits"]
     keras_bert.save(model, tmp_path / "saved", pieces)
     got = run(keras_bert.load(tmp_path / "saved").model(), batch)["logits"]
