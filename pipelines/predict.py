@@ -100,7 +100,7 @@ def _answer(bert, asked, context):
 
 
 def _marked(context, first, last):
-    """The surroundings of an answer, which stands in these bytes of the context, on one line."""
+    """The text around an answer, given by its bytes of the context, on one line."""
     content = context.encode()
     before, answer, behind = (part.decode() for part in (content[:first], content[first:last], content[last:]))
     start = "..." if len(before) > _AROUND else ""

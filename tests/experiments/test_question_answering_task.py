@@ -58,7 +58,7 @@ def test_questions_that_need_attention_are_logged(made, caplog):
 
 
 def test_a_head_is_kept(made):
-    """A model that answers questions goes on with its head; the evaluation equals a prediction."""
+    """A model that answers questions keeps its head; the logits of the evaluation equal those of a prediction."""
     model, folder = made
     task = build(folder)
     built = task.build(keras_bert.load(folder / "model"))
