@@ -7,6 +7,9 @@ import pathlib
 import shutil
 import tempfile
 
+# Where TensorFlow Serving looks for requests to run before a SavedModel answers others.
+WARMUP_REQUESTS = "assets.extra/tf_serving_warmup_requests"
+
 
 @contextlib.contextmanager
 def replacing(path):

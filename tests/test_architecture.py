@@ -42,7 +42,7 @@ ROOMS = {
     # Floor 5
     "experiments": ["checkpoints", "config", "exporting", "files", "models", "pretraining", "tasks", "training"],
     # Apart: it knows the protocol of TensorFlow Serving and nothing of BERT.
-    "serving": [],
+    "serving": ["files"],
     # The public face, whose other names are imported when they are used.
     "": ["layers", "text.preprocessor", "training", "version"],
 }

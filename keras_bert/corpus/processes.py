@@ -14,17 +14,20 @@ class Workers:
 
     With several processes a script needs the guard `if __name__ == "__main__":`, since each of them imports it.
 
+    Attributes:
+        starting: list of futures, one for each other process, done when it is ready.
+
     Example:
         with Workers(2) as workers:
             for result in workers.run(job, items): ...
     """
 
     def __init__(self, count):
-        self._pool, self._starting = None, []
+        self._pool, self.starting = None, []
         if count > 1:
             context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork.
             self._pool = concurrent.futures.ProcessPoolExecutor(count - 1, context, _use_one_core)
-            self._starting = [self._pool.submit(_do_nothing) for _ in range(count - 1)]
+            self.starting = [self._pool.submit(_do_nothing) for _ in range(count - 1)]
 
     def __enter__(self):
         return self
@@ -37,7 +40,7 @@ class Workers:
         """Yields `job(item)` for every item, in any order."""
         waiting, running = collections.deque(items), set()
         while waiting or running:
-            ready = sum(start.done() for start in self._starting)
+            ready = sum(start.done() for start in self.starting)
             while waiting and len(running) < 2 * ready:
                 running.add(self._pool.submit(job, waiting.popleft()))
             if waiting:

@@ -8,9 +8,10 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
+from keras_bert.files import WARMUP_REQUESTS
 from keras_bert.version import __version__
 
-FOLDER, FACTS, PROBES, WARMUP = "assets.extra", "keras_bert.json", "probes.json", "tf_serving_warmup_requests"
+FOLDER, FACTS, PROBES = "assets.extra", "keras_bert.json", "probes.json"
 # A long and a short text, accents, another script, an empty text.
 _TEXTS = (
     "The old house by the river was sold to a couple from Toronto last week.",
@@ -60,7 +61,7 @@ def write(directory, signatures, about):
     (folder / FACTS).write_text(text + "\n", encoding="utf-8")
     plain = {name: {"inputs": _lists(inputs), "outputs": _lists(outputs)} for name, (inputs, outputs) in probes.items()}
     (folder / PROBES).write_text(json.dumps(plain, ensure_ascii=False) + "\n", encoding="utf-8")
-    _write_warmup(folder / WARMUP, probes)
+    _write_warmup(directory / WARMUP_REQUESTS, probes)
 
 
 def ops(directory):

@@ -5,12 +5,12 @@ import pathlib
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-_FILE = pathlib.Path("assets.extra") / "tf_serving_warmup_requests"
+from keras_bert.files import WARMUP_REQUESTS
 
 
 def warm_up(model, path):
     """Replays the predict requests that TensorFlow Serving finds in a folder; one that fails is an error."""
-    file = pathlib.Path(path) / _FILE
+    file = pathlib.Path(path) / WARMUP_REQUESTS
     records = tf.data.TFRecordDataset(str(file)).as_numpy_iterator() if file.is_file() else ()
     for number, record in enumerate(records, 1):
         try:
@@ -19,4 +19,4 @@ def warm_up(model, path):
             signature.check_names(request.inputs)
             signature({name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()})
         except Exception as error:
-            raise ValueError(f"{_FILE}: request {number} fails: {error}") from error
+            raise ValueError(f"{WARMUP_REQUESTS}: request {number} fails: {error}") from error
