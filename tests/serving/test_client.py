@@ -136,7 +136,7 @@ def test_a_kept_connection_that_was_closed_is_opened_again():
 
 
 @pytest.mark.slow
-def test_rest_needs_requests_and_numpy_alone(server):
+def test_rest_needs_urllib3_and_numpy_alone(server):
     folder = pathlib.Path(keras_bert.__file__).parent
     # The package's own face needs Keras; it is left out here.
     program = f"""

@@ -33,33 +33,29 @@ def from_json(request, signature):
     """(arrays by name, the number of rows in the row format, `None` in the column format) of a predict request."""
     if ("instances" in request) == ("inputs" in request):
         raise bad('expected either "instances" (rows) or "inputs" (columns) in the request')
-    if "inputs" in request:
-        columns, rows = request["inputs"], None
-        if not _is_object(columns):
-            columns = {_single(signature, "inputs"): columns}
-    else:
-        columns, rows = _columns(request["instances"], signature), len(request["instances"])
+    key = "inputs" if "inputs" in request else "instances"
+    columns, rows = request[key], None
+    if key == "instances":
+        if not isinstance(columns, list) or not columns:
+            raise bad('"instances" must be a list of at least one row')
+        rows = len(columns)
+        if _is_object(columns[0]):
+            columns = _columns(columns, signature)
+    if not _is_object(columns):
+        if len(signature.inputs) != 1:
+            expected = f'"{key}" must name the inputs of the signature: {signature.describe_inputs()}'
+            raise bad(f"{expected}. Received: plain values")
+        columns = {next(iter(signature.inputs)): columns}
     signature.check_names(columns)
     return {name: _to_array(name, value, signature.inputs[name].dtype) for name, value in columns.items()}, rows
 
 
 def _columns(instances, signature):
-    if not isinstance(instances, list) or not instances:
-        raise bad('"instances" must be a list of at least one row')
-    if not _is_object(instances[0]):
-        return {_single(signature, "instances"): instances}
     for number, row in enumerate(instances):
         if not _is_object(row):
             raise bad(f"row {number}: expected the input(s) {signature.describe_inputs()}. Received: no object")
         signature.check_names(row, f"row {number}: ")
     return {name: [row[name] for row in instances] for name in signature.inputs}
-
-
-def _single(signature, key):
-    if len(signature.inputs) != 1:
-        expected = f'"{key}" must name the inputs of the signature: {signature.describe_inputs()}'
-        raise bad(f"{expected}. Received: plain values")
-    return next(iter(signature.inputs))
 
 
 def _is_object(value):
@@ -95,12 +91,9 @@ def _to_bytes(name, index, leaf):
 
 
 def _to_numbers(name, array, dtype):
+    kinds, wanted = ((int,), "a whole number") if dtype.is_integer else ((int, float), "a number")
     if dtype.is_bool:
         kinds, wanted = (bool,), "true or false"
-    elif dtype.is_integer:
-        kinds, wanted = (int,), "a whole number"
-    else:
-        kinds, wanted = (int, float), "a number"
     for index, leaf in enumerate(array.flat):
         if type(leaf) not in kinds:
             raise bad(f"input `{name}` ({dtype.name}): value {index} must be {wanted}. Received: {_brief(leaf)}")
