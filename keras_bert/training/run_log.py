@@ -46,6 +46,7 @@ class Progress:
                 file=self._stream if terminal else _Lines(self._stream),
                 mininterval=0.1 if terminal else 10.0,
                 miniters=1,
+                position=0,
                 dynamic_ncols=terminal,
                 bar_format="step {n:,}/{total:,}, {remaining} left{postfix}",
             )

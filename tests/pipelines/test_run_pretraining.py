@@ -1,7 +1,6 @@
 """Pre-training as a user runs it, in a language whose topics share no word."""
 
 import functools
-import gzip
 import json
 import shutil
 import signal
@@ -33,10 +32,10 @@ PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(word for words in TOPI
 SHARES = 1 / np.arange(1, 9) / np.sum(1 / np.arange(1, 9))  # Of the words of a topic.
 CONFIG = {
     "vocab_size": len(PIECES),
-    "hidden_size": 32,
+    "hidden_size": 64,
     "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
     "hidden_act": "gelu",
     "max_position_embeddings": 32,
     "initializer_range": 0.05,
@@ -74,20 +73,17 @@ def made(tmp_path_factory):
         generate(text, made / name, PIECES, recipe, shards=2, workers=1)
     generate(held_out, made / "held_out", PIECES, Settings(32), shards=2, workers=1)
     generate(held_out, made / "other", [*PIECES, "other"], Settings(16), shards=2, workers=1)
-    for name in ("cut", "damaged"):
-        shutil.copytree(made / "16", made / name)
-        path = shard(made / name)
-        content = bytearray(path.read_bytes())
-        content[len(content) // 2] ^= 1
-        path.write_bytes(content if name == "damaged" else content[:-5])
-    packed = gzip.compress(shard(made / "16").read_bytes())
-    (made / "cut.tfrecord.gz").write_bytes(packed[: len(packed) // 2])
+    (made / "cut.tfrecord").write_bytes(shard(made / "16").read_bytes()[:-5])
+    shutil.copytree(made / "16", made / "damaged")
+    content = bytearray(shard(made / "damaged").read_bytes())
+    content[len(content) // 2] ^= 1
+    shard(made / "damaged").write_bytes(content)
     shutil.copytree(made / "static", made / "googles_records", ignore=shutil.ignore_patterns("manifest.json"))
     (made / "googles_records" / "empty.tfrecord").touch()
     write_config(made / "config.json")
     # Weights so large that rounding is small.
-    write_config(made / "no_dropout.json", **NO_DROPOUT, initializer_range=0.2)
-    write_config(made / "learns.json", hidden_size=64, num_attention_heads=4, num_hidden_layers=2)
+    write_config(made / "no_dropout.json", **NO_DROPOUT, initializer_range=0.2, hidden_size=32, intermediate_size=64)
+    write_config(made / "two_layers.json", num_hidden_layers=2)
     write_config(made / "short.json", max_position_embeddings=16)
     small = {"hidden_size": 8, "num_attention_heads": 1, "intermediate_size": 8}
     for name, changes, pieces in (
@@ -165,7 +161,7 @@ def assert_close(found, expected):
 
 
 BOTH = "{made}/16,{made}/32"
-PHASES = ["length:16,steps:20,batch:31", "length:32,steps:15,batch:100"]  # The second has 3 batches an epoch.
+PHASES = ["length:16,steps:20,batch:31", "length:32,steps:15,batch:100"]
 MODELS = "{made}/models/"
 
 
@@ -202,11 +198,6 @@ MISTAKES = {
     "neither": (
         {"config": None},
         "expected either --config or --model: a size to begin with, or weights to go on from",
-    ),
-    "no such size": ({"config": "huge"}, "unknown size name 'huge'. Expected one of tiny, mini, small"),
-    "no such data": (
-        {"data": "{made}/models"},
-        "{made}/models: has no manifest.json. Expected a folder that create_pre",
     ),
     "vocabularies": (
         {"data": "{made}/other,{made}/32", "phase": PHASES},
@@ -248,33 +239,13 @@ MISTAKES = {
         of_model("encoder"),
         "{made}/models/encoder: the checkpoint lacks 7 tensor(s): cls.predictions.transform.dense.weight",
     ),
-    "masks from left to right": (
-        {"data": "{made}/static", "causal": "true", "next_sentence": "false"},
-        "{made}/static: a left-to-right model needs records without masks. Received: causal=True",
-    ),
     "no pairs": (
         {"data": "{made}/rows"},
         "{made}/rows: was made without sentence pairs. Train it by --next_sentence=false",
     ),
-    "no vocabulary": (
-        {"data": "{made}/static/*.tfrecord"},
-        "{made}/static/*.tfrecord: the vocabulary of the records is unknown: pass `vocabulary`",
-    ),
     "cut": (
-        {"data": "{made}/cut"},
-        "{made}/cut/examples-00001-of-00002.tfrecord: has ",
-    ),
-    "cut, without a manifest": (
-        {"data": "{made}/cut/*.tfrecord", "vocab": "{made}/16/vocab.txt"},
-        "{made}/cut/examples-00001-of-00002.tfrecord: the record after ",
-    ),
-    "cut, packed": (
-        {"data": "{made}/*.gz", "vocab": "{made}/16/vocab.txt"},
-        "{made}/cut.tfrecord.gz: not a whole .gz file: ",
-    ),
-    "two kinds": (
-        {"data": "{made}/[1-9]*/examples-00000*", "vocab": "{made}/16/vocab.txt"},
-        "{made}/32/examples-00000-of-00002.tfrecord: the records are of another kind or length than those of {made}/16",
+        {"data": "{made}/cut.tfrecord", "vocab": "{made}/16/vocab.txt"},
+        "{made}/cut.tfrecord: the record after ",
     ),
     "warmup": ({"warmup": 1.5}, "flag --warmup=1.5: 1.5 is not a number in the range [0, 1]"),
     "no output_dir": (
@@ -348,9 +319,9 @@ def held_out_numbers(model, records):
 
 
 def test_evaluation_equals_numpy(said, two_phases, made):
-    records = Records(made / "held_out", batch_size=32, shuffle=False, limit=50)
+    records = Records(made / "held_out", batch_size=31, shuffle=False, limit=50)
     expected, rows = held_out_numbers(keras_bert.load(two_phases / "model").pretrainer(), records)
-    assert rows == 50  # And 14 rows that fill up.
+    assert rows == 50  # And 12 rows that fill up.
     lines = metrics(two_phases, "evaluation")
     assert [line["step"] for line in lines] == [8, 16, 24, 32, 35]
     for name, value in expected.items():
@@ -507,7 +478,7 @@ VARIATIONS = {
     "learns": {
         **ONE_PHASE,
         "data": "{made}/32",
-        "config": "{made}/learns.json",
+        "config": "{made}/two_layers.json",
         "phase": "length:32,steps:300,batch:32",
         "eval_data": "{made}/held_out",
         "save_every": 300,

@@ -36,9 +36,9 @@ def show(progress, clock, steps):
 def test_a_line_on_a_terminal_is_written_over(clock):
     screen = Screen()
     progress = run_log.Progress(1000, screen)
-    show(progress, clock, [(100, 1.0), (200, 1.05), (300, 3.0)])
+    show(progress, clock, [(100, 1.0), (200, 1.05), (300, 3.1)])
     numbers = "loss 0.5123, lr 3.0e-05, 12,346 tok/s, 2.3 steps/s"
-    # 200 steps in 2 s; no line is longer than the terminal.
+    # 200 steps in 2.1 s; no line is longer than the terminal.
     lines = [f"step 100/1,000, ? left, {numbers}"[:80], f"step 300/1,000, 00:07 left, {numbers}"[:80]]
     assert [line for line in screen.getvalue().split("\r") if line] == lines
     progress.say("evaluated")
