@@ -74,7 +74,9 @@ _MODULES = {
     ),
 }
 # The extra of this package that installs a module.
-_EXTRAS = {"tensorflow": "tensorflow", "tensorflow_text": "tensorflow", "tensorflow_serving": "tensorflow"}
+_EXTRAS = dict.fromkeys(
+    ("tensorflow", "tensorflow_text", "tensorflow_serving", "jinja2", "scipy", "sklearn", "tqdm"), "tensorflow"
+)
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = ["__version__", "layers", *sorted(_MODULE_OF)]

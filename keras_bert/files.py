@@ -25,7 +25,7 @@ def replacing(path):
     _remove(temporary)  # What a killed process left behind.
     try:
         yield temporary
-        if path.is_dir():
+        if path.is_dir() and temporary.is_dir():
             shutil.rmtree(path)
         temporary.replace(path)
     finally:
@@ -57,8 +57,13 @@ def write_text(path, text):
 
 
 def write_json(path, value):
-    """Writes a JSON file that people can read."""
-    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    """Writes a JSON file that people can read; names that are no UTF-8 come back as they were."""
+    text = json.dumps(value, indent=1, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = json.dumps(value, indent=1)
+    write_text(path, text + "\n")
 
 
 def read_json(path):

@@ -78,7 +78,8 @@ def main():
     if is_chief(strategy):
         if len(names) > 1:
             _write_together(output, scores, task.bert.config)
-        _zip(output)
+        if names[0] in glue.TASKS:
+            _zip(output)
         texts = '"A text."' if data.task.pair is None else '"A text." "Its pair."'
         print(f"next: python -m pipelines.predict --model={finetuning.output / 'model'} {texts}")
 

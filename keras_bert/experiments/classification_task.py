@@ -37,7 +37,8 @@ class ClassificationTask(FinetuningTask):
         self.title, self.metric = task.title, task.main_metric
         self.loss = classification_loss() if task.labels else regression_loss()
         self._preprocessor = bert.preprocessor(sequence_length)
-        self.train = [self._examples(data.train)]
+        train = self._examples(data.train)
+        self.train = [lambda: train]
         self._dev, self._test = (
             {name: Batches(*self._examples(part), 64, shuffle=False) for name, part in parts.items()}
             for parts in (data.dev, data.test)

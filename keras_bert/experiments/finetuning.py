@@ -85,7 +85,7 @@ class FinetuningTask(abc.ABC):
         sequence_length: maximum number of tokens of a sequence.
         settings: dict of the task's settings, which must be the same for all runs in a folder.
         facts: lines at the head of the report by name, about the data.
-        train: `(inputs, targets)` of each stage of the training, usually one.
+        train: list of functions that return `(inputs, targets)`, one for each stage of the training, usually one.
         dev: `Batches` to evaluate on.
         loss: a `Loss`.
         combine: function that joins the logits of several runs, a list of arrays.
@@ -164,9 +164,7 @@ class Finetuning:
         *earlier, last = self.task.train
         weights, evaluated = None, {}
         for number, examples in enumerate(earlier, 1):
-            trainer, batches = self._trainer(setting, examples, folder / f"before_{number}", weights)
-            trainer.fit(batches, epochs=setting["epochs"])
-            weights = trainer.model.get_weights()
+            weights = self._weights_after(setting, examples, folder / f"before_{number}", weights)
 
         def score(targets, outputs):
             evaluated.update(outputs)
@@ -177,10 +175,16 @@ class Finetuning:
         logits = self.task.logits(trainer.predict, evaluated)
         return scores, logits, lambda: self._save(trainer.model, logits)
 
+    def _weights_after(self, setting, examples, folder, weights):
+        """The weights after one stage; its trainer is freed before the next one is made."""
+        trainer, batches = self._trainer(setting, examples, folder, weights)
+        trainer.fit(batches, epochs=setting["epochs"])
+        return trainer.model.get_weights()
+
     def _trainer(self, setting, examples, folder, weights, metrics=()):
         """The trainer of one stage, and its batches."""
         shared, name = self.hyperparameters, setting.get("model", self.task.model)
-        batches = Batches(*examples, setting["batch_size"], seed=setting["seed"], grouped=shared.group_by_length)
+        batches = Batches(*examples(), setting["batch_size"], seed=setting["seed"], grouped=shared.group_by_length)
         steps = setting["epochs"] * batches.steps
         trainer = Trainer(
             lambda: self._build(name, weights),

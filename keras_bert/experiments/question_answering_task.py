@@ -120,7 +120,7 @@ class QuestionAnsweringTask(FinetuningTask):
 
     @property
     def train(self):
-        return [windows.examples() for windows in self._train]
+        return [windows.examples for windows in self._train]
 
     def build(self, bert):
         # The head of a model that answers questions already is kept.

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import sys
 import urllib.parse
 
 import numpy as np
@@ -62,10 +63,11 @@ class RestTransport:
 
     def _exchange(self, method, path, body, again=True):
         headers = {"Content-Type": "application/json"} if body else {}
+        outer = sys.exc_info()[1]  # What the caller handles, if anything, is no cause of an error here.
         try:
             return self._pool.urlopen(method, self._prefix + path, body, headers, redirect=False)
         except urllib3.exceptions.HTTPError as error:
-            causes = list(_causes(error))
+            causes = list(_causes(error, outer))
         if any(isinstance(cause, TimeoutError) for cause in causes):
             raise TimeoutError(f"{self._host} did not answer within {self._timeout} seconds") from causes[0]
         if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
@@ -76,8 +78,8 @@ class RestTransport:
         raise ConnectionError(f"{self._host} cannot be asked: {message}") from causes[0]
 
 
-def _causes(error):
-    while error is not None:
+def _causes(error, outer):
+    while error is not None and error is not outer:
         yield error
         error = error.__cause__ or error.__context__
 

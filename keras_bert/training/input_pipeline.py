@@ -136,7 +136,7 @@ def as_source(batches, finite=False):
         return _Finite(batches) if finite else Stream(batches)
     if not isinstance(batches, BatchSource):
         raise ValueError(
-            "batches must be a `Batches`, a `Stream`, `Phases` or a `tf.data.Dataset`. "
+            "batches must be a `Batches`, a `Stream`, `Phases`, another `BatchSource` or a `tf.data.Dataset`. "
             f"Received: {type(batches).__name__}"
         )
     return batches

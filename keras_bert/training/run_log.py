@@ -67,11 +67,12 @@ class _Lines:
     """A stream that gets each state of a progress bar as a line of its own."""
 
     def __init__(self, stream):
-        self._stream = stream
+        self._stream, self._last = stream, None
 
     def write(self, text):
-        if text.strip():
-            self._stream.write(text.strip() + "\n")
+        if text.strip() not in ("", self._last):
+            self._last = text.strip()
+            self._stream.write(self._last + "\n")
 
     def flush(self):
         self._stream.flush()

@@ -32,7 +32,7 @@ def test_from_the_official_files_to_the_submission(bert, tmp_path, name):
     data = glue.read_all(glue.TASKS[name], tmp_path, diagnostics=tmp_path / "diagnostic-full.tsv")
     task = ClassificationTask(data, "start", bert, 16, tmp_path / "submission")
 
-    ((inputs, labels),) = task.train
+    ((inputs, labels),) = [stage() for stage in task.train]
     assert inputs["token_ids"].shape[0] == len(labels) == len(WORDS)
     assert bool(inputs["segment_ids"].numpy().max(initial=0).max()) == (data.task.pair is not None)
     classes = len(data.task.labels)

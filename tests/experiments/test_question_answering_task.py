@@ -37,7 +37,8 @@ def build(folder, **changes):
 def test_stages_and_settings(made):
     _, folder = made
     task, file = build(folder), str(folder / "file.json")
-    assert [len(targets["start"]) for _, targets in task.train] == [6, 6]  # 2 questions of 3 windows each, twice
+    stages = [stage() for stage in task.train]  # 2 questions of 3 windows each, twice.
+    assert [len(targets["start"]) for _, targets in stages] == [6, 6]
     assert task.settings == {
         "train": [[file, 2], [file, 2]],
         "dev": [file, 3],

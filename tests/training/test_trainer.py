@@ -441,7 +441,7 @@ def test_batches_that_cannot_be_used():
         run.fit(inputs)
     with pytest.raises(ValueError, match=r"has no end. Expected `Stream\(dataset, steps\)`. Received: <_Repeat"):
         run.predict(inputs.repeat())
-    message = "must be a `Batches`, a `Stream`, `Phases` or a `tf.data.Dataset`. Received: dict"
+    message = "must be a `Batches`, a `Stream`, `Phases`, another `BatchSource` or a `tf.data.Dataset`. Received: dict"
     with pytest.raises(ValueError, match=message):
         run.predict({"x": x})
 

@@ -53,13 +53,15 @@ class Batcher:
             message = f"{self.waiting} requests are waiting, which is as many as may (--max_queue). Try again later"
             raise RequestError("RESOURCE_EXHAUSTED", message)
         request = _Request(inputs, rows, asyncio.get_running_loop().create_future())
-        self._join(request, version, signature)
+        batch = self._join(request, version, signature)
         self.waiting += 1
         try:
             return await request.answer
         finally:
             if not request.is_running:  # The client has gone.
                 self.waiting -= 1
+                batch.requests.remove(request)
+                batch.rows -= request.rows
 
     def _join(self, request, version, signature):
         # Rows are joined if all other dimensions are equal.
@@ -80,6 +82,7 @@ class Batcher:
         batch.rows += request.rows
         if batch.rows >= self._max_rows:
             batch.full.set()
+        return batch
 
     async def _run_batch(self, key, batch, version, signature, window):
         version.users += 1

@@ -61,12 +61,15 @@ def _to_bytes(value):
 def answer(method, outputs, rows):
     """A list of (label, score) for each row by classify, a number for each row by regress."""
     names = ("classes", "scores") if method == CLASSIFY else ("outputs",)
-    if not set(names) <= set(outputs):
-        expected = " and ".join(f"`{name}`" for name in names)
-        raise RequestError("FAILED_PRECONDITION", f"a signature for {method} must have the output(s) {expected}")
+    if not set(names) & set(outputs):
+        expected = " or ".join(f"`{name}`" for name in names)
+        raise RequestError("FAILED_PRECONDITION", f"a signature for {method} must have the output {expected}")
     check_rows(outputs, rows)
     if method != CLASSIFY:
         return outputs["outputs"].reshape(rows).tolist()
+    # A signature may have only one of the two.
+    some = next(outputs[name] for name in names if name in outputs)
+    outputs = {"classes": np.full(some.shape, b"", object), "scores": np.zeros(some.shape), **outputs}
     return [
         [(label.decode("utf-8", "replace"), float(score)) for label, score in zip(*row, strict=True)]
         for row in zip(outputs["classes"], outputs["scores"], strict=True)

@@ -16,7 +16,7 @@ from keras_bert.serving.server.saved_model import CLASSIFY, REGRESS
 
 _PAGE = pathlib.Path(__file__).parent / "page.html"
 _PATH = re.compile(
-    r"models/(?P<name>[^/:]+)(/versions/(?P<version>[0-9]{1,18}))?(?P<api>:predict|:classify|:regress|/metadata)?"
+    r"models/(?P<name>[^/:]+)(/versions/(?P<version>[0-9]{1,19}))?(?P<api>:predict|:classify|:regress|/metadata)?"
 )
 _EXPECTED = (
     "expected GET /v1/models/NAME[/versions/NUMBER][/metadata] "
@@ -70,10 +70,14 @@ class Rest:
             if not found or request.method != ("GET" if api in ("status", "metadata") else "POST"):
                 raise bad(f"Malformed request: {request.method} {request.path}: {_EXPECTED}")
             target = found["name"], found["version"] and int(found["version"])
+            if target[1] and target[1] >= 2**63:
+                raise bad(f"Malformed request: the version {target[1]} is no 64-bit integer")
             if api == "status":
                 return _json(_to_dict(self._service.status(call, *target)))
             if api == "metadata":
-                return _json(_to_dict(self._service.metadata(call, *target)))
+                answer = _to_dict(self._service.metadata(call, *target))
+                answer["metadata"]["signature_def"].pop("@type", None)  # TensorFlow Serving does not write it.
+                return _json(answer)
             return await self._ask(call, request, api, target)
 
     async def _ask(self, call, request, api, target):

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-import os
+import socket
 import threading
 
 from aiohttp import web
@@ -71,12 +71,7 @@ class Server:
         """Listens and begins to load. Requests are answered as soon as their model is loaded."""
         host, port, grpc_port = self._settings.host, self._settings.port, self._settings.grpc_port
         await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, host, port, backlog=1024).start()
-        except OSError as error:
-            await self._runner.cleanup()
-            raise OSError(f"cannot listen at {host}:{port} for REST: {os.strerror(error.errno)}") from error
-        self.port = self._runner.addresses[0][1]
+        await self._listen(host, port)
         if grpc_port is not None:
             self._grpc = self._rpc.server()
             host = f"[{host}]" if ":" in host else host
@@ -88,12 +83,29 @@ class Server:
             await self._grpc.start()
         self._watcher.start()
 
+    async def _listen(self, host, port):
+        # One socket, which serves IPv4 too if the host is `::`; aiohttp may open several, each at another port.
+        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((host, port))
+        except OSError as error:
+            listener.close()
+            await self._runner.cleanup()
+            raise OSError(f"cannot listen at {host}:{port} for REST: {error.strerror or error}") from error
+        self.port = listener.getsockname()[1]
+        await web.SockSite(self._runner, listener, backlog=1024).start()
+
     def _watch(self):
+        logged = None
         while not self._ended.is_set():
             try:
                 self.shelf.poll()
+                logged = None
             except Exception as error:  # A disk that is away may come back.
-                _LOG.error("the folder of models cannot be read: %s", one_line(error))
+                if one_line(error) != logged:
+                    logged = one_line(error)
+                    _LOG.exception("the folder of models cannot be read")
             self._ended.wait(self._settings.poll_seconds)
 
     async def stop(self):

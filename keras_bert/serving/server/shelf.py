@@ -167,9 +167,9 @@ class Shelf:
             return None
         finally:
             with self._lock:
-                self._loading.discard(key)
                 self._failures.pop(key, None)
                 if failure:
+                    self._loading.discard(key)
                     self._failures[key] = failure
 
     def _replace(self, name, version):
@@ -178,6 +178,7 @@ class Shelf:
             if old:
                 self._retired.append(old)
             if version:
+                self._loading.discard((name, version.number))
                 self._served[name] = version
 
     def _unload(self):

@@ -14,7 +14,10 @@ def warm_up(model, path):
     records = tf.data.TFRecordDataset(str(file)).as_numpy_iterator() if file.is_file() else ()
     for number, record in enumerate(records, 1):
         try:
-            request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
+            log = prediction_log_pb2.PredictionLog.FromString(record)
+            if log.WhichOneof("log_type") != "predict_log":
+                continue
+            request = log.predict_log.request
             signature = model.signature(request.model_spec.signature_name)
             signature.check_names(request.inputs)
             signature({name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()})

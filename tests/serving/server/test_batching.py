@@ -189,12 +189,15 @@ def test_while_the_threads_are_busy_a_batch_grows(batcher):
     signature.go.clear()
 
     async def main():
-        joining = batcher(window=0)
+        joining = batcher(window=0, max_rows=3)
         asked = []
         for text in "ab":
             asked.append(ask(joining, version, signature, text))
             await asyncio.sleep(0.01)
         assert (joining.running, joining.waiting) == (2, 0)
+        gone = ask(joining, version, signature, "gone")  # It leaves its place in the batch.
+        await asyncio.sleep(0.01)
+        gone.cancel()
         for text in "cde":
             asked.append(ask(joining, version, signature, text))
             await asyncio.sleep(0.01)

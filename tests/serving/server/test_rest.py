@@ -8,6 +8,7 @@ import math
 import socket
 import threading
 
+import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -63,6 +64,7 @@ def test_a_version_its_status_and_its_metadata(server):
         assert server.send("GET", f"/v1/models/text{where}") == (200, {"model_version_status": [version]})
         status, answer = server.send("GET", f"/v1/models/text{where}/metadata")
         assert (status, answer["model_spec"]) == (200, {"name": "text", "signature_name": "", "version": "2"})
+    assert set(answer["metadata"]["signature_def"]) == {"signature_def"}
     signature = answer["metadata"]["signature_def"]["signature_def"]["serving_default"]
     assert signature["method_name"] == "tensorflow/serving/predict"
     text = signature["inputs"]["text"]
@@ -73,6 +75,9 @@ def test_a_version_its_status_and_its_metadata(server):
 
 
 def test_classify_and_regress(server):
+    from keras_bert.serving.server.examples import answer as answer_of
+    from keras_bert.serving.server.saved_model import CLASSIFY
+
     examples = [{"x": 0.25}, {"x": [1.0]}]
     asked = {"signature_name": "classify", "examples": examples}
     rows = [[["low", 0.75], ["high", 0.25]], [["low", 0.0], ["high", 1.0]]]
@@ -83,6 +88,9 @@ def test_classify_and_regress(server):
     assert server.predict("many", asked, "regress") == (200, {"results": [1.0, 2.0]})
     status, answer = server.predict("many", {**asked, "context": {"x": 0.5}}, "regress")
     assert (status, answer) == (501, {"error": "a context for all examples is not supported"})
+    # A model may give labels or scores alone.
+    assert answer_of(CLASSIFY, {"scores": np.array([[0.25]])}, 1) == [[("", 0.25)]]
+    assert answer_of(CLASSIFY, {"classes": np.array([[b"low"]], object)}, 1) == [[("low", 0.0)]]
 
 
 TEXT = "`text` string (batch,)"
@@ -143,6 +151,8 @@ PAIR = "`pair` string (batch,), `text` string (batch,)"
         ("other", {"inputs": ["a"]}, 404, "there is no such model. Expected one of: many, text"),
         ("..", {"inputs": ["a"]}, 404, "no such model"),
         ("", {"inputs": ["a"]}, 400, "Malformed request: POST /v1/models/:predict: expected GET /v1/models/NAME[/vers"),
+        (f"text/versions/{2**63}", {"inputs": ["a"]}, 400, "Malformed request: the version 9223372036854775808 is no"),
+        (f"text/versions/{2**63 - 1}", {"inputs": ["a"]}, 404, "9223372036854775807"),
         ("text/versions/new", {"inputs": ["a"]}, 400, "Malformed request: POST /v1/models/text/versions/new:predict"),
         ("text/versions/" + "9" * 5000, {"inputs": ["a"]}, 400, "Malformed request: POST /v1/models/text/versions/99"),
         ("a" * 5000, {"inputs": ["a"]}, 404, "model aaaa"),

@@ -203,7 +203,10 @@ def test_warm_up_requests_are_replayed(shelf, shelf_folder):
         log.predict_log.request.inputs[name].CopyFrom(tf.make_tensor_proto([text]))
         file = shelf_folder / "text" / "1" / "assets.extra" / "tf_serving_warmup_requests"
         file.parent.mkdir(exist_ok=True)
+        other = prediction_log_pb2.PredictionLog()  # Only predict requests are replayed.
+        other.classify_log.request.model_spec.name = "text"
         with tf.io.TFRecordWriter(str(file)) as writer:
+            writer.write(other.SerializeToString())
             writer.write(log.SerializeToString())
 
     write("txt", "warm")
@@ -211,7 +214,7 @@ def test_warm_up_requests_are_replayed(shelf, shelf_folder):
     shelf.poll()
     (status,) = shelf.status("text")
     assert (
-        "request 1 fails: expected the input(s) `text` string (batch,). Received: `txt`" in status.status.error_message
+        "request 2 fails: expected the input(s) `text` string (batch,). Received: `txt`" in status.status.error_message
     )
     write("text", "warm")
     shelf.poll()

@@ -1,0 +1,55 @@
+"""Files that are whole or not there."""
+
+import os
+
+import pytest
+
+from keras_bert.files import adding_to, read_json, replacing, write_json, write_text
+
+
+def test_an_error_leaves_what_was_there(tmp_path):
+    write_text(tmp_path / "a.txt", "old")
+
+    def fail():
+        with replacing(tmp_path / "a.txt") as temporary:
+            temporary.write_text("half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+    assert (tmp_path / "a.txt").read_text() == "old"
+
+
+def test_a_folder_replaces_a_folder_and_what_a_killed_process_left(tmp_path):
+    for name in ("model", "writing-model"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "old").touch()
+    with replacing(tmp_path / "model") as temporary:
+        temporary.mkdir()
+        (temporary / "new").touch()
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")] == ["model", "model/new"]
+
+
+def test_a_file_does_not_replace_a_folder(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "kept").touch()
+    with pytest.raises(OSError, match="directory"):
+        write_text(tmp_path / "folder", "text")
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["kept"]
+
+
+def test_files_are_added_to_a_folder(tmp_path):
+    (tmp_path / "kept").touch()
+    with adding_to(tmp_path) as temporary:
+        (temporary / "inner").mkdir()
+        (temporary / "inner" / "new").touch()
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["inner", "kept", "new"]
+
+
+def test_json_keeps_every_name(tmp_path):
+    value = {"Büro": [os.fsdecode(b"caf\xe9.txt"), "☃"], "n": 1.5}
+    write_json(tmp_path / "a.json", value)
+    assert read_json(tmp_path / "a.json") == value
+    write_json(tmp_path / "b.json", "☃")
+    assert (tmp_path / "b.json").read_text(encoding="utf-8") == '"☃"\n'
