@@ -110,7 +110,7 @@ def build_model(config, model, objective, vocabulary, length, **options):
 def _load(model, objective, vocabulary, length, **options):
     bert = load(model, **options)
     _check_size("--model", bert.config, vocabulary, length)
-    if bert.vocabulary is not None and bert.vocabulary != vocabulary:
+    if bert.vocabulary is not None and bert.vocabulary.pieces != vocabulary.pieces:  # Records hold ids alone.
         raise ValueError(f"--model: {model} has another vocabulary than --data. Make the data with its own")
     if describe(bert.encoder).causal != objective.causal:
         kind = "sees both sides" if objective.causal else "is a left-to-right model"
