@@ -19,7 +19,6 @@ contain tabs or line breaks in quotes (dialect `excel-tab` of `csv`). A run of t
 
 import dataclasses
 import functools
-import json
 import pathlib
 
 from absl import flags, logging
@@ -27,7 +26,7 @@ from absl import flags, logging
 import keras_bert
 from keras_bert.experiments.classification_task import ClassificationTask
 from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
-from keras_bert.files import write_text
+from keras_bert.files import write_json, write_text
 from keras_bert.tasks.classification import OWN, own_data
 from keras_bert.tasks.glue import data as glue
 from keras_bert.tasks.glue import published, submission
@@ -87,7 +86,7 @@ def main():
 def _write_together(output, scores, config):
     table = f"# GLUE\n\n{published.comparison_table(scores, config)}\n{published.averages(scores)}"
     write_text(output / "results.md", table)
-    write_text(output / "results.json", json.dumps(scores, indent=1))
+    write_json(output / "results.json", scores)
     print(table)
 
 

@@ -27,7 +27,7 @@ def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer
     def answer(inputs):
         context = inputs["context"]
         question = tokenizer(inputs["question"])
-        question = packing.cut(question, tf.minimum(question.row_lengths(), max_question_length))
+        question = packing.cut(question, max_question_length)
         ids, starts, ends = tokenizer.with_offsets(context)
         windows, first, outputs = run_windows(model, preprocessor, ids, question, stride)
         spans = best_spans(

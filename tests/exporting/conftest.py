@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from tests.conftest import HEADS
 
 LABELS = ["3", "1", "2"]
 TAGS = ["O", *(f"{prefix}-{kind}" for kind in ("PER", "LOC", "ORG", "MISC") for prefix in "BI")]
@@ -16,19 +17,6 @@ OPTIONS = {
     "classification": {"labels": np.array([3, 1, 2])},
     "token_classification": {"labels": TAGS, "stride": np.int64(7)},
     "question_answering": {"top": 2, "null_threshold": 0.5},
-}
-BUILDERS = {
-    "classification": lambda encoder: keras_bert.build_classifier(encoder, 3),
-    "regression": lambda encoder: keras_bert.build_classifier(encoder, 1),
-    "token_classification": lambda encoder: keras_bert.build_token_classifier(encoder, 9),
-    "question_answering": keras_bert.build_span_labeler,
-    "pretraining": keras_bert.build_pretrainer,
-    "multiple_choice": keras_bert.build_multiple_choice,
-    "encoder": lambda encoder: encoder,
-    "mlm": lambda encoder: keras_bert.build_pretrainer(encoder, next_sentence=False),
-    "multi_label": lambda encoder: keras_bert.build_classifier(encoder, 3, multi_label=True),
-    "next_sentence": keras_bert.build_next_sentence,
-    "embedding": lambda encoder: keras_bert.build_embedder(encoder, normalize=True),
 }
 
 
@@ -45,7 +33,7 @@ def model_of(config):
     @functools.cache
     def build(head, **options):
         keras.utils.set_random_seed(1)
-        model = BUILDERS[head](keras_bert.build_encoder(config, **options))
+        model = HEADS[head].build(keras_bert.build_encoder(config, **options))
         rng = np.random.default_rng(0)
         for name in ("classifier", "token_classifier", "span", "choice_scorer", "next_sentence"):
             for layer in model.layers:

@@ -27,7 +27,8 @@ from tensorflow_serving.apis import prediction_log_pb2  # noqa: E402
 
 from keras_bert.exporting import answer, classify, embed, fill_mask, tag, verification  # noqa: E402
 from keras_bert.exporting.signatures import in_groups  # noqa: E402
-from tests.exporting.conftest import BUILDERS, LABELS, TAGS  # noqa: E402
+from tests.conftest import HEADS  # noqa: E402
+from tests.exporting.conftest import LABELS, TAGS  # noqa: E402
 
 TEXTS = ["a b", "c!", "", "d e f g"]
 PAIRS = ["x", "y z", "a", ""]
@@ -589,7 +590,7 @@ def real(config, uncased):
         mine = dataclasses.replace(config, vocab_size=30522, max_position_embeddings=400)
         kept = ["[MASK]"] if head == "pretraining" else []
         preprocessor = keras_bert.TextPreprocessor(uncased, length, keep_special_tokens=kept, padding="longest")
-        return BUILDERS[head](keras_bert.build_encoder(mine, **options)), preprocessor
+        return HEADS[head].build(keras_bert.build_encoder(mine, **options)), preprocessor
 
     return make
 

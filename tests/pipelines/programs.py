@@ -97,50 +97,50 @@ def run(module, *arguments, **options):
     return subprocess.CompletedProcess(arguments, program.returncode, out, errors)
 
 
-def run_here(module, *arguments, status=0):
-    """Runs a command line in this process; what it writes to stdout and to stderr."""
-    own, argv = flags.FLAGS, sys.argv
-    defined = {name: own[name] for name in own if not str(own.find_module_defining_flag(name)).startswith("absl.")}
-    for name in defined:  # Those of other command lines, which may have the same names.
-        delattr(own, name)
-    before, out, errors = set(own), io.StringIO(), io.StringIO()
-    sys.argv = [module, *map(str, arguments)]
+@contextlib.contextmanager
+def loaded(module):
+    """The module of a command, whose flags are gone in the end: commands share names of flags."""
+    before = set(flags.FLAGS)
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), pytest.raises(SystemExit) as end:
-            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        yield importlib.import_module(module)
     finally:
-        sys.argv = argv
-        for name in set(own) - before:
-            if not str(own.find_module_defining_flag(name)).startswith("absl."):
-                delattr(own, name)
-        for name, flag in defined.items():
-            own[name] = flag
+        for name in set(flags.FLAGS) - before:
+            if not flags.FLAGS.find_module_defining_flag(name).startswith("absl."):
+                delattr(flags.FLAGS, name)
+        sys.modules.pop(module, None)
+
+
+def run_here(module, *arguments, status=0):
+    """Runs a command without positional arguments to its exit, in this process; what it writes to stdout and stderr."""
+    out, errors = io.StringIO(), io.StringIO()
+    with (
+        loaded(module) as command,
+        mock.patch.object(sys, "argv", [module, *map(str, arguments)]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(errors),
+        pytest.raises(SystemExit) as end,
+    ):
+        common_flags.run(command.main)
     assert (end.value.code or 0) == status, errors.getvalue()[-3000:]
     return out.getvalue(), errors.getvalue()
 
 
 @contextlib.contextmanager
 def command(module, *arguments):
-    """The module of a command with parsed flags, and its positional arguments; commands share names of flags."""
-    before = set(flags.FLAGS)
-    loaded = importlib.import_module(module)
-    try:
-        yield loaded, flags.FLAGS([module, *map(str, arguments)])[1:]
-    finally:
-        for name in set(flags.FLAGS) - before:
-            delattr(flags.FLAGS, name)
-        del sys.modules[module]
+    """The module of a command with parsed flags, and its positional arguments."""
+    with loaded(module) as found:
+        yield found, flags.FLAGS([module, *map(str, arguments)])[1:]
 
 
 def call(module, *arguments, given=""):
     """What a command prints when it runs in this process; a user's mistake is raised."""
     printed, given = io.StringIO(), io.TextIOWrapper(io.BytesIO(given.encode()))
     with (
-        command(module, *arguments) as (loaded, rest),
+        command(module, *arguments) as (found, rest),
         contextlib.redirect_stdout(printed),
         mock.patch.object(sys, "stdin", given),
     ):
-        loaded.main(*[rest] * len(inspect.signature(loaded.main).parameters))
+        found.main(*[rest] * len(inspect.signature(found.main).parameters))
     return printed.getvalue()
 
 
