@@ -45,6 +45,14 @@ def _seed():
     keras.utils.set_random_seed(1)
 
 
+@pytest.fixture
+def eager():
+    """Runs `tf.function`s without tracing them."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
 @pytest.fixture(scope="session")
 def golden():
     """The folder of numbers made by other programs."""

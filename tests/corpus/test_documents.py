@@ -1,6 +1,5 @@
 """Documents of any range of a corpus, beside a reading of the whole in plain Python."""
 
-import gzip
 import json
 import math
 import random
@@ -99,16 +98,11 @@ def test_paragraphs_become_sentences(tmp_path):
 
 
 def test_json_lines(tmp_path):
-    rows = [
-        {"text": "One. Two.\nThree.\r\n\r\nFour", "title": "x"},
-        {"text": ""},
-        {"text": "Ünï\ud800 ü\u2028文"},
-        {"text": "end"},
-    ]
+    texts = ["One. Two.\nThree.\r\n\r\nFour", "", "Ünï\ud800 ü\u2028文", "end"]
     expected = [[b"One.", b"Two.", b"Three.", b"Four"], ["Ünï? ü".encode(), "文".encode()], [b"end"]]
     for ascii_only, end in ((True, "\n"), (False, "\r\n")):
-        lines = [json.dumps(row, ensure_ascii=ascii_only) for row in rows]
-        content = f"{end}  {end}".join(lines).encode("utf-8", "surrogatepass") + end.encode() * 2
+        lines = [json.dumps({"text": text, "title": "x"}, ensure_ascii=ascii_only) for text in texts]
+        content = f"{end}  {end}".join([*lines, ""]).encode("utf-8", "surrogatepass")
         path = write(tmp_path / "a.jsonl", content)
         for cut in range(1, len(content)):
             assert documents([(path, 0, cut), (path, cut, len(content))], "jsonl") == expected
@@ -118,15 +112,12 @@ def test_json_lines(tmp_path):
 
 def test_a_giant_line_comes_in_parts(tmp_path):
     text = b" ".join(b"word%d" % number for number in range(60_000))
-    for content in (text, text.replace(b" ", b"")):
+    for content, joint in ((text, b" "), (text.replace(b" ", b""), b"")):  # Cut between words, where there are any.
         path = write(tmp_path / "a.txt", content + b"\nend")
         for form in ("sentences", "paragraphs"):
-            (document,) = documents([(path, 0, 300_000), (path, 300_000, len(content) + 4)], form)
-            assert document[-1] == b"end"
-            assert max(map(len, document)) <= 2**16
-            # Cut between words, where there are any.
-            joint = b" " if b" " in content else b""
-            assert joint.join(document[:-1]) == content
+            ((*parts, end),) = documents([(path, 0, 300_000), (path, 300_000, len(content) + 4)], form)
+            assert (joint.join(parts), end) == (content, b"end")
+            assert max(map(len, parts)) <= 2**16
 
 
 LATIN = "Ein Satz.\nNoch einer.\n\nÜbung.\n".encode("latin-1")
@@ -145,33 +136,27 @@ def test_text_that_is_not_utf_8_is_named_by_file_and_line(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("form", ["sentences", "jsonl"])
-def test_binary_files(tmp_path, form):
-    contents = {
-        "utf16.txt": "Ein Satz.\n".encode("utf-16"),
-        "packed.gz": gzip.compress(b"\x89PNG\0\0"),
-        "late.txt": b"one\n" * 10_000 + b"\0",
-    }
-    for name, content in contents.items():
-        (tmp_path / name).write_bytes(content)
-        message = f"{name}: a binary file, or UTF-16. Expected text in UTF-8, or such text packed as .gz"
-        with pytest.raises(ValueError, match=message):
-            documents([(tmp_path / name, 0, 99)], form)
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.txt", "Ein Satz.\n".encode("utf-16")), ("a.gz", b"\x89PNG\0\0"), ("a.txt", b"one\n" * 10_000 + b"\0")],
+)
+def test_binary_files(tmp_path, form, name, content):
+    message = f"{name}: a binary file, or UTF-16. Expected text in UTF-8, or such text packed as .gz"
+    with pytest.raises(ValueError, match=message):
+        documents([(write(tmp_path / name, content), 0, 99)], form)
 
 
-def test_lines_that_are_not_the_json_asked_for(tmp_path):
-    cases = {
-        "{'text': 1}": "Expecting property name",
-        '{"text": "one"': "Expecting ',' delimiter",
-        '["text"]': "expected an object with a string in its field 'text'. Received: list",
-        '{"body": "", "a": 1}': r"expected an object with a string in its field 'text'. Received: \['a', 'body'\]",
-        '{"text": null}': r"expected an object with a string in its field 'text'. Received: \['text'\]",
-        '"text"': "expected an object .* Received: str",
-    }
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{'text': 1}", "Expecting property name"),
+        ('["text"]', "expected an object with a string in its field 'text'. Received: list"),
+        ('{"text": null, "a": 1}', r"expected an object with a string in its field 'text'. Received: \['a', 'text'\]"),
+        ('{"text": "é"}', "'utf-8' codec can't decode byte 0xe9"),
+    ],
+)
+def test_lines_that_are_not_the_json_asked_for(tmp_path, line, message):
     for suffix in ("jsonl", "jsonl.gz"):
-        for line, message in cases.items():
-            path = write(tmp_path / f"a.{suffix}", '{"text": "one."}\n\n' + line + "\n")
-            with pytest.raises(ValueError, match=f"a.{suffix}:3: {message}"):
-                documents([(path, 18, 99)], "jsonl")
-    path = write(tmp_path / "b.jsonl", '{"text": "é"}'.encode("latin-1"))
-    with pytest.raises(ValueError, match="b.jsonl:1: 'utf-8' codec can't decode byte 0xe9"):
-        documents([(path, 0, 99)], "jsonl")
+        path = write(tmp_path / f"a.{suffix}", b'{"text": "one."}\n\n' + line.encode("latin-1") + b"\n")
+        with pytest.raises(ValueError, match=f"a.{suffix}:3: {message}"):
+            documents([(path, 18, 99)], "jsonl")

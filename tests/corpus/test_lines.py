@@ -10,6 +10,7 @@ import pytest
 
 from keras_bert.corpus import lines as lines_module
 from keras_bert.corpus.lines import find, is_packed, lines
+from tests.pretraining.numbered import write
 
 pytestmark = pytest.mark.tensorflow
 CONTENTS = {
@@ -31,11 +32,6 @@ def keep_ends(content):
         found.pop()
     places = itertools.accumulate(map(len, found), initial=0)
     return list(zip(places, found, strict=False))
-
-
-def write(path, content):
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    return path
 
 
 def test_find(tmp_path):
@@ -76,9 +72,7 @@ def test_long_lines_come_in_parts_cut_after_spaces(tmp_path, seed):
     for place, whole in keep_ends(content):
         parts = [line for begin, line in lines(path, longest=size) if begin == place]
         assert b"".join(parts) == whole
-        for part in parts:
-            assert len(part) <= size
-            part.decode()
+        assert all(part.decode() and len(part) <= size for part in parts)
         for part, following in itertools.pairwise(parts):
             # After a space, unless there is none among the bytes that there was room for.
             assert part.endswith(b" ") or b" " not in (part + following)[: size - 4]
@@ -113,10 +107,5 @@ def test_broken_archives(tmp_path):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ValueError, match=f"{name}: not a whole .gz file: "):
             list(lines(tmp_path / name))
-    # Cut at any byte but the first.
-    for length in range(1, len(whole), 37):
-        (tmp_path / "cut.gz").write_bytes(whole[:length])
-        with pytest.raises(ValueError, match=r"cut.gz: not a whole .gz file: "):
-            list(lines(tmp_path / "cut.gz"))
     with pytest.raises(FileNotFoundError):
         list(lines(tmp_path / "none.txt"))

@@ -35,7 +35,8 @@ def test_one_works_alone_when_asked():
 
 
 @pytest.mark.slow
-def test_two_share_the_jobs_of_one_pass_after_the_other():
+def test_two_share_the_jobs_of_one_pass_after_the_other(tmp_path):
+    fails_elsewhere = f"1 if {PROCESS} == {os.getpid()} else open({str(tmp_path / 'none')!r})"
     with Workers(2) as workers:
         assert sorted(workers.run(functools.partial(operator.mul, 3), range(50))) == list(range(0, 150, 3))
         deadline, processes = time.monotonic() + 120, {}
@@ -45,11 +46,5 @@ def test_two_share_the_jobs_of_one_pass_after_the_other():
         # The other one has one thread, so that they share the cores.
         assert list(processes.values()) == [1]
         assert sorted(workers.run(operator.neg, range(20))) == list(range(-19, 1))
-
-
-@pytest.mark.slow
-def test_an_error_of_another_process_arrives(tmp_path):
-    fails_elsewhere = f"1 if {PROCESS} == {os.getpid()} else open({str(tmp_path / 'none')!r})"
-    jobs = [f"({fails_elsewhere}, __import__('time').sleep(0.1))"] * 3000
-    with Workers(2) as workers, pytest.raises(FileNotFoundError, match="none"):
-        list(workers.run(eval, jobs))
+        with pytest.raises(FileNotFoundError, match="none"):
+            list(workers.run(eval, [f"({fails_elsewhere}, __import__('time').sleep(0.1))"] * 100))

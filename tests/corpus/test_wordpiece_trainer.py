@@ -34,20 +34,24 @@ def cost(counts, pieces):
     return sum(count * len(tokenize(word, pieces)) for word, count in counts.items())
 
 
-def learned(counts, further, **options):
-    """The pieces beyond special ones and the alphabet."""
-    pieces = learn_vocabulary(counts, len(COMPACT) + len(ALPHABET) + further, unused=0, **options).pieces
+def alphabet_of(words):
+    return {word[0] for word in words} | {f"##{letter}" for word in words for letter in word[1:]}
+
+
+def learned(further):
+    """The pieces of `COUNTS` beyond special ones and the alphabet."""
+    pieces = learn_vocabulary(COUNTS, len(COMPACT) + len(ALPHABET) + further, unused=0).pieces
     assert pieces[: len(COMPACT) + len(ALPHABET)] == (*COMPACT, *ALPHABET)
     return list(pieces[len(COMPACT) + len(ALPHABET) :])
 
 
 def test_what_a_person_would_choose():
     # "low" spares 2 pieces in each of 10 words; the next best, "lowest", 5 pieces in each of 3.
-    assert [learned(COUNTS, further) for further in (0, 1)] == [[], ["low"]]
+    assert [learned(further) for further in (0, 1)] == [[], ["low"]]
     # With "low", "lowest" spares 3 pieces in 3 words, "lower" 2 in 2, "##est" 2 in 3.
-    assert learned(COUNTS, 2) == ["low", "lowest"]
+    assert learned(2) == ["low", "lowest"]
     # Without "low", 5 words would have 2 pieces more each, without "lowest" 3 words 3, without "lower" 2 words 2.
-    assert learned(COUNTS, 3) == ["low", "lowest", "lower"]
+    assert learned(3) == ["low", "lowest", "lower"]
     # "##ing" spares 2 pieces in each of 8 words, a whole word 3 pieces in 2: after "##ing" only 1.
     counts = {"ring": 2, "king": 2, "sing": 2, "wing": 2}
     alphabet = ["k", "r", "s", "w", "##g", "##i", "##n"]
@@ -66,12 +70,11 @@ def test_a_rare_word_gives_no_piece_of_its_own_but_counts_for_others():
 
 
 def test_few_words_as_well_as_by_trying_everything():
-    rng = random.Random(0)
-    worse = total = 0
+    rng, worse = random.Random(0), 0
     for _ in range(20):
         words = {"".join(rng.choices("abc", k=rng.randint(1, 6))) for _ in range(6)}
         counts = {word: rng.randint(1, 9) for word in sorted(words)}
-        alphabet = {word[0] for word in words} | {f"##{letter}" for word in words for letter in word[1:]}
+        alphabet = alphabet_of(counts)
         parts = {
             ("##" if start else "") + word[start:end]
             for word in words
@@ -81,21 +84,18 @@ def test_few_words_as_well_as_by_trying_everything():
         best = min(cost(counts, {*alphabet, *two}) for two in itertools.combinations(parts - alphabet, 2))
         assert cost(counts, vocabulary) <= 1.25 * best
         worse += cost(counts, vocabulary) > best
-        total += 1
-    assert worse <= total / 10
+    assert worse <= 2
 
 
 def test_every_size_that_the_corpus_can_give():
     counts = some_words(60)
-    alphabet = {word[0] for word in counts} | {f"##{letter}" for word in counts for letter in word[1:]}
+    alphabet = alphabet_of(counts)
     least = len(COMPACT) + len(alphabet)
     most = least + sum(len(word) > 1 and count >= 2 for word, count in counts.items())
     for size in range(least, most + 1):
         vocabulary = learn_vocabulary(counts, size, unused=0)
         assert len(vocabulary) == size
         assert alphabet.issubset(vocabulary.pieces)
-    with pytest.raises(ValueError, match=f"must be at least {least}"):
-        learn_vocabulary(counts, least - 1, unused=0)
 
 
 def test_a_corpus_that_gives_fewer_pieces_than_asked_for(caplog):
@@ -117,14 +117,10 @@ def some_words(number):
     return {word: 1 + 100 // (rank + 1) + rank % 3 for rank, word in enumerate(words)}
 
 
-def test_the_same_counts_in_any_order_give_the_same_vocabulary():
-    counts = some_words(300)
+def test_neither_order_nor_limits_on_memory_change_much(monkeypatch):
+    counts = some_words(400)
     backwards = dict(reversed(counts.items()))
     assert learn_vocabulary(counts, 250) == learn_vocabulary(backwards, 250)
-
-
-def test_limits_on_memory_change_little(monkeypatch):
-    counts = some_words(400)
     free = cost(counts, learn_vocabulary(counts, 250))
     monkeypatch.setattr(wordpiece_trainer, "_MOST_CANDIDATES", 1000)
     assert free * 0.99 < cost(counts, learn_vocabulary(counts, 250)) < free * 1.02
@@ -175,29 +171,31 @@ def test_report_is_what_a_naive_loop_counts():
         report({}, COMPACT)
 
 
-def test_errors():
-    special = "`vocab_size` must be at least 111: 104 special pieces, 7 of the alphabet. Received: vocab_size=109. "
-    for counts, options, message in (
+@pytest.mark.parametrize(
+    ("counts", "options", "message"),
+    [
         ({}, {}, "`counts` is empty. Expected a corpus with words"),
         ({"a" * 201: 1}, {}, "`counts` is empty"),
         (COUNTS, {"unused": -1}, "`unused` must be at least 0. Received: unused=-1"),
         (COUNTS, {"min_count": 0}, "`min_count` must be at least 1. Received: min_count=0"),
         (COUNTS, {"alphabet_limit": 1}, "`alphabet_limit` leaves no word. Received: alphabet_limit=1"),
         (COUNTS, {"alphabet_limit": 0}, "`alphabet_limit` must be at least 1. Received: alphabet_limit=0"),
-        (COUNTS, {"vocab_size": 109}, f"{special}Lower `alphabet_limit` or `unused`"),
-    ):
-        with pytest.raises(ValueError) as error:
-            learn_vocabulary(counts, **{"vocab_size": 112, **options})
-        assert str(error.value).startswith(message)
+        (COUNTS, {"vocab_size": 109}, "`vocab_size` must be at least 111: 104 special pieces, 7 of the alphabet. Rec"),
+    ],
+)
+def test_errors(counts, options, message):
+    with pytest.raises(ValueError) as error:
+        learn_vocabulary(counts, **{"vocab_size": 112, **options})
+    assert str(error.value).startswith(message)
 
 
 @pytest.mark.slow
 @pytest.mark.tensorflow
 def test_books_come_to_few_pieces_and_the_tokenizer_agrees(data):
-    counts, held_out = count_words(data / "corpus" / "books" / "*.txt", held_out_every=100)
+    counts, held_out = count_words(data / "corpus" / "books" / "books-0[12].txt", held_out_every=100)
     vocabulary = learn_vocabulary(counts, 8000)
-    # The trainer of the package tokenizers comes to 1.13.
-    assert report(held_out, vocabulary).pieces_per_word < 1.12
+    # The trainer of the package tokenizers comes to 1.112.
+    assert report(held_out, vocabulary).pieces_per_word < 1.1
     text = data / "corpus" / "wikitext-2" / "wiki.valid.tokens"
     numbers = report(count_words(text)[0], vocabulary)
     ids = tokenizer.BertTokenizer(vocabulary)(text.read_text(encoding="utf-8").splitlines()).flat_values.numpy()

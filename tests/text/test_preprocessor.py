@@ -51,7 +51,7 @@ def test_what_may_be_handed_over(preprocessor, inputs, expected):
     assert ids(preprocessor(inputs)) == expected
 
 
-def test_truncation():
+def test_truncation(eager):
     assert ids(TextPreprocessor(PIECES, 4)("a b c")) == [2, 9, 10, 3]
     pair = ("a b c", "hello hello hello hello")
     for length, truncation, expected in (
@@ -62,7 +62,7 @@ def test_truncation():
         assert ids(TextPreprocessor(PIECES, length, truncation=truncation)(pair)) == expected
 
 
-def test_padding():
+def test_padding(eager):
     for padding, cases in {
         "fixed": [(["a"], 8)],
         "longest": [(["a"], 3), (["a", "a b"], 4), (["a " * 100], 8), ([], 2), ([""], 2)],
@@ -112,7 +112,7 @@ def test_a_keras_file_opens_in_a_program_that_only_imports_the_package(preproces
     assert output.strip() == str([A])
 
 
-def test_config_holds_every_argument():
+def test_config_holds_every_argument(eager):
     arguments = {
         "vocabulary": PIECES,
         "sequence_length": 16,
@@ -172,28 +172,25 @@ def test_of_a_checkpoint():
     [
         ({"sequence_length": 2}, "`sequence_length` must be an integer of at least 3.*Received: sequence_length=2"),
         ({"sequence_length": 8.0}, "`sequence_length` must be an integer"),
-        ({"sequence_length": 8, "truncation": "first"}, "`truncation` must be 'longest_first' or 'only_second'"),
-        ({"sequence_length": 8, "padding": "max"}, "`padding` must be 'fixed', 'longest' or an integer"),
-        ({"sequence_length": 8, "padding": 0}, "Received: padding=0"),
-        ({"sequence_length": 8, "keep_special_tokens": ["[X]"]}, "`keep_special_tokens` has a token that is not in"),
+        ({"truncation": "first"}, "`truncation` must be 'longest_first' or 'only_second'"),
+        ({"padding": "max"}, "`padding` must be 'fixed', 'longest' or an integer"),
+        ({"padding": 0}, "Received: padding=0"),
     ],
 )
 def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
-        TextPreprocessor(PIECES, **arguments)
+        TextPreprocessor(PIECES, **{"sequence_length": 8, **arguments})
 
 
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
         (["a", None], "`text` must be strings, in lists of equal length. Received: None among them"),
-        (["a", float("nan")], "Received: nan among them"),
         (3, "`text` must be strings, in lists of equal length. Received: 3"),
         ([["a"], ["b", "c"]], "in lists of equal length"),
         (("a",), "a tuple must have two parts, the texts and their pairs. Received: a tuple of 1"),
         ([("a", "b")], r"`text` is a list with tuples. Expected a tuple of two lists.* Received: \('a', 'b'\) first"),
         ({"texts": "a"}, r"a dict must have `text`, and `pair` for pairs. Received: keys \['texts'\]"),
-        ({"text": "a", "label": "b"}, "Received: keys"),
         ((["a"], ["b", "c"]), r"`text` and `pair` must have the same shape. Received: text.shape=\(1,\)"),
         (tf.constant([1]), "`text` must be strings. Received: dtype=<dtype: 'int32'>"),
         (tf.ragged.constant([["a"]]), "`text` must not be ragged; words go to `from_words`"),

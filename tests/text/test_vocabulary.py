@@ -38,7 +38,6 @@ def test_public_vocabularies_keep_their_sizes(data):
         ([], "the list of pieces: the vocabulary is empty"),
         (SPECIAL[1:], r"the vocabulary lacks \[PAD\]"),
         ([*SPECIAL, 7], "id 5: a piece must be a string. Received: 7"),
-        ([*SPECIAL, "a "], "id 5: a piece has no white space around it. Received: 'a '"),
         ([*SPECIAL, "a\n"], r"id 5: a piece has no white space around it. Received: 'a\\n'"),
         ([*SPECIAL, ""], "id 5: a piece has no white space around it. Received: ''"),
     ],
@@ -51,27 +50,23 @@ def test_bad_pieces(pieces, message):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("vocab.txt", "[PAD]\n\n[UNK]\n", r"vocab.txt:2: the line is empty"),
+        ("vocab.txt", b"[PAD]\n\n[UNK]\n", r"vocab.txt:2: the line is empty"),
         ("vocab.txt", b"[PAD]\n[UNK]\n\xff\xfe\n", "vocab.txt:3: a vocabulary must be UTF-8"),
-        (
-            "vocab.txt",
-            "[PAD]\n[unk]\n[CLS]\n",
-            r"lacks \[UNK\]; .*vocab.txt:2 has '\[unk\]' instead: take an unaltered",
-        ),
-        ("vocab.txt", None, "vocab.txt: there is no such vocabulary file"),
+        ("vocab.txt", b"[PAD]\n[unk]\n", r"lacks \[UNK\]; .*vocab.txt:2 has '\[unk\]' instead: take an unaltered"),
         (
             "a.json",
-            '{"model": {"type": "BPE", "vocab": {"a": 0}}}',
+            b'{"model": {"type": "BPE", "vocab": {"a": 0}}}',
             "expected model.type='WordPiece'. Received: .*'BPE'",
         ),
-        ("a.json", '{"model": 3}', "not a tokenizer.json"),
-        ("a.json", "[]", "not a tokenizer.json"),
+        ("a.json", b'{"model": 3}', "not a tokenizer.json"),
+        ("a.json", b"[]", "not a tokenizer.json"),
     ],
 )
 def test_bad_files(tmp_path, name, content, message):
-    if content is not None:
-        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
+    with pytest.raises(FileNotFoundError, match=f"{name}: there is no such vocabulary file"):
+        Vocabulary(tmp_path / name)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
         Vocabulary(tmp_path / name)
 
 

@@ -7,54 +7,51 @@ import zipfile
 import numpy as np
 import pytest
 
-import keras_bert
-from keras_bert.tasks.classification import predict, score
 from keras_bert.tasks.glue import data as glue
-from keras_bert.tasks.glue import published as glue_published
 from keras_bert.tasks.glue import submission
 from keras_bert.tasks.glue.data import TASKS, read
 from keras_bert.tasks.table import Examples
 
-PARSES = "\t".join(["p"] * 7)
-MNLI_HEADER = "index\tpromptID\tpairID\tgenre\tp1\tp2\tp3\tp4\tsentence1\tsentence2"
-STSB_HEADER = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2"
-MRPC_HEADER = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String"
-# Task -> a train or dev file and a test file, two rows each: sentences "a", 'say "b', pairs "c", "d e".
+NLI = ["entailment", "neutral", "contradiction"]
+TWO = ["entailment", "not_entailment"]
+MNLI = "index,promptID,pairID,genre,p1,p2,p3,p4,sentence1,sentence2"
+STSB = "index,genre,filename,year,old_index,source1,source2,sentence1,sentence2"
+MRPC = "\ufeffQuality,#1 ID,#2 ID,#1 String,#2 String"
+PAIR = "index,sentence1,sentence2"
+# Of each task the columns of train and dev, their fields, the labels of two rows; the columns of test, their fields.
+# I is the index, T and P are the texts, L is the label.
 OFFICIAL = {
-    "cola": ('s\t1\t\ta\ns\t0\t*\tsay "b\n', 'index\tsentence\n0\ta\n1\tsay "b\n'),
-    "sst2": ('sentence\tlabel\na\t1\nsay "b\t0\n', 'index\tsentence\n0\ta\n1\tsay "b\n'),
-    "mrpc": (
-        f'{MRPC_HEADER}\n1\t10\t11\ta\tc\n0\t12\t13\tsay "b\td e\n',
-        'index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t10\t11\ta\tc\n1\t12\t13\tsay "b\td e\n',
-    ),
-    "stsb": (
-        f'{STSB_HEADER}\tscore\n0\tg\tf\ty\to\tx\tx\ta\tc\t5.000\n1\tg\tf\ty\to\tx\tx\tsay "b\td e\t2.75\n',
-        f'{STSB_HEADER}\n0\tg\tf\ty\to\tx\tx\ta\tc\n1\tg\tf\ty\to\tx\tx\tsay "b\td e\n',
-    ),
-    "qqp": (
-        'id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n0\t1\t2\ta\tc\t1\n1\t3\t4\tsay "b\td e\t0\n',
-        'id\tquestion1\tquestion2\n0\ta\tc\n1\tsay "b\td e\n',
-    ),
-    "mnli": (
-        f"{MNLI_HEADER}\tlabel1\tgold_label\n0\t{PARSES}\ta\tc\tneutral\tcontradiction\n"
-        f'1\t{PARSES}\tsay "b\td e\tneutral\tentailment\n',
-        f'{MNLI_HEADER}\n0\t{PARSES}\ta\tc\n1\t{PARSES}\tsay "b\td e\n',
-    ),
-    "qnli": (
-        'index\tquestion\tsentence\tlabel\n0\ta\tc\tnot_entailment\n1\tsay "b\td e\tentailment\n',
-        'index\tquestion\tsentence\n0\ta\tc\n1\tsay "b\td e\n',
-    ),
-    "rte": (
-        'index\tsentence1\tsentence2\tlabel\n0\ta\tc\tnot_entailment\n1\tsay "b\td e\tentailment\n',
-        'index\tsentence1\tsentence2\n0\ta\tc\n1\tsay "b\td e\n',
-    ),
-    "wnli": (
-        'index\tsentence1\tsentence2\tlabel\n0\ta\tc\t1\n1\tsay "b\td e\t0\n',
-        'index\tsentence1\tsentence2\n0\ta\tc\n1\tsay "b\td e\n',
-    ),
-    "ax": (None, 'index\tsentence1\tsentence2\n0\ta\tc\n1\tsay "b\td e\n'),
+    "cola": ("", "s,L,*,T", "10", "index,sentence", "I,T"),
+    "sst2": ("sentence,label", "T,L", "10", "index,sentence", "I,T"),
+    "mrpc": (MRPC, "L,10,11,T,P", "10", MRPC.replace("\ufeffQuality", "index"), "I,10,11,T,P"),
+    "stsb": (f"{STSB},score", "I,g,f,y,o,x,x,T,P,L", ["5.000", "2.75"], STSB, "I,g,f,y,o,x,x,T,P"),
+    "qqp": ("id,qid1,qid2,question1,question2,is_duplicate", "I,1,2,T,P,L", "10", "id,question1,question2", "I,T,P"),
+    "mnli": (f"{MNLI},label1,gold_label", "I,p,p,p,p,p,p,p,T,P,neutral,L", NLI[::-2], MNLI, "I,p,p,p,p,p,p,p,T,P"),
+    "qnli": ("index,question,sentence,label", "I,T,P,L", TWO[::-1], "index,question,sentence", "I,T,P"),
+    "rte": (f"{PAIR},label", "I,T,P,L", TWO[::-1], PAIR, "I,T,P"),
+    "wnli": (f"{PAIR},label", "I,T,P,L", "10", PAIR, "I,T,P"),
+    "ax": (None, None, None, PAIR, "I,T,P"),
 }
 OFFICIAL["mnli_mismatched"] = OFFICIAL["mnli"]
+
+
+def tabs(*rows):
+    """The lines of a file, from rows with commas."""
+    return "".join(row.replace(",", "\t") + "\n" for row in rows)
+
+
+def official(name, split):
+    """The content of a file of two rows."""
+    columns, fields, labels, test_columns, test_fields = OFFICIAL[name]
+    if split == "test":
+        columns, fields, labels = test_columns, test_fields, "  "
+    values = zip("01", ["a", 'say "b'], ["c", "d e"], labels, strict=True)
+    rows = (
+        ",".join(dict(zip("ITPL", row, strict=True)).get(field, field) for field in fields.split(",")) for row in values
+    )
+    return tabs(*[columns] * bool(columns), *rows)
+
+
 FULL = (
     "Lexical Semantics\tPredicate-Argument Structure\tLogic\tKnowledge\tDomain\tPremise\tHypothesis\tLabel\n"
     "\t\tNegation;Double negation\t\tNews\ta\tb\tentailment\n"
@@ -74,7 +71,7 @@ def write(folder, name, content):
 def test_official_layout(tmp_path, task, nested, line_end):
     folder = tmp_path / task.title if nested else tmp_path
     for split, (name, *_) in task.files.items():
-        write(folder, name, OFFICIAL[task.name][split == "test"].replace("\n", line_end))
+        write(folder, name, official(task.name, split).replace("\n", line_end))
         examples = read(task, tmp_path, split)
         labels = {"stsb": [5.0, 2.75], "mnli": [2, 0], "mnli_mismatched": [2, 0]}.get(task.name, [1, 0])
         pair = ["c", "d e"] if task.pair else None
@@ -82,17 +79,11 @@ def test_official_layout(tmp_path, task, nested, line_end):
 
 
 def test_tasks_are_those_of_the_server():
-    files = {"CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI-m", "MNLI-mm", "QNLI", "RTE", "WNLI", "AX"}
-    assert {task.server_file for task in TASKS.values()} == {f"{name}.tsv" for name in files}
-    assert {name: task.num_classes for name, task in TASKS.items() if task.num_classes != 2} == {
-        "stsb": 1,
-        "mnli": 3,
-        "mnli_mismatched": 3,
-        "ax": 3,
-    }
-    assert TASKS["stsb"].main_metric == "spearman"
+    files = ["CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI-m", "MNLI-mm", "QNLI", "RTE", "WNLI", "AX"]
     rows = [1063, 1821, 1725, 1379, 390965, 9796, 9847, 5463, 3000, 146, 1104]
-    assert [task.test_rows for task in TASKS.values()] == rows
+    assert [(task.server_file, task.test_rows) for task in TASKS.values()] == [
+        (f"{name}.tsv", count) for name, count in zip(files, rows, strict=True)
+    ]
     assert {(task.epochs, task.batch_size) for task in TASKS.values()} == {(3, 32)}
 
 
@@ -129,36 +120,27 @@ def test_real_files(data, name, rows):
         assert np.mean(train.labels) == pytest.approx(task.majority, abs=5e-4)
 
 
-def test_real_mnli(data):
-    dev = read(TASKS["mnli"], data / "glue", "dev")
-    assert np.bincount(dev.labels).tolist() == [3479, 3123, 3213]
-    assert dev.text[0] == "The new rights are nice enough"
-
-
 def test_mrpc_train_without_the_rows_of_dev(tmp_path):
-    rows = f"{MRPC_HEADER}\n1\t10\t11\ta\tc\n0\t12\t13\tb\td\n"
-    write(tmp_path, "msr_paraphrase_train.txt", rows)
+    def texts(split):
+        return read(TASKS["mrpc"], tmp_path, split).text
+
+    write(tmp_path, "msr_paraphrase_train.txt", tabs(MRPC, "1,10,11,a,c", "0,12,13,b,d"))
     for split in ("train", "dev"):
-        with pytest.raises(
-            ValueError, match="holds train and dev together, and there is no dev.tsv. Put GLUE's dev_ids"
-        ):
-            read(TASKS["mrpc"], tmp_path, split)
-    write(tmp_path, "dev.tsv", f"{MRPC_HEADER}\n1\t10\t11\ta\tc\n")
-    assert read(TASKS["mrpc"], tmp_path, "train").text == ["b"]
-    assert read(TASKS["mrpc"], tmp_path, "dev").text == ["a"]
+        with pytest.raises(ValueError, match="train and dev together, and there is no dev.tsv. Put GLUE's dev_ids"):
+            texts(split)
+    write(tmp_path, "dev.tsv", tabs(MRPC, "1,10,11,a,c"))
+    assert (texts("train"), texts("dev")) == (["b"], ["a"])
     (tmp_path / "dev.tsv").unlink()
     write(tmp_path, "dev_ids.tsv", "12\t13\n")
-    assert read(TASKS["mrpc"], tmp_path, "dev").text == ["b"]
+    assert texts("dev") == ["b"]
     write(tmp_path, "dev_ids.tsv", "1\t2\n")
     with pytest.raises(ValueError, match="no rows of dev. The ids of the dev rows are those of other data"):
-        read(TASKS["mrpc"], tmp_path, "dev")
+        texts("dev")
 
 
 def test_bad_rows(tmp_path, caplog):
-    header = "index\tquestion\tsentence\tlabel"
-    write(
-        tmp_path, "train.tsv", f"{header}\n0\ta\tb\tentailment\n1\ta\n2\ta\tb\tc\tentailment\n3\tx\ty\tentailment\n\n"
-    )
+    rows = ["index,question,sentence,label", "0,a,b,entailment", "1,a", "2,a,b,c,entailment", "3,x,y,entailment", ""]
+    write(tmp_path, "train.tsv", tabs(*rows))
     with pytest.raises(ValueError, match=r"train\.tsv:3: expected 4 columns, got 2. Mend the file or raise"):
         read(TASKS["qnli"], tmp_path, "train")
     with pytest.raises(ValueError, match=r"train\.tsv:4: expected 4 columns, got 5"):
@@ -167,21 +149,48 @@ def test_bad_rows(tmp_path, caplog):
     assert "left out 2 rows that cannot be read, first line 3" in caplog.text
 
 
-def test_errors_of_files(tmp_path):
-    stsb, mnli = f"{STSB_HEADER}\tscore\n0\tg\tf\ty\to\tx\tx\ta\tc\tx\n", f"{MNLI_HEADER}\tgold_label\n0\t{PARSES}"
-    three = "index\tsentence1\tsentence2"
-    for name, content, message in (
-        ("cola", "s\t2\t\ta\n", r"train\.tsv:1: unknown label '2'. Expected one of: '0', '1'"),
-        ("mnli", f"{mnli}\ta\tb\t-\n", r"train\.tsv:2: unknown label '-'.* 'entailment',"),
-        ("stsb", stsb, r"train\.tsv:2: column `score` must be a finite"),
-        ("rte", f"{three}\n0\ta\tb\n", r"train\.tsv:1: no column `label`. It has: 'index', 'sentence1'"),
-        ("wnli", f"{three}\tlabel\nx\ta\tb\t1\n", r"train\.tsv:2: the index must be a whole number"),
-        ("sst2", "sentence\tlabel\n", r"train\.tsv: no rows"),
-        ("cola", "", r"train\.tsv: no rows"),
-    ):
-        write(tmp_path, "train.tsv", content)
-        with pytest.raises(ValueError, match=message):
-            read(TASKS[name], tmp_path, "train")
+@pytest.mark.parametrize(
+    ("name", "rows", "message"),
+    [
+        ("cola", ["s,2,,a"], r"train\.tsv:1: unknown label '2'. Expected one of: '0', '1'"),
+        ("mnli", [f"{MNLI},gold_label", "0,p,p,p,p,p,p,p,a,b,-"], r"train\.tsv:2: unknown label '-'.* 'entailment',"),
+        ("stsb", [f"{STSB},score", "0,g,f,y,o,x,x,a,c,x"], r"train\.tsv:2: column `score` must be a finite"),
+        ("rte", [PAIR, "0,a,b"], r"train\.tsv:1: no column `label`. It has: 'index', 'sentence1'"),
+        ("wnli", [f"{PAIR},label", "x,a,b,1"], r"train\.tsv:2: the index must be a whole number"),
+        ("sst2", ["sentence,label"], r"train\.tsv: no rows"),
+        ("cola", [], r"train\.tsv: no rows"),
+    ],
+)
+def test_errors_of_files(tmp_path, name, rows, message):
+    write(tmp_path, "train.tsv", tabs(*rows))
+    with pytest.raises(ValueError, match=message):
+        read(TASKS[name], tmp_path, "train")
+
+
+@pytest.fixture
+def mnli(tmp_path):
+    for name in ("train", "dev_matched", "dev_mismatched"):
+        write(tmp_path, f"{name}.tsv", tabs(f"{PAIR},gold_label", f"0,a,{name},neutral"))
+    write(tmp_path, "test_matched.tsv", tabs(PAIR, "0,a,test"))
+    return tmp_path
+
+
+def test_mnli_brings_its_other_tests(mnli, caplog):
+    data = glue.read_all(TASKS["mnli"], mnli, diagnostics=write(mnli, "diagnostic-full.tsv", FULL))
+    pairs = {name: part.pair for name, part in data.dev.items()}
+    assert pairs == {"mnli": ["dev_matched"], "mnli_mismatched": ["dev_mismatched"], "ax": ["b", "d", "f"]}
+    assert list(data.test) == ["mnli"]
+    assert "Logic: Negation" in data.categories[0]
+    for name, record in zip(("mnli_mismatched", "ax"), caplog.records, strict=True):
+        assert record.getMessage().endswith(f" has no test file of {name}: nothing is predicted for it")
+
+
+def test_a_broken_test_file_is_an_error(mnli):
+    write(mnli, "test_matched.tsv", tabs(PAIR, "0,a"))
+    with pytest.raises(ValueError, match=r"test_matched.tsv:2: expected 3 columns, got 2"):
+        glue.read_all(TASKS["mnli"], mnli)
+    with pytest.raises(ValueError, match=r"test_matched.tsv: no row can be read, first line 2"):
+        glue.read_all(TASKS["mnli"], mnli, skip_bad_rows=1)
 
 
 def test_missing_files_and_splits(tmp_path):
@@ -206,48 +215,12 @@ def test_diagnostics(tmp_path):
     assert scores["Logic: Double negation"] == scores["Lexical Semantics"] == 0
 
 
-def test_scores():
-    logits = np.array([[0.0, 1.0], [2.0, 1.0], [0.0, 3.0], [1.0, 2.0]])  # 1, 0, 1, 1
-    assert score(TASKS["mrpc"], [1, 0, 1, 0], logits) == pytest.approx({"f1": 0.8, "accuracy": 0.75})
-    assert score(TASKS["cola"], [1, 0, 1, 1], logits) == pytest.approx({"matthews_correlation": 1})
-    scores = score(TASKS["stsb"], [0.0, 1.0, 4.0], np.array([[0.0], [1.0], [2.0]]))
-    assert scores == pytest.approx({"spearman": 1, "pearson": 4 / np.sqrt(2 * 26 / 3)})
-    assert list(scores) == ["spearman", "pearson"]
-
-
-def test_wrong_logits():
-    for shape in ((4,), (4, 3)):
-        with pytest.raises(ValueError, match=r"`logits` must have shape \(rows, 2\). Received: shape"):
-            predict(TASKS["rte"], np.zeros(shape))
-    with pytest.raises(ValueError, match="`logits` must be finite. Received: NaN or infinity"):
-        score(TASKS["rte"], [1], [[np.nan, 0.0]])
-
-
-@pytest.mark.parametrize(("config", "expected"), [(keras_bert.BERT_BASE, "79.6"), (keras_bert.BERT_LARGE, "82.1")])
-def test_the_average_of_the_paper(config, expected):
-    scores = {name: {task.main_metric: 0.5} for name, task in TASKS.items() if name not in ("wnli", "ax")}
-    assert f"| {expected} |" in glue_published.comparison_table(scores, config).splitlines()[-1]
-
-
-def test_the_average_of_the_leaderboard():
-    names = ["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "mnli_mismatched", "qnli", "rte", "wnli", "ax"]
-    for expected, columns in {  # Google's miniatures Mini, Small and Medium.
-        65.8: "0.0 85.9 81.1,71.8 75.4,73.3 66.4,86.2 74.8 74.3 84.1 57.9 62.3 26.1",
-        71.2: "27.8 89.7 83.4,76.2 78.8,77.0 68.1,87.0 77.6 77.0 86.4 61.8 62.3 28.6",
-        73.5: "38.0 89.6 86.6,81.6 80.4,78.4 69.6,87.9 80.0 79.1 87.7 62.2 62.3 30.5",
-    }.items():
-        scores = [dict(enumerate(map(float, column.split(",")))) for column in columns.split()]
-        with_wnli, without = glue_published.average(dict(zip(names, scores, strict=True)))
-        assert round(with_wnli, 1) == expected
-        assert without == pytest.approx((9 * with_wnli - 62.3) / 8)
-
-
 def test_server_files(tmp_path):
-    nli, two = ["entailment", "neutral", "contradiction"], ["entailment", "not_entailment", "entailment"]
+    two = [*TWO, "entailment"]
     for name, predictions, expected in (
         ("cola", np.array([1, 0, 1]), "101"),
-        ("mnli", [0, 1, 2], nli),
-        ("ax", [0, 1, 2], nli),
+        ("mnli", [0, 1, 2], NLI),
+        ("ax", [0, 1, 2], NLI),
         ("qnli", [0, 1, 0], two),
         ("rte", [0, 1, 0], two),
         ("wnli", [0, 1, 0], "010"),
@@ -261,13 +234,17 @@ def test_server_files(tmp_path):
         assert reordered.read_bytes() == path.read_bytes()
 
 
-def test_predictions_that_no_file_takes(tmp_path):
-    with pytest.raises(ValueError, match="`predictions` of rte must be class numbers below 2. Received: 2"):
-        submission.write_submission(TASKS["rte"], [0, 2], tmp_path)
-    with pytest.raises(ValueError, match="`predictions` must be finite. Received: nan"):
-        submission.write_submission(TASKS["stsb"], [np.nan], tmp_path)
-    with pytest.raises(ValueError, match="`ids` must be as many as `predictions`. Received: 1 and 2"):
-        submission.write_submission(TASKS["rte"], [0, 1], tmp_path, ids=[0])
+@pytest.mark.parametrize(
+    ("name", "predictions", "ids", "message"),
+    [
+        ("rte", [0, 2], None, "`predictions` of rte must be class numbers below 2. Received: 2"),
+        ("stsb", [np.nan], None, "`predictions` must be finite. Received: nan"),
+        ("rte", [0, 1], [0], "`ids` must be as many as `predictions`. Received: 1 and 2"),
+    ],
+)
+def test_predictions_that_no_file_takes(tmp_path, name, predictions, ids, message):
+    with pytest.raises(ValueError, match=message):
+        submission.write_submission(TASKS[name], predictions, tmp_path, ids)
 
 
 def test_the_archive(tmp_path, caplog):
@@ -286,60 +263,51 @@ def test_the_archive(tmp_path, caplog):
     assert files["AX.tsv"].count("contradiction") == files["QNLI.tsv"].count("not_entailment") == 3
 
 
-def test_the_archive_takes_no_wrong_file(tmp_path):
-    for name, content, message in (
-        ("rte", "index\tprediction\n0\tentailment\n", r"RTE\.tsv: expected 2 predictions, got 1"),
-        ("rte", "index\tprediction\n0\tentailment\n2\tentailment\n", r"RTE\.tsv:3: expected index 1, got 2"),
-        ("rte", "index\tprediction\n0\t1\n", r"RTE\.tsv:2: unknown label '1'. Expected one of: entailment, not_ent"),
-        ("rte", "index\tlabel\n0\t1\n", r"RTE\.tsv:1: expected the columns index and prediction, got index, label"),
-        ("rte", "", r"RTE\.tsv:1: expected the columns index and prediction"),
-        ("rte", "index\tprediction\n0\n", r"RTE\.tsv:2: expected 2 columns, got 1"),
-        ("stsb", "index\tprediction\n0\t5.1\n", r"STS-B\.tsv:2: expected a score from 0 to 5, got 5\.1"),
-        ("stsb", "index\tprediction\n0\thigh\n", r"STS-B\.tsv:2: column `prediction` must be a finite number"),
-    ):
-        file = write(tmp_path, TASKS[name].server_file, content)
-        with pytest.raises(ValueError, match=message):
-            submission.zip_submission(tmp_path, tmp_path / "all.zip", dict.fromkeys(TASKS, 2))
-        file.unlink()
+@pytest.mark.parametrize(
+    ("name", "rows", "message"),
+    [
+        ("rte", ["index,prediction", "0,entailment"], r"RTE\.tsv: expected 2 predictions, got 1"),
+        ("rte", ["index,prediction", "0,entailment", "2,entailment"], r"RTE\.tsv:3: expected index 1, got 2"),
+        ("rte", ["index,prediction", "0,1"], r"RTE\.tsv:2: unknown label '1'. Expected one of: entailment, not_ent"),
+        ("rte", ["index,label", "0,1"], r"RTE\.tsv:1: expected the columns index and prediction, got index, label"),
+        ("rte", [], r"RTE\.tsv:1: expected the columns index and prediction"),
+        ("rte", ["index,prediction", "0"], r"RTE\.tsv:2: expected 2 columns, got 1"),
+        ("stsb", ["index,prediction", "0,5.1"], r"STS-B\.tsv:2: expected a score from 0 to 5, got 5\.1"),
+        ("stsb", ["index,prediction", "0,high"], r"STS-B\.tsv:2: column `prediction` must be a finite number"),
+    ],
+)
+def test_the_archive_takes_no_wrong_file(tmp_path, name, rows, message):
+    write(tmp_path, TASKS[name].server_file, tabs(*rows))
+    with pytest.raises(ValueError, match=message):
+        submission.zip_submission(tmp_path, tmp_path / "all.zip", dict.fromkeys(TASKS, 2))
     assert not (tmp_path / "all.zip").exists()
 
 
-@pytest.fixture
-def fake_tfds(monkeypatch):
-    """TensorFlow Datasets without a network: what `load` was asked for, and what it gives."""
-    fake = types.SimpleNamespace(asked=None, rows=[], names=None, as_numpy=lambda rows: rows)
+def test_tensorflow_datasets(monkeypatch):
+    """Without a network: what its `load` was asked for, and what it gives."""
+    asked = []
 
-    def load(name, split, with_info):
-        assert with_info
-        fake.asked = name, split
-        return fake.rows, types.SimpleNamespace(features={"label": types.SimpleNamespace(names=fake.names)})
+    def examples(name, split, rows, names=None):
+        def load(*arguments, split, with_info):
+            asked[:] = *arguments, split
+            return rows, types.SimpleNamespace(features={"label": types.SimpleNamespace(names=names)})
 
-    fake.load = load
-    monkeypatch.setitem(sys.modules, "tensorflow_datasets", fake)
-    return fake
+        fake = types.SimpleNamespace(load=load, as_numpy=lambda rows: rows)
+        monkeypatch.setitem(sys.modules, "tensorflow_datasets", fake)
+        return glue.read_tfds(TASKS[name], split)
 
-
-def test_tensorflow_datasets(fake_tfds):
-    fake_tfds.rows = [
+    rows = [
         {"premise": b"b", "hypothesis": "é".encode(), "label": np.int64(2), "idx": np.int32(1)},
         {"premise": b"a", "hypothesis": b"c", "label": np.int64(0), "idx": np.int32(0)},
     ]
-    fake_tfds.names = ["entailment", "neutral", "contradiction"]
-    examples = glue.read_tfds(TASKS["mnli_mismatched"], "dev")
-    assert fake_tfds.asked == ("glue/mnli", "validation_mismatched")
-    assert (examples.text, examples.pair) == (["a", "b"], ["c", "é"])
-    assert (examples.labels, examples.ids) == ([0, 2], [0, 1])
-    assert glue.read_tfds(TASKS["ax"], "test").labels is None
-    assert fake_tfds.asked == ("glue/ax", "test")
-    fake_tfds.names = ["contradiction", "entailment", "neutral"]
+    assert examples("mnli_mismatched", "dev", rows, NLI) == Examples(["a", "b"], ["c", "é"], [0, 2], [0, 1])
+    assert asked == ["glue/mnli", "validation_mismatched"]
+    assert examples("ax", "test", rows, NLI).labels is None
+    assert asked == ["glue/ax", "test"]
     with pytest.raises(ValueError, match=r"glue/mnli numbers its labels differently: \['contradiction'"):
-        glue.read_tfds(TASKS["mnli"], "train")
-    fake_tfds.rows, fake_tfds.names = [{"sentence": b"a", "label": 1, "idx": 0}], ["negative", "positive"]
-    assert glue.read_tfds(TASKS["sst2"], "train").pair is None
-    fake_tfds.rows = [{"sentence1": b"a", "sentence2": b"b", "label": np.float32(2.5), "idx": 0}]
-    assert glue.read_tfds(TASKS["stsb"], "dev").labels == [2.5]
-    fake_tfds.load = lambda *_, **__: 1 / 0
-    with pytest.raises(
-        ValueError, match="glue/rte could not be loaded .*: division by zero. Download .* by --data_dir"
-    ):
-        glue.read_tfds(TASKS["rte"], "train")
+        examples("mnli", "train", rows, NLI[::-1])
+    assert examples("sst2", "train", [{"sentence": b"a", "label": 1, "idx": 0}], ["negative", "positive"]).pair is None
+    row = {"sentence1": b"a", "sentence2": b"b", "label": np.float32(2.5), "idx": 0}
+    assert examples("stsb", "dev", [row]).labels == [2.5]
+    with pytest.raises(ValueError, match="glue/rte could not be loaded .*: 'idx'. Download .* by --data_dir"):
+        examples("rte", "train", [{}])

@@ -1,5 +1,7 @@
 """Published numbers beside ours."""
 
+import pytest
+
 import keras_bert
 from keras_bert.tasks.glue import published as glue_published
 
@@ -39,3 +41,16 @@ def test_a_table_of_all_tasks_has_the_papers_average():
     assert ours.split(" | ")[1:] == ["50.0"] * 10 + ["50.0 |"]
     paper = ["52.1", "93.5", "88.9", "85.8", "71.2", "84.6", "83.4", "90.5", "66.4", "", "79.6 |"]
     assert base.split(" | ")[1:] == paper
+
+
+def test_the_average_of_the_leaderboard():
+    names = ["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "mnli_mismatched", "qnli", "rte", "wnli", "ax"]
+    for expected, columns in {  # Google's miniatures Mini, Small and Medium.
+        65.8: "0.0 85.9 81.1,71.8 75.4,73.3 66.4,86.2 74.8 74.3 84.1 57.9 62.3 26.1",
+        71.2: "27.8 89.7 83.4,76.2 78.8,77.0 68.1,87.0 77.6 77.0 86.4 61.8 62.3 28.6",
+        73.5: "38.0 89.6 86.6,81.6 80.4,78.4 69.6,87.9 80.0 79.1 87.7 62.2 62.3 30.5",
+    }.items():
+        scores = [dict(enumerate(map(float, column.split(",")))) for column in columns.split()]
+        with_wnli, without = glue_published.average(dict(zip(names, scores, strict=True)))
+        assert round(with_wnli, 1) == expected
+        assert without == pytest.approx((9 * with_wnli - 62.3) / 8)

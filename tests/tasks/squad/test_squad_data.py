@@ -39,36 +39,28 @@ def cut(questions):
 
 
 @pytest.mark.parametrize(
-    ("name", "version_2", "count", "unanswerable"),
-    [
-        ("dev-v1.1", False, 10570, 0),
-        ("train-v1.1-44articles", False, 11877, 0),
-        ("dev-v2.0-cs224n-half", True, 6078, 3168),
-    ],
+    ("name", "version_2", "unanswerable"), [("dev-v1.1", False, 0), ("dev-v2.0-cs224n-half", True, 3168)]
 )
-def test_real_files(data, name, version_2, count, unanswerable):
+def test_real_files(data, name, version_2, unanswerable):
     path = data / "squad" / f"{name}.json"
     questions = squad.read(path)
-    assert (questions.version_2, len(questions)) == (version_2, count)
-    assert (sum(not golds for golds in questions.golds), questions.wrong) == (unanswerable, [])
+    assert (questions.version_2, questions.wrong) == (version_2, [])
     # The file once more, flat.
     articles = json.loads(path.read_text(encoding="utf-8"))["data"]
     paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
     assert questions.contexts == [paragraph["context"] for paragraph in paragraphs]
-    assert name != "dev-v1.1" or len(questions.contexts) == 2067
     rows = [(number, entry) for number, paragraph in enumerate(paragraphs) for entry in paragraph["qas"]]
     assert questions.ids == [entry["id"] for _, entry in rows]
     assert questions.questions == [entry["question"] for _, entry in rows]
     assert questions.context.tolist() == [number for number, _ in rows]
     golds = [[answer["text"] for answer in entry["answers"]] for _, entry in rows]
-    assert questions.golds == golds
+    assert (questions.golds, sum(not texts for texts in golds)) == (golds, unanswerable)
     assert cut(questions) == [[text.strip() for text in texts] for texts in golds]
     # The same words may stand elsewhere too; no answer of these files begins with white space.
-    before = [
-        [len(questions.contexts[number][: answer["answer_start"]].encode()) for answer in entry["answers"]]
-        for number, entry in rows
-    ]
-    assert [[first for first, _ in spans] for spans in questions.spans] == before
+    for spans, (number, entry) in zip(questions.spans, rows, strict=True):
+        text = questions.contexts[number]
+        before = [len(text[: answer["answer_start"]].encode()) for answer in entry["answers"]]
+        assert [first for first, _ in spans] == before
 
 
 @pytest.mark.parametrize(
@@ -94,17 +86,6 @@ def test_places_are_bytes(tmp_path, context, start, answer, span):
         assert cut(questions) == [[answer.strip()]]
 
 
-def test_the_same_text_written_otherwise(tmp_path):
-    value = content("😀 Zoë ist da", qa(question="Wer, 😀?", answers=[at(2, "Zoë")]))
-    escaped, plain = (json.dumps(value, ensure_ascii=ascii_only) for ascii_only in (True, False))
-    assert r"\ud83d\ude00 Zo\u00eb" in escaped
-    assert "😀 Zoë" in plain
-    for text in (escaped, plain):
-        questions = read(tmp_path, text)
-        assert (questions.contexts, questions.questions) == (["😀 Zoë ist da"], ["Wer, 😀?"])
-        assert questions.spans == [[(5, 9)]]
-
-
 def test_lone_surrogates_are_question_marks(tmp_path):
     entry = qa(question="\udc00?", answers=[at(3, "b\udfff"), at(0, "é\ud83d")])
     questions = read(tmp_path, content("é\ud83d b\udfff 😀", entry))
@@ -115,13 +96,10 @@ def test_lone_surrogates_are_question_marks(tmp_path):
 
 def test_articles_paragraphs_and_answers_in_order(tmp_path):
     answers = [at(0, "one"), at(8, "one"), at(8, "one two")]
-    those = [
-        ("one and one two", [qa("a0", answers=answers), qa("a1", answers=answers[1:2])]),
-        ("b", []),
-        ("c", [qa("c0")]),
-    ]
-    parts = [{"context": context, "qas": entries} for context, entries in those]
-    questions = read(tmp_path, {"data": [{"paragraphs": parts[:2]}, {"title": "", "paragraphs": parts[2:]}]})
+    first = {"context": "one and one two", "qas": [qa("a0", answers=answers), qa("a1", answers=answers[1:2])]}
+    rest = [{"context": "b", "qas": []}], [{"context": "c", "qas": [qa("c0")]}]
+    questions = read(tmp_path, {"data": [{"paragraphs": [first, *rest[0]]}, {"title": "", "paragraphs": rest[1]}]})
+    assert not questions.version_2
     assert (questions.contexts, questions.ids) == (["one and one two", "b", "c"], ["a0", "a1", "c0"])
     np.testing.assert_array_equal(questions.context, [0, 0, 2])
     assert questions.golds == [["one", "one", "one two"], ["one"], []]
@@ -155,13 +133,6 @@ def test_answers_at_wrong_places(tmp_path):
     ]
 
 
-def test_questions_to_be_answered(tmp_path):
-    for version in ("1.1", "v2.0"):
-        questions = read(tmp_path, content("Who knows", qa("q1"), qa("q2"), version=version))
-        assert (questions.ids, questions.version_2) == (["q1", "q2"], version == "v2.0")
-        assert (questions.golds, questions.spans, questions.wrong) == ([[], []], [[], []], [])
-
-
 def test_questions_without_answer(tmp_path):
     entries = [
         qa("q1", answers=[], is_impossible=True, plausible_answers=[at(0, "a")]),
@@ -192,47 +163,28 @@ def test_version(tmp_path):
     )
 
 
-def paragraphs(*those):
-    return {"data": [{"title": "T", "paragraphs": list(those)}]}
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [
         (b"", "not a JSON file in UTF-8: Expecting value: line 1 column 1 (char 0)"),
-        (b'{"data": [}', "not a JSON file in UTF-8: Expecting value: line 1 column 11 (char 10)"),
-        (
-            b'{"data": "\xe9"}',
-            "not a JSON file in UTF-8: 'utf-8' codec can't decode byte 0xe9 in position 10: invalid continuation byte",
-        ),
-        ([], "expected SQuAD's format, an object with a list `data`"),
+        (b'"\xe9"', "not a JSON file in UTF-8: 'utf-8' codec can't decode byte 0xe9 in position 1: invalid conti"),
         ({"version": "1.1"}, "expected SQuAD's format, an object with a list `data`"),
-        ({"data": []}, "there are no questions"),
         (content("a"), "there are no questions"),
         ({"data": [{"title": "T", "paragraphs": []}]}, "article 0 (T) has no paragraphs"),
         ({"data": ["x"]}, "article 0: `paragraphs` must be a list. Received: None"),
-        (paragraphs({"qas": []}), "article 0 (T), paragraph 0: `context` must be a text. Received: None"),
-        (paragraphs({"context": "a"}), "article 0 (T), paragraph 0: `qas` must be a list. Received: None"),
-        (
-            paragraphs({"context": "a", "qas": [qa()]}, {"context": " \n\u3000", "qas": []}),
-            "article 0 (T), paragraph 1: the context is empty. Expected a text",
-        ),
+        (content(7), "article 0 (T), paragraph 0: `context` must be a text. Received: 7"),
+        (content(" \n\u3000"), "article 0 (T), paragraph 0: the context is empty. Expected a text"),
         (content("a", qa(), {"question": "Who?"}), "article 0 (T), paragraph 0: question 1 has no `id`"),
         (content("a", qa("")), "article 0 (T), paragraph 0: question 0 has no `id`"),
         (content("a", "Who?"), "article 0 (T), paragraph 0: question 0 has no `id`"),
-        (
-            paragraphs({"context": "a", "qas": [qa("5")]}, {"context": "b", "qas": [qa(5)]}),
-            "two questions have the id 5. Expected each once",
-        ),
+        (content("a", qa("5"), qa(5)), "two questions have the id 5. Expected each once"),
         (content("a", qa("q7", ["Who?"])), "q7: `question` must be a text. Received: ['Who?']"),
-        (content("a", qa(answers="a")), "q: `answers` must be a list. Received: 'a'"),
         (content("a", qa(answers={"text": "x" * 99})), f"q: `answers` must be a list. Received: {{'text': '{'x' * 70}"),
         (content("a", qa(answers=["a"])), "q: `text` must be a text. Received: None"),
-        (content("a", qa(answers=[{"text": "a"}])), "q: `answer_start` must be an integer. Received: None"),
         (content("a", qa(answers=[at("0", "a")])), "q: `answer_start` must be an integer. Received: '0'"),
     ],
 )
 def test_errors(tmp_path, value, message):
     with pytest.raises(ValueError) as error:
         read(tmp_path, value)
-    assert str(error.value) == f"{tmp_path / 'a.json'}: {message}"
+    assert str(error.value).startswith(f"{tmp_path / 'a.json'}: {message}")

@@ -18,14 +18,10 @@ def questions(golds, version_2=False):
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "exact", "f1"), [("bert_ensemble", 86.21, 92.20), ("logistic_regression", 40.14, 50.98)]
-)
-def test_published_figures(data, name, exact, f1):
-    folder = data / "squad"
-    predictions = json.loads((folder / "predictions" / f"{name}.json").read_text())
-    scores = squad_metrics.score(squad.read(folder / "dev-v1.1.json"), predictions)
-    assert {kind: round(value, 2) for kind, value in scores.items()} == {"exact_match": exact, "f1": f1}
+def test_published_figures(data):
+    predictions = json.loads((data / "squad" / "predictions" / "bert_ensemble.json").read_text())
+    scores = squad_metrics.score(squad.read(data / "squad" / "dev-v1.1.json"), predictions)
+    assert {kind: round(value, 2) for kind, value in scores.items()} == {"exact_match": 86.21, "f1": 92.20}
 
 
 def test_always_no_answer_is_the_share_of_those_without(data):
@@ -51,19 +47,14 @@ def test_normalize():
         "theatre and banana in Athens": "theatre and banana in athens",  # Articles are whole words.
         "the-cat": "thecat",  # Punctuation goes first, and is no white space.
         "U.S.A.": "usa",
-        "a.": "",
         "$1,000.50": "100050",
         "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~": "",
-        "the": "",
-        " \u3000 ": "",
+        " \u3000 the": "",
         "Arab–Israeli “war”": "arab–israeli “war”",  # Punctuation is that of ASCII,
         "«the» war": "« » war",  # and bounds a word like any other.
         "ÉCOLE Straße İ": "école straße i\u0307",
-        "l'a": "la",
         "à la": "à la",  # Letters with accents are letters,
         "a\u0300 la": "\u0300 la",  # accents of their own are none.
-        "aé thé": "aé thé",
-        "一 the 二": "一 二",
         "a_the": "athe",
     }.items():
         assert squad_metrics.normalize(text) == words
@@ -75,14 +66,10 @@ def test_one_answer():
         ("Denver Broncos", "Broncos Denver", 0, 1),  # The order of words does not count,
         ("to be or not to be", "to be", 0, 1 / 2),  # but their number does: precision 1, recall 1/3.
         ("to be", "to be to be", 0, 2 / 3),
-        ("to to be", "to be be", 0, 2 / 3),
-        ("Denver Broncos", "Carolina Panthers", 0, 0),
         ("1,000", "1000", 1, 1),
         ("Köln", "Koln", 0, 0),
-        ("KÖLN", "köln", 1, 1),
         ("", "", 1, 1),
         ("the", "", 1, 1),
-        (".", "a", 1, 1),
         ("the", "x", 0, 0),
     ):
         assert squad_metrics.exact_match(gold, prediction) == squad_metrics.exact_match(prediction, gold) == exact
@@ -125,13 +112,9 @@ def test_scores_of_version_2():
     expected = {"exact": 100 * 2 / 5, "f1": 100 * (2 / 3 + 1 + 1) / 5, "total": 5}
     expected |= {"HasAns_exact": 100 / 3, "HasAns_f1": 100 * (2 / 3 + 1) / 3, "HasAns_total": 3}
     assert scores == pytest.approx(expected | {"NoAns_exact": 50, "NoAns_f1": 50, "NoAns_total": 2})
-
-
-def test_only_answerable_or_only_unanswerable():
-    rest = {"exact": 100, "f1": 100, "total": 1}
-    for golds, prefix in ((["x"], "HasAns"), ([], "NoAns")):
-        scores = squad_metrics.score(questions({"q": golds}, version_2=True), {"q": (*golds, "")[0]})
-        assert scores == rest | {f"{prefix}_{kind}": value for kind, value in rest.items()}
+    # Nothing is said of questions that there are none of.
+    none = squad_metrics.score(questions({"q": []}, version_2=True), {"q": ""})
+    assert list(none) == ["exact", "f1", "total", "NoAns_exact", "NoAns_f1", "NoAns_total"]
 
 
 @pytest.mark.parametrize(
@@ -179,11 +162,10 @@ def best_prefix(scores, predictions, no_answer, answerable):
 
 
 @pytest.mark.parametrize("values", [1000, 5])  # Of five values, most are the same.
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_best_threshold(seed, values):
     rng = np.random.default_rng(seed)
-    count, odds = 40, rng.permutation(values) / 8 + 0.125
-    names = [f"q{number}" for number in range(count)]
+    odds, names = rng.permutation(values) / 8 + 0.125, [f"q{number}" for number in range(40)]
     answerable = {name: bool(rng.random() < 0.5) for name in names}
     # Sums of these scores are exact. For the sweep an article is an answer, though its score is that of "".
     scores = {name: float(rng.choice([0, 0.25, 0.5, 1]) if answerable[name] else 1) for name in names}
@@ -196,20 +178,6 @@ def test_best_threshold(seed, values):
     assert squad_metrics.best_threshold(scores, predictions, no_answer, answerable) == expected
     with_others = {"other": 0.0, **no_answer, "another": 1.0}
     assert squad_metrics.best_threshold(scores, predictions, with_others, answerable) == expected
-
-
-def test_equal_values_are_taken_one_by_one():
-    # Of the four that 0.5 keeps, two are right and two wrong; the order of the odds' file decides.
-    golds = {"a1": ["x"], "n1": [], "a2": ["x"], "n2": []}
-    those, predictions = questions(golds, version_2=True), dict.fromkeys(golds, "x")
-    for order, best in (
-        (("a1", "a2", "n1", "n2"), 100),
-        (("n1", "n2", "a1", "a2"), 50),
-        (("n1", "a1", "a2", "n2"), 75),
-    ):
-        scores = squad_metrics.score(those, predictions, dict.fromkeys(order, 0.5))
-        assert (scores["best_exact"], scores["best_f1"]) == (best, best)
-        assert scores["best_exact_thresh"] == scores["best_f1_thresh"] == (0.5 if best > 50 else 0)
 
 
 @pytest.mark.parametrize(

@@ -63,9 +63,7 @@ def read(output):
 @pytest.mark.parametrize(
     ("context", "aliases", "start", "text"),
     [
-        ("He saw Rome.", ["Rome"], 7, "Rome"),
         ("Romeo saw ROME, rome.", ["rome"], 10, "ROME"),  # Not in a word; any case.
-        ("snake_case", ["case"], 6, "case"),
         # The first place, whichever alias it is, and there the longest.
         ("New York, York, New York City", ["York City", "New York City", "York"], 4, "York"),
         ("the New York City of New York", ["New York", "New York City", "New"], 4, "New York City"),
@@ -73,13 +71,11 @@ def read(output):
         ("St Louis", ["St. Louis"], 0, "St Louis"),
         ("the U.S. Army", ["U. S."], 4, "U.S"),
         ("Schindler’s\nList", ["Schindler's List"], 0, "Schindler’s\nList"),
-        ('"Who" is Who (band)?', ["Who (band)"], 9, "Who (band"),
         # Articles at the ends need not be there, letters must.
         ("by the Beatles, who", ["The Beatles"], 7, "Beatles"),
         ("Lord of Rings, Lord of the Rings", ["The Lord of the Rings"], 15, "Lord of the Rings"),
         ("vitamin C and Vitamin A", ["Vitamin A"], 14, "Vitamin A"),
         ("ha, by A-ha", ["A-ha"], 7, "A-ha"),
-        ("a theme, an item", ["an  Item"], 12, "item"),
         # Numbers are words.
         ("3.5 of 3,000 are 3.", ["3"], 17, "3"),
         # Accents, written as one character or as two; characters that grow in lower case.
@@ -120,33 +116,17 @@ def test_first_words():
 
 
 def test_documents_are_paragraphs(tmp_path):
-    write_evidence(
-        tmp_path / "evidence",
-        wikipedia__Rhine="\n  The Rhine\tflows past\r\nKöln and Bonn. \n",
-        wikipedia__Bonn="Bonn is not Köln.",
-        web__1__1_2="never read: Köln",
-    )
+    rhine, bonn = "The Rhine\tflows past\r\nKöln and Bonn.", "Bonn is not Köln."
+    write_evidence(tmp_path / "evidence", wikipedia__Rhine=f"\n  {rhine} \n", wikipedia__Bonn=bonn, web__1="Köln")
     entries = [
-        entry("tc_1", ["Cologne", "Köln"], ["Rhine.txt", "Bonn.txt"], ["1/1_2.txt"]),
+        entry("tc_1", ["Cologne", "Köln"], ["Rhine.txt", "Bonn.txt"], ["1.txt"]),
         entry("tc_2", ["Bonn"], ["Bonn.txt", "Rhine.txt"]),
         entry("tc_3", ["Rhein"], ["Rhine.txt"]),
     ]
     counts, rows = convert(tmp_path, *entries)
-    assert rows == [
-        (
-            "Rhine",
-            "The Rhine\tflows past\r\nKöln and Bonn.",
-            [
-                ("tc_1--Rhine.txt", "Who is tc_1?", "Köln", 22),
-                ("tc_2--Rhine.txt", "Who is tc_2?", "Bonn", 31),
-            ],
-        ),
-        (
-            "Bonn",
-            "Bonn is not Köln.",
-            [("tc_1--Bonn.txt", "Who is tc_1?", "Köln", 12), ("tc_2--Bonn.txt", "Who is tc_2?", "Bonn", 0)],
-        ),
-    ]
+    first = [("tc_1--Rhine.txt", "Who is tc_1?", "Köln", 22), ("tc_2--Rhine.txt", "Who is tc_2?", "Bonn", 31)]
+    second = [("tc_1--Bonn.txt", "Who is tc_1?", "Köln", 12), ("tc_2--Bonn.txt", "Who is tc_2?", "Bonn", 0)]
+    assert rows == [("Rhine", rhine, first), ("Bonn", bonn, second)]
     assert counts == triviaqa.Counts(3, 5, kept=4, answered=2, paragraphs=2, dropped={"no_answer": 1})
 
 
@@ -215,19 +195,12 @@ def test_several_files(tmp_path):
         ("Bonn, Köln", ["tc_1--1/b.txt", "tc_2--1/b.txt"]),
     ]
     assert counts == triviaqa.Counts(3, 5, 3, 2, 2, {"repeated": 1, "no_answer": 1})
-    once = (tmp_path / "new/out.json").read_bytes()
-    triviaqa.convert(files, tmp_path / "evidence", tmp_path / "new/out.json")
-    assert (tmp_path / "new/out.json").read_bytes() == once
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["out.json"]
 
 
 def test_verified_files_list_others_too(tmp_path):
     write_evidence(tmp_path / "evidence", wikipedia__A="Köln A", wikipedia__B="Köln B")
     question = entry("tc_1", QuestionPartOfVerifiedEval=True)
-    question["EntityPages"] = [
-        page("A.txt", DocPartOfVerifiedEval=False),
-        page("B.txt", DocPartOfVerifiedEval=True),
-    ]
+    question["EntityPages"] = [page("A.txt", DocPartOfVerifiedEval=False), page("B.txt", DocPartOfVerifiedEval=True)]
     entries = [question, entry("tc_2", wikipedia=["B.txt"], QuestionPartOfVerifiedEval=False)]
     kept = {}
     for verified in (True, False):
@@ -258,6 +231,10 @@ def test_names_and_contents_of_files(tmp_path):
     assert (rows[1][0], rows[1][2][0][2:]) == ("Über B", ("Köln", 4))
 
 
+def with_page(name):
+    return entry("tc_7", EntityPages=[{"Filename": name}])
+
+
 def without(value, name):
     return {key: rest for key, rest in value.items() if key != name}
 
@@ -266,33 +243,17 @@ def without(value, name):
     ("wrong", "message"),
     [
         (b'{"Data": [}', "not a JSON file in UTF-8: Expecting value: line 1 column 11 (char 10)"),
-        (b'"\xe9"', "not a JSON file in UTF-8: 'utf-8' codec can't decode byte 0xe9 in position 1: invalid conti"),
-        ([], "expected TriviaQA's format, an object with a list `Data`"),
         ({"data": []}, "expected TriviaQA's format, an object with a list `Data`"),
         ({"Data": []}, "`Domain` must be Wikipedia or Web, unless `sources` are given. Received: None"),
         (without(entry(), "QuestionId"), "question 1: `QuestionId` must be a text. Received: None"),
-        (entry("tc_7", Question=7), "tc_7: `Question` must be a text. Received: 7"),
-        (
-            without(entry("tc_7"), "Answer"),
-            "tc_7 has no `Answer`. Expected the questions of train or dev, not of test",
-        ),
-        (entry("tc_7", Answer="Köln"), "tc_7: `Answer` must be an object. Received: 'Köln'"),
+        (without(entry("tc_7"), "Answer"), "tc_7 has no `Answer`. Expected the questions of train or dev, not of test"),
         (entry("tc_7", Answer={"Value": "x"}), "tc_7: `Aliases` must be a list. Received: None"),
         (entry("tc_7", Answer=answer("x", 5)), "tc_7: the answers must be texts. Received: 5"),
-        (
-            entry("tc_7", Answer=answer("x", HumanAnswers="y")),
-            "tc_7: `HumanAnswers` must be a list. Received: 'y'",
-        ),
-        (entry("tc_7", EntityPages=None), "tc_7: `EntityPages` must be a list. Received: None"),
+        (entry("tc_7", Answer=answer("x", HumanAnswers="y")), "tc_7: `HumanAnswers` must be a list. Received: 'y'"),
         (entry("tc_7", EntityPages=["A.txt"]), "tc_7: `EntityPages` must have objects. Received: 'A.txt'"),
-        (entry("tc_7", EntityPages=[{"Filename": 3}]), "tc_7: `Filename` must be a text. Received: 3"),
-        *(
-            (
-                entry("tc_7", EntityPages=[{"Filename": name}]),
-                f"tc_7: `Filename` must be a file of the evidence. Received: {name!r}",
-            )
-            for name in ("", "/A.txt", "../A.txt")
-        ),
+        (with_page(""), "tc_7: `Filename` must be a file of the evidence. Received: ''"),
+        (with_page("/A.txt"), "tc_7: `Filename` must be a file of the evidence. Received: '/A.txt'"),
+        (with_page("../A.txt"), "tc_7: `Filename` must be a file of the evidence. Received: '../A.txt'"),
     ],
 )
 def test_errors_in_a_file(tmp_path, wrong, message):
