@@ -4,13 +4,14 @@ The kernel walks a double array over the bytes of one code point: the child of t
 `place ^ offset ^ label`, and exists if it has that label.
 """
 
+import itertools
+
 import flatbuffers
 import numpy as np
 
 _HAS_VALUE = 1 << 8
 _CHANGED = 1 << 30
 _VALUE = 1 << 31
-_LONGEST = 63
 
 
 def normalizer_model(replacements):
@@ -22,7 +23,7 @@ def normalizer_model(replacements):
     pool, codes = _pool(replacements)
     zero = codes.pop(b"\0", 0)
     builder = flatbuffers.Builder(len(pool))
-    units = builder.CreateNumpyVector(_DoubleArray(codes).units)
+    units = builder.CreateNumpyVector(_double_array(codes))
     strings = builder.CreateNumpyVector(np.frombuffer(pool, np.uint8))
     builder.StartObject(4)
     builder.PrependUOffsetTRelativeSlot(1, units, 0)
@@ -34,68 +35,42 @@ def normalizer_model(replacements):
 
 def _pool(replacements):
     """The concatenated values, and for each key the code of its value: offset and length."""
-    pool, places = bytearray(b"\0"), {}
-    for value in sorted(set(replacements.values()), key=lambda value: (-len(value), value)):
-        if len(value) > _LONGEST:
-            raise ValueError(f"a replacement has {_LONGEST} bytes at most. Received: {value!r}")
-        place = pool.find(value) if len(value) <= 1 else -1
-        places[value] = place if place >= 0 else len(pool)
-        if place < 0:
-            pool += value
-    return bytes(pool), {key: _CHANGED | places[value] << 6 | len(value) for key, value in replacements.items()}
+    pool, codes = bytearray(b"\0"), {}
+    for value in sorted(set(replacements.values())):
+        codes[value] = _CHANGED | len(pool) << 6 | len(value)
+        pool += value
+    return bytes(pool), {key: codes[value] for key, value in replacements.items()}
 
 
-class _DoubleArray:
-    """Units of 32 bits. Nodes of equal contents share one place; two of different contents never share an offset.
+def _double_array(codes):
+    """Units of 32 bits. Leaves of equal values share one unit; two inner nodes never share an offset.
 
-    Children are trail bytes, 0x80 to 0xBF, so a block of 256 units takes the children of two nodes, in its upper half.
-    The lower half holds values: label 0, at the offset itself.
+    Children are trail bytes, 0x80 to 0xBF, so a block of 256 units takes two inner nodes: their own values at the
+    offsets 0 and 64, by label 0, and their children in the upper half.
     """
+    root = {}
+    for key, code in codes.items():
+        node = root
+        for byte in key:
+            node = node.setdefault(byte, {})
+        node[None] = code
+    # The root is unit 0, its children are the second block, the leaves' values follow.
+    leaves = {code: 512 + index for index, code in enumerate(dict.fromkeys(codes.values()))}
+    units = {0: 256 << 10, **{place: _VALUE | code for code, place in leaves.items()}}
+    free_blocks = itertools.count(512 + len(leaves) + -len(leaves) % 256, 256)
+    offsets = (block + half for block in free_blocks for half in (0, 64))
 
-    def __init__(self, codes):
-        self._values = {}
-        self._spare = []
-        self._blocks = 2  # The root is unit 0, its children are the second block.
-        self._open = None
-        self._units = {}
-        root = {}
-        for key, code in codes.items():
-            node = root
-            for byte in key:
-                node = node.setdefault(byte, {})
-            node[None] = code
-        self._units[0] = 256 << 10
-        for byte, child in root.items():
-            self._fill(256 ^ byte, byte, child)
-        self.units = np.zeros(256 * self._blocks, np.uint32)
-        self.units[list(self._units)] = list(self._units.values())
-
-    def _fill(self, place, label, node):
+    def fill(place, label, node):
         code = node.pop(None, None)
-        base = self._base() if node else self._value(code)
-        if node and code is not None:
-            self._units[base] = _VALUE | code
-        self._units[place] = (place ^ base) << 10 | (_HAS_VALUE if code is not None else 0) | label
+        offset = next(offsets) if node else leaves[code]
+        if code is not None:
+            units[offset] = _VALUE | code
+        units[place] = (place ^ offset) << 10 | (_HAS_VALUE if code is not None else 0) | label
         for byte, child in node.items():
-            self._fill(base ^ byte, byte, child)
+            fill(offset ^ byte, byte, child)
 
-    def _base(self):
-        """An offset whose units for the labels 0 and 0x80 to 0xBF are free."""
-        if self._open is not None:
-            base, self._open = self._open, None
-            return base
-        base = 256 * self._blocks
-        self._blocks += 1
-        self._open = base + 64
-        self._spare += [base + unit for unit in range(128) if unit % 64]
-        return base
-
-    def _value(self, code):
-        """The offset of a node that has this value and no children."""
-        if code not in self._values:
-            if not self._spare:
-                self._spare += range(256 * self._blocks, 256 * self._blocks + 256)
-                self._blocks += 1
-            self._values[code] = self._spare.pop()
-            self._units[self._values[code]] = _VALUE | code
-        return self._values[code]
+    for byte, child in root.items():
+        fill(256 ^ byte, byte, child)
+    array = np.zeros(max(units) + 256 & ~255, np.uint32)
+    array[list(units)] = list(units.values())
+    return array
