@@ -31,9 +31,6 @@ def count_words(files, lowercase=True, strip_accents=None, held_out_every=None, 
 
     Returns:
         `(counts, held_out)`: the counts of words by word, in the corpus and in the lines held out.
-
-    Example:
-        counts, _ = count_words("corpus/*.txt")
     """
     if held_out_every is not None and held_out_every < 2:
         raise ValueError(f"`held_out_every` must be at least 2. Received: held_out_every={held_out_every}")

@@ -39,9 +39,6 @@ def learn_vocabulary(counts, vocab_size, unused=99, min_count=2, alphabet_limit=
 
     Returns:
         A `Vocabulary`: the special pieces, the alphabet, the other pieces from the most to the least useful.
-
-    Example:
-        learn_vocabulary({"low": 5, "lower": 2, "lowest": 3}, vocab_size=112).save("vocab.txt")
     """
     _check_at_least(unused=(unused, 0), min_count=(min_count, 1), alphabet_limit=(alphabet_limit, 1))
     words = _ordered_words(counts, alphabet_limit)

@@ -122,21 +122,21 @@ def predictions_table(logits, labels):
 
 def probabilities_table(probabilities, labels):
     """The lines of `predictions_table` for probabilities `(rows, classes)`."""
-    names = [quoted(str(label)) for label in labels]
-    return ["\t".join(["label", *names])] + [
-        "\t".join([names[row.argmax()], *(f"{value:.4f}" for value in row)]) for row in probabilities
-    ]
+    return _table("label", labels, [str(labels[row.argmax()]) for row in probabilities], probabilities)
 
 
 def multi_label_table(logits, labels, probabilities=None):
     """The lines of a table of multi-label predictions: the labels with logits of at least 0, joined by `|`, first."""
     if probabilities is None:
         probabilities = 1 / (1 + np.exp(-np.asarray(logits, "float64")))
-    chosen = [
-        quoted("|".join(str(label) for label, logit in zip(labels, row, strict=True) if logit >= 0)) for row in logits
-    ]
-    rows = [[name, *(f"{value:.4f}" for value in row)] for name, row in zip(chosen, probabilities, strict=True)]
-    return ["\t".join(["labels", *(quoted(str(label)) for label in labels)]), *map("\t".join, rows)]
+    chosen = ["|".join(str(label) for label, logit in zip(labels, row, strict=True) if logit >= 0) for row in logits]
+    return _table("labels", labels, chosen, probabilities)
+
+
+def _table(title, labels, chosen, probabilities):
+    header = [title, *(quoted(str(label)) for label in labels)]
+    rows = [[quoted(name), *(f"{value:.4f}" for value in row)] for name, row in zip(chosen, probabilities, strict=True)]
+    return ["\t".join(row) for row in [header, *rows]]
 
 
 def quoted(field):

@@ -41,10 +41,13 @@ def valid_text(text):
 
 
 def check_columns(path, line, found, wanted):
-    """Refuses a header or record that lacks a column."""
+    """Refuses a header or record that lacks a column or has it twice."""
     for column in wanted:
         if column not in found:
             raise ValueError(f"{path}:{line}: no column `{column}`. It has: {', '.join(map(repr, found))}")
+    for column in wanted:
+        if found.count(column) > 1:
+            raise ValueError(f"{path}:{line}: the column `{column}` appears twice")
 
 
 def read_rows(path, wanted):
@@ -58,7 +61,6 @@ def read_rows(path, wanted):
         return list(read_lines(path)), functools.partial(_json_object, path, wanted)
     (line, header), *rows = _lines_of_table(path, wanted)
     check_columns(path, line, header, wanted)
-    _check_once(path, line, header, wanted)
     return rows, functools.partial(table_row, path, header)
 
 
@@ -108,12 +110,6 @@ def _suffix(path):
     if not path.is_file():
         raise ValueError(f"{path}: no such file")
     return path.suffix.lower()
-
-
-def _check_once(path, line, found, wanted):
-    for column in wanted:
-        if found.count(column) > 1:
-            raise ValueError(f"{path}:{line}: the column `{column}` appears twice")
 
 
 def _lines_of_table(path, wanted):
@@ -202,5 +198,4 @@ def _json_object(path, wanted, line, text):
         raise ValueError(f"{path}:{line}: expected one JSON object a line. Received: {text[:50]}")
     names = [name for name, _ in record]
     check_columns(path, line, names, wanted)
-    _check_once(path, line, names, wanted)
     return dict(record)

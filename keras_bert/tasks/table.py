@@ -72,11 +72,6 @@ def read_table(
 
     Returns:
         `Examples`; their ids are the row numbers from 0.
-
-    Example:
-        labels = discover_labels(read_table("train.csv", "review", label_column="stars").labels)
-        train = read_table("train.csv", "review", label_column="stars", labels=labels)
-        dev = read_table("dev.csv", "review", label_column="stars", labels=labels)
     """
     if regression and labels is not None:
         raise ValueError(f"`labels` must be None for regression, which has no classes. Received: labels={labels}")

@@ -24,10 +24,6 @@ class Literals:
 
     Args:
         ids: dict of ids by string.
-
-    Example:
-        parts = Literals({"[MASK]": 103}).split(tf.constant(["a[MASK]"]))
-        (ids,) = join(parts, wordpiece.tokenize(parts.rest))
     """
 
     def __init__(self, ids):

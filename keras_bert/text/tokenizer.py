@@ -146,11 +146,12 @@ class BertTokenizer:
     def _prepare(self, texts):
         """The texts with final sigmas, in as many bytes, and whether no word is too long."""
         plain = _all_match(texts, self._plain)
-        return tf.cond(plain, lambda: (texts, plain), lambda: self._second_look(texts))
 
-    def _second_look(self, texts):
-        short = _all_match(texts, self._short_words)
-        return normalization.replace_final_sigma(texts) if self._lowercase else texts, short
+        def look_closer():
+            short = _all_match(texts, self._short_words)
+            return normalization.replace_final_sigma(texts) if self._lowercase else texts, short
+
+        return tf.cond(plain, lambda: (texts, plain), look_closer)
 
     def _pieces_of_words(self, texts, short, offsets):
         """The pieces of normalized texts, and optionally their offsets in these."""

@@ -141,12 +141,8 @@ class Vocabulary:
 
     def get_config(self):
         """The list of pieces, or a dict of pieces and settings other than the defaults."""
-        settings = {
-            "added_tokens": [list(token) for token in self.added_tokens],
-            "strip_accents": self.strip_accents,
-            "tokenize_chinese_chars": self.tokenize_chinese_chars,
-            "max_word_length": self.max_word_length,
-        }
+        settings = {name: getattr(self, name) for name in _DEFAULTS}
+        settings["added_tokens"] = [list(token) for token in self.added_tokens]
         settings = {name: value for name, value in settings.items() if value != _DEFAULTS[name]}
         return {"pieces": list(self.pieces), **settings} if settings else list(self.pieces)
 

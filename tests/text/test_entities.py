@@ -119,15 +119,6 @@ def test_word_tags_by_hand():
     assert logits.to_list() == [[[6, -6], [9, 0]], [[3, -3], [1, -1], [9, 0]]]
 
 
-def test_entity_spans_by_hand():
-    # "Max Müller saw Rome": bytes, so that ü counts twice.
-    text = "Max Müller saw Rome".encode()
-    found = entities(ragged([[1, 2, 0, 3]]), ["O", "B-PER", "I-PER", "B-LOC"])
-    starts, ends = entity_spans(found, ragged([[0, 4, 12, 16]]), ragged([[3, 11, 15, 20]]))
-    pieces = [text[start:end].decode() for start, end in zip(starts.to_list()[0], ends.to_list()[0], strict=True)]
-    assert pieces == ["Max Müller", "Rome"]
-
-
 def test_in_a_graph():
     spec = tf.RaggedTensorSpec([None, None], tf.int32)
     found = tf.function(lambda tags: entities(tags, SCHEMES["IOB"]), input_signature=[spec])(ragged([[1, 2, 0], []]))

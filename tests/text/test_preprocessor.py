@@ -159,7 +159,7 @@ def test_decode(preprocessor):
     assert preprocessor.decode([]) == ""
 
 
-def test_of_a_checkpoint():
+def test_of_a_checkpoint(eager):
     bert = keras_bert.load("bert_tiny_books")
     packed = bert.preprocessor(16, padding="longest")(["A man."])
     assert ids(packed) == [bert.vocabulary.ids(["[CLS]", "a", "man", ".", "[SEP]"])]

@@ -97,19 +97,10 @@ def check(spans, expected, count):
         assert list(got) == [(start, end, float(score), window) for start, end, score, window in rows]
 
 
-def test_windows_by_hand():
-    # 10 pieces, 5 a window, 3 further each time; an empty passage; one that just fits; one piece too many.
-    windows = sliding_windows([10, 0, 5, 6], 5, 3)
-    assert from_windows(windows) == [(0, 0, 5), (0, 3, 5), (0, 6, 4), (1, 0, 0), (2, 0, 5), (3, 0, 5), (3, 3, 3)]
-    # A stride beyond the room skips no piece.
-    assert from_windows(sliding_windows([7], [3], 100)) == [(0, 0, 3), (0, 3, 3), (0, 6, 1)]
-
-
 def test_windows_equal_the_loop():
     rng = np.random.default_rng(0)
     for _ in range(25):
-        lengths, room = rng.integers(0, 60, 5), rng.integers(1, 25, 5)
-        stride = int(rng.integers(1, 30))
+        lengths, room, stride = rng.integers(0, 60, 5), rng.integers(1, 25, 5), int(rng.integers(1, 30))
         assert from_windows(sliding_windows(lengths, room, stride)) == slow_windows(lengths, room, stride)
 
 
@@ -213,16 +204,26 @@ def test_probabilities():
     np.testing.assert_allclose(probabilities, [[0.125, 0.375, 0.5], [1, 0, 0], [0, 0, 0]], atol=1e-6)
 
 
-def test_errors():
-    zeros, one = tf.zeros([1, 9]), sliding_windows([4], 4, 2)
-    room = "`room` must be at least 1, but a question leaves no room for its passage. Received: room="
-    inside = "`offset` must leave all pieces of a window inside the sequence of the logits. Received: offset="
-    for call, message in (
+ZEROS, ROOM = np.zeros([1, 9], "float32"), "`room` must be at least 1, but a question leaves no room for its passage"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
         (lambda: sliding_windows([4], 3, 0), "`stride` must be at least 1. Received: stride=0"),
-        (lambda: sliding_windows([4, 4], [3, -1], 2), rf"{room}\[ 3 -1\]"),
-        (lambda: best_spans(zeros, zeros, one, [3], count=0), "`count` must be at least 1. Received: count=0"),
-        (lambda: best_spans(zeros, zeros, one, [3], None, 0), "`max_answer_length` must be at least 1. Received: .*=0"),
-        (lambda: best_spans(zeros, zeros, one, [6]), rf"{inside}\[6\]"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
+        (lambda: sliding_windows([4, 4], [3, -1], 2), rf"{ROOM}. Received: room=\[ 3 -1\]"),
+        (lambda: spans_of_zeros(3, count=0), "`count` must be at least 1. Received: count=0"),
+        (lambda: spans_of_zeros(3, max_answer_length=0), "`max_answer_length` must be at least 1. Received: .*=0"),
+        (
+            lambda: spans_of_zeros(6),
+            r"`offset` must leave all pieces .* inside the sequence of the logits.* offset=\[6\]",
+        ),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def spans_of_zeros(offset, **options):
+    return best_spans(ZEROS, ZEROS, sliding_windows([4], 4, 2), [offset], **options)

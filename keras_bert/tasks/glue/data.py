@@ -65,13 +65,14 @@ def read(task, data_dir, split, skip_bad_rows=0):
     Returns:
         `Examples`, in test without labels. The ids are the index of the file (in test that of the server), or else the
         row number.
-
-    Example:
-        read(TASKS["rte"], "glue", "dev")
     """
     path, keep = _locate(task, data_dir, split)
     if path is None:
-        raise _missing(task, data_dir, task.files[split][0])
+        folder, name = pathlib.Path(data_dir), task.files[split][0]
+        raise ValueError(
+            f"`data_dir` has no {name} of {task.name}: neither {folder / task.title / name} nor {folder / name}. "
+            "Give the folder of the official files; https://gluebenchmark.com/tasks has them"
+        )
     wanted = [task.text, *([task.pair] if task.pair else []), *([task.label] if split != "test" else [])]
     wanted += _PAIR_IDS if keep else ()
     rows = _read_rows(path, wanted, task.header if split != "test" else None, skip_bad_rows)
@@ -120,14 +121,6 @@ def _check_split(task, split):
 def _find(task, data_dir, names):
     folders = (pathlib.Path(data_dir) / task.title, pathlib.Path(data_dir))
     return next((path for name in names for folder in folders if (path := folder / name).is_file()), None)
-
-
-def _missing(task, data_dir, name):
-    folder = pathlib.Path(data_dir)
-    return ValueError(
-        f"`data_dir` has no {name} of {task.name}: neither {folder / task.title / name} nor {folder / name}. "
-        "Give the folder of the official files; https://gluebenchmark.com/tasks has them"
-    )
 
 
 def _find_paraphrase_corpus(task, data_dir, split):

@@ -10,11 +10,10 @@ from keras_bert.tasks.squad import metrics as squad_metrics
 
 def null_odds(answers):
     """By id, the score of no answer minus that of the best answer."""
-    return {name: null - _best(found) for name, found, null in answers}
-
-
-def _best(found):
-    return found[0]["start_logit"] + found[0]["end_logit"] if found else -1e30  # JSON has no infinity.
+    return {
+        name: null - (found[0]["start_logit"] + found[0]["end_logit"] if found else -1e30)  # JSON has no infinity.
+        for name, found, null in answers
+    }
 
 
 def predictions(answers, threshold=None):
@@ -89,12 +88,11 @@ def write(folder, answers, threshold=None):
     """Writes `predictions.json`, `nbest_predictions.json` and `null_odds.json`."""
     files = {
         "predictions": predictions(answers, threshold),
-        "nbest_predictions": {name: [_official(answer) for answer in found] for name, found, _ in answers},
+        "nbest_predictions": {
+            name: [{key: value for key, value in answer.items() if key != "place"} for answer in found]
+            for name, found, _ in answers
+        },
         "null_odds": null_odds(answers),
     }
     for name, content in files.items():
         write_json(pathlib.Path(folder) / f"{name}.json", content)
-
-
-def _official(answer):
-    return {name: value for name, value in answer.items() if name != "place"}

@@ -70,7 +70,10 @@ def convert(qa, evidence, output, max_words=400, sources=None):
     for path in qa:
         _collect(path, sources, documents, counts)
     with replacing(output) as temporary, open(temporary, "w", encoding="utf-8") as file:
-        _write(file, _articles(documents, evidence, max_words, counts))
+        file.write('{"version": "1.1", "data": [')
+        for number, article in enumerate(_articles(documents, evidence, max_words, counts)):
+            file.write(("," if number else "") + "\n" + json.dumps(article))
+        file.write("\n]}\n")
         _check_kept(evidence, counts, max_words)
     return counts
 
@@ -92,16 +95,14 @@ def find_answer(context, aliases):
         words = [word for word, _, _ in _words(_ARTICLE.sub("", alias))]
         if not _ARTICLES.issuperset(words):
             starting[words[0]].append(words)
+    for longest_first in starting.values():
+        longest_first.sort(key=len, reverse=True)
     places = _words(context)
     for index, (word, first, _) in enumerate(places):
-        lengths = [len(words) for words in starting.get(word, ()) if _stand(words, places, index)]
-        if lengths:
-            return first, places[index + max(lengths) - 1][2]
+        for words in starting.get(word, ()):
+            if words == [word for word, _, _ in places[index : index + len(words)]]:
+                return first, places[index + len(words) - 1][2]
     return None
-
-
-def _stand(words, places, index):
-    return words == [word for word, _, _ in places[index : index + len(words)]]
 
 
 def _words(text):
@@ -235,13 +236,6 @@ def _entry(context, name, question, aliases):
         return None
     answer = {"text": context[slice(*place)], "answer_start": place[0]}
     return {"id": name, "question": question, "answers": [answer]}
-
-
-def _write(file, articles):
-    file.write('{"version": "1.1", "data": [')
-    for number, article in enumerate(articles):
-        file.write(("," if number else "") + "\n" + json.dumps(article))
-    file.write("\n]}\n")
 
 
 def _check_kept(evidence, counts, max_words):
