@@ -1,0 +1,220 @@
+"""Runs that are interrupted and resumed, phases and streams."""
+
+import os
+import signal
+
+import keras
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+import keras_bert  # noqa: E402
+from keras_bert.training import trainer  # noqa: E402
+from keras_bert.training.input_pipeline import Phases, Stream  # noqa: E402
+from keras_bert.training.losses import Loss, regression_loss  # noqa: E402
+from tests.training.small_run import arrays, linear, metrics, numbered, steps_of  # noqa: E402
+
+pytestmark = pytest.mark.tensorflow
+
+
+def cut():
+    raise KeyboardInterrupt
+
+
+def assert_equal_state(run, expected):
+    """Weights and moments."""
+    for variables in (lambda run: run.model.weights, lambda run: run.optimizer.variables):
+        for variable, other in zip(variables(run), variables(expected), strict=True):
+            np.testing.assert_array_equal(variable.numpy(), other.numpy(), err_msg=variable.path)
+
+
+def test_a_resumed_run_equals_one_that_was_not_interrupted(tmp_path):
+    """Dropout on; cut in the middle of an epoch by SIGTERM, then by an error a step after the last snapshot."""
+    rng = np.random.default_rng(0)
+    rows = tf.RaggedTensor.from_row_lengths(rng.normal(size=22 * 8).astype("float32"), [8] * 22)
+    batches = keras_bert.Batches({"x": rows}, rng.normal(size=22).astype("float32"), batch_size=4)
+
+    def model():
+        x = keras.Input((8,), name="x")
+        dropped = keras_bert.layers.Dropout(0.5)(x)
+        return keras.Model({"x": x}, {"logits": keras.layers.Dense(1, name="linear")(dropped)})
+
+    def fit(directory, interrupt=None, at=None, **options):
+        keras.utils.set_random_seed(3)
+        calls = []
+
+        def metric(targets, outputs):
+            calls.append(1)
+            if len(calls) == at:
+                interrupt()
+            return {}
+
+        run = trainer.Trainer(
+            model, lambda model: keras_bert.create_optimizer(model, 0.1, 12), regression_loss(), metric, directory
+        )
+        run.fit(batches, epochs=2, evaluation=batches, evaluate_every=2, save_every=7, log_every=5, **options)
+        return run
+
+    saved, handler, folder = [], signal.getsignal(signal.SIGTERM), tmp_path / "cut" / "snapshots"
+    with pytest.raises(SystemExit) as error:  # After evaluation at step 2, in a call of two steps.
+        fit(folder.parent, lambda: os.kill(os.getpid(), signal.SIGTERM), at=1, after_save=lambda: saved.append(1))
+    assert (error.value.code, saved, steps_of(folder)) == (trainer.TERMINATED, [1], [4])
+    assert signal.getsignal(signal.SIGTERM) == handler
+    with pytest.raises(KeyboardInterrupt):
+        fit(folder.parent, cut, at=2)
+    assert steps_of(folder) == [4, 7]
+    whole = fit(tmp_path / "whole")
+    assert_equal_state(fit(folder.parent), whole)
+    assert metrics(folder.parent) == metrics(tmp_path / "whole")
+
+
+def test_a_finished_run_is_restored_or_refused(tmp_path, monkeypatch):
+    """The last two snapshots are kept; the same run restores the last, another one refuses it."""
+
+    def fit(steps=5, **options):
+        run = linear(tmp_path, **options)
+        run.fit(numbered(3, 1, 4), steps=steps, save_every=2)
+        return run
+
+    whole = fit()
+    assert steps_of(tmp_path / "snapshots") == [4, 5]
+    for options, difference in (
+        ({"learning_rate": 1e-3}, r"`optimizer.learning_rate.config.learning_rate` was 0.1, is 0.001"),
+        ({"seed": 4}, "`seed` was 0, is 4"),
+        ({"settings": {"task": "mrpc"}}, "`task` is there only now: 'mrpc'"),
+        ({"steps": 6}, "`total_steps` was 5, is 6"),
+    ):
+        message = f"has a run of other settings: {difference}. Expected the same ones to resume it, or another"
+        with pytest.raises(ValueError, match=message):
+            fit(**options)
+    monkeypatch.setattr(trainer, "replica_dataset", None)  # No batch is read.
+    assert_equal_state(fit(), whole)
+
+
+def test_a_run_of_phases_that_is_cut_behind_each_step(tmp_path):
+    """At the border of epochs, step 3, and of phases, steps 4 and 5; the other run makes several steps at a call."""
+    phases = Phases([(numbered(0, 1, 2), 4), (numbered(10, 11), 1), (numbered(0, 1, 2), 3)])
+    whole = linear(tmp_path / "whole")
+    whole.fit(phases, log_every=4)
+    left = []
+
+    def after_save():
+        left.pop()
+        if not left:
+            cut()
+
+    for saves, step in ((3, 3), (1, 4), (1, 5), (1, 6)):
+        left += [None] * saves
+        with pytest.raises(KeyboardInterrupt):
+            linear(tmp_path / "cut").fit(phases, log_every=4, save_every=1, after_save=after_save)
+        assert steps_of(tmp_path / "cut" / "snapshots")[-1] == step
+    run = linear(tmp_path / "cut")
+    run.fit(phases, log_every=4)
+    # The means of 0, 1, 2, 0 and of 10, 0, 1, 2.
+    assert [line["number"] for line in metrics(tmp_path / "cut")] == [0.75, 3.25]
+    assert metrics(tmp_path / "cut") == metrics(tmp_path / "whole")
+    assert_equal_state(run, whole)
+
+
+def test_a_stream_reads_each_batch_once(tmp_path):
+    """3 epochs of 4 batches, in any order that a seed gives; a resumed run skips those that it has seen."""
+    read = []
+
+    def count(y):
+        read.append(float(y[0]))
+        return y
+
+    def batches():
+        numbers = tf.data.Dataset.range(4).shuffle(4, seed=1)
+        dataset = numbers.map(lambda x: (tf.ones([2, 3]), tf.fill([2], tf.cast(x, tf.float32))))
+        return Stream(dataset.map(lambda x, y: ({"x": x}, tf.py_function(count, [y], tf.float32))), steps=4)
+
+    def fit(directory, **options):
+        losses = Loss("number", lambda targets, outputs: tf.ensure_shape(targets, [2]) + 0 * outputs["logits"][:, 0])
+        linear(directory, loss=losses).fit(batches(), epochs=3, log_every=1, save_every=6, **options)
+
+    fit(tmp_path / "whole")
+    seen = [line["number"] for line in metrics(tmp_path / "whole")]
+    assert [sorted(seen[start : start + 4]) for start in (0, 4, 8)] == [[0, 1, 2, 3]] * 3
+    assert seen[:4] != seen[4:8]
+    assert len(read) <= 12 + 8  # Some are read ahead.
+    with pytest.raises(KeyboardInterrupt):
+        fit(tmp_path / "cut", after_save=cut)
+    fit(tmp_path / "cut")
+    assert metrics(tmp_path / "cut") == metrics(tmp_path / "whole")
+
+
+def test_streams():
+    dataset = tf.data.Dataset.range(6).map(lambda x: (x, x)).batch(2)
+    stream = Stream(dataset)
+    assert [inputs.numpy().tolist() for inputs, *_ in stream.dataset(epoch=3, start=1)] == [[2, 3], [4, 5]]
+    with pytest.raises(ValueError, match="`steps` is needed, the number of batches in an epoch"):
+        Stream(dataset.filter(lambda x, y: True))
+    assert Stream(dataset.repeat(), steps=3).steps == 3
+
+
+def test_phases_locate_a_step():
+    """3 and 2 steps an epoch, counted by hand."""
+    first, second = (keras_bert.Batches(tf.ragged.constant([[1]] * rows), batch_size=1) for rows in (3, 2))
+    phases = Phases([(first, 4), (second, 1), (first, 3)])
+    assert phases.steps == 8
+
+    def place(source, step):
+        segment = source.segment(step)
+        return segment.source, *segment.make_dataset.args, segment.steps
+
+    assert [place(phases, step) for step in range(8)] == [
+        (first, 0, 0, 3),
+        (first, 0, 1, 2),
+        (first, 0, 2, 1),
+        (first, 1, 0, 1),  # The phase ends before the epoch.
+        (second, 0, 0, 1),
+        (first, 0, 0, 3),
+        (first, 0, 1, 2),
+        (first, 0, 2, 1),
+    ]
+    assert place(first, 7) == (first, 2, 1, 2)
+    with pytest.raises(ValueError, match="`step` is behind the last phase. Received: step=8, steps=8"):
+        phases.segment(8)
+
+
+def test_moments_and_learning_rate_carry_over_between_phases(tmp_path):
+    """The same batches in one phase and in two."""
+    numbers = (3, 1, 4, 1, 5, 9, 2)
+    dataset = tf.data.Dataset.from_tensor_slices(arrays(*numbers))
+    whole, parts = linear(tmp_path / "whole"), linear(tmp_path / "parts")
+    whole.fit(dataset, log_every=1)
+    parts.fit(Phases([(Stream(dataset.take(4)), 4), (Stream(dataset.skip(4)), 3)]), log_every=1)
+    lines = metrics(tmp_path / "parts")
+    assert lines == metrics(tmp_path / "whole")
+    assert [line["number"] for line in lines] == list(numbers)
+    # Google's schedule: up to 0.1 over 3 steps, then along the line to 0 at step 8.
+    rates = [0.1 * (step / 3 if step < 3 else 1 - step / 8) for step in range(7)]
+    assert [line["learning_rate"] for line in lines] == pytest.approx(rates)
+    assert_equal_state(parts, whole)
+
+
+def test_phases_that_are_too_short_are_refused_before_the_first_step():
+    run = linear()
+    before = run.model.get_weights()[0]
+    with pytest.raises(ValueError, match="`step` is behind the last phase. Received: step=7, steps=5"):
+        run.fit(Phases([(numbered(0, 1), 5)]), steps=8)
+    np.testing.assert_array_equal(run.model.get_weights()[0], before)
+
+
+def test_after_save_comes_after_each_snapshot(tmp_path, monkeypatch):
+    found = []
+
+    def after_save():
+        newest = sorted((tmp_path / "snapshots").iterdir())[-1]
+        kernel = tf.train.load_checkpoint(str(newest / "variables")).get_tensor("model/0/linear/kernel")
+        np.testing.assert_array_equal(kernel, run.model.get_weights()[0])
+        found.append(int(newest.name.removeprefix("step-")))
+
+    run = linear(tmp_path)
+    run.fit(numbered(*range(5)), save_every=2, after_save=after_save)
+    assert found == [2, 4, 5]
+    monkeypatch.setattr(trainer, "is_chief", lambda strategy: False)
+    linear(tmp_path / "worker").fit(numbered(1, 2), after_save=lambda: pytest.fail("this worker writes nothing"))
+    assert not (tmp_path / "worker").exists()
