@@ -50,35 +50,26 @@ def create_optimizer(
         raise ValueError(f"`kind` must be 'adamw' or 'lamb'. Received: kind={kind!r}")
     if layer_decay is not None and not 0 < layer_decay <= 1:
         raise ValueError(f"`layer_decay` must be above 0 and at most 1. Received: layer_decay={layer_decay}")
+    layers = list(model._flatten_layers())
+    undecayed = {id(getattr(layer, name, None)) for layer in layers for name in _UNDECAYED}
     options = {
-        "learning_rate": LinearSchedule(learning_rate, total_steps, warmup_steps),
         "weight_decay": weight_decay,
         "global_clipnorm": clip_norm,
         "beta_1": beta_1,
         "beta_2": beta_2,
         "epsilon": epsilon,
         "bias_correction": bias_correction,
-        "undecayed": undecayed_paths(model),
-        "rates": None if layer_decay is None else layer_rates(model, layer_decay),
+        "undecayed": [weight.path for weight in model.trainable_variables if id(weight) in undecayed],
+        "rates": None if layer_decay is None else _layer_rates(model, layer_decay),
     }
+    schedule = LinearSchedule(learning_rate, total_steps, warmup_steps)
     if kind == "adamw":
-        return AdamW(**options)
-    fused = [layer for layer in model._flatten_layers() if layer.name == "query_key_value"]
-    return LAMB(**options, fused=[weight.path for layer in fused for weight in layer.trainable_variables])
+        return AdamW(schedule, **options)
+    fused = [layer for layer in layers if layer.name == "query_key_value"]
+    return LAMB(schedule, **options, fused=[weight.path for layer in fused for weight in layer.trainable_variables])
 
 
-def undecayed_paths(model):
-    """The paths of biases and LayerNorm weights, which are not decayed."""
-    undecayed = {
-        id(weight)
-        for layer in model._flatten_layers()
-        for weight in (getattr(layer, name, None) for name in _UNDECAYED)
-        if weight is not None
-    }
-    return [weight.path for weight in model.trainable_variables if id(weight) in undecayed]
-
-
-def layer_rates(model, decay):
+def _layer_rates(model, decay):
     """The factor of the learning rate of each weight, by path."""
     layers = [layer for part in model.layers for layer in (part.layers if hasattr(part, "layers") else [part])]
     blocks = [layer for layer in layers if hasattr(layer, "feed_forward")]

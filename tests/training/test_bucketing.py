@@ -182,7 +182,7 @@ def test_ragged_targets_and_several_features():
     assert wanted["tags"].tolist() == [[1, 0, 0, 0], [1001, 1002, 1003, 1004]]
     assert wanted["classes"].tolist() == [[1, 2, -1, -1], [1001, -1, -1, -1]]  # 0 would be a class.
     assert wanted["label"].tolist() == [7, 8]
-    assert [value.dtype for value in found.values()] == [np.int64, object, np.int32]
+    assert [value.dtype for value in found.values()] == [np.int32, np.int64, object]
     assert (wanted["tags"].dtype, batches.tokens, batches.computed) == (np.float32, 7, 8)
 
 

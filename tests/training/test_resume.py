@@ -1,6 +1,8 @@
 """Runs that are interrupted and resumed, phases and streams."""
 
+import math
 import os
+import shutil
 import signal
 
 import keras
@@ -12,7 +14,7 @@ tf = pytest.importorskip("tensorflow")
 import keras_bert  # noqa: E402
 from keras_bert.training import trainer  # noqa: E402
 from keras_bert.training.input_pipeline import Phases, Stream  # noqa: E402
-from keras_bert.training.losses import Loss, regression_loss  # noqa: E402
+from keras_bert.training.losses import regression_loss  # noqa: E402
 from tests.training.small_run import arrays, linear, metrics, numbered, steps_of  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
@@ -30,7 +32,7 @@ def assert_equal_state(run, expected):
 
 
 def test_a_resumed_run_equals_one_that_was_not_interrupted(tmp_path):
-    """Dropout on; cut in the middle of an epoch by SIGTERM, then by an error a step after the last snapshot."""
+    """Dropout on; cut in the middle of an epoch by SIGTERM, then by an error three steps after the last snapshot."""
     rng = np.random.default_rng(0)
     rows = tf.RaggedTensor.from_row_lengths(rng.normal(size=22 * 8).astype("float32"), [8] * 22)
     batches = keras_bert.Batches({"x": rows}, rng.normal(size=22).astype("float32"), batch_size=4)
@@ -40,30 +42,28 @@ def test_a_resumed_run_equals_one_that_was_not_interrupted(tmp_path):
         dropped = keras_bert.layers.Dropout(0.5)(x)
         return keras.Model({"x": x}, {"logits": keras.layers.Dense(1, name="linear")(dropped)})
 
-    def fit(directory, interrupt=None, at=None, **options):
+    def optimizer(model):
+        return keras_bert.create_optimizer(model, 0.1, 12)
+
+    def fit(directory, after_save=None):
         keras.utils.set_random_seed(3)
-        calls = []
-
-        def metric(targets, outputs):
-            calls.append(1)
-            if len(calls) == at:
-                interrupt()
-            return {}
-
-        run = trainer.Trainer(
-            model, lambda model: keras_bert.create_optimizer(model, 0.1, 12), regression_loss(), metric, directory
-        )
-        run.fit(batches, epochs=2, evaluation=batches, evaluate_every=2, save_every=7, log_every=5, **options)
+        run = trainer.Trainer(model, optimizer, regression_loss(), directory=directory)
+        run.fit(batches, epochs=2, save_every=3, log_every=5, after_save=after_save)
         return run
 
-    saved, handler, folder = [], signal.getsignal(signal.SIGTERM), tmp_path / "cut" / "snapshots"
-    with pytest.raises(SystemExit) as error:  # After evaluation at step 2, in a call of two steps.
-        fit(folder.parent, lambda: os.kill(os.getpid(), signal.SIGTERM), at=1, after_save=lambda: saved.append(1))
-    assert (error.value.code, saved, steps_of(folder)) == (trainer.TERMINATED, [1], [4])
+    def fail_after_the_last_step():
+        if steps_of(folder)[-1] == 12:
+            shutil.rmtree(folder / "step-000000012")
+            cut()
+
+    folder, handler = tmp_path / "cut" / "snapshots", signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as error:  # After step 3; a call of two steps follows.
+        fit(folder.parent, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    assert (error.value.code, steps_of(folder)) == (trainer.TERMINATED, [3, 5])
     assert signal.getsignal(signal.SIGTERM) == handler
     with pytest.raises(KeyboardInterrupt):
-        fit(folder.parent, cut, at=2)
-    assert steps_of(folder) == [4, 7]
+        fit(folder.parent, fail_after_the_last_step)
+    assert steps_of(folder) == [9]
     whole = fit(tmp_path / "whole")
     assert_equal_state(fit(folder.parent), whole)
     assert metrics(folder.parent) == metrics(tmp_path / "whole")
@@ -117,41 +117,23 @@ def test_a_run_of_phases_that_is_cut_behind_each_step(tmp_path):
     assert_equal_state(run, whole)
 
 
-def test_a_stream_reads_each_batch_once(tmp_path):
-    """3 epochs of 4 batches, in any order that a seed gives; a resumed run skips those that it has seen."""
-    read = []
-
-    def count(y):
-        read.append(float(y[0]))
-        return y
-
-    def batches():
-        numbers = tf.data.Dataset.range(4).shuffle(4, seed=1)
-        dataset = numbers.map(lambda x: (tf.ones([2, 3]), tf.fill([2], tf.cast(x, tf.float32))))
-        return Stream(dataset.map(lambda x, y: ({"x": x}, tf.py_function(count, [y], tf.float32))), steps=4)
-
-    def fit(directory, **options):
-        losses = Loss("number", lambda targets, outputs: tf.ensure_shape(targets, [2]) + 0 * outputs["logits"][:, 0])
-        linear(directory, loss=losses).fit(batches(), epochs=3, log_every=1, save_every=6, **options)
-
-    fit(tmp_path / "whole")
-    seen = [line["number"] for line in metrics(tmp_path / "whole")]
-    assert [sorted(seen[start : start + 4]) for start in (0, 4, 8)] == [[0, 1, 2, 3]] * 3
-    assert seen[:4] != seen[4:8]
-    assert len(read) <= 12 + 8  # Some are read ahead.
-    with pytest.raises(KeyboardInterrupt):
-        fit(tmp_path / "cut", after_save=cut)
-    fit(tmp_path / "cut")
-    assert metrics(tmp_path / "cut") == metrics(tmp_path / "whole")
-
-
 def test_streams():
-    dataset = tf.data.Dataset.range(6).map(lambda x: (x, x)).batch(2)
-    stream = Stream(dataset)
-    assert [inputs.numpy().tolist() for inputs, *_ in stream.dataset(epoch=3, start=1)] == [[2, 3], [4, 5]]
+    """Epochs of 3 batches, each in an order of its own; a resumed run gets those that it has not seen."""
+    dataset = tf.data.Dataset.range(6).batch(2)
+
+    def read(choose):
+        batches = choose(Stream(dataset.shuffle(3, seed=1)))
+        return [inputs.numpy().tolist() for inputs, *_ in batches.take(9)]
+
+    seen = read(lambda stream: stream.segment(0).make_dataset())
+    assert [sorted(seen[start : start + 3]) for start in (0, 3, 6)] == [[[0, 1], [2, 3], [4, 5]]] * 3
+    assert seen[:3] != seen[3:6]
+    assert read(lambda stream: stream.segment(4).make_dataset())[:5] == seen[4:]
+    assert read(lambda stream: stream.dataset(epoch=2, start=1)) == seen[7:]
+    assert Stream(dataset).segment(4).steps == math.inf  # One iterator reads every epoch.
+    assert Stream(dataset.repeat(), steps=5).steps == 5
     with pytest.raises(ValueError, match="`steps` is needed, the number of batches in an epoch"):
-        Stream(dataset.filter(lambda x, y: True))
-    assert Stream(dataset.repeat(), steps=3).steps == 3
+        Stream(dataset.filter(lambda x: True))
 
 
 def test_phases_locate_a_step():
