@@ -12,34 +12,26 @@ MOST_BOUNDARIES = 12
 PADDING_RATIO = 1.15  # Computed tokens per real one that `Batches` aims at.
 
 
-def fit_boundaries(lengths, count=MOST_BOUNDARIES, ratio=1.0, multiple=1):
+def fit_boundaries(lengths, count=MOST_BOUNDARIES, ratio=1.0):
     """The lengths to pad to that compute the fewest tokens, if each row is padded to the first that holds it.
 
     Args:
-        lengths: integers, the length of each row.
+        lengths: integer array, the length of each row.
         count: int, the most boundaries.
         ratio: float, stops at the fewest boundaries that compute at most `ratio` tokens per real one.
-        multiple: int, every boundary is a multiple of it.
 
     Returns:
         list of increasing integers; the last holds the longest row.
     """
-    _check_integers(1, count=count, multiple=multiple)
-    if not ratio >= 1:
-        raise ValueError(f"`ratio` must be at least 1, no padding at all. Received: ratio={ratio!r}")
-    lengths = np.asarray(lengths)
-    if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or not lengths.size or lengths.min() < 0:
-        raise ValueError(f"`lengths` must be integers of at least 0, one for each row. Received: lengths={lengths}")
-    fits = list(_best_boundaries(lengths, count, multiple))
-    return next((fit for fit, computed in fits if computed <= ratio * lengths.sum()), fits[-1][0])
+    fits = list(_best_boundaries(np.asarray(lengths), count))
+    return next((fit for fit, computed in fits if computed <= ratio * np.sum(lengths)), fits[-1][0])
 
 
-def _best_boundaries(lengths, count, multiple=1):
+def _best_boundaries(lengths, count):
     """Yields the best boundary, the best two, and so on, with the tokens that they compute: dynamic programming."""
-    rows = np.bincount(-(-np.maximum(lengths, 1).astype(np.int64) // multiple))
+    rows = np.bincount(np.maximum(lengths, 1).astype(np.int64))
     sizes = np.flatnonzero(rows)
     below = np.concatenate([[0], np.cumsum(rows[sizes])])
-    sizes *= multiple
     # cost[i, j]: the rows of sizes[i:j], all padded to the last of these. best[j]: those of sizes[:j], at their best.
     cost = np.full((len(below), len(below)), np.inf)
     cost[:, 1:] = sizes * (below[1:] - below[:, None])
@@ -115,7 +107,6 @@ class Batches(BatchSource):
         self.tokens_per_batch = tokens_per_batch
         self.shuffle, self.seed, self.grouped = shuffle, seed, grouped
         self._features = _to_tensors(inputs), _to_tensors(targets)
-        _check_signed(targets=self._features[1])
         lengths = _row_lengths(*self._features)
         self.examples, self.tokens = len(lengths), int(lengths.sum())
         self._bucket = np.zeros(len(lengths), np.uint16)
@@ -231,17 +222,6 @@ def _to_tensors(value):
         return tf.convert_to_tensor(value)
 
 
-def _check_signed(**features):
-    """The padding of targets, -1, must be a number of their type."""
-    for path, feature in keras.tree.flatten_with_path(features):
-        if isinstance(feature, tf.RaggedTensor) and feature.dtype.is_unsigned:
-            name = ".".join(map(str, path))
-            raise ValueError(
-                f"`{name}` must be signed integers, as ragged targets are padded with -1. "
-                f"Received: {name}.dtype={feature.dtype.name}"
-            )
-
-
 def _row_lengths(inputs, targets):
     """The length of the longest sequence of each row, `(rows,)`."""
     features = keras.tree.flatten_with_path({"inputs": inputs, "targets": targets})
@@ -257,6 +237,11 @@ def _row_lengths(inputs, targets):
         )
     lengths = []
     for name, feature in ragged.items():
+        if name.startswith("targets") and feature.dtype.is_unsigned:
+            raise ValueError(
+                f"`{name}` must be signed integers, as ragged targets are padded with -1. "
+                f"Received: {name}.dtype={feature.dtype.name}"
+            )
         if None in feature.shape[1 : feature.ragged_rank].as_list():
             raise ValueError(
                 f"`{name}` must be ragged in one axis, `(rows, length)` or `(rows, choices, length)`; see "

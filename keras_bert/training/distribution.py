@@ -27,14 +27,17 @@ def create_strategy(kind="auto", tpu=None, timeout_s=600):
         raise ValueError(f"`kind` must be one of {', '.join(KINDS)}. Received: kind={kind!r}")
     if kind == "auto":
         several = len(tf.config.list_physical_devices("GPU")) > 1
-        kind = "multi_worker" if _workers() else "mirrored" if several else "one"
+        kind = "multi_worker" if _workers()[0] else "mirrored" if several else "one"
     if kind == "one":
         return tf.distribute.get_strategy()
     if kind == "mirrored":
         return tf.distribute.MirroredStrategy(
             [device.name for device in tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")]
         )
-    return _multi_worker(timeout_s) if kind == "multi_worker" else _tpu(tpu)
+    if kind == "tpu":
+        return _tpu(tpu)
+    _wait_for_workers(timeout_s)
+    return tf.distribute.MultiWorkerMirroredStrategy()
 
 
 def is_chief(strategy):
@@ -47,10 +50,10 @@ def is_chief(strategy):
 
 
 def _workers():
-    """The addresses of the workers in `TF_CONFIG`; empty without it."""
+    """The addresses of the workers in `TF_CONFIG`, and of this one; none without it."""
     text = os.environ.get("TF_CONFIG", "").strip()
     if not text:
-        return []
+        return [], None
     try:
         config = json.loads(text)
         workers, kind, index = config["cluster"]["worker"], config["task"]["type"], config["task"]["index"]
@@ -64,21 +67,14 @@ def _workers():
         ) from None
     if not known:
         raise ValueError(f"TF_CONFIG: this task, {kind} {index}, is not in its cluster. Received: {text!r}")
-    return workers
+    return workers, config["cluster"][kind][index]
 
 
-def _multi_worker(timeout_s):
-    workers = _workers()
+def _wait_for_workers(timeout_s):
+    """Waits until the port of every worker answers, this one's too; TensorFlow would wait forever."""
+    workers, own = _workers()
     if not workers:
         raise ValueError("TF_CONFIG is not set. Expected it to name all workers and this one; see the README")
-    _wait_for(workers, timeout_s)
-    return tf.distribute.MultiWorkerMirroredStrategy()
-
-
-def _wait_for(workers, timeout_s):
-    """Waits until the port of every worker answers, this one's too; TensorFlow would wait forever."""
-    task = json.loads(os.environ["TF_CONFIG"])["task"]
-    own = json.loads(os.environ["TF_CONFIG"])["cluster"][task["type"]][task["index"]]
     end = time.monotonic() + timeout_s
     with socket.create_server(("", int(own.rpartition(":")[2]))):
         for worker in workers:

@@ -50,35 +50,26 @@ def create_optimizer(
         raise ValueError(f"`kind` must be 'adamw' or 'lamb'. Received: kind={kind!r}")
     if layer_decay is not None and not 0 < layer_decay <= 1:
         raise ValueError(f"`layer_decay` must be above 0 and at most 1. Received: layer_decay={layer_decay}")
+    layers = list(model._flatten_layers())
+    undecayed = {id(getattr(layer, name, None)) for layer in layers for name in _UNDECAYED}
     options = {
-        "learning_rate": LinearSchedule(learning_rate, total_steps, warmup_steps),
         "weight_decay": weight_decay,
         "global_clipnorm": clip_norm,
         "beta_1": beta_1,
         "beta_2": beta_2,
         "epsilon": epsilon,
         "bias_correction": bias_correction,
-        "undecayed": undecayed_paths(model),
-        "rates": None if layer_decay is None else layer_rates(model, layer_decay),
+        "undecayed": [weight.path for weight in model.trainable_variables if id(weight) in undecayed],
+        "rates": None if layer_decay is None else _layer_rates(model, layer_decay),
     }
+    schedule = LinearSchedule(learning_rate, total_steps, warmup_steps)
     if kind == "adamw":
-        return AdamW(**options)
-    fused = [layer for layer in model._flatten_layers() if layer.name == "query_key_value"]
-    return LAMB(**options, fused=[weight.path for layer in fused for weight in layer.trainable_variables])
+        return AdamW(schedule, **options)
+    fused = [layer for layer in layers if layer.name == "query_key_value"]
+    return LAMB(schedule, **options, fused=[weight.path for layer in fused for weight in layer.trainable_variables])
 
 
-def undecayed_paths(model):
-    """The paths of biases and LayerNorm weights, which are not decayed."""
-    undecayed = {
-        id(weight)
-        for layer in model._flatten_layers()
-        for weight in (getattr(layer, name, None) for name in _UNDECAYED)
-        if weight is not None
-    }
-    return [weight.path for weight in model.trainable_variables if id(weight) in undecayed]
-
-
-def layer_rates(model, decay):
+def _layer_rates(model, decay):
     """The factor of the learning rate of each weight, by path."""
     layers = [layer for part in model.layers for layer in (part.layers if hasattr(part, "layers") else [part])]
     blocks = [layer for layer in layers if hasattr(layer, "feed_forward")]
@@ -159,8 +150,7 @@ class AdamW(keras.optimizers.AdamW):
         for gradient, variable in zip(gradients, self._trainable_variables, strict=True):
             self.update_step(gradient, variable.value, learning_rate)
             if variable.constraint is not None:
-                value = variable.constraint(tf.convert_to_tensor(variable.value))
-                tf.raw_ops.AssignVariableOp(resource=variable.value.handle, value=value)
+                assign(variable.value, variable.constraint(tf.convert_to_tensor(variable.value)))
         iterations = self.iterations.value
         tf.raw_ops.AssignAddVariableOp(resource=iterations.handle, value=tf.ones([], iterations.dtype))
 
@@ -179,8 +169,7 @@ class AdamW(keras.optimizers.AdamW):
         weight = self._exact(variable)
         learning_rate, beta_1, beta_2, decay, power_1, power_2 = self._scalars(variable, weight.dtype, learning_rate)
         if decay is not None:
-            lost = weight * (decay * learning_rate)
-            tf.raw_ops.AssignSubVariableOp(resource=weight.handle, value=lost)
+            tf.raw_ops.AssignSubVariableOp(resource=weight.handle, value=weight * (decay * learning_rate))
         index = self._get_variable_index(variable)
         tf.raw_ops.ResourceApplyAdam(
             var=weight.handle,
@@ -203,7 +192,7 @@ class AdamW(keras.optimizers.AdamW):
             return variable
         narrow = tf.convert_to_tensor(variable)
         exact = tf.where(tf.cast(copy.value, narrow.dtype) == narrow, copy.value, tf.cast(narrow, tf.float32))
-        tf.raw_ops.AssignVariableOp(resource=copy.value.handle, value=exact)
+        assign(copy.value, exact)
         return copy.value
 
     def _scalars(self, variable, dtype, learning_rate):
@@ -261,7 +250,7 @@ class LAMB(AdamW):
         if self._decays(variable):
             step = _scaled(step, weight, parts=3 if self._path(variable) in self.fused else 1)
         for part, value in ((m, m_next), (v, v_next), (weight, weight - learning_rate * step)):
-            tf.raw_ops.AssignVariableOp(resource=part.handle, value=value)
+            assign(part, value)
         _round(weight, variable)
 
     def get_config(self):
@@ -277,6 +266,11 @@ def _scaled(step, weight, parts):
     return tf.reshape(folded * ratio, step.shape)
 
 
+def assign(variable, value):
+    """Assigns this replica's copy: `variable.assign` would wait for the other replicas."""
+    tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
+
+
 def is_narrow(value):
     """Whether a variable or tensor is in 16 bits."""
     return keras.backend.standardize_dtype(value.dtype) in _NARROW
@@ -285,5 +279,4 @@ def is_narrow(value):
 def _round(weight, variable):
     """Writes the float32 copy to its 16-bit variable."""
     if weight is not variable:
-        value = tf.cast(weight, variable.dtype)
-        tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
+        assign(variable, tf.cast(weight, variable.dtype))

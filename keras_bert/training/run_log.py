@@ -28,13 +28,7 @@ class Progress:
         self._bar = None  # Made after the first steps, so that tracing does not count in the time that is left.
 
     def show(self, step, numbers, rates):
-        """Updates the line, if it is time.
-
-        Args:
-            step: int, steps done.
-            numbers: dict, such as the loss and the learning rate.
-            rates: dict of what was done in a second.
-        """
+        """Updates the line, if it is time, with a dict of numbers and one of amounts a second."""
         parts = [f"{_SHORT.get(name, name)} {_short(value)}" for name, value in numbers.items()]
         parts += [f"{_large(value)} {_SHORT.get(name, name)}/s" for name, value in rates.items()]
         if self._bar is None:

@@ -1,13 +1,16 @@
-"""The state of a run: restored from its newest snapshot, saved with the next one."""
+"""The state of a run: restored from its newest snapshot, saved with the next one, and its best weights."""
 
-from keras_bert.training.best_weights import Best
+import logging
+import math
+
 from keras_bert.training.collectives import sum_over_replicas
-from keras_bert.training.distribution import is_chief
 from keras_bert.training.snapshots import Snapshots, difference
+
+_LOG = logging.getLogger("keras_bert")
 
 
 class RunState:
-    """What a run needs to be resumed exactly: variables, results, best weights and the place in the logs.
+    """What a run needs to be resumed exactly, in `snapshots/` of its directory, and its best weights, in `best/`.
 
     Args:
         directory: path of the run. `None` writes nothing.
@@ -15,41 +18,32 @@ class RunState:
         model: the model.
         variables: dict of what training changes besides the weights of the model, by name.
         settings: dict that a snapshot must agree with.
-        best: name of the metric whose best weights are kept, or `None`; see `Best`.
-        patience: int or `None`, see `Best`.
+        metric: name of the score whose best weights are kept, `"-name"` where less is better, or `None`. NaN is worse
+            than any number.
+        patience: int, the run is done after this many evaluations without a better one. `None` never stops early.
+        write: bool, whether this process writes.
 
     Attributes:
+        best: float, the highest score so far, or `None`.
+        worse: int, the number of evaluations since then.
         done: bool, whether the run ends before its last step.
-        result: dict, the numbers that `fit` returns.
+        result: dict, the numbers that `fit` returns: those of the best evaluation, if a metric is given.
         log: what `RunLog.state` gave for the snapshot, or `None`.
     """
 
-    def __init__(self, directory, strategy, model, variables, settings, best=None, patience=None):
-        self._strategy, self._settings = strategy, settings
+    def __init__(self, directory, strategy, model, variables, settings, metric=None, patience=None, write=True):
+        self._directory, self._strategy, self._settings = directory, strategy, settings
+        self._metric, self._patience = metric, patience
         self._weights = {f"model/{index}/{weight.path}": weight.value for index, weight in enumerate(model.weights)}
         self._variables = {**self._weights, **variables}
-        self._state = {"best": None, "worse": 0, "done": False, "result": {}, "log": None}
-        self._directory, self._snapshots, self._best = directory, None, None
+        self.best, self.worse, self.done, self.result, self.log = None, 0, False, {}, None
         if directory is not None:
-            write = is_chief(strategy)
             self._snapshots = Snapshots(directory / "snapshots", write=write)
-            self._best = Best(directory, best, patience, write=write)
-
-    @property
-    def done(self):
-        return self._state["done"]
-
-    @property
-    def result(self):
-        return self._state["result"]
-
-    @property
-    def log(self):
-        return self._state["log"]
+            self._best_weights = Snapshots(directory / "best", keep=None, write=write)
 
     def restore(self):
         """Restores the newest snapshot, if there is one; returns its step or 0."""
-        found = self._snapshots and self._snapshots.restore(self._variables, self._check)
+        found = self._directory and self._snapshots.restore(self._variables, self._check)
         step = found["step"] if found else 0
         if sum_over_replicas(self._strategy, step) != step * self._strategy.num_replicas_in_sync:
             raise ValueError(
@@ -57,9 +51,14 @@ class RunState:
                 f"workers share. Received: directory={str(self._directory)!r}"
             )
         if found:
-            self._state = found["state"]
-        if self._best:
-            self._best.start(self._state, resumed=step > 0)
+            vars(self).update(found["state"])
+        if self._directory:
+            self._keep_best()
+            if self._needed is not None and not self._best_weights.has(self._needed):
+                raise ValueError(
+                    f"{self._best_weights.directory} has no weights of step {self._needed}, the best of the run that "
+                    "is resumed. Expected them there, or remove its snapshots to begin anew"
+                )
         return step
 
     def _check(self, found):
@@ -69,21 +68,47 @@ class RunState:
                 "it, or another `directory` for a new run"
             )
 
-    def update(self, step, results, evaluated):
-        """Takes the results of a step, `evaluated` on held-out data or not."""
-        if evaluated and self._best and self._best.metric:
-            self._best.update(step, results, self._state, self._weights)
-        else:
-            self._state["result"] = results
+    def _keep_best(self):
+        """Keeps the best weights that the newest snapshot refers to, and no others."""
+        self._needed = None if self.best is None else self.result["step"]
+        self._best_weights.keep_only(self._needed)
+
+    def update(self, step, results, evaluated=True):
+        """Takes the results of a step, `evaluated` on held-out data or not; saves the weights if they are the best."""
+        if not (evaluated and self._metric):
+            self.result = results
+            return
+        name = self._metric.removeprefix("-")
+        if name not in results:
+            raise ValueError(
+                f"`best` must be one of {', '.join(results)}, or '-' and one. Received: best={self._metric!r}"
+            )
+        score = -results[name] if self._metric.startswith("-") else results[name]
+        if math.isnan(score):
+            _LOG.warning("`%s` is NaN at step %s, which counts as worse than any number", name, f"{step:,}")
+        elif self.best is None or score > self.best:
+            self.best, self.worse, self.result = score, 0, {**results, "step": step}
+            self._best_weights.save(step, self._weights, {})
+            self._best_weights.keep_only(step, self._needed)
+            return
+        if self.best is None:
+            self.result = {**results, "step": step}
+        self.worse += 1
+        self.done = self._patience is not None and self.worse >= self._patience
 
     def save(self, step, log):
         """Saves a snapshot with the state of the log."""
-        self._state["log"] = log
-        self._snapshots.save(step, self._variables, {"state": self._state, "settings": self._settings})
-        self._best.keep_for_resume(self._state)
+        self.log = log
+        state = {name: getattr(self, name) for name in ("best", "worse", "done", "result", "log")}
+        self._snapshots.save(step, self._variables, {"state": state, "settings": self._settings})
+        self._keep_best()
 
     def finish(self):
-        """Restores the best weights, if they are kept."""
-        if self._best and self._best.metric:
+        """Restores the best weights, if they are kept; without any they stay those of the last step."""
+        if self._metric:
             sum_over_replicas(self._strategy, 0)  # The first worker writes, all read: they wait for each other.
-            self._best.restore(self._state, self._weights)
+            if self.best is not None:
+                self._best_weights.restore(self._weights, step=self.result["step"])
+            else:
+                name = self._metric.removeprefix("-")
+                _LOG.warning("`%s` was NaN at every evaluation: the model keeps the weights of the last step", name)

@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from keras_bert.training.collectives import all_reduce
-from keras_bert.training.optimizer import AdamW, is_narrow
+from keras_bert.training.optimizer import AdamW, assign, is_narrow
 
 _SCALE_AT_START, _STEPS_TO_DOUBLE = 2.0**15, 2000
 
@@ -73,7 +73,7 @@ class TrainStep:
         seed = tf.random.experimental.stateless_fold_in(seed, replica.replica_id_in_sync_group)
         gradients, losses, updates = self._accumulate((inputs, targets, weights), totals, seed)
         for variable, value in zip(self._updated, updates, strict=True):
-            _assign(variable.value, value)
+            assign(variable.value, value)
         shared = tf.concat([[stop], losses if self._penalized else losses[:-1]], 0)
         if replica.num_replicas_in_sync > 1:
             *gradients, shared = all_reduce([*gradients, shared])
@@ -175,8 +175,8 @@ class TrainStep:
         skipped = tf.cond(finite, apply, lambda: 1.0)
         good = tf.where(finite, self.good_steps + 1, 0)
         doubled = tf.where(good == _STEPS_TO_DOUBLE, self.scale * 2, self.scale)
-        _assign(self.scale, tf.where(finite, doubled, self.scale / 2))
-        _assign(self.good_steps, good % _STEPS_TO_DOUBLE)
+        assign(self.scale, tf.where(finite, doubled, self.scale / 2))
+        assign(self.good_steps, good % _STEPS_TO_DOUBLE)
         return norm, skipped
 
     def _clipped(self, gradient):
@@ -204,8 +204,3 @@ def _check_optimizer(optimizer, model):
             raise ValueError(
                 f"`Trainer` does not train models in float8; use model.fit. Received: a model with `{weight.path}`"
             )
-
-
-def _assign(variable, value):
-    """Assigns this replica's copy: `variable.assign` would wait for the other replicas."""
-    tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)

@@ -5,14 +5,11 @@ import pathlib
 import signal
 import threading
 import time
-from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from keras_bert.memory import explain_out_of_memory
-from keras_bert.training.batch_source import BatchSource
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.input_pipeline import as_source, replica_dataset
@@ -22,20 +19,6 @@ from keras_bert.training.run_state import RunState
 from keras_bert.training.step import PENALTY, TrainStep
 
 TERMINATED = 143  # Exit status after SIGTERM, once the state is saved: 128 + 15.
-
-
-class _Plan(NamedTuple):
-    """The arguments of `fit` with their defaults filled in."""
-
-    batches: BatchSource
-    total: int
-    evaluation: object
-    evaluate_every: int
-    best: str | None
-    patience: int | None
-    save_every: int
-    log_every: int
-    after_save: Callable | None
 
 
 class Trainer:
@@ -145,31 +128,37 @@ class Trainer:
         epoch = batches.steps
         total, evaluate_every, save_every = steps or epochs * epoch, evaluate_every or epoch, save_every or epoch
         batches.segment(total - 1)  # Refuses `Phases` that are too short.
-        plan = _Plan(batches, total, evaluation, evaluate_every, best, patience, save_every, log_every, after_save)
-        return self._fit(plan)
-
-    def _fit(self, plan):
+        settings = self._all_settings(
+            batches, total_steps=total, best=best, patience=patience, evaluate_every=evaluate_every
+        )
         optimizer = {f"optimizer/{index}": part.value for index, part in enumerate(self.optimizer.variables)}
         scale = {f"scale/{index}": variable for index, variable in enumerate(self._step.variables)}
-        settings = self._all_settings(plan)
         state = RunState(
-            self.directory, self.strategy, self.model, {**optimizer, **scale}, settings, plan.best, plan.patience
+            self.directory,
+            self.strategy,
+            self.model,
+            {**optimizer, **scale},
+            settings,
+            metric=best,
+            patience=patience,
+            write=self._chief,
         )
         start = state.restore()
-        log = RunLog(self.directory if self._chief else None, plan.total, plan.log_every, state.log, self._chief)
+        log = RunLog(self.directory if self._chief else None, total, log_every, state.log, self._chief)
+        every = log_every, save_every, evaluate_every
         with self._handling_sigterm(), contextlib.closing(log):
-            for step, numbers, rates, stop in self._calls(plan, start, state):
+            for step, numbers, rates, stop in self._calls(batches, start, total, every, state):
                 means = log.add(step, numbers, rates)
-                if plan.evaluation is None:
+                if evaluation is None:
                     state.update(step, means, evaluated=False)
-                elif step % plan.evaluate_every == 0 or step == plan.total:
-                    results = self.evaluate(plan.evaluation)
+                elif step % evaluate_every == 0 or step == total:
+                    results = self.evaluate(evaluation)
                     log.evaluated(step, results)
-                    state.update(step, results, evaluated=True)
-                if self.directory and (step % plan.save_every == 0 or step == plan.total or stop or state.done):
+                    state.update(step, results)
+                if self.directory and (step % save_every == 0 or step == total or stop or state.done):
                     state.save(step, log.state())
-                    if plan.after_save and self._chief:
-                        plan.after_save()
+                    if after_save and self._chief:
+                        after_save()
                 if stop:
                     raise SystemExit(TERMINATED)
         state.finish()
@@ -195,22 +184,22 @@ class Trainer:
         with _explaining_out_of_memory(batches):
             return self._evaluator.outputs(batches)[0]
 
-    def _calls(self, plan, step, state):
-        """Trains from `step` on, a few steps at a call.
+    def _calls(self, batches, step, total, every, state):
+        """Trains from `step` to `total`, a few steps at a call; a call ends at each multiple of one of `every`.
 
         Yields:
             The steps done; the numbers of each step of the call, a list of dicts; examples, tokens and steps a second;
             whether a worker received SIGTERM.
         """
-        events = plan.log_every, plan.save_every, plan.evaluate_every
         segment, left = None, 0
-        while step < plan.total and not state.done:
+        while step < total and not state.done:
             if not left:
-                before, segment = segment, plan.batches.segment(step)
+                before, segment = segment, batches.segment(step)
                 if before and before.source is not segment.source:
                     self._train = self._new_graph()  # So that it is traced with the static shapes of the new source.
-                iterator, left = iter(self._distribute(segment)), segment.steps
-            count = min(self.steps_per_call, left, plan.total - step, *(every - step % every for every in events))
+                dataset = replica_dataset(self.strategy, segment.make_dataset, self.losses, self.micro_batches)
+                iterator, left = iter(dataset), segment.steps
+            count = min(self.steps_per_call, left, total - step, *(steps - step % steps for steps in every))
             began = time.monotonic()
             with _explaining_out_of_memory(segment.source):
                 numbers, stop = self._run(iterator, step, count)
@@ -237,17 +226,13 @@ class Trainer:
         numbers = tf.TensorArray(tf.float32, count, element_shape=[None])
         return tf.while_loop(lambda index, _: index < count, train, (0, numbers))[1].stack()
 
-    def _distribute(self, segment):
-        return replica_dataset(self.strategy, segment.make_dataset, self.losses, self.micro_batches)
-
-    def _all_settings(self, plan):
+    def _all_settings(self, batches, total_steps, **options):
         """The settings that a snapshot must agree with to be resumed."""
-        data = {name: getattr(plan.batches, name) for name in ("steps", "examples", "tokens", "seed")}
         return {
             **self._settings,
-            "total_steps": plan.total,
-            "batches": data,
-            **{name: getattr(plan, name) for name in ("best", "patience", "evaluate_every")},
+            "total_steps": total_steps,
+            "batches": {name: getattr(batches, name) for name in ("steps", "examples", "tokens", "seed")},
+            **options,
             "optimizer": _plain(self.optimizer.get_config()),
             "weights": {weight.path: list(weight.shape) for weight in self.model.weights},
         }

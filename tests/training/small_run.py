@@ -1,8 +1,9 @@
-"""A small training run; as a program, one worker of several.
+"""Small training runs; as a program, one worker of several.
 
 python -m tests.training.small_run DIRECTORY WEIGHTS.npz
 """
 
+import json
 import sys
 
 import keras
@@ -12,7 +13,8 @@ import tensorflow as tf
 import keras_bert
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.distribution import create_strategy
-from keras_bert.training.losses import pretraining_losses
+from keras_bert.training.input_pipeline import Stream
+from keras_bert.training.losses import Loss, pretraining_losses, regression_loss
 from keras_bert.training.trainer import Trainer
 
 ROWS, LENGTH, MASKED = 22, 12, 4
@@ -68,6 +70,45 @@ def weights(run):
 
 def fit(run):
     run.fit(data(), epochs=2, evaluation=data(), evaluate_every=2, best="-mlm_loss", save_every=4, log_every=1)
+
+
+def metrics(directory, kind=None):
+    """metrics.jsonl without what depends on the speed."""
+    lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    lines = [line for line in lines if kind in (None, line["kind"])]
+    return [{name: value for name, value in line.items() if name not in ("time", "kind")} for line in lines]
+
+
+def steps_of(folder):
+    return sorted(int(path.name.removeprefix("step-")) for path in folder.iterdir())
+
+
+def arrays(*numbers):
+    """Inputs and targets of batches of two rows, whose targets are one number."""
+    rng = np.random.default_rng(numbers[0])
+    inputs = {"x": rng.normal(size=(len(numbers), 2, 3)).astype("float32")}
+    return inputs, np.repeat(np.array(numbers, "float32")[:, None], 2, 1)
+
+
+def numbered(*numbers):
+    return Stream(tf.data.Dataset.from_tensor_slices(arrays(*numbers)))
+
+
+def linear(directory=None, classes=1, dtype=None, learning_rate=0.1, **options):
+    """A linear model. The logs have the number of each batch next to its loss; the rate rises for 3 of 8 steps."""
+    keras.utils.set_random_seed(3)
+
+    def model():
+        x = keras.Input((3,), name="x")
+        return keras.Model({"x": x}, {"logits": keras.layers.Dense(classes, name="linear", dtype=dtype)(x)})
+
+    return Trainer(
+        model,
+        lambda model: keras_bert.create_optimizer(model, learning_rate, 8, 3),
+        options.pop("loss", [regression_loss(), Loss("number", lambda targets, outputs: targets)]),
+        directory=directory,
+        **options,
+    )
 
 
 def main(directory, output):

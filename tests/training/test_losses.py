@@ -20,19 +20,25 @@ def mean(loss, targets, outputs, rows=(1.0, 1.0)):
     return float(tf.reduce_sum(loss.values(targets, outputs) * weights) / tf.reduce_sum(weights))
 
 
-def test_classification():
+@pytest.mark.parametrize("shape", [(2,), (2, 1)])
+def test_one_target_a_row_may_stand_in_a_column(shape):
+    """Nothing is broadcast to (2, 2)."""
+    outputs = {"logits": np.array([[1.0], [4.0]], "float32")}
+    targets = tf.reshape(tf.constant([3.0, 4.5]), shape)
+    assert mean(losses.regression_loss(), targets, outputs) == pytest.approx((4 + 0.25) / 2)
+    targets, outputs = tf.reshape(tf.constant([1, 2], tf.uint8), shape), {"logits": LOGITS, "nsp_logits": LOGITS}
     expected = (cross_entropy(LOGITS[0], 1) + cross_entropy(LOGITS[1], 2)) / 2
-    assert mean(losses.classification_loss(), tf.constant([1, 2]), {"logits": LOGITS}) == pytest.approx(expected)
+    assert mean(losses.classification_loss(), targets, outputs) == pytest.approx(expected)
+    next_sentence = {"next_sentence_labels": tf.cast(targets, tf.int32)}
+    assert mean(losses.pretraining_losses()[1], next_sentence, outputs) == pytest.approx(expected)
+    assert mean(losses.pretraining_metrics()[2], next_sentence, outputs) == 1
+    spans = {name: tf.reshape(tf.constant([1, 2]), shape) for name in ("start", "end")}
+    assert mean(losses.span_loss(), spans, {"start_logits": LOGITS, "end_logits": LOGITS}) == pytest.approx(expected)
 
 
 def test_rows_of_weight_zero_do_not_count():
     found = mean(losses.classification_loss(), tf.constant([1, 2]), {"logits": LOGITS}, rows=(1.0, 0.0))
     assert found == pytest.approx(cross_entropy(LOGITS[0], 1))
-
-
-def test_regression():
-    outputs = {"logits": np.array([[1.0], [4.0]], "float32")}
-    assert mean(losses.regression_loss(), tf.constant([3.0, 4.5]), outputs) == pytest.approx((4 + 0.25) / 2)
 
 
 def test_tokens():
@@ -50,59 +56,29 @@ def test_spans():
 
 
 def test_pretraining():
-    outputs = {"mlm_logits": np.stack([LOGITS, LOGITS]), "nsp_logits": LOGITS[:, :2]}
-    targets = {
-        "mask_labels": tf.constant([[1, 2], [0, 0]]),
-        "mask_weights": tf.constant([[1.0, 0.5], [0.0, 0.0]]),
-        "next_sentence_labels": tf.constant([0, 1]),
-    }
-    masked_lm, nsp = losses.pretraining_losses()
-    expected = (cross_entropy(LOGITS[0], 1) + 0.5 * cross_entropy(LOGITS[1], 2)) / 1.5
-    assert mean(masked_lm, targets, outputs) == pytest.approx(expected)
-    expected = (cross_entropy(LOGITS[0, :2], 0) + cross_entropy(LOGITS[1, :2], 1)) / 2
-    assert mean(nsp, targets, outputs) == pytest.approx(expected)
-    assert [loss.name for loss in losses.pretraining_losses(next_sentence=False)] == ["mlm_loss"]
-
-
-def test_numbers_of_pretraining():
-    """Right are the first label of the first row, not the second, and one of the two pairs."""
+    """The first label is the most probable one, the second is not; so it is with the two pairs."""
     outputs = {"mlm_logits": np.stack([LOGITS, LOGITS]), "nsp_logits": LOGITS[:, :2]}
     targets = {
         "mask_labels": tf.constant([[1, 0], [1, 2]]),
         "mask_weights": tf.constant([[1.0, 0.5], [0.0, 0.0]]),
-        "next_sentence_labels": tf.constant([0, 0]),
+        "next_sentence_labels": tf.constant([1, 1]),
     }
-    accuracy, perplexity, nsp_accuracy = losses.pretraining_metrics()
-    assert mean(accuracy, targets, outputs) == pytest.approx(1 / 1.5)
-    assert mean(nsp_accuracy, targets, outputs) == 0.5
-    expected = (cross_entropy(LOGITS[0], 1) + 0.5 * cross_entropy(LOGITS[1], 0)) / 1.5
-    assert perplexity.finish(mean(perplexity, targets, outputs)) == pytest.approx(np.exp(expected))
+    masked_lm = (cross_entropy(LOGITS[0], 1) + 0.5 * cross_entropy(LOGITS[1], 0)) / 1.5
+    nsp = (cross_entropy(LOGITS[0, :2], 1) + cross_entropy(LOGITS[1, :2], 1)) / 2
+    expected = {"mlm_loss": masked_lm, "nsp_loss": nsp}
+    expected |= {"mlm_accuracy": 1 / 1.5, "mlm_perplexity": np.exp(masked_lm), "nsp_accuracy": 0.5}
+    every = [*losses.pretraining_losses(), *losses.pretraining_metrics()]
+    found = {loss.name: (loss.finish or float)(mean(loss, targets, outputs)) for loss in every}
+    assert found == pytest.approx(expected)
     with np.errstate(over="ignore"):
-        assert perplexity.finish(np.float64(1000)) == np.inf  # A run that diverges goes on to its next log line.
-    assert [loss.finish for loss in (accuracy, nsp_accuracy)] == [None, None]
-    names = [metric.name for metric in losses.pretraining_metrics(next_sentence=False)]
-    assert names == ["mlm_accuracy", "mlm_perplexity"]
+        assert every[3].finish(np.float64(1000)) == np.inf  # A run that diverges goes on to its next log line.
+    without = [*losses.pretraining_losses(next_sentence=False), *losses.pretraining_metrics(next_sentence=False)]
+    assert [loss.name for loss in without] == ["mlm_loss", "mlm_accuracy", "mlm_perplexity"]
 
 
 def test_bfloat16_logits_are_summed_in_float32():
     outputs = {"logits": tf.cast(LOGITS, tf.bfloat16)}
     assert losses.classification_loss().values(tf.constant([1, 2]), outputs).dtype == tf.float32
-
-
-@pytest.mark.parametrize("shape", [(2,), (2, 1)])
-def test_one_target_a_row_may_stand_in_a_column(shape):
-    """The numbers of the tests above: nothing is broadcast to (2, 2)."""
-    outputs = {"logits": np.array([[1.0], [4.0]], "float32")}
-    targets = tf.reshape(tf.constant([3.0, 4.5]), shape)
-    assert mean(losses.regression_loss(), targets, outputs) == pytest.approx((4 + 0.25) / 2)
-    targets, both = tf.reshape(tf.constant([1, 2], tf.uint8), shape), {"logits": LOGITS, "nsp_logits": LOGITS}
-    expected = (cross_entropy(LOGITS[0], 1) + cross_entropy(LOGITS[1], 2)) / 2
-    assert mean(losses.classification_loss(), targets, both) == pytest.approx(expected)
-    next_sentence = {"next_sentence_labels": tf.cast(targets, tf.int32)}
-    assert mean(losses.pretraining_losses()[1], next_sentence, both) == pytest.approx(expected)
-    assert mean(losses.pretraining_metrics()[2], next_sentence, both) == 1
-    spans = {name: tf.reshape(tf.constant([1, 2]), shape) for name in ("start", "end")}
-    assert mean(losses.span_loss(), spans, {"start_logits": LOGITS, "end_logits": LOGITS}) == pytest.approx(expected)
 
 
 TOKENS = {"mask_labels": tf.zeros([2, 1], tf.int32), "mask_weights": tf.ones([2, 1])}

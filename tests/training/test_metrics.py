@@ -53,13 +53,8 @@ def test_correlations():
     assert spearman([0, 0, 9], [4, 5, 6]) == pytest.approx(math.sqrt(3) / 2)
 
 
-def test_by_hand():
-    # 2 true positives, 1 false positive, 1 false negative, 1 true negative.
-    labels, predictions = [1, 1, 1, 0, 0], [1, 1, 0, 1, 0]
-    assert accuracy(labels, predictions) == pytest.approx(3 / 5)
-    assert f1(labels, predictions) == pytest.approx(2 * 2 / (2 * 2 + 1 + 1))
-    assert matthews_correlation(labels, predictions) == pytest.approx((2 * 1 - 1 * 1) / math.sqrt(3 * 3 * 2 * 2))
-    many = np.arange(400_000) % 2  # Nothing overflows.
+def test_nothing_overflows():
+    many = np.arange(400_000) % 2
     assert (matthews_correlation(many, many), matthews_correlation(many, 1 - many)) == pytest.approx((1, -1))
 
 
