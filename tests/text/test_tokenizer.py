@@ -27,12 +27,10 @@ YOUNGER_PUNCTUATION = {
 }  # fmt: skip
 
 
-CHINESE = [(0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F)]
-CHINESE += [(0x2B820, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)]
-
-
 def is_chinese(code):
-    return any(first <= code <= last for first, last in CHINESE)
+    ranges = [(0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F)]
+    ranges += [(0x2B820, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)]
+    return any(first <= code <= last for first, last in ranges)
 
 
 def is_punctuation(char):
@@ -162,13 +160,8 @@ def test_squad_questions(uncased, data, golden):
 
 @pytest.mark.parametrize("lowercase", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_every_code_point(lowercase):
-    """Each one alone between two letters: the same words as the rules give. Large uniform blocks are sampled."""
-    uniform = [(0x3400, 0x9FFF), (0xAC00, 0xD7A3), (0xE000, 0xF8FF), (0x20000, 0xDFFFF), (0xE0200, sys.maxunicode)]
-    codes = {*range(0xD800), *range(0xE000, 0x20000), *range(0xE0000, 0xE0200)}
-    codes = codes.difference(*(range(first, last + 1) for first, last in uniform))
-    codes = codes.union(*(range(first, last, 37) for first, last in uniform))
-    codes.update(code for first, last in CHINESE for code in (first - 1, first, last, last + 1))
-    codes = sorted(codes)
+    """Each one alone between two letters: the same words as the rules give. Planes of no characters are sampled."""
+    codes = [*range(0xD800), *range(0xE000, 0x32000), *range(0x32000, sys.maxunicode, 499), *range(0xE0000, 0xE0200)]
     found = split([f"a{chr(code)}a" for code in codes], lowercase)
     different = {
         code for code, words in zip(codes, found, strict=True) if words != words_of(f"a{chr(code)}a", lowercase)
