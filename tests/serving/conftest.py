@@ -231,7 +231,6 @@ def exported_heads(config, pieces, tmp_path_factory):
     export("tags", keras_bert.build_token_classifier, 9, labels=_TAGS)
     export("answers", keras_bert.build_span_labeler)
     export("more_answers", keras_bert.build_span_labeler, top=4)
-    export("no_answers", keras_bert.build_span_labeler, null_threshold=-1e9)
     export("masks", keras_bert.build_pretrainer)
     export("choices", keras_bert.build_multiple_choice)
     export("vectors", lambda encoder: encoder)
