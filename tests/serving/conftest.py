@@ -156,12 +156,8 @@ class Running:
     """Requests to a server in a thread."""
 
     def __init__(self, server):
-        self.port, self.grpc_port, self.shelf, self.batcher = (
-            server.port,
-            server.grpc_port,
-            server.shelf,
-            server.batcher,
-        )
+        self.port, self.grpc_port = server.port, server.grpc_port
+        self.shelf, self.batcher = server.shelf, server.batcher
 
     def send(self, method, path, body=None):
         """(status, answer) of a REST request; `body` is bytes, or what JSON is made of."""
