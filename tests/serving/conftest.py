@@ -88,7 +88,7 @@ def texts(*names):
 
 
 def text_function(module):
-    @tf.function(input_signature=texts("text"))
+    @tf.function(input_signature=texts("text"), autograph=False)
     def function(text):
         length = tf.strings.length(text)
         label = tf.where(length > 5, "long", "short")
@@ -104,7 +104,7 @@ def many_functions(module, gate):
 
     def signature(*specs):
         def add(body):
-            functions[body.__name__] = tf.function(body, input_signature=specs)
+            functions[body.__name__] = tf.function(body, input_signature=specs, autograph=False)
             return functions[body.__name__]
 
         return add
