@@ -12,33 +12,21 @@ def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer
     """The signature of question answering: the best span over all windows of the context.
 
     Args:
-        model: a model of `build_span_labeler`.
-        preprocessor: its `TextPreprocessor`.
-        stride: int, pieces between the starts of two windows. Defaults to 128.
-        max_question_length: int, the most pieces of a question. Defaults to 64.
-        max_answer_length: int, the most pieces of an answer. Defaults to 30.
-        top: int, above 1 the outputs also have this many answers with probabilities. Defaults to 1.
-        null_threshold: float, the answer is empty if `null_score` exceeds the best score by more. Defaults to `None`,
-            which always answers.
+        stride: int, pieces between the starts of two windows.
+        max_question_length, max_answer_length: int, the most pieces.
+        top: int, above 1 the outputs also have this many answers with probabilities.
+        null_threshold: float, the answer is empty if `null_score` exceeds the best score by more.
     """
     tokenizer = preprocessor.tokenizer
     max_question_length = min(max_question_length, (preprocessor.sequence_length - 3) // 2)
 
     def answer(inputs):
         context = inputs["context"]
-        question = tokenizer(inputs["question"])
-        question = packing.cut(question, max_question_length)
+        question = packing.cut(tokenizer(inputs["question"]), max_question_length)
         ids, starts, ends = tokenizer.with_offsets(context)
         windows, first, outputs = run_windows(model, preprocessor, ids, question, stride)
-        spans = best_spans(
-            outputs["start_logits"],
-            outputs["end_logits"],
-            windows,
-            first,
-            max_context(windows),
-            max_answer_length,
-            top,
-        )
+        logits = outputs["start_logits"], outputs["end_logits"]
+        spans = best_spans(*logits, windows, first, max_context(windows), max_answer_length, top)
         found = spans.start >= 0
         if null_threshold is not None:
             found &= (spans.null_score - spans.score[:, 0] <= null_threshold)[:, None]

@@ -45,13 +45,7 @@ def facts(description, preprocessor, labels, pair, options):
 
 
 def write(directory, signatures, about):
-    """Writes the folder into a SavedModel.
-
-    Args:
-        directory: path of the SavedModel.
-        signatures: dict of its `tf.function`s, which answer the probes here, eagerly.
-        about: the result of `facts`.
-    """
+    """Writes the folder into a SavedModel; `signatures` are its `tf.function`s, which answer the probes eagerly."""
     folder = directory / FOLDER
     folder.mkdir()
     probes = {name: _probe(name, function) for name, function in signatures.items()}

@@ -25,10 +25,10 @@ def classifier(model, preprocessor, labels, pair, multi_label=False, rows_togeth
         }
 
     def classify(inputs):
-        answers = answer(_from_examples(inputs, pair))
+        answers = answer(_from_examples(inputs["inputs"], pair))
         return {"classes": answers["labels"], "scores": answers["probabilities"]}
 
-    return {"serving_default": texts(answer, *_names(pair)), "classify": _of_examples(classify)}
+    return {"serving_default": texts(answer, *_names(pair)), "classify": texts(classify, "inputs")}
 
 
 def regressor(model, preprocessor, pair, rows_together=8):
@@ -38,9 +38,9 @@ def regressor(model, preprocessor, pair, rows_together=8):
         return {"score": _logits(model, preprocessor(inputs), rows_together)[:, 0]}
 
     def regress(inputs):
-        return {"outputs": answer(_from_examples(inputs, pair))["score"]}
+        return {"outputs": answer(_from_examples(inputs["inputs"], pair))["score"]}
 
-    return {"serving_default": texts(answer, *_names(pair)), "regress": _of_examples(regress)}
+    return {"serving_default": texts(answer, *_names(pair)), "regress": texts(regress, "inputs")}
 
 
 def chooser(model, preprocessor):
@@ -67,8 +67,3 @@ def _names(pair):
 def _from_examples(serialized, pair):
     features = {name: tf.io.FixedLenFeature([], tf.string) for name in _names(pair)}
     return tf.io.parse_example(serialized, features)
-
-
-def _of_examples(function):
-    specs = [tf.TensorSpec([None], tf.string, "inputs")]
-    return tf.function(function, input_signature=specs, autograph=False)

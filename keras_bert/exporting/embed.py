@@ -16,21 +16,19 @@ def embedder(model, preprocessor, pooling="mean", layers=(-1,), normalize=False,
     def vectors(inputs):
         return pool(model(inputs, training=False), inputs["padding_mask"], pooling, layers, normalize)
 
-    def answer(inputs):
-        return {"embedding": in_groups(vectors, preprocessor(inputs), [width], rows_together)}
-
-    return {"serving_default": texts(answer, "text")}
+    return _signature(vectors, preprocessor, width, rows_together)
 
 
 def sentence_embedder(model, preprocessor, rows_together=8):
     """The signature of a model of `build_embedder`: a vector for each text. For `rows_together` see `in_groups`."""
     width = model.output["embedding"].shape[-1]
 
+    return _signature(lambda part: model(part, training=False)["embedding"], preprocessor, width, rows_together)
+
+
+def _signature(run, preprocessor, width, rows_together):
     def answer(inputs):
-        vectors = in_groups(
-            lambda part: model(part, training=False)["embedding"], preprocessor(inputs), [width], rows_together
-        )
-        return {"embedding": vectors}
+        return {"embedding": in_groups(run, preprocessor(inputs), [width], rows_together)}
 
     return {"serving_default": texts(answer, "text")}
 
@@ -60,8 +58,7 @@ def check_pooling(model, pooling, layers):
         raise ValueError(f"`pooling` must be one of {', '.join(POOLINGS)}. Received: pooling={pooling!r}")
     states = model.output.get("hidden_states")
     if list(layers) != [-1] and not states:
-        raise ValueError(
-            f"`layers` other than the last need an encoder with `hidden_states=True`. Received: layers={list(layers)}"
-        )
+        needed = "`layers` other than the last need an encoder with `hidden_states=True`"
+        raise ValueError(f"{needed}. Received: layers={list(layers)}")
     if bad := [layer for layer in layers if states and not -len(states) <= layer < len(states)]:
         raise ValueError(f"`layers` must be from {-len(states)} to {len(states) - 1}. Received: {bad}")

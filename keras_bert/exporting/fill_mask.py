@@ -6,12 +6,9 @@ from keras_bert.exporting.signatures import texts
 
 
 def filler(model, preprocessor, top=5):
-    """Signatures of a pre-trained model: `serving_default` fills masks, `next_sentence` takes two texts.
+    """Signatures of a pre-trained model: the `top` best pieces for each [MASK], and whether one text follows another.
 
-    Args:
-        model: a model of `build_pretrainer`.
-        preprocessor: its `TextPreprocessor`, which keeps `[MASK]`.
-        top: int, pieces for each mask. Defaults to 5.
+    The preprocessor must keep [MASK] whole.
     """
     pieces, mask = tf.constant(list(preprocessor.vocabulary.pieces)), preprocessor.vocabulary.id("[MASK]")
 
@@ -32,20 +29,17 @@ def filler(model, preprocessor, top=5):
 
     signatures = {"serving_default": texts(fill, "text")}
     if "nsp_logits" in model.output:
-        signatures["next_sentence"] = _follows(model, preprocessor)
+        signatures["next_sentence"] = follower(model, preprocessor)["serving_default"]
     return signatures
 
 
 def follower(model, preprocessor):
-    """The signature of next sentence prediction alone: `text`, `pair` -> `probability`."""
-    return {"serving_default": _follows(model, preprocessor)}
+    """The signature of next sentence prediction: `text`, `pair` -> `probability`."""
 
-
-def _follows(model, preprocessor):
     def answer(inputs):
         inputs = preprocessor(inputs)
         if "mask_positions" in model.input:
             inputs["mask_positions"] = tf.zeros([tf.shape(inputs["token_ids"])[0], 0], tf.int32)
         return {"probability": tf.nn.softmax(model(inputs, training=False)["nsp_logits"])[:, 0]}
 
-    return texts(answer, "text", "pair")
+    return {"serving_default": texts(answer, "text", "pair")}

@@ -11,11 +11,9 @@ def run_windows(model, preprocessor, pieces, question=None, stride=128):
     """Runs a model over windows of long texts.
 
     Args:
-        model: the model.
-        preprocessor: its `TextPreprocessor`.
         pieces: ragged ids `(batch, pieces)`.
-        question: ragged ids that precede every window. Defaults to `None`.
-        stride: int, pieces between the starts of two windows. Defaults to 128.
+        question: ragged ids that precede every window.
+        stride: int, pieces between the starts of two windows.
 
     Returns:
         The `Windows`; the position of the first piece of each, `(windows,)`; the outputs, `(windows, positions, ...)`.

@@ -6,10 +6,11 @@ import tensorflow as tf
 def texts(answer, *names):
     """A `tf.function` with string inputs `(batch,)` of these names around a function of a dict of them."""
     specs = [tf.TensorSpec([None], tf.string, name) for name in names]
-    graph = tf.function(input_signature=specs, autograph=False)
-    if len(names) == 1:
-        return graph(lambda first: answer({names[0]: first}))
-    return graph(lambda first, second: answer({names[0]: first, names[1]: second}))
+
+    def signature(*values):
+        return answer(dict(zip(names, values, strict=True)))
+
+    return tf.function(signature, input_signature=specs, autograph=False)
 
 
 def readable(strings):

@@ -9,16 +9,10 @@ from keras_bert.text.spans import max_context
 
 
 def tagger(model, preprocessor, labels, stride=128):
-    """The signature of a tagger, for texts of any length.
+    """The signature of a tagger, for texts of any length: windows start `stride` pieces apart.
 
     A word has the tag of its first piece. Its score is the probability of that tag; the score of an entity is the mean
     of its words' scores.
-
-    Args:
-        model: a model of `build_token_classifier`.
-        preprocessor: its `TextPreprocessor`.
-        labels: list of strings, the names of the tags.
-        stride: int, pieces between the starts of two windows of a long text. Defaults to 128.
     """
     if labels is None:
         raise ValueError("`labels` must be the names of the tags. Received: labels=None")

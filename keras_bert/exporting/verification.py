@@ -81,18 +81,19 @@ def ask(requests):
     with tempfile.TemporaryDirectory() as folder:
         asked, answered = pathlib.Path(folder, "requests.json"), pathlib.Path(folder, "answers.json")
         asked.write_text(json.dumps(requests))
-        _run([sys.executable, "-I", str(_HERE / "probe_runner.py"), str(asked), str(answered)])
+        command = [sys.executable, "-I", str(_HERE / "probe_runner.py"), str(asked), str(answered)]
+        environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
+        done = subprocess.run(command, capture_output=True, env=environment, check=False)
+        if done.returncode:
+            words = done.stderr.decode(errors="replace").strip().splitlines() or ["nothing on its standard error"]
+            raise ValueError(f"{pathlib.Path(command[0]).name} ended with status {done.returncode}: {words[-1][:300]}")
         return json.loads(answered.read_text())
 
 
 def compare(expected, got, tolerance, scale=None):
     """The `Difference` of two arrays: strings and integers must be equal, floats close.
 
-    Args:
-        expected: array or nested lists.
-        got: array.
-        tolerance: float, the largest difference of floats, in units of `scale`.
-        scale: float. Defaults to the largest value of `expected`.
+    `tolerance` is in units of `scale`, which defaults to the largest value of `expected`.
     """
     try:
         expected = _like(got, expected)
@@ -197,7 +198,8 @@ def _check_signature(report, name, stored, whole, alone, tolerance, exact):
     if failed:
         report.problems.append(failed[0])
         return
-    problems = _named_alike(stored, whole)
+    problems = [f"output {key} is missing" for key in stored if key not in whole]
+    problems += [f"output {key} is not among those of the probe" for key in whole if key not in stored]
     rows, at_once, one_by_one = len(alone), [], []
     for key in sorted(set(stored) & set(whole)):
         got = array(whole[key])
@@ -216,11 +218,6 @@ def _judge(named, exact):
     wrong = [f"{key} {found.problem}" for key, found in named if found.problem and (exact or not found.discrete)]
     ties = dict.fromkeys(key.removesuffix(" alone") for key, found in named if found.discrete and not exact)
     return wrong, f"; by near ties other {', '.join(ties)}" if ties else ""
-
-
-def _named_alike(stored, got):
-    missing = [f"output {key} is missing" for key in stored if key not in got]
-    return missing + [f"output {key} is not among those of the probe" for key in got if key not in stored]
 
 
 def _compare_alone(whole, row, alone, key, tolerance):
@@ -256,12 +253,3 @@ def _check_ops(report):
     missing = [op for op in used if op not in known]
     report.problems += [f"TensorFlow Serving does not link the op {op}" for op in missing]
     report.lines.append(f"ops: {len(used)} kinds, {len(missing)} not linked by TensorFlow Serving ({made_from})")
-
-
-def _run(command):
-    """Runs a program; if it fails, the last line of its standard error is the message."""
-    environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
-    done = subprocess.run(command, capture_output=True, env=environment, check=False)
-    if done.returncode:
-        words = done.stderr.decode(errors="replace").strip().splitlines() or ["nothing on its standard error"]
-        raise ValueError(f"{pathlib.Path(command[0]).name} ended with status {done.returncode}: {words[-1][:300]}")

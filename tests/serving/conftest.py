@@ -88,7 +88,7 @@ def texts(*names):
 
 
 def text_function(module):
-    @tf.function(input_signature=texts("text"))
+    @tf.function(input_signature=texts("text"), autograph=False)
     def function(text):
         length = tf.strings.length(text)
         label = tf.where(length > 5, "long", "short")
@@ -104,7 +104,7 @@ def many_functions(module, gate):
 
     def signature(*specs):
         def add(body):
-            functions[body.__name__] = tf.function(body, input_signature=specs)
+            functions[body.__name__] = tf.function(body, input_signature=specs, autograph=False)
             return functions[body.__name__]
 
         return add
@@ -156,12 +156,8 @@ class Running:
     """Requests to a server in a thread."""
 
     def __init__(self, server):
-        self.port, self.grpc_port, self.shelf, self.batcher = (
-            server.port,
-            server.grpc_port,
-            server.shelf,
-            server.batcher,
-        )
+        self.port, self.grpc_port = server.port, server.grpc_port
+        self.shelf, self.batcher = server.shelf, server.batcher
 
     def send(self, method, path, body=None):
         """(status, answer) of a REST request; `body` is bytes, or what JSON is made of."""
@@ -231,7 +227,6 @@ def exported_heads(config, pieces, tmp_path_factory):
     export("tags", keras_bert.build_token_classifier, 9, labels=_TAGS)
     export("answers", keras_bert.build_span_labeler)
     export("more_answers", keras_bert.build_span_labeler, top=4)
-    export("no_answers", keras_bert.build_span_labeler, null_threshold=-1e9)
     export("masks", keras_bert.build_pretrainer)
     export("choices", keras_bert.build_multiple_choice)
     export("vectors", lambda encoder: encoder)

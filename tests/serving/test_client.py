@@ -55,22 +55,24 @@ def test_status_and_metadata(client):
     }
 
 
-def test_what_is_refused(client):
-    with pytest.raises(RequestError, match="no such model. Expected one of: many, text") as error:
-        client.predict("other", ["a"])
-    assert error.value.code == "NOT_FOUND"
-    with pytest.raises(RequestError, match="no signature `x`. Expected one of: serving_default") as error:
-        client.predict("text", ["a"], signature="x")
-    assert error.value.code == "INVALID_ARGUMENT"
-    with pytest.raises(RequestError, match=r"expected the input\(s\) `text` string \(batch,\). Received: `txt`"):
-        client.predict("text", {"txt": ["a"]})
-    with pytest.raises(RequestError, match="version 9 of model text is not loaded") as error:
-        client.predict("text", ["a"], version=9)
-    assert error.value.code == "NOT_FOUND"
-    with pytest.raises(RequestError, match="a spoilt text"):
-        client.predict("many", ["spoilt"], signature="picky")
-    with pytest.raises(ValueError, match="`inputs` must be a dict of pair, text. Received: list"):
-        client.predict("many", ["a"])
+@pytest.mark.parametrize(
+    ("model", "inputs", "options", "code", "message"),
+    [
+        ("other", ["a"], {}, "NOT_FOUND", "no such model. Expected one of: many, text"),
+        ("text", ["a"], {"signature": "x"}, "INVALID_ARGUMENT", "no signature `x`. Expected one of: serving_default"),
+        ("text", {"txt": ["a"]}, {}, "INVALID_ARGUMENT", r"the input\(s\) `text` string \(batch,\). Received: `txt`"),
+        ("text", ["a"], {"version": 9}, "NOT_FOUND", "version 9 of model text is not loaded"),
+        ("many", ["spoilt"], {"signature": "picky"}, "INVALID_ARGUMENT", "a spoilt text"),
+        ("many", ["a"], {}, None, "`inputs` must be a dict of pair, text. Received: list"),
+    ],
+)
+def test_what_is_refused(client, model, inputs, options, code, message):
+    with pytest.raises(RequestError if code else ValueError, match=message) as error:
+        client.predict(model, inputs, **options)
+    assert getattr(error.value, "code", None) == code
+
+
+def test_a_text_for_a_number(client):
     with pytest.raises(ValueError, match="`token_ids`"):
         client.predict("many", [["a"]], signature="ids")
 

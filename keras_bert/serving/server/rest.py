@@ -56,8 +56,8 @@ class Rest:
         return web.Response(status=200 if ready else 503, text="ok\n" if ready else "no model is loaded yet\n")
 
     async def _metrics(self, request):
-        counters = self._service.counters
-        return web.Response(text=counters.text(), headers={"Content-Type": counters.content_type})
+        text = self._service.counters.text()
+        return web.Response(text=text, headers={"Content-Type": "text/plain; version=0.0.4"})
 
     async def _models(self, request):
         """For the page; TensorFlow Serving has no list of its models."""

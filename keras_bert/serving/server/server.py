@@ -11,10 +11,9 @@ from aiohttp import web
 
 from keras_bert.serving.errors import one_line
 from keras_bert.serving.server.batching import Batcher
-from keras_bert.serving.server.counters import Counters
 from keras_bert.serving.server.rest import Rest
 from keras_bert.serving.server.rpc import Rpc
-from keras_bert.serving.server.service import Service
+from keras_bert.serving.server.service import Counters, Service
 from keras_bert.serving.server.shelf import Shelf
 
 _LOG = logging.getLogger("keras_bert.serving")

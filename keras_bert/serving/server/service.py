@@ -6,15 +6,35 @@ import dataclasses
 import logging
 import time
 
+import prometheus_client
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, model_pb2
 
 from keras_bert.serving.errors import RequestError, one_line
 from keras_bert.serving.server.batching import Batcher
-from keras_bert.serving.server.counters import Counters
 from keras_bert.serving.server.shelf import Shelf
 from keras_bert.serving.server.tensors import check
 
 _LOG = logging.getLogger("keras_bert.serving")
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+class Counters:
+    """The metrics of one server, for Prometheus."""
+
+    def __init__(self):
+        self._registry = prometheus_client.CollectorRegistry()
+        new = {"namespace": "keras_bert", "registry": self._registry}
+        counter, histogram, gauge = prometheus_client.Counter, prometheus_client.Histogram, prometheus_client.Gauge
+        self.requests = counter("requests", "Requests by answer.", ("api", "model", "version", "code"), **new)
+        self.seconds = histogram("request_seconds", "Time to the answer.", ("api", "model"), buckets=_SECONDS, **new)
+        self.batch_rows = histogram("batch_rows", "Rows of each batch that ran.", ("model",), buckets=_ROWS, **new)
+        self.waiting = gauge("waiting_requests", "Requests that wait for a batch to run.", **new)
+        self.ready = gauge("ready", "Whether a model is served.", **new)
+
+    def text(self):
+        """All metrics in the text format of Prometheus."""
+        return prometheus_client.generate_latest(self._registry).decode()
 
 
 @dataclasses.dataclass

@@ -14,11 +14,13 @@ import pathlib
 import threading
 import time
 
+import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
 from tensorflow_serving.apis.get_model_status_pb2 import ModelVersionStatus
 
+from keras_bert.files import WARMUP_REQUESTS
 from keras_bert.serving.errors import CODES, RequestError, one_line
 from keras_bert.serving.server.saved_model import SavedModel
-from keras_bert.serving.server.warmup import warm_up
 
 _LOG = logging.getLogger("keras_bert.serving")
 
@@ -158,7 +160,7 @@ class Shelf:
             self._loading.add(key)
         start, failure = time.monotonic(), None
         try:
-            model = load_version(path)
+            model = _load_model(path)
             _LOG.info("%s/%d is loaded, after %.1f s", name, number, time.monotonic() - start)
             return Version(name, number, stamp, model)
         except Exception as error:  # A broken file may raise anything.
@@ -198,15 +200,30 @@ class Shelf:
         self._unload()
 
 
-def load_version(path):
-    """The `SavedModel` of a folder, warmed up."""
+def _load_model(path):
+    """The `SavedModel` of a folder, warmed up: the first run of a graph is slow."""
     model = SavedModel(path)
     try:
-        warm_up(model, path)
+        _warm_up(model, path / WARMUP_REQUESTS)
     except BaseException:
         model.close()
         raise
     return model
+
+
+def _warm_up(model, file):
+    """Replays the predict requests that TensorFlow Serving finds in a file; one that fails is an error."""
+    records = tf.data.TFRecordDataset(str(file)).as_numpy_iterator() if file.is_file() else ()
+    for number, record in enumerate(records, 1):
+        try:
+            log = prediction_log_pb2.PredictionLog.FromString(record)
+            if log.WhichOneof("log_type") == "predict_log":
+                request = log.predict_log.request
+                signature = model.signature(request.model_spec.signature_name)
+                signature.check_names(request.inputs)
+                signature({name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()})
+        except Exception as error:
+            raise ValueError(f"{WARMUP_REQUESTS}: request {number} fails: {error}") from error
 
 
 def _find_models(directory):

@@ -35,14 +35,11 @@ def test_one_output_has_no_name(server):
 
 
 def test_base64_in_and_out(server):
-    odd = base64.b64encode(b"\xff\xfe \xe2").decode()
-    for row in ({"b64": odd}, {"text": {"b64": odd}}):
+    odd = {"b64": base64.b64encode(b"\xff\xfe \xe2").decode()}
+    for row in (odd, {"text": odd}):
         status, answer = server.predict("text", {"instances": [row]})
-        assert (status, answer["predictions"][0]["echo_bytes"], answer["predictions"][0]["length"]) == (
-            200,
-            {"b64": odd},
-            4,
-        )
+        answer = answer["predictions"][0]
+        assert (status, answer["echo_bytes"], answer["length"]) == (200, odd, 4)
 
 
 def test_numbers_that_json_lacks(server):
@@ -107,15 +104,9 @@ PAIR = "`pair` string (batch,), `text` string (batch,)"
         ("text", {}, 400, 'expected either "instances" (rows) or "inputs" (columns) in the request'),
         ("text", {"instances": [], "inputs": []}, 400, 'expected either "instances" (rows) or "inputs" (columns)'),
         ("text", {"instances": []}, 400, '"instances" must be a list of at least one row'),
-        ("text", {"instances": "a"}, 400, '"instances" must be a list of at least one row'),
         ("text", {"inputs": []}, 400, "there is no row. Expected at least one"),
         ("text", {"instances": ["a"], "signature_name": 3}, 400, '"signature_name" must be a string'),
-        (
-            "text",
-            {"instances": ["a"], "signature_name": "x"},
-            400,
-            "no signature `x`. Expected one of: serving_default",
-        ),
+        ("text", {"instances": ["a"], "signature_name": "x"}, 400, "no signature `x`. Expected one of: serving_de"),
         ("text", {"instances": [{"txt": "a"}]}, 400, f"row 0: expected the input(s) {TEXT}. Received: `txt`"),
         ("text", {"instances": [{"text": "a"}, "b"]}, 400, f"row 1: expected the input(s) {TEXT}. Received: no object"),
         ("text", {"instances": ["a", {"text": "b"}]}, 400, "value 1 must be a string or"),
@@ -130,7 +121,6 @@ PAIR = "`pair` string (batch,), `text` string (batch,)"
         ("text", {"instances": [["a"]]}, 400, f"input {TEXT.replace(' ', ' must be ', 1)}. Received: shape=(1, 1)"),
         ("text", {"inputs": "a"}, 400, "Received: shape=()"),
         ("many", {"signature_name": "ids", "inputs": [[1], [2, 3]]}, 400, "input `token_ids` is ragged"),
-        ("many", {"signature_name": "ids", "inputs": [[1], 2]}, 400, "input `token_ids` is ragged"),
         ("many", {"signature_name": "ids", "inputs": [1]}, 400, "must be int32 (batch, any). Received: shape=(1,)"),
         ("many", {"signature_name": "ids", "inputs": [[1.5]]}, 400, "value 0 must be a whole number. Received: 1.5"),
         ("many", {"signature_name": "ids", "inputs": [[True]]}, 400, "value 0 must be a whole number. Received: True"),
@@ -140,20 +130,13 @@ PAIR = "`pair` string (batch,), `text` string (batch,)"
         ("many", {"signature_name": "divide", "inputs": {"x": [1e39], "flip": [True]}}, 400, "does not fit float32"),
         ("many", {"signature_name": "divide", "inputs": {"x": [1], "flip": [1]}}, 400, "value 0 must be true or false"),
         ("many", {"signature_name": "whole", "instances": ["a", "b"]}, 500, "`count` has the shape (): its first dim"),
-        (
-            "many",
-            {"signature_name": "unique", "inputs": ["a", "a"]},
-            500,
-            "output `words` has the shape (1,): its first",
-        ),
+        ("many", {"signature_name": "unique", "inputs": ["a", "a"]}, 500, "output `words` has the shape (1,): its"),
         ("many", {"signature_name": "picky", "inputs": ["spoilt"]}, 400, "a spoilt text"),
         ("text/versions/9", {"inputs": ["a"]}, 404, "version 9 of model text is not loaded. Expected one of: 2"),
         ("other", {"inputs": ["a"]}, 404, "there is no such model. Expected one of: many, text"),
-        ("..", {"inputs": ["a"]}, 404, "no such model"),
         ("", {"inputs": ["a"]}, 400, "Malformed request: POST /v1/models/:predict: expected GET /v1/models/NAME[/vers"),
         (f"text/versions/{2**63}", {"inputs": ["a"]}, 400, "Malformed request: the version 9223372036854775808 is no"),
         (f"text/versions/{2**63 - 1}", {"inputs": ["a"]}, 404, "9223372036854775807"),
-        ("text/versions/new", {"inputs": ["a"]}, 400, "Malformed request: POST /v1/models/text/versions/new:predict"),
         ("text/versions/" + "9" * 5000, {"inputs": ["a"]}, 400, "Malformed request: POST /v1/models/text/versions/99"),
         ("a" * 5000, {"inputs": ["a"]}, 404, "model aaaa"),
     ],
@@ -166,22 +149,19 @@ def test_a_bad_request_says_what_is_wrong(server, model, body, status, message):
 
 
 @pytest.mark.parametrize(
-    ("body", "message"),
+    ("signature", "examples", "message"),
     [
-        (
-            {"signature_name": "ids", "examples": [{"x": 1.0}]},
-            "signature `ids` is not for classify: expected the method",
-        ),
-        ({"signature_name": "classify", "examples": []}, "with at least one example"),
-        ({"signature_name": "classify", "examples": [3]}, "example 0 must be an object of features. Received: int"),
-        ({"signature_name": "classify", "examples": [{"x": [1, "a"]}]}, "feature `x` of example 0 must hold only"),
-        ({"signature_name": "classify", "examples": [{"x": 1 << 70}]}, "feature `x` of example 0"),
-        ({"signature_name": "classify", "examples": [{"\ud83d": 1.0}]}, "feature `?` of example 0: "),
-        ({"signature_name": "classify", "examples": [{"y": 1.0}]}, "the model fails"),
+        ("ids", [{"x": 1.0}], "signature `ids` is not for classify: expected the method"),
+        ("classify", [], "with at least one example"),
+        ("classify", [3], "example 0 must be an object of features. Received: int"),
+        ("classify", [{"x": [1, "a"]}], "feature `x` of example 0 must hold only"),
+        ("classify", [{"x": 1 << 70}], "feature `x` of example 0"),
+        ("classify", [{"\ud83d": 1.0}], "feature `?` of example 0: "),
+        ("classify", [{"y": 1.0}], "the model fails"),
     ],
 )
-def test_a_bad_example_says_what_is_wrong(server, body, message):
-    status, answer = server.predict("many", body, "classify")
+def test_a_bad_example_says_what_is_wrong(server, signature, examples, message):
+    status, answer = server.predict("many", {"signature_name": signature, "examples": examples}, "classify")
     assert (status, message in answer["error"]) == (400, True), answer
 
 
@@ -193,25 +173,26 @@ def test_other_paths(server):
 
 
 @pytest.mark.parametrize(
-    ("method", "path"),
+    "request_",
     [
-        ("GET", "/v1/models/text:predict"),
-        ("POST", "/v1/models/text"),
-        ("POST", "/v1/models/text/metadata"),
-        ("POST", "/v1/models/text:summarize"),
-        ("GET", "/v1/models/text/versions/one"),
-        ("GET", "/v1/models/text/metadata/more"),
-        ("GET", "/v1/models/"),
-        ("POST", "/v1/models"),
-        ("PUT", "/v1/models/text:predict"),
-        ("GET", "/v1/model/text"),
-        ("GET", "/v1/"),
+        "GET /v1/models/text:predict",
+        "POST /v1/models/text",
+        "POST /v1/models/text/metadata",
+        "POST /v1/models/text:summarize",
+        "GET /v1/models/text/versions/one",
+        "GET /v1/models/text/metadata/more",
+        "GET /v1/models/",
+        "POST /v1/models",
+        "PUT /v1/models/text:predict",
+        "GET /v1/model/text",
+        "GET /v1/",
     ],
 )
-def test_malformed_requests(server, method, path):
+def test_malformed_requests(server, request_):
     """What TensorFlow Serving answers to whatever begins with /v1/ and fits none of its patterns."""
+    method, path = request_.split()
     status, answer = server.send(method, path, None if method == "GET" else {})
-    assert (status, answer["error"].startswith(f"Malformed request: {method} {path}: ")) == (400, True)
+    assert (status, answer["error"].startswith(f"Malformed request: {request_}: ")) == (400, True)
 
 
 def test_metrics(server):
@@ -232,22 +213,25 @@ def test_metrics(server):
     assert (found["keras_bert_waiting_requests",], found["keras_bert_ready",]) == (0, 1)
 
 
+def raw(server, headers, body, model="text"):
+    """A connection that has sent the head of a predict request and what may be less than its body."""
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    connection.sendall(f"POST /v1/models/{model}:predict HTTP/1.1\r\nHost: x\r\n{headers}\r\n\r\n".encode() + body)
+    return connection
+
+
 def test_a_long_body_is_refused_before_it_is_read(server):
-    with contextlib.closing(socket.create_connection(("127.0.0.1", server.port), timeout=10)) as connection:
-        connection.sendall(b"POST /v1/models/text:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000000\r\n\r\n{")
-        assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
     bomb = gzip.compress(b" " * (9 << 20))
-    with contextlib.closing(socket.create_connection(("127.0.0.1", server.port), timeout=10)) as connection:
-        head = (
-            f"POST /v1/models/text:predict HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: {len(bomb)}"
-        )
-        connection.sendall(head.encode() + b"\r\n\r\n" + bomb)
-        assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
+    for headers, body in (
+        ("Content-Length: 9000000000", b"{"),
+        (f"Content-Encoding: gzip\r\nContent-Length: {len(bomb)}", bomb),
+    ):
+        with contextlib.closing(raw(server, headers, body)) as connection:
+            assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
 
 
 def test_a_request_that_does_not_arrive(server):
-    with contextlib.closing(socket.create_connection(("127.0.0.1", server.port), timeout=10)) as connection:
-        connection.sendall(b"POST /v1/models/text:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
+    with contextlib.closing(raw(server, "Content-Length: 9", b"{")) as connection:
         answer = connection.recv(1000)
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert json.loads(answer.split(b"\r\n\r\n")[1]) == {"error": "the body did not arrive within 0.3 seconds"}
@@ -256,10 +240,7 @@ def test_a_request_that_does_not_arrive(server):
 def test_a_client_that_goes_away_leaves_the_queue(server, gate, until):
     def ask():
         body = b'{"signature_name": "wait", "inputs": [1]}'
-        connection = socket.create_connection(("127.0.0.1", server.port), timeout=10)
-        head = f"POST /v1/models/many:predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
-        connection.sendall(head.encode() + body)
-        return connection
+        return raw(server, f"Content-Length: {len(body)}", body, "many")
 
     batcher, running = server.batcher, []
     for _ in range(2):  # As many as there are threads.
