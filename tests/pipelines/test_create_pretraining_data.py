@@ -5,7 +5,7 @@ import json
 import pytest
 
 from keras_bert import Vocabulary
-from tests.pipelines.programs import call, finish, mistake, start
+from tests.pipelines.programs import call, mistake, run
 from tests.pretraining.numbered import Numbered, random_documents
 
 pytestmark = pytest.mark.tensorflow
@@ -28,7 +28,7 @@ def test_every_flag_arrives(folder):
     flags += ["--sequence_length=32", "--masked_lm_prob=0.2", "--max_predictions=5", "--whole_word", "--max_ngram=2"]
     flags += ["--mask_share=0.7", "--random_share=0.2", "--seed=7", "--shards=3", "--processes=1", "--compress"]
     flags += ["--short_seq_prob=0.3", "--duplicates=2", "--nolowercase", "--strip_accents"]
-    stdout, stderr = finish(start(PROGRAM, *flags, cwd=folder))
+    stdout, stderr = run(PROGRAM, *flags, cwd=folder)
     manifest = json.loads((folder / "deep" / "er" / "manifest.json").read_text())
     assert manifest["recipe"] == {
         "sequence_length": 32,
@@ -66,7 +66,7 @@ def test_a_users_mistake_is_one_line_and_status_2(folder):
     """The one command whose end is looked at as the shell sees it."""
     (folder / "a.txt").write_bytes("Ein Satz.\n\nÜbung\n".encode("latin-1"))
     flags = ["--input=*.txt", "--vocab=vocab.txt", "--output=data"]
-    _, stderr = finish(start(PROGRAM, *flags, cwd=folder), 2)
+    _, stderr = run(PROGRAM, *flags, cwd=folder, status=2)
     message = "a.txt:3: not UTF-8: b'\\xdcbung'. Convert the file, for example by `iconv -f latin1 -t utf-8`"
     assert stderr.strip().splitlines()[-1] == f"error: {message}"
     assert "Traceback" not in stderr

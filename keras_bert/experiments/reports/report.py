@@ -62,7 +62,7 @@ def _strips(metric, unit, drawn, best):
     ends = charts.span([unit * value for value in reach + [result["scores"][metric] for result in drawn]])
     strips = []
     for row in rows:
-        runs = [result for result in drawn if _without_seed(result["setting"]) == row["setting"]]
+        runs = [result for result in drawn if grid.without_seed(result["setting"]) == row["setting"]]
         dots = [_seed_dot(run, unit * run["scores"][metric], run is best) for run in runs]
         several = row["runs"] > 1
         mean, deviation, lowest, highest = (unit * row[name] for name in ("mean", "deviation", "lowest", "highest"))
@@ -76,10 +76,6 @@ def _strips(metric, unit, drawn, best):
             }
         )
     return {"strips": strips, "scale": charts.strip_scale(ends)}
-
-
-def _without_seed(setting):
-    return {name: value for name, value in setting.items() if name != "seed"}
 
 
 def _seed_dot(run, value, best):
