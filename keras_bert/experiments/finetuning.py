@@ -24,7 +24,7 @@ from keras_bert.training.optimizer import create_optimizer
 from keras_bert.training.trainer import Trainer
 
 _LOG = logging.getLogger("keras_bert")
-_OPTIMIZER = ("weight_decay", "epsilon", "bias_correction", "layer_decay")
+_OPTIMIZER_FIELDS = ("weight_decay", "epsilon", "bias_correction", "layer_decay")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +190,7 @@ class Finetuning:
 
         def optimizer(model):
             warmup = round(shared.warmup * steps)
-            options = {name: getattr(shared, name) for name in _OPTIMIZER}
+            options = {field: getattr(shared, field) for field in _OPTIMIZER_FIELDS}
             return create_optimizer(model, setting["learning_rate"], steps, warmup, **options)
 
         trainer = Trainer(

@@ -118,6 +118,7 @@ def call(module, *arguments, given=""):
         command(module, *arguments) as (found, rest),
         contextlib.redirect_stdout(printed),
         mock.patch.object(sys, "stdin", given),
+        mock.patch.object(sys, "argv", [module]),
     ):
         found.main(*[rest] * len(inspect.signature(found.main).parameters))
     return printed.getvalue()

@@ -151,7 +151,7 @@ def test_a_grid_end_to_end(made, tmp_path):
 
     # Finished runs are not run again; the flags can be given as a file.
     before = (output / "model" / "model.safetensors").stat().st_mtime_ns
-    with mock.patch.object(Trainer, "fit", side_effect=AssertionError):
+    with mock.patch.object(Trainer, "fit", side_effect=AssertionError), mock.patch.object(finetuning, "export"):
         call(PROGRAM, f"--flagfile={output}/flags.txt")
     assert read(output / "results.json") == report
     assert (output / "model" / "model.safetensors").stat().st_mtime_ns == before

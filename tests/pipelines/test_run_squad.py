@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.experiments import finetuning
 from keras_bert.tasks.squad import data as squad
 from keras_bert.tasks.squad import metrics as squad_metrics
 from keras_bert.tasks.squad import predictions as squad_predictions
@@ -185,13 +186,14 @@ def test_an_ensemble_after_two_files(made):
     assert lines[-1]["step"] == 4 * 5  # 40 contexts of two windows, by 16.
     assert not list(output.rglob("snapshots"))
     # The killed run ended as if it had not been.
-    call(PROGRAM, *arguments(made, "straight", **files, model=f"{made}/bert"))
+    with mock.patch.object(finetuning, "export"):
+        call(PROGRAM, *arguments(made, "straight", **files, model=f"{made}/bert"))
     (straight,) = (made / "straight" / "runs").glob("model=*")
     assert read(runs[0] / "result.json") == read(straight / "result.json")
     for name, values in np.load(straight / "dev.npz").items():
         np.testing.assert_array_equal(logits[0][name], values)
     # Again: nothing is trained, all is as it was.
-    with mock.patch.object(Trainer, "fit", side_effect=AssertionError):
-        call(PROGRAM, f"--flagfile={output}/flags.txt")
+    with mock.patch.object(Trainer, "fit", side_effect=AssertionError), mock.patch.object(finetuning, "export"):
+        call(PROGRAM, *given)
     assert read(output / "results.json") == report
     assert "has runs of other settings: `doc_stride` was 6, is 5" in mistake(PROGRAM, *given, "--doc_stride=5")

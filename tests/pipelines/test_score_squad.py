@@ -65,12 +65,10 @@ def test_mistakes(tmp_path, monkeypatch):
     )
     cases = {
         "none.json": ["none", "answers"],
-        "list.json: expected SQuAD's format, an object with a list `data`": ["list", "answers"],
         "broken.json: not a JSON file: Expecting value: line 1 column 8 (char 7)": ["old", "broken"],
         "list.json: expected an object with a text for each id. Received: ['Köln']": ["old", "list"],
         "null.json: expected an object with a text for each id. Received: {'q2': None}": ["old", "null"],
         "text.json: expected an object with a number for each id. Received: {'q2': '0.5'}": ["new", "answers", "text"],
-        "`no_answer` lacks 2 question(s), the first is q2": ["new", "answers", "odds"],
         "`no_answer` is for SQuAD 2.0": ["old", "answers", "odds"],
         "Flag --predictions must have a value other than None.": ["old"],
     }

@@ -100,12 +100,9 @@ def test_one_run_of_any_score(write):
 
 
 def test_runs_without_a_score(write):
-    none = {"setting": {"rate": 3, "seed": 2}, "scores": {}}
-    page = write(results=[*RESULTS, result(math.nan, rate=3, seed=1), none])
-    assert "Runs without a finite f1, not drawn: 2." in page.source
-    assert [row[3] for row in rows_of(page.sections["Scores of the runs"], "list")][3:] == ["nan", NOTHING]
-    page = write(results=[], curves={})
-    assert "No run." in page.source
+    page = write(results=[*RESULTS, result(math.nan, rate=3, seed=1)], curves={})
+    assert "Runs without a finite f1, not drawn: 1." in page.source
+    assert [row[3] for row in rows_of(page.sections["Scores of the runs"], "list")][3:] == ["nan"]
     assert "No run has a curve." in page.source
 
 
