@@ -100,19 +100,17 @@ class ClassificationTask(FinetuningTask):
             results["diagnostics"] = found
             tables += ["| diagnostics | Matthews |", "|---|---|"]
             tables += [f"| {name} | {100 * value:.1f} |" for name, value in found.items()]
+        own, labels = data.dev[task.name], task.labels
+        sections = functools.partial(classification_sections, labels) if labels else regression_sections
+        sections = sections(own.text, own.pair, own.labels, dev[task.name])
         return Findings(
             results,
             "; ".join(f"{name}: {_listed(values)}" for name, values in scores.items()),
             facts,
             tables,
-            self._sections(dev[task.name]),
+            sections,
             self._write_predictions(test, output),
         )
-
-    def _sections(self, logits):
-        dev, labels = self.data.dev[self.task.name], self.task.labels
-        sections = functools.partial(classification_sections, labels) if labels else regression_sections
-        return sections(dev.text, dev.pair, dev.labels, logits)
 
     def _write_predictions(self, logits, output):
         """Writes the files for GLUE's server, or `predictions.tsv` for a user's table; returns lines to print."""

@@ -24,6 +24,7 @@ from keras_bert.training.optimizer import create_optimizer
 from keras_bert.training.trainer import Trainer
 
 _LOG = logging.getLogger("keras_bert")
+_OPTIMIZER_FIELDS = ("weight_decay", "epsilon", "bias_correction", "layer_decay")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,9 +187,15 @@ class Finetuning:
         shared, name = self.hyperparameters, setting.get("model", self.task.model)
         batches = Batches(*examples(), setting["batch_size"], seed=setting["seed"], grouped=shared.group_by_length)
         steps = setting["epochs"] * batches.steps
+
+        def optimizer(model):
+            warmup = round(shared.warmup * steps)
+            options = {field: getattr(shared, field) for field in _OPTIMIZER_FIELDS}
+            return create_optimizer(model, setting["learning_rate"], steps, warmup, **options)
+
         trainer = Trainer(
             lambda: self._build(name, weights),
-            lambda model: self._optimizer(model, setting["learning_rate"], steps),
+            optimizer,
             self.task.loss,
             metrics=metrics,
             directory=folder,
@@ -206,19 +213,6 @@ class Finetuning:
         if self.hyperparameters.freeze_layers is not None:
             freeze_layers(model, self.hyperparameters.freeze_layers)
         return model
-
-    def _optimizer(self, model, learning_rate, steps):
-        shared = self.hyperparameters
-        return create_optimizer(
-            model,
-            learning_rate,
-            steps,
-            round(shared.warmup * steps),
-            weight_decay=shared.weight_decay,
-            epsilon=shared.epsilon,
-            bias_correction=shared.bias_correction,
-            layer_decay=shared.layer_decay,
-        )
 
     def _save(self, model, logits):
         bert = self.task.bert

@@ -16,13 +16,7 @@ _RESULT = "result.json"
 
 
 def settings(**choices):
-    """All combinations of choices.
-
-    Args:
-        **choices: list of values by name.
-
-    Returns:
-        A list of dicts; the last name changes fastest.
+    """All combinations of choices, a list of dicts whose last name changes fastest.
 
     Example:
         settings(learning_rate=[3e-5, 5e-5], seed=[1, 2, 3])
@@ -113,8 +107,7 @@ def summary(results, metric):
     """
     groups = {}
     for result in results:
-        setting = {name: value for name, value in result["setting"].items() if name != "seed"}
-        groups.setdefault(json.dumps(setting), []).append(result["scores"][metric])
+        groups.setdefault(json.dumps(without_seed(result["setting"])), []).append(result["scores"][metric])
     rows = [
         {
             "setting": json.loads(setting),
@@ -127,6 +120,10 @@ def summary(results, metric):
         for setting, values in groups.items()
     ]
     return sorted(rows, key=lambda row: _descending(row["mean"]))
+
+
+def without_seed(setting):
+    return {name: value for name, value in setting.items() if name != "seed"}
 
 
 def _deviation(values):

@@ -70,8 +70,7 @@ def open_phases(phases, sources, objective, vocabulary=None, seed=1):
 
 def open_held_out(source, records, objective, vocabulary=None, examples=2000):
     """The records to evaluate on, in the batch size and with the vocabulary of `records`."""
-    options = {"batch_size": records.batch_size, "shuffle": False, "limit": examples}
-    held_out = _open(source, objective, vocabulary, **options)
+    held_out = _open(source, objective, vocabulary, batch_size=records.batch_size, shuffle=False, limit=examples)
     if held_out.vocabulary != records.vocabulary:
         raise ValueError("--eval_data: has another vocabulary than --data. Expected the same one")
     return held_out

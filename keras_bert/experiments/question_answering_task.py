@@ -65,8 +65,7 @@ class QuestionAnsweringTask(FinetuningTask):
         sizes = [[path, len(part.questions)] for path, part in zip(train_files, self._train, strict=True)]
         self._check_answers(train_files, dev_file)
         self.dev = Batches(self._dev.inputs(), self._dev.targets(), shuffle=False)
-        of_windows = dataclasses.asdict(settings)
-        del of_windows["n_best"]
+        of_windows = {name: value for name, value in dataclasses.asdict(settings).items() if name != "n_best"}
         self.settings = {
             "train": sizes,
             "dev": [dev_file, len(self._dev.questions)],

@@ -1,5 +1,8 @@
 """The fine-tuning tasks of GLUE as data: from the official files to scores and submissions, without a training."""
 
+import functools
+from unittest import mock
+
 import numpy as np
 import pytest
 
@@ -13,10 +16,10 @@ TASKS = [name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")]
 
 
 @pytest.fixture(scope="module")
-def bert(tmp_path_factory, config, pieces):
-    folder = tmp_path_factory.mktemp("bert")
-    keras_bert.save(keras_bert.build_encoder(config), folder, pieces)
-    return keras_bert.load(folder)
+def bert(checkpoint):
+    bert = keras_bert.load(checkpoint)
+    with mock.patch.object(bert, "preprocessor", functools.cache(bert.preprocessor)):  # It is traced once.
+        yield bert
 
 
 def right(part, classes):

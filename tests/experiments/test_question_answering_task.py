@@ -17,26 +17,22 @@ def question(name, answers, **more):
     return {"id": name, "question": "y x", "answers": answers, **more}
 
 
-@pytest.fixture
-def made(tmp_path, config, pieces):
-    """A model, and a file of three questions about a context of three windows."""
-    model = keras_bert.build_span_labeler(keras_bert.build_encoder(config))
-    keras_bert.save(model, tmp_path / "model", pieces)
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """Three questions about a context of three windows."""
+    file = tmp_path_factory.mktemp("questions") / "file.json"
     questions = [question("right", [("k", 20)]), question("none", []), question("wrong", [("k", 21)])]
     paragraph = {"context": "a b c d e f g h i j k l m n o p q r", "qas": questions}
-    (tmp_path / "file.json").write_text(json.dumps({"version": "v2.0", "data": [{"paragraphs": [paragraph]}]}))
-    return model, tmp_path
+    file.write_text(json.dumps({"version": "v2.0", "data": [{"paragraphs": [paragraph]}]}))
+    return str(file)
 
 
-def build(folder, **changes):
-    file = str(folder / "file.json")
-    options = {"train_files": [file, file], "dev_file": file, "max_train_examples": 2, **changes}
-    return QuestionAnsweringTask([str(folder / "model")], SETTINGS, **options)
+def build(checkpoint, file):
+    return QuestionAnsweringTask([str(checkpoint)], SETTINGS, [file, file], file, max_train_examples=2)
 
 
-def test_stages_and_settings(made):
-    _, folder = made
-    task, file = build(folder), str(folder / "file.json")
+def test_stages_settings_and_warnings(checkpoint, file, caplog):
+    task = build(checkpoint, file)
     stages = [stage() for stage in task.train]  # 2 questions of 3 windows each, twice.
     assert [len(targets["start"]) for _, targets in stages] == [6, 6]
     assert task.settings == {
@@ -50,20 +46,15 @@ def test_stages_and_settings(made):
         "max_answer_length": 30,
     }
     assert task.combine([[1.0, 2.0], [3.0, 6.0]]).tolist() == [2.0, 4.0]
-
-
-def test_questions_that_need_attention_are_logged(made, caplog):
-    build(made[1])
     assert "1 answer(s) do not stand where the file says: wrong" in caplog.text
     assert "1 question(s) have an answer without any place; they are not learned from: wrong" in caplog.text
 
 
-def test_a_head_is_kept(made):
+def test_a_head_is_kept(checkpoint, file):
     """A model that answers questions keeps its head; the logits of the evaluation equal those of a prediction."""
-    model, folder = made
-    task = build(folder)
-    built = task.build(keras_bert.load(folder / "model"))
-    for weight, expected in zip(built.weights, model.weights, strict=True):
+    task, bert = build(checkpoint, file), keras_bert.load(checkpoint)
+    built = task.build(bert)
+    for weight, expected in zip(built.weights, bert.model().weights, strict=True):
         np.testing.assert_array_equal(weight, expected)
     trainer = keras_bert.Trainer(lambda: built, lambda model: keras_bert.create_optimizer(model, 1e-3, 1), task.loss)
     evaluated = trainer.predict(task.dev)

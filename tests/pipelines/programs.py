@@ -12,7 +12,6 @@ import multiprocessing
 import os
 import pathlib
 import runpy
-import subprocess
 import sys
 import tempfile
 from unittest import mock
@@ -90,46 +89,26 @@ def finish(program, status=0):
     return out, errors
 
 
-def run(module, *arguments, **options):
-    """The program from start to end, as of `subprocess.run`."""
-    program = start(module, *arguments, **options)
-    out, errors = program.communicate()
-    return subprocess.CompletedProcess(arguments, program.returncode, out, errors)
+def run(module, *arguments, status=0, **options):
+    """The output and the errors of a program from start to end."""
+    return finish(start(module, *arguments, **options), status)
 
 
 @contextlib.contextmanager
-def loaded(module):
-    """The module of a command, whose flags are gone in the end: commands share names of flags."""
+def command(module, *arguments):
+    """The module of a command with parsed flags, and its positional arguments.
+
+    In the end its flags are gone: commands share names of flags.
+    """
     before = set(flags.FLAGS)
     try:
-        yield importlib.import_module(module)
+        found = importlib.import_module(module)
+        yield found, flags.FLAGS([module, *map(str, arguments)])[1:]
     finally:
         for name in set(flags.FLAGS) - before:
             if not flags.FLAGS.find_module_defining_flag(name).startswith("absl."):
                 delattr(flags.FLAGS, name)
         sys.modules.pop(module, None)
-
-
-def run_here(module, *arguments, status=0):
-    """Runs a command without positional arguments to its exit, in this process; what it writes to stdout and stderr."""
-    out, errors = io.StringIO(), io.StringIO()
-    with (
-        loaded(module) as command,
-        mock.patch.object(sys, "argv", [module, *map(str, arguments)]),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(errors),
-        pytest.raises(SystemExit) as end,
-    ):
-        common_flags.run(command.main)
-    assert (end.value.code or 0) == status, errors.getvalue()[-3000:]
-    return out.getvalue(), errors.getvalue()
-
-
-@contextlib.contextmanager
-def command(module, *arguments):
-    """The module of a command with parsed flags, and its positional arguments."""
-    with loaded(module) as found:
-        yield found, flags.FLAGS([module, *map(str, arguments)])[1:]
 
 
 def call(module, *arguments, given=""):
@@ -139,6 +118,7 @@ def call(module, *arguments, given=""):
         command(module, *arguments) as (found, rest),
         contextlib.redirect_stdout(printed),
         mock.patch.object(sys, "stdin", given),
+        mock.patch.object(sys, "argv", [module]),
     ):
         found.main(*[rest] * len(inspect.signature(found.main).parameters))
     return printed.getvalue()

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 import keras_bert
-from tests.pipelines.programs import call, mistake, run
+from tests.pipelines.programs import call, run
 
 pytestmark = pytest.mark.tensorflow
-
-
 PROGRAM = "pipelines.convert_checkpoint"
 
 
@@ -30,14 +28,6 @@ def test_tensors_without_a_place_are_listed(build, tmp_path):
     config = json.loads((tmp_path / "hf" / "config.json").read_text())
     config["architectures"], config["keras_bert"] = ["BertModel"], {}
     (tmp_path / "hf" / "config.json").write_text(json.dumps(config))
-    done = run(PROGRAM, f"--input={tmp_path}/hf", f"--output={tmp_path}/out", "--format=keras")
-    assert done.returncode == 0, done.stderr
-    assert "left out, no place in a model with head='encoder': cls.predictions.bias, " in done.stdout
+    printed, _ = run(PROGRAM, f"--input={tmp_path}/hf", f"--output={tmp_path}/out", "--format=keras")
+    assert "left out, no place in a model with head='encoder': cls.predictions.bias, " in printed
     assert keras_bert.load(tmp_path / "out").head == "encoder"
-
-
-def test_mistakes(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert mistake(PROGRAM, "--input=./none", "--output=out").startswith("./none: no such checkpoint. Tried: the path ")
-    assert mistake(PROGRAM, "--input=.", "--output=out").startswith(".: not a checkpoint. Expected config.json")
-    assert list(tmp_path.iterdir()) == []

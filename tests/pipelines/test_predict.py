@@ -4,6 +4,7 @@ import csv
 
 import numpy as np
 import pytest
+import scipy.special
 
 import keras_bert
 from pipelines import common_flags
@@ -12,27 +13,18 @@ from tests.pipelines.programs import call, mistake, run
 tf = pytest.importorskip("tensorflow")
 
 pytestmark = pytest.mark.tensorflow
-
-
+PROGRAM = "pipelines.predict"
 LABELS = ["no", "yes", "may\tbe"]
 
 
-@pytest.fixture
-def model(build, pieces, tmp_path):
+@pytest.fixture(scope="module")
+def model(config, pieces, tmp_path_factory):
     """A directory of a classifier, and a function that predicts as it should."""
-    classifier = build("classification")
-    keras_bert.save(classifier, tmp_path / "model", pieces, labels=LABELS)
+    directory = tmp_path_factory.mktemp("model")
+    classifier = keras_bert.build_classifier(keras_bert.build_encoder(config), 3)
+    keras_bert.save(classifier, directory, pieces, labels=LABELS)
     preprocessor = keras_bert.TextPreprocessor(pieces, 40, padding="longest")
-
-    def expected(texts):
-        logits = classifier(preprocessor(texts))["logits"].numpy()
-        exponentials = np.exp(logits)
-        return exponentials / exponentials.sum(-1, keepdims=True)
-
-    return tmp_path / "model", expected
-
-
-PROGRAM = "pipelines.predict"
+    return directory, lambda texts: scipy.special.softmax(classifier(preprocessor(texts))["logits"], -1)
 
 
 def assert_lines(printed, expected):
@@ -60,9 +52,8 @@ def test_lines_of_a_file():
 def test_a_file(model, tmp_path):
     directory, expected = model
     (tmp_path / "texts.tsv").write_text("a b c\n\nf g\n")
-    done = run(PROGRAM, f"--model={directory}", f"--input={tmp_path}/texts.tsv", "--batch_size=2")
-    assert done.returncode == 0, done.stderr
-    assert_lines(done.stdout, expected(["a b c", "", "f g"]))
+    printed, _ = run(PROGRAM, f"--model={directory}", f"--input={tmp_path}/texts.tsv", "--batch_size=2")
+    assert_lines(printed, expected(["a b c", "", "f g"]))
 
 
 def test_standard_input_and_regression(build, pieces, tmp_path):
@@ -88,18 +79,21 @@ def test_questions_about_a_long_context(build, pieces, tmp_path):
     (tmp_path / "context.txt").write_text(context)
     flags = [f"--question={one[0]}" for one in asked]
     context_file = f"--context_file={tmp_path}/context.txt"
-    lines = call(PROGRAM, f"--model={tmp_path}/model", *flags, context_file, "--batch_size=3").splitlines()
+    printed = call(PROGRAM, f"--model={tmp_path}/model", *flags, context_file, "--batch_size=3")
+    rows = list(csv.reader(printed.splitlines(keepends=True), "excel-tab"))
     answered = int(np.argmin(odds))
     text = found[answered]["answer"].numpy()[0].decode()
-    assert lines.pop(0 if answered else -1) == "no answer"
-    assert lines[0].startswith(f"{text}\t")
-    assert 0 < float(lines[0].split("\t")[1]) < 1
-    begin = int(found[answered]["start"][0])
-    before, behind = lines[1].split(f"[[{' '.join(text.split())}]]")
-    assert " ".join(context.encode()[:begin].decode().split()).endswith(before.removeprefix("...").strip())
-    assert " ".join(context.encode()[begin + len(text.encode()) :].decode().split()).startswith(
-        behind.removesuffix("...").strip()
-    )
+    assert rows.pop(0 if answered else -1) == ["no answer"]
+    (shown, probability), (marked,) = rows
+    assert shown == text
+    assert 0 < float(probability) < 1
+    # The answer stands between the parts of the context around it.
+    begin, content = int(found[answered]["start"][0]), context.encode()
+    parts = content[:begin], content[begin + len(text.encode()) :], text.encode()
+    left, right, middle = (" ".join(part.decode().split()) for part in parts)
+    before, behind = marked.split(f"[[{middle}]]")
+    assert left.endswith(before.removeprefix("...").strip())
+    assert right.startswith(behind.removesuffix("...").strip())
 
 
 def test_mistakes(model, build, pieces, tmp_path):

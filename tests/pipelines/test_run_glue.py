@@ -1,19 +1,22 @@
 """The command as a user runs it, on tiny data in the official layout."""
 
-import dataclasses
 import json
 import pathlib
 import re
 import zipfile
+from unittest import mock
 
 import numpy as np
 import pytest
+import scipy.special
 
 import keras_bert
+from keras_bert.experiments import finetuning
+from keras_bert.experiments.grid import folder_name
 from keras_bert.tasks.glue.data import TASKS
-from keras_bert.training.metrics import accuracy
+from keras_bert.training.trainer import Trainer
 from tests.experiments.glue_files import OTHERS, WORDS, write_diagnostics, write_task
-from tests.pipelines.programs import command, finish, mistake, start
+from tests.pipelines.programs import call, command, finish, mistake, run, start
 
 pytestmark = pytest.mark.tensorflow
 PROGRAM = "pipelines.run_glue"
@@ -21,11 +24,9 @@ PROGRAM = "pipelines.run_glue"
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, config, pieces):
-    """Models to start from, and data."""
+    """A model to start from, and data."""
     made = tmp_path_factory.mktemp("glue")
-    for name, layers in (("bert", 2), ("small", 1)):
-        encoder = keras_bert.build_encoder(dataclasses.replace(config, num_hidden_layers=layers))
-        keras_bert.save(encoder, made / name, pieces)
+    keras_bert.save(keras_bert.build_encoder(config), made / "bert", pieces)
     for name in ("wnli", "rte", "mnli", "mnli_mismatched", "ax"):
         write_task(made / "data", TASKS[name])
     write_diagnostics(made / "diagnostic-full.tsv")
@@ -33,23 +34,27 @@ def made(tmp_path_factory, config, pieces):
 
 
 def flags(made, output, *arguments):
-    flags = ["--sequence_length=16", f"--output_dir={output}", *arguments]
-    if not any(argument.startswith(("--model", "--flagfile")) for argument in arguments):
-        flags.append(f"--model={made}/bert")
-    return flags
+    return ["--sequence_length=16", f"--output_dir={output}", f"--model={made}/bert", *SETTINGS, *arguments]
 
 
 def read(path):
     return json.loads(path.read_text())
 
 
-WNLI = ["--task=wnli", "--batch_size=6", "--learning_rate=1e-3"]
+SETTINGS = ["--batch_size=6", "--learning_rate=1e-3", "--epochs=1"]
 
 
-def test_two_tasks(made, tmp_path):
-    arguments = ["--task=mnli,rte", "--init_from=rte", f"--data_dir={made}/data", f"--model={made}/small"]
-    arguments += [f"--diagnostics={made}/diagnostic-full.tsv", "--epochs=1", "--batch_size=6", "--learning_rate=1e-3"]
-    printed, errors = finish(start(PROGRAM, *flags(made, tmp_path, *arguments)))
+def evaluate_only(trainer, batches, epochs, evaluation):
+    """In place of `Trainer.fit`: what is particular to several tasks needs no training."""
+    (trainer.directory / "metrics.jsonl").touch()
+    return trainer.evaluate(evaluation)
+
+
+def test_two_tasks(made, tmp_path, caplog):
+    arguments = ["--task=mnli,rte", "--init_from=rte", f"--data_dir={made}/data"]
+    arguments += [f"--diagnostics={made}/diagnostic-full.tsv"]
+    with mock.patch.object(Trainer, "fit", evaluate_only), mock.patch.object(finetuning, "export"):
+        printed = call(PROGRAM, *flags(made, tmp_path, *arguments))
     scores = read(tmp_path / "results.json")
     assert list(scores) == ["rte", "mnli", "mnli_mismatched", "ax"]
     header, _, ours, base, _ = (tmp_path / "results.md").read_text().splitlines()[2:7]
@@ -59,11 +64,11 @@ def test_two_tasks(made, tmp_path):
     assert results["diagnostics"]["Logic: Negation"] == scores["ax"]["matthews_correlation"]
     assert results["best"]["setting"] == {"learning_rate": 1e-3, "batch_size": 6, "epochs": 1, "seed": 1}
     assert (tmp_path / "rte" / "report.html").exists()
-    assert "no submission.zip" in errors
-    assert "MNLI-m.tsv: expected 9796 predictions, got 12" in errors
+    assert "no submission.zip" in caplog.text
+    assert "MNLI-m.tsv: expected 9796 predictions, got 12" in caplog.text
     assert f"next: python -m pipelines.predict --model={tmp_path}/mnli/model " in printed
     assert read(tmp_path / "rte" / "runs" / "common.json") == {
-        "model": f"{made}/small",
+        "model": f"{made}/bert",
         "task": "rte",
         "labels": ["entailment", "not_entailment"],
         "sequence_length": 16,
@@ -91,26 +96,20 @@ def test_a_users_own_table_on_two_devices(made, tmp_path):
         (tmp_path / f"{split}.csv").write_text("\n".join(["review,stars", *rows]) + "\n")
     files = [f"--{split}_file={tmp_path}/{split}.csv" for split in labels]
     columns = ("--text_column=review", "--label_column=stars", "--skip_bad_rows=1")
-    settings = ("--epochs=1", "--batch_size=4", "--learning_rate=1e-3", "--freeze_layers=1", "--layer_decay=0.9")
-    grid = ("--seed=1,2", "--ensemble=2", "--strategy=mirrored", "--gradient_accumulation=2")
+    settings = ("--freeze_layers=1", "--layer_decay=0.9", "--strategy=mirrored", "--gradient_accumulation=2")
     output = tmp_path / "out"
-    arguments = flags(made, output, "--task=classification", *files, *columns, *settings, *grid)
-    printed, errors = finish(start(PROGRAM, *arguments, devices=2))
+    arguments = flags(made, output, "--task=classification", *files, *columns, *settings)
+    printed, errors = run(PROGRAM, *arguments, devices=2)
     assert errors.count("/device:CPU:1") >= 1
-    assert "(the 2 best runs together)" in (output / "results.md").read_text()
     assert "9: 9 (75.0%), 10: 3 (25.0%)" in errors
     assert "train.csv: left out 1 rows that cannot be read, first line 14" in errors
     assert "test: accuracy " in printed
     # Frozen weights are unchanged.
     before, after = keras_bert.load(made / "bert").encoder, keras_bert.load(output / "model")
     assert after.labels == ["9", "10"]
-    changed = [
-        weight.path
-        for weight, other in zip(before.weights, after.encoder.weights, strict=True)
-        if not np.array_equal(weight, other)
-    ]
-    assert changed
-    assert not [path for path in changed if path.startswith(("token_embedding", "embeddings", "block_0"))]
+    weights = zip(before.weights, after.encoder.weights, strict=True)
+    changed = {weight.path.split("/")[0] for weight, other in weights if not np.array_equal(weight, other)}
+    assert changed == {"pooler"}
     header, *lines = (output / "predictions.tsv").read_text().splitlines()
     assert header == "label\t9\t10"
     probabilities = np.array([line.split("\t")[1:] for line in lines], float)
@@ -121,14 +120,12 @@ def test_a_users_own_table_on_two_devices(made, tmp_path):
 def test_a_grid_end_to_end(made, tmp_path):
     write_task(tmp_path, TASKS["wnli"], test_rows=146)
     output = tmp_path / "out"
-    grid = ("--learning_rate=1e-3,1e-4", "--seed=1,2", "--ensemble=2", f"--data_dir={tmp_path}", "--epochs=1")
-    finish(start(PROGRAM, *flags(made, output, *WNLI, *grid)))
+    call(PROGRAM, *flags(made, output, "--task=wnli", "--seed=1,2", "--ensemble=2", f"--data_dir={tmp_path}"))
     report = read(output / "results.json")
-    settings = [(run["setting"]["learning_rate"], run["setting"]["seed"]) for run in report["runs"]]
-    assert settings == [(1e-4, 1), (1e-4, 2), (1e-3, 1), (1e-3, 2)]
+    assert [run["setting"]["seed"] for run in report["runs"]] == [1, 2]
     assert report["best"]["scores"]["accuracy"] == max(run["scores"]["accuracy"] for run in report["runs"])
-    assert {row["runs"] for row in report["summary"]} == {2}
     results = (output / "results.md").read_text()
+    assert "(the 2 best runs together)" in results
     assert "| learning_rate=0.001, batch_size=6, epochs=1 | 2 |" in results
     assert "not_entailment: 6 (50.0%)" in results
 
@@ -138,26 +135,24 @@ def test_a_grid_end_to_end(made, tmp_path):
     bert = keras_bert.load(output / "model")
     assert (bert.labels, bert.pair, bert.sequence_length) == (["not_entailment", "entailment"], True, 16)
     logits = bert.model()(bert.preprocessor(16)((WORDS, OTHERS)))["logits"].numpy()
-    saved = [
-        np.load(output / "runs" / ",".join(f"{key}={value}" for key, value in setting.items()) / "dev.npz")["wnli"]
-        for setting in report["ensemble"]
-    ]
+    runs = [folder_name(setting) for setting in report["ensemble"]]
+    saved = [np.load(output / "runs" / run / "dev.npz")["wnli"] for run in runs]
     np.testing.assert_allclose(logits, saved[0], atol=1e-4)
     served = tf.saved_model.load(output / "saved_model" / "1").signatures["serving_default"]
     answers = served(text=tf.constant(WORDS), pair=tf.constant(OTHERS))["label"].numpy()
     assert [label.decode() for label in answers] == [bert.labels[index] for index in logits.argmax(-1)]
 
     # The ensemble is the mean of the two best runs' probabilities; all eleven files are in the archive.
-    mean = np.mean([np.exp(part) / np.exp(part).sum(-1, keepdims=True) for part in saved], 0)
-    assert report["scores"]["wnli"] == {"accuracy": accuracy(np.arange(len(WORDS)) % 2, mean.argmax(-1))}
+    mean = scipy.special.softmax(saved, -1).mean(0)
+    assert report["scores"]["wnli"] == {"accuracy": np.mean(np.arange(len(WORDS)) % 2 == mean.argmax(-1))}
     with zipfile.ZipFile(output / "submission.zip") as archive:
         assert len(archive.namelist()) == 11
         assert archive.read("WNLI.tsv").count(b"\n") == 1 + 146
 
     # Finished runs are not run again; the flags can be given as a file.
     before = (output / "model" / "model.safetensors").stat().st_mtime_ns
-    _, again = finish(start(PROGRAM, f"--flagfile={output}/flags.txt"))
-    assert "evaluated" not in again
+    with mock.patch.object(Trainer, "fit", side_effect=AssertionError), mock.patch.object(finetuning, "export"):
+        call(PROGRAM, f"--flagfile={output}/flags.txt")
     assert read(output / "results.json") == report
     assert (output / "model" / "model.safetensors").stat().st_mtime_ns == before
     # Runs of other settings are not mixed with these.
@@ -176,10 +171,10 @@ def test_mistakes(made, tmp_path):
         "--train_file=a.csv": "--train_file: for --task=classification or regression. Received: --task=wnli",
         "--init_from=mnli": "--init_from=mnli must be a task of this run or a folder",
         "--model=": "--model is needed for wnli",
-        "--freeze_layers=3": "`count` must be from 0 to the 2 blocks of the model. Received: count=3",
+        "--freeze_layers=3": "`count` must be from 0 to the 1 blocks of the model. Received: count=3",
     }
     for argument, message in cases.items():
-        told = mistake(PROGRAM, *flags(made, tmp_path, *WNLI, f"--data_dir={made}/data", argument))
+        told = mistake(PROGRAM, *flags(made, tmp_path, "--task=wnli", f"--data_dir={made}/data", argument))
         assert told.startswith(message), argument
 
 
@@ -196,7 +191,7 @@ def test_recipes_name_flags_that_there_are():
 
 @pytest.mark.slow
 def test_two_workers_write_once(made, tmp_path, two_addresses):
-    arguments = flags(made, tmp_path, *WNLI, f"--data_dir={made}/data", "--epochs=1")
+    arguments = flags(made, tmp_path, "--task=wnli", f"--data_dir={made}/data")
     tasks = [{"cluster": {"worker": two_addresses}, "task": {"type": "worker", "index": index}} for index in range(2)]
     workers = [start(PROGRAM, *arguments, TF_CONFIG=json.dumps(task)) for task in tasks]
     assert ["next: " in finish(worker)[0] for worker in workers] == [True, False]

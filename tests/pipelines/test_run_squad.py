@@ -3,16 +3,19 @@
 import dataclasses
 import json
 import signal
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.experiments import finetuning
 from keras_bert.tasks.squad import data as squad
 from keras_bert.tasks.squad import metrics as squad_metrics
 from keras_bert.tasks.squad import predictions as squad_predictions
 from keras_bert.tasks.squad.features import QuestionWindows
-from tests.pipelines.programs import finish, mistake, start
+from keras_bert.training.trainer import Trainer
+from tests.pipelines.programs import call, mistake, run
 
 pytestmark = pytest.mark.tensorflow
 
@@ -45,7 +48,6 @@ def made(tmp_path_factory, config, pieces):
     for version, answerable in (("1", 1.0), ("2", 0.6)):
         for name, count, seed in (("first", 40, 0), ("train", 120, 1), ("dev", 24, 2), ("test", 8, 3)):
             write_file(made / f"{name}{version}.json", count, seed, answerable)
-    (made / "no_json.json").write_text("{")
     paragraph = {"context": "a b", "qas": [{"id": "alone", "question": "x"}]}
     (made / "unanswered.json").write_text(json.dumps({"version": "1.1", "data": [{"paragraphs": [paragraph]}]}))
     still = dict.fromkeys(["hidden_dropout_prob", "attention_probs_dropout_prob"], 0.0)
@@ -96,19 +98,62 @@ def exported(output, questions):
     return [text.decode() for text in found.numpy()]
 
 
+MISTAKES = [
+    ("--model must be a directory or a name", {"model": None}),
+    ("or several, each once. Received: ", {"model": "{made}/bert,{made}/bert"}),
+    ("other has another vocabulary or casing than", {"model": "{made}/bert,{made}/other"}),
+    ("this is SQuAD 2.0. Received: version_2=False", {"version_2": None}),
+    (
+        "unanswered.json: 1 question(s) have no answer to learn, the first is alone",
+        {"version": "1", "train_file": "{made}/unanswered.json"},
+    ),
+    ("`sequence_length` must be 40 at most", {"sequence_length": 48}),
+    ("--learning_rate must be numbers with commas between", {"learning_rate": "high"}),
+    ("this is SQuAD 2.0", {"version": "1", "predict_file": "{made}/test2.json"}),
+]
+
+
+def test_mistakes(made):
+    for message, changes in MISTAKES:
+        given = [text.format(made=made) for text in arguments(made, "mistakes", **changes)]
+        assert message in mistake(PROGRAM, *given)
+
+
+def test_version_1(made):
+    output = made / "one"
+    call(PROGRAM, *arguments(made, "one", version="1", predict_file=f"{made}/test1.json"))
+    scores = read(output / "results.json")["scores"]
+    assert list(scores) == ["exact_match", "f1"]
+    assert scores["f1"] > 80
+    questions = squad.read(made / "dev1.json")
+    texts = read(output / "dev" / "predictions.json")
+    assert squad_metrics.score(questions, texts) == pytest.approx(scores)
+    assert all(texts.values())
+    assert exported(output, questions) == [texts[name] for name in questions.ids]
+    assert "| BERT BASE, dev | 80.8 | 88.5 |" in (output / "results.md").read_text()
+    assert sorted(read(output / "test" / "predictions.json")) == [f"test1-{number}" for number in range(8)]
+
+
+KILL = """
+import os, signal
+from keras_bert.training.trainer import Trainer
+run = Trainer._run
+def killed(self, iterator, step, count):
+    if step > 20 and "before" not in str(self.directory):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return run(self, iterator, step, count)
+Trainer._run = killed
+"""
+
+
 @pytest.mark.slow
 def test_an_ensemble_after_two_files(made):
-    """Questions that may have no answer, two models, two files one after the other."""
+    """Questions that may have no answer, two models, two files one after the other; killed on the way."""
+    files = {"train_file": f"{made}/first2.json,{made}/train2.json"}
+    given = arguments(made, "whole", **files, model=f"{made}/bert,{made}/still", ensemble=2)
+    run(PROGRAM, *given, before=KILL, status=-signal.SIGKILL)
+    said = call(PROGRAM, *given)
     output = made / "whole"
-    given = arguments(
-        made,
-        "whole",
-        train_file=f"{made}/first2.json,{made}/train2.json",
-        model=f"{made}/bert,{made}/still",
-        predict_file=f"{made}/test2.json",
-        ensemble=2,
-    )
-    said, _ = finish(start(PROGRAM, *given))
     report = read(output / "results.json")
     scores = report["scores"]
     assert scores["f1"] > 80
@@ -125,7 +170,6 @@ def test_an_ensemble_after_two_files(made):
     assert read(output / "dev" / "predictions.json") == predictions
     assert squad_metrics.score(dev.questions, predictions)["f1"] == pytest.approx(scores["f1"])
     assert read(output / "dev" / "null_odds.json") == pytest.approx(squad_predictions.null_odds(answers), abs=1e-4)
-    assert sorted(read(output / "test" / "predictions.json")) == [f"test2-{number}" for number in range(8)]
     # The model that is kept is the best of them alone, with its threshold; its export answers the same.
     best = report["best"]
     (kept,) = [logit for run, logit in zip(runs, logits, strict=True) if read(run / "result.json") == best]
@@ -141,71 +185,15 @@ def test_an_ensemble_after_two_files(made):
     lines = [json.loads(line) for line in (runs[0] / "before_1" / "metrics.jsonl").read_text().splitlines()]
     assert lines[-1]["step"] == 4 * 5  # 40 contexts of two windows, by 16.
     assert not list(output.rglob("snapshots"))
+    # The killed run ended as if it had not been.
+    with mock.patch.object(finetuning, "export"):
+        call(PROGRAM, *arguments(made, "straight", **files, model=f"{made}/bert"))
+    (straight,) = (made / "straight" / "runs").glob("model=*")
+    assert read(runs[0] / "result.json") == read(straight / "result.json")
+    for name, values in np.load(straight / "dev.npz").items():
+        np.testing.assert_array_equal(logits[0][name], values)
     # Again: nothing is trained, all is as it was.
-    before = {run.name: (run / "result.json").stat().st_mtime_ns for run in runs}
-    finish(start(PROGRAM, f"--flagfile={output}/flags.txt"))
-    assert {run.name: (run / "result.json").stat().st_mtime_ns for run in runs} == before
+    with mock.patch.object(Trainer, "fit", side_effect=AssertionError), mock.patch.object(finetuning, "export"):
+        call(PROGRAM, *given)
     assert read(output / "results.json") == report
     assert "has runs of other settings: `doc_stride` was 6, is 5" in mistake(PROGRAM, *given, "--doc_stride=5")
-
-
-MISTAKES = {
-    "no model": ({"model": None}, "--model must be a directory or a name"),
-    "a model twice": ({"model": "{made}/bert,{made}/bert"}, "or several, each once. Received: "),
-    "another vocabulary": ({"model": "{made}/bert,{made}/other"}, "other has another vocabulary or casing than"),
-    "no such model": ({"model": "{made}/nothing"}, "nothing: no such checkpoint"),
-    "no such file": ({"train_file": "{made}/nothing.json"}, "No such file or directory: '{made}/nothing.json'"),
-    "no JSON": ({"dev_file": "{made}/no_json.json"}, "no_json.json: not a JSON file in UTF-8"),
-    "wrong version": ({"version_2": None}, "this is SQuAD 2.0. Received: version_2=False"),
-    "nothing to learn": (
-        {"version": "1", "train_file": "{made}/unanswered.json"},
-        "unanswered.json: 1 question(s) have no answer to learn, the first is alone",
-    ),
-    "too long": ({"sequence_length": 48}, "`sequence_length` must be 40 at most"),
-    "no number": ({"learning_rate": "high"}, "--learning_rate must be numbers with commas between"),
-    "a predict file of another version": ({"version": "1", "predict_file": "{made}/test2.json"}, "this is SQuAD 2.0"),
-}
-
-
-def test_mistakes(made):
-    for name, (changes, message) in MISTAKES.items():
-        told = mistake(PROGRAM, *(text.format(made=made) for text in arguments(made, "mistakes", **changes)))
-        assert message.format(made=made) in told, name
-
-
-def test_version_1(made):
-    output = made / "one"
-    finish(start(PROGRAM, *arguments(made, "one", version="1", predict_file=f"{made}/test1.json")))
-    scores = read(output / "results.json")["scores"]
-    assert list(scores) == ["exact_match", "f1"]
-    assert scores["f1"] > 80
-    questions = squad.read(made / "dev1.json")
-    texts = read(output / "dev" / "predictions.json")
-    assert squad_metrics.score(questions, texts) == pytest.approx(scores)
-    assert all(texts.values())
-    assert exported(output, questions) == [texts[name] for name in questions.ids]
-    assert "| BERT BASE, dev | 80.8 | 88.5 |" in (output / "results.md").read_text()
-
-
-KILL = """
-import os, signal
-from keras_bert.training.trainer import Trainer
-run = Trainer._run
-def killed(self, iterator, step, count):
-    if step > 20 and "before" not in str(self.directory):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return run(self, iterator, step, count)
-Trainer._run = killed
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_run_ends_as_if_it_had_not_been(made):
-    files = {"train_file": f"{made}/first2.json,{made}/train2.json"}
-    finish(start(PROGRAM, *arguments(made, "killed", **files), before=KILL), -signal.SIGKILL)
-    for process in [start(PROGRAM, *arguments(made, name, **files)) for name in ("killed", "straight")]:
-        finish(process)
-    (killed,), (straight,) = (list((made / name / "runs").glob("model=*")) for name in ("killed", "straight"))
-    assert read(killed / "result.json") == read(straight / "result.json")
-    for name, logits in np.load(straight / "dev.npz").items():
-        np.testing.assert_array_equal(np.load(killed / "dev.npz")[name], logits)

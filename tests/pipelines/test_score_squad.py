@@ -2,7 +2,7 @@
 
 import json
 
-from tests.pipelines.programs import finish, mistake, start
+from tests.pipelines.programs import mistake, run
 
 PROGRAM = "pipelines.score_squad"
 
@@ -30,12 +30,6 @@ def write(folder, **files):
         (folder / f"{name}.json").write_text(text, "utf-8-sig")  # With a byte order mark, as Windows writes it.
 
 
-def score(*flags, cwd):
-    """The scores, and the warnings."""
-    stdout, stderr = finish(start(PROGRAM, *flags, cwd=cwd))
-    return json.loads(stdout), [line for line in stderr.splitlines() if "question" in line]
-
-
 def test_version_2_with_odds(tmp_path):
     write(
         tmp_path,
@@ -44,13 +38,13 @@ def test_version_2_with_odds(tmp_path):
         odds={"q1": 0, "q2": 0.7, "q3": 0.25, "q4": 2},
     )
     flags = ["--data=dev.json", "--predictions=answers.json", "--na_prob=odds.json", "--na_prob_thresh=0.5"]
-    scores, told = score(*flags, cwd=tmp_path)
+    printed, errors = run(PROGRAM, *flags, cwd=tmp_path)
     # q1 is right, q2 refused, q3 has one word of two, q4 no prediction.
     exact = {"exact": 50, "HasAns_exact": 50, "NoAns_exact": 50, "best_exact": 50, "best_exact_thresh": 0}
     f1 = {"f1": 66.67, "HasAns_f1": 83.33, "NoAns_f1": 50, "best_f1": 66.67, "best_f1_thresh": 0.25}
     totals = {"total": 4, "HasAns_total": 2, "NoAns_total": 2}
-    assert {name: round(value, 2) for name, value in scores.items()} == exact | f1 | totals
-    assert told == [
+    assert {name: round(value, 2) for name, value in json.loads(printed).items()} == exact | f1 | totals
+    assert [line for line in errors.splitlines() if "question" in line] == [
         "1 question(s) have no prediction and count 0, the first is q4",
         "2 prediction(s) are of no question of the file, the first is x1",
     ]
@@ -71,12 +65,10 @@ def test_mistakes(tmp_path, monkeypatch):
     )
     cases = {
         "none.json": ["none", "answers"],
-        "list.json: expected SQuAD's format, an object with a list `data`": ["list", "answers"],
         "broken.json: not a JSON file: Expecting value: line 1 column 8 (char 7)": ["old", "broken"],
         "list.json: expected an object with a text for each id. Received: ['Köln']": ["old", "list"],
         "null.json: expected an object with a text for each id. Received: {'q2': None}": ["old", "null"],
         "text.json: expected an object with a number for each id. Received: {'q2': '0.5'}": ["new", "answers", "text"],
-        "`no_answer` lacks 2 question(s), the first is q2": ["new", "answers", "odds"],
         "`no_answer` is for SQuAD 2.0": ["old", "answers", "odds"],
         "Flag --predictions must have a value other than None.": ["old"],
     }

@@ -3,9 +3,9 @@
 import concurrent.futures
 import contextlib
 import http.client
+import itertools
 import json
 import pathlib
-import queue
 import signal
 import subprocess
 import sys
@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 from keras_bert.serving import Client
-from tests.pipelines.programs import run
+from tests.pipelines.programs import mistake
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
+PROGRAM = "pipelines.serve"
 
 
 @pytest.fixture
@@ -48,15 +49,15 @@ def write(path):
         return {"value": tf.fill(tf.shape(turns), value[0])}
 
     module.offset, module.function, module.burn = tf.Variable(0.5), function, burn
-    beside = path.with_name("writing")
-    tf.saved_model.save(module, str(beside), signatures={"serving_default": function, "burn": burn})
-    beside.rename(path)
+    temporary = path.with_name("writing")
+    tf.saved_model.save(module, str(temporary), signatures={"serving_default": function, "burn": burn})
+    temporary.rename(path)
 
 
 @contextlib.contextmanager
 def serving(shelf, *arguments):
     """(process, REST's port, gRPC's port, lines that follow on standard output)"""
-    command = [sys.executable, "-m", "pipelines.serve", f"--saved_models={shelf}", "--port=0", "--grpc_port=0"]
+    command = [sys.executable, "-m", PROGRAM, f"--saved_models={shelf}", "--port=0", "--grpc_port=0"]
     with open(shelf.parent / "log.txt", "w") as log:
         process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=log, text=True)
         try:
@@ -64,7 +65,7 @@ def serving(shelf, *arguments):
             assert production.startswith("This is a server for development."), (shelf.parent / "log.txt").read_text()
             line = process.stdout.readline()
             rest, grpc = (int(part.rsplit(":", 1)[1]) for part in line.strip().split(", gRPC at "))
-            wait_for(lambda: get(rest, "/healthz")[0] == 200)
+            wait_for(lambda: health(rest) == 200)
             yield process, rest, grpc
         finally:
             process.kill()
@@ -72,12 +73,10 @@ def serving(shelf, *arguments):
             process.stdout.close()
 
 
-def get(port, path):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    with contextlib.closing(connection):
-        connection.request("GET", path)
-        response = connection.getresponse()
-        return response.status, response.read().decode()
+def health(port):
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status
 
 
 def wait_for(condition, seconds=60):
@@ -110,32 +109,48 @@ def test_start_answer_and_end(shelf):
     assert "deprecated" not in log
 
 
-@pytest.mark.slow
-def test_a_users_mistake_is_one_line_and_status_2(tmp_path):
-    done = run("pipelines.serve", f"--saved_models={tmp_path}", "--host=192.0.2.1", "--port=1")
-    assert done.returncode == 2
-    message = "error: cannot listen at 192.0.2.1:1 for REST: Cannot assign requested address"
-    assert [line for line in done.stderr.splitlines() if line.startswith("error:")] == [message]
+def test_mistakes(tmp_path):
+    message = "cannot listen at 192.0.2.1:1 for REST: Cannot assign requested address"
+    assert mistake(PROGRAM, f"--saved_models={tmp_path}", "--host=192.0.2.1", "--port=1").endswith(message)
+    for flag, message in {
+        "--max_batch_size=0": "`max_batch_size` must be greater than 0. Received: max_batch_size=0",
+        "--max_body_bytes=-1": "`max_body_bytes` must be greater than 0. Received: max_body_bytes=-1",
+        "--batch_window_ms=-1": "`batch_window_ms` must not be negative. Received: -1.0",
+    }.items():
+        assert mistake(PROGRAM, f"--saved_models={tmp_path}", flag) == message
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("max_batch_size", 0, "`max_batch_size` must be greater than 0. Received: max_batch_size=0"),
-        ("max_body_bytes", -1, "`max_body_bytes` must be greater than 0. Received: max_body_bytes=-1"),
-        ("batch_window_ms", -1.0, "`batch_window_ms` must not be negative. Received: -1.0"),
-    ],
-)
-def test_bad_settings(name, value, message):
-    from keras_bert.serving.server.server import Settings
-
-    with pytest.raises(ValueError, match=message):
-        Settings(**{name: value})
-
-
-REQUESTS, CLIENTS = 2000, 64
+REQUESTS, CLIENTS = 1000, 32
 # What is wrong, and the status that says so.
 MALFORMED = ((b"{", 400), (b'{"instances": [1]}', 400), (b'{"instances": ["a"], "signature_name": "x"}', 400))
+
+
+def make_crowd(rest, grpc):
+    """A pool of threads with a client each, and the function that asks and checks, which returns the version."""
+    local, protocols = threading.local(), itertools.cycle(["grpc", "rest", "rest", "rest"])
+
+    def begin():
+        protocol = next(protocols)
+        local.client = Client(f"127.0.0.1:{grpc if protocol == 'grpc' else rest}", protocol, timeout=60)
+        local.raw = http.client.HTTPConnection("127.0.0.1", rest, timeout=60)
+
+    def ask(number):
+        if number % 100 == 37:
+            body, status = MALFORMED[number // 100 % len(MALFORMED)]
+            local.raw.request("POST", "/v1/models/toy:predict", body)
+            response = local.raw.getresponse()
+            assert json.loads(response.read())["error"]
+            assert response.status == status, body
+            return None
+        texts = [f"asks {number} " + "x" * ((number * 7 + row) % 90) for row in range(number % 3 + 1)]
+        answer = local.client.predict("toy", texts)
+        assert answer["text"].tolist() == texts
+        assert answer["length"].tolist() == [len(text) for text in texts]
+        assert np.array_equal(answer["vector"], np.repeat(answer["length"][:, None] + 0.5, 8, 1))
+        (version,) = set(answer["version"].tolist())
+        return version
+
+    return concurrent.futures.ThreadPoolExecutor(CLIENTS, initializer=begin), ask
 
 
 def resident(process):
@@ -144,80 +159,20 @@ def resident(process):
     return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
 
-class Crowd:
-    """Clients that ask and check, each in a thread of its own."""
-
-    def __init__(self, rest, grpc):
-        self._rest, self._grpc = rest, grpc
-        self.versions, self.refused, self.wrong = [], [], []
-        self.answered = 0
-        self._numbers = queue.SimpleQueue()
-        self._threads = [threading.Thread(target=self._client, args=[index]) for index in range(CLIENTS)]
-        for thread in self._threads:
-            thread.start()
-
-    def ask(self, numbers):
-        for number in numbers:
-            self._numbers.put(number)
-
-    def end(self):
-        self.ask([None] * CLIENTS)
-        for thread in self._threads:
-            thread.join()
-
-    def _client(self, index):
-        protocol, port = ("grpc", self._grpc) if index % 4 == 0 else ("rest", self._rest)
-        raw = http.client.HTTPConnection("127.0.0.1", self._rest, timeout=60)
-        with Client(f"127.0.0.1:{port}", protocol, timeout=60) as client, contextlib.closing(raw):
-            while (number := self._numbers.get()) is not None:
-                try:
-                    if number % 100 == 37:
-                        self._spoil(raw, number)
-                    else:
-                        self._ask(client, index, number)
-                    self.answered += 1
-                except Exception as error:
-                    self.wrong.append(repr(error))
-
-    def _ask(self, client, index, number):
-        texts = [f"{index} asks {number} " + "x" * ((number * 7 + row) % 90) for row in range(number % 3 + 1)]
-        answer = client.predict("toy", texts)
-        assert answer["text"].tolist() == texts
-        assert answer["length"].tolist() == [len(text) for text in texts]
-        assert np.array_equal(answer["vector"], np.repeat(answer["length"][:, None] + 0.5, 8, 1))
-        (version,) = set(answer["version"].tolist())
-        self.versions.append(version)
-
-    def _spoil(self, raw, number):
-        body, status = MALFORMED[number // 100 % len(MALFORMED)]
-        raw.request("POST", "/v1/models/toy:predict", body)
-        response = raw.getresponse()
-        error = json.loads(response.read())["error"]
-        assert (response.status, bool(error)) == (status, True), (response.status, error, body)
-        self.refused.append(status)
-
-
 @pytest.mark.slow
 def test_a_crowd_while_a_version_is_replaced(shelf):
     with serving(shelf) as (process, rest, grpc):
-        crowd = Crowd(rest, grpc)
-        crowd.ask(range(REQUESTS))
-        crowd.end()
+        crowd, ask = make_crowd(rest, grpc)
+        assert set(crowd.map(ask, range(REQUESTS))) == {1, None}
         before = resident(process)
-        crowd = Crowd(rest, grpc)
-        crowd.ask(range(REQUESTS * 3 // 4))
-        wait_for(lambda: crowd.answered + len(crowd.wrong) > REQUESTS // 2, 240)
+        asked = [crowd.submit(ask, number) for number in range(REQUESTS)]
+        wait_for(lambda: sum(answer.done() for answer in asked) > REQUESTS // 4, 240)
         write(shelf / "toy" / "2")
         status = Client(f"127.0.0.1:{rest}").status
         wait_for(lambda: status("toy")[0]["version"] == 2 and status("toy")[0]["state"] == "AVAILABLE")
-        crowd.ask(range(REQUESTS * 3 // 4, REQUESTS))
-        crowd.end()
+        asked += [crowd.submit(ask, number) for number in range(REQUESTS // 4)]
+        versions = [answer.result() for answer in asked]
         wait_for(lambda: [each["version"] for each in status("toy")] == [2])
         after = resident(process)
-    assert crowd.wrong == []
-    assert crowd.answered == REQUESTS
-    assert len(crowd.refused) == REQUESTS // 100
-    assert set(crowd.versions) == {1, 2}
-    assert crowd.versions[0] == 1
-    assert crowd.versions[-1] == 2
+    assert (set(versions), versions[0], versions[-1]) == ({1, 2, None}, 1, 2)
     assert after < before + 60

@@ -3,22 +3,17 @@
 import pytest
 
 from keras_bert import Vocabulary
-from tests.pipelines.programs import call, finish, mistake, start
+from tests.pipelines.programs import call, mistake, run
 
 pytestmark = pytest.mark.tensorflow
 PROGRAM = "pipelines.train_vocab"
 
 
-def train_vocab(*flags, cwd):
-    return finish(start(PROGRAM, *flags, cwd=cwd))
-
-
 def test_vocabulary_of_a_small_corpus(tmp_path):
     # Of 200 lines, the 100th and the 200th are held out.
     (tmp_path / "a.txt").write_text("Low low lower lowest.\n" * 200)
-    stdout, stderr = train_vocab(
-        "--input=*.txt", "--output=deep/er/vocab.txt", "--vocab_size=15", "--unused=0", cwd=tmp_path
-    )
+    flags = ["--input=*.txt", "--output=deep/er/vocab.txt", "--vocab_size=15", "--unused=0"]
+    stdout, stderr = run(PROGRAM, *flags, cwd=tmp_path)
     assert (tmp_path / "deep" / "er" / "vocab.txt").read_text().split() == [
         *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "l", "##e", "##o", "##r", "##s", "##t", "##w"),
         *("low", "lowest"),

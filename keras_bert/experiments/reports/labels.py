@@ -15,14 +15,13 @@ def classification_sections(labels, text, pair, targets, logits):
 
     Args:
         labels: names of the classes in the order of their numbers.
-        text: list of texts, one for each row of dev.
-        pair: the second texts, or `None`.
+        text, pair: lists of texts, one for each row of dev; `pair` may be `None`.
         targets: class numbers.
         logits: `(rows, classes)`.
     """
     labels = [str(label) for label in labels]
     classes = len(labels)
-    targets, logits = _checked(text, targets, logits, classes)
+    targets, logits = np.asarray(targets, int), np.asarray(logits, "float64")
     probabilities, losses = _probabilities(logits, targets)
     predictions = np.argmax(logits, -1)
     counts = np.bincount(targets * classes + predictions, minlength=classes**2).reshape(classes, classes)
@@ -56,8 +55,7 @@ def classification_sections(labels, text, pair, targets, logits):
 
 def regression_sections(text, pair, targets, logits):
     """HTML sections about a regression model; the targets are floats, the logits `(rows, 1)`."""
-    targets, logits = _checked(text, targets, logits)
-    predictions = logits.reshape(-1)
+    targets, predictions = np.asarray(targets, "float64"), np.asarray(logits, "float64").reshape(-1)
     with np.errstate(invalid="ignore"):
         errors = np.abs(predictions - targets)
     errors = np.where(np.isnan(errors), np.inf, errors)
@@ -74,12 +72,7 @@ def regression_sections(text, pair, targets, logits):
         chart=charts.scatter(*points, "target", "prediction") if len(rows) else "",
         notes=notes,
         hardest=[
-            {
-                **_example(row, text, pair),
-                "target": targets[row],
-                "predicted": predictions[row],
-                "error": errors[row],
-            }
+            {**_example(row, text, pair), "target": targets[row], "predicted": predictions[row], "error": errors[row]}
             for row in hardest
         ],
     )
@@ -88,21 +81,6 @@ def regression_sections(text, pair, targets, logits):
 
 def _example(row, text, pair):
     return {"row": row, "text": text[row], "pair": None if pair is None else pair[row]}
-
-
-def _checked(text, targets, logits, classes=None):
-    """Targets and logits as arrays with a row for each text; `classes` is `None` for regression."""
-    logits = np.asarray(logits, "float64")
-    expected = len(text), classes or 1
-    if not expected[0] or logits.shape not in (expected, expected[: 2 if classes else 1]):
-        raise ValueError(f"`logits` must have the shape {expected}, a row at least. Received: {logits.shape}")
-    targets = np.asarray(targets, int if classes else "float64")
-    if len(targets) != expected[0] or (classes and not ((targets >= 0) & (targets < classes)).all()):
-        raise ValueError(
-            f"`targets` must be {expected[0]} {f'class numbers below {classes}' if classes else 'numbers'}. "
-            f"Received: {len(targets)}, from {targets.min(initial=0)} to {targets.max(initial=0)}"
-        )
-    return targets, logits
 
 
 def _probabilities(logits, targets):

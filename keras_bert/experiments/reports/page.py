@@ -15,11 +15,6 @@ def _clean(value):
     return _CONTROL.sub("\ufffd", value) if type(value) is str else value
 
 
-def escape(text):
-    """Text for HTML, within tags or quotes."""
-    return markupsafe.escape(_clean(str(text)))
-
-
 def cut(text, length):
     """Text of at most `length` characters, with an ellipsis for the rest."""
     text = str(text)
@@ -35,9 +30,16 @@ _ENVIRONMENT = jinja2.Environment(
     undefined=jinja2.StrictUndefined,
 )
 _ENVIRONMENT.filters["cut"] = cut
+_ENVIRONMENT.filters["px"] = "{:.1f}".format
+_ENVIRONMENT.filters["percent"] = "{:.2f}%".format
 _ENVIRONMENT.globals["nothing"] = NOTHING
 
 
 def render(template, **values):
     """The HTML of a template."""
     return markupsafe.Markup(_ENVIRONMENT.get_template(template).render(values))
+
+
+def draw(chart, **values):
+    """The SVG of a chart, a macro of `charts.html`."""
+    return getattr(_ENVIRONMENT.get_template("charts.html").module, chart)(**values)

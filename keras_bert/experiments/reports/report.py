@@ -22,8 +22,8 @@ def write_report(path, title, facts, metric, results, curves, sections):
         sections: HTML sections about the predictions on dev, see `classification_sections`, `regression_sections` and
             `question_sections`.
     """
-    unit = _unit(metric, [result["scores"].get(metric) for result in results])
-    drawn = [result for result in results if charts.drawable(result["scores"].get(metric))]
+    unit = _unit(metric, results)
+    drawn = [result for result in results if charts.drawable(result["scores"][metric])]
     best = next(iter(grid.ranked(drawn, metric)), None)
     text = page.render(
         "report.html",
@@ -38,16 +38,16 @@ def write_report(path, title, facts, metric, results, curves, sections):
     write_text(path, text)
 
 
-def _unit(name, values):
+def _unit(name, results):
     """Scores are shown times 100, as papers write them, but for losses and what is no share of one."""
-    values = [value for value in values if charts.drawable(value)]
+    values = [result["scores"][name] for result in results if charts.drawable(result["scores"][name])]
     return 1 if "loss" in name or any(abs(value) > 1.000001 for value in values) else 100
 
 
 def _setting_text(setting):
     # Lines break between the parts only.
     parts = (f"{name.replace('_', ' ')} {value}".replace(" ", "\N{NO-BREAK SPACE}") for name, value in setting.items())
-    return ", ".join(parts) or "the only setting"
+    return ", ".join(parts)
 
 
 # Scores
@@ -62,7 +62,7 @@ def _strips(metric, unit, drawn, best):
     ends = charts.span([unit * value for value in reach + [result["scores"][metric] for result in drawn]])
     strips = []
     for row in rows:
-        runs = [result for result in drawn if _without_seed(result["setting"]) == row["setting"]]
+        runs = [result for result in drawn if grid.without_seed(result["setting"]) == row["setting"]]
         dots = [_seed_dot(run, unit * run["scores"][metric], run is best) for run in runs]
         several = row["runs"] > 1
         mean, deviation, lowest, highest = (unit * row[name] for name in ("mean", "deviation", "lowest", "highest"))
@@ -78,13 +78,8 @@ def _strips(metric, unit, drawn, best):
     return {"strips": strips, "scale": charts.strip_scale(ends)}
 
 
-def _without_seed(setting):
-    return {name: value for name, value in setting.items() if name != "seed"}
-
-
 def _seed_dot(run, value, best):
-    seed = f", seed {run['setting']['seed']}" if "seed" in run["setting"] else ""
-    return value, f"{'best run: ' if best else ''}{value:.2f}{seed}", best
+    return value, f"{'best run: ' if best else ''}{value:.2f}, seed {run['setting']['seed']}", best
 
 
 def _runs(metric, results, drawn, best):
@@ -94,18 +89,13 @@ def _runs(metric, results, drawn, best):
         notes.append("One run alone has no spread: a standard deviation needs two seeds of a setting.")
     if len(drawn) < len(results):
         notes.append(f"Runs without a finite {metric}, not drawn: {len(results) - len(drawn)}.")
-    if not results:
-        notes.append("No run.")
-    settings = list(dict.fromkeys(name for result in results for name in result["setting"]))
-    names = list(dict.fromkeys([metric, *(name for result in results for name in result["scores"])]))
-    units = {name: _unit(name, [result["scores"].get(name) for result in results]) for name in names}
+    settings, names = results[0]["setting"], dict.fromkeys([metric, *results[0]["scores"]])
+    units = {name: _unit(name, results) for name in names}
     return {
         "notes": notes,
-        "heads": ["run", *(name.replace("_", " ") for name in settings + names)],
+        "heads": ["run", *(name.replace("_", " ") for name in (*settings, *names))],
         "rows": [
-            [number]
-            + [result["setting"].get(name, page.NOTHING) for name in settings]
-            + [_score(result["scores"].get(name), units[name]) for name in names]
+            [number, *result["setting"].values(), *(_score(result["scores"][name], units[name]) for name in names)]
             for number, result in enumerate(results, 1)
         ],
         "best": next((number for number, result in enumerate(results) if result is best), None),
@@ -114,7 +104,7 @@ def _runs(metric, results, drawn, best):
 
 def _score(value, unit):
     if not charts.drawable(value):
-        return page.NOTHING if value is None else str(value)
+        return str(value)
     return f"{unit * value:.2f}" if unit == 100 else f"{value:.4g}"
 
 
