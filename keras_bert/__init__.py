@@ -26,58 +26,37 @@ if keras.config.backend() == "tensorflow":
     from keras_bert.training import optimizer as _optimizer  # noqa: F401
 
 _MODULES = {
-    "keras_bert.config": (
-        "BERT_TINY",
-        "BERT_MINI",
-        "BERT_SMALL",
-        "BERT_MEDIUM",
-        "BERT_BASE",
-        "BERT_LARGE",
-        "BertConfig",
-        "named_config",
-    ),
-    "keras_bert.models.encoder": ("build_encoder",),
-    "keras_bert.models.pretrainer": ("build_next_sentence", "build_pretrainer"),
-    "keras_bert.models.heads": (
-        "build_classifier",
-        "build_embedder",
-        "build_multiple_choice",
-        "build_span_labeler",
-        "build_token_classifier",
-    ),
-    "keras_bert.models.description": ("describe",),
-    "keras_bert.models.freezing": ("freeze_layers",),
-    "keras_bert.checkpoints.load": ("load",),
-    "keras_bert.checkpoints.save": ("save",),
-    "keras_bert.checkpoints.keras_hub": ("to_keras_hub",),
-    "keras_bert.text.tokenizer_json": ("AddedToken",),
-    "keras_bert.text.vocabulary": ("Vocabulary",),
-    "keras_bert.text.tokenizer": ("BertTokenizer",),
-    "keras_bert.text.preprocessor": ("TextPreprocessor",),
-    "keras_bert.corpus.word_counts": ("count_words",),
-    "keras_bert.corpus.wordpiece_trainer": ("learn_vocabulary",),
-    "keras_bert.memory": ("explain_out_of_memory",),
-    "keras_bert.training.optimizer": ("LAMB", "AdamW", "create_optimizer"),
-    "keras_bert.training.schedule": ("LinearSchedule",),
-    "keras_bert.exporting.export": ("build_text_model", "export"),
-    "keras_bert.training.trainer": ("Trainer",),
-    "keras_bert.training.distribution": ("create_strategy",),
-    "keras_bert.training.bucketing": ("Batches",),
-    "keras_bert.training.input_pipeline": ("Stream",),
-    "keras_bert.training.losses": (
-        "Loss",
-        "classification_loss",
-        "pretraining_losses",
-        "regression_loss",
-        "span_loss",
-        "token_loss",
-    ),
+    "keras_bert.config": "BERT_TINY BERT_MINI BERT_SMALL BERT_MEDIUM BERT_BASE BERT_LARGE BertConfig named_config",
+    "keras_bert.models.encoder": "build_encoder",
+    "keras_bert.models.pretrainer": "build_next_sentence build_pretrainer",
+    "keras_bert.models.heads": "build_classifier build_embedder build_multiple_choice build_span_labeler "
+    "build_token_classifier",
+    "keras_bert.models.description": "describe",
+    "keras_bert.models.freezing": "freeze_layers",
+    "keras_bert.checkpoints.load": "load",
+    "keras_bert.checkpoints.save": "save",
+    "keras_bert.checkpoints.keras_hub": "to_keras_hub",
+    "keras_bert.text.tokenizer_json": "AddedToken",
+    "keras_bert.text.vocabulary": "Vocabulary",
+    "keras_bert.text.tokenizer": "BertTokenizer",
+    "keras_bert.text.preprocessor": "TextPreprocessor",
+    "keras_bert.corpus.word_counts": "count_words",
+    "keras_bert.corpus.wordpiece_trainer": "learn_vocabulary",
+    "keras_bert.memory": "explain_out_of_memory",
+    "keras_bert.training.optimizer": "LAMB AdamW create_optimizer",
+    "keras_bert.training.schedule": "LinearSchedule",
+    "keras_bert.exporting.export": "build_text_model export",
+    "keras_bert.training.trainer": "Trainer",
+    "keras_bert.training.distribution": "create_strategy",
+    "keras_bert.training.bucketing": "Batches",
+    "keras_bert.training.input_pipeline": "Stream",
+    "keras_bert.training.losses": "Loss classification_loss pretraining_losses regression_loss span_loss token_loss",
 }
 # The extra of this package that installs a module.
 _EXTRAS = dict.fromkeys(
     ("tensorflow", "tensorflow_text", "tensorflow_serving", "jinja2", "scipy", "sklearn", "tqdm"), "tensorflow"
 )
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = ["__version__", "layers", *sorted(_MODULE_OF)]
 
