@@ -29,8 +29,9 @@ _MODULES = {
     "keras_bert.config": "BERT_TINY BERT_MINI BERT_SMALL BERT_MEDIUM BERT_BASE BERT_LARGE BertConfig named_config",
     "keras_bert.models.encoder": "build_encoder",
     "keras_bert.models.pretrainer": "build_next_sentence build_pretrainer",
-    "keras_bert.models.heads": "build_classifier build_embedder build_multiple_choice build_span_labeler "
-    "build_token_classifier",
+    "keras_bert.models.heads": (
+        "build_classifier build_embedder build_multiple_choice build_span_labeler build_token_classifier"
+    ),
     "keras_bert.models.description": "describe",
     "keras_bert.models.freezing": "freeze_layers",
     "keras_bert.checkpoints.load": "load",
@@ -52,27 +53,25 @@ _MODULES = {
     "keras_bert.training.input_pipeline": "Stream",
     "keras_bert.training.losses": "Loss classification_loss pretraining_losses regression_loss span_loss token_loss",
 }
-# The extra of this package that installs a module.
-_EXTRAS = dict.fromkeys(
-    ("tensorflow", "tensorflow_text", "tensorflow_serving", "jinja2", "scipy", "sklearn", "tqdm"), "tensorflow"
-)
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+# Installed by the extra `tensorflow`.
+_EXTRA = ("tensorflow", "tensorflow_text", "tensorflow_serving", "jinja2", "scipy", "sklearn", "tqdm")
+_PUBLIC = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = ["__version__", "layers", *sorted(_MODULE_OF)]
+__all__ = ["__version__", "layers", *sorted(_PUBLIC)]
 
 
 def __getattr__(name):
-    if name not in _MODULE_OF:
+    if name not in _PUBLIC:
         raise AttributeError(f"module 'keras_bert' has no attribute {name!r}")
     try:
-        value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+        value = getattr(importlib.import_module(_PUBLIC[name]), name)
     except ModuleNotFoundError as error:
         package = (error.name or "").split(".")[0]
-        if package not in _EXTRAS:
+        if package not in _EXTRA:
             raise
         raise ModuleNotFoundError(
             f"`keras_bert.{name}` needs {package}, which is not installed. Install it with "
-            f"`pip install keras-bert-whole[{_EXTRAS[package]}]`",
+            "`pip install keras-bert-whole[tensorflow]`",
             name=error.name,
         ) from error
     globals()[name] = value

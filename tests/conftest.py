@@ -1,5 +1,6 @@
 """Reference data, two logical CPUs, and a small model with each kind of head."""
 
+import gc
 import importlib.util
 import os
 import pathlib
@@ -24,6 +25,7 @@ if importlib.util.find_spec("tensorflow"):
 
 
 def pytest_collection_modifyitems(items):
+    gc.freeze()  # Keras collects garbage at each change of a table; what is imported by now need not be searched.
     for item in items:
         if item.get_closest_marker("tensorflow") and keras.backend.backend() != "tensorflow":
             item.add_marker(pytest.mark.skip(reason="needs TensorFlow, this is another backend"))
