@@ -22,16 +22,10 @@ _FROM_HUGGINGFACE = {
 }
 
 # Unused keys of Google's multilingual and Chinese files.
-_INERT_IN_GOOGLE = {
-    "directionality",
-    "pooler_fc_size",
-    "pooler_num_attention_heads",
-    "pooler_num_fc_layers",
-    "pooler_size_per_head",
-    "pooler_type",
-}
+_INERT_IN_GOOGLE = {"directionality", "pooler_type", "pooler_fc_size", "pooler_size_per_head"}
+_INERT_IN_GOOGLE |= {"pooler_num_attention_heads", "pooler_num_fc_layers"}
 # At least one of these keys is in every file of Hugging Face's.
-_OF_HUGGINGFACE = {"model_type", "architectures", "transformers_version", "pad_token_id", "layer_norm_eps"}
+_HUGGINGFACE_KEYS = {"model_type", "architectures", "transformers_version", "pad_token_id", "layer_norm_eps"}
 # Keys of Hugging Face's file that change the model, with the value of plain BERT.
 _FIXED_IN_HUGGINGFACE = {
     "model_type": "bert",
@@ -91,9 +85,7 @@ class BertConfig:
                 f"`hidden_act` must be one of {', '.join(ACTIVATIONS)}. Received: hidden_act={self.hidden_act!r}"
             )
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
-            rate = getattr(self, name)
-            if rate is None and name == "classifier_dropout":
-                continue
+            rate = self.head_dropout if name == "classifier_dropout" else getattr(self, name)
             if not isinstance(rate, int | float) or not 0 <= rate < 1:
                 raise ValueError(f"`{name}` must be a number in [0, 1). Received: {name}={rate!r}")
         for name in ("initializer_range", "layer_norm_eps"):
@@ -133,7 +125,7 @@ class BertConfig:
         """
         if "vocab_size" not in values:
             raise ValueError(f"the key `vocab_size` is missing. Received the keys: {', '.join(sorted(values))}")
-        huggingface = program == "huggingface" or (program is None and bool(_OF_HUGGINGFACE & values.keys()))
+        huggingface = program == "huggingface" or (program is None and bool(_HUGGINGFACE_KEYS & values.keys()))
         known = {field.name for field in dataclasses.fields(cls)}
         if huggingface:
             for key, expected in _FIXED_IN_HUGGINGFACE.items():
@@ -196,30 +188,15 @@ BERT_MEDIUM = _size(8, 512)
 BERT_BASE = _size(12, 768)
 BERT_LARGE = _size(24, 1024)
 
-NAMED_CONFIGS = {
-    "tiny": BERT_TINY,
-    "mini": BERT_MINI,
-    "small": BERT_SMALL,
-    "medium": BERT_MEDIUM,
-    "base": BERT_BASE,
-    "large": BERT_LARGE,
-    # Google's 24 miniatures (Turc et al., 2019).
-    **{
-        f"L-{layers}_H-{hidden}": _size(layers, hidden) for layers in range(2, 13, 2) for hidden in (128, 256, 512, 768)
-    },
-    # The size study of the paper (table 6): layers, width, heads.
-    **{
-        f"L-{layers}_H-{hidden}_A-{heads}": _size(layers, hidden, heads)
-        for layers, hidden, heads in (
-            (3, 768, 12),
-            (6, 768, 3),
-            (6, 768, 12),
-            (12, 768, 12),
-            (12, 1024, 16),
-            (24, 1024, 16),
-        )
-    },
-}
+NAMED_CONFIGS = {"tiny": BERT_TINY, "mini": BERT_MINI, "small": BERT_SMALL}
+NAMED_CONFIGS |= {"medium": BERT_MEDIUM, "base": BERT_BASE, "large": BERT_LARGE}
+# Google's 24 miniatures (Turc et al., 2019).
+for _layers in range(2, 13, 2):
+    for _hidden in (128, 256, 512, 768):
+        NAMED_CONFIGS[f"L-{_layers}_H-{_hidden}"] = _size(_layers, _hidden)
+# The size study of the paper (table 6): layers, width, heads.
+for _sizes in ((3, 768, 12), (6, 768, 3), (6, 768, 12), (12, 768, 12), (12, 1024, 16), (24, 1024, 16)):
+    NAMED_CONFIGS["L-{}_H-{}_A-{}".format(*_sizes)] = _size(*_sizes)
 
 
 def named_config(name):

@@ -1,5 +1,6 @@
 """Reference data, two logical CPUs, and a small model with each kind of head."""
 
+import gc
 import importlib.util
 import os
 import pathlib
@@ -13,19 +14,8 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert import (
-    build_classifier,
-    build_embedder,
-    build_multiple_choice,
-    build_next_sentence,
-    build_pretrainer,
-    build_span_labeler,
-    build_token_classifier,
-)
 
-HAS_TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
-
-if HAS_TENSORFLOW:
+if importlib.util.find_spec("tensorflow"):
     import tensorflow as tf
 
     # Two devices to distribute over, on any machine; must happen before TensorFlow starts.
@@ -35,6 +25,7 @@ if HAS_TENSORFLOW:
 
 
 def pytest_collection_modifyitems(items):
+    gc.freeze()  # Keras collects garbage at each change of a table; what is imported by now need not be searched.
     for item in items:
         if item.get_closest_marker("tensorflow") and keras.backend.backend() != "tensorflow":
             item.add_marker(pytest.mark.skip(reason="needs TensorFlow, this is another backend"))
@@ -147,30 +138,23 @@ class Head(NamedTuple):
 
 
 MLM, NSP, CLASSIFIER = {"mlm_logits": (3, 3, 50)}, {"nsp_logits": (3, 2)}, "BertForSequenceClassification"
+SPAN = {"start_logits": (3, 12), "end_logits": (3, 12)}
+pretrainer, classifier = keras_bert.build_pretrainer, keras_bert.build_classifier
+tagger = partial(keras_bert.build_token_classifier, num_classes=9)
+embedder = partial(keras_bert.build_embedder, pooling="max", normalize=True)
 HEADS = {
     "encoder": Head(lambda encoder: encoder, {"sequence_output": (3, 12, 32), "pooled_output": (3, 32)}, "BertModel"),
-    "pretraining": Head(build_pretrainer, {**MLM, **NSP}, "BertForPreTraining"),
-    "mlm": Head(partial(build_pretrainer, next_sentence=False), MLM, "BertForMaskedLM"),
-    "untied": Head(partial(build_pretrainer, next_sentence=False, tied=False), MLM, "BertForMaskedLM", google=False),
-    "next_sentence": Head(build_next_sentence, NSP, "BertForNextSentencePrediction"),
-    "classification": Head(partial(build_classifier, num_classes=3), {"logits": (3, 3)}, CLASSIFIER),
-    "regression": Head(partial(build_classifier, num_classes=1), {"logits": (3, 1)}, CLASSIFIER),
-    "multi_label": Head(
-        partial(build_classifier, num_classes=3, multi_label=True), {"logits": (3, 3)}, CLASSIFIER, google=False
-    ),
-    "token_classification": Head(
-        partial(build_token_classifier, num_classes=9),
-        {"logits": (3, 12, 9)},
-        "BertForTokenClassification",
-        google=False,
-    ),
-    "question_answering": Head(
-        build_span_labeler, {"start_logits": (3, 12), "end_logits": (3, 12)}, "BertForQuestionAnswering"
-    ),
-    "multiple_choice": Head(build_multiple_choice, {"logits": (3, 2)}, "BertForMultipleChoice", google=False),
-    "embedding": Head(
-        partial(build_embedder, pooling="max", normalize=True), {"embedding": (3, 32)}, None, google=False
-    ),
+    "pretraining": Head(pretrainer, {**MLM, **NSP}, "BertForPreTraining"),
+    "mlm": Head(partial(pretrainer, next_sentence=False), MLM, "BertForMaskedLM"),
+    "untied": Head(partial(pretrainer, next_sentence=False, tied=False), MLM, "BertForMaskedLM", google=False),
+    "next_sentence": Head(keras_bert.build_next_sentence, NSP, "BertForNextSentencePrediction"),
+    "classification": Head(partial(classifier, num_classes=3), {"logits": (3, 3)}, CLASSIFIER),
+    "regression": Head(partial(classifier, num_classes=1), {"logits": (3, 1)}, CLASSIFIER),
+    "multi_label": Head(partial(classifier, num_classes=3, multi_label=True), {"logits": (3, 3)}, CLASSIFIER, False),
+    "token_classification": Head(tagger, {"logits": (3, 12, 9)}, "BertForTokenClassification", google=False),
+    "question_answering": Head(keras_bert.build_span_labeler, SPAN, "BertForQuestionAnswering"),
+    "multiple_choice": Head(keras_bert.build_multiple_choice, {"logits": (3, 2)}, "BertForMultipleChoice", False),
+    "embedding": Head(embedder, {"embedding": (3, 32)}, None, google=False),
 }
 # The folders of goldens that transformers made.
 HF_HEADS = ["bare", "pretraining", "sequence_classification", "regression", "token_classification"]
@@ -183,33 +167,32 @@ def build(config):
     return lambda head, **options: HEADS[head].build(keras_bert.build_encoder(config, **options))
 
 
+TARGETS = {
+    "mlm_logits": np.array([[7, 8, 9], [10, 11, 12], [13, 14, 0]]),
+    "nsp_logits": np.array([0, 1, 0]),
+    "start_logits": np.array([1, 2, 0]),
+    "end_logits": np.array([3, 2, 1]),
+    "classification": np.array([0, 2, 1]),
+    "regression": np.array([[0.5], [1.0], [4.0]], "float32"),
+    "multiple_choice": np.array([1, 0, 1]),
+}
+
+
 @pytest.fixture
 def task(batch):
     """Inputs, targets and losses for `model.fit` by the name of a head; no targets where nothing is trained."""
 
     def make(head, copies=1):
-        crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         inputs = dict(batch)
         if "mlm_logits" in HEADS[head].outputs:
             inputs["mask_positions"] = np.array([[1, 5, 9], [2, 3, 6], [1, 2, 0]], "int32")
         elif head == "multiple_choice":
             inputs = {name: np.stack([value, np.roll(value, 1, axis=0)], 1) for name, value in batch.items()}
-        targets = {
-            "mlm_logits": np.array([[7, 8, 9], [10, 11, 12], [13, 14, 0]]),
-            "nsp_logits": np.array([0, 1, 0]),
-            "start_logits": np.array([1, 2, 0]),
-            "end_logits": np.array([3, 2, 1]),
-        }
-        targets = {name: targets[name] for name in HEADS[head].outputs if name in targets}
-        losses = dict.fromkeys(targets, crossentropy)
-        if not targets:
-            losses = "mse" if head == "regression" else crossentropy
-            targets = {
-                "classification": np.array([0, 2, 1]),
-                "regression": np.array([[0.5], [1.0], [4.0]], "float32"),
-                "token_classification": batch["token_ids"] % 9,
-                "multiple_choice": np.array([1, 0, 1]),
-            }.get(head)
+        targets = {"token_classification": batch["token_ids"] % 9, **TARGETS}.get(head)
+        losses = "mse" if head == "regression" else keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        named = {name: TARGETS[name] for name in HEADS[head].outputs if name in TARGETS}
+        if named:
+            targets, losses = named, dict.fromkeys(named, losses)
 
         def repeat(tree):
             return keras.tree.map_structure(lambda value: np.concatenate([value] * copies), tree)

@@ -23,46 +23,49 @@ def test_an_unknown_name():
         keras_bert.nothing  # noqa: B018
 
 
-BLOCKED = """
+@pytest.mark.tensorflow
+def test_without_tensorflow_the_error_names_the_extra():
+    code = """
 import sys
-missing, *names = sys.argv[1:]
-sys.modules |= dict.fromkeys(missing.split(","))
+sys.modules["tensorflow"] = None
 try:
     import keras_bert
-    for name in names:
-        getattr(keras_bert, name)
-        print(name)
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    printed = python(code)
+    for part in ("TensorFlow is not installed", "pip install keras-bert-whole[tensorflow]", "KERAS_BACKEND=jax"):
+        assert part in printed
+
+
+FRESH = """
+import sys, keras
+path, *heavy = sys.argv[1:]
+before = set(sys.modules)
+import keras_bert
+print([name for name in heavy if name in set(sys.modules) - before])
+model = keras.saving.load_model(path)
+print(model.name, type(model.optimizer).__module__)
+sys.modules |= dict.fromkeys(("tensorflow_serving", "tensorflow_text"))
+keras_bert.TextPreprocessor  # TF-Text is needed for texts alone, and there is none for Windows.
+try:
+    keras_bert.export
 except ModuleNotFoundError as error:
     print(error)
 """
 
 
 @pytest.mark.tensorflow
-def test_what_is_missing_names_the_extra():
-    told = python(BLOCKED, "tensorflow")
-    for part in ("TensorFlow is not installed", "pip install keras-bert-whole[tensorflow]", "KERAS_BACKEND=jax"):
-        assert part in told
-    # TF-Text is for texts alone, and there is none for Windows.
-    given = "tensorflow_serving,tensorflow_text", "build_encoder", "TextPreprocessor", "export"
-    assert python(BLOCKED, *given).splitlines() == [
-        "build_encoder",
-        "TextPreprocessor",
+def test_the_import_alone_loads_keras_files_and_nothing_heavy(build, tmp_path):
+    """An optional dependency is imported where it is used; an error names the extra that installs it."""
+    model = build("classification")
+    model.compile(keras_bert.AdamW(1e-3), "mse")
+    model.optimizer.build(model.trainable_variables)
+    model.save(tmp_path / "model.keras")
+    heavy = ["tensorflow_text", "keras_hub", "tensorflow_datasets", "sklearn", "huggingface_hub", "safetensors"]
+    assert python(FRESH, str(tmp_path / "model.keras"), *heavy).splitlines() == [
+        "[]",
+        "bert_classifier keras_bert.training.optimizer",
         "`keras_bert.export` needs tensorflow_serving, which is not installed. Install it with "
         "`pip install keras-bert-whole[tensorflow]`",
     ]
-
-
-def test_a_keras_file_loads_after_the_import_alone_which_brings_nothing_heavy(build, task, tmp_path):
-    inputs, targets, losses = task("pretraining")
-    model = build("pretraining")
-    model.compile(keras_bert.AdamW(1e-3), losses)
-    model.train_on_batch(inputs, targets)
-    model.save(tmp_path / "model.keras")
-    code = (
-        "import sys, keras; before = set(sys.modules); import keras_bert;"
-        "print([name for name in sys.argv[2:] if name in set(sys.modules) - before]);"
-        "model = keras.saving.load_model(sys.argv[1]); print(model.name, type(model.optimizer).__module__)"
-    )
-    heavy = ["tensorflow_text", "keras_hub", "tensorflow_datasets", "sklearn", "huggingface_hub", "safetensors"]
-    printed = python(code, str(tmp_path / "model.keras"), *heavy)
-    assert printed.split() == ["[]", "bert_pretrainer", "keras_bert.training.optimizer"]

@@ -6,18 +6,12 @@ from keras_bert.layers import Dropout
 from tests.conftest import to_numpy as numpy
 
 
-@pytest.mark.parametrize("shape", [(200, 333), (3, 5, 7), (1,), (101,)])
-def test_values_are_zero_or_scaled(shape):
-    y = numpy(Dropout(0.1)(keras.ops.ones(shape), training=True))
-    np.testing.assert_allclose(y[y != 0], 1 / 0.9, rtol=1e-4)
-
-
+@pytest.mark.parametrize("shape", [(1000, 1000), (3, 5, 7), (1,), (101,)])
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
-def test_rate(rate):
-    y = numpy(Dropout(rate, seed=3)(keras.ops.ones((1000, 1000)), training=True))
-    spread = (rate * (1 - rate) / 1e6) ** 0.5
-    assert abs((y == 0).mean() - rate) < 5 * spread
-    assert abs(y.mean() - 1) < 5 * spread / (1 - rate)
+def test_values_are_zero_at_the_rate_or_scaled(rate, shape):
+    y = numpy(Dropout(rate, seed=3)(keras.ops.ones(shape), training=True))
+    np.testing.assert_allclose(y[y != 0], 1 / (1 - rate), rtol=1e-4)
+    assert abs((y == 0).mean() - rate) < 5 * (rate * (1 - rate) / y.size) ** 0.5
 
 
 def test_neighbours_are_independent():
@@ -40,9 +34,6 @@ def test_nothing_happens_outside_training_or_at_rate_zero():
     assert Dropout(0.5)(x) is x
     assert Dropout(0.0)(x, training=True) is x
     assert not Dropout(0.0).variables
-    for rate in (-0.1, 1.0):
-        with pytest.raises(ValueError, match=r"`rate` must be a number in \[0, 1\)"):
-            Dropout(rate)
 
 
 @pytest.mark.tensorflow

@@ -17,15 +17,11 @@ def softmax(scores):
 
 def attention_oracle(query, memory, weights, heads, allowed):
     """Scaled dot-product attention, one head at a time, as section 3.2 of the paper reads."""
-    (wq, bq), (wk, bk), (wv, bv), (wo, bo) = weights
-    size = query.shape[-1] // heads
-    q, k, v = query @ wq + bq, memory @ wk + bk, memory @ wv + bv
-    contexts, probabilities = [], []
-    for head in range(heads):
-        part = slice(head * size, (head + 1) * size)
-        scores = q[..., part] @ k[..., part].swapaxes(-1, -2) / np.sqrt(size)
-        probabilities.append(softmax(np.where(allowed, scores, -np.inf)))
-        contexts.append(probabilities[-1] @ v[..., part])
+    (wq, wk, wv, wo), (bq, bk, bv, bo) = weights
+    q, k, v = (np.split(x, heads, -1) for x in (query @ wq + bq, memory @ wk + bk, memory @ wv + bv))
+    scores = [q[head] @ k[head].swapaxes(-1, -2) / np.sqrt(q[head].shape[-1]) for head in range(heads)]
+    probabilities = [softmax(np.where(allowed, score, -np.inf)) for score in scores]
+    contexts = [probabilities[head] @ v[head] for head in range(heads)]
     return np.concatenate(contexts, -1) @ wo + bo, np.stack(probabilities, 1)
 
 
@@ -43,16 +39,14 @@ def test_attention_equals_numpy(cross):
     layer.build((2, 5, 12))
     randomize(layer, rng)
     if cross:
-        kernel, bias = layer.key_value.kernel.numpy(), layer.key_value.bias.numpy()
-        kernels = [layer.query.kernel.numpy(), *np.split(kernel, 2, 1)]
-        biases = [layer.query.bias.numpy(), *np.split(bias, 2)]
+        projections = [(layer.query, 1), (layer.key_value, 2), (layer.output_dense, 1)]
     else:
-        kernels = np.split(layer.query_key_value.kernel.numpy(), 3, 1)
-        biases = np.split(layer.query_key_value.bias.numpy(), 3)
-    weights = [*zip(kernels, biases, strict=True), (layer.output_dense.kernel.numpy(), layer.output_dense.bias.numpy())]
+        projections = [(layer.query_key_value, 3), (layer.output_dense, 1)]
+    kernels = [part for dense, count in projections for part in np.split(numpy(dense.kernel), count, 1)]
+    biases = [part for dense, count in projections for part in np.split(numpy(dense.bias), count)]
     allowed = np.ones((2, 1, memory.shape[1]), bool)
     allowed[1, :, 4:] = False
-    expected, probabilities = attention_oracle(x, memory, weights, 3, allowed)
+    expected, probabilities = attention_oracle(x, memory, (kernels, biases), 3, allowed)
     output, scores = layer(x, attention_mask=allowed[:, None], memory=memory if cross else None)
     np.testing.assert_allclose(numpy(output), expected, atol=1e-5)
     np.testing.assert_allclose(numpy(scores), probabilities, atol=1e-6)
@@ -170,16 +164,8 @@ def test_tables_with_lora_are_what_is_computed(shape, policy):
     np.testing.assert_allclose(numpy(table(x, reverse=True)), x @ rows.T, atol=tolerance)
 
 
-QUANTIZED = {
-    "int8": lambda: {"mode": "int8"},
-    "int4": lambda: {"mode": "int4"},
-    "int4 in groups": lambda: {"config": keras.quantizers.Int4QuantizationConfig(block_size=4)},
-}
-
-
-@pytest.mark.parametrize("lora", [False, True])
-@pytest.mark.parametrize("mode", QUANTIZED)
-def test_quantized_tables_are_what_is_computed(mode, lora):
+@pytest.mark.parametrize("mode", ["int8", "int4", "int4 in groups"])
+def test_quantized_tables_are_what_is_computed(mode):
     """The rows of a unit matrix through the layer are its kernel, up to the quantization of these rows."""
     dense, table = layers.Dense(6, use_bias=False), layers.TokenEmbedding(7, 8)
     dense.build((None, 8))
@@ -187,16 +173,18 @@ def test_quantized_tables_are_what_is_computed(mode, lora):
     randomize(dense, np.random.default_rng(0))
     before = [numpy(layer.float_table()) for layer in (dense, table)]
     for layer in (dense, table):
-        layer.quantize(**QUANTIZED[mode]())
-        if lora:
-            layer.enable_lora(2)
-            layer.trainable_variables[-1].assign(np.full(layer.trainable_variables[-1].shape, 0.01, "float32"))
-    np.testing.assert_allclose(numpy(dense.float_table()), numpy(dense(np.eye(8, dtype="float32"))), atol=1e-6)
-    np.testing.assert_allclose(numpy(table.float_table()), numpy(table(np.arange(7))), atol=1e-6)
-    if not lora and mode != "int4 in groups":  # Keras clips a group whose values have one sign.
+        groups = keras.quantizers.Int4QuantizationConfig(block_size=4)
+        layer.quantize(**({"config": groups} if mode == "int4 in groups" else {"mode": mode}))
+    if mode != "int4 in groups":  # Keras clips a group whose values have one sign.
         step = {"int8": 1 / 127, "int4": 1 / 7}[mode]
         for layer, value in zip((dense, table), before, strict=True):
             assert np.abs(numpy(layer.float_table()) - value).max() <= step * np.abs(value).max()
+    for lora in (False, True):
+        for layer in (dense, table) if lora else ():
+            layer.enable_lora(2)
+            layer.trainable_variables[-1].assign(np.full(layer.trainable_variables[-1].shape, 0.01, "float32"))
+        np.testing.assert_allclose(numpy(dense.float_table()), numpy(dense(np.eye(8, dtype="float32"))), atol=1e-6)
+        np.testing.assert_allclose(numpy(table.float_table()), numpy(table(np.arange(7))), atol=1e-6)
 
 
 def test_an_id_outside_a_quantized_table_does_not_wrap():
@@ -206,15 +194,6 @@ def test_an_id_outside_a_quantized_table_does_not_wrap():
     # An error on a CPU, NaN in JAX; never the last row.
     with pytest.raises(Exception, match=r"not in \[0, 7\)|out of range|not equal"):
         np.testing.assert_array_equal(numpy(table(np.array([-1]))), numpy(table(np.array([6]))), "not equal")
-
-
-@pytest.mark.parametrize("mode", ["float8", "gptq"])
-def test_other_modes_are_refused(mode):
-    layer = layers.Dense(6)
-    layer.build((None, 8))
-    config = keras.quantizers.GPTQConfig([], None, weight_bits=4) if mode == "gptq" else None
-    with pytest.raises(ValueError, match=f"`mode` must be one of int8, int4 .* Received: mode='{mode}'"):
-        layer.quantize(mode, config=config)
 
 
 def test_sinusoid_is_the_papers_formula():
@@ -248,6 +227,7 @@ LAYERS = [
     layers.TokenEmbedding(10, 8),
     layers.TransformerBlock(8, 2, 16, "gelu", 0.1, 0.2, 0.3, 1e-6, True),
 ]
+GPTQ = keras.quantizers.GPTQConfig([], None, weight_bits=4)
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: type(layer).__name__)
@@ -265,12 +245,12 @@ def test_config_round_trip(layer):
     ("make", "message"),
     [
         (lambda: layers.MultiHeadAttention(10, 3), "multiple of `num_heads`. Received: hidden_size=10, num_heads=3"),
-        (
-            lambda: layers.BertEmbeddings(8, 16, positions="rotary"),
-            "`positions` must be learned, sinusoid or none. Received: positions='rotary'",
-        ),
+        (lambda: layers.BertEmbeddings(8, 16, positions="rotary"), "`positions` must be .* or none. Rec.*: .*'rotary'"),
         (lambda: layers.SentencePooling("min"), "`pooling` must be mean, max or cls. Received: pooling='min'"),
         (lambda: layers.FeedForward(8, 16, "mish"), "`activation` must be one of gelu, gelu_new.* Received: .*'mish'"),
+        (lambda: layers.Dropout(-0.1), r"`rate` must be a number in \[0, 1\). Received: rate=-0.1"),
+        (lambda: layers.Dropout(1.0), r"`rate` must be a number in \[0, 1\). Received: rate=1.0"),
+        (lambda: layers.Dropout(0.1).quantize("gptq", config=GPTQ), "`mode` must be one of int8, int4 .*: mode='gptq'"),
     ],
 )
 def test_bad_arguments(make, message):

@@ -15,15 +15,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
 ]
 
-CONVERTED = [
-    "encoder",
-    "pretraining",
-    "classification",
-    "token_classification",
-    "question_answering",
-    "multiple_choice",
-]
-SHAPES = [(2, 5), (1, 1), (3, 17), (4, 40)]
+SHAPES = [(1, 1), (3, 17), (4, 40)]
 
 
 def batch_of(head, rows, length):
@@ -63,7 +55,9 @@ def litert_runner(model, path):
 @pytest.mark.parametrize(
     ("head", "hidden_act", "options"),
     [
-        *((head, "gelu", {}) for head in CONVERTED),
+        ("pretraining", "gelu", {}),
+        ("question_answering", "gelu", {}),
+        ("multiple_choice", "gelu", {}),
         ("classification", "gelu_new", {"causal": True, "positions": "sinusoid"}),
         ("token_classification", "silu", {"positions": "none"}),
     ],

@@ -1,17 +1,21 @@
 """Frozen layers."""
 
+import dataclasses
+
 import keras
 import pytest
 
 import keras_bert
+from keras_bert.layers import TransformerBlock
 
 
-@pytest.mark.parametrize("head", ["classification", "multiple_choice"])
-def test_what_is_frozen(build, head):
-    model = build(head)
-    for count in (-1, 3):
-        with pytest.raises(ValueError, match=f"`count` must be from 0 to the 2 blocks .* Received: count={count}"):
-            keras_bert.freeze_layers(model, count)
+@pytest.fixture(scope="session")
+def config(config):
+    return dataclasses.replace(config, num_hidden_layers=2)
+
+
+def test_what_is_frozen(build):
+    model = build("multiple_choice")
     before = {weight.path for weight in model.trainable_weights}
     for count, frozen in ((0, ("embedding",)), (1, ("embedding", "block_0"))):
         keras_bert.freeze_layers(model, count)
@@ -21,9 +25,8 @@ def test_what_is_frozen(build, head):
         assert [path for path in expected if "block_1" in path]
 
 
-@pytest.mark.parametrize("head", ["classification", "multiple_choice"])
-def test_frozen_layers_stay_frozen(build, tmp_path, head):
-    model = build(head)
+def test_frozen_layers_stay_frozen(build, tmp_path):
+    model = build("multiple_choice")
     keras_bert.freeze_layers(model, 1)
     keras_bert.describe(model).layers["block_1"].attention.trainable = False  # A part alone.
     frozen = [weight.path for weight in model.non_trainable_weights]
@@ -35,13 +38,13 @@ def test_frozen_layers_stay_frozen(build, tmp_path, head):
         assert len(copy.trainable_weights) == len(model.weights)
 
 
-def test_a_layer_made_frozen_is(config):
-    block = keras_bert.layers.TransformerBlock(8, 2, 16, trainable=False)
+def test_a_layer_made_frozen_is():
+    block = TransformerBlock(8, 2, 16, trainable=False)
     block.build((None, None, 8))
-    assert not [weight for weight in block.weights if weight.trainable]
+    assert not block.trainable_weights
 
 
-def test_under_a_head_of_ones_own(config):
+def test_freezing_under_a_custom_head(config):
     first, second = (keras_bert.build_encoder(config, name=name) for name in ("first", "second"))
     both = [first.output["pooled_output"], second(first.input)["pooled_output"]]
     model = keras.Model(first.input, keras.layers.Dense(1, name="own")(keras.layers.Concatenate()(both)))
@@ -51,17 +54,19 @@ def test_under_a_head_of_ones_own(config):
     assert {"first_block_1", "second_block_1", "first_pooler", "own"} <= {path.split("/")[0] for path in paths}
 
 
-def test_nothing_to_freeze():
-    inputs = keras.Input((3,))
-    with pytest.raises(ValueError, match="`model` must hold an encoder of build_encoder. Received: model='stranger'"):
-        keras_bert.freeze_layers(keras.Model(inputs, keras.layers.Dense(1)(inputs), name="stranger"), 0)
+class Unwired(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.block = TransformerBlock(8, 2, 16)
 
 
-def test_blocks_outside_of_a_graph():
-    class Own(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.block = keras_bert.layers.TransformerBlock(8, 2, 16)
-
-    with pytest.raises(ValueError, match="set its `trainable` instead"):
-        keras_bert.freeze_layers(Own(), 0)
+def test_models_that_cannot_be_frozen(build):
+    stranger = keras.Sequential([keras.layers.Dense(1)], name="stranger")
+    for model, count, message in (
+        (stranger, 0, "`model` must hold an encoder of build_encoder. Received: model='stranger'"),
+        (Unwired(), 0, "set its `trainable` instead"),
+        (encoder := build("encoder"), -1, "`count` must be from 0 to the 2 blocks .* Received: count=-1"),
+        (encoder, 3, "Received: count=3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            keras_bert.freeze_layers(model, count)
