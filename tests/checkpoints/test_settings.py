@@ -1,6 +1,7 @@
 """Settings of other programs' folders that are easily ignored: each is honoured, kept by `save`, or refused."""
 
 import dataclasses
+import functools
 import json
 import shutil
 
@@ -37,9 +38,15 @@ OUTPUTS = {
 LOGITS = {"pretraining": "mlm_logits", "next_sentence": "nsp_logits"}
 
 
+@functools.cache
+def preprocessor(vocabulary, lowercase, length):
+    """Half of the folders have the same tokenizer, whose function takes long to trace."""
+    options = {"padding": "longest", "keep_special_tokens": ["[MASK]", "[SEP]"]}
+    return keras_bert.TextPreprocessor(vocabulary, length, lowercase=lowercase, **options)
+
+
 def inputs_of(bert, texts):
-    length = bert.sequence_length or 160
-    inputs = bert.preprocessor(length, padding="longest", keep_special_tokens=["[MASK]", "[SEP]"])(texts)
+    inputs = preprocessor(bert.vocabulary, bert.lowercase, bert.sequence_length or 160)(texts)
     inputs = {name: ids.numpy() for name, ids in inputs.items()}
     if bert.head == "pretraining":
         rows, width = inputs["token_ids"].shape
