@@ -71,10 +71,9 @@ def write(description, vocabulary, directory):
     """Writes `bert_config.json`, `bert_model.ckpt.*` and, unless the vocabulary is None, `vocab.txt`."""
     tf = _tensorflow()
     _check(description, vocabulary)
-    config = description.config.to_google()
     tensors = {_google_name(name): array for name, array in tensors_of(description).items()}
     arrays = [array.T if name.endswith("/kernel") else array for name, array in tensors.items()]
-    write_json(directory / CONFIG, config)
+    write_json(directory / CONFIG, description.config.to_google())
     tf.raw_ops.SaveV2(
         prefix=str(directory / "bert_model.ckpt"),
         tensor_names=list(tensors),

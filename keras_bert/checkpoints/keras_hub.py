@@ -1,6 +1,7 @@
 """KerasHub: reads presets, `BertBackbone` and `BertTextClassifier`, makes a `BertBackbone`. keras-hub is optional."""
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -42,7 +43,7 @@ def _read_backbone(backbone):
         hidden_act="gelu_new",  # KerasHub has the tanh form alone.
         attention_probs_dropout_prob=values["dropout"],
     )
-    tensors = {name: _tensor(name, *found) for name, found in _variables(backbone, config).items()}
+    tensors = {name: _tensor(name, *found) for name, found in _variables(backbone).items()}
     return Checkpoint(f"the KerasHub backbone {backbone.name!r}", config, tensors, Metadata(head="encoder"))
 
 
@@ -145,7 +146,7 @@ def to_keras_hub(model):
     sizes = {theirs: getattr(config, ours) for ours, theirs in _SIZES.items()}
     backbone = keras_hub.models.BertBackbone(**sizes)
     tensors = tensors_of(description)
-    for name, (variable, shape) in _variables(backbone, config).items():
+    for name, (variable, shape) in _variables(backbone).items():
         array = tensors[name]
         transposed = _is_kernel(name, shape)
         variable.assign((array.T if transposed else array).reshape(variable.shape))
@@ -167,36 +168,32 @@ def _tensor(name, variable, shape):
     return Tensor(variable.path, shape[::-1] if transposed else shape, read)
 
 
-def _variables(backbone, config):
+def _variables(backbone):
     """Returns a backbone's variables by our names, each with its shape after heads and their sizes are merged."""
-    hidden, inner = config.hidden_size, config.intermediate_size
     layer = backbone.get_layer
     tables = {
-        "word": (layer("token_embedding").embeddings, config.vocab_size),
-        "position": (layer("position_embedding").position_embeddings, config.max_position_embeddings),
-        "token_type": (layer("segment_embedding").embeddings, config.type_vocab_size),
+        "word": layer("token_embedding").embeddings,
+        "position": layer("position_embedding").position_embeddings,
+        "token_type": layer("segment_embedding").embeddings,
     }
-    found = {f"embeddings.{name}_embeddings.weight": (table, (rows, hidden)) for name, (table, rows) in tables.items()}
-
-    def add_dense(name, part, rows=hidden, columns=hidden):
-        found[f"{name}.weight"] = (part.kernel, (rows, columns))
-        found[f"{name}.bias"] = (part.bias, (columns,))
-
-    def add_norm(name, part):
-        found[f"{name}.weight"] = (part.gamma, (hidden,))
-        found[f"{name}.bias"] = (part.beta, (hidden,))
-
-    add_norm("embeddings.LayerNorm", layer("embeddings_layer_norm"))
-    for index in range(config.num_hidden_layers):
+    found = {f"embeddings.{name}_embeddings.weight": (table, tuple(table.shape)) for name, table in tables.items()}
+    dense, norms = {"pooler.dense": layer("pooled_dense")}, {"embeddings.LayerNorm": layer("embeddings_layer_norm")}
+    for index in range(backbone.num_layers):
         block, name = layer(f"transformer_layer_{index}"), f"encoder.layer.{index}"
         attention = block._self_attention_layer
-        add_dense(f"{name}.attention.self.query", attention._query_dense)
-        add_dense(f"{name}.attention.self.key", attention._key_dense)
-        add_dense(f"{name}.attention.self.value", attention._value_dense)
-        add_dense(f"{name}.attention.output.dense", attention._output_dense)
-        add_norm(f"{name}.attention.output.LayerNorm", block._self_attention_layer_norm)
-        add_dense(f"{name}.intermediate.dense", block._feedforward_intermediate_dense, hidden, inner)
-        add_dense(f"{name}.output.dense", block._feedforward_output_dense, inner, hidden)
-        add_norm(f"{name}.output.LayerNorm", block._feedforward_layer_norm)
-    add_dense("pooler.dense", layer("pooled_dense"))
+        dense[f"{name}.attention.self.query"] = attention._query_dense
+        dense[f"{name}.attention.self.key"] = attention._key_dense
+        dense[f"{name}.attention.self.value"] = attention._value_dense
+        dense[f"{name}.attention.output.dense"] = attention._output_dense
+        dense[f"{name}.intermediate.dense"] = block._feedforward_intermediate_dense
+        dense[f"{name}.output.dense"] = block._feedforward_output_dense
+        norms[f"{name}.attention.output.LayerNorm"] = block._self_attention_layer_norm
+        norms[f"{name}.output.LayerNorm"] = block._feedforward_layer_norm
+    for name, part in dense.items():
+        columns = math.prod(part.bias.shape)
+        found[f"{name}.weight"] = (part.kernel, (math.prod(part.kernel.shape) // columns, columns))
+        found[f"{name}.bias"] = (part.bias, (columns,))
+    for name, part in norms.items():
+        found[f"{name}.weight"] = (part.gamma, tuple(part.gamma.shape))
+        found[f"{name}.bias"] = (part.beta, tuple(part.beta.shape))
     return found

@@ -187,16 +187,12 @@ def _open(path_or_name, revision, head):
     tried = [f"the path {path}" for path in candidates]
     if isinstance(path_or_name, pathlib.Path) or name.startswith(("/", ".", "~")):
         raise FileNotFoundError(f"{name}: no such checkpoint. Tried: {', '.join(tried)}")
-    if _may_be_preset(name):
-        if name.startswith("kaggle://") or name in keras_hub.preset_names():
+    is_kaggle = name.startswith("kaggle://")
+    if is_kaggle or re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", name):  # Other names need no import of keras-hub.
+        if is_kaggle or name in keras_hub.preset_names():
             return keras_hub.read_preset(name, head)
         tried.append("KerasHub's BERT presets")
     return _open_path(_download(name, revision, tried), head)
-
-
-def _may_be_preset(name):
-    """Whether a name looks like one of KerasHub's, words joined by underscores; does not import keras-hub."""
-    return name.startswith("kaggle://") or re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", name) is not None
 
 
 def _download(name, revision, tried):

@@ -22,7 +22,7 @@ _HEADER, _FOOTER = 12, 4  # Bytes around a record: its length and two checksums.
 
 def sequence_length(source):
     """The length of the first record of a source."""
-    return _length(_look(_find(source)[0][0]))
+    return _look(_find(source)[0][0])["input_ids"].shape[0]
 
 
 class Records(BatchSource):
@@ -67,7 +67,7 @@ class Records(BatchSource):
                     f"{path}: the records are of another kind or length than those of {self._paths[0]}. Expected "
                     f"sources of one kind each. Received: source={source!r}"
                 )
-        self.sequence_length = _length(self._features)
+        self.sequence_length = self._features["input_ids"].shape[0]
         self.static = "masked_lm_positions" in self._features
         if causal and self.static:
             raise ValueError(f"{source}: a left-to-right model needs records without masks. Received: causal=True")
@@ -106,14 +106,15 @@ class Records(BatchSource):
 
     @tf.autograph.experimental.do_not_convert
     def _batch(self, epoch, step, records):
-        features = tf.nest.map_structure(_narrow, tf.io.parse_example(records, self._features))
+        parsed = tf.io.parse_example(records, self._features)
+        features = {name: tf.cast(parsed[name], tf.int32) for name in parsed if name != "masked_lm_weights"}
         ids, padding_mask = features["input_ids"], features["input_mask"]
         if self.static:
             masked = {
                 "token_ids": ids,
                 "positions": features["masked_lm_positions"],
                 "labels": features["masked_lm_ids"],
-                "weights": features["masked_lm_weights"],
+                "weights": parsed["masked_lm_weights"],
             }
         elif self._causal:
             masked = _left_to_right(ids, padding_mask)
@@ -157,10 +158,6 @@ def _left_to_right(ids, padding_mask):
         "labels": ids[:, 1:],
         "weights": tf.cast(padding_mask[:, 1:], tf.float32),
     }
-
-
-def _narrow(values):
-    return tf.cast(values, tf.int32) if values.dtype == tf.int64 else values
 
 
 @tf.autograph.experimental.do_not_convert
@@ -209,10 +206,6 @@ def _look(path):
     if static:
         features["masked_lm_weights"] = tf.io.FixedLenFeature(features["masked_lm_ids"].shape, tf.float32)
     return features
-
-
-def _length(features):
-    return features["input_ids"].shape[0]
 
 
 def _count(path):

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import itertools
 
 import numpy as np
@@ -58,6 +59,9 @@ class Settings:
             raise ValueError(f"`form` must be one of {', '.join(documents.FORMATS)}. Received: form={self.form!r}")
 
 
+_tokenizer = functools.lru_cache(maxsize=2)(BertTokenizer)  # Its function takes seconds to trace.
+
+
 class ExampleBuilder:
     """Builds examples; every method is a pure function of its arguments.
 
@@ -68,7 +72,7 @@ class ExampleBuilder:
 
     def __init__(self, vocabulary, settings):
         self.vocabulary, self.settings = Vocabulary(vocabulary), settings
-        self._tokenizer = BertTokenizer(self.vocabulary, settings.lowercase, settings.strip_accents)
+        self._tokenizer = _tokenizer(self.vocabulary, settings.lowercase, settings.strip_accents)
         self._is_continuation = np.array(self.vocabulary.is_continuation)
         self._unknown = self.vocabulary.id("[UNK]")
         self._special = self.vocabulary.ids(["[CLS]", "[SEP]", "[PAD]"])

@@ -57,6 +57,12 @@ def loaded(golden):
     return functools.cache(lambda name, **options: keras_bert.load(golden / name, **options))
 
 
+@pytest.fixture(scope="session")
+def loaded_model(loaded):
+    """Their models with heads. Tests must not change them."""
+    return functools.cache(lambda name, **options: loaded(name, **options).model())
+
+
 def edit(path, **values):
     """Changes keys of a JSON file; None removes one."""
     content = {**json.loads(path.read_text()), **values}

@@ -12,8 +12,9 @@ import pytest
 import safetensors.numpy
 
 import keras_bert
-from keras_bert.checkpoints import huggingface, load
+from keras_bert.checkpoints import huggingface, load, tokenizer_files
 from keras_bert.checkpoints.layout import fill, slots
+from keras_bert.metadata import Metadata
 from tests.checkpoints.conftest import edit
 from tests.conftest import to_numpy
 
@@ -110,32 +111,28 @@ def test_a_keras_file(models, tmp_path):
 
 
 class TestTokenizerFiles:
-    def test_vocabulary_of_tokenizer_json(self, folder, pieces):
-        (folder / "vocab.txt").unlink()
-        (folder / "tokenizer_config.json").unlink()
+    def test_vocabulary_of_tokenizer_json(self, pieces, tmp_path):
         vocab = {piece: index for index, piece in enumerate(pieces[:-1])}
         content = {
             "model": {"type": "WordPiece", "vocab": vocab},
             "added_tokens": [{"id": 0, "content": "[PAD]"}, {"id": 49, "content": pieces[-1]}],
             "normalizer": {"type": "BertNormalizer", "lowercase": False, "strip_accents": True},
         }
-        (folder / "tokenizer.json").write_text(json.dumps(content))
-        bert = keras_bert.load(folder)
-        assert bert.vocabulary.pieces == tuple(pieces)
-        assert (bert.lowercase, bert.strip_accents) == (False, True)
+        (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+        found = tokenizer_files.read(tmp_path, Metadata())
+        assert found.vocabulary.pieces == tuple(pieces)
+        assert (found.lowercase, found.strip_accents) == (False, True)
 
     @pytest.mark.parametrize("lowercase", [True, False])
     def test_tokenizer_config_has_priority(self, folder, lowercase):
         edit(folder / "tokenizer_config.json", do_lower_case=lowercase, strip_accents=False)
-        bert = keras_bert.load(folder)
-        assert (bert.lowercase, bert.strip_accents) == (lowercase, False)
+        found = tokenizer_files.read(folder, Metadata())
+        assert (found.lowercase, found.strip_accents) == (lowercase, False)
 
-    def test_a_vocabulary_with_capitals_is_cased(self, folder, pieces):
-        (folder / "tokenizer_config.json").unlink()
-        (folder / "tokenizer.json").unlink()
+    def test_a_vocabulary_with_capitals_is_cased(self, pieces, tmp_path):
         for piece, lowercase in (("xY", False), ("xy", True), ("[NEW]", True)):
-            keras_bert.Vocabulary([*pieces[:-1], piece]).save(folder / "vocab.txt")
-            assert keras_bert.load(folder).lowercase == lowercase
+            keras_bert.Vocabulary([*pieces[:-1], piece]).save(tmp_path / "vocab.txt")
+            assert tokenizer_files.read(tmp_path, Metadata()).lowercase == lowercase
 
     def test_the_public_vocabularies(self, data):
         cased = {path.name: keras_bert.Vocabulary(path).cased for path in (data / "vocab").iterdir()}
@@ -178,11 +175,7 @@ class TestNames:
 
 def shorten(name, length):
     """Keeps the first bytes of a file, or drops the last ones."""
-
-    def change(folder):
-        (folder / name).write_bytes((folder / name).read_bytes()[:length])
-
-    return change
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:length])
 
 
 def change_config(**values):
@@ -193,19 +186,17 @@ def change_tensors(change):
     return lambda folder: rewrite(folder, change)
 
 
-CUT_SHORT = "model.safetensors: not a readable safetensors file, it may be cut short"
+WEIGHTS, CUT_SHORT = "model.safetensors", "model.safetensors: not a readable safetensors file, it may be cut short"
 CLASSIFIER = {"architectures": ["BertForSequenceClassification"], "keras_bert": None}
+MORE = {"bert.encoder.layer.1.x": np.zeros((3, 4), "float32")}
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda folder: (folder / "model.safetensors").unlink(), "expected model.safetensors or model.safetensors.ind"),
-        (
-            lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
-            "pytorch_model.bin is refused: it is a pickle, which can run code",
-        ),
-        *((shorten("model.safetensors", length), CUT_SHORT) for length in (0, 100, -1000)),
+        (lambda folder: (folder / WEIGHTS).unlink(), "expected model.safetensors or model.safetensors.ind"),
+        (lambda folder: (folder / WEIGHTS).rename(folder / "pytorch_model.bin"), "is refused: it is a pickle, which"),
+        *((shorten(WEIGHTS, length), CUT_SHORT) for length in (0, 100, -1000)),
         (change_config(vocab_size=51), r"1 shape\(s\) disagree with the config: .* \(50, 32\), expected \(51, 32\)"),
         (change_config(num_hidden_layers=2), r"the checkpoint lacks 16 tensor\(s\): encoder.layer.1.attention"),
         (change_config(num_attention_heads=5), "`hidden_size` must be a multiple of `num_attention_heads`"),
@@ -213,11 +204,11 @@ CLASSIFIER = {"architectures": ["BertForSequenceClassification"], "keras_bert": 
         (change_config(vocab_size=None), "`vocab_size` is missing"),
         (change_config(**CLASSIFIER), "tells of a classification head, but there is no classifier.weight"),
         (
-            change_tensors(without("layer.0.output.dense.bias")),
-            r"lacks 1 tensor\(s\): encoder.layer.0.output.dense.bias \(32,\)",
+            change_tensors(without("0.output.dense.bias")),
+            r"lacks 1 tensor\(s\): encoder.layer.0.output.dense.bias \(32",
         ),
         (
-            change_tensors(lambda values: {**values, "bert.encoder.layer.1.x": np.zeros((3, 4), "float32")}),
+            change_tensors(lambda values: values | MORE),
             r"1 tensor\(s\) have no place .* bert.encoder.layer.1.x \(3, 4\)",
         ),
         (
@@ -266,6 +257,9 @@ def test_out_of_memory(folder, monkeypatch):
         keras_bert.load(folder)
 
 
+INDEX, DATA = "bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001"
+
+
 @pytest.mark.tensorflow
 class TestGoogle:
     @pytest.fixture
@@ -280,19 +274,14 @@ class TestGoogle:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
+            (lambda folder: (folder / INDEX).unlink(), "expected one TensorFlow checkpoint, such as .* Received: none"),
+            (lambda folder: (folder / DATA).unlink(), "bert_model.ckpt: "),
             (
-                lambda folder: (folder / "bert_model.ckpt.index").unlink(),
-                r"expected one TensorFlow checkpoint, such as .* Received: none",
+                lambda folder: edit(folder / "bert_config.json", hiden_size=32),
+                r"config.json: unknown key\(s\) hiden_size",
             ),
-            (lambda folder: (folder / "bert_model.ckpt.data-00000-of-00001").unlink(), "bert_model.ckpt: "),
-            (
-                lambda folder: edit(folder / "bert_config.json", hidden_size=None, hiden_size=32),
-                r"bert_config.json: unknown key\(s\) hiden_size",
-            ),
-            *(
-                (shorten(f"bert_model.ckpt.{name}", keep), "bert_model.ckpt: (not a readable TensorFlow|the tensor)")
-                for name, keep in (("index", 30), ("index", 0), ("data-00000-of-00001", 400))
-            ),
+            (shorten(INDEX, 30), "bert_model.ckpt: (not a readable TensorFlow|the tensor)"),
+            (shorten(DATA, 400), "bert_model.ckpt: (not a readable TensorFlow|the tensor)"),
         ],
     )
     def test_a_broken_folder(self, google, change, message):

@@ -1,5 +1,6 @@
 """The checkpoints that ship: found by name in a checkout and in an installed wheel, small, with a card."""
 
+import functools
 import os
 import pathlib
 import subprocess
@@ -16,24 +17,25 @@ ROOT = pathlib.Path(__file__).parents[2]
 SHIPPED = sorted(path.parent.name for path in (ROOT / "saved_models").glob("*/config.json"))
 
 
-def test_the_first_checkpoint_is_there():
-    assert "bert_tiny_books" in SHIPPED
+@pytest.fixture(scope="module")
+def shipped():
+    return functools.cache(keras_bert.load)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_checkpoint_is_whole_and_small(name):
+def test_a_checkpoint_is_whole_and_small(shipped, name):
     folder = ROOT / "saved_models" / name
     assert sum(path.stat().st_size for path in folder.iterdir()) < 20e6
     card = (folder / "README.md").read_text()
     assert all(title in card for title in ("# Data", "# Settings", "# Scores", "# What it cannot do"))
-    bert = keras_bert.load(name)
+    bert = shipped(name)
     assert bert.vocabulary is not None
     assert bert.left_out(bert.pretrainer()) == []
 
 
 @pytest.mark.tensorflow
-def test_it_knows_what_stands_in_books():
-    bert = keras_bert.load("bert_tiny_books")
+def test_it_knows_what_stands_in_books(shipped):
+    bert = shipped("bert_tiny_books")
     text = "He opened the [MASK] and went into the room."
     inputs = bert.preprocessor(32, padding="longest", keep_special_tokens=("[MASK]",))([text])
     places = np.argwhere(inputs["token_ids"] == bert.vocabulary.id("[MASK]"))[:, 1:]

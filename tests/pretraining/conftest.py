@@ -1,4 +1,4 @@
-"""A million pieces, made once for the tests of pairs and of masks."""
+"""Half a million pieces, made once for the tests of pairs and of masks."""
 
 import pytest
 
@@ -8,10 +8,10 @@ from tests.pretraining import numbered
 
 
 @pytest.fixture(scope="session")
-def million(tmp_path_factory):
-    """The manifest and the examples, with masks, of 85 times through `numbered.small()`."""
-    folder, source = tmp_path_factory.mktemp("million"), numbered.small()
+def half_million(tmp_path_factory):
+    """The manifest and the examples, with masks, of 43 passes over `numbered.small()`."""
+    folder, source = tmp_path_factory.mktemp("text"), numbered.small()
     numbered.write(folder / "text.txt", source.text)
-    settings = Settings(sequence_length=128, duplicates=85, static=True)
+    settings = Settings(sequence_length=64, duplicates=43, static=True)
     manifest = generate(folder / "text.txt", folder / "data", source.pieces, settings, shards=3)
     return manifest, numbered.arrays(folder / "data")

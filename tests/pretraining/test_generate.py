@@ -8,16 +8,16 @@ import os
 import pathlib
 import shutil
 
+import numpy as np
 import pytest
 
 from keras_bert.corpus import processes
 from keras_bert.pretraining import generate as module
-from keras_bert.pretraining.dataset import Records
 from keras_bert.pretraining.generate import generate
 from keras_bert.pretraining.masking import Masking
 from keras_bert.pretraining.settings import Settings
 from tests.pretraining import numbered
-from tests.pretraining.numbered import FIRST, Numbered, random_documents
+from tests.pretraining.numbered import FIRST, PAD, Numbered, random_documents
 
 pytestmark = pytest.mark.tensorflow
 LENGTH = 24
@@ -77,6 +77,13 @@ def test_neither_do_the_files_nor_their_line_ends(wholes, tmp_path):
     settings = Settings(LENGTH, form="jsonl", field="body")
     generate([str(tmp_path / "a.jsonl")], tmp_path / "json", SOURCE.pieces, settings, compress=True)
     assert records(tmp_path / "json") == records(wholes / "pairs")
+
+
+def test_rows_hold_all_text_once_in_each_pass(wholes):
+    ids = numbered.arrays(wholes / "rows")["input_ids"]
+    assert set(np.bincount(ids.ravel())[FIRST:]) == {2}
+    assert len({tuple(row) for row in ids}) == len(ids)  # The passes do not repeat each other's rows.
+    assert (ids == PAD).any(1).sum() <= 2 * 2 * 5  # Two rows of each shard and pass may have room left.
 
 
 def test_passes_and_seeds_differ(corpus, wholes, tmp_path):
@@ -241,7 +248,6 @@ def test_one_document_alone(tmp_path):
     manifest = generate(path, tmp_path / "data", SOURCE.pieces, Settings(LENGTH, next_sentence=False), shards=1)
     assert manifest["corpus"]["documents"] == 1
     assert manifest["tokens"] == len(SOURCE.pieces) - FIRST + 2 * manifest["examples"]
-    assert len(list(Records(tmp_path / "data").dataset())) == -(-manifest["examples"] // 32)
 
 
 def test_a_mistake_in_the_text_leaves_nothing_that_is_in_the_way(tmp_path):
@@ -256,11 +262,9 @@ def test_a_mistake_in_the_text_leaves_nothing_that_is_in_the_way(tmp_path):
 
 
 def test_a_corpus_that_gives_nothing(tmp_path):
-    (tmp_path / "a.txt").write_text("??? ??\n???\n\n????\n?? ??\n")
-    with pytest.raises(
-        ValueError, match=r"the corpus has no piece to predict: all are \[UNK\]. Expected the vocabulary"
-    ):
-        generate(tmp_path / "a.txt", tmp_path / "data", SOURCE.pieces, SETTINGS["static"])
+    message = r"the corpus has no piece to predict: all are \[UNK\]. Expected the vocabulary"
+    with pytest.raises(ValueError, match=message):
+        module.summary(collections.Counter(examples=2, tokens=9, unknown=4), SETTINGS["static"])
     # Of single words, half give an example: of two, none, one or two do, by the seed.
     (tmp_path / "b.txt").write_text("a\n\nb\n")
     outcomes = set()
@@ -299,25 +303,36 @@ def test_a_full_disk(corpus, wholes, tmp_path, file):
     assert contents(tmp_path) == contents(wholes / "pairs")
 
 
-def test_errors(corpus, tmp_path):
-    for options in ({"shards": -1}, {"workers": -1}):
-        with pytest.raises(ValueError, match="`shards` and `workers` must be at least 1. Received: shards=.*-1"):
-            generate(corpus, tmp_path, SOURCE.pieces, SETTINGS["pairs"], **options)
-    cases = {
-        "`sequence_length` must be at least 8. Received: sequence_length=7": {"sequence_length": 7},
-        "`sequence_length` must be at least 8. Received: sequence_length=128.0": {"sequence_length": 128.0},
-        "`duplicates` must be at least 1. Received: duplicates=0": {"duplicates": 0},
-        "`seed` must be at least 0. Received: seed=-1": {"seed": -1},
-        "`short_seq_prob` must be from 0 to 1. Received: short_seq_prob=1.5": {"short_seq_prob": 1.5},
-        "`form` must be one of sentences, paragraphs, jsonl. Received: form='lines'": {"form": "lines"},
-    }
-    for message, options in cases.items():
-        with pytest.raises(ValueError, match=message):
-            Settings(**options)
-    pieces = [piece for piece in SOURCE.pieces if piece != "[MASK]"]
-    with pytest.raises(ValueError, match=r"the vocabulary has no piece '\[MASK\]'"):
-        generate(corpus, tmp_path / "data", pieces, SETTINGS["pairs"])
-    with pytest.raises(FileNotFoundError, match="none.txt: there is no such vocabulary file"):
-        generate(corpus, tmp_path / "data", tmp_path / "none.txt", SETTINGS["pairs"])
-    with pytest.raises(OSError, match="a.txt"):
-        generate(corpus, corpus / "data", SOURCE.pieces, SETTINGS["pairs"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sequence_length": 7}, "`sequence_length` must be at least 8. Received: sequence_length=7"),
+        ({"sequence_length": 128.0}, "`sequence_length` must be at least 8. Received: sequence_length=128.0"),
+        ({"duplicates": 0}, "`duplicates` must be at least 1. Received: duplicates=0"),
+        ({"seed": -1}, "`seed` must be at least 0. Received: seed=-1"),
+        ({"short_seq_prob": 1.5}, "`short_seq_prob` must be from 0 to 1. Received: short_seq_prob=1.5"),
+        ({"form": "lines"}, "`form` must be one of sentences, paragraphs, jsonl. Received: form='lines'"),
+    ],
+)
+def test_bad_settings(options, message):
+    with pytest.raises(ValueError, match=message):
+        Settings(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"shards": -1}, "`shards` and `workers` must be at least 1. Received: shards=-1, workers="),
+        ({"workers": -1}, "`shards` and `workers` must be at least 1. Received: shards=.*, workers=-1"),
+        (
+            {"vocabulary": [piece for piece in SOURCE.pieces if piece != "[MASK]"]},
+            r"the vocabulary has no piece '\[MASK\]'",
+        ),
+        ({"vocabulary": "none.txt"}, "none.txt: there is no such vocabulary file"),
+        ({"output": __file__}, "test_generate.py"),
+    ],
+)
+def test_bad_arguments(corpus, tmp_path, options, message):
+    arguments = {"output": tmp_path, "vocabulary": SOURCE.pieces, "settings": SETTINGS["pairs"], **options}
+    with pytest.raises((ValueError, OSError), match=message):
+        generate(corpus, **arguments)

@@ -1,4 +1,4 @@
-"""Masks: beside a loop over the words in plain Python, and in shares of a million pieces."""
+"""Masks: beside a loop over the words in plain Python, and in shares of half a million pieces."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ ORDINARY = [*range(FIRST, FIRST + 7), FIRST + 9]
 
 
 def reference(ids, noise, masking):
-    """The masked ids, the positions, and the number of words of the first run, of one row."""
+    """The masked ids and the positions of one row. Runs of 1, 2, 3, ... words have odds of 1 : 1/2 : 1/3 : ..."""
     whole = masking.whole_word or masking.max_ngram > 1
     real = [place for place, piece in enumerate(ids) if piece in ORDINARY]
     budget = min(masking.predictions(len(ids)), max(1, round((ids != PAD).sum() * masking.masked_lm_prob)))
@@ -25,13 +25,12 @@ def reference(ids, noise, masking):
         is_continuation = whole and PIECES[ids[place]].startswith("##") and words and words[-1][1] == place
         words[-1:] = [(words[-1][0], place + 1)] if is_continuation else [*words[-1:], (place, place + 1)]
     ends, followers = dict(words), dict(words)
-    chosen, first_run = set(), None
+    chosen = set()
     harmonic = np.cumsum([1 / n for n in range(1, masking.max_ngram + 1)])
     for first, _ in sorted(words, key=lambda word: noise["order"][word[0]]):
         wanted = 1
         if masking.max_ngram > 1:
             wanted += sum(noise["ngram"][first] >= np.float32(harmonic[:-1] / harmonic[-1]))
-        first_run = first_run or wanted
         end = ends[first]
         for _ in range(wanted - 1):
             end = followers.get(end, end)
@@ -44,7 +43,7 @@ def reference(ids, noise, masking):
             masked[place] = MASK
         elif kind < np.float32(masking.mask_share + masking.random_share):
             masked[place] = ORDINARY[int(piece * len(ORDINARY))]
-    return masked, positions, first_run
+    return masked, positions
 
 
 def rows(rng, count, length):
@@ -86,22 +85,12 @@ def test_masks_are_those_of_a_loop_over_the_words(masking):
     assert kinds == {**dict.fromkeys(["token_ids", "positions", "labels"], "int32"), "weights": "float32"}
     for row in range(60):
         found = {name: value[row] for name, value in masked.items()}
-        expected, positions, _ = reference(ids[row], {name: value[row] for name, value in noise.items()}, masking)
+        expected, positions = reference(ids[row], {name: value[row] for name, value in noise.items()}, masking)
         count = len(positions)
         np.testing.assert_array_equal(found["token_ids"], expected)
         np.testing.assert_array_equal(found["positions"], positions + [0] * (predictions - count))
         np.testing.assert_array_equal(found["labels"], [*ids[row, positions], *[0] * (predictions - count)])
         np.testing.assert_array_equal(found["weights"], [1] * count + [0] * (predictions - count))
-
-
-@pytest.mark.parametrize("masking", [SETTINGS[0], SETTINGS[-1]])
-def test_batches_of_any_size_in_a_graph(masking):
-    rng, masker = np.random.default_rng(0), Masker(PIECES, masking)
-    noise = {name: tf.TensorSpec(shape, tf.float32) for name, shape in masker.noise_shapes(None, 24).items()}
-    graph = tf.function(masker, input_signature=[tf.TensorSpec([None, 24], tf.int32), noise])
-    for count in (1, 5):
-        ids, noise = tf.constant(rows(rng, count, 24)), draw(rng, masker, count, 24)
-        tf.nest.map_structure(np.testing.assert_array_equal, graph(ids, noise), masker(ids, noise))
 
 
 def test_an_example_by_hand():
@@ -121,21 +110,12 @@ def test_an_example_by_hand():
     assert masked(whole_word=True) == ([CLS, 6, 7, 15, MASK, SEP, 9, 11, SEP, PAD], [2, 3, 4])
 
 
-def test_runs_are_as_long_as_their_odds():
-    rng, masker = np.random.default_rng(0), Masker(PIECES, Masking(max_ngram=3, masked_lm_prob=0.3))
-    noise, ids = draw(rng, masker, 3000, 24), rows(rng, 1, 24)[0]
-    noises = ({name: value[row] for name, value in noise.items()} for row in range(3000))
-    found = np.bincount([reference(ids, one, masker.masking)[2] for one in noises], minlength=4)[1:]
-    assert stats.chisquare(found, 3000 * np.array([6, 3, 2]) / 11).pvalue > 1e-4  # 1 : 1/2 : 1/3
-
-
-@pytest.mark.parametrize("share", [0.15, 0.5])
-def test_how_many_are_predicted_of_every_length(share):
+def test_how_many_are_predicted_of_every_length():
     lengths = np.arange(8, 513)
     ids = np.where(np.arange(512) < lengths[:, None], FIRST, PAD).astype(np.int32)
     ids[:, 0], ids[np.arange(505), lengths - 1] = CLS, SEP
-    for options in ({}, {"whole_word": True}):
-        masker = Masker(PIECES, Masking(masked_lm_prob=share, max_predictions=40, **options))
+    for share, whole_word in ((0.15, False), (0.5, False), (0.15, True)):
+        masker = Masker(PIECES, Masking(masked_lm_prob=share, max_predictions=40, whole_word=whole_word))
         weights = masker(tf.constant(ids), draw(np.random.default_rng(0), masker, 505, 512))["weights"]
         expected = [min(40, max(1, round(share * length))) for length in lengths.tolist()]
         np.testing.assert_array_equal(tf.reduce_sum(weights, axis=1), expected)
@@ -154,12 +134,12 @@ def test_nothing_to_predict():
 # Shares.
 
 
-def test_shares_of_a_million_pieces(million):
-    manifest, examples = million
+def test_shares_of_half_a_million_pieces(half_million):
+    manifest, examples = half_million
     lengths = examples["input_mask"].sum(1)
-    assert lengths.sum() == manifest["tokens"] > 1_000_000
+    assert lengths.sum() == manifest["tokens"] > 500_000
     real = examples["masked_lm_weights"] > 0
-    np.testing.assert_array_equal(real.sum(1), [min(20, max(1, round(0.15 * length))) for length in lengths.tolist()])
+    np.testing.assert_array_equal(real.sum(1), [min(10, max(1, round(0.15 * length))) for length in lengths.tolist()])
     now = np.take_along_axis(examples["input_ids"], examples["masked_lm_positions"], 1)[real]
     labels, count = examples["masked_lm_ids"][real], real.sum()
     ordinary = len(numbered.small().pieces) - FIRST
@@ -172,8 +152,8 @@ def test_shares_of_a_million_pieces(million):
     assert manifest["kept_share"] == (now == labels).mean()
 
 
-def test_pieces_are_drawn_alike_and_special_ones_never(million):
-    examples = million[1]
+def test_pieces_are_drawn_alike_and_special_ones_never(half_million):
+    examples = half_million[1]
     source, real = numbered.small(), examples["masked_lm_weights"] > 0
     now = np.take_along_axis(examples["input_ids"], examples["masked_lm_positions"], 1)[real]
     labels = examples["masked_lm_ids"][real]
@@ -186,26 +166,24 @@ def test_pieces_are_drawn_alike_and_special_ones_never(million):
     assert set(now[now < FIRST]) == {MASK}
 
 
-def test_positions_are_in_order_and_any_place_is_as_likely(million):
-    examples = million[1]
+def test_positions_are_in_order_and_any_place_is_as_likely(half_million):
+    examples = half_million[1]
     real, positions = examples["masked_lm_weights"] > 0, examples["masked_lm_positions"]
     both = real[:, 1:] & real[:, :-1]
     assert (np.diff(positions)[both] > 0).all()
-    assert not positions[~real].any()
-    assert not examples["masked_lm_ids"][~real].any()
-    assert (np.sort(~real, axis=1) == ~real).all()  # The real ones first.
     # Nothing else has changed: behind the masks there is the corpus.
     ids = numbered.unmasked(examples)
     ordinary = ids >= FIRST
     np.testing.assert_array_equal(ordinary.sum(1) + 3, examples["input_mask"].sum(1))
     full = examples["input_mask"].all(1)
-    place = np.cumsum(ordinary[full], axis=1) - 1  # Among the 125 ordinary pieces of a full row.
+    place = np.cumsum(ordinary[full], axis=1) - 1  # Among the 61 ordinary pieces of a full row.
     places = np.take_along_axis(place, positions[full], 1)[real[full]]
-    assert stats.chisquare(np.bincount(places, minlength=125)).pvalue > 1e-4
+    assert stats.chisquare(np.bincount(places, minlength=61)).pvalue > 1e-4
 
 
-def test_errors():
-    for options, message in (
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
         ({"masked_lm_prob": 0}, "`masked_lm_prob` must be between 0 and 1. Received: masked_lm_prob=0"),
         ({"max_predictions": 0}, "`max_predictions` must be at least 1. Received: max_predictions=0"),
         ({"max_ngram": 0}, "`max_ngram` must be at least 1. Received: max_ngram=0"),
@@ -217,9 +195,14 @@ def test_errors():
             {"random_share": 0.3},
             "`mask_share` and `random_share` must be .* Received: mask_share=0.8, random_share=0.3",
         ),
-    ):
-        with pytest.raises(ValueError, match=message):
-            Masking(**options)
+    ],
+)
+def test_bad_settings(options, message):
+    with pytest.raises(ValueError, match=message):
+        Masking(**options)
+
+
+def test_settings_and_vocabularies():
     with pytest.raises(ValueError, match=r"the list of pieces: the vocabulary has no piece '\[MASK\]'"):
         Masker(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"])
     assert Masking(mask_share=0.7, random_share=0.3).random_share == 0.3  # 1 together, up to rounding.

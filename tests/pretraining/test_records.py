@@ -66,11 +66,11 @@ def test_examples_equal_those_of_protobuf(seed):
         assert tf.train.Example.FromString(record) == by_protobuf(row)
 
 
-def test_googles_reader_reads_static_records(million):
-    manifest, examples = million
+def test_googles_reader_reads_static_records(half_million):
+    manifest, examples = half_million
     # As `input_fn_builder` of Google's run_pretraining.py has it.
-    shapes = dict.fromkeys(["input_ids", "input_mask", "segment_ids"], 128) | {"next_sentence_labels": 1}
-    shapes |= dict.fromkeys(["masked_lm_positions", "masked_lm_ids", "masked_lm_weights"], 20)
+    shapes = dict.fromkeys(["input_ids", "input_mask", "segment_ids"], 64) | {"next_sentence_labels": 1}
+    shapes |= dict.fromkeys(["masked_lm_positions", "masked_lm_ids", "masked_lm_weights"], 10)
     assert {name: value.shape for name, value in examples.items()} == {
         name: (manifest["examples"], width) for name, width in shapes.items()
     }

@@ -7,21 +7,19 @@ import pytest
 from scipy import stats
 
 from keras_bert.pretraining import token_store
-from keras_bert.pretraining.generate import generate
 from keras_bert.pretraining.sentence_pairs import choose_others, pack_pairs, pack_rows, plan_pairs
-from keras_bert.pretraining.settings import Settings
 from keras_bert.pretraining.token_store import Tokens, following, stretches
 from tests.pretraining import numbered
 from tests.pretraining.numbered import CLS, FIRST, PAD, SEP, Numbered, random_documents
 
 pytestmark = pytest.mark.tensorflow
-LENGTH = 128
+LENGTH = 64
 
 
 @pytest.fixture(scope="module")
-def made(million):
+def made(half_million):
     """The manifest and the examples, as they were before they were masked."""
-    manifest, examples = million
+    manifest, examples = half_million
     return manifest, {**examples, "input_ids": numbered.unmasked(examples)}
 
 
@@ -44,7 +42,7 @@ def texts(examples):
 def test_labels_are_true_and_texts_are_whole(made):
     source, (manifest, examples) = numbered.small(), made
     begins, word_begins = set(source.sentences.tolist()), np.flatnonzero(~source.is_continuation)
-    assert manifest["tokens"] > 1_000_000
+    assert manifest["tokens"] > 500_000
     for a, b, label, full in texts(examples):
         assert min(a[0], b[0]) >= FIRST
         assert (np.diff(a) == 1).all()
@@ -97,10 +95,10 @@ ONES = Tokens(np.arange(20_000), np.arange(20_001), np.arange(0, 20_001, 5_000))
 
 
 def aims(plan):
-    """The length aimed at, the length of A and whether B is random, away from the ends of documents."""
+    """The length aimed at and the length of A, away from the ends of documents."""
     target = np.where(plan.wanted > 0, plan.middle - plan.first + plan.wanted, plan.end - plan.first)
     inside = (plan.documents + 1) * 5_000 - plan.first >= ROOM
-    return np.stack([target, plan.middle - plan.first, plan.wanted > 0])[:, inside]
+    return np.stack([target, plan.middle - plan.first])[:, inside]
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +106,7 @@ def draws():
     (stretch,) = stretches(ONES)
     unbroken = np.zeros(20_000, bool)
     return np.concatenate(
-        [aims(plan_pairs(ONES, stretch, 0, ROOM, 0.1, unbroken, (1, number))) for number in range(25)], axis=1
+        [aims(plan_pairs(ONES, stretch, 0, ROOM, 0.1, unbroken, (1, number))) for number in range(17)], axis=1
     )
 
 
@@ -128,16 +126,6 @@ def test_pairs_are_cut_between_any_two_sentences_alike(draws):
         found = np.bincount(first, minlength=target)[1:]
         assert found.min() > 5
         assert stats.chisquare(found).pvalue > 1e-4 if target > 2 else len(found) == 1
-
-
-def test_length_cut_and_kind_do_not_depend_on_each_other(draws):
-    target, first, is_random = draws
-    assert abs(is_random.mean() - 0.5) < 4 * 0.5 / np.sqrt(len(is_random))
-    for group in (target == ROOM, first * 2 > target):
-        table = [[(part & (is_random == kind)).sum() for kind in (0, 1)] for part in (group, ~group)]
-        assert stats.chi2_contingency(table).pvalue > 1e-4
-    # Nor on those of the pair before.
-    assert np.abs(np.corrcoef(draws[:, 1:], draws[:, :-1])[:3, 3:]).max() < 4 / np.sqrt(len(target))
 
 
 @pytest.mark.parametrize("block", [10**6, 100])
@@ -269,34 +257,12 @@ def test_rows_are_full_and_hold_all_text_once(monkeypatch, block):
         assert len(rows) == -(-(len(source.tokens.ids) + 30 - 1) // (length - 2))
 
 
-@pytest.mark.parametrize("pieces", [1, 2, 13, 14, 15, 27, 28, 39])
-def test_few_pieces_fill_rows_too(pieces):
-    for sizes in ([pieces], [1, pieces], [pieces, 1], [6, 6, pieces]):
-        source = Numbered([[[1] * size] for size in sizes])
-        for cut in range(14):
-            rows = rows_of(source.tokens, 16, cut=cut)
-            assert documents_of(rows) == expected_documents(source)
-            assert {len(row) for row in rows[1 if cut else 0 : -1]} <= {16}
-            if 0 < cut < sum(sizes) + len(sizes) - 1:
-                assert len(rows[0]) - 2 == cut
-
-
-def test_rows_of_many_shards_and_duplicates(tmp_path):
-    source = Numbered(random_documents(3, documents=10, sentences=20, words=9))
-    numbered.write(tmp_path / "a.txt", source.text)
-    settings = Settings(sequence_length=32, next_sentence=False, duplicates=3, seed=2)
-    manifest = generate(tmp_path / "a.txt", tmp_path / "data", source.pieces, settings, shards=4)
-    examples = numbered.arrays(tmp_path / "data")
-    ids = examples["input_ids"]
-    counts = np.bincount(ids[examples["input_mask"] > 0])
-    assert set(counts[FIRST:]) == {3}
-    assert counts[PAD] == 0
-    assert not examples["segment_ids"].any()
-    assert not examples["next_sentence_labels"].any()
-    for row in ids:
-        steps = np.diff(row[row >= FIRST])
-        assert (steps == 1).all()
-    # Two rows of each shard and pass may have room left.
-    assert (examples["input_mask"].sum(1) < 32).sum() <= 4 * 3 * 2
-    assert "random_share" not in manifest
-    assert len({tuple(row) for row in ids}) == len(ids)  # The passes do not repeat each other's rows.
+@pytest.mark.parametrize("sizes", [[1], [14], [1, 13], [13, 1], [6, 6, 1], [6, 6, 15], [39]])
+def test_few_pieces_fill_rows_too(sizes):
+    source = Numbered([[[1] * size] for size in sizes])
+    for cut in range(14):
+        rows = rows_of(source.tokens, 16, cut=cut)
+        assert documents_of(rows) == expected_documents(source)
+        assert {len(row) for row in rows[1 if cut else 0 : -1]} <= {16}
+        if 0 < cut < sum(sizes) + len(sizes) - 1:
+            assert len(rows[0]) - 2 == cut
