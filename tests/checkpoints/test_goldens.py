@@ -49,8 +49,8 @@ def test_google_tf1(golden, loaded, dtype):
     real = expected["padding_mask"].astype(bool)
     bert = loaded("google_tf1_small", dtype=dtype)
     assert bert.config.hidden_act == "gelu_new"
-    pretraining = bert.pretrainer()({**inputs, **int32(expected, mask_positions="mask_positions")})
-    outputs = {**bert.encoder(inputs), **pretraining}
+    pretraining = bert.pretrainer().predict_on_batch({**inputs, **int32(expected, mask_positions="mask_positions")})
+    outputs = {**bert.encoder.predict_on_batch(inputs), **pretraining}
     for name in ("pooled_output", "nsp_logits"):
         assert relative(outputs[name], expected[name]) <= tolerance(name, dtype), name
     sequence = to_numpy(outputs["sequence_output"])[real]
@@ -70,13 +70,8 @@ def test_google_layer_by_layer(golden):
         assert relative(to_numpy(state)[real], layer[real]) <= FLOAT32
 
 
-MIXED = ["sequence_classification", "question_answering"]
-
-
-@pytest.mark.parametrize(
-    ("head", "dtype"),
-    [*((head, "float32") for head in HF_HEADS), *((head, "mixed_bfloat16") for head in MIXED)],
-)
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("head", HF_HEADS)
 def test_hugging_face_heads(golden, loaded, loaded_model, head, dtype):
     expected = np.load(golden / "hf_small" / head / "golden.npz")
     inputs = int32(expected, token_ids="input_ids", segment_ids="token_type_ids", padding_mask="attention_mask")
@@ -85,7 +80,9 @@ def test_hugging_face_heads(golden, loaded, loaded_model, head, dtype):
     assert bert.config.hidden_act == "gelu"
     if head == "pretraining":
         inputs["mask_positions"] = np.tile(np.arange(24, dtype="int32"), (3, 1))
-    for name, value in loaded_model(f"hf_small/{head}", dtype=dtype)(inputs).items():
+    model = loaded_model(f"hf_small/{head}", dtype=dtype)
+    # float32 in a graph, bfloat16 eagerly.
+    for name, value in (model.predict_on_batch if dtype == "float32" else model)(inputs).items():
         value, wanted = to_numpy(value), expected[HF_OUTPUTS[name]]
         if value.shape[:2] == real.shape and head != "multiple_choice":
             value, wanted = value[real], wanted[real]
@@ -152,7 +149,7 @@ def test_real_weights_of_minilm(golden, real_bert, pairs):
     real = inputs["padding_mask"].astype(bool)
     assert real_bert.lowercase
     assert len(real_bert.vocabulary) == 30522
-    outputs = real_bert.encoder(inputs)
+    outputs = real_bert.encoder.predict_on_batch(inputs)
     assert relative(to_numpy(outputs["sequence_output"])[real], expected[f"{pairs}sequence_output"][real]) <= FLOAT32
     assert relative(outputs["pooled_output"], expected[f"{pairs}pooled_output"]) <= FLOAT32
 

@@ -86,8 +86,9 @@ def test_two_workers_change_nothing(two_addresses, tmp_path):
         assert found == pytest.approx(line, rel=1e-4)
 
 
-def test_float16_trains_like_float32(alone, tmp_path):
-    losses, _ = train(tmp_path, dtype="float16")
+@pytest.mark.parametrize("dtype", ["float16", pytest.param("mixed_bfloat16", marks=pytest.mark.slow)])
+def test_16_bits_train_like_float32(alone, tmp_path, dtype):
+    losses, _ = train(tmp_path, dtype=dtype)
     np.testing.assert_allclose(np.array(losses)[:, :2], np.array(alone[0])[:, :2], rtol=0.05)
 
 
