@@ -1,5 +1,6 @@
 """Reference data, two logical CPUs, and a small model with each kind of head."""
 
+import fcntl
 import gc
 import importlib.util
 import os
@@ -62,6 +63,23 @@ def _reference(variable):
         pytest.skip(f"set {variable} to the folder of reference data")
     assert pathlib.Path(path).is_dir(), f"{variable} is set, but {path} is no folder"
     return pathlib.Path(path)
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory):
+    """Returns a folder by name, filled by the first worker process that asks for it."""
+    root = tmp_path_factory.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+
+    def fill_once(name, fill):
+        with open(root / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (root / name).is_dir():
+                fill(root / f"filling-{name}")
+                (root / f"filling-{name}").rename(root / name)
+        return root / name
+
+    return fill_once
 
 
 @pytest.fixture(scope="session")

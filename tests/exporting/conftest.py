@@ -50,16 +50,16 @@ def preprocessor(pieces):
 
 
 @pytest.fixture(scope="session")
-def exported(model_of, preprocessor, tmp_path_factory):
+def exported(model_of, preprocessor, shared_folder):
     """The SavedModel of a head, once for each head and precision: in place of an older one, and moved afterwards."""
 
-    @functools.cache
     def export(head, **options):
-        folder = tmp_path_factory.mktemp(head)
-        for name in ("1", "writing-1"):
-            (folder / "here" / name / "assets.extra").mkdir(parents=True)
-            (folder / "here" / name / "old").touch()
-        keras_bert.export(model_of(head, **options), preprocessor, folder / "here" / "1", **OPTIONS.get(head, {}))
-        return (folder / "here").rename(folder / "there") / "1"
+        def fill(folder):
+            for name in ("1", "writing-1"):
+                (folder / name / "assets.extra").mkdir(parents=True)
+                (folder / name / "old").touch()
+            keras_bert.export(model_of(head, **options), preprocessor, folder / "1", **OPTIONS.get(head, {}))
+
+        return shared_folder("-".join([head, *map(str, options.values())]), fill) / "1"
 
     return export

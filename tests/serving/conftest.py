@@ -211,26 +211,27 @@ _TAGS = ["B-<i>x</i>", "I-<i>x</i>", "B-LOC", "I-LOC", "B-PER", "I-PER", "B-ORG"
 
 
 @pytest.fixture(scope="session")
-def exported_heads(config, pieces, tmp_path_factory):
+def exported_heads(config, pieces, shared_folder):
     """A folder of untrained models of all heads."""
-    keras.utils.set_random_seed(3)
-    folder = tmp_path_factory.mktemp("heads")
     preprocessor = keras_bert.TextPreprocessor(pieces, 40)
 
-    def export(name, make, *arguments, labels=None, **options):
-        model = make(keras_bert.build_encoder(dataclasses.replace(config, num_hidden_layers=1)), *arguments)
-        keras_bert.export(model, preprocessor, folder / name / "3", labels, **options)
+    def fill(folder):
+        def export(name, make, *arguments, labels=None, **options):
+            model = make(keras_bert.build_encoder(dataclasses.replace(config, num_hidden_layers=1)), *arguments)
+            keras_bert.export(model, preprocessor, folder / name / "3", labels, **options)
 
-    export("classes", keras_bert.build_classifier, 3, labels=["yes", MARKUP, "نعم"], pair=True)
-    export("many_classes", keras_bert.build_classifier, 150)
-    export("score", keras_bert.build_classifier, 1, pair=True)
-    export("tags", keras_bert.build_token_classifier, 9, labels=_TAGS)
-    export("answers", keras_bert.build_span_labeler)
-    export("more_answers", keras_bert.build_span_labeler, top=4)
-    export("masks", keras_bert.build_pretrainer)
-    export("choices", keras_bert.build_multiple_choice)
-    export("vectors", lambda encoder: encoder)
-    return folder
+        keras.utils.set_random_seed(3)
+        export("classes", keras_bert.build_classifier, 3, labels=["yes", MARKUP, "نعم"], pair=True)
+        export("many_classes", keras_bert.build_classifier, 150)
+        export("score", keras_bert.build_classifier, 1, pair=True)
+        export("tags", keras_bert.build_token_classifier, 9, labels=_TAGS)
+        export("answers", keras_bert.build_span_labeler)
+        export("more_answers", keras_bert.build_span_labeler, top=4)
+        export("masks", keras_bert.build_pretrainer)
+        export("choices", keras_bert.build_multiple_choice)
+        export("vectors", lambda encoder: encoder)
+
+    return shared_folder("heads", fill)
 
 
 @pytest.fixture(scope="session")
