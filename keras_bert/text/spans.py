@@ -93,9 +93,9 @@ def best_spans(start_logits, end_logits, windows, offset, valid=None, max_answer
         start_logits, end_logits: `(windows, positions)`, over the packed sequences.
         windows: `Windows`.
         offset: `(windows,)`, the position of the first token of the passage: question length + 2.
-        valid: ragged bool, the tokens where a span may start, see `max_context`. Defaults to all of them, so that a
-            span may be found in several windows.
+        valid: ragged bool, tokens where a span may start, see `max_context`. By default, spans may repeat over windows.
         max_answer_length: int, the maximum number of tokens of a span. Defaults to 30.
+        count: int, the number of spans. Defaults to 20.
 
     Returns:
         `Spans`.

@@ -60,7 +60,7 @@ def test_all_byte_ranges(tmp_path, name, form):
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_all_numbers_of_ranges(tmp_path, end):
+def test_ranges_over_several_files(tmp_path, end):
     rng = random.Random(len(end))
     paths, expected = [], []
     for number, kind in enumerate(["txt", "gz", "txt", "txt", "txt"]):

@@ -21,8 +21,8 @@ class Numbered:
 
     Attributes:
         pieces: the vocabulary.
-        text: one sentence a line, a blank line between documents.
-        documents, sentences: the id that each begins with, and the one behind the last.
+        text: one sentence per line, with blank lines between documents.
+        documents, sentences: the first id of each, and the last id + 1.
     """
 
     def __init__(self, documents):

@@ -109,7 +109,7 @@ def test_order_and_masks_depend_on_seed_epoch_and_step(folders):
     assert_equal(found[0], batches(Records(folders / "rows", **options))[:3])
     drawn = [inputs["mask_positions"] for some in found for inputs, _, _ in some[:2]]
     for one, other in itertools.combinations(drawn, 2):
-        # Of 30 places 5 are drawn.
+        # 5 of 30 positions are masked.
         common = sum(len(set(some) & set(others)) for some, others in zip(one.tolist(), other.tolist(), strict=True))
         assert common < 0.5 * one.size
     for one, other in itertools.combinations([examples(some)["unmasked"] for some in found], 2):
