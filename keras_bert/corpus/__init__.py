@@ -1,1 +1,1 @@
-"""Text files and what is learned from them: documents, word counts, a WordPiece vocabulary."""
+"""Text corpora: reading documents, counting words and learning a WordPiece vocabulary."""

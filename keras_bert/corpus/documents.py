@@ -1,4 +1,4 @@
-"""Documents in text files, by ranges of bytes: one sentence per line, paragraphs, or JSON lines."""
+"""Reads documents from byte ranges of text files: one sentence per line, paragraphs, or JSON lines."""
 
 import itertools
 import json
@@ -9,12 +9,12 @@ from keras_bert.corpus.sentences import split_sentences
 
 FORMATS = ("sentences", "paragraphs", "jsonl")
 
-_LONGEST_LINE = 2**16  # Bytes; the rest of a longer line is another line.
-_LOOK = 2**16  # Bytes at the beginning of a file that are checked for being text.
+_LONGEST_LINE = 2**16  # Bytes; longer lines are split.
+_LOOK = 2**16  # Bytes at the start of a file that are checked to be text.
 
 
 def cut_corpus(paths, count):
-    """Cuts files into `count` parts of like size: lists of `(path, start, stop)`. A `.gz` stays whole."""
+    """Splits files into `count` parts of similar size: lists of `(path, start, stop)`. A `.gz` is never split."""
     sizes = [path.stat().st_size for path in paths]
     bounds = [sum(sizes) * index // count for index in range(count + 1)]
     ranges = [[] for _ in range(count)]
@@ -33,7 +33,7 @@ def cut_corpus(paths, count):
 def read_documents(path, start, stop, form, field="text"):
     """Yields the sentences of a range of a file as bytes, and `None` at the end of a document.
 
-    A document belongs to the range in which the blank line before it begins, or its line of a JSON lines file.
+    A document belongs to the range in which the blank line before it, or its line in a JSON lines file, starts.
     """
     _check_is_text(path)
     if form == "jsonl":
@@ -74,7 +74,7 @@ def _json_text(path, place, line, field):
         if not isinstance(value, dict) or not isinstance(value.get(field), str):
             found = sorted(value) if isinstance(value, dict) else type(value).__name__
             raise ValueError(f"expected an object with a string in its field {field!r}. Received: {found}")
-        # A lone surrogate is no text that UTF-8 has.
+        # UTF-8 cannot encode lone surrogates.
         return value[field].encode("utf-8", "replace").decode()
     except ValueError as error:
         raise ValueError(f"{path}:{_line_number(path, place)}: {error}") from None
@@ -84,7 +84,7 @@ def _check_is_text(path):
     size = 0
     for _, line in lines(path, longest=_LOOK):
         if b"\0" in line:
-            raise ValueError(f"{path}: a binary file, or UTF-16. Expected text in UTF-8, or such text packed as .gz")
+            raise ValueError(f"{path}: a binary or UTF-16 file. Expected UTF-8 text, optionally compressed as .gz")
         size += len(line)
         if size >= _LOOK:
             return

@@ -1,4 +1,4 @@
-"""Lines of text files, plain or `.gz`: any range of bytes, in bounded memory."""
+"""Reads lines from any byte range of text files, plain or `.gz`, in bounded memory."""
 
 import glob
 import gzip
@@ -8,7 +8,7 @@ import zlib
 
 
 def find(files):
-    """The files that match a glob pattern, `**` included, or the paths of a list."""
+    """Returns the files that match a glob pattern, which may contain `**`, or the paths of a list."""
     if not isinstance(files, str | pathlib.Path):
         return [pathlib.Path(path) for path in files]
     paths = [path for path in map(pathlib.Path, sorted(glob.glob(str(files), recursive=True))) if path.is_file()]
@@ -22,12 +22,12 @@ def is_packed(path):
 
 
 def lines(path, start=0, stop=math.inf, longest=math.inf):
-    """Yields `(place, line)`, the first byte and the bytes, of the lines of a file that begin in a range.
+    """Yields `(place, line)`, the byte offset and the bytes, of the lines of a file that start in a range.
 
     Args:
-        path: the file. Bytes of a `.gz` are counted in the decompressed text.
-        start, stop: the range of bytes.
-        longest: the most bytes of a line; a longer one is split, after a space if possible.
+        path: `pathlib.Path`, the file. In a `.gz`, bytes are counted after decompression.
+        start, stop: the range of bytes. Defaults to the whole file.
+        longest: maximum bytes of a line; longer lines are split, after a space if possible. Defaults to no limit.
     """
     size = -1 if longest == math.inf else longest
     try:
@@ -43,11 +43,11 @@ def lines(path, start=0, stop=math.inf, longest=math.inf):
                     line = line[cut:] + more
                 yield begin, line
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path}: not a whole .gz file: {error}") from None
+        raise ValueError(f"{path}: truncated or invalid .gz file: {error}") from None
 
 
 def _next_line(file, start, size):
-    """Goes to the first line that begins at `start` or later."""
+    """Seeks to the first line that starts at `start` or later, and returns its offset."""
     file.seek(start - 1)
     while (rest := file.readline(size)) and not rest.endswith(b"\n"):
         pass
@@ -55,7 +55,7 @@ def _next_line(file, start, size):
 
 
 def _place_to_cut(line):
-    """After the last space, or else before the last character."""
+    """Returns the position after the last space, or else before the last character."""
     if b" " in line:
         return line.rindex(b" ") + 1
     begins = [place for place in range(max(1, len(line) - 4), len(line)) if line[place] & 0xC0 != 0x80]

@@ -1,4 +1,4 @@
-"""Jobs in several processes, this one among them."""
+"""Runs jobs in several processes, including the current one."""
 
 import collections
 import concurrent.futures
@@ -6,16 +6,16 @@ import multiprocessing
 
 import tensorflow as tf
 
-WORTH_A_PROCESS = 2**26  # Bytes of text that take as long to work on as a process takes to start.
+WORTH_A_PROCESS = 2**26  # Bytes of text that take as long to process as starting another process.
 
 
 class Workers:
-    """A pool of `count` processes, as a context. This process is one of them, and works while the others start.
+    """A context manager for `count` processes. The current process is one of them and works while the others start.
 
-    With several processes a script needs the guard `if __name__ == "__main__":`, since each of them imports it.
+    With several processes, a script needs the guard `if __name__ == "__main__":`, since each process imports it.
 
     Attributes:
-        starting: list of futures, one for each other process, done when it is ready.
+        starting: list of futures, one per additional process, done when the process is ready.
 
     Example:
         with Workers(2) as workers:

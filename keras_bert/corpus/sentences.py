@@ -1,12 +1,12 @@
-"""Paragraphs to sentences by rule, for text that comes without one sentence a line."""
+"""Rule-based sentence splitting, for text that does not have one sentence per line."""
 
 import re
 
-# A full stop with what closes behind it, and white space; or one of the Chinese and Japanese ones.
+# End punctuation with closing quotes or brackets and white space, or Chinese and Japanese end punctuation.
 _END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*\s+|[。！？]+[」』”’）]*\s*")
 _OPENING = "\"'“‘«([¿¡—-"
 _LAST_WORD = re.compile(r"[^\s(\[\"'“‘]*$")
-# After these a full stop ends no sentence.
+# A full stop after these does not end a sentence.
 _ABBREVIATIONS = """
     mr mrs ms messrs dr prof st rev hon gen col maj capt lt sgt gov sen rep pres mt ft vs cf viz e.g i.e al fig eq sec
     vol vols chap ch pp p no nos art ed eds jan feb mar apr jun jul aug sep sept oct nov dec
@@ -15,10 +15,10 @@ _ABBREVIATIONS = frozenset(_ABBREVIATIONS.split())
 
 
 def split_sentences(paragraph):
-    """The sentences of a paragraph, without the white space around them.
+    """Yields the sentences of a paragraph, stripped of white space.
 
-    A sentence ends at `.`, `!`, `?` or `…` before white space and anything but a lower-case letter, unless the word is
-    an initial or one of a few abbreviations.
+    A sentence ends at `.`, `!`, `?` or `…` followed by white space, unless the next letter is lower-case, or the full
+    stop follows an initial or one of a few abbreviations.
     """
     begin = 0
     for match in _END.finditer(paragraph):

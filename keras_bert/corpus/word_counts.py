@@ -1,4 +1,4 @@
-"""Counts the words of a corpus as the tokenizer sees them, in several processes and little memory."""
+"""Counts the words of a corpus as split by the tokenizer, in several processes and little memory."""
 
 import collections
 import functools
@@ -11,26 +11,26 @@ from keras_bert.corpus.lines import find, is_packed, lines
 from keras_bert.corpus.processes import WORTH_A_PROCESS, Workers
 from keras_bert.text.tokenizer import WordSplitter
 
-_PART = 2**24  # Bytes of a file that are one job.
+_PART = 2**24  # Bytes of a file per job.
 _BATCH = 2**18  # Bytes that are split at a time.
-_LONGEST_LINE = 2**10  # The splitter copies a line for each of its words: longer ones are cut.
+_LONGEST_LINE = 2**10  # The splitter copies a line for each of its words, so longer lines are split.
 
 
 def count_words(files, lowercase=True, strip_accents=None, held_out_every=None, processes=None, progress=None):
-    """Counts the words of text files; `.gz` is read too.
+    """Counts the words of text files, plain or `.gz`.
 
     Memory grows with the number of distinct words, not with the corpus. With several processes a script needs the guard
     `if __name__ == "__main__":`, since each process imports it.
 
     Args:
-        files: a glob pattern, `**` included, or a list of paths.
+        files: a glob pattern, which may contain `**`, or a list of paths.
         lowercase, strip_accents: see `BertTokenizer`.
-        held_out_every: int, every so many lines one is held out. Defaults to none.
+        held_out_every: int, hold out every n-th line. Defaults to `None`, no held-out lines.
         processes: int, the number of processes. Defaults to one per 64 MB, at most the number of cores.
-        progress: function that is called with a line of text after each part of a file.
+        progress: function, called with a line of text after each part of a file.
 
     Returns:
-        `(counts, held_out)`: the counts of words by word, in the corpus and in the lines held out.
+        `(counts, held_out)`: word counts of the corpus and of the held-out lines, by word.
     """
     if held_out_every is not None and held_out_every < 2:
         raise ValueError(f"`held_out_every` must be at least 2. Received: held_out_every={held_out_every}")
@@ -50,12 +50,12 @@ def count_words(files, lowercase=True, strip_accents=None, held_out_every=None, 
             if progress:
                 progress(f"counted part {number} of {len(parts)}: {len(counts):,} distinct words")
     if not counts:
-        raise ValueError(f"{files}: there are no words")
+        raise ValueError(f"{files}: the files contain no words")
     return counts, held_out
 
 
 def _parts(path):
-    """(path, start, stop): the lines that begin in between. A packed file is one part."""
+    """Returns `(path, start, stop)` of each part: the lines that start in between. A `.gz` file is one part."""
     if is_packed(path):
         return [(path, 0, math.inf)]
     return [(path, start, start + _PART) for start in range(0, path.stat().st_size, _PART)]
@@ -69,7 +69,7 @@ def _count_part(part, splitting, held_out_every):
     for batch in _batches(numbered):
         counts.update(_words(splitter, (line for number, line in batch if number % every)))
         held_out.update(_words(splitter, (line for number, line in batch if not number % every)))
-    # Decoded late: there are far fewer distinct words.
+    # Decoded after counting, since there are far fewer distinct words.
     return tuple({word.decode(): count for word, count in counter.items()} for counter in (counts, held_out))
 
 

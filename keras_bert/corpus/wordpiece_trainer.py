@@ -1,6 +1,6 @@
-"""Learns a WordPiece vocabulary from word counts: the one that segments the corpus into the fewest pieces.
+"""Learns a WordPiece vocabulary from word counts, minimizing the number of pieces of the corpus.
 
-See Wu et al., 2016, section 4.1. A word is cut into the longest pieces from left to right. Free of TensorFlow.
+See Wu et al., 2016, section 4.1. Words are split greedily, longest match first. Does not use TensorFlow.
 """
 
 import collections
@@ -12,33 +12,33 @@ import logging
 from keras_bert.text.vocabulary import LONGEST_WORD, Vocabulary
 
 _LOG = logging.getLogger("keras_bert")
-# Precedes every word, so that "a" at the beginning of a word and "a" within one are different strings.
+# Prefix of every word, so that "a" at the start of a word and "a" within one are different strings.
 _BEGIN = "\0"
-# The number of pieces of each round, as a share of the final one; the next round drops what exceeds it.
+# The vocabulary size of each round as a share of the final size; the next round removes any excess.
 _GOALS = (0.25, 0.5, 0.75, 1, 1.25, 1.25, 1.12, 1.06, 1.03, 1.015, 1.008, 1)
-# Limits of time and memory; the most frequent words stand for the rest.
+# Limits on time and memory; the most frequent words represent the rest.
 _MOST_WORDS = 1_000_000
 _MOST_CANDIDATES = 1_000_000
 
 
 def learn_vocabulary(counts, vocab_size, unused=99, min_count=2, alphabet_limit=1000, progress=None):
-    """Learns a vocabulary of `vocab_size` pieces, or, with a warning, of as many as the corpus gives.
+    """Learns a vocabulary of `vocab_size` pieces, or fewer, with a warning, if the corpus is too small.
 
-    Each round counts how many pieces the corpus would save with each further piece, and how many more it would need
-    without each present one. The best are added, the worst removed. The result depends on the counts alone.
+    Each round computes how many fewer pieces the corpus would need with each candidate piece, and how many more without
+    each current piece. The best candidates are added, the worst pieces removed. The result depends only on the counts.
 
     Args:
-        counts: dict of counts by word, see `count_words`.
-        vocab_size: int, the number of pieces, special ones included. A small corpus may give less: special pieces, the
-            alphabet, and the words that occur at least `min_count` times.
-        unused: int, the number of `[unused1]`, ... after `[PAD]`. The default of 99 gives `[UNK]`, `[CLS]`, `[SEP]`
-            and `[MASK]` Google's ids, 100 to 103.
-        min_count: int, pieces come only from words that occur as often.
-        alphabet_limit: int, the number of characters to cover. Words with less frequent ones are `[UNK]`.
-        progress: function that is called with a line of text after each round.
+        counts: dict of word counts, see `count_words`.
+        vocab_size: int, the number of pieces, including special ones. A small corpus may give fewer: special pieces,
+            the alphabet, and the words that occur at least `min_count` times.
+        unused: int, the number of `[unused1]`, ... after `[PAD]`. Defaults to 99, which gives `[UNK]`, `[CLS]`,
+            `[SEP]` and `[MASK]` Google's ids, 100 to 103.
+        min_count: int, minimum count of the words from which pieces are learned. Defaults to 2.
+        alphabet_limit: int, the number of characters to cover; words with rarer ones are `[UNK]`. Defaults to 1000.
+        progress: function, called with a line of text after each round.
 
     Returns:
-        A `Vocabulary`: the special pieces, the alphabet, the other pieces from the most to the least useful.
+        A `Vocabulary`: special pieces, the alphabet, and the other pieces from most to least useful.
     """
     _check_at_least(unused=(unused, 0), min_count=(min_count, 1), alphabet_limit=(alphabet_limit, 1))
     words = _ordered_words(counts, alphabet_limit)
@@ -47,7 +47,7 @@ def learn_vocabulary(counts, vocab_size, unused=99, min_count=2, alphabet_limit=
     givers = sum(count >= min_count for word, count in words if word not in alphabet)
     size = _size(vocab_size, len(special), len(alphabet), givers, min_count) - len(special)
     pieces, losses = _grow_and_prune(words[:_MOST_WORDS], alphabet, size, min_count, progress or (lambda line: None))
-    # A corpus that gives just as many: whole words in their order.
+    # A small corpus: fill up with whole words, most frequent first.
     missing = (word for word, _ in words if word not in pieces)
     pieces.update(itertools.islice(missing, size - len(pieces)))
     learned = sorted(pieces - alphabet, key=lambda piece: (-losses.get(piece, 0), piece))
@@ -62,7 +62,7 @@ def _check_at_least(**arguments):
 
 
 def _size(vocab_size, special, alphabet, words, min_count):
-    """The number of pieces: what was asked for, as far as the corpus gives it."""
+    """Returns the requested number of pieces, limited to what the corpus can give."""
     parts = f"{special} special pieces, {alphabet:,} of the alphabet"
     if vocab_size < special + alphabet:
         raise ValueError(
@@ -72,8 +72,8 @@ def _size(vocab_size, special, alphabet, words, min_count):
     most = special + alphabet + words
     if vocab_size > most:
         _LOG.warning(
-            "the corpus gives a vocabulary of %s pieces, fewer than `vocab_size`: %s and %s longer words that stand at "
-            "least %d times. Received: vocab_size=%d. For more add text or lower `min_count`",
+            "the corpus gives a vocabulary of %s pieces, fewer than `vocab_size`: %s and %s longer words that occur at "
+            "least %d times. Received: vocab_size=%d. Add text or lower `min_count`",
             f"{most:,}",
             parts,
             f"{words:,}",
@@ -84,7 +84,7 @@ def _size(vocab_size, special, alphabet, words, min_count):
 
 
 def _ordered_words(counts, alphabet_limit):
-    """(word, count), sorted by frequency, without words that are too long or have a rare character."""
+    """Returns `(word, count)` by descending count, without words that are too long or contain rare characters."""
     words = sorted(((word, count) for word, count in counts.items() if len(word) <= LONGEST_WORD), key=_rank)
     if not words:
         raise ValueError("`counts` is empty. Expected a corpus with words")
@@ -104,11 +104,11 @@ def _rank(item):
 
 
 def _grow_and_prune(words, alphabet, size, min_count, progress):
-    """At most `size` pieces, the alphabet included, and the loss of the corpus without each."""
+    """Returns at most `size` pieces, including the alphabet, and the cost of removing each."""
     pieces, total = set(alphabet), sum(count for _, count in words)
     for number, goal in enumerate(_GOALS, 1):
         losses, gains, used = _survey(words, pieces, min_count)
-        progress(f"round {number} of {len(_GOALS)}: {len(pieces):,} pieces, {used / total:.4f} pieces a word")
+        progress(f"round {number} of {len(_GOALS)}: {len(pieces):,} pieces, {used / total:.4f} pieces per word")
         pieces = _best(losses, alphabet, size)
         further = ((piece, gain) for piece, gain in gains.items() if gain > 0)
         added = heapq.nsmallest(max(0, int(goal * size) - len(pieces)), further, key=_rank)
@@ -118,14 +118,14 @@ def _grow_and_prune(words, alphabet, size, min_count, progress):
 
 
 def _best(losses, alphabet, size):
-    """The alphabet, and the best of the useful pieces."""
+    """Returns the alphabet and the best of the useful pieces."""
     useful = ((piece, loss) for piece, loss in losses.items() if loss > 0 and piece not in alphabet)
     return alphabet.union(piece for piece, _ in heapq.nsmallest(size - len(alphabet), useful, key=_rank))
 
 
 def _survey(words, pieces, min_count):
-    """Counts how many pieces more the corpus has without each of `pieces`, how many fewer with each further one, and
-    how many it has now."""
+    """Counts how many more pieces the corpus needs without each of `pieces`, how many fewer with each candidate, and
+    how many it needs now."""
     losses, gains, used, floor = dict.fromkeys(pieces, 0), {}, 0, 1
     beginnings = _beginnings(pieces)
     for word, count in words:
@@ -140,25 +140,25 @@ def _survey(words, pieces, min_count):
             for place in range(end + 1, len(word) + 1):
                 piece = word[start:place]
                 if piece not in gains and count < min_count:
-                    break  # No frequent word continues like this, so none has a longer piece either.
+                    break  # No frequent word has this candidate, so none has a longer one either.
                 gains[piece] = gains.get(piece, 0) + count * (rest[end] - rest[place])
             start = end
         if len(gains) > _MOST_CANDIDATES:
-            # The words come in the order of their counts: what has gained little by now is unlikely to matter.
+            # Words are sorted by count, so candidates with a small gain so far are unlikely to matter.
             floor *= 2
             gains = {piece: gain for piece, gain in gains.items() if gain > floor}
     return losses, gains, used
 
 
 def _beginnings(pieces):
-    """All prefixes of pieces, and whether they are pieces themselves."""
+    """Returns a dict of all prefixes of pieces: whether each is a piece itself."""
     table = {piece[:end]: False for piece in pieces for end in range(1, len(piece))}
     table.update(dict.fromkeys(pieces, True))
     return table
 
 
 def _matches(word, beginnings):
-    """The ends of the longest and the second longest piece at each place of a word; 0 for none."""
+    """Returns the ends of the longest and second longest piece at each position of a word; 0 for none."""
     longest, second = [0] * len(word), [0] * len(word)
     for start in range(len(word)):
         for end in range(start + 1, len(word) + 1):
@@ -171,7 +171,7 @@ def _matches(word, beginnings):
 
 
 def _pieces_from(longest):
-    """The number of pieces from each place of a word on."""
+    """Returns the number of pieces from each position to the end of a word."""
     rest = [0] * (len(longest) + 1)
     for start in range(len(longest) - 1, -1, -1):
         rest[start] = rest[longest[start]] + 1
@@ -189,17 +189,17 @@ class VocabularyReport:
     words: int
     pieces_per_word: float  # `[UNK]` counts as one.
     unknown_rate: float  # The share of words that are `[UNK]`.
-    whole_words: float  # The share of words that are one piece, without `[UNK]`.
+    whole_words: float  # The share of words that are one piece other than `[UNK]`.
 
     def __str__(self):
         return (
-            f"{self.words:,} words, {self.pieces_per_word:.4f} pieces a word, {self.unknown_rate:.3%} unknown, "
+            f"{self.words:,} words, {self.pieces_per_word:.4f} pieces per word, {self.unknown_rate:.3%} unknown, "
             f"{self.whole_words:.2%} whole words"
         )
 
 
 def report(counts, vocabulary):
-    """The `VocabularyReport` of a vocabulary on a text, given as word counts."""
+    """Computes the `VocabularyReport` of a vocabulary on a text, given as word counts."""
     words = sum(counts.values())
     if not words:
         raise ValueError("`counts` is empty. Expected a text with words")
@@ -212,7 +212,7 @@ def report(counts, vocabulary):
 
 
 def _number_of_pieces(word, beginnings):
-    """0 for a word that is [UNK]."""
+    """Returns the number of pieces of a word, 0 if it is [UNK]."""
     longest, _ = _matches(word, beginnings)
     place = number = 0
     while place < len(word):

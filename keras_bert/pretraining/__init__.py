@@ -1,1 +1,1 @@
-"""Pre-training: from text files to masked records, and back as batches."""
+"""Pre-training data: generating records from text files, and reading them as batches."""

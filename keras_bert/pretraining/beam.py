@@ -1,7 +1,7 @@
-"""Generates pre-training data on Apache Beam, for corpora beyond one machine: the examples of `generate`, to the byte.
+"""Generates pre-training data on Apache Beam, for large corpora, with examples byte-identical to those of `generate`.
 
-text -> tokens of shards -> requests for random B's, joined with the shards that have them -> texts, joined with
-the shards that requested them -> records
+text -> tokens of shards -> requests for random B's, joined with the shards that contain them -> texts, joined with
+the requesting shards -> records
 """
 
 import collections
@@ -20,16 +20,16 @@ from keras_bert.text.vocabulary import Vocabulary
 def generate_with_beam(
     files, output, vocabulary, settings, runner=None, pipeline_options=(), shards=None, compress=False
 ):
-    """Writes what `generate` writes, by a pipeline of Apache Beam; the order of the examples is Beam's.
+    """Writes the same output as `generate` with an Apache Beam pipeline; the order of the examples is up to Beam.
 
-    A worker holds the tokens of one shard at a time, so that more shards need less memory; a `.gz` is in one shard.
+    A worker keeps the tokens of one shard in memory, so more shards need less memory; a `.gz` is never split.
 
     Args:
-        files: a glob pattern or a list of paths on a file system that every worker mounts, no address such as `gs://`.
-        output: the folder, in any file system that Beam knows. A finished run of the same settings is kept.
+        files: a glob pattern or a list of paths on a file system mounted by every worker; not a URL such as `gs://`.
+        output: the folder, in any file system supported by Beam. A finished run with the same settings is kept.
         vocabulary, settings, shards, compress: see `generate`.
-        runner: the name of a Beam runner. Defaults to Beam's default.
-        pipeline_options: list of Beam's options. Those for a cluster have to bring this package to the workers.
+        runner: str, the name of a Beam runner. Defaults to Beam's default.
+        pipeline_options: list of Beam options. On a cluster, they must make this package available to the workers.
 
     Returns:
         The manifest, a dict.
@@ -55,7 +55,7 @@ def generate_with_beam(
             ranges = documents.cut_corpus(paths, header["shards"])
             _build(pipeline, files, ranges, output, header, {"vocabulary": vocabulary, "settings": settings})
     except Exception as error:
-        # A user's mistake comes back followed by the name of a step; from another process, within a log.
+        # Beam appends the name of a step to a user's error; from another process, the error is within a log.
         mistake = re.search(r"ValueError: (.*) \[while running", f"{type(error).__name__}: {error}")
         if not mistake:
             raise
@@ -74,7 +74,7 @@ def _beam():
 
 
 def _build(pipeline, files, ranges, output, header, make):
-    """The pipeline from ranges of files to the manifest; `make` has the arguments of `_builder`."""
+    """Builds the pipeline from file ranges to the manifest; `make` contains the arguments of `_builder`."""
     beam, join = _beam(), _beam().io.filesystems.FileSystems.join
     shards = pipeline | "ranges" >> beam.Create(enumerate(ranges)) | "tokenize" >> beam.Map(_tokenize, **make)
     sizes = shards | "size" >> beam.Map(_size) | beam.combiners.ToList() | "check" >> beam.Map(_check, files, **make)
@@ -91,7 +91,7 @@ def _build(pipeline, files, ranges, output, header, make):
     suffix = ".tfrecord.gz" if header["compressed"] else ".tfrecord"
     sink = beam.io.tfrecordio.WriteToTFRecord(join(output, "examples"), file_name_suffix=suffix, num_shards=len(ranges))
     written = made | "records" >> beam.FlatMap(lambda some: some[0]) | sink
-    # Made again, since the sink does not tell all names where its last step was interrupted and repeated.
+    # Generated again, since the sink does not return all names if its last step was interrupted and repeated.
     names = [generate.records_name(shard, len(ranges), header["compressed"]) for shard in range(len(ranges))]
     paths = pipeline | "names" >> beam.Create([join(output, name) for name in names])
     lengths = (
@@ -108,7 +108,7 @@ def _build(pipeline, files, ranges, output, header, make):
 
 @functools.lru_cache(maxsize=1)
 def _builder(vocabulary, settings):
-    """The `ExampleBuilder` of a process."""
+    """Returns the `ExampleBuilder` of this process."""
     return ExampleBuilder(vocabulary, settings)
 
 
@@ -125,31 +125,31 @@ def _size(item):
 
 
 def _check(sizes, files, vocabulary, settings):
-    """The sizes in the order of the shards, if there are documents enough."""
+    """Returns the sizes in the order of the shards, after checking that there are enough documents."""
     sizes = [size for _, size in sorted(sizes)]
     generate.check_corpus(files, _before(sizes)[-1], settings)
     return sizes
 
 
 def _before(sizes):
-    """The number of documents before each shard, and in all."""
+    """Returns the number of documents before each shard, and the total."""
     return np.cumsum([0, *(size["documents"] for size in sizes)])
 
 
 def _ask(item, sizes, vocabulary, settings):
-    """The requests of a shard: `(shard, (requester, rows, documents, draws, pieces))`."""
+    """Yields the requests of a shard: `(shard, (requester, rows, documents, draws, pieces))`."""
     (shard, tokens), before = item, _before(sizes)
     for duplicate in range(settings.duplicates):
         plans = list(_builder(vocabulary, settings).plans(tokens, before[shard], duplicate))
         if plans:
-            # All plans at once, since Beam has its price for each element, and there are shards squared of them.
+            # All plans at once, since Beam has an overhead per element, and there are shards squared of them.
             plan = sentence_pairs.Plan(*map(np.hstack, zip(*plans, strict=True)))
             for other, *which in generate.find_others(plan, before):
                 yield other, ((shard, duplicate), *which)
 
 
 def _answer(item):
-    """`(requester, (rows, ids, lengths))` for the requests to a shard."""
+    """Yields `(requester, (rows, ids, lengths))` for the requests to a shard."""
     (tokens,), asked = item[1]["shard"], item[1]["asked"]
     for asker, rows, *which in asked:
         yield asker, (rows, *token_store.following(tokens, *which))
@@ -161,7 +161,7 @@ def _askers(item, vocabulary, settings):
 
 
 def _pairs(item, sizes, vocabulary, settings):
-    """The records of a requester. The pairs are planned again, which costs less than to send the plans along."""
+    """Yields the records of a requester. Planning the pairs again is cheaper than sending the plans."""
     (shard, duplicate), found = item
     (tokens,), builder = found["shard"], _builder(vocabulary, settings)
     ids, lengths = generate.sort_others(found["texts"])
@@ -174,7 +174,7 @@ def _pairs(item, sizes, vocabulary, settings):
 
 
 def _rows(item, vocabulary, settings):
-    """The records of a shard without next sentence prediction."""
+    """Yields the records of a shard without next sentence prediction."""
     (shard, tokens), builder = item, _builder(vocabulary, settings)
     for duplicate in range(settings.duplicates):
         for examples in builder.rows(tokens, shard, duplicate):
@@ -182,7 +182,7 @@ def _rows(item, vocabulary, settings):
 
 
 def _serialize(builder, examples, dropped=0):
-    """Records and their counts."""
+    """Returns records and their counts."""
     records, counts = builder.serialize(examples)
     counts.update(dropped=dropped)
     return records, counts

@@ -1,4 +1,4 @@
-"""Reads pre-training records, of this package and of Google's program, as batches; draws masks if they have none."""
+"""Reads pre-training records of this package or Google's program as batches, and masks them if necessary."""
 
 import functools
 import pathlib
@@ -15,36 +15,36 @@ from keras_bert.pretraining.masking import Masker, Masking
 from keras_bert.text.vocabulary import Vocabulary
 from keras_bert.training.batch_source import BatchSource
 
-_SHUFFLED = 2**16  # Examples that are shuffled at a time.
-_OPEN_FILES = 16  # Files that are read in turn.
+_SHUFFLED = 2**16  # Examples to shuffle at a time.
+_OPEN_FILES = 16  # Files to interleave.
 _HEADER, _FOOTER = 12, 4  # Bytes around a record: its length and two checksums.
 
 
 def sequence_length(source):
-    """The length of the first record of a source."""
+    """Returns the sequence length of the first record of a source."""
     return _look(_find(source)[0][0])["input_ids"].shape[0]
 
 
 class Records(BatchSource):
-    """Batches of pre-training records, for `Trainer`; an epoch can start at any step.
+    """Batches of pre-training records, for `Trainer`. An epoch can start at any step.
 
-    Masks that the records lack are a function of seed, epoch and batch; without `shuffle` all epochs are the same.
+    Dynamic masks are a function of seed, epoch and step. Without `shuffle` all epochs are identical.
 
     Args:
-        source: a folder of `generate`, or a glob pattern of files.
-        vocabulary: a path, a list of pieces or a `Vocabulary`. Defaults to the one of the folder.
-        batch_size: int, the number of rows of a batch.
-        masking: a `Masking`. Defaults to the one of the folder, else to the paper's.
-        causal: bool, whether to train a left-to-right language model, without masks.
-        shuffle: bool, whether each epoch has its own order.
-        seed: int, the seed of order and masks.
-        limit: int, the maximal number of examples. Defaults to all.
+        source: an output folder of `generate`, or a glob pattern of files.
+        vocabulary: a path, a list of pieces or a `Vocabulary`. Defaults to the one in the folder.
+        batch_size: int, the batch size. Defaults to 32.
+        masking: a `Masking`. Defaults to the settings of the folder, or else the paper's.
+        causal: bool, whether to train a left-to-right language model, without masks. Defaults to `False`.
+        shuffle: bool, whether to shuffle each epoch differently. Defaults to `True`.
+        seed: int, seed of order and masks. Defaults to 0.
+        limit: int, the maximum number of examples. Defaults to all.
 
     Attributes:
-        vocabulary, sequence_length: those of the records.
+        vocabulary, sequence_length: the vocabulary and the sequence length of the records.
         settings: dict, the `Settings` of `generate`; empty for other records.
-        static: bool, whether the records have masks.
-        examples, tokens, steps: the size of an epoch. The last batch is filled up with rows of weight 0.
+        static: bool, whether the records contain masks.
+        examples, tokens, steps: the size of an epoch. The last batch is padded with rows of weight 0.
     """
 
     def __init__(
@@ -56,23 +56,23 @@ class Records(BatchSource):
         self.vocabulary = Vocabulary(pathlib.Path(source) / "vocab.txt" if vocabulary is None else vocabulary)
         if manifest and manifest["vocabulary"] != self.vocabulary.sha256:
             raise ValueError(
-                f"{source}: the records are of another vocabulary than {self.vocabulary.source}: the hashes of the "
-                f"pieces differ. Expected the one in {source}/vocab.txt"
+                f"{source}: the records were not made with {self.vocabulary.source}: the hashes of the "
+                f"pieces differ. Expected the vocabulary in {source}/vocab.txt"
             )
         self.batch_size, self.shuffle, self.seed, self._causal = batch_size, shuffle, seed, causal
         self._features = _look(self._paths[0])
         for path in [] if manifest else self._paths[1:]:
             if _look(path) != self._features:
                 raise ValueError(
-                    f"{path}: the records are of another kind or length than those of {self._paths[0]}. Expected "
-                    f"sources of one kind each. Received: source={source!r}"
+                    f"{path}: the records differ in features or length from those of {self._paths[0]}. Expected "
+                    f"records of one kind. Received: source={source!r}"
                 )
         self.sequence_length = self._features["input_ids"].shape[0]
         self.static = "masked_lm_positions" in self._features
         if causal and self.static:
             raise ValueError(f"{source}: a left-to-right model needs records without masks. Received: causal=True")
         if masking is not None and self.static:
-            raise ValueError(f"{source}: the records have their masks already. Expected none to draw")
+            raise ValueError(f"{source}: the records already contain masks. Expected `masking=None`")
         self.settings = manifest["recipe"] if manifest else {}
         self._masker = Masker(self.vocabulary, masking or Masking(**self.settings.get("masking", {})))
         all_examples = manifest["examples"] if manifest else sum(map(_count, self._paths))
@@ -81,7 +81,7 @@ class Records(BatchSource):
         self.steps = -(-self.examples // batch_size)
 
     def dataset(self, epoch=0, start=0):
-        """The batches `(inputs, targets, weights)` of an epoch, from step `start` on."""
+        """Returns a dataset of the batches `(inputs, targets, weights)` of an epoch, starting at step `start`."""
         epoch = epoch if self.shuffle else 0
         rng = np.random.Generator(np.random.PCG64([self.seed, epoch]))
         paths = list(rng.permutation(self._paths)) if self.shuffle else self._paths
@@ -90,7 +90,7 @@ class Records(BatchSource):
         )
         records = records.take(self.examples)
         if self.shuffle:
-            # Not `shuffle`, whose order changes with TensorFlow's global seed.
+            # Not `shuffle`, whose order depends on TensorFlow's global seed.
             parts = records.batch(min(self.examples, _SHUFFLED)).enumerate()
             records = parts.map(functools.partial(_shuffled, [self.seed, epoch])).unbatch()
         filler = _records(self._paths[0]).take(1).repeat(self.steps * self.batch_size - self.examples)
@@ -100,7 +100,7 @@ class Records(BatchSource):
         return tf.data.Dataset.zip(steps, records).map(batch, num_parallel_calls=2, deterministic=True)
 
     def rows(self, epoch=0):
-        """The row numbers of each batch of an evaluation; filler is -1."""
+        """Returns the row numbers of each batch of an evaluation; padding rows are -1."""
         places = np.arange(self.steps * self.batch_size).reshape(self.steps, self.batch_size)
         return list(np.where(places < self.examples, places, -1))
 
@@ -150,7 +150,7 @@ def _shuffled(seed, number, records):
 
 
 def _left_to_right(ids, padding_mask):
-    """Every piece is the label of the position before it."""
+    """Uses each token as the label of the previous position."""
     places = tf.range(ids.shape[1] - 1)[None]
     return {
         "token_ids": ids,
@@ -167,14 +167,14 @@ def _records(path):
 
 
 def _find(source):
-    """The paths of the files with examples, and the manifest, if there is one."""
+    """Returns the paths of the files with examples, and the manifest or `None`."""
     folder = pathlib.Path(source)
     if not folder.is_dir():
         paths = lines.find(source)
         return [str(path) for path in paths if path.stat().st_size] or [str(paths[0])], None
     if not (folder / MANIFEST).exists():
         raise ValueError(
-            f"{folder}: has no {MANIFEST}. Expected a folder that create_pretraining_data wrote to the end, or a glob "
+            f"{folder}: has no {MANIFEST}. Expected the folder of a finished run of create_pretraining_data, or a glob "
             "pattern of record files"
         )
     manifest = read_json(folder / MANIFEST)
@@ -183,14 +183,14 @@ def _find(source):
         size = path.stat().st_size if path.exists() else 0
         if size != file["bytes"]:
             raise ValueError(
-                f"{path}: has {size:,} bytes, expected {file['bytes']:,}: the file was cut short or changed. Copy it "
-                "again, or generate the data again"
+                f"{path}: has {size:,} bytes, expected {file['bytes']:,}: the file is truncated or modified. Copy "
+                "it again, or generate the data again"
             )
     return [str(folder / file["name"]) for file in manifest["files"] if file["examples"]], manifest
 
 
 def _look(path):
-    """The features of the first record as `tf.io.parse_example` takes them."""
+    """Returns the features of the first record, as expected by `tf.io.parse_example`."""
     try:
         (record,) = _records(path).take(1).as_numpy_iterator()
         found = tf.train.Example.FromString(record).features.feature
@@ -209,10 +209,10 @@ def _look(path):
 
 
 def _count(path):
-    """The number of records of a file; only a compressed file is read for it."""
+    """Counts the records of a file; only compressed files are read completely."""
     if path.endswith(".gz"):
         for _ in lines.lines(pathlib.Path(path), longest=2**20):
-            pass  # Up to the end: where an archive is cut, TensorFlow sees its end.
+            pass  # Detects truncated archives, which TensorFlow treats as complete.
         try:
             return sum(1 for _ in _records(path))
         except tf.errors.DataLossError as error:
@@ -226,23 +226,23 @@ def _count(path):
             if len(header) == _HEADER:
                 place += _HEADER + struct.unpack_from("<Q", header)[0] + _FOOTER
             if len(header) < _HEADER or place > size:
-                raise ValueError(f"{path}: the record after {count:,} whole ones is cut short. Copy the file again")
+                raise ValueError(f"{path}: the record after {count:,} complete ones is truncated. Copy the file again")
             count += 1
     return count
 
 
 def find_damage(source):
-    """A message about the first damaged record of a source, or `None`."""
+    """Returns a message about the first damaged record of a source, or `None`."""
     for path in _find(source)[0]:
         count = 0
         try:
             for _ in _records(path):
                 count += 1
         except tf.errors.DataLossError as error:
-            return f"{path}: the record after {count:,} whole ones is damaged ({_plain(error)})"
+            return f"{path}: the record after {count:,} complete ones is damaged ({_plain(error)})"
     return None
 
 
 def _plain(error):
-    """TensorFlow's message without the name of the operation."""
+    """Returns TensorFlow's message without the name of the operation."""
     return re.sub(r"^\{\{.*?\}\} | \[Op:.*", "", str(error))

@@ -1,6 +1,6 @@
-"""Generates pre-training data on one machine: text to shards of ids, shards of ids to shards of records.
+"""Generates pre-training data on one machine: from text to shards of ids to shards of records.
 
-Both passes run in any number of processes, in memory that does not depend on the corpus, and resume interrupted runs.
+Both passes run in any number of processes, in memory independent of the corpus size, and resume interrupted runs.
 """
 
 import collections
@@ -22,27 +22,26 @@ from keras_bert.pretraining.settings import LENGTH_BINS, ExampleBuilder
 from keras_bert.text.vocabulary import Vocabulary
 
 MANIFEST = "manifest.json"
-_WORK = "unfinished"  # The folder of temporary files.
+_WORK = "unfinished"  # Folder for temporary files.
 _SHARD = 2**26  # Bytes of text per shard by default.
 _FEWEST_SHARDS = 16
 
 
 def generate(files, output, vocabulary, settings, shards=None, workers=None, compress=False, progress=None):
-    """Writes records, `vocab.txt` and `manifest.json` to a folder, and returns the manifest, a dict.
+    """Writes records, `vocab.txt` and `manifest.json` to a folder, and returns the manifest as a dict.
 
-    The examples do not depend on the number of workers, nor on that of shards; without next sentence prediction, where
-    rows span documents, they depend on the latter. With several workers a script needs the guard
-    `if __name__ == "__main__":`.
+    The examples do not depend on the number of workers. They depend on the number of shards only without next sentence
+    prediction, where rows span documents. With several workers a script needs the guard `if __name__ == "__main__":`.
 
     Args:
-        files: a glob pattern or a list of paths; `.gz` is read too.
+        files: a glob pattern or a list of paths, plain or `.gz`.
         output: the folder. An interrupted run with the same settings resumes.
         vocabulary: a path, a list of pieces or a `Vocabulary`.
         settings: a `Settings`.
         shards: int, the number of record files. Defaults to one per 64 MB of text, at least 16.
         workers: int, the number of processes. Defaults to one per 64 MB of text, at most the number of cores.
-        compress: bool, whether to write `.gz` files.
-        progress: function that is called with a line of text after each shard.
+        compress: bool, whether to write `.gz` files. Defaults to `False`.
+        progress: function, called with a line of text after each shard.
 
     Example:
         generate("corpus/*.txt", "data/128", "vocab.txt", Settings(sequence_length=128))
@@ -56,7 +55,7 @@ def generate(files, output, vocabulary, settings, shards=None, workers=None, com
         raise ValueError(f"`shards` and `workers` must be at least 1. Received: shards={shards}, workers={workers}")
     work = output / _WORK
     if finished := _begin(output, header):
-        shutil.rmtree(work, ignore_errors=True)  # Left by a run that was interrupted at its very end.
+        shutil.rmtree(work, ignore_errors=True)  # Left by a run interrupted at its last step.
         return finished
     vocabulary.save(output / "vocab.txt")
     job = functools.partial(_run, vocabulary=vocabulary, settings=settings)
@@ -68,7 +67,7 @@ def generate(files, output, vocabulary, settings, shards=None, workers=None, com
             _write_all(pool, job, output, before, compress, progress)
         manifest = {**header, **_summary(output, sizes, shards, settings, compress)}
     except ValueError:
-        shutil.rmtree(work)  # It is of no use for another corpus or other settings.
+        shutil.rmtree(work)  # Not usable for another corpus or other settings.
         raise
     write_json(output / MANIFEST, manifest)
     shutil.rmtree(work)
@@ -76,7 +75,7 @@ def generate(files, output, vocabulary, settings, shards=None, workers=None, com
 
 
 def _tokenize_all(pool, job, work, ranges, vocab_size, progress):
-    """Tokenizes the shards that are left, and returns the counts of all."""
+    """Tokenizes the remaining shards, and returns the counts of all shards."""
     shards = [token_store.Shard(work, index, vocab_size) for index in range(len(ranges))]
     todo = [(index, ranges[index]) for index, shard in enumerate(shards) if shard.counts() is None]
     for number, _ in enumerate(pool.run(functools.partial(job, _tokenize, work=work), todo), 1):
@@ -85,7 +84,7 @@ def _tokenize_all(pool, job, work, ranges, vocab_size, progress):
 
 
 def _write_all(pool, job, output, before, compress, progress):
-    """Writes the records of the shards that are left."""
+    """Writes the records of the remaining shards."""
     todo = [(index,) for index in range(len(before) - 1) if not _counts_file(output / _WORK, index).exists()]
     job = functools.partial(job, _write, output=output, before=before, compress=compress)
     for number, _ in enumerate(pool.run(job, todo), 1):
@@ -93,7 +92,7 @@ def _write_all(pool, job, output, before, compress, progress):
 
 
 def find_corpus(files, vocabulary, settings, shards, compress):
-    """The paths, and the header of the manifest, which identifies a run."""
+    """Returns the paths, and the header of the manifest, which identifies a run."""
     paths = lines.find(files)
     sizes = [path.stat().st_size for path in paths]
     if not sum(sizes):
@@ -110,16 +109,16 @@ def find_corpus(files, vocabulary, settings, shards, compress):
 def check_corpus(files, count, settings):
     """Checks that there are enough documents."""
     if not count:
-        raise ValueError(f"{files}: there is no text in the corpus")
+        raise ValueError(f"{files}: the corpus contains no text")
     if count == 1 and settings.next_sentence:
         raise ValueError(
-            f"{files}: the corpus is one document, so no B can come from another one. Expected blank lines between "
-            "documents (or `form` jsonl); or turn `next_sentence` off"
+            f"{files}: the corpus is one document, so random B's have no other source. Separate documents by blank "
+            "lines, set `form` to jsonl, or turn off `next_sentence`"
         )
 
 
 def _begin(output, header):
-    """Creates the folder, or refuses one of another run. Returns the manifest of a finished run."""
+    """Creates the folder, or raises an error if it is from another run. Returns the manifest of a finished run."""
     work = output / _WORK
     for path in (output / MANIFEST, work / "settings.json"):
         if not path.exists():
@@ -134,12 +133,12 @@ def _begin(output, header):
 
 
 def check_settings(output, found, header):
-    """Refuses a folder of another run."""
+    """Raises an error if the folder is from another run."""
     differing = [name for name in header if found.get(name) != json.loads(json.dumps(header[name]))]
     if differing:
         raise ValueError(
-            f"{output} has data of other settings, or of files that have changed: {', '.join(differing)}. Expected "
-            "the same ones to continue, or another `output`; or remove that folder"
+            f"{output} contains data from different settings or input files: {', '.join(differing)}. Expected the same "
+            "ones to resume, or another `output`; or delete the folder"
         )
 
 
@@ -155,14 +154,14 @@ def _check_room(output, header):
 
 
 def _run(task, item, vocabulary, settings, **options):
-    """One job of a worker."""
+    """Runs one job of a worker."""
     try:
         task(_builder(vocabulary, settings), *item, **options)
     except (OSError, tf.errors.OpError) as error:
         full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
         if not full:
             raise
-        raise OSError(errno.ENOSPC, "the disk is full; start again to resume, finished shards are kept") from None
+        raise OSError(errno.ENOSPC, "the disk is full; run again to resume, finished shards are kept") from None
 
 
 _builder = functools.lru_cache(maxsize=4)(ExampleBuilder)
@@ -188,7 +187,7 @@ def _write(builder, shard, output, before, compress):
 
 
 def _examples(builder, tokens, shard, work, before):
-    """Yields `Examples` of a shard, and the number of texts that gave none."""
+    """Yields `Examples` of a shard, and the number of texts without an example."""
     for duplicate in range(builder.settings.duplicates):
         if not builder.settings.next_sentence:
             yield from ((examples, 0) for examples in builder.rows(tokens, shard, duplicate))
@@ -198,7 +197,7 @@ def _examples(builder, tokens, shard, work, before):
 
 
 def _fetch(builder, plan, work, before):
-    """The texts of the random B's of a plan: their ids, end to end, and their lengths."""
+    """Reads the texts of the random B's of a plan: their concatenated ids, and their lengths."""
     texts = []
     for shard, rows, *which in find_others(plan, before):
         tokens = token_store.Shard(work, shard, len(builder.vocabulary)).read()
@@ -207,9 +206,9 @@ def _fetch(builder, plan, work, before):
 
 
 def find_others(plan, before):
-    """Yields `(shard, rows, documents, draws, pieces)`: the random B's of a plan that come from each shard.
+    """Yields `(shard, rows, documents, draws, pieces)`: the random B's of a plan, grouped by shard.
 
-    `rows` are their indices, the rest is for `token_store.following`.
+    `rows` are their indices; the other values are arguments of `token_store.following`.
     """
     numbers, draws = sentence_pairs.choose_others(plan, before[-1])
     wanted = plan.wanted[plan.wanted > 0]
@@ -220,7 +219,7 @@ def find_others(plan, before):
 
 
 def sort_others(texts):
-    """Sorts `(rows, ids, lengths)` by row; returns all ids, concatenated, and the lengths."""
+    """Sorts `(rows, ids, lengths)` by row; returns the concatenated ids and the lengths."""
     nothing = np.zeros(0, int), np.zeros(0, np.uint8), np.zeros(0, int)
     rows, ids, lengths = map(np.concatenate, zip(nothing, *texts, strict=True))
     order, begins = np.argsort(rows), np.cumsum(lengths) - lengths
@@ -236,7 +235,7 @@ def _counts_file(work, shard):
 
 
 def _summary(output, sizes, shards, settings, compress):
-    """The statistics of the manifest."""
+    """Returns the statistics of the manifest."""
     by_shard = [read_json(_counts_file(output / _WORK, shard)) for shard in range(shards)]
     files = [output / records_name(shard, shards, compress) for shard in range(shards)]
     return {
@@ -250,12 +249,12 @@ def _summary(output, sizes, shards, settings, compress):
 
 
 def summary(counts, settings):
-    """The statistics of all examples, from the sum of the counts of `ExampleBuilder.serialize`."""
+    """Returns statistics of all examples, from the sum of the counts of `ExampleBuilder.serialize`."""
     examples, tokens = counts["examples"], counts["tokens"]
     if not examples:
-        raise ValueError("the corpus gave no examples: its texts are single words. Expected longer ones")
+        raise ValueError("no examples in the corpus: its texts are single words. Expected longer texts")
     if settings.static and not counts["predictions"]:
-        raise ValueError("the corpus has no piece to predict: all are [UNK]. Expected the vocabulary of its language")
+        raise ValueError("the corpus has no token to predict: all are [UNK]. Expected a vocabulary of its language")
     result = {
         "examples": examples,
         "tokens": tokens,

@@ -1,12 +1,12 @@
-"""Pre-training examples in readable form."""
+"""Displays pre-training examples as text."""
 
 from keras_bert.pretraining.dataset import Records
 
 
 def describe(source, count, vocabulary=None):
-    """The first `count` examples of a source of records as text, see `Records`.
+    """Returns the first `count` examples of a source of records as text, see `Records`.
 
-    Predicted pieces are in brackets: `[MASK for house]`, `[tree for house]`, `[house itself]`.
+    Predicted tokens are in brackets: `[MASK for house]`, `[tree for house]`, `[house itself]`.
     """
     records = Records(source, vocabulary, batch_size=1, shuffle=False, limit=count)
     examples = [_describe(records.vocabulary.pieces, inputs, targets) for inputs, targets, _ in records.dataset()]

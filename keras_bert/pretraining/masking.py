@@ -1,6 +1,6 @@
-"""The masked LM task: which positions are predicted, and what replaces them. BERT, section 3.1, Task 1.
+"""The masked LM task: selects positions to predict, and replaces their tokens. BERT, section 3.1, Task 1.
 
-The random numbers are arguments, so that they can be functions of the example.
+Random numbers are passed as arguments, so that they can be functions of the example.
 """
 
 import dataclasses
@@ -14,15 +14,15 @@ from keras_bert.text.vocabulary import Vocabulary, is_special
 
 @dataclasses.dataclass(frozen=True)
 class Masking:
-    """How positions are masked. Defaults follow the paper.
+    """Masking settings. Defaults follow the paper.
 
     Args:
-        masked_lm_prob: float, the share of predicted positions, of all pieces with the special ones, as in Google's.
-        max_predictions: int, the most positions per example. Defaults to that share of the sequence length, rounded up.
-        whole_word: bool, whether all pieces of a word are masked together.
-        max_ngram: int, the longest run of words that are masked together; one of n has a probability of 1/n (scaled).
-        mask_share: float, the share of the predicted positions that become `[MASK]`.
-        random_share: float, the share that become a random ordinary piece; the rest are kept.
+        masked_lm_prob: float, the share of positions to predict, of all tokens including special ones, as in Google's.
+        max_predictions: int, maximum number of positions per example. Defaults to that share of the length, rounded up.
+        whole_word: bool, whether to mask all tokens of a word together. Defaults to `False`.
+        max_ngram: int, maximum number of consecutive words to mask together; n words have probability 1/n (normalized).
+        mask_share: float, the share of predicted tokens that are replaced by `[MASK]`. Defaults to 0.8.
+        random_share: float, the share replaced by a random ordinary token; the rest is unchanged. Defaults to 0.1.
     """
 
     masked_lm_prob: float = 0.15
@@ -42,27 +42,27 @@ class Masking:
                 raise ValueError(f"`{name}` must be at least 1. Received: {name}={getattr(self, name)}")
         if min(self.mask_share, self.random_share) < 0 or self.mask_share + self.random_share > 1 + 1e-6:
             raise ValueError(
-                "`mask_share` and `random_share` must be at least 0, and 1 together at most. "
+                "`mask_share` and `random_share` must be at least 0, and their sum at most 1. "
                 f"Received: mask_share={self.mask_share}, random_share={self.random_share}"
             )
 
     def predictions(self, length):
-        """The most positions of an example."""
+        """Returns the maximum number of predictions of an example."""
         return self.max_predictions or math.ceil(self.masked_lm_prob * length)
 
 
 class Masker:
-    """Masks examples of one vocabulary.
+    """Masks the tokens of examples.
 
-    Special and unused pieces are neither masked nor drawn.
+    Special and unused tokens are never masked or used as random replacements.
 
     Args:
-        vocabulary: a path, a list of pieces or a `Vocabulary`; it has `[MASK]`.
+        vocabulary: a path, a list of pieces or a `Vocabulary`. It must contain `[MASK]`.
         masking: a `Masking`.
 
     Call arguments:
         token_ids: int32 `(batch, length)`.
-        noise: dict of uniform numbers from 0 to 1, see `noise_shapes`.
+        noise: dict of uniform random numbers in [0, 1), see `noise_shapes`.
 
     Returns:
         dict: the masked `token_ids`; sorted `positions`, their `labels` and `weights` (0 is padding), each
@@ -75,13 +75,13 @@ class Masker:
         self._mask = vocabulary.id("[MASK]")
         self._pad = vocabulary.id("[PAD]")
         with tf.init_scope(), tf.device("cpu"):
-            # Differs from BERT: a random piece is never a special one.
+            # Differs from BERT: a random token is never special.
             self._ordinary = tf.constant(np.flatnonzero(~np.array(special)), tf.int32)
             self._is_special = tf.constant(special)
             self._is_continuation = tf.constant(vocabulary.is_continuation)
 
     def noise_shapes(self, batch, length):
-        """The shapes of the noise that a batch needs."""
+        """Returns the shapes of the noise for a batch."""
         predictions = self.masking.predictions(length)
         shapes = {"order": [batch, length], "kind": [batch, predictions], "piece": [batch, predictions]}
         if self.masking.max_ngram > 1:
@@ -106,21 +106,21 @@ class Masker:
         return {"token_ids": masked, "positions": positions, "labels": labels, "weights": tf.cast(real, tf.float32)}
 
     def _choose(self, token_ids, noise, predictions):
-        """Which positions are predicted, bool `(batch, length)`."""
+        """Selects the positions to predict, bool `(batch, length)`."""
         ordinary = ~tf.gather(self._is_special, token_ids)
-        # 64 bits, so that the halves are rounded as Python rounds them: 0.15 of 190 is 28 in Google's program.
+        # 64 bits, for the same rounding of halves as in Python: 0.15 of 190 is 28 in Google's program.
         real = tf.reduce_sum(tf.cast(token_ids != self._pad, tf.float64), axis=1)
         most = tf.cast(tf.round(real * self.masking.masked_lm_prob), tf.int32)
         most = tf.clip_by_value(most, 1, predictions)
         if self.masking.whole_word or self.masking.max_ngram > 1:
             return self._choose_spans(token_ids, ordinary, noise, most)
-        # The rank of each position in a random order, special ones behind.
+        # The rank of each position in a random order, special ones last.
         order = tf.where(ordinary, noise["order"], 2.0)
         rank = tf.argsort(tf.argsort(order, axis=1), axis=1)
         return ordinary & (rank < most[:, None])
 
     def _choose_spans(self, token_ids, ordinary, noise, most):
-        """Words or runs of words in random order, each if it still fits and overlaps no other."""
+        """Selects words or n-grams in random order, skipping those that do not fit or overlap a previous one."""
         length = token_ids.shape[1]
         begins = ordinary & ~(tf.gather(self._is_continuation, token_ids) & tf.pad(ordinary, [[0, 0], [1, 0]])[:, :-1])
         ends = self._ends(token_ids, begins, begins | ~ordinary, noise)
@@ -141,9 +141,9 @@ class Masker:
         return tf.while_loop(unfinished, take, (0, tf.zeros_like(ordinary), most))[1]
 
     def _ends(self, token_ids, begins, stops, noise):
-        """The end of the run of words that begins at each position, `(batch, length)`."""
+        """Returns the end of the n-gram that starts at each position, `(batch, length)`."""
         length = token_ids.shape[1]
-        # The n-th stop behind a position is as many places further than there are stops up to it.
+        # Index of the n-th stop after a position: the number of stops up to it, plus n - 1.
         passed = tf.cumsum(tf.cast(stops, tf.int32), axis=1)
         stops = tf.sort(tf.where(stops, tf.range(length), length), axis=1)
         stops = tf.pad(stops, [[0, 0], [0, self.masking.max_ngram]], constant_values=length)
@@ -158,7 +158,7 @@ class Masker:
         return ends
 
     def _runs(self, noise):
-        """The drawn number of words of each run, `(batch, length)`."""
+        """Draws the number of words of each n-gram, `(batch, length)`."""
         if self.masking.max_ngram == 1:
             return 1
         odds = np.cumsum(1 / np.arange(1, self.masking.max_ngram + 1))

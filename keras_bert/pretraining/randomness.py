@@ -1,4 +1,4 @@
-"""Random numbers as functions of keys, independent of the order of the work: SplitMix64 (Steele et al., 2014)."""
+"""Random numbers as functions of keys, independent of processing order: SplitMix64 (Steele et al., 2014)."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def make_keys(*parts):
-    """A key for each combination of integers, broadcast against each other; uint64."""
+    """Returns a uint64 key for each combination of integers, which are broadcast."""
     key = np.zeros(1, np.uint64)
     for part in parts:
         key = _mix(key ^ np.asarray(part, np.uint64))
@@ -14,7 +14,7 @@ def make_keys(*parts):
 
 
 def uniforms(keys, count, first=0, dtype=np.float64):
-    """The `count` numbers in [0, 1) of each key, `(*keys, count)`, from the `first`-th on."""
+    """Returns `count` numbers in [0, 1) for each key, `(*keys, count)`, starting at index `first`."""
     draws = _mix(keys[..., None] + np.arange(first + 1, first + count + 1, dtype=np.uint64) * _GOLDEN)
     bits = np.finfo(dtype).nmant + 1
     return (draws >> np.uint64(64 - bits)).astype(dtype) * dtype(2.0**-bits)

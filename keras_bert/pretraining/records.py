@@ -1,6 +1,6 @@
-"""Examples as TFRecords of `tf.train.Example`, under the names that Google's program gave the features.
+"""Serializes examples as `tf.train.Example` records, with the feature names of Google's program.
 
-Written by hand: the protocol buffers of Python take 20 times as long, and most of the time of making the data.
+A custom encoder: Python's protocol buffers are 20x slower and would take most of the time of data generation.
 """
 
 import functools
@@ -12,10 +12,10 @@ def serialize(features):
     """Serializes examples.
 
     Args:
-        features: `{name: array}`, `(examples, values)` each, integers that are not negative, or float32.
+        features: dict of arrays `(examples, values)` by name, non-negative integers or float32.
 
     Returns:
-        list of bytes, one `tf.train.Example` each.
+        List of bytes, one serialized `tf.train.Example` each.
     """
     columns = [_feature(name, values) for name, values in features.items()]
     examples = [b"".join(entries) for entries in zip(*columns, strict=True)]
@@ -23,7 +23,7 @@ def serialize(features):
 
 
 def _feature(name, values):
-    """The entry of each example in the map from names to features."""
+    """Yields the entry of each example in the map from names to features."""
     floats = values.dtype == np.float32
     content, lengths = (values.tobytes(), [4 * values.shape[1]] * len(values)) if floats else _varints(values)
     place = 0
@@ -34,7 +34,7 @@ def _feature(name, values):
 
 @functools.lru_cache(maxsize=2**16)
 def _header(name, floats, length):
-    """The bytes before a packed list of values: `map entry { key, value { list { values } } }`."""
+    """Returns the bytes before a packed list of values: `map entry { key, value { list { values } } }`."""
     key = _message(b"\x0a", len(name.encode())) + name.encode()
     values = _message(b"\x0a", length)
     inner = _message(b"\x12" if floats else b"\x1a", len(values) + length) + values
@@ -48,7 +48,7 @@ def _message(tag, length):
 
 
 def _varints(values):
-    """Integers `(rows, values)` as groups of 7 bits, the lowest first; the bytes of all, and how many each row has."""
+    """Encodes integers `(rows, values)` in groups of 7 bits, lowest first; returns all bytes and each row's length."""
     size = max(1, -(-int(values.max(initial=0)).bit_length() // 7))
     values = values.astype(np.uint32 if size < 5 else np.uint64)
     groups = np.empty((*values.shape, size), np.uint8)

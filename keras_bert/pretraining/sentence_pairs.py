@@ -1,7 +1,7 @@
-"""Documents to examples: pairs of texts for next sentence prediction, or full rows without it. BERT, appendix A.2.
+"""Builds examples from documents: pairs for next sentence prediction, or full rows without it. BERT, appendix A.2.
 
-Half of the pairs are random, as in the paper. Unlike in Google's program a random B is never drawn from A's document,
-and no B is called random for lack of another one.
+Half of the pairs are random, as in the paper. Unlike in Google's program, B is never drawn from A's document, and no
+pair is labeled random because no text follows A.
 """
 
 import bisect
@@ -13,20 +13,20 @@ from keras_bert.pretraining.randomness import make_keys, uniforms
 from keras_bert.pretraining.token_store import spans
 from keras_bert.text.packing import truncated_lengths
 
-# The indices of the random numbers of a key.
+# Indices of the random numbers of a key.
 _SHORT, _TARGET, _CUT, _RANDOM, _DOCUMENT, _START, _TRIM_FIRST, _TRIM_SECOND, MASKING = range(9)
 
 
 class Plan(NamedTuple):
-    """The texts of examples: arrays `(examples,)`.
+    """The planned texts of examples: arrays `(examples,)`.
 
     Args:
         keys: the random keys.
         documents: the indices of the documents in the corpus.
-        first, middle, end: positions in the ids of the shard: A is from `first` to `middle`, B to `end`. Where B is
-            random, `end` is `middle`.
-        wanted: the number of pieces of a random B; 0 where B follows A.
-        dropped: the number of single words that gave no example, where a B had to follow.
+        first, middle, end: positions in the ids of the shard: A is from `first` to `middle`, B to `end`. For a
+            random B, `end` is `middle`.
+        wanted: the number of tokens of a random B; 0 if B follows A.
+        dropped: int, the number of single words that could not be split into A and a following B.
     """
 
     keys: np.ndarray
@@ -44,10 +44,10 @@ class Examples(NamedTuple):
     Args:
         token_ids: `(examples, length)`.
         first: the length of `[CLS] A [SEP]`, `(examples,)`.
-        lengths: the number of pieces, `(examples,)`.
+        lengths: the number of tokens, `(examples,)`.
         is_random: whether B is random, `(examples,)`.
         keys: the random keys, `(examples,)`.
-        truncated: int, the number of truncated pieces.
+        truncated: int, the number of truncated tokens.
     """
 
     token_ids: np.ndarray
@@ -59,16 +59,16 @@ class Examples(NamedTuple):
 
 
 def plan_pairs(tokens, stretch, before, room, short_seq_prob, is_continuation, key):
-    """Plans the pairs of some documents.
+    """Plans the pairs of a stretch of documents.
 
     Args:
         tokens: the `Tokens` of a shard.
         stretch: the documents, see `stretches`.
         before: the number of documents before this shard.
-        room: the number of pieces of a pair.
-        short_seq_prob: the share of deliberately short pairs.
-        is_continuation: bools by id, whether a piece continues a word.
-        key: tuple of integers, the key of run and duplicate.
+        room: int, the maximum number of tokens of a pair.
+        short_seq_prob: float, the share of deliberately short pairs.
+        is_continuation: bools by id, whether a token continues a word.
+        key: tuple of integers, the random key of run and duplicate.
     """
     low, high = stretch[0][1], stretch[-1][2]
     places = tokens.segments[low : high + 1].tolist()
@@ -86,10 +86,10 @@ def plan_pairs(tokens, stretch, before, room, short_seq_prob, is_continuation, k
             first, middle = places[begin], places[split]
             if other < 0.5:
                 pairs.append((begin, first, middle, middle, max(target - (middle - first), 1)))
-                begin = split  # What would have been B begins the next example.
+                begin = split  # The text after A starts the next example.
                 continue
             if split == end:
-                # Differs from BERT: a single sentence is cut between words; Google's program calls the pair random.
+                # Differs from BERT: a single sentence is split between words; Google's program makes the pair random.
                 if words is None:
                     words = places[0] + np.flatnonzero(~is_continuation[tokens.ids[places[0] : places[-1]]])
                 middle = _word_within(words, first, middle, cut)
@@ -103,33 +103,33 @@ def plan_pairs(tokens, stretch, before, room, short_seq_prob, is_continuation, k
 
 
 def _word_within(words, first, last, draw):
-    """The place of a word that begins behind `first` and before `last`, or `None`."""
+    """Returns the position of a random word that starts after `first` and before `last`, or `None`."""
     low, high = np.searchsorted(words, [first + 1, last]).tolist()
     return int(words[low + int(draw * (high - low))]) if low < high else None
 
 
 def choose_others(plan, documents):
-    """For each random B: a document of the corpus other than A's, and a random number for the position in it."""
+    """Draws, for each random B, a document other than A's, and a random number for the position in it."""
     own = plan.documents[plan.wanted > 0]
     draws = uniforms(plan.keys[plan.wanted > 0], 2, first=_DOCUMENT)
-    # Differs from BERT: never the document itself.
+    # Differs from BERT: never A's own document.
     other = (draws[:, 0] * (documents - 1)).astype(np.int64)
     return other + (other >= own), draws[:, 1]
 
 
 def pack_rows(tokens, all_stretches, length, special, key, cut=0):
-    """Fills rows `[CLS] text [SEP]` completely with the text of a shard, a `[SEP]` between documents.
+    """Fills rows `[CLS] text [SEP]` completely with the text of a shard, with `[SEP]` between documents.
 
     Args:
         tokens: the `Tokens` of a shard.
-        all_stretches: its `stretches`.
-        length: the length of the rows.
+        all_stretches: the `stretches` of the shard.
+        length: int, the length of the rows.
         special: the ids of `[CLS]`, `[SEP]` and `[PAD]`.
-        key: tuple of integers, the key of run, duplicate and shard.
-        cut: the number of pieces of the first row, if it is to be short, so that the following ones are shifted.
+        key: tuple of integers, the random key of run, duplicate and shard.
+        cut: int, the number of tokens of a shorter first row, which shifts the following rows. Defaults to 0, none.
 
     Yields:
-        `Examples`. The last row, and the first with `cut`, are padded.
+        `Examples`. The last row is padded, and with `cut` also the first.
     """
     start, separator, pad = special
     room, count = length - 2, 0
@@ -167,14 +167,14 @@ def pack_rows(tokens, all_stretches, length, special, key, cut=0):
 
 
 def pack_pairs(tokens, plan, others, other_lengths, length, special):
-    """Packs planned pairs into rows `[CLS] A [SEP] B [SEP]`; long texts are truncated at both ends.
+    """Packs planned pairs into rows `[CLS] A [SEP] B [SEP]`, truncating long texts at both ends.
 
     Args:
         tokens: the `Tokens` of the plan.
         plan: a `Plan`.
         others: the concatenated ids of all random B's.
-        other_lengths: the length of each.
-        length: the length of the rows.
+        other_lengths: the length of each random B.
+        length: int, the length of the rows.
         special: the ids of `[CLS]`, `[SEP]` and `[PAD]`.
     """
     is_random = plan.wanted > 0
@@ -187,7 +187,7 @@ def pack_pairs(tokens, plan, others, other_lengths, length, special):
     kept = truncated_lengths(first_lengths, second_lengths, length - 3)
     kept_first, kept_second = (lengths.numpy() for lengths in kept)
     lost_first, lost_second = first_lengths - kept_first, second_lengths - kept_second
-    # Differs from BERT: one number says how much goes at the beginning, not a coin for each piece.
+    # Differs from BERT: one random number per text sets the truncation at the start, not one per token.
     trims = uniforms(plan.keys, 2, first=_TRIM_FIRST)
     first = first + (trims[:, 0] * (lost_first + 1)).astype(np.int64)
     second = second + (trims[:, 1] * (lost_second + 1)).astype(np.int64)
@@ -203,12 +203,12 @@ def pack_pairs(tokens, plan, others, other_lengths, length, special):
 
 
 def _empty_rows(count, length, start, pad):
-    """`[CLS]` and padding."""
+    """Returns rows of `[CLS]` and padding."""
     ids = np.full((count, length), pad, np.int32)
     ids[:, 0] = start
     return ids
 
 
 def _put(ids, columns, lengths, values):
-    """Puts `lengths` of the concatenated `values` into each row, from its column on."""
+    """Writes the concatenated `values`, `lengths` of them per row, starting at each row's column."""
     ids[np.repeat(np.arange(len(ids)), lengths), spans(columns, lengths)] = values

@@ -16,7 +16,7 @@ from keras_bert.pretraining.records import serialize
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import Vocabulary
 
-LENGTH_BINS = 8  # Of the histogram of lengths.
+LENGTH_BINS = 8  # Bins of the histogram of lengths.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,16 +24,16 @@ class Settings:
     """Pre-training data settings. Defaults follow the paper.
 
     Args:
-        sequence_length: int, the length of an example.
+        sequence_length: int, the length of an example. Defaults to 128.
         next_sentence: bool, whether examples are pairs. Otherwise rows are filled completely with text.
-        static: bool, whether masks are written to the records. Otherwise they are drawn when the records are read.
-        duplicates: int, the number of passes over the corpus, each with its own pairs and masks.
-        short_seq_prob: float, the share of deliberately short pairs.
+        static: bool, whether to write masks to the records. Otherwise masking is dynamic, when the records are read.
+        duplicates: int, the number of passes over the corpus, each with different pairs and masks. Defaults to 1.
+        short_seq_prob: float, the share of deliberately short pairs. Defaults to 0.1.
         masking: a `Masking`.
-        seed: int, the random seed.
-        form: the layout of the text: "sentences" (one per line) or "paragraphs", with blank lines between documents,
-            or "jsonl" (one document per line).
-        field: the field of JSON lines that has the text.
+        seed: int, the random seed. Defaults to 1.
+        form: str, the layout of the text: "sentences" (one per line) or "paragraphs", with blank lines between
+            documents, or "jsonl" (one document per line). Defaults to "sentences".
+        field: str, the field of JSON lines that contains the text. Defaults to "text".
         lowercase, strip_accents: see `BertTokenizer`.
     """
 
@@ -59,7 +59,7 @@ class Settings:
             raise ValueError(f"`form` must be one of {', '.join(documents.FORMATS)}. Received: form={self.form!r}")
 
 
-_tokenizer = functools.lru_cache(maxsize=2)(BertTokenizer)  # Its function takes seconds to trace.
+_tokenizer = functools.lru_cache(maxsize=2)(BertTokenizer)  # Tracing its function takes seconds.
 
 
 class ExampleBuilder:
@@ -90,23 +90,23 @@ class ExampleBuilder:
         return token_store.tokenize(sentences, self._tokenizer, longest=(self.settings.sequence_length - 3) // 2)
 
     def plans(self, tokens, before, duplicate):
-        """The `Plan`s of a shard; `before` documents of the corpus precede it."""
+        """Yields the `Plan`s of a shard, which is preceded by `before` documents of the corpus."""
         options = self.settings.sequence_length - 3, self.settings.short_seq_prob, self._is_continuation
         for stretch in token_store.stretches(tokens):
             yield sentence_pairs.plan_pairs(tokens, stretch, before, *options, (self.settings.seed, duplicate))
 
     def pairs(self, tokens, plan, others, lengths):
-        """The `Examples` of a plan, given the texts of its random B's."""
+        """Returns the `Examples` of a plan, given the texts of its random B's."""
         return sentence_pairs.pack_pairs(tokens, plan, others, lengths, self.settings.sequence_length, self._special)
 
     def rows(self, tokens, shard, duplicate):
-        """The `Examples` of a shard without next sentence prediction."""
+        """Returns an iterator of the `Examples` of a shard without next sentence prediction."""
         length, key = self.settings.sequence_length, (self.settings.seed, duplicate, shard)
         cut = (length - 2) * duplicate // self.settings.duplicates
         return sentence_pairs.pack_rows(tokens, token_store.stretches(tokens), length, self._special, key, cut)
 
     def serialize(self, examples):
-        """The records of `Examples`, shuffled, and a `Counter` of their statistics for the manifest."""
+        """Returns shuffled records of `Examples`, and a `Counter` of their statistics for the manifest."""
         order = np.argsort(examples.keys)
         lengths, place = examples.lengths[order, None], np.arange(self.settings.sequence_length)
         real = place < lengths

@@ -1,6 +1,6 @@
-"""A corpus as ids on disk, in constant memory: tokenized once, read in blocks and at random positions.
+"""Stores a tokenized corpus on disk, in constant memory, for reading in blocks and at random positions.
 
-A sentence of more pieces than half an example is split between words into several segments, so that no text is lost.
+A sentence longer than half an example is split between words into several segments, so that no text is lost.
 """
 
 import contextlib
@@ -12,16 +12,16 @@ import tensorflow as tf
 
 from keras_bert.files import read_json, write_json
 
-_BATCH = 2**18  # Bytes that are tokenized at a time.
-BLOCK = 2**18  # Pieces that are planned at a time; a longer document is planned in parts.
+_BATCH = 2**18  # Bytes to tokenize at a time.
+BLOCK = 2**18  # Tokens to plan at a time; longer documents are planned in parts.
 
 
 class Tokens(NamedTuple):
     """Documents as ids.
 
     Args:
-        ids: the concatenated pieces of all segments.
-        segments: the index in `ids` of the beginning of each segment, and the end of the last.
+        ids: the concatenated ids of all segments.
+        segments: the index in `ids` of the start of each segment, and the end of the last one.
         documents: the index of the first segment of each document, and the number of segments.
     """
 
@@ -34,13 +34,13 @@ def tokenize(sentences, tokenizer, longest):
     """Tokenizes sentences.
 
     Args:
-        sentences: an iterable of bytes, and `None` at the end of documents.
+        sentences: an iterable of bytes, with `None` at the end of each document.
         tokenizer: a `BertTokenizer`.
-        longest: int, the most pieces of a segment.
+        longest: int, the maximum number of tokens of a segment.
 
     Yields:
-        `(ids, lengths, ends)` for blocks of sentences: the pieces, the lengths of the segments, and the numbers of
-        these segments after which a document ends.
+        `(ids, lengths, ends)` for blocks of sentences: the ids, the lengths of the segments, and the numbers of
+        segments in the block after which a document ends.
     """
     is_continuation = np.array(tokenizer.vocabulary.is_continuation)
     batch, ends, size = [], [], 0
@@ -64,13 +64,13 @@ def _encoded(batch, ends, tokenizer, longest, is_continuation):
 
 
 def _cut(lengths, ids, longest, is_continuation):
-    """The lengths of the segments, and the number of segments of each sentence."""
+    """Returns the lengths of the segments, and the number of segments of each sentence."""
     if lengths.max(initial=0) <= longest:
         return lengths[lengths > 0], (lengths > 0).astype(int)
     segments, parts, begin = [], [], 0
     for length in lengths.tolist():
         before, end = len(segments), begin + length
-        # Differs from BERT: nothing is lost of a long sentence.
+        # Differs from BERT: no part of a long sentence is lost.
         while end - begin > longest:
             words = np.flatnonzero(~is_continuation[ids[begin + 1 : begin + longest + 1]])
             step = int(words[-1]) + 1 if words.size else longest
@@ -84,7 +84,7 @@ def _cut(lengths, ids, longest, is_continuation):
 
 
 def collect(blocks):
-    """The `Tokens` of all blocks of `tokenize`, in memory."""
+    """Collects all blocks of `tokenize` into `Tokens`, in memory."""
     ids, lengths, ends = zip(*blocks, strict=True)
     before = np.cumsum([0, *map(len, lengths)])[:-1]
     documents = np.unique(np.concatenate([[0], *(count + end for count, end in zip(before, ends, strict=True))]))
@@ -93,7 +93,7 @@ def collect(blocks):
 
 
 class Shard:
-    """The `Tokens` of one of the shards of a folder, for a vocabulary of a size."""
+    """The `Tokens` of one shard in a folder. `vocab_size` sets the integer type."""
 
     def __init__(self, folder, index, vocab_size):
         self._stem = pathlib.Path(folder) / f"tokens-{index:05}"
@@ -103,7 +103,7 @@ class Shard:
         return self._stem.with_suffix(f".{name}")
 
     def write(self, blocks):
-        """Writes the blocks of `tokenize`; the counts come last and mark the shard as complete."""
+        """Writes the blocks of `tokenize`. The counts are written last and mark the shard as complete."""
         counts = {"documents": 0, "segments": 0, "pieces": 0}
         begun = 0  # The first segment of the current document.
         with contextlib.ExitStack() as stack:
@@ -125,25 +125,25 @@ class Shard:
         write_json(self._file("json"), counts)
 
     def counts(self):
-        """The number of `documents`, `segments` and `pieces`; `None` of an incomplete shard."""
+        """Returns the number of `documents`, `segments` and `pieces`; `None` for an incomplete shard."""
         path = self._file("json")
         return read_json(path) if path.exists() else None
 
     def read(self):
-        """The `Tokens`, mapped into memory."""
+        """Returns the memory-mapped `Tokens`."""
         names = {"ids": self._dtype, "segments": np.int64, "documents": np.int64}
         return Tokens(*(_mapped(self._file(name), dtype) for name, dtype in names.items()))
 
 
 def _mapped(path, dtype):
-    # NumPy does not map empty files. A `memmap` is slower to index than the array in it.
+    # NumPy cannot map empty files. Indexing a `memmap` is slower than indexing an array that wraps it.
     return np.asarray(np.memmap(path, dtype, "r")) if path.stat().st_size else np.zeros(0, dtype)
 
 
 def stretches(tokens):
-    """Yields parts of a `Tokens` to plan at a time: lists of `(document, first segment, last segment + 1)`.
+    """Yields the parts of `Tokens` to plan at a time: lists of `(document, first segment, last segment + 1)`.
 
-    Only documents of more than `BLOCK` pieces are cut, at places that depend on the document alone.
+    Only documents of more than `BLOCK` tokens are split, at positions that depend only on the document.
     """
     found, size = [], 0
     first, begin = 0, 0
@@ -167,13 +167,13 @@ def stretches(tokens):
 
 
 def following(tokens, documents, draws, pieces):
-    """Whole segments of documents, from a random one on.
+    """Returns whole consecutive segments of documents, starting at a random one.
 
     Args:
         tokens: the `Tokens` of a shard.
         documents: the indices of the documents, `(texts,)`.
-        draws: from 0 to 1, the position of the first segment in the document, `(texts,)`.
-        pieces: the least number of pieces, `(texts,)`; there are fewer at the end of a document.
+        draws: numbers in [0, 1), the relative position of the first segment in the document, `(texts,)`.
+        pieces: the minimum number of tokens, `(texts,)`; at the end of a document there may be fewer.
 
     Returns:
         The concatenated ids of all texts, and the length of each.
@@ -187,6 +187,6 @@ def following(tokens, documents, draws, pieces):
 
 
 def spans(begins, lengths):
-    """The concatenated ranges of `lengths` integers from `begins` on."""
+    """Returns the concatenated ranges of `lengths` integers starting at `begins`."""
     ends = np.cumsum(lengths)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins - ends + lengths, lengths)

@@ -1,1 +1,1 @@
-"""Tasks: their files, labels, targets, official scores and prediction files."""
+"""Tasks: data files, labels, targets, official metrics and prediction files."""

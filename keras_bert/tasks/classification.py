@@ -1,4 +1,4 @@
-"""Classification and regression of sentences and pairs: a task, its examples, its scores and predictions."""
+"""Classification and regression of sentences and pairs: tasks, examples, scores and predictions."""
 
 import dataclasses
 import pathlib
@@ -14,15 +14,15 @@ OWN = ("classification", "regression")
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A classification or regression task of sentences or pairs of them.
+    """A classification or regression task on sentences or sentence pairs.
 
     Args:
         name: str, the name in flags and file names.
         title: str, the name in reports.
-        text, pair, label: the columns of the first sentence, the second one (`None` for single sentences), the label.
-        labels: names of the classes by id; empty for regression.
-        metrics: functions of (labels, predictions). The first one chooses the best run.
-        epochs, batch_size: defaults of the task. Default to the paper's 3 and 32.
+        text, pair, label: str, columns of the first sentence, the second one (`None` for single sentences), the label.
+        labels: class names by id; empty for regression.
+        metrics: functions of (labels, predictions). The first one selects the best run.
+        epochs, batch_size: int, default training settings. Default to 3 and 32, as in the paper.
     """
 
     name: str
@@ -40,12 +40,12 @@ class Task:
 
     @property
     def num_classes(self):
-        """The width of the head; 1 is regression."""
+        """The number of outputs of the head; 1 for regression."""
         return len(self.labels) or 1
 
     @property
     def main_metric(self):
-        """The name of the metric that chooses the best run."""
+        """The name of the metric that selects the best run."""
         return self.metrics[0].__name__
 
 
@@ -56,9 +56,9 @@ class Data:
     Args:
         task: the `Task`.
         train: the training data.
-        dev: dict of labelled data by name. The first, named like the task, chooses the best run.
-        test: dict of data to predict by name.
-        categories: the categories of each row of the diagnostics, if there are any.
+        dev: dict of labeled data by name. The first, named like the task, selects the best run.
+        test: dict of data to predict, by name.
+        categories: list of the categories of each row of the GLUE diagnostics, or `None`.
     """
 
     task: Task
@@ -68,20 +68,20 @@ class Data:
     categories: list | None = None
 
     def balance(self):
-        """A line about the training labels, see `table.balance`."""
+        """Returns a summary of the training labels, see `table.balance`."""
         return balance(self.train.labels, self.task.labels)
 
 
 def own_data(kind, train_file, dev_file, test_file=None, text="text", pair=None, label="label", skip_bad_rows=0):
-    """The `Data` of a user's own CSV, TSV or JSONL files, see `tasks.table`.
+    """Reads `Data` from a user's CSV, TSV or JSONL files, see `tasks.table`.
 
     Args:
-        kind: "classification", whose classes are the sorted labels of the training data, or "regression".
+        kind: "classification" (the classes are the sorted labels of the training data) or "regression".
         train_file: path of the training data.
-        dev_file: path of the data that chooses the best run. A label that the training data lacks is an error.
+        dev_file: path of the data that selects the best run. Labels that are not in the training data are an error.
         test_file: path of the data to predict. It is scored if it has labels.
-        text, pair, label: the columns; `pair` for pairs alone.
-        skip_bad_rows: the number of unreadable rows that train and dev may have each. The test data may have none.
+        text, pair, label: str, the columns; `pair` only for sentence pairs.
+        skip_bad_rows: int, maximum unreadable rows to skip in train and dev each. The test data must have none.
     """
     if kind not in OWN:
         raise ValueError(f"`kind` must be one of {', '.join(OWN)}. Received: kind={kind!r}")
@@ -104,7 +104,7 @@ def own_data(kind, train_file, dev_file, test_file=None, text="text", pair=None,
 
 
 def predict(task, logits):
-    """Class ids, or the scores of a regression, for `logits` `(rows, num_classes)`."""
+    """Converts `logits` `(rows, num_classes)` to class ids, or to scores for regression."""
     logits = np.asarray(logits)
     if logits.ndim != 2 or logits.shape[1] != task.num_classes:
         raise ValueError(f"`logits` must have shape (rows, {task.num_classes}). Received: shape {logits.shape}")
@@ -114,19 +114,19 @@ def predict(task, logits):
 
 
 def predictions_table(logits, labels):
-    """Tab-separated lines, header first: the predicted class and all probabilities, or the score of a regression."""
+    """Returns tab-separated lines with a header: predicted class and all probabilities, or the regression score."""
     if not len(labels):
         return ["score", *(f"{score:.4f}" for score in logits[:, 0])]
     return probabilities_table(np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True)), labels)
 
 
 def probabilities_table(probabilities, labels):
-    """The lines of `predictions_table` for probabilities `(rows, classes)`."""
+    """Returns the lines of `predictions_table` for probabilities `(rows, classes)`."""
     return _table("label", labels, [str(labels[row.argmax()]) for row in probabilities], probabilities)
 
 
 def multi_label_table(logits, labels, probabilities=None):
-    """The lines of a table of multi-label predictions: the labels with logits of at least 0, joined by `|`, first."""
+    """Returns lines of multi-label predictions: labels with logits of at least 0, joined by `|`, and probabilities."""
     if probabilities is None:
         probabilities = 1 / (1 + np.exp(-np.asarray(logits, "float64")))
     chosen = ["|".join(str(label) for label, logit in zip(labels, row, strict=True) if logit >= 0) for row in logits]
@@ -140,7 +140,7 @@ def _table(title, labels, chosen, probabilities):
 
 
 def quoted(field):
-    """A field of a tab-separated table, quoted only where it must be; `csv` (`excel-tab`) and spreadsheets read it."""
+    """Quotes a field of a tab-separated table if necessary, readable by `csv` (`excel-tab`) and spreadsheets."""
     if field and field[0] != '"' and not any(char in field for char in "\t\n\r"):
         return field
     doubled = field.replace('"', '""')
@@ -148,6 +148,6 @@ def quoted(field):
 
 
 def score(task, labels, logits):
-    """The task's metrics by name, 0 to 1 (correlations from -1), the main one first."""
+    """Computes the task's metrics by name, 0 to 1 (correlations from -1), main metric first."""
     predictions = predict(task, logits)
     return {metric.__name__: metric(labels, predictions) for metric in task.metrics}

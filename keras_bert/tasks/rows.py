@@ -1,4 +1,4 @@
-"""The rows of CSV, TSV and JSONL files, each with the number of its line. UTF-8; lines end with LF, CRLF or CR."""
+"""Reads rows and line numbers of CSV, TSV and JSONL files, in UTF-8, with LF, CRLF or CR line ends."""
 
 import codecs
 import contextlib
@@ -10,14 +10,14 @@ import re
 
 _LOG = logging.getLogger("keras_bert")
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
-# Spreadsheets write `.csv` with semicolons where the comma is the decimal point.
+# Spreadsheets separate `.csv` by semicolons in locales with decimal commas.
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
 def read_lines(path):
-    """Yields (number, line) of a UTF-8 file, without line ends, byte order mark and trailing blank lines.
+    """Yields (line number, line) of a UTF-8 file, without line ends, byte order mark and trailing blank lines.
 
-    Lines end with LF or CRLF, or CR in a file without any LF; `str.splitlines` would split at other characters too.
+    Lines end with LF or CRLF, or with CR in a file without LF. `str.splitlines` would also split at other characters.
     """
     content = path.read_bytes()
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in content[:2]:
@@ -36,12 +36,12 @@ def read_lines(path):
 
 
 def valid_text(text):
-    """The text with `?` for lone surrogates, which JSON may have and UTF-8 cannot encode."""
+    """Replaces lone surrogates, which JSON may contain and UTF-8 cannot encode, by `?`."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def check_columns(path, line, found, wanted):
-    """Refuses a header or record that lacks a column or has it twice."""
+    """Raises an error if a header or record lacks a wanted column or has it twice."""
     for column in wanted:
         if column not in found:
             raise ValueError(f"{path}:{line}: no column `{column}`. It has: {', '.join(map(repr, found))}")
@@ -51,11 +51,11 @@ def check_columns(path, line, found, wanted):
 
 
 def read_rows(path, wanted):
-    """Reads the rows of a `.csv`, `.tsv` or `.jsonl` file, which has the `wanted` columns.
+    """Reads the rows of a `.csv`, `.tsv` or `.jsonl` file with the `wanted` columns.
 
     Returns:
-        A list of (line number, raw row), and a function of these two that returns the row as a dict by column, or
-        raises a ValueError.
+        A list of (line number, raw row), and a function of both that returns the row as a dict by column or raises a
+        ValueError.
     """
     if _suffix(path) == ".jsonl":
         return list(read_lines(path)), functools.partial(_json_object, path, wanted)
@@ -65,12 +65,12 @@ def read_rows(path, wanted):
 
 
 def good_rows(path, raw_rows, parse, skip_bad_rows=None):
-    """Parses rows; up to `skip_bad_rows` that raise a ValueError are skipped with a warning. Defaults to none.
+    """Parses rows. Skips up to `skip_bad_rows` rows that raise a ValueError, with a warning. Defaults to none.
 
     Args:
         path: the file.
         raw_rows: list of (line number, raw row).
-        parse: function of these two.
+        parse: function of line number and raw row.
 
     Returns:
         A list of (line number, row number, parsed row).
@@ -87,17 +87,17 @@ def good_rows(path, raw_rows, parse, skip_bad_rows=None):
                 raise
             if len(bad) > skip_bad_rows:
                 raise ValueError(
-                    f"{error}. Mend the file or raise `skip_bad_rows`. Received: skip_bad_rows={skip_bad_rows}"
+                    f"{error}. Fix the file or increase `skip_bad_rows`. Received: skip_bad_rows={skip_bad_rows}"
                 ) from error
     if not rows:
-        raise ValueError(f"{path}: no row can be read, first line {bad[0]}")
+        raise ValueError(f"{path}: no readable rows, the first bad one is line {bad[0]}")
     if bad:
-        _LOG.warning("%s: left out %d rows that cannot be read, first line %d", path, len(bad), bad[0])
+        _LOG.warning("%s: skipped %d unreadable row(s), the first is line %d", path, len(bad), bad[0])
     return rows
 
 
 def column_names(path, wanted=()):
-    """The columns of a table, in JSONL those of the first object. CSV is split such that it has those `wanted`."""
+    """Returns the columns of a file, in JSONL of the first object. `wanted` columns determine the CSV delimiter."""
     if _suffix(path) == ".jsonl":
         return [name for line, text in list(read_lines(path))[:1] for name in _json_object(path, wanted, line, text)]
     return _lines_of_table(path, wanted)[0][1]
@@ -113,7 +113,7 @@ def _suffix(path):
 
 
 def _lines_of_table(path, wanted):
-    """(line number, fields) of each row of CSV or TSV, the header first."""
+    """Returns (line number, fields) of each row of CSV or TSV, header first."""
     rows = _csv_rows(path, wanted) if _suffix(path) == ".csv" else _tsv_rows(path)
     if not rows:
         raise ValueError(f"{path}: the file is empty. Expected a first line with the names of the columns")
@@ -123,10 +123,10 @@ def _lines_of_table(path, wanted):
 def _csv_rows(path, wanted):
     lines, rows = [f"{line}\n" for _, line in read_lines(path)], []
     with _fields_up_to(sum(map(len, lines))):
-        # `strict`: otherwise a quote that is never closed swallows the rest of the file in silence.
+        # `strict`, since otherwise an unclosed quote silently consumes the rest of the file.
         reader = csv.reader(lines, delimiter=_delimiter(path, lines, wanted), strict=True)
         while True:
-            first = reader.line_num + 1  # A quoted field may go over several lines.
+            first = reader.line_num + 1  # A quoted field may span several lines.
             try:
                 rows.append((first, next(reader)))
             except StopIteration:
@@ -137,7 +137,7 @@ def _csv_rows(path, wanted):
 
 @contextlib.contextmanager
 def _fields_up_to(longest):
-    """Lifts the limit of `csv`, 131,072 characters a field: a whole document is a legal text."""
+    """Raises the limit of `csv`, 131,072 characters per field, since a text may be a whole document."""
     before = csv.field_size_limit(max(longest, csv.field_size_limit()))
     try:
         yield
@@ -146,10 +146,10 @@ def _fields_up_to(longest):
 
 
 def _delimiter(path, lines, wanted):
-    """The one of `_DELIMITERS` with which the header has the wanted columns, the comma first."""
+    """Returns the first of `_DELIMITERS` that gives a header with the wanted columns."""
     headers = {delimiter: _header(lines, delimiter) for delimiter in _DELIMITERS}
     fitting = [delimiter for delimiter, header in headers.items() if set(wanted).issubset(header)]
-    # If none fits, the error shows the columns of the likeliest.
+    # If none fits, the error lists the columns of the most likely one.
     chosen = fitting[0] if fitting else max(headers, key=lambda delimiter: len(headers[delimiter]))
     if chosen != ",":
         _LOG.info("%s: its columns are separated by %s", path, _DELIMITERS[chosen])
@@ -165,8 +165,8 @@ def _header(lines, delimiter):
 
 def _csv_problem(error):
     if "new-line character" in str(error):
-        return "a carriage return within a line. Save the file with one kind of line end, or put the field in quotes"
-    return f"{error}. Expected CSV with quotes doubled inside of quotes"
+        return "a carriage return within a line. Save the file with consistent line ends, or quote the field"
+    return f"{error}. Expected CSV with doubled quotes inside quoted fields"
 
 
 def _tsv_rows(path):
@@ -189,13 +189,13 @@ def table_row(path, header, line, row):
 
 def _json_object(path, wanted, line, text):
     try:
-        record = json.loads(text, object_pairs_hook=tuple)  # A dict would hide names that appear twice.
+        record = json.loads(text, object_pairs_hook=tuple)  # A dict would hide duplicate names.
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}:{line}: not JSON: {error.msg} at column {error.colno}") from error
-    except (ValueError, RecursionError) as error:  # A number of thousands of digits, or nested too deeply.
+    except (ValueError, RecursionError) as error:  # Numbers with thousands of digits, or too deep nesting.
         raise ValueError(f"{path}:{line}: JSON that cannot be read: {error}") from error
     if not isinstance(record, tuple):
-        raise ValueError(f"{path}:{line}: expected one JSON object a line. Received: {text[:50]}")
+        raise ValueError(f"{path}:{line}: expected one JSON object per line. Received: {text[:50]}")
     names = [name for name, _ in record]
     check_columns(path, line, names, wanted)
     return dict(record)

@@ -1,10 +1,10 @@
-"""A user's own data: CSV, TSV or JSONL with a column of text, optionally a second one, and optionally labels.
+"""Reads user data: CSV, TSV or JSONL with a text column, optionally a second one, and optionally labels.
 
-CSV is quoted as by spreadsheets (RFC 4180), with commas, semicolons or tabs between the columns. TSV has one line per
-row, as in GLUE; quotes are literal, unless every field that begins with one is quoted as a whole. Text with tabs or
-line breaks needs CSV or JSONL. The first line of CSV and TSV names the columns.
+CSV is quoted as in spreadsheets (RFC 4180), with commas, semicolons or tabs between columns. TSV has one line per row,
+as in GLUE; quotes are literal, unless every field that starts with a quote is fully quoted. Text with tabs or line
+breaks requires CSV or JSONL. The first line of CSV and TSV contains the column names.
 
-Class names are those of the files, stripped: JSON's `true` is "true", its numbers 1 and 1.0 are "1".
+Class names are the stripped labels of the files: JSON's `true` is "true", its numbers 1 and 1.0 are "1".
 """
 
 import collections
@@ -21,13 +21,13 @@ from keras_bert.tasks.rows import good_rows, read_rows, valid_text
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """The rows of a data set. Arrays become lists.
+    """The rows of a data set. Arrays are converted to lists.
 
     Args:
         text: list of strings.
-        pair: list of strings, the second sentences, or `None`.
-        labels: list of class ids, of floats for regression, or of strings where the classes are unknown; or `None`.
-        ids: list of ints, the ids of the rows.
+        pair: list of strings, the second sentences, or `None` for single sentences.
+        labels: list of class ids, floats for regression, or strings if the classes are unknown; or `None`.
+        ids: list of ints, the row ids.
     """
 
     text: list
@@ -45,7 +45,7 @@ class Examples:
         return len(self.text)
 
     def first(self, count):
-        """The first `count` rows; all of them for `None`."""
+        """Returns the first `count` rows, or all rows for `None`."""
         if count is not None and count < 1:
             raise ValueError(f"`count` must be at least 1. Received: count={count}")
         columns = (getattr(self, field.name) for field in dataclasses.fields(self))
@@ -53,7 +53,7 @@ class Examples:
 
 
 def as_list(values):
-    """A list of Python's own numbers and strings out of an array, or of what else can be gone through."""
+    """Converts an array or another iterable to a list; arrays to Python numbers and strings."""
     return values if isinstance(values, list) else values.tolist() if hasattr(values, "tolist") else list(values)
 
 
@@ -65,13 +65,13 @@ def read_table(
     Args:
         path: the file.
         text_column, pair_column, label_column: the columns of the first sentence, the second one, and the label.
-        labels: the classes by id. Without them `Examples.labels` has strings, for `discover_labels`.
-        regression: bool, whether labels are numbers.
-        skip_bad_rows: int, the number of rows without text, label or all columns that are skipped with a warning
-            before it is an error. An unknown label is always an error. `None`: every row is needed.
+        labels: the classes by id. By default `Examples.labels` contains strings, for `discover_labels`.
+        regression: bool, whether labels are numbers. Defaults to `False`.
+        skip_bad_rows: int, maximum number of rows with missing text, label or columns to skip with a warning.
+            Unknown labels are always an error. Defaults to `None`, any bad row is an error.
 
     Returns:
-        `Examples`; their ids are the row numbers from 0.
+        `Examples`, with row numbers from 0 as ids.
     """
     if regression and labels is not None:
         raise ValueError(f"`labels` must be None for regression, which has no classes. Received: labels={labels}")
@@ -87,7 +87,7 @@ def read_table(
 
 
 def _row(path, parse, columns, regression, line, raw):
-    """Text, pair and label of a row, `None` without a column."""
+    """Returns text, pair and label of a row, `None` without a column."""
     (text, pair, label), record = columns, parse(line, raw)
     return (
         _text(path, line, record, text),
@@ -97,18 +97,18 @@ def _row(path, parse, columns, regression, line, raw):
 
 
 def _numbers(labels):
-    """The number of each class by name."""
+    """Returns the class ids by name."""
     if labels is None:
         return None
     names = list(map(class_name, labels))
     numbers = {name: number for number, name in enumerate(names)}
     if len(numbers) < len(names):
-        raise ValueError(f"`labels` must have each name once. Received: {names}")
+        raise ValueError(f"`labels` must be unique. Received: {names}")
     return numbers
 
 
 def class_name(label):
-    """The name of a class that a file or a caller gives as a string, a number or a truth value."""
+    """Returns the class name of a label given as a string, number or bool."""
     if isinstance(label, bool | np.bool_):
         return "true" if label else "false"
     if isinstance(label, float | np.floating) and label.is_integer():
@@ -117,20 +117,20 @@ def class_name(label):
 
 
 def discover_labels(labels):
-    """The different labels, sorted: as numbers if all are whole numbers, otherwise as strings."""
+    """Returns the unique labels, sorted numerically if all are integers, otherwise as strings."""
     found = set(map(class_name, labels))
     if len(found) < 2:
-        raise ValueError(f"`labels` must have two classes at least. Received: {sorted(found)}")
+        raise ValueError(f"`labels` must have at least two classes. Received: {sorted(found)}")
     for label in sorted(found):
         whole, _, _ = label.partition(".")
         if whole in found and re.fullmatch(r"-?[0-9]+\.0+", label):
-            raise ValueError(f"`labels` has the number {whole} also as {label}. Write it one way, for one class")
+            raise ValueError(f"`labels` has the number {whole} also as {label}. Use one spelling per class")
     whole = all(re.fullmatch(r"-?[0-9]+", label) for label in found)
     return sorted(found, key=lambda label: (int(label) if whole else 0, label))
 
 
 def balance(labels, names=None):
-    """A line about labels: each class (of `names`) with count and share, the largest first, or the range of floats."""
+    """Summarizes labels: count and share of each class (of `names`), largest first, or the range of floats."""
     labels, names = as_list(labels), as_list(() if names is None else names)
     if not labels:
         return "no labels"
@@ -138,7 +138,7 @@ def balance(labels, names=None):
         mean = math.fsum(labels) / len(labels)
         return f"{len(labels):,} numbers from {min(labels):g} to {max(labels):g}, mean {mean:.4g}"
     counts = collections.Counter(str(names[label] if names else label) for label in labels)
-    # Classes without rows are listed too.
+    # List classes without rows too.
     counts.update(dict.fromkeys(map(str, names), 0))
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{name}: {count:,} ({count / len(labels):.1%})" for name, count in ordered)
@@ -173,10 +173,10 @@ def class_number(path, line, label, numbers):
 
 
 def finite_number(path, line, column, value):
-    """A float, or an error that names the place in the file."""
+    """Converts a value to a finite float, or raises an error with its place in the file."""
     try:
-        number = math.nan if "_" in str(value) else float(value)  # 1_000 is Python's spelling alone.
-    except (ValueError, OverflowError):  # JSON may have an integer beyond all floats.
+        number = math.nan if "_" in str(value) else float(value)  # Only Python accepts 1_000.
+    except (ValueError, OverflowError):  # JSON integers may exceed the range of floats.
         number = math.nan
     if not math.isfinite(number):
         raise ValueError(f"{path}:{line}: column `{column}` must be a finite number. Received: {value!r:.80}")

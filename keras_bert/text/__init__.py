@@ -1,1 +1,1 @@
-"""Text: what turns strings into ids, and lives inside a SavedModel."""
+"""Text preprocessing: from strings to token ids, inside the graph and the SavedModel."""

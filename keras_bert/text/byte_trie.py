@@ -1,7 +1,7 @@
-"""A map from byte strings to byte strings as a flat buffer for tf-text's normalizer, which can build only its own map.
+"""Serializes a byte-string map into the flat buffer of tf-text's normalizer, whose builder supports only its own map.
 
-The kernel walks a double array over the bytes of one code point: the child of the unit at `place` by byte `label` is at
-`place ^ offset ^ label`, and exists if it has that label.
+The kernel walks a double-array trie over the bytes of one code point: the child of the unit at `place` for byte `label`
+is at `place ^ offset ^ label`, and exists if the unit there has that label.
 """
 
 import itertools
@@ -15,10 +15,10 @@ _VALUE = 1 << 31
 
 
 def normalizer_model(replacements):
-    """The `model_buffer` of a `tensorflow_text.FastBertNormalizer` that replaces each key by its value.
+    """Returns the `model_buffer` of a `tensorflow_text.FastBertNormalizer` that replaces each key by its value.
 
     Args:
-        replacements: dict of UTF-8 bytes of one code point (or of a broken one) to bytes.
+        replacements: dict that maps the UTF-8 bytes of one code point (or of a malformed one) to bytes.
     """
     pool, codes = _pool(replacements)
     zero = codes.pop(b"\0", 0)
@@ -34,7 +34,7 @@ def normalizer_model(replacements):
 
 
 def _pool(replacements):
-    """The concatenated values, and for each key the code of its value: offset and length."""
+    """Returns the concatenated values, and the code of each key's value: offset and length."""
     pool, codes = bytearray(b"\0"), {}
     for value in sorted(set(replacements.values())):
         codes[value] = _CHANGED | len(pool) << 6 | len(value)
@@ -43,10 +43,10 @@ def _pool(replacements):
 
 
 def _double_array(codes):
-    """Units of 32 bits. Leaves of equal values share one unit; two inner nodes never share an offset.
+    """Returns the trie as 32-bit units. Leaves with equal values share a unit; inner nodes never share an offset.
 
-    Children are trail bytes, 0x80 to 0xBF, so a block of 256 units takes two inner nodes: their own values at the
-    offsets 0 and 64, by label 0, and their children in the upper half.
+    Children are trail bytes, 0x80 to 0xBF, so a block of 256 units has room for two inner nodes: their own values at
+    offsets 0 and 64, under label 0, and their children in the upper half.
     """
     root = {}
     for key, code in codes.items():
@@ -54,7 +54,7 @@ def _double_array(codes):
         for byte in key:
             node = node.setdefault(byte, {})
         node[None] = code
-    # The root is unit 0, its children are the second block, the leaves' values follow.
+    # The root is unit 0, its children are the second block, followed by the values of the leaves.
     leaves = {code: 512 + index for index, code in enumerate(dict.fromkeys(codes.values()))}
     units = {0: 256 << 10, **{place: _VALUE | code for code, place in leaves.items()}}
     free_blocks = itertools.count(512 + len(leaves) + -len(leaves) % 256, 256)

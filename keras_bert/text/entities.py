@@ -1,4 +1,4 @@
-"""Named entities: tags of pieces to tags of words, to entities, to positions in the text."""
+"""Named entities: from tags of pieces to tags of words, entities and positions in the text."""
 
 import re
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from keras_bert.text.spans import require
 
-# IOB1, IOB2, IOBES, BILOU, BMES. A prefix may stand alone: entities of one kind, without a name.
+# IOB1, IOB2, IOBES, BILOU, BMES. A prefix without a type is allowed: entities of a single type, without a name.
 _LABEL = re.compile(r"([BIMELSU])(?:-(.*))?")
 
 
@@ -15,24 +15,24 @@ class Entities(NamedTuple):
     """The entities of a batch of sentences; ragged `(batch, entities)` each."""
 
     type: tf.RaggedTensor  # Strings.
-    start: tf.RaggedTensor  # The first word, int32.
-    end: tf.RaggedTensor  # The word after the last one, int32.
+    start: tf.RaggedTensor  # Index of the first word, int32.
+    end: tf.RaggedTensor  # Index of the last word + 1, int32.
 
 
 def word_tags(piece_values, first_pieces, missing=None):
-    """The tags (or the logits) of words: those of their first pieces.
+    """Returns the tags (or logits) of words: those of their first pieces.
 
     Args:
-        piece_values: `(batch, positions, ...)`.
+        piece_values: tensor `(batch, positions, ...)`.
         first_pieces: ragged `(batch, words)`, the position of the first piece of each word; -1 if it was truncated.
-        missing: the value for truncated words: the id of "O", or a vector of logits. Without it they are an error.
+        missing: value for truncated words: the id of "O", or a vector of logits. By default they raise an error.
 
     Returns:
-        A ragged `(batch, words, ...)`.
+        A ragged tensor `(batch, words, ...)`.
     """
     first = first_pieces.values
     if missing is None:
-        message = "`first_pieces` has words that were cut off. Expected `missing`, the value for them"
+        message = "`first_pieces` has truncated words. Expected `missing`, the value for them"
         first = require(first >= 0, message, first_pieces=first)
     rows = tf.cast(first_pieces.value_rowids(), first.dtype)
     values = tf.gather_nd(piece_values, tf.stack([rows, tf.maximum(first, 0)], axis=1))
@@ -45,12 +45,12 @@ def word_tags(piece_values, first_pieces, missing=None):
 def entities(tags, labels):
     """Finds the entities in the tags of words, as CoNLL's `conlleval` does.
 
-    An entity starts at B, S and U, and at any other tag after "O", after another type, and after E, L, S and U. It
-    ends where the next one starts and before "O". A label without a prefix counts as I.
+    An entity starts at B, S and U, and at any other tag that follows "O", another type, or E, L, S and U. It ends
+    before the next entity and before "O". A label without a prefix counts as I.
 
     Args:
-        tags: ragged integer `(batch, words)`, ids of labels.
-        labels: the label of each id: "O", "B-PER", "I-PER", ...
+        tags: ragged integer `(batch, words)`, label ids.
+        labels: list of strings, the label of each id: "O", "B-PER", "I-PER", ...
 
     Returns:
         `Entities`.
@@ -62,9 +62,9 @@ def entities(tags, labels):
     kind = tf.gather(types, tags.values)
     word = tf.ragged.range(tf.cast(tags.row_lengths(), tf.int32)).values
 
-    no = tf.zeros_like(inside[:1])  # One false, or nothing where there are no words.
+    no = tf.zeros_like(inside[:1])  # One False, or empty if there are no words.
     joined = inside[:-1] & ~closes[:-1] & ~opens[1:] & inside[1:] & (kind[:-1] == kind[1:])
-    joined = tf.concat([no, joined], 0) & (word > 0)  # To the word before.
+    joined = tf.concat([no, joined], 0) & (word > 0)  # To the previous word.
     first = inside & ~joined
     last = inside & ~tf.concat([joined[1:], no], 0)
 
@@ -75,9 +75,9 @@ def entities(tags, labels):
 
 
 def _parse(labels):
-    """The prefixes and the types of the labels."""
+    """Returns the prefixes and the types of the labels."""
     if not isinstance(labels, list | tuple) or not labels or not all(isinstance(label, str) for label in labels):
-        raise ValueError(f"`labels` must be a list of strings, at least one. Received: labels={labels!r}")
+        raise ValueError(f"`labels` must be a non-empty list of strings. Received: labels={labels!r}")
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
         raise ValueError(f"`labels` has {', '.join(twice)} more than once. Received: labels={labels}")
@@ -92,7 +92,7 @@ def _split(label):
 
 
 def entity_spans(entities, word_starts, word_ends):
-    """The byte offsets of entities: two ragged `(batch, entities)`, starts and ends.
+    """Returns the byte offsets of entities: two ragged tensors `(batch, entities)`, starts and ends.
 
     Args:
         entities: `Entities`.
@@ -104,9 +104,9 @@ def entity_spans(entities, word_starts, word_ends):
 
 
 def _pick(offsets, words, name):
-    """The offsets of some words, by their indices."""
+    """Looks up the offsets of words by their indices."""
     rows = words.value_rowids()
     index = tf.cast(words.values, offsets.row_splits.dtype)
     enough = index < tf.gather(offsets.row_lengths(), rows)
-    index = require(enough, f"`{name}` has fewer words than the tags had. Expected one offset a word", words=index)
+    index = require(enough, f"`{name}` has fewer words than the tags. Expected one offset per word", words=index)
     return words.with_values(tf.gather(offsets.values, tf.gather(offsets.row_starts(), rows) + index))

@@ -1,4 +1,4 @@
-"""Strings that are always one token, cut out of texts before these are split into words."""
+"""Strings that are always a single token. They are extracted before the text is split into words."""
 
 import re
 from typing import NamedTuple
@@ -9,9 +9,9 @@ _LARGEST = 2**63 - 1
 
 
 class Parts(NamedTuple):
-    """Texts cut into parts, some of which are tokens."""
+    """Texts split into parts, some of which are tokens."""
 
-    row_splits: tf.Tensor  # The parts of each text.
+    row_splits: tf.Tensor  # Row splits of the parts of each text.
     rest: tf.Tensor  # The parts as strings, `(parts,)`; tokens are empty.
     is_token: tf.Tensor  # Bool, `(parts,)`.
     ids: tf.Tensor  # The ids of the tokens, `(tokens,)`.
@@ -20,10 +20,10 @@ class Parts(NamedTuple):
 
 
 class Literals:
-    """Finds strings in texts, from left to right, the longest first; a text takes 15 us with 100 strings.
+    """Finds strings in texts from left to right, longest match first. A text takes 15 us with 100 strings.
 
     Args:
-        ids: dict of ids by string.
+        ids: dict that maps strings to ids.
     """
 
     def __init__(self, ids):
@@ -36,11 +36,11 @@ class Literals:
             self._ids = tf.gather(tf.constant(list(ids.values()), tf.int32), order)
 
     def split(self, texts):
-        """Cuts strings `(texts,)` into `Parts`."""
+        """Splits strings `(texts,)` into `Parts`."""
         import tensorflow_text
 
         parts, starts, ends = tensorflow_text.regex_split_with_offsets(texts, self._pattern, self._pattern)
-        # A part is a token or has none in it, so that its hash tells which.
+        # A part either is a token or contains none, so its hash identifies the token.
         hashes = _hash(parts.values)
         place = tf.minimum(tf.searchsorted(self._hashes, hashes), tf.size(self._hashes) - 1)
         is_token = tf.gather(self._hashes, place) == hashes
@@ -50,15 +50,15 @@ class Literals:
 
 
 def join(parts, ids, *offsets):
-    """Joins the pieces of all parts.
+    """Joins the pieces of all parts of each text.
 
     Args:
         parts: `Parts`.
         ids: int32 ids of the pieces, ragged `(parts, pieces)`.
-        *offsets: optional, the starts and ends of the pieces in their part.
+        *offsets: optional, the starts and ends of the pieces within their part.
 
     Returns:
-        Ragged `(texts, pieces)`: `(ids,)`, or `(ids, starts, ends)` with offsets in the text.
+        Ragged tensors `(texts, pieces)`: `(ids,)`, or `(ids, starts, ends)` with offsets in the text.
     """
 
     def joined(tokens, values):

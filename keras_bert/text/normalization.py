@@ -1,8 +1,8 @@
 """The normalization of Google's tokenizer as a map from code points to strings.
 
-Clean-up, lower-casing and accent stripping look at one code point at a time, except for a capital sigma at the end of a
-word. tf-text's kernel applies such a table at the speed of a copy, with offsets; its own table folds by NFKC, unlike
-Google's program. The properties are those of Python's `unicodedata`, as in Google's program.
+Clean-up, lower-casing and accent stripping process one code point at a time, except for a capital sigma at the end of
+a word. tf-text's kernel applies such a table at the speed of a copy and tracks offsets, but its default table applies
+NFKC, unlike Google's program. Character properties come from Python's `unicodedata`, as in Google's program.
 """
 
 import functools
@@ -19,7 +19,7 @@ _CHANGED = {"Zs", "Zl", "Zp", "Cc", "Cf", "Mn"}
 
 
 def normalize_character(char, lowercase, strip_accents):
-    """The normal form of one character (of a capital sigma inside a word)."""
+    """Returns the normal form of one character (a capital sigma counts as inside a word)."""
     category = unicodedata.category(char)
     if char in "\t\n\r" or category in ("Zs", "Zl", "Zp"):
         return " "
@@ -28,14 +28,14 @@ def normalize_character(char, lowercase, strip_accents):
     if lowercase:
         char = char.lower()
     if strip_accents:
-        # Differs from BERT: marks in no canonical order are not sorted. It shows where two of the 25 spacing ones meet.
+        # Differs from BERT: marks are not sorted canonically. This matters only where two of the 25 spacing marks meet.
         char = "".join(part for part in unicodedata.normalize("NFD", char) if unicodedata.category(part) != "Mn")
     return char
 
 
 @functools.cache
 def model(lowercase, strip_accents):
-    """The normalizer model of `byte_trie` for one kind of vocabulary."""
+    """Returns the normalizer model of `byte_trie` for one type of vocabulary."""
     changed = {}
     for char in itertools.chain.from_iterable(itertools.filterfalse(_is_normal, _blocks())):
         normal = normalize_character(char, lowercase, strip_accents)
@@ -45,19 +45,19 @@ def model(lowercase, strip_accents):
 
 
 def _blocks():
-    """Every code point but the surrogates, by 256."""
+    """Yields all code points except surrogates, in blocks of 256."""
     every = np.arange(sys.maxunicode + 1, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
     return (every[start : start + 256] for start in range(0, len(every), 256) if not 0xD800 <= start < 0xE000)
 
 
 def _is_normal(block):
-    """Whether no character of a block can change; a quick test, since all characters one by one take seconds."""
+    """Checks quickly that no character of a block can change; testing every character takes seconds."""
     plain = block == block.lower() == unicodedata.normalize("NFD", block)
     return plain and _CHANGED.isdisjoint(map(unicodedata.category, block))
 
 
 def _broken_sequences():
-    """What the kernel takes for a code point in text that is not UTF-8: a stray byte, or a truncated code point."""
+    """Yields what the kernel treats as a code point in malformed UTF-8: a stray byte or a truncated code point."""
     trail = range(0x80, 0xC0)
     for byte in range(0x80, 0x100):
         yield bytes([byte])
@@ -71,19 +71,19 @@ def _broken_sequences():
 
 
 def replace_final_sigma(texts):
-    """Lower-cases every capital sigma that ends a word; the number of bytes stays."""
+    """Lower-cases every capital sigma at the end of a word, without changing the number of bytes."""
     return tf.strings.regex_replace(texts, _final_sigma(), "\\1ς\\2")
 
 
 @functools.cache
 def _final_sigma():
-    """A regular expression for a capital sigma that ends a word.
+    """Returns a regular expression for a capital sigma at the end of a word.
 
-    It follows a cased letter and precedes none, where accents, apostrophes and what the clean-up removes are ignored.
-    Python has these properties only inside `lower()`.
+    It follows a cased letter and does not precede one; accents, apostrophes and characters removed by the clean-up are
+    ignored. Python exposes these properties only through `lower()`.
     """
     cased, ignored = [], []
-    # Of the planes above the second, the tags and variation selectors are the ones that are no letters.
+    # Beyond the first two planes, only the tags and variation selectors are not letters.
     for code in itertools.chain(range(0x20000), range(0xE0000, 0xE0200)):
         char = chr(code)
         if normalize_character(char, False, False) == "":
@@ -95,7 +95,7 @@ def _final_sigma():
 
 
 def _ranges(codes):
-    """Sorted code points as a character class of a regular expression, without brackets."""
+    """Formats sorted code points as a regular expression character class, without brackets."""
     runs = []
     for code in codes:
         if runs and runs[-1][1] == code - 1:

@@ -1,18 +1,18 @@
-"""Pieces to model inputs: `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, cut to a length and padded. BERT, section 3."""
+"""Packs tokens into model inputs: `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, padded to a length. BERT, section 3."""
 
 import tensorflow as tf
 
 
 def truncated_lengths(first, second, room, only_second=False):
-    """The lengths of a pair after truncation to `room` pieces, for inference, fine-tuning and pre-training alike.
+    """Computes the lengths of a pair after truncation to `room` tokens, for inference, fine-tuning and pre-training.
 
-    Google's rule: the longer text loses pieces until both fit, the second one where both are as long.
+    Google's rule: the longer text is truncated until both fit; if both are equally long, the second one.
 
     Args:
-        first: lengths, `(batch,)`.
-        second: lengths, `(batch,)`.
-        room: the number of pieces that fit.
-        only_second: whether the first one is shortened only where it alone is too long.
+        first: lengths of the first texts, `(batch,)`.
+        second: lengths of the second texts, `(batch,)`.
+        room: int, the number of tokens that fit.
+        only_second: bool, whether to truncate the first text only if it alone is too long. Defaults to `False`.
     """
     least = room if only_second else tf.maximum(room - second, (room + 1) // 2)
     first = tf.minimum(first, least)
@@ -20,13 +20,13 @@ def truncated_lengths(first, second, room, only_second=False):
 
 
 def pack(first, second, length, vocabulary):
-    """Packs ragged ids `(batch, pieces)`, which must fit, into dense int32 `(batch, length)`.
+    """Packs ragged ids `(batch, tokens)`, which must fit, into dense int32 tensors `(batch, length)`.
 
     Args:
         first: ragged int32 ids.
         second: ragged int32 ids, or `None`.
-        length: the length of the result, an integer or a scalar tensor.
-        vocabulary: the `Vocabulary` that has `[CLS]`, `[SEP]` and `[PAD]`.
+        length: int or scalar tensor, the length of the result.
+        vocabulary: `Vocabulary`, defines the ids of `[CLS]`, `[SEP]` and `[PAD]`.
 
     Returns:
         dict of `token_ids`, `segment_ids`, `padding_mask`.
@@ -49,14 +49,14 @@ def pack(first, second, length, vocabulary):
 
 
 def _at(ragged, position):
-    """The values at places counted from the start of each row; anything where the row has no such place."""
+    """Gathers values at positions relative to the start of each row; arbitrary values for positions outside the row."""
     flat = tf.cast(ragged.row_starts(), tf.int32)[:, tf.newaxis] + position
     values = tf.pad(ragged.values, [[0, 1]])
     return tf.gather(values, tf.clip_by_value(flat, 0, tf.size(values) - 1))
 
 
 def cut(ragged, lengths):
-    """Truncates the rows of a ragged tensor `(batch, pieces)` to at most `lengths`, one number or `(batch,)`."""
+    """Truncates the rows of a ragged tensor `(batch, tokens)` to `lengths`, a scalar or `(batch,)`."""
     starts = ragged.row_starts()
     places = tf.ragged.range(starts, starts + tf.minimum(ragged.row_lengths(), tf.cast(lengths, starts.dtype)))
     return places.with_values(tf.gather(ragged.values, places.values))

@@ -1,4 +1,4 @@
-"""Strings in, model inputs out: the tokenizer and the packing as one Keras layer."""
+"""Tokenization and packing as one Keras layer: from strings to model inputs."""
 
 import keras
 import numpy as np
@@ -8,30 +8,30 @@ from keras_bert.text import packing
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import Vocabulary
 
-_CHUNK = 2**14  # Texts that `ragged` holds padded at a time.
+_CHUNK = 2**14  # Texts that `ragged` pads at a time.
 
 
 @keras.saving.register_keras_serializable("keras_bert")
 class TextPreprocessor(keras.layers.Layer):
-    """Texts, or pairs of texts, to `token_ids`, `segment_ids` and `padding_mask`.
+    """Converts texts, or pairs of texts, to `token_ids`, `segment_ids` and `padding_mask`.
 
-    It works eagerly, in `tf.data`, in functional models for inference (strings stay out of XLA), in `.keras` files and
-    in SavedModels. The vocabulary is part of it.
+    The layer works eagerly, in `tf.data`, in functional models for inference (XLA does not support strings), in
+    `.keras` files and in SavedModels. It includes the vocabulary.
 
     Args:
         vocabulary: a path, a list of pieces or a `Vocabulary`.
-        sequence_length: int, the most pieces of a sequence, `[CLS]` and `[SEP]` included.
+        sequence_length: int, the maximum number of tokens of a sequence, including `[CLS]` and `[SEP]`.
         lowercase, strip_accents, keep_special_tokens: see `BertTokenizer`.
-        truncation: `"longest_first"` shortens the longer of a pair, as Google's program does; `"only_second"` only the
-            second one, for a question and a passage.
-        padding: `"fixed"` pads to `sequence_length`, `"longest"` to the longest of the batch, an integer to the next
-            multiple of it.
+        truncation: `"longest_first"` truncates the longer text of a pair, as Google's program does; `"only_second"`
+            only the second one, e.g. the passage after a question. Defaults to `"longest_first"`.
+        padding: `"fixed"` pads to `sequence_length`, `"longest"` to the longest sequence of the batch, an integer to
+            the next multiple of it. Defaults to `"fixed"`.
 
     Call arguments:
-        inputs: strings of any shape, or lists of them; a tuple of two, or a dict with `text` and `pair`, is a pair.
+        inputs: strings of any shape, or lists of them. Pairs are a tuple of two, or a dict with `text` and `pair`.
 
     Returns:
-        dict of int32 tensors of the shape of the input and one axis more. For a single string: `(length,)`.
+        dict of int32 tensors with the shape of the input plus one axis. For a single string: `(length,)`.
 
     Example:
         preprocessor = TextPreprocessor("vocab.txt", sequence_length=128)
@@ -60,7 +60,7 @@ class TextPreprocessor(keras.layers.Layer):
         self._check()
         self.tokenizer = BertTokenizer(self.vocabulary, lowercase, strip_accents, keep_special_tokens)
         self.supports_jit = False
-        self._convert_input_args = False  # Keras would put strings on the device of its backend.
+        self._convert_input_args = False  # Keras would move strings to the device of its backend.
         texts = tf.TensorSpec([None], tf.string)
         self._single = tf.function(self._pack_single, input_signature=[texts], autograph=False)
         self._pair = tf.function(self._pack_pair, input_signature=[texts, texts], autograph=False)
@@ -68,7 +68,7 @@ class TextPreprocessor(keras.layers.Layer):
     def _check(self):
         if not _is_count(self.sequence_length) or self.sequence_length < 3:
             raise ValueError(
-                "`sequence_length` must be an integer of at least 3: [CLS], a piece, [SEP]. "
+                "`sequence_length` must be an integer of at least 3: [CLS], a token, [SEP]. "
                 f"Received: sequence_length={self.sequence_length!r}"
             )
         if self.truncation not in ("longest_first", "only_second"):
@@ -83,7 +83,7 @@ class TextPreprocessor(keras.layers.Layer):
 
     def __call__(self, inputs, **context):
         inputs = _read_inputs(inputs)
-        # Keras' own way in is for the symbolic call; it would take longer than the tokenizer for a line of text.
+        # `Layer.__call__` is only for symbolic calls; its overhead exceeds the tokenization of a line of text.
         if any(isinstance(text, keras.KerasTensor) for text in inputs.values()):
             return super().__call__(inputs, **context)
         return self.call(inputs)
@@ -108,7 +108,7 @@ class TextPreprocessor(keras.layers.Layer):
         return self.pack(self.tokenizer(texts), self.tokenizer(pairs))
 
     def pack(self, first, second=None):
-        """Packs ragged ids `(batch, pieces)`, truncated and padded as the layer is set."""
+        """Packs ragged ids `(batch, tokens)`, with the layer's truncation and padding."""
         if second is None:
             first = packing.cut(first, self.sequence_length - 2)
             length = self._length(first.row_lengths() + 2)
@@ -129,7 +129,7 @@ class TextPreprocessor(keras.layers.Layer):
         return tf.minimum((longest + multiple - 1) // multiple * multiple, self.sequence_length)
 
     def ragged(self, inputs):
-        """The same as a call without padding, for `Batches`: a dict of ragged tensors `(texts, pieces)`."""
+        """Same as a call, but without padding, for `Batches`: a dict of ragged tensors `(texts, tokens)`."""
         inputs, parts = _read_inputs(inputs), []
         if inputs["text"].shape.rank == 0:
             packed = self.call(inputs)
@@ -142,14 +142,14 @@ class TextPreprocessor(keras.layers.Layer):
         return {name: tf.concat([part[name] for part in parts], 0) for name in parts[0]}
 
     def from_words(self, words):
-        """Packs words, for tagging.
+        """Packs sentences of words, for tagging.
 
         Args:
             words: ragged strings `(batch, words)`, or a list of lists of words.
 
         Returns:
-            The inputs, and ragged int32 `(batch, words)`: the position of each word's first piece, -1 if it has none
-            or was truncated.
+            The model inputs, and ragged int32 `(batch, words)`: the position of each word's first token, -1 if it has
+            none or was truncated.
         """
         words = _to_words(words)
         pieces = words.with_values(self.tokenizer(words.values))
@@ -159,7 +159,7 @@ class TextPreprocessor(keras.layers.Layer):
         return self.pack(sentences), words.with_values(tf.cast(tf.where(seen, starts + 1, -1), tf.int32))
 
     def decode(self, ids):
-        """Readable text without `[CLS]`, `[SEP]` and `[PAD]`: a string for one sequence of ids, a list for a batch."""
+        """Converts ids to text without `[CLS]`, `[SEP]` and `[PAD]`: a string for one sequence, a list for a batch."""
         ids = ids.to_list() if isinstance(ids, tf.RaggedTensor) else keras.ops.convert_to_numpy(ids).tolist()
         if ids and isinstance(ids[0], list):
             return [self.decode(row) for row in ids]
@@ -187,7 +187,7 @@ class TextPreprocessor(keras.layers.Layer):
 
 
 def _unflatten(ids, text):
-    """Brings `(strings, length)` into the shape of the strings."""
+    """Reshapes `(strings, length)` to the shape of the strings plus one axis."""
     length = ids.shape[-1]
     ids = tf.reshape(ids, tf.concat([tf.shape(text), tf.shape(ids)[1:]], 0))
     return ids if text.shape.rank is None else tf.ensure_shape(ids, [*text.shape, length])
@@ -198,7 +198,7 @@ def _is_count(value):
 
 
 def _read_inputs(inputs):
-    """A dict of string tensors from any kind of inputs."""
+    """Converts any supported inputs to a dict of string tensors."""
     if isinstance(inputs, tuple):
         if len(inputs) != 2:
             raise ValueError(
@@ -219,13 +219,13 @@ def _read_inputs(inputs):
 
 
 def _to_strings(value, name):
-    """A tensor of strings."""
+    """Converts strings to a tensor."""
     if isinstance(value, keras.KerasTensor | tf.Tensor):
         if value.dtype not in ("string", tf.string):
             raise ValueError(f"`{name}` must be strings. Received: dtype={value.dtype}")
         return value
     if isinstance(value, tf.RaggedTensor):
-        raise ValueError(f"`{name}` must not be ragged; words go to `from_words`. Received: {name}={value}")
+        raise ValueError(f"`{name}` must not be ragged; use `from_words` for words. Received: {name}={value}")
     if isinstance(value, list) and any(isinstance(part, tuple) for part in value):
         raise ValueError(
             f"`{name}` is a list with tuples. Expected a tuple of two lists, the texts and their pairs. "

@@ -1,4 +1,4 @@
-"""Answers in long passages: windows over a passage, and the best spans of all windows."""
+"""Answers in long passages: sliding windows over a passage, and the best spans of all windows."""
 
 from typing import NamedTuple
 
@@ -8,25 +8,25 @@ _NEVER = float("-inf")
 
 
 class Windows(NamedTuple):
-    """The windows of a batch of passages, in order, `(windows,)` int32 each."""
+    """The windows of a batch of passages, in order. All fields are int32 `(windows,)`."""
 
     example: tf.Tensor
-    start: tf.Tensor  # The first piece, counted from the start of the passage.
+    start: tf.Tensor  # The first token, counted from the start of the passage.
     length: tf.Tensor
 
 
 class Spans(NamedTuple):
-    """The best spans of each example, best first, `(examples, count)`; padded by -1, `score` by -inf."""
+    """The best spans of each example, best first, `(examples, count)`; padded with -1, `score` with -inf."""
 
-    start: tf.Tensor  # The first and the last piece, counted from the start of the passage.
+    start: tf.Tensor  # The first and the last token, counted from the start of the passage.
     end: tf.Tensor
     score: tf.Tensor
     window: tf.Tensor  # The row of `Windows`.
-    null_score: tf.Tensor  # (examples,): the score of having no answer.
+    null_score: tf.Tensor  # (examples,): the score of no answer.
 
 
 def require(condition, message, **received):
-    """Returns the value of `received` if `condition` holds, or raises a ValueError; in a graph an assertion fails."""
+    """Returns the value of `received` if `condition` holds; otherwise raises a ValueError (in a graph, asserts)."""
     ((name, value),) = received.items()
     condition = tf.reduce_all(condition)
     if not tf.executing_eagerly():
@@ -38,12 +38,12 @@ def require(condition, message, **received):
 
 
 def sliding_windows(lengths, room, stride):
-    """The overlapping `Windows` of passages, as in Google's `run_squad.py`.
+    """Splits passages into overlapping `Windows`, as in Google's `run_squad.py`.
 
     Args:
-        lengths: `(examples,)`, the number of pieces of each passage. An empty one has one empty window.
-        room: the number of pieces of a window, `(examples,)` or one number for all.
-        stride: the distance between windows, at most `room`.
+        lengths: `(examples,)`, the number of tokens of each passage. An empty passage has one empty window.
+        room: the maximum number of tokens of a window, `(examples,)` or one number for all.
+        stride: int, the distance between the starts of windows, limited to `room`.
     """
     if stride < 1:
         raise ValueError(f"`stride` must be at least 1. Received: stride={stride}")
@@ -59,7 +59,7 @@ def sliding_windows(lengths, room, stride):
 
 
 def window_slices(values, windows):
-    """Slices a ragged `(examples, pieces, ...)` into a ragged `(windows, pieces of the window, ...)`."""
+    """Slices a ragged tensor `(examples, tokens, ...)` into windows, ragged `(windows, tokens, ...)`."""
     dtype = values.row_splits.dtype
     first = tf.gather(values.row_starts(), windows.example) + tf.cast(windows.start, dtype)
     pieces = tf.ragged.range(first, first + tf.cast(windows.length, dtype), row_splits_dtype=dtype)
@@ -67,14 +67,14 @@ def window_slices(values, windows):
 
 
 def max_context(windows):
-    """A ragged boolean `(windows, pieces of the window)`: true where a piece has its most context of all windows."""
+    """Marks, as ragged bool `(windows, tokens)`, each token in the one window that gives it the most context."""
     left = tf.ragged.range(windows.length)
     window = left.value_rowids()
     length = tf.gather(windows.length, window)
-    # In double precision, as Google's Python has it: the same ties, the same rounding.
+    # In double precision, like Google's Python code, for the same ties and rounding.
     context = tf.cast(tf.minimum(left.values, length - 1 - left.values), tf.float64)
     context += 0.01 * tf.cast(length, tf.float64)
-    # Number the pieces of all passages.
+    # Number the tokens of all passages.
     sizes = tf.math.segment_max(windows.start + windows.length, windows.example)
     piece = tf.gather(tf.cumsum(sizes, exclusive=True), windows.example) + windows.start
     piece = tf.gather(piece, window) + left.values
@@ -85,17 +85,17 @@ def max_context(windows):
 
 
 def best_spans(start_logits, end_logits, windows, offset, valid=None, max_answer_length=30, count=20):
-    """The spans with the highest sum of start and end logit over all windows of each example.
+    """Finds the spans with the highest sum of start and end logits over all windows of each example.
 
-    Ties go to the first window, then to the lowest start, then to the lowest end.
+    Ties are resolved by the first window, then the lowest start, then the lowest end.
 
     Args:
         start_logits, end_logits: `(windows, positions)`, over the packed sequences.
         windows: `Windows`.
-        offset: `(windows,)`, the position of the first piece of the passage: question length + 2.
-        valid: the pieces where a span may start, see `max_context`. Without it a span may be found in several windows.
-        max_answer_length: int, the most pieces of a span.
-        count: int, the number of spans.
+        offset: `(windows,)`, the position of the first token of the passage: question length + 2.
+        valid: ragged bool, tokens where a span may start, see `max_context`. By default, spans may repeat over windows.
+        max_answer_length: int, the maximum number of tokens of a span. Defaults to 30.
+        count: int, the number of spans. Defaults to 20.
 
     Returns:
         `Spans`.
@@ -105,7 +105,7 @@ def best_spans(start_logits, end_logits, windows, offset, valid=None, max_answer
             raise ValueError(f"`{name}` must be at least 1. Received: {name}={value}")
     start_logits, end_logits = tf.cast(start_logits, tf.float32), tf.cast(end_logits, tf.float32)
     score, start, end = _window_spans(start_logits, end_logits, windows, offset, valid, max_answer_length, count)
-    # (windows, count) becomes (examples, candidates); the padding is for a batch without windows.
+    # (windows, count) to (examples, candidates); the padding handles a batch without windows.
     examples = tf.reduce_max(tf.concat([[0], windows.example + 1], 0))
     rows = tf.RaggedTensor.from_value_rowids(_flat(score), tf.repeat(windows.example, count), nrows=examples)
     candidates = tf.pad(rows.to_tensor(_NEVER), [[0, 0], [0, count]], constant_values=_NEVER)
@@ -120,23 +120,23 @@ def best_spans(start_logits, end_logits, windows, offset, valid=None, max_answer
 
 
 def _window_spans(start_logits, end_logits, windows, offset, valid, max_answer_length, count):
-    """Score, first and last piece of the best spans of each window, `(windows, count)` each."""
+    """Returns score, first and last token of the best spans of each window, `(windows, count)` each."""
     positions = tf.shape(start_logits)[1]
-    message = "`offset` must leave all pieces of a window inside the sequence of the logits"
+    message = "`offset` must leave all tokens of a window inside the sequence of the logits"
     offset = tf.cast(offset, tf.int32)
     offset = require(offset + windows.length <= positions, message, offset=offset)
-    # The logits of the pieces alone; at least `count` columns, so that `top_k` has enough to choose from.
+    # Only the logits of the passage; at least `count` columns, as `top_k` requires.
     length = tf.maximum(tf.reduce_max(windows.length), count)
     position = tf.minimum(offset[:, None] + tf.range(length), positions - 1)
     inside = tf.sequence_mask(windows.length, length)
     startable = inside if valid is None else inside & valid.to_tensor(False, shape=tf.stack([-1, length]))
     start = tf.where(startable, tf.gather(start_logits, position, batch_dims=1), _NEVER)
     end = tf.where(inside, tf.gather(end_logits, position, batch_dims=1), _NEVER)
-    # Differs from BERT: the best of all spans, where Google pairs the `count` best starts with the `count` best ends.
+    # Differs from BERT: considers all spans; Google only pairs the `count` best starts with the `count` best ends.
     width = tf.minimum(length, max_answer_length)
     reach = tf.range(length)[:, None] + tf.range(width)
     end = tf.gather(tf.pad(end, [[0, 0], [0, width]], constant_values=_NEVER), reach, axis=1)
-    band = start[:, :, None] + end  # (windows, pieces, answer length)
+    band = start[:, :, None] + end  # (windows, tokens, answer length)
     score, place = tf.math.top_k(tf.reshape(band, [-1, length * width]), count)
     start = windows.start[:, None] + place // width
     return score, start, start + place % width
@@ -147,5 +147,5 @@ def _flat(values):
 
 
 def span_probabilities(scores):
-    """Softmax over the spans of each example, as in Google's list of the n best; 0 for padding."""
+    """Computes the softmax over the spans of each example, as in Google's n-best list; 0 for padding."""
     return tf.where(scores > _NEVER, tf.nn.softmax(scores), 0.0)

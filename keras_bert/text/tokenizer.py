@@ -1,9 +1,9 @@
-"""BERT's tokenizer inside the graph: from strings to ids and byte offsets, equal to Google's.
+"""BERT's tokenizer inside the graph: from strings to ids and byte offsets, identical to Google's.
 
-Two kernels of tf-text take one pass each: the normalizer, with the table of `normalization`, and the linear WordPiece,
-which also splits at white space, punctuation and Chinese characters. A regular expression rules out two rare cases that
-need more work: a capital sigma that ends a word, and words that are too long (the kernel limits bytes). Added tokens
-and kept special tokens are cut out before, see `literals`.
+Two tf-text kernels make one pass each: the normalizer, with the table of `normalization`, and the linear WordPiece,
+which also splits at white space, punctuation and Chinese characters. A regular expression detects two rare cases that
+need more work: a capital sigma at the end of a word, and words that are too long (the kernel limits bytes). Added
+tokens and kept special tokens are extracted beforehand, see `literals`.
 """
 
 import tensorflow as tf
@@ -18,11 +18,11 @@ _PUNCTUATION = r"[!-/:-@\[-`{-~]|\p{P}"
 
 
 class WordSplitter:
-    """Texts to normalized words, without WordPiece.
+    """Splits texts into normalized words, without WordPiece.
 
     Args:
-        lowercase: bool, whether words are lower-cased.
-        strip_accents: bool, whether accents are removed. Defaults to `lowercase`.
+        lowercase: bool, whether to lower-case words. Defaults to `True`.
+        strip_accents: bool, whether to remove accents. Defaults to `lowercase`.
 
     Example:
         WordSplitter()(["Don't!"])  # [["don", "'", "t", "!"]]
@@ -30,7 +30,7 @@ class WordSplitter:
 
     def __init__(self, lowercase=True, strip_accents=None):
         self._lowercase = lowercase
-        # With this vocabulary every word is one piece.
+        # With this vocabulary every word is a single token.
         self._normalizer, self._words = _kernels(lowercase, strip_accents, ["[UNK]", "a"], 2**30)
 
     def __call__(self, texts):
@@ -44,20 +44,20 @@ class WordSplitter:
 
 
 class BertTokenizer:
-    """Texts to word pieces.
+    """Splits texts into WordPiece tokens.
 
     Args:
         vocabulary: a path, a list of pieces or a `Vocabulary`, whose added tokens are kept whole.
         lowercase: bool, whether the vocabulary is uncased. Defaults to `True`.
-        strip_accents: bool, whether accents are removed. `None` takes what the vocabulary says, or else `lowercase`.
-        keep_special_tokens: pieces such as `"[MASK]"` that are kept whole. By default they are split at the brackets.
+        strip_accents: bool, whether to remove accents. Defaults to the setting of the vocabulary, or else `lowercase`.
+        keep_special_tokens: list of tokens such as `"[MASK]"` to keep whole. By default they are split at the brackets.
 
     Call arguments:
         texts: strings of any shape, or lists of them.
 
     Returns:
-        int32 ids, ragged, of the shape of the texts and one axis more; for a single string a vector. `with_offsets`
-        returns `(ids, starts, ends)`, with the byte offsets of each piece and the accents after it.
+        Ragged int32 ids with the shape of the texts plus one axis; a vector for a single string. `with_offsets` returns
+        `(ids, starts, ends)`; the byte offsets of a token include the accents after it.
 
     Example:
         BertTokenizer("vocab.txt")(["Hello there!"])
@@ -72,8 +72,8 @@ class BertTokenizer:
             strip_accents = self.vocabulary.strip_accents
         self._longest = self.vocabulary.max_word_length
         self._chinese = self.vocabulary.tokenize_chinese_chars
-        # No character becomes more than three, so that a word of a third of the longest cannot become too long.
-        most = min(self._longest // 3, 66)  # A regular expression of more repetitions is slow.
+        # A character normalizes to at most three, so a word of a third of the maximum length cannot become too long.
+        most = min(self._longest // 3, 66)  # More repetitions make the regular expression slow.
         word = f"[^{_ENDS}{_CHINESE if self._chinese else ''}]{{0,{most}}}"
         end = f"[{_ENDS}{_CHINESE if self._chinese else ''}]"
         self._short_words = f"(?:{word}{end})*{word}"
@@ -101,7 +101,7 @@ class BertTokenizer:
         return BertTokenizer, (self.vocabulary, self._lowercase, self._strip_accents, self.keep_special_tokens)
 
     def _literals(self):
-        """The `Literals` of the original and of the normalized texts."""
+        """Returns the `Literals` of the original and of the normalized texts, or a false value for none."""
         exact = {name: self.vocabulary.id(name) for name in self.keep_special_tokens}
         normal = {}
         for token in self.vocabulary.added_tokens:
@@ -112,7 +112,7 @@ class BertTokenizer:
             with tf.init_scope():
                 forms = tf.stack([token.content, normalization.replace_final_sigma(token.content)])
                 forms = [form.decode() for form in self._normalizer.normalize(forms).numpy()]
-            # Of two that are normalized alike, the one that is so already.
+            # If two tokens normalize to the same string, the token equal to that string wins.
             normal.update((form, index) for form in forms if form and (form == token.content or form not in normal))
         return exact and Literals(exact), normal and Literals(normal)
 
@@ -123,10 +123,10 @@ class BertTokenizer:
         return self._pieces(texts, offsets=True)
 
     def _pieces(self, texts, offsets):
-        """`(ids,)`, or `(ids, starts, ends)`."""
+        """Returns `(ids,)`, or `(ids, starts, ends)`."""
         if not self._exact:
             return self._pieces_of_rest(texts, offsets)
-        # The kernel that cuts ends a text at a NUL. Clean-up removes both.
+        # The splitting kernel ends a text at NUL. Clean-up removes both characters.
         parts = self._exact.split(tf.strings.regex_replace(texts, "\\x00", "\x01"))
         return join(parts, *self._pieces_of_rest(parts.rest, offsets))
 
@@ -144,7 +144,7 @@ class BertTokenizer:
         return (pieces[0], *_original_offsets(origins, *pieces[1:])) if offsets else pieces
 
     def _prepare(self, texts):
-        """The texts with final sigmas, in as many bytes, and whether no word is too long."""
+        """Replaces final sigmas, without changing byte counts, and checks that no word is too long."""
         plain = _all_match(texts, self._plain)
 
         def look_closer():
@@ -154,7 +154,7 @@ class BertTokenizer:
         return tf.cond(plain, lambda: (texts, plain), look_closer)
 
     def _pieces_of_words(self, texts, short, offsets):
-        """The pieces of normalized texts, and optionally their offsets in these."""
+        """Tokenizes normalized texts, optionally with offsets into them."""
 
         def tokenize(texts):
             return self._wordpiece.tokenize_with_offsets(texts) if offsets else (self._wordpiece.tokenize(texts),)
@@ -167,7 +167,7 @@ class BertTokenizer:
         return tf.cond(short, lambda: tuple(pieces), lambda: self._limit_words(*pieces))
 
     def _limit_words(self, ids, *offsets):
-        """Makes [UNK] of every word of too many characters."""
+        """Replaces words of too many characters by [UNK]."""
         is_continuation = tf.gather(self._is_continuation, ids.values)
         word = tf.cumsum(tf.cast(~is_continuation, tf.int32)) - 1
         long = tf.gather(tf.math.segment_sum(tf.gather(self._characters, ids.values), word) > self._longest, word)
@@ -181,8 +181,8 @@ class BertTokenizer:
 
 
 def _kernels(lowercase, strip_accents, pieces, most_bytes, split=True):
-    """tf-text's normalizer and its WordPiece, which on request splits texts into words."""
-    # Not above: `import keras_bert` reads this file, so that Keras knows the preprocessor, and should stay quick.
+    """Creates tf-text's normalizer and WordPiece, which splits texts into words if `split`."""
+    # Imported lazily: `import keras_bert` loads this file to register the preprocessor, and must stay fast.
     import tensorflow_text
 
     strip_accents = lowercase if strip_accents is None else strip_accents
@@ -196,7 +196,7 @@ def _kernels(lowercase, strip_accents, pieces, most_bytes, split=True):
 
 
 def _split_words(texts):
-    """Normalized texts as words, split at white space and punctuation alone."""
+    """Splits normalized texts into words at white space and punctuation only."""
     import tensorflow_text
 
     words, starts, ends = tensorflow_text.regex_split_with_offsets(texts, rf"\s+|{_PUNCTUATION}", _PUNCTUATION)
@@ -209,21 +209,21 @@ def _all_match(texts, pattern):
 
 
 def _constant(values, dtype):
-    """A constant outside of any graph, so that every graph can capture it."""
+    """Creates a constant outside any graph, so that every graph can capture it."""
     with tf.init_scope(), tf.device("cpu"):
         return tf.constant(values, dtype)
 
 
 def _original_offsets(origins, starts, ends):
-    """Maps offsets in the normalized texts to offsets in the original ones."""
-    # The start of each piece's row: two ranges, for a tenth of the time of `value_rowids`.
+    """Maps offsets in the normalized texts to offsets in the original texts."""
+    # The start of each token's row: two ranges take a tenth of the time of `value_rowids`.
     lengths = starts.row_lengths()
     rows = (
         tf.ragged.range(origins.row_starts(), origins.row_starts() + lengths).values - tf.ragged.range(lengths).values
     )
     origin, last = tf.cast(origins.values, tf.int32), ends.values + rows - 1
     first, end = tf.gather(origin, starts.values + rows), tf.gather(origin, last + 1)
-    within = end == tf.gather(origin, last)  # The piece ends amid what one character became: it has all of it.
+    within = end == tf.gather(origin, last)  # The token ends within the expansion of one character: include all of it.
 
     def next_character():
         changes = tf.where(origin[1:] != origin[:-1])[:, 0]
@@ -234,7 +234,7 @@ def _original_offsets(origins, starts, ends):
 
 
 def _reshaped(values, texts):
-    """Ragged `(texts, pieces)` in the shape of the texts."""
+    """Reshapes ragged `(texts, tokens)` to the shape of the texts plus one axis."""
     shape = texts.shape
     if shape.rank == 0:
         return values[0]

@@ -1,10 +1,10 @@
-"""Hugging Face's `tokenizer.json`: the vocabulary, added tokens and how text is normalized. Free of TensorFlow."""
+"""Hugging Face's `tokenizer.json`: vocabulary, added tokens and normalization settings. Does not use TensorFlow."""
 
 import json
 from typing import NamedTuple
 
 STANDARD = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-# Values that must equal BERT's; missing parts are BERT's.
+# Required values; missing parts default to BERT's.
 _FIXED = {
     ("model", "type"): "WordPiece",
     ("model", "continuing_subword_prefix"): "##",
@@ -13,19 +13,19 @@ _FIXED = {
     ("normalizer", "clean_text"): True,
     ("pre_tokenizer", "type"): "BertPreTokenizer",
 }
-# The sequences of one and of two texts: parts and segment ids.
+# The sequences of single texts and pairs: parts and segment ids.
 _SINGLE = [("[CLS]", 0), ("A", 0), ("[SEP]", 0)]
 _PAIR = [*_SINGLE, ("B", 1), ("[SEP]", 1)]
 
 
 class AddedToken(NamedTuple):
-    """A token that was added to a vocabulary: it is kept whole everywhere, also within words.
+    """A token that was added to a vocabulary. It is kept whole everywhere, even within words.
 
     Args:
-        content: str, one of the pieces.
-        normalized: bool, whether it is matched in the normalized text, otherwise in the original one.
-        special: bool, whether Hugging Face's programs skip it when they decode.
-        wordpiece: bool, whether WordPiece finds it too, since it was a piece before.
+        content: str, one of the pieces of the vocabulary.
+        normalized: bool, whether to match it in the normalized text instead of the original one. Defaults to `True`.
+        special: bool, whether Hugging Face's tokenizers skip it when decoding. Defaults to `False`.
+        wordpiece: bool, whether it is also a WordPiece piece. Defaults to `False`.
     """
 
     content: str
@@ -35,7 +35,7 @@ class AddedToken(NamedTuple):
 
 
 def read(path, text):
-    """Parses the content of a `tokenizer.json`: a dict of the arguments of `Vocabulary`, and `lowercase`."""
+    """Parses the content of a `tokenizer.json` into a dict of the arguments of `Vocabulary`, and `lowercase`."""
     try:
         content = json.loads(text)
     except ValueError as error:
@@ -52,7 +52,7 @@ def read(path, text):
     _check_strips(path, added)
     normalizer = content.get("normalizer") or {}
     return {
-        # An id that no piece has is that of the first of two equal lines of a vocab.txt.
+        # An unassigned id is that of the first of two equal lines of a vocab.txt.
         "pieces": [places.get(index, f"[no piece {index}]") for index in range(size)],
         "added_tokens": [added_token(path, token, vocabulary) for token in added if token["content"] not in STANDARD],
         "strip_accents": normalizer.get("strip_accents"),
@@ -63,11 +63,11 @@ def read(path, text):
 
 
 def added_token(path, values, vocabulary):
-    """The `AddedToken` of an entry of a file."""
+    """Creates the `AddedToken` of an entry in the file."""
     if values.get("single_word"):
         raise ValueError(
             f"{path}: the added token {values['content']!r} has `single_word`, which is not supported. "
-            "Expected tokens that are kept within words too"
+            "Expected tokens that also match within words"
         )
     special = bool(values.get("special", False))
     normalized = bool(values.get("normalized", not special))
@@ -75,12 +75,12 @@ def added_token(path, values, vocabulary):
 
 
 def _check_strips(path, tokens):
-    """Stripped white space is no text, unless another token begins or ends with white space."""
+    """Stripping white space has no effect, unless another token starts or ends with white space."""
     strips = [token["content"] for token in tokens if token.get("lstrip") or token.get("rstrip")]
     spaced = [token["content"] for token in tokens if token["content"].strip() != token["content"]]
     if strips and spaced:
         raise ValueError(
-            f"{path}: added tokens with `lstrip` or `rstrip` are not supported together with tokens that begin or end "
+            f"{path}: added tokens with `lstrip` or `rstrip` are not supported together with tokens that start or end "
             f"with white space. Received: {strips[0]!r} and {spaced[0]!r}"
         )
 
@@ -95,7 +95,7 @@ def _check_fixed(path, content):
 
 
 def _check_template(path, processor):
-    """Refuses sequences other than `[CLS] a [SEP]` and `[CLS] a [SEP] b [SEP]`."""
+    """Rejects sequences other than `[CLS] a [SEP]` and `[CLS] a [SEP] b [SEP]`."""
     processor = processor or {"type": "BertProcessing"}
     kind, templates = processor.get("type"), [_parts(processor.get(name, [])) for name in ("single", "pair")]
     if kind != "BertProcessing" and (kind != "TemplateProcessing" or templates != [_SINGLE, _PAIR]):
@@ -114,7 +114,7 @@ def _template(parts):
 
 
 def write(vocabulary, lowercase):
-    """The content of a `tokenizer.json` for a `Vocabulary`."""
+    """Returns the content of the `tokenizer.json` of a `Vocabulary`."""
     added = {token.content: token for token in vocabulary.added_tokens}
     standard = {name: AddedToken(name, False, True, True) for name in STANDARD if name in vocabulary}
     tokens = sorted((vocabulary.id(name), token) for name, token in {**added, **standard}.items())

@@ -1,4 +1,4 @@
-"""A WordPiece vocabulary and how text is split for it: read, checked, written. Free of TensorFlow."""
+"""A WordPiece vocabulary with its tokenization settings: reading, validation and writing. Does not use TensorFlow."""
 
 import hashlib
 import pathlib
@@ -14,19 +14,19 @@ _DEFAULTS = {
     "tokenize_chinese_chars": True,
     "max_word_length": LONGEST_WORD,
 }
-_SPECIAL = re.compile(r"\[\w+\]|<\w+>")  # [CLS], [unused1]; the Chinese vocabulary has <S> and <T>
+_SPECIAL = re.compile(r"\[\w+\]|<\w+>")  # [CLS], [unused1]; <S> and <T> in the Chinese vocabulary
 
 
 class Vocabulary:
-    """The pieces of a BERT vocabulary in the order of their ids.
+    """A BERT vocabulary: its pieces in the order of their ids, and tokenization settings.
 
     Args:
         pieces: a path to `vocab.txt` or `tokenizer.json`, a list of strings, a `Vocabulary`, or the result of
-            `get_config`. Of equal pieces the last id counts, as in Google's and Hugging Face's programs.
-        added_tokens: list of `AddedToken`s or strings. This and the following override the settings of the source.
-        strip_accents: bool, whether accents are removed. Defaults to whether letters are lower-cased.
+            `get_config`. Duplicate pieces get the last id, as in Google's and Hugging Face's programs.
+        added_tokens: list of `AddedToken`s or strings. This and the following arguments override the source.
+        strip_accents: bool, whether to remove accents. Defaults to whether the tokenizer lower-cases.
         tokenize_chinese_chars: bool, whether each Chinese character is a word. Defaults to `True`.
-        max_word_length: int, a longer word is `[UNK]`. Defaults to 200 characters, as in Google's program.
+        max_word_length: int, maximum characters of a word; longer words are `[UNK]`. Defaults to 200, as in Google's.
 
     Example:
         vocabulary = Vocabulary("vocab.txt")
@@ -57,13 +57,13 @@ class Vocabulary:
 
     def _check(self):
         if not self.pieces:
-            raise ValueError(f"{self.source}: the vocabulary is empty. Expected one piece a line")
+            raise ValueError(f"{self.source}: the vocabulary is empty. Expected one piece per line")
         added = {token.content for token in self.added_tokens}
         for index, piece in enumerate(self.pieces):
             if not isinstance(piece, str):
                 raise ValueError(f"{self._place(index)}: a piece must be a string. Received: {piece!r}")
             if piece not in added and (piece.strip(" \t\r\n") != piece or not piece):
-                raise ValueError(f"{self._place(index)}: a piece has no white space around it. Received: {piece!r}")
+                raise ValueError(f"{self._place(index)}: a piece must be non-empty and stripped. Received: {piece!r}")
         for piece in ("[PAD]", "[UNK]", "[CLS]", "[SEP]"):
             self._check_special(piece)
         for token in self.added_tokens:
@@ -77,7 +77,7 @@ class Vocabulary:
         if piece in self._ids:
             return
         found = next((other for other in self.pieces if other.lower() == piece.lower()), None)
-        hint = f"; {self._place(self._ids[found])} has {found!r} instead: take an unaltered copy" if found else ""
+        hint = f"; {self._place(self._ids[found])} has {found!r} instead: use an unmodified copy" if found else ""
         raise ValueError(
             f"{self.source}: the vocabulary lacks {piece}{hint}. Expected a BERT vocabulary with [PAD], [UNK], [CLS] "
             "and [SEP]"
@@ -102,31 +102,31 @@ class Vocabulary:
         return f"Vocabulary({len(self)} pieces of {self.source})"
 
     def id(self, piece):
-        """The id of one piece."""
+        """Returns the id of a piece."""
         if piece not in self._ids:
             raise ValueError(f"{self.source}: the vocabulary has no piece {piece!r}")
         return self._ids[piece]
 
     def ids(self, pieces):
-        """The ids of a list of pieces."""
+        """Returns the ids of a list of pieces."""
         return [self.id(piece) for piece in pieces]
 
     @property
     def is_continuation(self):
-        """Whether each piece continues a word, as `##ing` does: a list of bools by id."""
+        """List of bools by id: whether the piece continues a word, as `##ing` does."""
         return [piece.startswith("##") for piece in self.pieces]
 
     @property
     def cased(self):
-        """Whether any piece, special and added tokens aside, has a capital letter."""
+        """Whether any piece other than special and added tokens has a capital letter."""
         added = {token.content for token in self.added_tokens}
         return any(piece != piece.lower() and not is_special(piece) and piece not in added for piece in self.pieces)
 
     @property
     def wordpieces(self):
-        """The pieces by id for WordPiece, without those that it must not find.
+        """The pieces by id for WordPiece, with placeholders for those that it must not match.
 
-        These are the first of two equal ones, added tokens, and a piece with a NUL, which would end it in the kernel.
+        These are the first of two duplicates, added tokens, and pieces with a NUL, which would end them in the kernel.
         """
         hidden = {token.content for token in self.added_tokens if not token.wordpiece}
         return [
@@ -136,23 +136,23 @@ class Vocabulary:
 
     @property
     def sha256(self):
-        """A hash of the pieces in their order."""
+        """The SHA-256 hash of the pieces in order."""
         return hashlib.sha256("\n".join(self.pieces).encode()).hexdigest()
 
     def get_config(self):
-        """The list of pieces, or a dict of pieces and settings other than the defaults."""
+        """Returns the list of pieces, or a dict of pieces and non-default settings."""
         settings = {name: getattr(self, name) for name in _DEFAULTS}
         settings["added_tokens"] = [list(token) for token in self.added_tokens]
         settings = {name: value for name, value in settings.items() if value != _DEFAULTS[name]}
         return {"pieces": list(self.pieces), **settings} if settings else list(self.pieces)
 
     def save(self, path):
-        """Writes `vocab.txt`: one piece a line, UTF-8."""
+        """Writes a `vocab.txt`: one piece per line, UTF-8."""
         pathlib.Path(path).write_bytes("".join(f"{piece}\n" for piece in self.pieces).encode())
 
 
 def _open(pieces):
-    """The source of a vocabulary, and its values by argument."""
+    """Returns the source of a vocabulary, and its values by argument name."""
     if isinstance(pieces, str | pathlib.Path):
         path = pathlib.Path(pieces).expanduser()
         return str(path), _read(path)
@@ -175,16 +175,16 @@ def _read(path):
         ) from None
     if path.suffix == ".json":
         return tokenizer_json.read(path, text)
-    # Not splitlines(): pieces such as U+2028 stand in the multilingual vocabulary.
+    # Not splitlines(): the multilingual vocabulary contains pieces such as U+2028.
     lines = text.removeprefix("\ufeff").split("\n")
     if lines[-1] == "":
         lines.pop()
     pieces = [line.removesuffix("\r") for line in lines]
     if "" in pieces:
-        raise ValueError(f"{path}:{pieces.index('') + 1}: the line is empty. Expected one piece a line")
+        raise ValueError(f"{path}:{pieces.index('') + 1}: the line is empty. Expected one piece per line")
     return {"pieces": pieces}
 
 
 def is_special(piece):
-    """Whether a piece is special, such as `[CLS]` or `[unused1]`."""
+    """Returns whether a piece is special, such as `[CLS]` or `[unused1]`."""
     return bool(_SPECIAL.fullmatch(piece))

@@ -1,4 +1,4 @@
-"""Documents of any range of a corpus, beside a reading of the whole in plain Python."""
+"""Documents of byte ranges of a corpus, compared with reading whole files in plain Python."""
 
 import json
 import math
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.tensorflow
 
 
 def documents(ranges, form="sentences", field="text"):
-    """The documents of ranges as lists of sentences; the empty ones aside."""
+    """Returns the non-empty documents of ranges as lists of sentences."""
     found = [[]]
     for part in ranges:
         for sentence in read_documents(*part, form, field):
@@ -23,12 +23,12 @@ def documents(ranges, form="sentences", field="text"):
             else:
                 assert sentence
                 found[-1].append(sentence)
-        assert not found[-1], "the last document of a range has no end"
+        assert not found[-1], "the last document of a range is not terminated"
     return [document for document in found if document]
 
 
 def by_blank_lines(content):
-    """The documents of a text, by a regular expression."""
+    """Splits a text into documents by a regular expression."""
     parts = re.split(rb"\n[ \t\r\f]*(?=\n)", b"\n\n" + content)
     return [lines for part in parts if (lines := [line.strip() for line in part.strip().split(b"\n") if line.strip()])]
 
@@ -47,7 +47,7 @@ CONTENTS = {
 
 @pytest.mark.parametrize("form", ["sentences", "paragraphs"])
 @pytest.mark.parametrize("name", CONTENTS)
-def test_any_range_of_bytes(tmp_path, name, form):
+def test_all_byte_ranges(tmp_path, name, form):
     content = CONTENTS[name].encode()
     path = write(tmp_path / "a.txt", content)
     expected = by_blank_lines(content)
@@ -60,21 +60,21 @@ def test_any_range_of_bytes(tmp_path, name, form):
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_any_number_of_ranges_of_any_files(tmp_path, end):
+def test_ranges_over_several_files(tmp_path, end):
     rng = random.Random(len(end))
     paths, expected = [], []
     for number, kind in enumerate(["txt", "gz", "txt", "txt", "txt"]):
         lines = rng.choices(["", "a b c.", "d", " ", "e " * 9], weights=[3, 9, 5, 1, 1], k=rng.randint(0, 40))
         content = end.join(lines).encode() if number != 3 else b""
         paths.append(write(tmp_path / f"{number}.{kind}", content))
-        expected += by_blank_lines(content)  # A document ends with its file.
+        expected += by_blank_lines(content)  # A document ends at the end of its file.
     for count in range(1, 60, 3):
         ranges = cut_corpus(paths, count)
         assert len(ranges) == count
         assert documents([part for ranges_of_one in ranges for part in ranges_of_one]) == expected
 
 
-def test_ranges_have_like_sizes_and_cover_all(tmp_path):
+def test_ranges_have_similar_sizes_and_cover_the_corpus(tmp_path):
     paths = [write(tmp_path / f"{size}.txt", b"x" * size) for size in (70, 0, 20, 10)]
     assert cut_corpus(paths, 4) == [
         [(paths[0], 0, 25)],
@@ -82,14 +82,14 @@ def test_ranges_have_like_sizes_and_cover_all(tmp_path):
         [(paths[0], 50, 70), (paths[2], 0, 5)],
         [(paths[2], 5, 20), (paths[3], 0, 10)],
     ]
-    # A packed file goes where it begins.
+    # A compressed file belongs to the range in which it starts.
     (tmp_path / "a.gz").write_bytes(b"x" * 50)
     paths = [paths[2], tmp_path / "a.gz", paths[3]]
     assert cut_corpus(paths, 2) == [[(paths[0], 0, 20), (paths[1], 0, math.inf)], [(paths[2], 0, 10)]]
     assert cut_corpus(paths[:1], 30).count([]) == 10
 
 
-def test_paragraphs_become_sentences(tmp_path):
+def test_paragraphs_are_split_into_sentences(tmp_path):
     path = write(tmp_path / "a.txt", "Dr. No left. He came back.\nWhy? Él.\n\nOne.")
     assert documents([(path, 0, 99)], "paragraphs") == [
         [b"Dr. No left.", b"He came back.", b"Why?", "Él.".encode()],
@@ -110,9 +110,9 @@ def test_json_lines(tmp_path):
     assert documents([(path, 0, math.inf)], "jsonl", "body") == [[b"One.", b"Two."]]
 
 
-def test_a_giant_line_comes_in_parts(tmp_path):
+def test_very_long_lines_are_split(tmp_path):
     text = b" ".join(b"word%d" % number for number in range(60_000))
-    for content, joint in ((text, b" "), (text.replace(b" ", b""), b"")):  # Cut between words, where there are any.
+    for content, joint in ((text, b" "), (text.replace(b" ", b""), b"")):  # Split between words, if possible.
         path = write(tmp_path / "a.txt", content + b"\nend")
         for form in ("sentences", "paragraphs"):
             ((*parts, end),) = documents([(path, 0, 300_000), (path, 300_000, len(content) + 4)], form)
@@ -124,7 +124,7 @@ LATIN = "Ein Satz.\nNoch einer.\n\nÜbung.\n".encode("latin-1")
 
 
 @pytest.mark.parametrize("suffix", ["txt", "gz"])
-def test_text_that_is_not_utf_8_is_named_by_file_and_line(tmp_path, suffix):
+def test_invalid_utf8_is_reported_with_file_and_line(tmp_path, suffix):
     path = write(tmp_path / f"a.{suffix}", LATIN)
     message = rf"a.{suffix}:4: not UTF-8: b'\\xdcbung.'. Convert the file, for example by `iconv -f latin1 -t utf-8`"
     for start, form in ((0, "sentences"), (12, "paragraphs")):
@@ -140,8 +140,8 @@ def test_text_that_is_not_utf_8_is_named_by_file_and_line(tmp_path, suffix):
     ("name", "content"),
     [("a.txt", "Ein Satz.\n".encode("utf-16")), ("a.gz", b"\x89PNG\0\0"), ("a.txt", b"one\n" * 10_000 + b"\0")],
 )
-def test_binary_files(tmp_path, form, name, content):
-    message = f"{name}: a binary file, or UTF-16. Expected text in UTF-8, or such text packed as .gz"
+def test_binary_files_are_rejected(tmp_path, form, name, content):
+    message = f"{name}: a binary or UTF-16 file. Expected UTF-8 text, optionally compressed as .gz"
     with pytest.raises(ValueError, match=message):
         documents([(write(tmp_path / name, content), 0, 99)], form)
 
@@ -155,7 +155,7 @@ def test_binary_files(tmp_path, form, name, content):
         ('{"text": "é"}', "'utf-8' codec can't decode byte 0xe9"),
     ],
 )
-def test_lines_that_are_not_the_json_asked_for(tmp_path, line, message):
+def test_invalid_json_lines(tmp_path, line, message):
     for suffix in ("jsonl", "jsonl.gz"):
         path = write(tmp_path / f"a.{suffix}", b'{"text": "one."}\n\n' + line.encode("latin-1") + b"\n")
         with pytest.raises(ValueError, match=f"a.{suffix}:3: {message}"):

@@ -1,4 +1,4 @@
-"""Lines of any range of a file, beside `split` of the whole."""
+"""Lines of byte ranges of a file, compared with `split` of the whole file."""
 
 import gzip
 import io
@@ -25,7 +25,7 @@ CONTENTS = {
 
 
 def keep_ends(content):
-    """`(place, line)` of each line, by `split` alone."""
+    """Returns `(place, line)` of each line, using only `split`."""
     found = [line + b"\n" for line in content.split(b"\n")]
     found[-1] = found[-1][:-1]
     if not found[-1]:
@@ -40,7 +40,7 @@ def test_find(tmp_path):
         (tmp_path / name).touch()
     assert find(str(tmp_path / "*.txt")) == [tmp_path / "a.txt", tmp_path / "b.txt"]
     assert find(tmp_path / "**" / "*.txt") == [tmp_path / name for name in ("a.txt", "b.txt", "deep/er/c.txt")]
-    # A list stays in its order.
+    # The order of a list is kept.
     assert find(["z.txt", tmp_path / "a.txt"]) == [pathlib.Path("z.txt"), tmp_path / "a.txt"]
     with pytest.raises(FileNotFoundError, match=r"none\*: no file matches"):
         find(tmp_path / "none*")
@@ -49,7 +49,7 @@ def test_find(tmp_path):
 
 
 @pytest.mark.parametrize("name", CONTENTS)
-def test_ranges_meet_wherever_they_are_cut(tmp_path, name):
+def test_adjacent_ranges_cover_all_lines(tmp_path, name):
     content = CONTENTS[name]
     for suffix, longest in itertools.product((".txt", ".gz"), ({}, {"longest": 4}, {"longest": 7})):
         path = write(tmp_path / f"a{suffix}", content)
@@ -63,7 +63,7 @@ def test_ranges_meet_wherever_they_are_cut(tmp_path, name):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_long_lines_come_in_parts_cut_after_spaces(tmp_path, seed):
+def test_long_lines_are_split_after_spaces(tmp_path, seed):
     rng = random.Random(seed)
     size = rng.choice([8, 16, 61])
     letters = "a b\n" if seed % 2 else "aé中😀 "
@@ -74,16 +74,16 @@ def test_long_lines_come_in_parts_cut_after_spaces(tmp_path, seed):
         assert b"".join(parts) == whole
         assert all(part.decode() and len(part) <= size for part in parts)
         for part, following in itertools.pairwise(parts):
-            # After a space, unless there is none among the bytes that there was room for.
+            # After a space, unless the bytes that fit contain none.
             assert part.endswith(b" ") or b" " not in (part + following)[: size - 4]
         assert len(parts) == 1 or len(whole) >= size
 
 
-def test_a_giant_line_is_never_in_memory_whole(tmp_path, monkeypatch):
+def test_long_lines_are_read_in_parts(tmp_path, monkeypatch):
     asked = []
 
     class File(io.BufferedReader):
-        """Notes how much is read at a time."""
+        """Records the requested read sizes."""
 
         def __init__(self, path, mode):
             super().__init__(io.FileIO(path, mode))
@@ -100,12 +100,12 @@ def test_a_giant_line_is_never_in_memory_whole(tmp_path, monkeypatch):
     assert 0 < min(asked) <= max(asked) <= 1000
 
 
-def test_broken_archives(tmp_path):
+def test_invalid_gz_files(tmp_path):
     whole = gzip.compress(random.Random(0).randbytes(1000))
     broken = {"text.gz": b"no archive", "short.gz": whole[:-9], "bad.gz": whole[:300] + b"~~~~" + whole[304:]}
     for name, content in broken.items():
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(ValueError, match=f"{name}: not a whole .gz file: "):
+        with pytest.raises(ValueError, match=f"{name}: truncated or invalid .gz file: "):
             list(lines(tmp_path / name))
     with pytest.raises(FileNotFoundError):
         list(lines(tmp_path / "none.txt"))

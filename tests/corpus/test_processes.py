@@ -1,4 +1,4 @@
-"""Jobs in this process and in others. Those others import what they run: it is Python's own."""
+"""Jobs in this process and in others. The jobs are Python built-ins, since the others must import them."""
 
 import functools
 import operator
@@ -18,14 +18,14 @@ SETTINGS = """(
 )"""
 
 
-def test_one_works_alone_when_asked():
+def test_single_process_runs_jobs_lazily():
     with Workers(1) as workers:
         results = workers.run(eval, [PROCESS, "1 + 1", "1 / 0", "2 + 2"])
         assert next(results) == os.getpid()
         assert next(results) == 2
         with pytest.raises(ZeroDivisionError):
             next(results)
-        # Nothing is done before it is asked for.
+        # Jobs run only when their results are requested.
         jobs = []
         results = workers.run(jobs.append, [1, 2, 3])
         assert not jobs
@@ -35,7 +35,7 @@ def test_one_works_alone_when_asked():
 
 
 @pytest.mark.slow
-def test_two_share_the_jobs_of_one_pass_after_the_other(tmp_path):
+def test_two_processes_share_jobs_over_several_runs(tmp_path):
     fails_elsewhere = f"1 if {PROCESS} == {os.getpid()} else open({str(tmp_path / 'none')!r})"
     with Workers(2) as workers:
         assert sorted(workers.run(functools.partial(operator.mul, 3), range(50))) == list(range(0, 150, 3))
@@ -43,7 +43,7 @@ def test_two_share_the_jobs_of_one_pass_after_the_other(tmp_path):
         while len(processes) < 2 and time.monotonic() < deadline:
             processes.update((process, threads) for process, threads, _ in workers.run(eval, [SETTINGS] * 4))
         assert processes.pop(os.getpid()) != 1
-        # The other one has one thread, so that they share the cores.
+        # The other process uses one thread, so that the processes share the cores.
         assert list(processes.values()) == [1]
         assert sorted(workers.run(operator.neg, range(20))) == list(range(-19, 1))
         with pytest.raises(FileNotFoundError, match="none"):

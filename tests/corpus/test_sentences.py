@@ -1,4 +1,4 @@
-"""Sentences of paragraphs: as a person splits them, and as the program that split the books did."""
+"""Sentence splitting, compared with manual splits and with the program that split the books."""
 
 import random
 import re
@@ -9,7 +9,7 @@ from keras_bert.corpus.sentences import split_sentences
 
 pytestmark = pytest.mark.tensorflow
 
-# A stroke where a sentence ends.
+# `|` marks the end of a sentence.
 PARAGRAPHS = """
 It was late. |The rain fell on St. Peter's church.  |Nobody came!
 "Who is there?" he asked. |"It is I." |He opened the door... |And shut it.
@@ -26,13 +26,13 @@ No end
 """
 
 
-def test_paragraphs():
+def test_manually_split_paragraphs():
     for paragraph in PARAGRAPHS.strip().splitlines():
         expected = [sentence.strip() for sentence in paragraph.split("|")]
         assert list(split_sentences(paragraph.replace("|", ""))) == expected
 
 
-def test_nothing_but_white_space_is_lost():
+def test_only_white_space_is_removed():
     rng = random.Random(0)
     assert list(split_sentences("")) == list(split_sentences(" \t")) == []
     for _ in range(500):
@@ -42,14 +42,14 @@ def test_nothing_but_white_space_is_lost():
         assert all(sentence and sentence == sentence.strip() for sentence in found)
 
 
-def test_rows_of_stops_take_no_time():
+def test_long_runs_of_punctuation():
     for filler in (".", ". .", '."', "。", "a. "):
         paragraph = filler * 100_000 + "x"
         assert "".join(split_sentences(paragraph)).replace(" ", "") == paragraph.replace(" ", "")
 
 
 def test_sentences_of_books(data):
-    """One sentence a line, by another program: nearly all ends are found, and hardly any others."""
+    """Nearly all sentence ends found by another program are found, and hardly any others."""
     text = (data / "corpus" / "books" / "books-06.txt").read_text()[:1_000_000]
     found, expected = set(), set()
     for number, chapter in enumerate(text.split("\n\n")):

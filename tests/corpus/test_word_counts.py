@@ -25,7 +25,7 @@ def words_of(*files):
     return Counter(word for file in files for word in file.read_text().split())
 
 
-def test_words_are_those_of_the_tokenizer(tmp_path):
+def test_words_match_the_tokenizer(tmp_path):
     (tmp_path / "a.txt").write_text("\ufeffDon't!\r\nÉTÉ 中文\n\n  don \u2028 T", encoding="utf-8")
     counts, held_out = count_words([tmp_path / "a.txt"])
     assert counts == {"don": 2, "'": 1, "t": 2, "!": 1, "ete": 1, "中": 1, "文": 1}
@@ -35,7 +35,7 @@ def test_words_are_those_of_the_tokenizer(tmp_path):
 
 
 @pytest.mark.parametrize("size", [1, 7, 2000])
-def test_parts_of_a_file_meet_at_line_ends(corpus, monkeypatch, size):
+def test_files_are_split_at_line_ends(corpus, monkeypatch, size):
     monkeypatch.setattr(word_counts, "_PART", size)
     (corpus / "d.txt").write_text("low\n\n\nlower\n")
     (corpus / "e.txt.gz").write_bytes(gzip.compress(b"low\nnewest"))
@@ -44,7 +44,7 @@ def test_parts_of_a_file_meet_at_line_ends(corpus, monkeypatch, size):
 
 
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_the_order_of_files_and_processes_change_nothing(corpus, monkeypatch, processes):
+def test_counts_do_not_depend_on_file_order_or_processes(corpus, monkeypatch, processes):
     monkeypatch.setattr(word_counts, "_PART", 1000)
     files, lines = sorted(corpus.glob("*.txt")), []
     counts = count_words(files, held_out_every=10, progress=lines.append)
@@ -57,7 +57,7 @@ def test_the_order_of_files_and_processes_change_nothing(corpus, monkeypatch, pr
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_text_without_line_breaks_comes_in_short_pieces(tmp_path, monkeypatch, packed):
+def test_text_without_line_breaks_is_split(tmp_path, monkeypatch, packed):
     batches = []
 
     def splitter(lines):
@@ -75,7 +75,7 @@ def test_text_without_line_breaks_comes_in_short_pieces(tmp_path, monkeypatch, p
 
 def test_errors(tmp_path):
     (tmp_path / "blank").write_text(" \n\n")
-    with pytest.raises(ValueError, match="blank: there are no words"):
+    with pytest.raises(ValueError, match="blank: the files contain no words"):
         count_words(tmp_path / "blank")
     with pytest.raises(FileNotFoundError, match="none"):
         count_words([tmp_path / "none"])

@@ -11,12 +11,12 @@ from keras_bert.text import tokenizer
 
 COMPACT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 COUNTS = {"low": 5, "lower": 2, "lowest": 3}
-# What COUNTS holds: "l" begins its words, the others stand within.
+# The alphabet of COUNTS: "l" starts its words, the others occur within.
 ALPHABET = ["l", "##e", "##o", "##r", "##s", "##t", "##w"]
 
 
 def tokenize(word, pieces):
-    """WordPiece as the paper says it: the longest piece first. None is [UNK]."""
+    """Greedy longest-match-first WordPiece, as in the paper. None is [UNK]."""
     found, rest = [], word
     while rest and len(word) <= 200:
         for end in range(len(rest), 0, -1):
@@ -39,37 +39,37 @@ def alphabet_of(words):
 
 
 def learned(further):
-    """The pieces of `COUNTS` beyond special ones and the alphabet."""
+    """Returns the pieces learned from `COUNTS` besides special ones and the alphabet."""
     pieces = learn_vocabulary(COUNTS, len(COMPACT) + len(ALPHABET) + further, unused=0).pieces
     assert pieces[: len(COMPACT) + len(ALPHABET)] == (*COMPACT, *ALPHABET)
     return list(pieces[len(COMPACT) + len(ALPHABET) :])
 
 
-def test_what_a_person_would_choose():
-    # "low" spares 2 pieces in each of 10 words; the next best, "lowest", 5 pieces in each of 3.
+def test_manually_derived_vocabularies():
+    # "low" saves 2 pieces in each of 10 words; the next best, "lowest", saves 5 pieces in each of 3.
     assert [learned(further) for further in (0, 1)] == [[], ["low"]]
-    # With "low", "lowest" spares 3 pieces in 3 words, "lower" 2 in 2, "##est" 2 in 3.
+    # With "low", "lowest" saves 3 pieces in 3 words, "lower" 2 in 2, "##est" 2 in 3.
     assert learned(2) == ["low", "lowest"]
-    # Without "low", 5 words would have 2 pieces more each, without "lowest" 3 words 3, without "lower" 2 words 2.
+    # Without "low", 5 words need 2 more pieces each; without "lowest", 3 words need 3; without "lower", 2 words need 2.
     assert learned(3) == ["low", "lowest", "lower"]
-    # "##ing" spares 2 pieces in each of 8 words, a whole word 3 pieces in 2: after "##ing" only 1.
+    # "##ing" saves 2 pieces in each of 8 words, a whole word 3 pieces in 2, but only 1 after "##ing".
     counts = {"ring": 2, "king": 2, "sing": 2, "wing": 2}
     alphabet = ["k", "r", "s", "w", "##g", "##i", "##n"]
     assert learn_vocabulary(counts, 13, unused=0).pieces == (*COMPACT, *alphabet, "##ing")
-    # Ties are broken by the piece.
+    # Ties are resolved alphabetically.
     assert learn_vocabulary({"db": 3, "ca": 3, "eb": 3}, 12, unused=0).pieces[-2:] == ("ca", "db")
 
 
-def test_a_rare_word_gives_no_piece_of_its_own_but_counts_for_others():
+def test_rare_words_count_but_do_not_become_pieces():
     frequent = {"ab": 2, "cab": 2, "cd": 2}
     rare = {"xab": 1, "yab": 1, "zab": 1}
-    # "##ab" spares 1 piece in "cab" and in each rare word, "cab" 2 pieces in 2 words.
+    # "##ab" saves 1 piece in "cab" and in each rare word, "cab" saves 2 pieces in 2 words.
     assert learn_vocabulary({**frequent, **rare}, 14, unused=0).pieces[-1] == "##ab"
     assert learn_vocabulary(frequent, 11, unused=0).pieces[-1] == "cab"
     assert set(learn_vocabulary({**frequent, **rare}, 19, unused=0, min_count=1).pieces[-6:]) == {*frequent, *rare}
 
 
-def test_few_words_as_well_as_by_trying_everything():
+def test_small_vocabularies_are_close_to_exhaustive_search():
     rng, worse = random.Random(0), 0
     for _ in range(20):
         words = {"".join(rng.choices("abc", k=rng.randint(1, 6))) for _ in range(6)}
@@ -87,7 +87,7 @@ def test_few_words_as_well_as_by_trying_everything():
     assert worse <= 2
 
 
-def test_every_size_that_the_corpus_can_give():
+def test_all_possible_vocabulary_sizes():
     counts = some_words(60)
     alphabet = alphabet_of(counts)
     least = len(COMPACT) + len(alphabet)
@@ -98,7 +98,7 @@ def test_every_size_that_the_corpus_can_give():
         assert alphabet.issubset(vocabulary.pieces)
 
 
-def test_a_corpus_that_gives_fewer_pieces_than_asked_for(caplog):
+def test_corpus_too_small_for_vocab_size(caplog):
     whole = {*COMPACT, *ALPHABET, *COUNTS}
     for size in (len(whole), len(whole) + 1, 30522):
         caplog.clear()
@@ -107,7 +107,7 @@ def test_a_corpus_that_gives_fewer_pieces_than_asked_for(caplog):
         assert len(warned) == (size > len(whole))
     assert warned[0] == (
         "the corpus gives a vocabulary of 15 pieces, fewer than `vocab_size`: 5 special pieces, 7 of the alphabet and "
-        "3 longer words that stand at least 2 times. Received: vocab_size=30522. For more add text or lower `min_count`"
+        "3 longer words that occur at least 2 times. Received: vocab_size=30522. Add text or lower `min_count`"
     )
 
 
@@ -117,7 +117,7 @@ def some_words(number):
     return {word: 1 + 100 // (rank + 1) + rank % 3 for rank, word in enumerate(words)}
 
 
-def test_neither_order_nor_limits_on_memory_change_much(monkeypatch):
+def test_word_order_and_memory_limit_have_little_effect(monkeypatch):
     counts = some_words(400)
     backwards = dict(reversed(counts.items()))
     assert learn_vocabulary(counts, 250) == learn_vocabulary(backwards, 250)
@@ -126,7 +126,7 @@ def test_neither_order_nor_limits_on_memory_change_much(monkeypatch):
     assert free * 0.99 < cost(counts, learn_vocabulary(counts, 250)) < free * 1.02
 
 
-def test_special_pieces_and_unused_places():
+def test_special_and_unused_pieces():
     for unused in (0, 2, 99):
         special = ["[PAD]", *(f"[unused{index}]" for index in range(1, unused + 1)), *COMPACT[1:]]
         lines = []
@@ -134,19 +134,19 @@ def test_special_pieces_and_unused_places():
         assert vocabulary.pieces == (*special, *ALPHABET, "low")
     assert vocabulary.ids(COMPACT) == [0, 100, 101, 102, 103]
     # 5 * 3 + 2 * 5 + 3 * 6 letters in 10 words.
-    assert lines[0] == "round 1 of 12: 7 pieces, 4.3000 pieces a word"
-    assert lines[-1] == "round 12 of 12: 8 pieces, 2.3000 pieces a word"
+    assert lines[0] == "round 1 of 12: 7 pieces, 4.3000 pieces per word"
+    assert lines[-1] == "round 12 of 12: 8 pieces, 2.3000 pieces per word"
 
 
-def test_the_alphabet_has_the_most_frequent_characters_where_they_stand():
-    # a 12 times, b 9, c 4, d 4: of the latter the alphabet's first.
+def test_alphabet_limit_keeps_most_frequent_characters():
+    # a 12 times, b 9, c 4, d 4: ties are resolved alphabetically.
     counts = {"ab": 5, "ba": 3, "aca": 1, "cba": 1, "c": 2, "d": 2, "dd": 1}
     vocabulary = learn_vocabulary(counts, 5 + 6, unused=0, alphabet_limit=3)
     assert vocabulary.pieces == (*COMPACT, "a", "b", "c", "##a", "##b", "##c")
     assert report(counts, vocabulary).unknown_rate == 3 / 15
 
 
-def test_longer_words_than_the_tokenizer_takes_are_ignored():
+def test_words_above_the_maximum_length_are_ignored():
     longest, longer = "a" * wordpiece_trainer.LONGEST_WORD, "b" * (wordpiece_trainer.LONGEST_WORD + 1)
     vocabulary = learn_vocabulary({longest: 2, longer: 9}, 8, unused=0)
     assert vocabulary.pieces == (*COMPACT, "a", "##a", longest)
@@ -154,7 +154,7 @@ def test_longer_words_than_the_tokenizer_takes_are_ignored():
     assert report({longest: 2, longer: 9}, vocabulary).unknown_rate == 9 / 11
 
 
-def test_report_is_what_a_naive_loop_counts():
+def test_report_equals_reference_loop():
     rng = random.Random(1)
     words = ["".join(rng.choices("abcdefghi", k=rng.randint(1, 7))) for _ in range(500)]
     counts = {word: rng.randint(1, 5) for word in words}
@@ -166,7 +166,7 @@ def test_report_is_what_a_naive_loop_counts():
     assert numbers.unknown_rate == pytest.approx(sum(split is None for split in found) / len(found))
     assert numbers.whole_words == pytest.approx(sum(len(split or "??") == 1 for split in found) / len(found))
     numbers = report({"a": 5, "aaa": 1, "b": 1, "c": 1}, Vocabulary([*COMPACT, "a", "##a", "b"]))
-    assert str(numbers) == "8 words, 1.2500 pieces a word, 12.500% unknown, 75.00% whole words"
+    assert str(numbers) == "8 words, 1.2500 pieces per word, 12.500% unknown, 75.00% whole words"
     with pytest.raises(ValueError, match="`counts` is empty. Expected a text with words"):
         report({}, COMPACT)
 
@@ -191,10 +191,10 @@ def test_errors(counts, options, message):
 
 @pytest.mark.slow
 @pytest.mark.tensorflow
-def test_books_come_to_few_pieces_and_the_tokenizer_agrees(data):
+def test_vocabulary_of_books_is_compact_and_matches_the_tokenizer(data):
     counts, held_out = count_words(data / "corpus" / "books" / "books-0[12].txt", held_out_every=100)
     vocabulary = learn_vocabulary(counts, 8000)
-    # The trainer of the package tokenizers comes to 1.112.
+    # The trainer of the package tokenizers reaches 1.112.
     assert report(held_out, vocabulary).pieces_per_word < 1.1
     text = data / "corpus" / "wikitext-2" / "wiki.valid.tokens"
     numbers = report(count_words(text)[0], vocabulary)

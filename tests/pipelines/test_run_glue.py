@@ -102,7 +102,7 @@ def test_a_users_own_table_on_two_devices(made, tmp_path):
     printed, errors = run(PROGRAM, *arguments, devices=2)
     assert errors.count("/device:CPU:1") >= 1
     assert "9: 9 (75.0%), 10: 3 (25.0%)" in errors
-    assert "train.csv: left out 1 rows that cannot be read, first line 14" in errors
+    assert "train.csv: skipped 1 unreadable row(s), the first is line 14" in errors
     assert "test: accuracy " in printed
     # Frozen weights are unchanged.
     before, after = keras_bert.load(made / "bert").encoder, keras_bert.load(output / "model")

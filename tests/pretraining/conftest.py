@@ -1,4 +1,4 @@
-"""Half a million pieces, made once for the tests of pairs and of masks."""
+"""Half a million tokens, generated once for the tests of pairs and masks."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.pretraining import numbered
 
 @pytest.fixture(scope="session")
 def half_million(tmp_path_factory):
-    """The manifest and the examples, with masks, of 43 passes over `numbered.small()`."""
+    """Returns the manifest and the masked examples of 43 passes over `numbered.small()`."""
     folder, source = tmp_path_factory.mktemp("text"), numbered.small()
     numbered.write(folder / "text.txt", source.text)
     settings = Settings(sequence_length=64, duplicates=43, static=True)

@@ -1,4 +1,4 @@
-"""A corpus of unique pieces: the id of a piece tells its position. And records as arrays."""
+"""A corpus of unique pieces, whose ids are their positions in the text, and records as arrays."""
 
 import functools
 import gzip
@@ -10,19 +10,19 @@ from keras_bert.pretraining.token_store import Tokens
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]"]
 PAD, UNK, CLS, SEP, MASK, _ = range(6)
-FIRST = len(SPECIAL)  # The id of the first piece of the text.
+FIRST = len(SPECIAL)  # Id of the first piece of the text.
 
 
 class Numbered:
-    """A corpus whose pieces have, in their order, the ids `FIRST`, `FIRST + 1`, ...
+    """A corpus whose pieces have the consecutive ids `FIRST`, `FIRST + 1`, ...
 
     Args:
         documents: lists of sentences, which are lists of words, each given as its number of pieces.
 
     Attributes:
         pieces: the vocabulary.
-        text: one sentence a line, a blank line between documents.
-        documents, sentences: the id that each begins with, and the one behind the last.
+        text: one sentence per line, with blank lines between documents.
+        documents, sentences: the first id of each, and the last id + 1.
     """
 
     def __init__(self, documents):
@@ -46,7 +46,7 @@ class Numbered:
 
     @property
     def tokens(self):
-        """All of it as `Tokens`."""
+        """Returns the corpus as `Tokens`."""
         firsts = np.searchsorted(self.sentences, self.documents)
         return Tokens(np.arange(FIRST, len(self.pieces)), self.sentences - FIRST, firsts)
 
@@ -55,12 +55,12 @@ class Numbered:
 
 
 def _name(number):
-    """Four letters, so that no piece is part of another."""
+    """Returns a name of four letters, so that no piece is part of another."""
     return "".join(chr(97 + number // 26**power % 26) for power in range(4))
 
 
 def random_documents(seed, documents, sentences, words, pieces=2):
-    """Documents for `Numbered`: numbers of sentences, words and pieces, each from 1 or from the pair's first."""
+    """Returns documents for `Numbered`. Arguments are maxima (minimum 1) or pairs of minimum and maximum."""
     rng = np.random.default_rng(seed)
 
     def draw(bounds):
@@ -71,14 +71,14 @@ def random_documents(seed, documents, sentences, words, pieces=2):
 
 
 def records(folder):
-    """All records of a folder as bytes, in the order of the files."""
+    """Reads all records of a folder as bytes, in the order of the files."""
     paths = sorted(map(str, folder.glob("examples-*")))
     packed = "GZIP" if paths[0].endswith(".gz") else ""
     return list(tf.data.TFRecordDataset(paths, packed).as_numpy_iterator())
 
 
 def arrays(folder):
-    """The features of all records, `{name: (examples, values)}`."""
+    """Reads the features of all records, `{name: (examples, values)}`."""
     found = records(folder)
     features = tf.train.Example.FromString(found[0]).features.feature
     spec = {
@@ -91,7 +91,7 @@ def arrays(folder):
 
 
 def unmasked(examples):
-    """The ids of static examples before they were masked."""
+    """Restores the ids of static examples before masking."""
     ids = examples["input_ids"].copy()
     rows, columns = np.nonzero(examples["masked_lm_weights"])
     ids[rows, examples["masked_lm_positions"][rows, columns]] = examples["masked_lm_ids"][rows, columns]
@@ -99,7 +99,7 @@ def unmasked(examples):
 
 
 def write(path, content):
-    """Writes bytes or text, packed if the name says so."""
+    """Writes bytes or text, compressed if the name ends in .gz."""
     content = content if isinstance(content, bytes) else content.encode()
     path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
     return path
@@ -107,5 +107,5 @@ def write(path, content):
 
 @functools.cache
 def small():
-    """A corpus of 13,000 pieces in 24 documents; sentences have two words at least."""
+    """Returns a corpus of 13,000 pieces in 24 documents; sentences have at least two words."""
     return Numbered(random_documents(0, documents=24, sentences=(30, 70), words=(2, 12)))

@@ -1,4 +1,4 @@
-"""The same examples from Apache Beam as from one machine. What needs Beam is slow, since `make slow` is what has it."""
+"""Apache Beam generates the same examples as one machine. Tests with Beam are slow: only `make slow` has it."""
 
 import collections
 import gzip
@@ -18,9 +18,9 @@ from keras_bert.pretraining.settings import Settings
 from tests.pipelines.programs import finish, mistake, start
 
 pytestmark = pytest.mark.tensorflow
-# What DirectRunner becomes where it cannot fetch another program from the network.
+# What DirectRunner falls back to if it cannot download another program.
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
-PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]  # They share nothing but files.
+PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]  # They share only files.
 PROGRAM, FLAGS = "pipelines.create_pretraining_data", ["--vocab=vocab.txt", "--output=out"]
 SETTINGS = {
     "pairs": (Settings(sequence_length=32, seed=3), {}),
@@ -43,7 +43,7 @@ def beam():
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
-    """60 documents of random words in three files; a glob pattern."""
+    """Writes 60 documents of random words to three files, and returns a glob pattern."""
     folder, rng = tmp_path_factory.mktemp("text"), random.Random(1)
 
     def sentence():
@@ -57,7 +57,7 @@ def text(tmp_path_factory):
 
 
 def count_records(folder, manifest):
-    """How often each record stands in a folder."""
+    """Counts how often each record occurs in a folder."""
     records = collections.Counter()
     for file in manifest["files"]:
         packed = "GZIP" if file["name"].endswith(".gz") else ""
@@ -68,7 +68,7 @@ def count_records(folder, manifest):
 
 
 def check_same(folder, other):
-    """The manifest of two folders that differ at most in how the records lie in the files."""
+    """Checks that two folders differ at most in the distribution of records over files, and returns the manifest."""
     manifest, expected = (json.loads((path / "manifest.json").read_text()) for path in (folder, other))
     assert {**manifest, "files": None} == {**expected, "files": None}
     assert [file["name"] for file in manifest["files"]] == [file["name"] for file in expected["files"]]
@@ -79,8 +79,8 @@ def check_same(folder, other):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
-def test_the_examples_are_those_of_one_machine(beam, text, pieces, tmp_path, monkeypatch, name):
-    monkeypatch.setattr(token_store, "BLOCK", 200)  # So that a shard has several plans, and long documents are cut.
+def test_examples_equal_those_of_one_machine(beam, text, pieces, tmp_path, monkeypatch, name):
+    monkeypatch.setattr(token_store, "BLOCK", 200)  # So that shards have several plans and long documents are split.
     settings, options = SETTINGS[name]
     generate(text, tmp_path / "local", pieces, settings, workers=1, **options)
     generate_with_beam(text, tmp_path / "beam", pieces, settings, RUNNER, **options)
@@ -95,12 +95,12 @@ def test_the_examples_are_those_of_one_machine(beam, text, pieces, tmp_path, mon
 
 
 @pytest.mark.slow
-def test_a_finished_run_stays_and_refuses_other_settings(beam, text, pieces, tmp_path):
+def test_finished_run_is_kept_and_rejects_other_settings(beam, text, pieces, tmp_path):
     manifest = generate_with_beam(text, tmp_path, pieces, Settings(), RUNNER, shards=2)
-    # The runner is not looked at.
+    # The runner is not used.
     assert generate_with_beam(text, tmp_path, pieces, Settings(), "no runner", shards=2) == manifest
     assert generate(text, tmp_path, pieces, Settings(), shards=2) == manifest
-    with pytest.raises(ValueError, match="has data of other settings.*: recipe, shards"):
+    with pytest.raises(ValueError, match="contains data from different settings.*: recipe, shards"):
         generate_with_beam(text, tmp_path, pieces, Settings(seed=2), RUNNER, shards=3)
 
 
@@ -108,39 +108,39 @@ def test_a_finished_run_stays_and_refuses_other_settings(beam, text, pieces, tmp
 @pytest.mark.parametrize(
     ("content", "next_sentence", "message"),
     [
-        (b" \n\n \n", False, ": there is no text in the corpus$"),
+        (b" \n\n \n", False, ": the corpus contains no text$"),
         (b"a b\n\nc \xff\n\nd e\n", True, "a.txt:3: not UTF-8: .* by `iconv -f latin1 -t utf-8`$"),
-        (b"a\n\nb\n", True, "^the corpus gave no examples: its texts are single words. Expected longer ones$"),
+        (b"a\n\nb\n", True, "^no examples in the corpus: its texts are single words. Expected longer texts$"),
     ],
 )
-def test_a_corpus_that_cannot_be_used(beam, pieces, tmp_path, content, next_sentence, message):
+def test_invalid_corpora(beam, pieces, tmp_path, content, next_sentence, message):
     (tmp_path / "a.txt").write_bytes(content)
-    settings = Settings(next_sentence=next_sentence, seed=7)  # With this seed no B of two texts is random.
+    settings = Settings(next_sentence=next_sentence, seed=7)  # With this seed no B is random.
     with pytest.raises(ValueError, match=message):
         generate_with_beam(tmp_path / "a.txt", tmp_path / "out", pieces, settings, RUNNER, shards=2)
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
 @pytest.mark.slow
-def test_an_error_of_another_process(beam, pieces, tmp_path):
+def test_errors_of_other_processes(beam, pieces, tmp_path):
     (tmp_path / "a.txt").write_bytes(b"a b\nc d\n")
-    with pytest.raises(ValueError, match="a.txt: the corpus is one document.* turn `next_sentence` off$"):
+    with pytest.raises(ValueError, match="a.txt: the corpus is one document.* or turn off `next_sentence`$"):
         generate_with_beam(tmp_path / "a.txt", tmp_path / "out", pieces, Settings(), RUNNER, PROCESSES[:1], shards=2)
 
 
 @pytest.mark.slow
-def test_fewer_shards_than_one(beam, text, pieces, tmp_path):
+def test_invalid_number_of_shards(beam, text, pieces, tmp_path):
     with pytest.raises(ValueError, match="`shards` must be at least 1. Received: shards=-1"):
         generate_with_beam(text, tmp_path, pieces, Settings(), RUNNER, shards=-1)
 
 
-def test_what_to_install(text, pieces, tmp_path, monkeypatch):
+def test_missing_beam(text, pieces, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     with pytest.raises(ValueError, match="needs Apache Beam, which is not installed: pip install apache-beam"):
         generate_with_beam(text, tmp_path, pieces, Settings())
 
 
-def test_flags_that_do_not_go_together():
+def test_incompatible_flags():
     cases = {
         "--beam_options are for a --runner. Received: --a=1,--b": ["--beam_options=--a=1,--b"],
         "--processes is not for a --runner, which has its own. Received: 2": ["--processes=2", f"--runner={RUNNER}"],
@@ -150,7 +150,7 @@ def test_flags_that_do_not_go_together():
 
 
 @pytest.mark.slow
-def test_the_command_in_two_processes(beam, text, pieces, tmp_path):
+def test_command_with_two_processes(beam, text, pieces, tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(pieces))
     options = [
         f"--runner={RUNNER}",

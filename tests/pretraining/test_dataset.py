@@ -1,4 +1,4 @@
-"""Batches of records: each example once, at any step of any epoch; records of other programs; files that are broken."""
+"""Batches of records: epochs, resuming at any step, records of other programs, and damaged files."""
 
 import collections
 import itertools
@@ -23,7 +23,7 @@ SOURCE = Numbered(random_documents(0, documents=8, sentences=(10, 20), words=(2,
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Folders of the same text: `plain`, `packed`, `static`, and `rows` without pairs."""
+    """Writes folders of the same text: `plain`, `packed`, `static`, and `rows` without pairs."""
     folder = tmp_path_factory.mktemp("reading")
     numbered.write(folder / "a.txt", SOURCE.text)
     settings_by_name = {
@@ -48,7 +48,7 @@ def assert_equal(some, others):
 
 
 def examples(found):
-    """`{name: (examples, ...)}` of batches, without those of weight 0; the ids as they were before the masks."""
+    """Returns `{name: (examples, ...)}` of batches, without rows of weight 0 and with the ids before masking."""
     keep = np.concatenate([weights for _, _, weights in found]) > 0
     values = {
         name: np.concatenate([(inputs | targets)[name] for inputs, targets, _ in found])[keep]
@@ -65,7 +65,7 @@ def rows(ids):
 
 
 @pytest.mark.parametrize("name", ["plain", "packed", "static", "rows"])
-def test_every_example_once_in_an_epoch(folders, name):
+def test_epoch_contains_every_example_once(folders, name):
     records = Records(folders / name, batch_size=7)
     expected = numbered.arrays(folders / name)
     if name == "static":
@@ -95,28 +95,28 @@ def test_every_example_once_in_an_epoch(folders, name):
 
 
 @pytest.mark.parametrize(("name", "start"), [("plain", 1), ("static", -1)])
-def test_an_epoch_starts_at_any_step(folders, name, start):
+def test_epoch_can_start_at_any_step(folders, name, start):
     records = Records(folders / name, batch_size=7, seed=3)
     assert_equal(batches(records, 2, start=start % records.steps), batches(records, 2)[start:])
 
 
-def test_order_and_masks_are_drawn_for_each_seed_epoch_and_step(folders):
-    """Rows at the same place of a batch have no more positions in common than chance gives them."""
+def test_order_and_masks_depend_on_seed_epoch_and_step(folders):
+    """Rows at the same position of a batch share no more masked positions than expected by chance."""
     options, found = {"masking": Masking(), "batch_size": 7}, []
     for seed, epoch in ((0, 0), (0, 1), (1, 0)):
-        tf.random.set_seed(len(found))  # The global seed does not matter.
+        tf.random.set_seed(len(found))  # The global seed has no effect.
         found.append(batches(Records(folders / "rows", seed=seed, **options), epoch)[:3])
     assert_equal(found[0], batches(Records(folders / "rows", **options))[:3])
     drawn = [inputs["mask_positions"] for some in found for inputs, _, _ in some[:2]]
     for one, other in itertools.combinations(drawn, 2):
-        # Of 30 places 5 are drawn.
+        # 5 of 30 positions are masked.
         common = sum(len(set(some) & set(others)) for some, others in zip(one.tolist(), other.tolist(), strict=True))
         assert common < 0.5 * one.size
     for one, other in itertools.combinations([examples(some)["unmasked"] for some in found], 2):
         assert (one != other).any(axis=1).mean() > 0.9
 
 
-def test_masks_follow_the_settings_of_the_folder_or_those_given(folders):
+def test_masking_defaults_to_settings_of_the_folder(folders):
     found = examples(batches(Records(folders / "rows", batch_size=7)))
     lengths = found["padding_mask"].sum(1)
     assert (found["mask_weights"].sum(1) <= np.round(0.3 * lengths)).all()
@@ -129,12 +129,12 @@ def test_masks_follow_the_settings_of_the_folder_or_those_given(folders):
     assert set(now) == {MASK}
 
 
-def test_an_evaluation_is_the_same_each_time(folders):
+def test_evaluation_is_deterministic(folders):
     records = Records(folders / "plain", batch_size=7, shuffle=False, seed=5)
     found = batches(records, 0)
-    tf.random.set_seed(99)  # Nothing that is drawn elsewhere matters.
+    tf.random.set_seed(99)  # The global seed has no effect.
     assert_equal(found, batches(records, 4))
-    # In the order of the files, 16 records of each in turn.
+    # In the order of the files, 16 records of each file in turn.
     files = [[], [], []]
     for number, path in enumerate(sorted((folders / "plain").glob("examples-*"))):
         for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
@@ -144,7 +144,7 @@ def test_an_evaluation_is_the_same_each_time(folders):
     np.testing.assert_array_equal(examples(found)["unmasked"], expected)
 
 
-def test_a_limit(folders):
+def test_limit(folders):
     records = Records(folders / "plain", batch_size=7, shuffle=False, limit=10)
     assert (records.examples, records.steps) == (10, 2)
     whole = Records(folders / "plain", batch_size=7, shuffle=False)
@@ -155,18 +155,18 @@ def test_a_limit(folders):
     assert Records(folders / "plain", limit=10**6).examples == whole.examples
 
 
-def test_left_to_right(folders):
+def test_causal_targets(folders):
     found = examples(batches(Records(folders / "rows", batch_size=7, causal=True)))
     ids = found["token_ids"]
     assert rows(ids) == rows(numbered.arrays(folders / "rows")["input_ids"])
-    # At each place stands the next piece, as far as there is one.
+    # The label of each position is the next token, if there is one.
     assert (found["mask_positions"] == np.arange(LENGTH - 1)).all()
     np.testing.assert_array_equal(found["mask_labels"], ids[:, 1:])
     np.testing.assert_array_equal(found["mask_weights"], ids[:, 1:] != PAD)
 
 
 def google_record(rng, static=True, lacking=()):
-    """A record as `create_pretraining_data.py` of Google makes it."""
+    """Returns a record like those of Google's `create_pretraining_data.py`."""
     size = int(rng.integers(8, LENGTH + 1))
     first, padding = int(rng.integers(3, size - 2)), LENGTH - size
     words = rng.integers(FIRST, len(SOURCE.pieces), size - 3).tolist()
@@ -194,12 +194,12 @@ def write(path, found):
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_records_of_googles_program(tmp_path, suffix):
+def test_records_of_google(tmp_path, suffix):
     rng = np.random.default_rng(0)
     made = [google_record(rng) for _ in range(21)]
     for number in range(3):
         write(tmp_path / f"tf_examples.{number}{suffix}", made[number::3])
-    (tmp_path / "tf_examples.0000").touch()  # A file without records is no mistake.
+    (tmp_path / "tf_examples.0000").touch()  # Files without records are allowed.
     records = Records(f"{tmp_path}/tf_examples.*", SOURCE.pieces, batch_size=4, shuffle=False)
     assert (records.examples, records.steps, records.static) == (21, 6, True)
     assert (records.settings, records.tokens) == ({}, None)
@@ -211,7 +211,7 @@ def test_records_of_googles_program(tmp_path, suffix):
         expected = np.array([example.features.feature[theirs].int64_list.value for example in order])
         np.testing.assert_array_equal(found[ours].reshape(expected.shape), expected)
     assert found["mask_weights"].tolist() == [[1, 1, 0, 0]] * 21
-    # Without masks, they are drawn.
+    # Without masks, masking is dynamic.
     write(tmp_path / f"plain{suffix}", [google_record(rng, static=False) for _ in range(5)])
     records = Records(tmp_path / f"plain{suffix}", SOURCE.pieces, batch_size=4)
     assert (records.examples, records.static) == (5, False)
@@ -220,7 +220,7 @@ def test_records_of_googles_program(tmp_path, suffix):
     assert found["mask_weights"].sum(1).tolist() == [max(1, round(0.15 * length)) for length in lengths]
 
 
-# Mistakes.
+# Errors.
 
 
 @pytest.mark.parametrize(
@@ -229,49 +229,49 @@ def test_records_of_googles_program(tmp_path, suffix):
         (
             "plain",
             {"vocabulary": SOURCE.pieces[:-1]},
-            "the hashes of the pieces differ. Expected the one in .*/vocab.txt",
+            "the hashes of the pieces differ. Expected the vocabulary in .*/vocab.txt",
         ),
         ("static", {"causal": True}, "a left-to-right model needs records without masks. Received: causal=True"),
-        ("static", {"masking": Masking()}, "static: the records have their masks already. Expected none to draw"),
+        ("static", {"masking": Masking()}, "static: the records already contain masks. Expected `masking=None`"),
         ("plain/ex*", {}, r"plain/ex\*: the vocabulary of the records is unknown: pass `vocabulary`"),
         ("none*", {"vocabulary": SOURCE.pieces}, r"none\*: no file matches"),
         (
             "[ps][lt]a*/ex*",
             {"vocabulary": SOURCE.pieces},
-            "static/.*: the records are of another kind or length than .*plain",
+            "static/.*: the records differ in features or length from .*plain",
         ),
     ],
 )
-def test_what_does_not_go_together(folders, name, options, message):
+def test_incompatible_arguments(folders, name, options, message):
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         Records(f"{folders}/{name}", **options)
 
 
-def test_folders_that_are_not_whole(folders, tmp_path):
+def test_incomplete_folders(folders, tmp_path):
     shutil.copytree(folders / "plain", tmp_path / "data")
     path = sorted((tmp_path / "data").glob("examples-*"))[1]
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
-    message = f"{path.name}: has {len(whole) - 1:,} bytes, expected {len(whole):,}: the file was cut short or changed."
+    message = f"{path.name}: has {len(whole) - 1:,} bytes, expected {len(whole):,}: the file is truncated or modified."
     with pytest.raises(ValueError, match=message):
         Records(tmp_path / "data")
     path.unlink()
     with pytest.raises(ValueError, match=f"{path.name}: has 0 bytes, expected {len(whole):,}: "):
         Records(tmp_path / "data")
     (tmp_path / "data" / "manifest.json").unlink()
-    message = "data: has no manifest.json. Expected a folder that create_pretraining_data wrote to the end, or a glob"
+    message = "data: has no manifest.json. Expected the folder of a finished run of create_pretraining_data, or a glob"
     with pytest.raises(ValueError, match=message):
         Records(tmp_path / "data")
 
 
 @pytest.mark.parametrize("name", ["a.tfrecord", "a.tfrecord.gz"])
-def test_a_file_that_is_cut_at_any_byte_is_named(tmp_path, name):
+def test_truncated_files_are_reported_by_name(tmp_path, name):
     rng = np.random.default_rng(0)
     made = [google_record(rng) for _ in range(4)]
     path = write(tmp_path / name, made)
     whole = path.read_bytes()
     ends = [len(whole)]
-    if name == "a.tfrecord":  # What is cut between two records looks whole.
+    if name == "a.tfrecord":  # A file truncated between two records looks complete.
         ends = list(itertools.accumulate(16 + example.ByteSize() for example in made))
         cuts = {end + step for end in [0, *ends] for step in (-9, -4, -1, 1, 8, 12, 99)}
     else:
@@ -288,7 +288,7 @@ def test_a_file_that_is_cut_at_any_byte_is_named(tmp_path, name):
         Records(path, SOURCE.pieces)
 
 
-def test_damage_is_found(folders, tmp_path):
+def test_damaged_records_are_found(folders, tmp_path):
     shutil.copytree(folders / "plain", tmp_path / "data")
     assert find_damage(tmp_path / "data") is None
     path = sorted((tmp_path / "data").glob("examples-*"))[2]
@@ -298,15 +298,15 @@ def test_damage_is_found(folders, tmp_path):
     path.write_bytes(content)
     for source in (tmp_path / "data", f"{tmp_path}/data/ex*"):
         found = find_damage(source)
-        assert found.startswith(f"{path}: the record after 5 whole ones is damaged (corrupted record at ")
+        assert found.startswith(f"{path}: the record after 5 complete ones is damaged (corrupted record at ")
         assert "{{" not in found
-    # Its length: the place of the next record is lost.
+    # Damage its length, so that the position of the next record is unknown.
     content[sum(sizes[:5])] ^= 1
     path.write_bytes(content)
-    assert "the record after 5 whole ones is damaged" in find_damage(tmp_path / "data")
+    assert "the record after 5 complete ones is damaged" in find_damage(tmp_path / "data")
 
 
-def test_files_of_something_else(tmp_path):
+def test_files_of_other_formats(tmp_path):
     rng = np.random.default_rng(0)
     (tmp_path / "text").write_text("This is no file of records.\n" * 9)
     write(tmp_path / "strings", [b"This is no example."])

@@ -1,4 +1,4 @@
-"""Whole runs: the same examples however the work is cut, continued where it stopped, and mistakes told in one line."""
+"""Complete runs: independence of shards and processes, resuming interrupted runs, and errors."""
 
 import collections
 import concurrent.futures
@@ -36,7 +36,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def wholes(corpus, tmp_path_factory):
-    """Folders of runs that nothing interrupted, by settings."""
+    """Returns folders of uninterrupted runs, by settings."""
     folder = tmp_path_factory.mktemp("wholes")
     for name, settings in SETTINGS.items():
         generate(corpus, folder / name, SOURCE.pieces, settings, shards=5)
@@ -56,7 +56,7 @@ def without_paths(manifest):
 
 
 @pytest.mark.parametrize(("name", "shards"), [("pairs", 1), ("pairs", 40), ("static", 7)])
-def test_the_number_of_shards_changes_nothing(corpus, wholes, tmp_path, name, shards):
+def test_examples_do_not_depend_on_shards(corpus, wholes, tmp_path, name, shards):
     manifest = generate(corpus, tmp_path, SOURCE.pieces, SETTINGS[name], shards=shards)
     assert records(tmp_path) == records(wholes / name)
     assert without_paths(manifest) == without_paths(json.loads((wholes / name / "manifest.json").read_text()))
@@ -64,7 +64,7 @@ def test_the_number_of_shards_changes_nothing(corpus, wholes, tmp_path, name, sh
     assert len(manifest["files"]) == shards
 
 
-def test_neither_do_the_files_nor_their_line_ends(wholes, tmp_path):
+def test_examples_do_not_depend_on_files_or_line_ends(wholes, tmp_path):
     parts = SOURCE.text.split("\n\n")
     numbered.write(tmp_path / "0.txt", "\n\n\n" + "\n \t\n\n".join(parts[:7]))
     numbered.write(tmp_path / "1.gz", "\n\n".join(parts[7:20]))
@@ -79,11 +79,11 @@ def test_neither_do_the_files_nor_their_line_ends(wholes, tmp_path):
     assert records(tmp_path / "json") == records(wholes / "pairs")
 
 
-def test_rows_hold_all_text_once_in_each_pass(wholes):
+def test_rows_contain_all_text_once_per_pass(wholes):
     ids = numbered.arrays(wholes / "rows")["input_ids"]
     assert set(np.bincount(ids.ravel())[FIRST:]) == {2}
-    assert len({tuple(row) for row in ids}) == len(ids)  # The passes do not repeat each other's rows.
-    assert (ids == PAD).any(1).sum() <= 2 * 2 * 5  # Two rows of each shard and pass may have room left.
+    assert len({tuple(row) for row in ids}) == len(ids)  # No row occurs in two passes.
+    assert (ids == PAD).any(1).sum() <= 2 * 2 * 5  # Two rows of each shard and pass may be padded.
 
 
 def test_passes_and_seeds_differ(corpus, wholes, tmp_path):
@@ -92,16 +92,16 @@ def test_passes_and_seeds_differ(corpus, wholes, tmp_path):
     one, two, other = (records(folder) for folder in (wholes / "pairs", tmp_path / "two", tmp_path / "seed"))
     second = two - one
     assert second + one == two
-    # Another pass, or another seed, makes other pairs, save for some short documents.
+    # Other passes and other seeds give different pairs, except for some short documents.
     for found in (second, other):
         assert 0.7 < found.total() / one.total() < 1.4
         assert (found & one).total() < 0.1 * one.total()
 
 
 @pytest.mark.slow
-def test_two_processes_write_the_same_files(corpus, tmp_path, monkeypatch):
+def test_two_processes_write_identical_files(corpus, tmp_path, monkeypatch):
     class Workers(processes.Workers):
-        """Waits for the other process, so that both have their share of the jobs."""
+        """Waits for the other process, so that both run some of the jobs."""
 
         def run(self, job, items):
             concurrent.futures.wait(self.starting)
@@ -141,7 +141,7 @@ def stop_at(line):
         ("pairs", "wrote 5 of 5 shards"),
     ],
 )
-def test_an_interrupted_run_is_continued(corpus, wholes, tmp_path, name, line):
+def test_interrupted_runs_resume(corpus, wholes, tmp_path, name, line):
     arguments = {"vocabulary": SOURCE.pieces, "settings": SETTINGS[name], "shards": 5}
     with pytest.raises(Interrupted):
         generate(corpus, tmp_path, **arguments, progress=stop_at(line))
@@ -149,7 +149,7 @@ def test_an_interrupted_run_is_continued(corpus, wholes, tmp_path, name, line):
     kind, count = line.split()[:2]
     before = {path: path.stat() for path in tmp_path.rglob("*") if path.name.startswith(("examples", "tokens"))}
     assert sum(path.suffix == ".tfrecord" for path in before) == (int(count) if kind == "wrote" else 0)
-    # What a shard at hand has left behind.
+    # Files left by an unfinished shard.
     for path in ("examples-00004-of-00005.tfrecord", "tokens-00004.ids", "tokens-00004.segments"):
         path = tmp_path / "unfinished" / path
         if path not in before:
@@ -165,17 +165,17 @@ def test_an_interrupted_run_is_continued(corpus, wholes, tmp_path, name, line):
     left = 5 - int(count) if kind == "wrote" else 5
     assert lines == expected + [f"wrote {number} of {left} shards" for number in range(1, left + 1)]
     assert contents(tmp_path) == contents(wholes / name)
-    # What was finished was not touched.
+    # Finished files are not modified.
     for path, stat in now.items():
         assert (stat.st_mtime_ns, stat.st_ino) == (before[path].st_mtime_ns, before[path].st_ino)
 
 
-def test_a_finished_folder_is_left_as_it_is(corpus, tmp_path):
+def test_finished_folders_are_not_modified(corpus, tmp_path):
     lines = []
     arguments = {"vocabulary": SOURCE.pieces, "settings": SETTINGS["pairs"], "shards": 2}
     manifest = generate(corpus, tmp_path, **arguments, progress=lines.append)
     assert lines == [f"{done} {number} of 2 shards" for done in ("tokenized", "wrote") for number in (1, 2)]
-    # What a run that was cut between its last two steps has left.
+    # Files left by a run that was interrupted before its last step.
     (tmp_path / "unfinished").mkdir()
     (tmp_path / "unfinished" / "settings.json").write_text("{}")
     before = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in tmp_path.glob("*.*")}
@@ -186,7 +186,7 @@ def test_a_finished_folder_is_left_as_it_is(corpus, tmp_path):
 
 
 @pytest.mark.parametrize("finished", [True, False])
-def test_other_settings_and_changed_files_are_refused(tmp_path, finished):
+def test_other_settings_and_changed_files_are_rejected(tmp_path, finished):
     corpus = numbered.write(tmp_path / "a.txt", SOURCE.text)
     arguments = {"vocabulary": SOURCE.pieces, "settings": SETTINGS["pairs"], "shards": 2}
     if finished:
@@ -202,7 +202,7 @@ def test_other_settings_and_changed_files_are_refused(tmp_path, finished):
         "recipe, compressed": {"compress": True, "settings": Settings(LENGTH, masking=Masking(0.2))},
     }
     message = (
-        "data has data of other settings, or of files that have changed: {}. Expected the same ones to continue, or "
+        "data contains data from different settings or input files: {}. Expected the same ones to resume, or another "
     )
     for names, change in changes.items():
         with pytest.raises(ValueError, match=message.format(names)):
@@ -215,10 +215,10 @@ def test_other_settings_and_changed_files_are_refused(tmp_path, finished):
     assert before is None or contents(tmp_path / "data") == before
 
 
-# Mistakes, and texts that nobody expects.
+# Errors, and unusual texts.
 
 
-def test_an_empty_corpus(tmp_path):
+def test_empty_corpora(tmp_path):
     (tmp_path / "empty.txt").touch()
     (tmp_path / "marks.txt").write_text("\u200b\n\n\ufeff\n \n\r\n\t\n")
     (tmp_path / "empty.gz").write_bytes(gzip.compress(b""))
@@ -227,30 +227,30 @@ def test_an_empty_corpus(tmp_path):
     for pattern, settings, kind, message in (
         ("none*", pairs, FileNotFoundError, "no file matches"),
         ("empty.txt", pairs, ValueError, "the corpus is empty"),
-        ("*.txt", pairs, ValueError, "there is no text in the corpus"),
-        ("marks.txt", rows, ValueError, "there is no text in the corpus"),
-        ("empty.gz", pairs, ValueError, "there is no text in the corpus"),
-        ("rows.jsonl", jsonl, ValueError, "rows.jsonl: there is no text in the corpus"),
+        ("*.txt", pairs, ValueError, "the corpus contains no text"),
+        ("marks.txt", rows, ValueError, "the corpus contains no text"),
+        ("empty.gz", pairs, ValueError, "the corpus contains no text"),
+        ("rows.jsonl", jsonl, ValueError, "rows.jsonl: the corpus contains no text"),
     ):
         with pytest.raises(kind, match=message):
             generate(tmp_path / pattern, tmp_path / "data", SOURCE.pieces, settings, shards=2)
 
 
-def test_one_document_alone(tmp_path):
+def test_single_document(tmp_path):
     path = numbered.write(tmp_path / "a.txt", SOURCE.text.replace("\n\n", "\n"))
     message = (
-        r"a.txt: the corpus is one document, so no B can come from another one. Expected blank lines between documents "
-        r"\(or `form` jsonl\); or turn `next_sentence` off"
+        "a.txt: the corpus is one document, so random B's have no other source. Separate documents by blank lines, set "
+        "`form` to jsonl, or turn off `next_sentence`"
     )
     with pytest.raises(ValueError, match=message):
         generate(path, tmp_path / "data", SOURCE.pieces, SETTINGS["pairs"])
-    # Each of the ways out leads into the same folder.
+    # The suggested fix can use the same folder.
     manifest = generate(path, tmp_path / "data", SOURCE.pieces, Settings(LENGTH, next_sentence=False), shards=1)
     assert manifest["corpus"]["documents"] == 1
     assert manifest["tokens"] == len(SOURCE.pieces) - FIRST + 2 * manifest["examples"]
 
 
-def test_a_mistake_in_the_text_leaves_nothing_that_is_in_the_way(tmp_path):
+def test_errors_in_the_text_do_not_block_the_folder(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(SOURCE.text.encode() + "\nÜbung\n".encode("latin-1"))
     for workers in (None, 1):
@@ -261,11 +261,11 @@ def test_a_mistake_in_the_text_leaves_nothing_that_is_in_the_way(tmp_path):
     assert not (tmp_path / "data" / "unfinished").exists()
 
 
-def test_a_corpus_that_gives_nothing(tmp_path):
-    message = r"the corpus has no piece to predict: all are \[UNK\]. Expected the vocabulary"
+def test_corpora_without_examples_or_predictions(tmp_path):
+    message = r"the corpus has no token to predict: all are \[UNK\]. Expected a vocabulary"
     with pytest.raises(ValueError, match=message):
         module.summary(collections.Counter(examples=2, tokens=9, unknown=4), SETTINGS["static"])
-    # Of single words, half give an example: of two, none, one or two do, by the seed.
+    # Half of all single words give an example: none, one or both of two, depending on the seed.
     (tmp_path / "b.txt").write_text("a\n\nb\n")
     outcomes = set()
     for seed in (0, 2, 7):
@@ -275,26 +275,26 @@ def test_a_corpus_that_gives_nothing(tmp_path):
             outcomes.add((manifest["examples"], manifest["dropped_texts"]))
         except ValueError as error:
             outcomes.add(str(error))
-    assert outcomes == {"the corpus gave no examples: its texts are single words. Expected longer ones", (1, 1), (2, 0)}
+    assert outcomes == {"no examples in the corpus: its texts are single words. Expected longer texts", (1, 1), (2, 0)}
 
 
-def test_too_little_disk_space_is_an_early_error(corpus, tmp_path, monkeypatch):
+def test_disk_space_is_checked_first(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9, 2_000_000))
     text = numbered.write(tmp_path / "a.txt", SOURCE.text * 300)
     size = text.stat().st_size / 1e6
     message = rf"not enough disk space in {tmp_path}/data: {size * 2.5:,.0f} MB are needed, 2 MB are free"
     with pytest.raises(OSError, match=message):
         generate(text, tmp_path / "data", SOURCE.pieces, SETTINGS["static"])
-    # It does not keep other settings from the folder, and a small corpus has room enough.
+    # The folder remains usable with other settings, and a small corpus fits.
     generate(corpus, tmp_path / "data", SOURCE.pieces, SETTINGS["pairs"], shards=1)
 
 
 @pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("file", ["tokens-00003.ids", "examples-00003-of-00005.tfrecord"])
-def test_a_full_disk(corpus, wholes, tmp_path, file):
+def test_full_disk(corpus, wholes, tmp_path, file):
     (tmp_path / "unfinished").mkdir()
     os.symlink("/dev/full", tmp_path / "unfinished" / file)
-    with pytest.raises(OSError, match="the disk is full; start again to resume, finished shards are kept"):
+    with pytest.raises(OSError, match="the disk is full; run again to resume, finished shards are kept"):
         generate(corpus, tmp_path, SOURCE.pieces, SETTINGS["pairs"], shards=5)
     (tmp_path / "unfinished" / file).unlink()
     lines = []
@@ -314,7 +314,7 @@ def test_a_full_disk(corpus, wholes, tmp_path, file):
         ({"form": "lines"}, "`form` must be one of sentences, paragraphs, jsonl. Received: form='lines'"),
     ],
 )
-def test_bad_settings(options, message):
+def test_invalid_settings(options, message):
     with pytest.raises(ValueError, match=message):
         Settings(**options)
 
@@ -332,7 +332,7 @@ def test_bad_settings(options, message):
         ({"output": __file__}, "test_generate.py"),
     ],
 )
-def test_bad_arguments(corpus, tmp_path, options, message):
+def test_invalid_arguments(corpus, tmp_path, options, message):
     arguments = {"output": tmp_path, "vocabulary": SOURCE.pieces, "settings": SETTINGS["pairs"], **options}
     with pytest.raises((ValueError, OSError), match=message):
         generate(corpus, **arguments)

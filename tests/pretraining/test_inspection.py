@@ -1,4 +1,4 @@
-"""Examples as a person reads them, beside ones written down by hand."""
+"""Readable examples, compared with manually written ones."""
 
 import textwrap
 
@@ -15,7 +15,7 @@ PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "house", "burn", 
 
 
 def write(path, *examples):
-    """Writes examples given by words: ids, the length of A, the label and `(position, label)` of the masks."""
+    """Writes examples given as text: tokens, the length of A, the label and `(position, label)` of the masks."""
     with tf.io.TFRecordWriter(str(path)) as writer:
         for words, first, label, masks in examples:
             ids, places = np.zeros((1, 14), int), np.arange(14)[None]
@@ -28,7 +28,7 @@ def write(path, *examples):
             writer.write(serialize(features | {"masked_lm_weights": masks[..., 2].astype(np.float32)})[0])
 
 
-def test_examples_by_hand(tmp_path):
+def test_describe_examples(tmp_path):
     write(
         tmp_path / "a.tfrecord",
         # "the house burns." "the tree burning.", of which "house", "##s" and "tree" are predicted.

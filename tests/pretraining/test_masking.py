@@ -1,4 +1,4 @@
-"""Masks: beside a loop over the words in plain Python, and in shares of half a million pieces."""
+"""Masking, compared with a loop over the words in plain Python, and statistics of half a million tokens."""
 
 import numpy as np
 import pytest
@@ -16,11 +16,11 @@ ORDINARY = [*range(FIRST, FIRST + 7), FIRST + 9]
 
 
 def reference(ids, noise, masking):
-    """The masked ids and the positions of one row. Runs of 1, 2, 3, ... words have odds of 1 : 1/2 : 1/3 : ..."""
+    """Returns masked ids and positions of one row. N-grams of 1, 2, 3, ... words have odds of 1 : 1/2 : 1/3 : ..."""
     whole = masking.whole_word or masking.max_ngram > 1
     real = [place for place, piece in enumerate(ids) if piece in ORDINARY]
     budget = min(masking.predictions(len(ids)), max(1, round((ids != PAD).sum() * masking.masked_lm_prob)))
-    words = []  # (first place, place behind the last)
+    words = []  # (first position, last position + 1)
     for place in real:
         is_continuation = whole and PIECES[ids[place]].startswith("##") and words and words[-1][1] == place
         words[-1:] = [(words[-1][0], place + 1)] if is_continuation else [*words[-1:], (place, place + 1)]
@@ -47,7 +47,7 @@ def reference(ids, noise, masking):
 
 
 def rows(rng, count, length):
-    """Two texts and padding of any lengths, special pieces among them."""
+    """Returns random rows of two texts and padding, including special tokens."""
     ids = np.full((count, length), PAD, np.int32)
     for row in ids:
         size = rng.integers(3, length + 1)
@@ -74,7 +74,7 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize("masking", SETTINGS)
-def test_masks_are_those_of_a_loop_over_the_words(masking):
+def test_masks_equal_reference_loop(masking):
     rng, masker = np.random.default_rng(0), Masker(PIECES, masking)
     ids = rows(rng, 60, 24)
     noise = draw(rng, masker, 60, 24)
@@ -93,7 +93,7 @@ def test_masks_are_those_of_a_loop_over_the_words(masking):
         np.testing.assert_array_equal(found["weights"], [1] * count + [0] * (predictions - count))
 
 
-def test_an_example_by_hand():
+def test_masking_of_known_example():
     ids = np.int32([[CLS, 6, 7, 10, 8, SEP, 9, 11, SEP, PAD]])  # [CLS] a b##e c [SEP] d##f [SEP]
     order = np.float32([[0, 0.9, 0.1, 0, 0.5, 0, 0.3, 0, 0, 0]])
     kind, piece = np.float32([[0.95, 0.85, 0.1]]), np.float32([[0, 0.999, 0]])
@@ -103,14 +103,14 @@ def test_an_example_by_hand():
         found = masker(tf.constant(ids), {"order": order, "kind": kind, "piece": piece})
         return found["token_ids"][0].numpy().tolist(), found["positions"][0].numpy().tolist()
 
-    # Of 9 pieces, 3 are predicted: those that are first in the order. The first stays, the second becomes the last
+    # Of 9 tokens, the first 3 in the random order are predicted. The first is kept, the second is replaced by the last
     # ordinary piece, the third is masked.
     assert masked() == ([CLS, 6, 7, 15, 8, SEP, 9, MASK, SEP, PAD], [2, 3, 7])
-    # Whole words: "b##e" is first; "d##f" does not fit any more, "c" does.
+    # Whole words: "b##e" is first; then "d##f" does not fit, but "c" does.
     assert masked(whole_word=True) == ([CLS, 6, 7, 15, MASK, SEP, 9, 11, SEP, PAD], [2, 3, 4])
 
 
-def test_how_many_are_predicted_of_every_length():
+def test_number_of_predictions_by_length():
     lengths = np.arange(8, 513)
     ids = np.where(np.arange(512) < lengths[:, None], FIRST, PAD).astype(np.int32)
     ids[:, 0], ids[np.arange(505), lengths - 1] = CLS, SEP
@@ -131,10 +131,10 @@ def test_nothing_to_predict():
         assert found["positions"][1, 0] == 1
 
 
-# Shares.
+# Statistics.
 
 
-def test_shares_of_half_a_million_pieces(half_million):
+def test_mask_random_and_kept_shares(half_million):
     manifest, examples = half_million
     lengths = examples["input_mask"].sum(1)
     assert lengths.sum() == manifest["tokens"] > 500_000
@@ -152,7 +152,7 @@ def test_shares_of_half_a_million_pieces(half_million):
     assert manifest["kept_share"] == (now == labels).mean()
 
 
-def test_pieces_are_drawn_alike_and_special_ones_never(half_million):
+def test_random_tokens_are_uniform_and_never_special(half_million):
     examples = half_million[1]
     source, real = numbered.small(), examples["masked_lm_weights"] > 0
     now = np.take_along_axis(examples["input_ids"], examples["masked_lm_positions"], 1)[real]
@@ -166,12 +166,12 @@ def test_pieces_are_drawn_alike_and_special_ones_never(half_million):
     assert set(now[now < FIRST]) == {MASK}
 
 
-def test_positions_are_in_order_and_any_place_is_as_likely(half_million):
+def test_positions_are_sorted_and_uniform(half_million):
     examples = half_million[1]
     real, positions = examples["masked_lm_weights"] > 0, examples["masked_lm_positions"]
     both = real[:, 1:] & real[:, :-1]
     assert (np.diff(positions)[both] > 0).all()
-    # Nothing else has changed: behind the masks there is the corpus.
+    # Only masked positions differ: without the masks, the text is the corpus.
     ids = numbered.unmasked(examples)
     ordinary = ids >= FIRST
     np.testing.assert_array_equal(ordinary.sum(1) + 3, examples["input_mask"].sum(1))
@@ -197,13 +197,13 @@ def test_positions_are_in_order_and_any_place_is_as_likely(half_million):
         ),
     ],
 )
-def test_bad_settings(options, message):
+def test_invalid_settings(options, message):
     with pytest.raises(ValueError, match=message):
         Masking(**options)
 
 
-def test_settings_and_vocabularies():
+def test_mask_token_and_share_limits():
     with pytest.raises(ValueError, match=r"the list of pieces: the vocabulary has no piece '\[MASK\]'"):
         Masker(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"])
-    assert Masking(mask_share=0.7, random_share=0.3).random_share == 0.3  # 1 together, up to rounding.
+    assert Masking(mask_share=0.7, random_share=0.3).random_share == 0.3  # Their sum is 1, up to rounding.
     assert [Masking().predictions(length) for length in (128, 512, 8, 20)] == [20, 77, 2, 3]

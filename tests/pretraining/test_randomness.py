@@ -1,4 +1,4 @@
-"""Random numbers by key, beside the generator in plain Python and its published numbers."""
+"""Random numbers by key, compared with the generator in plain Python and its published numbers."""
 
 import itertools
 
@@ -14,7 +14,7 @@ STEP, FIRST_FACTOR, SECOND_FACTOR = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94
 
 
 def splitmix(seed):
-    """SplitMix64 (Vigna's C program), one integer after the other."""
+    """Yields the integers of SplitMix64 (Vigna's C program)."""
     while True:
         seed = (seed + STEP) % WORD
         value = (seed ^ (seed >> 30)) * FIRST_FACTOR % WORD
@@ -22,8 +22,8 @@ def splitmix(seed):
         yield value ^ (value >> 31)
 
 
-def test_the_published_numbers():
-    # Of seed 1234567, from rosettacode.org; a key's numbers begin with the second.
+def test_published_numbers():
+    # Seed 1234567, from rosettacode.org; a key's numbers start with the second.
     published = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
     published += [16408922859458223821]
     assert list(itertools.islice(splitmix(1234567), 5)) == published
@@ -34,7 +34,7 @@ def test_the_published_numbers():
     np.testing.assert_array_equal(uniforms(np.uint64([1234567]), 4, dtype=np.float32)[0], expected)
 
 
-def test_keys_are_the_generator_seeded_by_each_part_in_turn():
+def test_keys_chain_the_generator_over_parts():
     def key(*parts):
         found = 0
         for part in parts:
@@ -48,8 +48,8 @@ def test_keys_are_the_generator_seeded_by_each_part_in_turn():
     assert make_keys(1, 2).tolist() == [key(1, 2)]
 
 
-def test_numbers_are_from_0_to_below_1():
-    # Keys whose first integer has 64 ones, or none: a key's numbers begin with the generator's second.
+def test_numbers_are_in_unit_interval():
+    # Keys whose first integer is all ones or all zeros: a key's numbers start with the generator's second.
     ones, none = 0x932B113CFBD6B596, 0xC3910C8D016B07D6
     assert [next(itertools.islice(splitmix(key), 1, None)) for key in (ones, none)] == [WORD - 1, 0]
     for dtype, bits in ((np.float64, 53), (np.float32, 24)):
@@ -58,13 +58,13 @@ def test_numbers_are_from_0_to_below_1():
         assert numbers.tolist() == [1 - 2.0**-bits, 0]
 
 
-def test_numbers_are_uniform_and_neighbours_have_nothing_in_common():
+def test_numbers_are_uniform_and_uncorrelated():
     count = 50_000
     draws = uniforms(make_keys(1, 0, np.arange(count)), 4)
     assert draws.shape == (count, 4)
     for column in draws.T:
         assert stats.kstest(column, "uniform").pvalue > 1e-4
-    # Between the numbers of a key, and with those of the next key and of the next document: 4 standard errors.
+    # Correlations within a key, with the next key and with the next document: at most 4 standard errors.
     others = uniforms(make_keys(1, 1, np.arange(count)), 4)
     beside = np.concatenate([draws[:-1], draws[1:], others[:-1]], axis=1)
     correlations = np.corrcoef(beside, rowvar=False)[np.triu_indices(12, 1)]

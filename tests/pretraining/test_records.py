@@ -1,4 +1,4 @@
-"""Records beside those of protobuf, read by it and by the reader of Google's program."""
+"""Records, compared with those of protobuf, and read by protobuf and by the reader of Google's program."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def rows_of(features):
     return [{name: values[row] for name, values in features.items()} for row in range(count)]
 
 
-# Where a varint becomes a byte longer, in each of the widths that arrays come in.
+# Values where a varint becomes one byte longer, for each integer type.
 EDGES = [0, 1, 127, 128, 129, 255, 256, 2**14 - 1, 2**14, 30_522, 2**16, 2**21 - 1, 2**21, 2**28 - 1, 2**28]
 EDGES += [2**31, 2**32 - 1, 2**32, 2**35 - 1, 2**35, 2**42, 2**49, 2**56, 2**63 - 1]
 
@@ -39,12 +39,12 @@ def test_integers_of_every_width(dtype):
         features = {"x": np.stack([values, values[::-1]]).astype(dtype)}
         for record, row in zip(serialize(features), rows_of(features), strict=True):
             assert tf.train.Example.FromString(record).features.feature["x"].int64_list.value == row["x"].tolist()
-            # One name alone: there is only one order of the map.
+            # A single name, so that the order of the map is unique.
             assert record == by_protobuf(row).SerializeToString(deterministic=True)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_examples_equal_those_of_protobuf(seed):
+def test_examples_equal_protobuf(seed):
     rng = np.random.default_rng(seed)
     count, length = (
         rng.integers(0, 6),
@@ -62,13 +62,13 @@ def test_examples_equal_those_of_protobuf(seed):
     records = serialize(features)
     assert len(records) == count
     for record, row in zip(records, rows_of(features), strict=True):
-        # Parsed, since protobuf may order the names in another way.
+        # Parsed, since protobuf may order the names differently.
         assert tf.train.Example.FromString(record) == by_protobuf(row)
 
 
-def test_googles_reader_reads_static_records(half_million):
+def test_google_reader_parses_static_records(half_million):
     manifest, examples = half_million
-    # As `input_fn_builder` of Google's run_pretraining.py has it.
+    # As in `input_fn_builder` of Google's run_pretraining.py.
     shapes = dict.fromkeys(["input_ids", "input_mask", "segment_ids"], 64) | {"next_sentence_labels": 1}
     shapes |= dict.fromkeys(["masked_lm_positions", "masked_lm_ids", "masked_lm_weights"], 10)
     assert {name: value.shape for name, value in examples.items()} == {

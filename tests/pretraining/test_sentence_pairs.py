@@ -1,4 +1,4 @@
-"""Pairs and rows. The pieces of the corpus are unique, so that ids tell where a text is from."""
+"""Pairs and rows. The pieces of the corpus are unique, so that ids identify the source of a text."""
 
 import itertools
 
@@ -18,13 +18,13 @@ LENGTH = 64
 
 @pytest.fixture(scope="module")
 def made(half_million):
-    """The manifest and the examples, as they were before they were masked."""
+    """Returns the manifest and the examples before masking."""
     manifest, examples = half_million
     return manifest, {**examples, "input_ids": numbered.unmasked(examples)}
 
 
 def texts(examples):
-    """`(A, B, label, whether the row is full)` of each example, after a look at the shape of the row."""
+    """Yields `(A, B, label, whether the row is full)` of each example, after checking the format of the row."""
     for ids, mask, segments, (label,) in zip(
         *(examples[name] for name in ("input_ids", "input_mask", "segment_ids", "next_sentence_labels")), strict=True
     ):
@@ -39,7 +39,7 @@ def texts(examples):
         yield a, b, label, length == len(ids)
 
 
-def test_labels_are_true_and_texts_are_whole(made):
+def test_labels_are_correct_and_texts_are_complete(made):
     source, (manifest, examples) = numbered.small(), made
     begins, word_begins = set(source.sentences.tolist()), np.flatnonzero(~source.is_continuation)
     assert manifest["tokens"] > 500_000
@@ -54,13 +54,13 @@ def test_labels_are_true_and_texts_are_whole(made):
         else:
             assert document == other
             assert b[0] == a[-1] + 1 or (full and b[0] > a[-1])
-        if not full:  # Nothing was trimmed: whole sentences, or one that is cut between words.
+        if not full:  # Not truncated: whole sentences, or a sentence split between words.
             assert {a[0], b[-1] + 1} <= begins
             assert label == 0 or {b[0], a[-1] + 1} <= begins
             assert b[0] in begins or (b[0] in word_begins and a[0] == max(begin for begin in begins if begin < b[0]))
 
 
-def test_half_of_the_pairs_are_random_and_the_manifest_counts_all(made):
+def test_half_of_the_pairs_are_random_and_manifest_counts_match(made):
     manifest, examples = made
     labels = examples["next_sentence_labels"][:, 0]
     assert len(labels) == manifest["examples"] > 10_000
@@ -77,7 +77,7 @@ def test_half_of_the_pairs_are_random_and_the_manifest_counts_all(made):
     assert sum(file["examples"] for file in manifest["files"]) == manifest["examples"]
 
 
-def test_random_texts_come_from_every_other_document_alike(made):
+def test_random_texts_are_uniform_over_other_documents(made):
     source, documents = numbered.small(), 24
     a, b = np.array([source.document_of([a[0], b[0]]) for a, b, label, _ in texts(made[1]) if label]).T
     found = np.zeros((documents, documents))
@@ -88,14 +88,14 @@ def test_random_texts_come_from_every_other_document_alike(made):
     assert stats.chi2.sf(statistic, documents * (documents - 2)) > 1e-4
 
 
-# Plans, on documents of sentences of one piece: the length that an example aims at is the one it gets.
+# Plans, for documents of one-token sentences: each example has exactly its target length.
 
 ROOM = 29
 ONES = Tokens(np.arange(20_000), np.arange(20_001), np.arange(0, 20_001, 5_000))
 
 
 def aims(plan):
-    """The length aimed at and the length of A, away from the ends of documents."""
+    """Returns the target lengths and the lengths of A, away from the ends of documents."""
     target = np.where(plan.wanted > 0, plan.middle - plan.first + plan.wanted, plan.end - plan.first)
     inside = (plan.documents + 1) * 5_000 - plan.first >= ROOM
     return np.stack([target, plan.middle - plan.first])[:, inside]
@@ -110,7 +110,7 @@ def draws():
     )
 
 
-def test_a_share_of_the_pairs_is_shorter(draws):
+def test_share_of_short_pairs(draws):
     target = draws[0]
     lengths = np.arange(2, ROOM + 1)
     expected = len(target) * (0.1 / (ROOM - 1) + 0.9 * (lengths == ROOM))
@@ -119,7 +119,7 @@ def test_a_share_of_the_pairs_is_shorter(draws):
     assert stats.chisquare(found, expected).pvalue > 1e-4
 
 
-def test_pairs_are_cut_between_any_two_sentences_alike(draws):
+def test_pairs_are_split_uniformly_between_sentences(draws):
     for target in (ROOM, 2, 3, 7):
         first = draws[1][draws[0] == target]
         assert first.min() >= 1
@@ -129,7 +129,7 @@ def test_pairs_are_cut_between_any_two_sentences_alike(draws):
 
 
 @pytest.mark.parametrize("block", [10**6, 100])
-def test_a_plan_leaves_out_and_repeats_nothing(monkeypatch, block):
+def test_plans_cover_all_text_once(monkeypatch, block):
     monkeypatch.setattr(token_store, "BLOCK", block)
     source = numbered.small()
     place = 0
@@ -145,21 +145,21 @@ def test_a_plan_leaves_out_and_repeats_nothing(monkeypatch, block):
     assert place == len(source.tokens.ids)
 
 
-def test_single_words_with_nothing_behind_them_are_counted():
-    # Documents of one word: there is an example where B is random, and none where it would have to follow.
+def test_dropped_single_words_are_counted():
+    # Documents of one word: there is an example if B is random, and none if B must follow A.
     tokens = Tokens(np.arange(1000) % 2, np.arange(0, 1002, 2), np.arange(501))
     (stretch,) = stretches(tokens)
     plan = plan_pairs(tokens, stretch, 0, 29, 0.1, np.array([False, True]), (1, 0))
     assert (plan.wanted > 0).all()
     assert len(plan.keys) + plan.dropped == 500
     assert 200 < plan.dropped < 300
-    # Of two words: cut between them.
+    # Documents of two words: split between them.
     plan = plan_pairs(tokens, stretch, 0, 29, 0.1, np.array([False, False]), (1, 0))
     assert plan.dropped == 0
     assert (plan.middle - plan.first == np.where(plan.wanted > 0, 2, 1)).all()
 
 
-def test_a_single_sentence_is_cut_before_any_of_its_words():
+def test_single_sentences_are_split_uniformly_between_words():
     # A sentence of 4 words with 1, 2, 1 and 3 pieces, 2,000 times.
     is_continuation = np.tile([False, False, True, False, False, True, True], 2000)
     tokens = Tokens(np.arange(14_000), np.arange(0, 14_001, 7), np.arange(2001))
@@ -171,7 +171,7 @@ def test_a_single_sentence_is_cut_before_any_of_its_words():
 
 
 def cut_like_google(first, second, room):
-    """`truncate_seq_pair` of Google's program: the longer text loses one piece after the other."""
+    """`truncate_seq_pair` of Google's program: removes single tokens from the longer text."""
     while first + second > room:
         if first > second:
             first -= 1
@@ -181,7 +181,7 @@ def cut_like_google(first, second, room):
 
 
 @pytest.mark.parametrize("length", [8, 33])
-def test_texts_that_are_too_long_are_cut_at_their_ends(length):
+def test_long_texts_are_truncated_at_both_ends(length):
     source = Numbered(random_documents(1, documents=12, sentences=20, words=(2, 14)))
     (stretch,) = stretches(source.tokens)
     cuts, lost_pieces = [], 0
@@ -210,7 +210,7 @@ def test_texts_that_are_too_long_are_cut_at_their_ends(length):
         assert packed.truncated == sum(lost for lost, _ in cuts) - lost_pieces
         lost_pieces += packed.truncated
         np.testing.assert_array_equal(packed.is_random, plan.wanted > 0)
-    # Which of the pieces are lost, those before or those behind, is left to chance.
+    # Whether tokens are removed at the start or at the end is random.
     for lost in (1, 2, 3):
         before = np.array([place for some, place in cuts if some == lost])
         assert stats.chisquare(np.bincount(before, minlength=lost + 1)).pvalue > 1e-4
@@ -232,13 +232,13 @@ def rows_of(tokens, length, key=(1, 0, 0), cut=0):
 
 
 def documents_of(rows):
-    """The documents in rows, put together again."""
+    """Reassembles the documents from rows."""
     text = []
     for row in rows:
         assert (row[0], row[-1]) == (CLS, SEP)
         text += row[1:-1].tolist()
     parts = [list(part) for is_end, part in itertools.groupby(text, lambda piece: piece == SEP) if not is_end]
-    assert text.count(SEP) in (len(parts) - 1, len(parts))  # One between two of them.
+    assert text.count(SEP) in (len(parts) - 1, len(parts))  # One between two documents.
     return parts
 
 
@@ -247,7 +247,7 @@ def expected_documents(source):
 
 
 @pytest.mark.parametrize("block", [10**6, 100, 1])
-def test_rows_are_full_and_hold_all_text_once(monkeypatch, block):
+def test_rows_are_full_and_contain_all_text_once(monkeypatch, block):
     monkeypatch.setattr(token_store, "BLOCK", block)
     source = Numbered(random_documents(2, documents=30, sentences=20, words=9))
     for length in (8, 19, 128):
@@ -258,7 +258,7 @@ def test_rows_are_full_and_hold_all_text_once(monkeypatch, block):
 
 
 @pytest.mark.parametrize("sizes", [[1], [14], [1, 13], [13, 1], [6, 6, 1], [6, 6, 15], [39]])
-def test_few_pieces_fill_rows_too(sizes):
+def test_rows_of_short_corpora(sizes):
     source = Numbered([[[1] * size] for size in sizes])
     for cut in range(14):
         rows = rows_of(source.tokens, 16, cut=cut)

@@ -1,4 +1,4 @@
-"""A corpus as ids: beside the tokenizer sentence by sentence, and plain Python."""
+"""A tokenized corpus, compared with tokenizing sentence by sentence and with plain Python."""
 
 import itertools
 import random
@@ -23,13 +23,13 @@ def tokenizer():
 
 
 def lists(tokens):
-    """Documents of segments of ids."""
+    """Converts `Tokens` to lists of documents of segments of ids."""
     segments = [tokens.ids[begin:end].tolist() for begin, end in itertools.pairwise(tokens.segments)]
     return [segments[first:last] for first, last in itertools.pairwise(tokens.documents)]
 
 
 def text(seed, count=200):
-    """Sentences with `None` between documents, some of them empty, long or unknown."""
+    """Returns sentences with `None` between documents. Some are empty, long or unknown."""
     rng = random.Random(seed)
     words = ["a", "b", "c", "ab", "bab", "ca", "Ä", "zz", ".", "\u200b", "aaaabbbb"]
     found = [" ".join(rng.choices(words, k=rng.choice([1, 3, 9, 40]))).encode() for _ in range(count)]
@@ -38,7 +38,7 @@ def text(seed, count=200):
 
 
 def by_words(sentences, tokenizer, longest):
-    """Documents of segments, each filled with words as long as they fit, by a loop over the words."""
+    """Returns documents of segments, filled greedily by a loop over the words."""
     found = [[]]
     for sentence in sentences:
         if sentence is None:
@@ -55,7 +55,7 @@ def by_words(sentences, tokenizer, longest):
                 found[-1].append(segment)
                 segment = []
             segment = segment + word
-            while len(segment) > longest:  # A word that is longer than that alone.
+            while len(segment) > longest:  # A single word that is too long.
                 found[-1].append(segment[:longest])
                 segment = segment[longest:]
         if segment:
@@ -63,7 +63,7 @@ def by_words(sentences, tokenizer, longest):
     return [document for document in found if document]
 
 
-def test_ids_segments_and_documents_by_hand(tokenizer):
+def test_tokens_of_known_sentences(tokenizer):
     sentences = [b"ab. c", b"A", None, None, b"\xe2\x80\x8b", None, b"ca zz", b"", None]
     expected = [[[A, ON_B, STOP, C], [A]], [[C, ON_A, 1]]]
     assert lists(collect(tokenize(sentences, tokenizer, longest=9))) == expected
@@ -72,7 +72,7 @@ def test_ids_segments_and_documents_by_hand(tokenizer):
 
 
 @pytest.mark.parametrize("longest", [2, 6, 1000])
-def test_long_sentences_are_cut_between_words_and_nothing_is_lost(tokenizer, longest):
+def test_long_sentences_are_split_between_words(tokenizer, longest):
     sentences = text(longest)
     tokens = collect(tokenize(sentences, tokenizer, longest))
     assert lists(tokens) == by_words(sentences, tokenizer, longest)
@@ -81,7 +81,7 @@ def test_long_sentences_are_cut_between_words_and_nothing_is_lost(tokenizer, lon
     np.testing.assert_array_equal(tokens.ids, pieces)
 
 
-def test_batches_change_nothing(tokenizer, monkeypatch, tmp_path):
+def test_batch_size_has_no_effect(tokenizer, monkeypatch, tmp_path):
     sentences = text(0)
     expected = lists(collect(tokenize(sentences, tokenizer, 6)))
     for number, size in enumerate((1, 17, 300)):
@@ -94,13 +94,13 @@ def test_batches_change_nothing(tokenizer, monkeypatch, tmp_path):
         assert lists(shard.read()) == expected
 
 
-def test_shards_on_disk(tmp_path):
+def test_shards_are_written_and_read(tmp_path):
     shard = Shard(tmp_path, 3, vocab_size=300)
     assert shard.counts() is None
 
     def blocks():
         yield np.int32([7, 8, 299]), np.array([2, 1]), np.array([1])
-        assert shard.counts() is None  # Not before it is whole.
+        assert shard.counts() is None  # The shard is not complete yet.
         yield np.int32([]), np.array([], int), np.array([0, 0])
         yield np.int32([9]), np.array([1]), np.array([1, 1])
 
@@ -123,7 +123,7 @@ def random_tokens(seed, documents, longest=9):
 
 
 @pytest.mark.parametrize("block", [1, 57, 10**6])
-def test_stretches_cover_all_and_stay_small(monkeypatch, block):
+def test_stretches_cover_all_documents_and_are_small(monkeypatch, block):
     monkeypatch.setattr(token_store, "BLOCK", block)
     tokens = random_tokens(block, documents=40)
     found = list(stretches(tokens))
@@ -133,12 +133,12 @@ def test_stretches_cover_all_and_stay_small(monkeypatch, block):
     assert [part[0] for part in parts] == ends.tolist()
     for stretch in found:
         size = tokens.segments[stretch[-1][2]] - tokens.segments[stretch[0][1]]
-        # What there was before the last document is less than a block; and of that, at most a block and a segment.
+        # Less than a block before the last document, and at most a block and a segment of it.
         assert size < 2 * block + 9
     cuts = {}
     for document, _, last in parts:
         cuts.setdefault(document, []).append(last - tokens.documents[document])
-    # Where a document is cut is the same if it stands alone.
+    # A document is split at the same positions if it is the only one.
     for document, expected in cuts.items():
         first, last = tokens.documents[document : document + 2]
         alone = Tokens(
@@ -149,7 +149,7 @@ def test_stretches_cover_all_and_stay_small(monkeypatch, block):
         assert len(found) == 1
 
 
-def test_following_text():
+def test_following_segments():
     # Segments of 2, 1, 3, 1, 2 pieces; the second document has the last two.
     tokens = Tokens(np.arange(100, 109), np.array([0, 2, 3, 6, 7, 9]), np.array([0, 3, 5]))
     cases = {
@@ -164,7 +164,7 @@ def test_following_text():
     }
     ids, lengths = following(tokens, *map(np.array, zip(*cases, strict=True)))
     assert [part.tolist() for part in np.split(ids, np.cumsum(lengths)[:-1])] == list(cases.values())
-    # Every segment of a document is as likely.
+    # Every segment of a document is equally likely.
     tokens = random_tokens(0, documents=1)
     draws = uniforms(make_keys(np.arange(20_000)), 1)[:, 0]
     ids, lengths = following(tokens, np.zeros(20_000, int), draws, np.ones(20_000, int))

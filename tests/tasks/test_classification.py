@@ -1,4 +1,4 @@
-"""A task with a user's own data, and the table of its predictions as other programs read it."""
+"""Tasks with user data, and prediction tables as read by other programs."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ def write(path, text):
     return path
 
 
-def test_own_classes(tmp_path):
+def test_own_classification_data(tmp_path):
     train = write(tmp_path / "train.csv", "text,label\na,10\nb,9\nc,9\n")
     dev = write(tmp_path / "dev.jsonl", '{"text": "d", "label": 10}\n')
     test = write(tmp_path / "test.tsv", "id\ttext\nx\te\n")
@@ -29,7 +29,7 @@ def test_own_classes(tmp_path):
     assert data.balance() == "9: 2 (66.7%), 10: 1 (33.3%)"
 
 
-def test_own_scores(tmp_path):
+def test_own_regression_data(tmp_path):
     table = write(tmp_path / "all.csv", "a,b,score\nx,y,1.5\nz,w,2\n")
     data = own_data("regression", table, table, table, text="a", pair="b", label="score")
     assert (data.task.num_classes, data.task.main_metric) == (1, "spearman")
@@ -37,7 +37,7 @@ def test_own_scores(tmp_path):
     assert data.balance() == "2 numbers from 1.5 to 2, mean 1.75"
 
 
-def test_errors_of_own_data(tmp_path):
+def test_invalid_own_data(tmp_path):
     train = write(tmp_path / "train.csv", "text,label\na,no\nb,yes\n")
     other = write(tmp_path / "other.csv", "text,label\na,maybe\n")
     for files in ((train, other), (train, train, other)):
@@ -47,7 +47,7 @@ def test_errors_of_own_data(tmp_path):
         own_data("tagging", "a.csv", "b.csv")
 
 
-def test_rows_that_are_predicted_are_never_left_out(tmp_path):
+def test_test_rows_are_never_skipped(tmp_path):
     good, bad = write(tmp_path / "a.csv", "text,label\na,1\n"), write(tmp_path / "b.csv", "text,label\na,1\nb\n")
     assert len(own_data("regression", bad, bad, good, skip_bad_rows=1).train) == 1
     with pytest.raises(ValueError, match=r"b\.csv:3: expected 2 columns, got 1$"):
@@ -55,17 +55,17 @@ def test_rows_that_are_predicted_are_never_left_out(tmp_path):
 
 
 @pytest.mark.parametrize("labels", [LABELS, np.array(LABELS), ["no", "yes"]])
-def test_labels_of_any_kind_read_back(labels):
+def test_labels_round_trip_through_the_table(labels):
     logits = np.log(np.eye(len(labels)) * 0.5 + 0.5 / len(labels))
     lines = predictions_table(logits, labels)
     header, *rows = csv.reader(io.StringIO("\n".join(lines) + "\n", newline=""), "excel-tab")
     assert header == ["label", *labels]
     assert [row[0] for row in rows] == list(labels)
     np.testing.assert_allclose([[float(cell) for cell in row[1:]] for row in rows], np.exp(logits), atol=5e-5)
-    assert (lines[0] == "label\tno\tyes") == (len(labels) == 2)  # What needs no quotes has none.
+    assert (lines[0] == "label\tno\tyes") == (len(labels) == 2)  # Quoted only if necessary.
 
 
-def test_classes_as_an_array():
+def test_labels_as_array():
     task = Task("own", "Own", "text", None, "label", np.array(["no", "yes"]), (accuracy,))
     assert (task.labels, task.num_classes) == (("no", "yes"), 2)
     assert score(task, np.array([0, 1]), np.array([[1.0, 0.0], [2.0, 0.0]])) == {"accuracy": 0.5}

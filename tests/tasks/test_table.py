@@ -1,4 +1,4 @@
-"""A user's tables, right and wrong ones."""
+"""Valid and invalid tables of user data."""
 
 import csv
 import json
@@ -13,7 +13,7 @@ from keras_bert.tasks.table import Examples, balance, discover_labels, read_tabl
 FORMATS = [
     ("a.csv", 'text,other,label\n"a, ""b""\nc",x,yes\nd,y z,no\n', ['a, "b"\nc', "d"]),
     ("a.tsv", 'text\tother\tlabel\n"a"" b"\tx\tyes\nd\ty z\tno\n', ['a" b', "d"]),
-    # A lone quote: none is a sign of quoting.
+    # An unpaired quote: all quotes are literal.
     ("a.tsv", 'text\tother\tlabel\n"a b\tx\tyes\nd "e"\ty z\tno\n', ['"a b', 'd "e"']),
     (
         "a.jsonl",
@@ -44,12 +44,12 @@ def test_formats(tmp_path, name, content, texts, change):
         ([1, 0, 1.0], ["0", "1"]),  # 1 and 1.0 are the same number in JSON.
         ([True, False, True], ["false", "true"]),
         ([4.5, 2, 4.5], ["2", "4.5"]),
-        ([" b", "a", "b "], ["a", "b"]),  # Spaces around it make no other class.
+        ([" b", "a", "b "], ["a", "b"]),  # Surrounding spaces are ignored.
         ([10, 9, 10], ["9", "10"]),
         (["a", "10", "a"], ["10", "a"]),
     ],
 )
-def test_labels_are_the_same_in_all_formats(tmp_path, found, names):
+def test_labels_agree_in_all_formats(tmp_path, found, names):
     rows = [json.dumps({"t": "x", "l": value}) for value in found]
     path = write(tmp_path, "a.jsonl", "\n".join(rows) + "\n")
     raw = read_table(path, "t", label_column="l").labels
@@ -61,7 +61,7 @@ def test_labels_are_the_same_in_all_formats(tmp_path, found, names):
         assert numbers[0] == numbers[2] != numbers[1]
 
 
-def test_arrays_in_place_of_lists():
+def test_arrays_are_converted_to_lists():
     text = np.array(["a", "b", "c"])
     for labels in (np.array([1, 0, 1]), [np.int64(1), np.int64(0), np.int64(1)]):
         examples = Examples(text, None, labels, np.arange(3))
@@ -76,14 +76,14 @@ def test_arrays_in_place_of_lists():
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_what_spreadsheets_call_csv(tmp_path, delimiter, end):
+def test_csv_of_spreadsheets(tmp_path, delimiter, end):
     rows = [["text", "label"], ['a, "b"; c\td', "yes"], ["e", "no"]]
     with open(tmp_path / "a.csv", "w", encoding="utf-8", newline="") as file:
         csv.writer(file, delimiter=delimiter, lineterminator=end).writerows(rows)
         file.write(end * 2)  # Blank lines at the end.
     examples = read_table(tmp_path / "a.csv", "text", label_column="label")
     assert (examples.text, examples.labels) == (['a, "b"; c\td', "e"], ["yes", "no"])
-    # What is no column of the first line is asked by its separator too.
+    # The separator is also detected when looking for optional columns.
     assert own_data("regression", *[write(tmp_path, "b.csv", f"text{delimiter}label{end}a{delimiter}1{end}")] * 3).test
 
 
@@ -94,7 +94,7 @@ def test_unusual_texts(tmp_path):
     text = "a\u2028b\x85c\x0cd"  # Only line feeds end a line.
     examples = read_table(write(tmp_path, "a.tsv", f"text\n{text}\n  \r\n\n"), "text")
     assert (examples.text, examples.pair, examples.labels) == ([text], None, None)
-    path = write(tmp_path, "a.jsonl", '{"text": "a \\ud83d b", "label": "\\udc00"}\n  \r\n\n')  # Half a surrogate pair.
+    path = write(tmp_path, "a.jsonl", '{"text": "a \\ud83d b", "label": "\\udc00"}\n  \r\n\n')  # Lone surrogates.
     examples = read_table(path, "text", label_column="label")
     assert (examples.text, examples.labels) == (["a ? b"], ["?"])
 
@@ -117,11 +117,11 @@ def test_bad_rows_are_skipped_and_logged(tmp_path, caplog, name, regression):
     assert examples.labels == ([1.0, 3.0] if regression else ["1", "3"])
     line = 2 if name == "a.jsonl" else 3
     (told,) = [record.getMessage() for record in caplog.records]
-    assert told == f"{path}: left out 3 rows that cannot be read, first line {line}"
-    with pytest.raises(ValueError, match=rf":{line + 2}: .*Mend the file or raise `skip_bad_rows`. Received: .*=2"):
+    assert told == f"{path}: skipped 3 unreadable row(s), the first is line {line}"
+    with pytest.raises(ValueError, match=rf":{line + 2}: .*Fix the file or increase `skip_bad_rows`. Received: .*=2"):
         read_table(path, "t", **options, skip_bad_rows=2)
     path = write(tmp_path, name, BAD[name].replace("a", " ").replace("d", " "))
-    with pytest.raises(ValueError, match=rf"no row can be read, first line {line - 1}$"):
+    with pytest.raises(ValueError, match=rf"no readable rows, the first bad one is line {line - 1}$"):
         read_table(path, "t", **options, skip_bad_rows=9)
 
 
@@ -139,18 +139,18 @@ def test_balance():
         ("a.csv", "t,t,l\nx,y,no\n", r"a\.csv:1: the column `t` appears twice"),
         ("a.csv", 't,l\n"x\ny",no\nz,maybe\n', r"a\.csv:4: unknown label 'maybe'. Expected one of: 'no', 'yes'"),
         ("a.csv", "t,l\n  ,no\n", r"a\.csv:2: column `t` is empty"),
-        ("a.csv", 't,l\n"x,no\ny,no\n', r"a\.csv:2: unexpected end of data. Expected CSV with quotes doubled"),
+        ("a.csv", 't,l\n"x,no\ny,no\n', r"a\.csv:2: unexpected end of data. Expected CSV with doubled quotes"),
         ("a.tsv", "t\tl\nx\n", r"a\.tsv:2: expected 2 columns, got 1"),
         ("a.csv", "", r"a\.csv: the file is empty"),
         ("a.csv", "t,l\n", r"a\.csv: no rows"),
         ("a.jsonl", '{"t": "a", "l": "no"}\n{"t": \n', r"a\.jsonl:2: not JSON: Expecting value at column 7"),
-        ("a.jsonl", "[1]\n", r"a\.jsonl:1: expected one JSON object a line. Received: \[1\]"),
+        ("a.jsonl", "[1]\n", r"a\.jsonl:1: expected one JSON object per line. Received: \[1\]"),
         ("a.jsonl", '{"t": 3, "l": "no"}\n', r"a\.jsonl:1: column `t` must be a string. Received: 3"),
         ("a.jsonl", '{"t": "a", "l": null}\n', r"a\.jsonl:1: column `l` must be a string or a number. Received: None"),
         ("a.csv", b"t,l\nx\xe9,no\n", r"a\.csv:2: not UTF-8, byte 0xe9 at position 1"),
         ("a.csv", "t,l\nx,no\n".encode("utf-16"), r"a\.csv: the file is UTF-16. Save it as UTF-8"),
         ("a.csv", "t,l\nx,no\n".encode("utf-16-le"), r"a\.csv: the file is UTF-16"),
-        ("a.csv", "t,l\nx\ry,no\n", r"a\.csv:2: a carriage return within a line. Save the file with one kind"),
+        ("a.csv", "t,l\nx\ry,no\n", r"a\.csv:2: a carriage return within a line. Save the file with consistent"),
         ("a.jsonl", '{"t": "a", "l": "no", "t": "b"}\n', r"a\.jsonl:1: the column `t` appears twice"),
         ("a.jsonl", '{"t": "a", "l": NaN}\n', r"a\.jsonl:1: column `l` must be a finite number. Received: nan"),
         ("a.jsonl", '{"t": "a", "l": ' + "1" * 5000 + "}", r"a\.jsonl:1: JSON that cannot be read: Exceeds the limit"),
@@ -163,7 +163,7 @@ def test_errors(tmp_path, name, content, message):
         read_table(write(tmp_path, name, content), "t", label_column="l", labels=["no", "yes"])
 
 
-def test_targets(tmp_path):
+def test_regression_labels(tmp_path):
     def read(value):
         path = write(tmp_path, "a.jsonl", f'{{"t": "x", "l": 1.5}}\n{{"t": "y", "l": {value}}}\n')
         return read_table(path, "t", label_column="l", regression=True).labels
@@ -181,12 +181,12 @@ def test_targets(tmp_path):
         (lambda: read_table("none.csv", "t", labels=["a"], regression=True), "`labels` must be None for regression"),
         (
             lambda: read_table("none.csv", "t", labels=[1, 1.0]),
-            r"`labels` must have each name once. Received: \['1', '1",
+            r"`labels` must be unique. Received: \['1', '1",
         ),
-        (lambda: discover_labels(["a", "a"]), r"`labels` must have two classes at least. Received: \['a'\]"),
-        (lambda: discover_labels(["1", "0", "1.0"]), r"`labels` has the number 1 also as 1.0. Write it one way"),
+        (lambda: discover_labels(["a", "a"]), r"`labels` must have at least two classes. Received: \['a'\]"),
+        (lambda: discover_labels(["1", "0", "1.0"]), r"`labels` has the number 1 also as 1.0. Use one spelling"),
     ],
 )
-def test_errors_of_arguments(call, message):
+def test_invalid_arguments(call, message):
     with pytest.raises(ValueError, match=message):
         call()

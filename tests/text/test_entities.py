@@ -1,4 +1,4 @@
-"""Tags and entities against plain loops over conlleval's rules."""
+"""Tags and entities, compared with plain loops over conlleval's rules."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def ends_chunk(before, before_type, tag, kind):
 
 
 def slow_entities(sentence):
-    """[(type, start, end)] of a list of labels: conlleval's loop over one sentence."""
+    """Returns [(type, start, end)] for a list of labels, by conlleval's loop over one sentence."""
     found, start = [], None
     before, before_type = "O", ""
     for word, label in enumerate([*sentence, "O"]):
@@ -47,14 +47,14 @@ def slow_entities(sentence):
 
 
 def listed(found):
-    """[[(type, start, end)]] of `Entities`."""
+    """Converts `Entities` to [[(type, start, end)]]."""
     assert (found.type.dtype, found.start.dtype, found.end.dtype) == (tf.string, tf.int32, tf.int32)
     rows = zip(*(field.to_list() for field in found), strict=True)
     return [[(kind.decode(), start, end) for kind, start, end in zip(*row, strict=True)] for row in rows]
 
 
 def read(*sentences):
-    """The entities of sentences such as "B-PER I-PER O"."""
+    """Returns the entities of sentences such as "B-PER I-PER O"."""
     sentences = [sentence.split() for sentence in sentences]
     labels = sorted({label for sentence in sentences for label in sentence})
     return listed(entities(ragged([[labels.index(label) for label in sentence] for sentence in sentences]), labels))
@@ -72,7 +72,7 @@ MAX = [("PER", 0, 2), ("PER", 2, 3), ("LOC", 4, 5)]
     [
         (["B-PER I-PER B-PER O B-LOC"], [MAX]),
         (["B-PER E-PER S-PER O S-LOC", "B-ORG M-ORG E-ORG"], [MAX, [("ORG", 0, 3)]]),
-        # An entity ends with its sentence.
+        # An entity ends at the end of its sentence.
         (["O B-PER", "I-PER", "", "I-PER"], [[("PER", 1, 2)], [("PER", 0, 1)], [], [("PER", 0, 1)]]),
         # Labels without a prefix or without a type.
         (["PER PER LOC O geo-loc"], [[("PER", 0, 2), ("LOC", 2, 3), ("geo-loc", 4, 5)]]),
@@ -80,12 +80,12 @@ MAX = [("PER", 0, 2), ("PER", 2, 3), ("LOC", 4, 5)]
         (["PER I-PER"], [[("PER", 0, 2)]]),
     ],
 )
-def test_entities_by_hand(sentences, expected):
+def test_entities_of_known_tags(sentences, expected):
     assert read(*sentences) == expected
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_equals_the_loop(scheme):
+def test_entities_equal_reference_loop(scheme):
     labels, rng = SCHEMES[scheme], np.random.default_rng(0)
     tags = [rng.integers(0, len(labels), rng.integers(0, 15)).tolist() for _ in range(600)]
     expected = [slow_entities([labels[tag] for tag in sentence]) for sentence in tags]
@@ -101,7 +101,7 @@ def test_no_words():
         assert word_tags(tf.zeros([len(rows), 4], tf.int32), ragged(rows)).to_list() == rows
 
 
-def test_row_splits_and_tags_of_either_type():
+def test_integer_types_of_row_splits_and_tags():
     for dtype in (tf.int32, tf.int64):
         tags = tf.ragged.constant([[1, 2], [], [2]], dtype, row_splits_dtype=dtype)
         found = entities(tags, ["O", "B-PER", "I-PER"])
@@ -110,7 +110,7 @@ def test_row_splits_and_tags_of_either_type():
         assert (starts.to_list(), ends.to_list()) == ([[0], [], [2]], [[9], [], [5]])
 
 
-def test_word_tags_by_hand():
+def test_word_tags_of_known_pieces():
     values, first = tf.constant([[5, 6, 7, 8], [1, 2, 3, 4]]), ragged([[1, -1], [2, 0, -1]])
     assert word_tags(values, ragged([[1, 3], []])).to_list() == [[6, 8], []]
     assert word_tags(values, first, missing=9).to_list() == [[6, 9], [3, 1, 9]]
@@ -119,14 +119,14 @@ def test_word_tags_by_hand():
     assert logits.to_list() == [[[6, -6], [9, 0]], [[3, -3], [1, -1], [9, 0]]]
 
 
-def test_in_a_graph():
+def test_graph_mode():
     spec = tf.RaggedTensorSpec([None, None], tf.int32)
     found = tf.function(lambda tags: entities(tags, SCHEMES["IOB"]), input_signature=[spec])(ragged([[1, 2, 0], []]))
     assert isinstance(found, Entities)
     assert listed(found) == [[("PER", 0, 2)], []]
     graph = tf.function(word_tags, input_signature=[tf.TensorSpec([None, None]), spec])
     assert graph(tf.constant([[1.0, 2.0]]), ragged([[1, 0]])).to_list() == [[2.0, 1.0]]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="`first_pieces` has words that were cut off"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`first_pieces` has truncated words"):
         graph(tf.constant([[1.0, 2.0]]), ragged([[1, -1]]))
 
 
@@ -137,20 +137,20 @@ def two():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: entities(ragged([[0]]), []), "`labels` must be a list of strings, at least one. Received: labels="),
-        (lambda: entities(ragged([[0]]), ["O", 1]), "`labels` must be a list of strings"),
+        (lambda: entities(ragged([[0]]), []), "`labels` must be a non-empty list of strings. Received: labels="),
+        (lambda: entities(ragged([[0]]), ["O", 1]), "`labels` must be a non-empty list of strings"),
         (lambda: entities(ragged([[0]]), ["O", "B", "O"]), r"`labels` has O more than once. Received: labels=\['O', "),
         (
             lambda: word_tags(tf.zeros([1, 4]), ragged([[1, -1]])),
-            r"`first_pieces` has words that were cut off. Expected `missing`, .* Received: first_pieces=\[ 1 -1\]",
+            r"`first_pieces` has truncated words. Expected `missing`, .* Received: first_pieces=\[ 1 -1\]",
         ),
         (
             lambda: entity_spans(two(), ragged([[0], [0]]), ragged([[1], [1, 2]])),
-            r"`word_starts` has fewer words than the tags had. Expected one offset a word. Received: words=\[0 1\]",
+            r"`word_starts` has fewer words than the tags. Expected one offset per word. Received: words=\[0 1\]",
         ),
         (
             lambda: entity_spans(two(), ragged([[0], [0, 0]]), ragged([[], []])),
-            "`word_ends` has fewer words than the tags had. Expected one offset a word. Received: words=",
+            "`word_ends` has fewer words than the tags. Expected one offset per word. Received: words=",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Packing beside Google's loops, written a second time in plain Python."""
+"""Packing, compared with Google's loops rewritten in plain Python."""
 
 import itertools
 
@@ -22,7 +22,7 @@ def truncate(first, second, room):
     return first, second
 
 
-def test_truncation_is_googles():
+def test_truncation_equals_google():
     lengths = list(itertools.product(range(9), repeat=2))
     for room in range(9):
         found = packing.truncated_lengths(*(tf.constant(column) for column in zip(*lengths, strict=True)), room)
@@ -30,7 +30,7 @@ def test_truncation_is_googles():
         assert list(zip(*(kept.numpy().tolist() for kept in found), strict=True)) == expected
 
 
-def test_truncation_of_the_second_alone():
+def test_truncation_of_second_text_only():
     first, second = packing.truncated_lengths(
         tf.constant([2, 2, 5, 7, 0]), tf.constant([9, 1, 4, 3, 9]), 5, only_second=True
     )
@@ -38,7 +38,7 @@ def test_truncation_of_the_second_alone():
     assert second.numpy().tolist() == [3, 1, 0, 0, 5]
 
 
-def test_one_text():
+def test_single_texts():
     packed = packing.pack(tf.ragged.constant([[4, 5, 6], [], [7]], dtype=tf.int32), None, 6, VOCABULARY)
     ids = [[CLS, 4, 5, 6, SEP, 0], [CLS, SEP, 0, 0, 0, 0], [CLS, 7, SEP, 0, 0, 0]]
     assert packed["token_ids"].numpy().tolist() == ids

@@ -1,4 +1,4 @@
-"""Strings in, inputs out: every kind of string, every place it runs in, every mistake."""
+"""Model inputs from strings: all input types, all execution environments and all errors."""
 
 import subprocess
 import sys
@@ -44,10 +44,10 @@ def ids(packed):
         (tf.constant("a"), A),
         ((tf.constant(["hello"]), tf.constant(["a b"])), [PAIR]),
         (tf.constant([["a", "a"], ["a", "a"]]), [[A, A], [A, A]]),
-        ("\ud800a", A),  # Half of a surrogate pair, as some JSON has it.
+        ("\ud800a", A),  # A lone surrogate, as some JSON contains it.
     ],
 )
-def test_what_may_be_handed_over(preprocessor, inputs, expected):
+def test_input_types(preprocessor, inputs, expected):
     assert ids(preprocessor(inputs)) == expected
 
 
@@ -73,7 +73,7 @@ def test_padding(eager):
             assert {value.shape for value in preprocessor(texts).values()} == {(len(texts), length)}
 
 
-def test_in_tf_data(preprocessor):
+def test_tf_data(preprocessor):
     dataset = tf.data.Dataset.from_tensor_slices(["Hello world!", "a"])
     assert [ids(packed) for packed in dataset.map(preprocessor)] == [HELLO, A]
     batched = dataset.batch(2).map(preprocessor)
@@ -84,7 +84,7 @@ def test_in_tf_data(preprocessor):
     assert ids(next(iter(pairs))[0]) == [PAIR]
 
 
-def test_in_a_functional_model_a_keras_file_and_a_saved_model(preprocessor, tmp_path):
+def test_functional_model_keras_file_and_saved_model(preprocessor, tmp_path):
     inputs = {name: keras.Input((), dtype="string", name=name) for name in ("text", "pair")}
     model = keras.Model(inputs, preprocessor(inputs))
     data = {"text": tf.constant(["hello"]), "pair": tf.constant(["a b"])}
@@ -100,7 +100,7 @@ def test_in_a_functional_model_a_keras_file_and_a_saved_model(preprocessor, tmp_
 
 
 @pytest.mark.slow
-def test_a_keras_file_opens_in_a_program_that_only_imports_the_package(preprocessor, tmp_path):
+def test_keras_file_loads_after_importing_the_package(preprocessor, tmp_path):
     text = keras.Input((), dtype="string")
     keras.Model(text, preprocessor(text)).save(tmp_path / "model.keras")
     program = (
@@ -112,7 +112,7 @@ def test_a_keras_file_opens_in_a_program_that_only_imports_the_package(preproces
     assert output.strip() == str([A])
 
 
-def test_config_holds_every_argument(eager):
+def test_config_contains_all_arguments(eager):
     arguments = {
         "vocabulary": PIECES,
         "sequence_length": 16,
@@ -130,7 +130,7 @@ def test_config_holds_every_argument(eager):
     assert ids(again(("É [MASK]", "a b c"))) == [2, 1, 4, 3, 9, 10, 11, 3]
 
 
-def test_ragged(preprocessor, monkeypatch):
+def test_ragged_outputs(preprocessor, monkeypatch):
     monkeypatch.setattr("keras_bert.text.preprocessor._CHUNK", 2)
     rows = preprocessor.ragged(["Hello world!", "", "a"])
     assert rows["token_ids"].to_list() == [HELLO[:6], [2, 3], A[:3]]
@@ -139,7 +139,7 @@ def test_ragged(preprocessor, monkeypatch):
     assert preprocessor.ragged([])["token_ids"].shape == (0, None)
 
 
-def test_words(preprocessor):
+def test_from_words(preprocessor):
     words = [["Hello", "world", "\0", "!", "a", "b", "a"], [], ["a b"]]
     mapped = tf.data.Dataset.from_tensors(tf.ragged.constant(words)).map(preprocessor.from_words)
     for packed, first in (preprocessor.from_words(words), next(iter(mapped))):
@@ -159,7 +159,7 @@ def test_decode(preprocessor):
     assert preprocessor.decode([]) == ""
 
 
-def test_of_a_checkpoint(eager):
+def test_preprocessor_of_a_checkpoint(eager):
     bert = keras_bert.load("bert_tiny_books")
     packed = bert.preprocessor(16, padding="longest")(["A man."])
     assert ids(packed) == [bert.vocabulary.ids(["[CLS]", "a", "man", ".", "[SEP]"])]
@@ -177,7 +177,7 @@ def test_of_a_checkpoint(eager):
         ({"padding": 0}, "Received: padding=0"),
     ],
 )
-def test_bad_arguments(arguments, message):
+def test_invalid_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         TextPreprocessor(PIECES, **{"sequence_length": 8, **arguments})
 
@@ -193,15 +193,15 @@ def test_bad_arguments(arguments, message):
         ({"texts": "a"}, r"a dict must have `text`, and `pair` for pairs. Received: keys \['texts'\]"),
         ((["a"], ["b", "c"]), r"`text` and `pair` must have the same shape. Received: text.shape=\(1,\)"),
         (tf.constant([1]), "`text` must be strings. Received: dtype=<dtype: 'int32'>"),
-        (tf.ragged.constant([["a"]]), "`text` must not be ragged; words go to `from_words`"),
+        (tf.ragged.constant([["a"]]), "`text` must not be ragged; use `from_words` for words"),
     ],
 )
-def test_bad_inputs(preprocessor, inputs, message):
+def test_invalid_inputs(preprocessor, inputs, message):
     with pytest.raises(ValueError, match=message):
         preprocessor(inputs)
 
 
-def test_unequal_pairs_in_a_graph(preprocessor):
+def test_pairs_of_unequal_length_in_graph_mode(preprocessor):
     pack = tf.function(lambda *texts: preprocessor(texts), input_signature=[tf.TensorSpec([None], tf.string)] * 2)
     with pytest.raises(tf.errors.InvalidArgumentError, match="`text` and `pair` must have the same shape"):
         pack(tf.constant(["a"]), tf.constant(["a", "b"]))

@@ -1,4 +1,4 @@
-"""Windows and spans against plain loops over Google's rules."""
+"""Windows and spans, compared with plain loops over Google's rules."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ INF = float("inf")
 
 
 def slow_windows(lengths, rooms, stride):
-    """(example, start, length) of each window: the loop of run_squad.py."""
+    """Returns (example, start, length) of each window, by the loop of run_squad.py."""
     windows = []
     for example, (total, room) in enumerate(zip(lengths, rooms, strict=True)):
         start = 0
@@ -32,7 +32,7 @@ def slow_windows(lengths, rooms, stride):
 
 
 def slow_max_context(windows):
-    """For each window, for each of its pieces, whether no other window has more context for it."""
+    """Returns, for each token of each window, whether no other window gives it more context."""
     rows = []
     for mine, (example, start, length) in enumerate(windows):
         rows.append([])
@@ -48,7 +48,7 @@ def slow_max_context(windows):
 
 
 def slow_spans(start_logits, end_logits, windows, offset, valid, max_answer_length, count):
-    """[(start, end, score, window)] of each example."""
+    """Returns [(start, end, score, window)] of each example."""
     found = [[] for _ in range(1 + max(example for example, _, _ in windows))]
     for window, (example, first, length) in enumerate(windows):
         for start in range(length):
@@ -64,7 +64,7 @@ def slow_spans(start_logits, end_logits, windows, offset, valid, max_answer_leng
 
 
 def random_case(seed):
-    """Passages of several windows, some empty; every other case has many ties."""
+    """Returns passages of several windows, some of them empty. Every other case has many ties."""
     rng = np.random.default_rng(seed)
     examples = rng.integers(1, 6)
     lengths = rng.integers(0, 40, examples) * rng.integers(0, 3, examples)
@@ -97,14 +97,14 @@ def check(spans, expected, count):
         assert list(got) == [(start, end, float(score), window) for start, end, score, window in rows]
 
 
-def test_windows_equal_the_loop():
+def test_windows_equal_reference_loop():
     rng = np.random.default_rng(0)
     for _ in range(25):
         lengths, room, stride = rng.integers(0, 60, 5), rng.integers(1, 25, 5), int(rng.integers(1, 30))
         assert from_windows(sliding_windows(lengths, room, stride)) == slow_windows(lengths, room, stride)
 
 
-def test_slices_by_hand():
+def test_window_slices():
     windows = sliding_windows([4, 0, 2], 3, 2)  # 0-2, 2-3; nothing; 0-1
     values = tf.ragged.constant([[10, 11, 12, 13], [], [20, 21]])
     assert window_slices(values, windows).to_list() == [[10, 11, 12], [12, 13], [], [20, 21]]
@@ -116,32 +116,32 @@ def test_slices_by_hand():
     assert window_slices(words, windows).to_list() == [[[1], [2, 3], []], [[], [4]], [], [[5, 6], [7]]]
 
 
-def test_max_context_equals_the_loop():
+def test_max_context_equals_reference_loop():
     for seed in range(12):
         windows = random_case(seed)[2]
         assert max_context(as_windows(windows)).to_list() == slow_max_context(windows)
 
 
-def test_max_context_rounds_as_python_does():
-    # Piece 120 has 1 + 1.22 in the first window and 2 + 0.22 in the second: more by the last bit of a double alone.
+def test_max_context_in_double_precision():
+    # Token 120 scores 1 + 1.22 in the first window and 2 + 0.22 in the second: larger only by the last bit of a double.
     assert 1 + 0.01 * 122 < 2 + 0.01 * 22
     first, second = max_context(Windows(tf.constant([0, 0]), tf.constant([0, 118]), tf.constant([122, 22]))).to_list()
     assert (first[120], second[120 - 118]) == (False, True)
 
 
-def test_spans_by_hand():
-    # [CLS] q [SEP] and four pieces, then [SEP]; spans of two pieces at most.
+def test_spans_of_known_logits():
+    # [CLS] q [SEP], four tokens, [SEP]; spans of at most two tokens.
     start_logits = [[1.0, 9.0, 9.0, 2.0, 5.0, 1.0, 0.0, 9.0]]
     end_logits = [[2.0, 9.0, 9.0, 4.0, 1.0, 3.0, 8.0, 9.0]]
     windows = sliding_windows([4], 4, 2)
     spans = best_spans(start_logits, end_logits, windows, [3], max_answer_length=2, count=3)
-    # 1 + 8 (pieces 2 to 3); 5 + 3 (1 to 2); 0 + 8 (3). The best pair, 5 + 8, is three pieces long.
+    # 1 + 8 (tokens 2 to 3); 5 + 3 (1 to 2); 0 + 8 (3). The best pair, 5 + 8, is three tokens long.
     check(spans, [[(2, 3, 9.0, 0), (1, 2, 8.0, 0), (3, 3, 8.0, 0)]], 3)
     assert spans.null_score.numpy().tolist() == [3.0]
 
 
 @pytest.mark.parametrize(("max_answer_length", "count"), [(1, 1), (4, 7), (1000, 30)])
-def test_spans_equal_the_loop(max_answer_length, count):
+def test_spans_equal_reference_loop(max_answer_length, count):
     options = {"max_answer_length": max_answer_length, "count": count}
     for seed in range(6):
         start_logits, end_logits, windows, offset = random_case(seed)
@@ -157,7 +157,7 @@ def test_spans_equal_the_loop(max_answer_length, count):
         assert found.null_score.numpy().tolist() == null_score
 
 
-def test_in_a_graph():
+def test_graph_mode():
     logits, places = tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([None], tf.int32)
 
     @tf.function(input_signature=[logits, logits, Windows(places, places, places), places])
@@ -168,11 +168,11 @@ def test_in_a_graph():
         start_logits, end_logits, windows, offset = random_case(seed)
         expected = slow_spans(start_logits, end_logits, windows, offset, slow_max_context(windows), 4, 7)
         check(graph(start_logits, end_logits, as_windows(windows), offset), expected, 7)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="`offset` must leave all pieces of a window inside"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`offset` must leave all tokens of a window inside"):
         graph(start_logits, end_logits, as_windows(windows), 99 + offset)
 
 
-def test_fewer_spans_than_asked_for():
+def test_fewer_spans_than_requested():
     windows = sliding_windows([0, 2], 4, 2)
     spans = best_spans(tf.zeros([2, 6]), tf.zeros([2, 6]), windows, [3, 2], max_context(windows), count=5)
     nothing = (-1, -1, -INF, -1)
@@ -197,7 +197,7 @@ def test_bfloat16_logits():
     check(best_spans(*half, as_windows(windows), offset, max_answer_length=5, count=8), expected, 8)
 
 
-def test_probabilities():
+def test_span_probabilities():
     scores = np.log([[1.0, 3.0, 4.0], [5.0, 1e-45, 1e-45]]).astype("float32")
     scores[1, 1:] = -INF
     probabilities = span_probabilities(np.concatenate([scores, np.full((1, 3), -INF, "float32")])).numpy()
@@ -216,7 +216,7 @@ ZEROS, ROOM = np.zeros([1, 9], "float32"), "`room` must be at least 1, but a que
         (lambda: spans_of_zeros(3, max_answer_length=0), "`max_answer_length` must be at least 1. Received: .*=0"),
         (
             lambda: spans_of_zeros(6),
-            r"`offset` must leave all pieces .* inside the sequence of the logits.* offset=\[6\]",
+            r"`offset` must leave all tokens .* inside the sequence of the logits.* offset=\[6\]",
         ),
     ],
 )

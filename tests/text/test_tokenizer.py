@@ -1,4 +1,4 @@
-"""The tokenizer beside Google's own program's answers, and beside its rules written a second time in plain Python."""
+"""The tokenizer, compared with outputs of Google's program and with its rules rewritten in plain Python."""
 
 import functools
 import itertools
@@ -20,7 +20,7 @@ from keras_bert.text.tokenizer import WordSplitter  # noqa: E402
 VOCABULARIES = ["bert-base-cased", "bert-base-chinese", "bert-base-multilingual-cased", "bert-base-uncased"]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = [*SPECIAL, "a", "##a", "b", "##b", "!", "[", "]", "mask", "σ", "##σ", "ς", "##ς", "한", "中", "##가"]
-# Assigned after Unicode 14, the version of Python 3.11: tf-text knows them as punctuation, that Python does not.
+# Assigned after Unicode 14, the version of Python 3.11: punctuation for tf-text, but not for that Python.
 YOUNGER_PUNCTUATION = {
     0x1B4E, 0x1B4F, 0x1B7F, 0x10D6E, 0x113D4, 0x113D5, 0x113D7, 0x113D8, *range(0x11B00, 0x11B0A), 0x11BE1,
     *range(0x11F43, 0x11F50), *range(0x16D6D, 0x16D70), 0x1E5FF,
@@ -38,7 +38,7 @@ def is_punctuation(char):
 
 
 def words_of(string, lowercase):
-    """The words of a text by the rules of Google's tokenization.py."""
+    """Splits a text into words by the rules of Google's tokenization.py."""
     clean = ""
     for char in string:
         category = unicodedata.category(char)
@@ -56,7 +56,7 @@ def words_of(string, lowercase):
 
 
 def pieces_of(word, vocabulary):
-    """WordPiece: the longest piece first, again and again."""
+    """Greedy longest-match-first WordPiece."""
     pieces, start = [], 0
     while start < len(word) <= 200:
         ends = range(len(word), start, -1)
@@ -77,13 +77,13 @@ def names(ids, pieces=PIECES):
 
 
 def split(strings, *settings):
-    """The words of a `WordSplitter`."""
+    """Returns the words of a `WordSplitter` as strings."""
     return [[word.decode() for word in row] for row in WordSplitter(*settings)(strings).to_list()]
 
 
 @pytest.fixture(scope="module")
 def read_case(data, golden):
-    """Reads (tokenizer, texts, ids of Google's program, lowercase) for a public vocabulary."""
+    """Returns a function that reads (tokenizer, texts, ids of Google's program, lowercase) for a public vocabulary."""
 
     @functools.cache
     def read(name):
@@ -105,16 +105,16 @@ def uncased(read_case):
     return read_case("bert-base-uncased")[0]
 
 
-def test_equals_googles_program(case):
+def test_ids_equal_google(case):
     tokenizer, texts, ids, lowercase = case
     assert len(texts) == 701
     assert tokenizer(texts).to_list() == ids
-    # So does the reference of the tests below.
+    # The reference of the tests below agrees.
     assert [ids_of(string.decode(errors="ignore"), tokenizer.vocabulary, lowercase) for string in texts] == ids
 
 
-def test_offsets_cut_what_normalizes_to_the_piece(case):
-    """In order, inside the text, on character boundaries; each word's slices hold the word and no other."""
+def test_offsets_select_text_that_normalizes_to_the_token(case):
+    """Offsets are sorted, inside the text and on character boundaries; each slice lies within one word."""
     tokenizer, texts, expected, lowercase = case
     ids, starts, ends = (ragged.to_list() for ragged in tokenizer.with_offsets(texts))
     assert ids == expected
@@ -127,7 +127,7 @@ def test_offsets_cut_what_normalizes_to_the_piece(case):
             name = tokenizer.vocabulary.pieces[index]
             piece = name.removeprefix("##")
             (word,) = words_of(string[s:e].decode(), lowercase)  # Decoding raises in the middle of a character.
-            # The rest of a word decides on a sigma; several pieces may have come from one character.
+            # A sigma depends on the rest of its word; several tokens may come from one character.
             whole = piece.replace("ς", "σ") == word.replace("ς", "σ")
             part = piece in word and words_of(string[s:e].decode()[0], lowercase) == [word]
             assert name == "[UNK]" or whole or part
@@ -135,7 +135,7 @@ def test_offsets_cut_what_normalizes_to_the_piece(case):
     assert cut > 15000
 
 
-def test_in_a_saved_model_and_in_tf_data(read_case, tmp_path):
+def test_saved_model_and_tf_data(read_case, tmp_path):
     uncased, texts, expected, _ = read_case("bert-base-uncased")
     module = tf.Module()
     module.tokenize = tf.function(uncased.with_offsets, input_signature=[tf.TensorSpec([None], tf.string)])
@@ -160,7 +160,7 @@ def test_squad_questions(uncased, data, golden):
 
 @pytest.mark.parametrize("lowercase", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_every_code_point(lowercase):
-    """Each one alone between two letters: the same words as the rules give. Planes of no characters are sampled."""
+    """Each code point, between two letters, gives the words of the reference. Unassigned planes are sampled."""
     codes = [*range(0xD800), *range(0xE000, 0x32000), *range(0x32000, sys.maxunicode, 499), *range(0xE0000, 0xE0200)]
     found = split([f"a{chr(code)}a" for code in codes], lowercase)
     different = {
@@ -173,8 +173,8 @@ def test_every_code_point(lowercase):
         assert different <= YOUNGER_PUNCTUATION
 
 
-def test_marks_out_of_canonical_order():
-    """The one rule that a table cannot have: NFD sorts marks, and spacing ones stay. Normal text is sorted."""
+def test_marks_not_in_canonical_order():
+    """The one rule that a table cannot express: NFD sorts marks, and keeps spacing marks. Usual text is sorted."""
     characters = map(chr, [*range(0xD800), *range(0xE000, sys.maxunicode + 1)])
     marks = [char for char in characters if unicodedata.combining(char) and unicodedata.category(char) != "Mn"]
     assert len(marks) == 25
@@ -184,7 +184,7 @@ def test_marks_out_of_canonical_order():
         assert (word == words_of(string, True)[0]) == (classes == sorted(classes))
 
 
-def test_lowering_without_stripping_and_the_other_way():
+def test_lowercase_and_strip_accents_are_independent():
     assert split(["ÉTÉ İ"], True, False) == [["été", "i̇"]]
     assert split(["ÉTÉ"], False, True) == [["ETE"]]
 
@@ -196,7 +196,7 @@ def test_final_sigma():
     assert split(strings) == [words_of(string, True) for string in strings]
 
 
-def test_words_at_the_limit(eager):
+def test_maximum_word_length(eager):
     vocabulary = Vocabulary([*PIECES, "ᄀ", "##ᄀ", "##ᅡ", "##ᆨ"])
     tokenizer = BertTokenizer(vocabulary)
     for string, pieces in {
@@ -219,17 +219,17 @@ def test_words_at_the_limit(eager):
             assert (starts.to_list()[0], ends.to_list()[0]) == ([0], [len(string.encode())])
 
 
-def test_offsets_by_hand(eager):
+def test_offsets_of_known_texts(eager):
     tokenizer = BertTokenizer([*SPECIAL, "ᄒ", "##ᅡ", "##ᆫ", "ᄀ", "!", "hello", "jump", "##ed"])
-    texts = ["한!", "", "가\u0301 !", "Héllo  jumpe\u0301d!"]  # A character becomes several; accents after a letter.
+    texts = ["한!", "", "가\u0301 !", "Héllo  jumpe\u0301d!"]  # A character of several tokens; accents after a letter.
     ids, starts, ends = (ragged.to_list() for ragged in tokenizer.with_offsets(texts))
     assert ids == [[5, 6, 7, 9], [], [8, 6, 9], [10, 11, 12, 9]]
     assert starts == [[0, 0, 0, 3], [], [0, 0, 6], [0, 8, 12, 16]]
     assert ends == [[3, 3, 3, 4], [], [5, 5, 7], [6, 12, 16, 17]]
 
 
-def test_bytes_that_are_not_utf8_are_dropped(uncased):
-    """As U+FFFD is; Python's decoder agrees on where a broken character ends."""
+def test_invalid_utf8_is_dropped(uncased):
+    """Like U+FFFD; Python's decoder agrees on where a malformed character ends."""
     contents = [b"a\xffb", b"\xe4\xbd", b"a\xe4\xbdb a", b"\xf0\x9f\x98b", b"a\xed\xa0\x80b", b"\xc0\x80a"]
     contents += [b"\xf4\x90\x80\x80", b"\x80" * 9, *np.random.default_rng(3).bytes(20_000).split(b"a")]
     ids, starts, ends = (ragged.to_list() for ragged in uncased.with_offsets(contents))
@@ -259,7 +259,7 @@ def test_kept_special_tokens(eager):
 
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_added_tokens(eager, lowercase):
-    """First those that stand in the text itself, then those of the normalized text, the longest at each place."""
+    """Tokens are matched in the original text first, then in the normalized text, longest match first."""
     added = [AddedToken("<ent>", normalized=False, special=True), "Covid-19", "ab b"]
     added += [AddedToken("b!a", normalized=False), "ΟΣ", AddedToken("##b", wordpiece=True)]
     pieces = [*PIECES, "<ent>", "Covid-19", "ab b", "b!a", "ΟΣ", "ab"]
@@ -296,7 +296,7 @@ def test_added_tokens(eager, lowercase):
         ({"strip_accents": False}, "é a\u0301", ["[UNK]", "[UNK]"]),
     ],
 )
-def test_settings_of_a_vocabulary(eager, settings, string, pieces):
+def test_vocabulary_settings(eager, settings, string, pieces):
     tokenizer = BertTokenizer(Vocabulary(PIECES, **settings))
     ids, starts, ends = tokenizer.with_offsets([string])
     assert names(ids) == names(tokenizer([string])) == [pieces]
@@ -304,7 +304,7 @@ def test_settings_of_a_vocabulary(eager, settings, string, pieces):
     assert "".join(words) == string.replace(" ", "")
 
 
-def test_all_settings_in_a_graph():
+def test_all_settings_combined():
     vocabulary = Vocabulary([*PIECES, "a!", "b b"], [AddedToken("a!", normalized=False), "b b"], False, False, 2)
     tokenizer = BertTokenizer(vocabulary, keep_special_tokens=["[MASK]"])
     ids = tokenizer(["a!A[MASK]中a b b", "aaa 中! ab é"])
@@ -312,12 +312,12 @@ def test_all_settings_in_a_graph():
     assert names(ids, vocabulary.pieces) == pieces
 
 
-def test_equal_pieces_and_a_piece_with_a_nul(eager):
+def test_duplicate_pieces_and_pieces_with_nul(eager):
     pieces = [*PIECES, "c\0d", "b", "c"]
     assert BertTokenizer(pieces)(["b bb cd c"]).to_list() == [[len(pieces) - 2] * 2 + [8, 1, len(pieces) - 1]]
 
 
-def test_inputs_of_other_shapes_and_lengths(eager):
+def test_input_shapes_and_lengths(eager):
     small = BertTokenizer(PIECES)
     tokenizer = pickle.loads(pickle.dumps(small))
     assert tokenizer.vocabulary == small.vocabulary

@@ -8,8 +8,8 @@ from keras_bert.text import tokenizer_json
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
-def test_from_list_file_and_itself(tmp_path):
-    pieces = [*SPECIAL, "hello", "##s", "\u2028", "\x85", "\u3000"]  # Python takes the last three for line ends.
+def test_vocabulary_from_list_file_or_vocabulary(tmp_path):
+    pieces = [*SPECIAL, "hello", "##s", "\u2028", "\x85", "\u3000"]  # Python treats the last three as line ends.
     vocabulary, path = Vocabulary(pieces), tmp_path / "vocab.txt"
     vocabulary.save(path)
     assert path.read_bytes() == "".join(f"{piece}\n" for piece in pieces).encode()
@@ -17,12 +17,12 @@ def test_from_list_file_and_itself(tmp_path):
     assert (len(vocabulary), "hello" in vocabulary, vocabulary.ids(["[CLS]", "hello"])) == (10, True, [2, 5])
     with pytest.raises(ValueError, match="the vocabulary has no piece 'x'"):
         vocabulary.id("x")
-    # Windows' line ends, a byte order mark, no line end at the end.
+    # Windows line ends, a byte order mark, no newline at end of file.
     path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(SPECIAL).encode())
     assert Vocabulary(path).pieces == tuple(SPECIAL)
 
 
-def test_public_vocabularies_keep_their_sizes(data):
+def test_sizes_of_public_vocabularies(data):
     sizes = {path.name.removesuffix("-vocab.txt"): len(Vocabulary(path)) for path in (data / "vocab").iterdir()}
     assert sizes == {
         "bert-base-uncased": 30522,
@@ -38,11 +38,11 @@ def test_public_vocabularies_keep_their_sizes(data):
         ([], "the list of pieces: the vocabulary is empty"),
         (SPECIAL[1:], r"the vocabulary lacks \[PAD\]"),
         ([*SPECIAL, 7], "id 5: a piece must be a string. Received: 7"),
-        ([*SPECIAL, "a\n"], r"id 5: a piece has no white space around it. Received: 'a\\n'"),
-        ([*SPECIAL, ""], "id 5: a piece has no white space around it. Received: ''"),
+        ([*SPECIAL, "a\n"], r"id 5: a piece must be non-empty and stripped. Received: 'a\\n'"),
+        ([*SPECIAL, ""], "id 5: a piece must be non-empty and stripped. Received: ''"),
     ],
 )
-def test_bad_pieces(pieces, message):
+def test_invalid_pieces(pieces, message):
     with pytest.raises(ValueError, match=message):
         Vocabulary(pieces)
 
@@ -52,7 +52,7 @@ def test_bad_pieces(pieces, message):
     [
         ("vocab.txt", b"[PAD]\n\n[UNK]\n", r"vocab.txt:2: the line is empty"),
         ("vocab.txt", b"[PAD]\n[UNK]\n\xff\xfe\n", "vocab.txt:3: a vocabulary must be UTF-8"),
-        ("vocab.txt", b"[PAD]\n[unk]\n", r"lacks \[UNK\]; .*vocab.txt:2 has '\[unk\]' instead: take an unaltered"),
+        ("vocab.txt", b"[PAD]\n[unk]\n", r"lacks \[UNK\]; .*vocab.txt:2 has '\[unk\]' instead: use an unmodified"),
         (
             "a.json",
             b'{"model": {"type": "BPE", "vocab": {"a": 0}}}',
@@ -62,7 +62,7 @@ def test_bad_pieces(pieces, message):
         ("a.json", b"[]", "not a tokenizer.json"),
     ],
 )
-def test_bad_files(tmp_path, name, content, message):
+def test_invalid_files(tmp_path, name, content, message):
     with pytest.raises(FileNotFoundError, match=f"{name}: there is no such vocabulary file"):
         Vocabulary(tmp_path / name)
     (tmp_path / name).write_bytes(content)
@@ -70,7 +70,7 @@ def test_bad_files(tmp_path, name, content, message):
         Vocabulary(tmp_path / name)
 
 
-def test_settings_travel_through_configs_and_tokenizer_json(tmp_path):
+def test_settings_round_trip_through_config_and_tokenizer_json(tmp_path):
     pieces = [*SPECIAL, "a", "a", "<x>", "new word"]
     added = [AddedToken("new word"), AddedToken("<x>", normalized=False, special=True)]
     vocabulary = Vocabulary(pieces, added, strip_accents=False, tokenize_chinese_chars=False, max_word_length=7)
@@ -81,5 +81,5 @@ def test_settings_travel_through_configs_and_tokenizer_json(tmp_path):
     assert Vocabulary(pieces).get_config() == pieces
     (tmp_path / "tokenizer.json").write_text(tokenizer_json.write(vocabulary, lowercase=False))
     read = Vocabulary(tmp_path / "tokenizer.json")
-    # The first of two equal lines has no place in the file.
+    # The first of two duplicates is not in the file.
     assert read == Vocabulary({**vocabulary.get_config(), "pieces": [*SPECIAL, "[no piece 5]", *pieces[6:]]})

@@ -1,1 +1,1 @@
-"""GLUE."""
+"""The GLUE benchmark."""

@@ -1,4 +1,4 @@
-"""Reads GLUE's official files (tab-separated, never quoted), or TensorFlow Datasets' copies of them."""
+"""Reads GLUE from the official files (tab-separated, without quoting) or TensorFlow Datasets."""
 
 import dataclasses
 import logging
@@ -13,19 +13,19 @@ from keras_bert.tasks.table import Examples, class_number, finite_number
 from keras_bert.training.metrics import matthews_correlation
 
 _LOG = logging.getLogger("keras_bert")
-# The ids of a pair in MRPC, and the coarse categories of the diagnostic set.
+# Id columns of MRPC, and coarse categories of the diagnostic set.
 _PAIR_IDS = ("#1 ID", "#2 ID")
 _COARSE = ("Lexical Semantics", "Predicate-Argument Structure", "Logic", "Knowledge")
 
 
 def read_all(task, data_dir=None, skip_bad_rows=0, diagnostics=None):
-    """Reads the `Data` of a GLUE task; MNLI's includes the mismatched genres and the diagnostics.
+    """Reads the `Data` of a GLUE task. MNLI includes the mismatched genres and the diagnostics.
 
     Args:
         task: one of `TASKS`.
         data_dir: the folder of the official files. Defaults to TensorFlow Datasets.
-        skip_bad_rows: int, the number of rows with a wrong number of columns that a file may have.
-        diagnostics: path of `diagnostic-full.tsv`, another dev set of MNLI.
+        skip_bad_rows: int, maximum number of rows with a wrong number of columns per file. Defaults to 0.
+        diagnostics: path of `diagnostic-full.tsv`, an additional dev set of MNLI.
 
     Returns:
         `Data`. Missing test files are logged.
@@ -37,7 +37,7 @@ def read_all(task, data_dir=None, skip_bad_rows=0, diagnostics=None):
             return read_tfds(part, split)
         optional = part.name != task.name or split == "test"
         if optional and _locate(part, data_dir, split)[0] is None:
-            _LOG.warning("%s has no %s file of %s: nothing is predicted for it", data_dir, split, part.name)
+            _LOG.warning("%s has no %s file for %s, so this split is skipped", data_dir, split, part.name)
             return None
         return read(part, data_dir, split, skip_bad_rows)
 
@@ -58,20 +58,20 @@ def read(task, data_dir, split, skip_bad_rows=0):
 
     Args:
         task: one of `TASKS`.
-        data_dir: the folder of the task's files, or that of all tasks.
-        split: "train", "dev" or "test"; the diagnostic set has "test" alone.
-        skip_bad_rows: int, the number of rows with a wrong number of columns that are skipped before it is an error.
+        data_dir: the folder of the task's files, or the parent folder of all tasks.
+        split: "train", "dev" or "test"; the diagnostic set only has "test".
+        skip_bad_rows: int, maximum number of rows with a wrong number of columns to skip. Defaults to 0.
 
     Returns:
-        `Examples`, in test without labels. The ids are the index of the file (in test that of the server), or else the
-        row number.
+        `Examples`, without labels for test. The ids are the index column of the file (the server's index for test), or
+        else the row numbers.
     """
     path, keep = _locate(task, data_dir, split)
     if path is None:
         folder, name = pathlib.Path(data_dir), task.files[split][0]
         raise ValueError(
             f"`data_dir` has no {name} of {task.name}: neither {folder / task.title / name} nor {folder / name}. "
-            "Give the folder of the official files; https://gluebenchmark.com/tasks has them"
+            "Expected the folder of the official files from https://gluebenchmark.com/tasks"
         )
     wanted = [task.text, *([task.pair] if task.pair else []), *([task.label] if split != "test" else [])]
     wanted += _PAIR_IDS if keep else ()
@@ -79,15 +79,15 @@ def read(task, data_dir, split, skip_bad_rows=0):
     if keep is not None:
         rows = [(line, number, row) for line, number, row in rows if keep(_pair_ids(row))]
         if not rows:
-            raise ValueError(f"{path}: no rows of {split}. The ids of the dev rows are those of other data")
+            raise ValueError(f"{path}: no {split} rows. The ids of the dev rows belong to other data")
     return _examples(task, path, rows, labelled=split != "test")
 
 
 def read_diagnostics(path):
-    """Reads `diagnostic-full.tsv`: the diagnostic set with labels.
+    """Reads `diagnostic-full.tsv`, the diagnostic set with labels.
 
     Returns:
-        `Examples`, and for each row its linguistic categories, coarse and fine ones: `("Logic", "Logic: Negation")`.
+        `Examples`, and the coarse and fine linguistic categories of each row, e.g. `("Logic", "Logic: Negation")`.
     """
     path = pathlib.Path(path)
     if not path.is_file():
@@ -105,7 +105,7 @@ def _categories(coarse, cell):
 
 
 def _locate(task, data_dir, split):
-    """The file of a split or `None`, and a filter of its rows or `None`."""
+    """Returns the file of a split or `None`, and a filter for its rows or `None`."""
     _check_split(task, split)
     path, keep = _find(task, data_dir, task.files[split]), None
     if path is None and task.name == "mrpc":
@@ -124,7 +124,7 @@ def _find(task, data_dir, names):
 
 
 def _find_paraphrase_corpus(task, data_dir, split):
-    """The file of the original corpus, and a filter of its rows, by their ids."""
+    """Returns the file of the original corpus, and a filter for its rows by id."""
     name = "msr_paraphrase_test.txt" if split == "test" else "msr_paraphrase_train.txt"
     path = _find(task, data_dir, [name])
     if path is None or split == "test":
@@ -136,8 +136,8 @@ def _find_paraphrase_corpus(task, data_dir, split):
         of_dev = {_pair_ids(row) for _, _, row in _read_rows(dev, _PAIR_IDS)}
     else:
         raise ValueError(
-            f"{path}: it holds train and dev together, and there is no dev.tsv. "
-            "Put GLUE's dev_ids.tsv, the two ids of each dev row, or dev.tsv into its folder"
+            f"{path}: contains train and dev rows together. "
+            "Add GLUE's dev_ids.tsv, with the two ids of each dev row, or dev.tsv to its folder"
         )
     return path, of_dev.__contains__ if split == "dev" else lambda pair: pair not in of_dev
 
@@ -147,14 +147,14 @@ def _pair_ids(row):
 
 
 def _read_rows(path, wanted, header=None, skip_bad_rows=0):
-    """(line number, row number, dict by column) of each row."""
+    """Returns (line number, row number, dict by column) of each row."""
     lines = [(number, line.split("\t")) for number, line in read_lines(path)]
     if header is None and lines:
         (_, header), *lines = lines
 
     def parse(line, fields):
         while len(fields) > len(header) and not fields[-1]:
-            fields.pop()  # Tabs at the end of a line are no columns.
+            fields.pop()  # Ignore tabs at the end of a line.
         return table_row(path, header, line, fields)
 
     rows = good_rows(path, lines, parse, skip_bad_rows)
@@ -195,11 +195,11 @@ def read_tfds(task, split):
 
         dataset, info = tfds.load(name, split=source, with_info=True)
         rows = sorted(tfds.as_numpy(dataset), key=lambda row: row["idx"])
-    # It raises its own errors, those of the network's libraries and TensorFlow's.
+    # TensorFlow Datasets raises errors of its own, of network libraries and of TensorFlow.
     except Exception as error:
         raise ValueError(
             f"{name} could not be loaded from TensorFlow Datasets: {error}. "
-            "Download the official files and give their folder by --data_dir"
+            "Download the official files and pass their folder as --data_dir"
         ) from error
     if task.labels and info.features["label"].names != list(task.labels):
         raise ValueError(f"{name} numbers its labels differently: {info.features['label'].names}")
@@ -214,7 +214,7 @@ def read_tfds(task, split):
 
 
 def score_diagnostics(labels, logits, categories):
-    """Matthews correlation on the whole diagnostic set, as "all", and on each linguistic category."""
+    """Returns the Matthews correlation on the whole diagnostic set, as "all", and on each linguistic category."""
     predictions = np.array(predict(TASKS["ax"], logits))
     labels, categories = np.asarray(labels), [("all", *names) for names in categories]
     return {

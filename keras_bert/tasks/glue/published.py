@@ -1,4 +1,4 @@
-"""Published GLUE test scores, and the two ways to average the tasks."""
+"""Published GLUE test scores, and two ways to average over tasks."""
 
 from keras_bert.tasks.glue.tasks import TASKS
 
@@ -18,16 +18,16 @@ _ALWAYS = ("BERT BASE", "BERT LARGE")
 
 
 def published(config):
-    """A list of (name, percent of the main metric by task), for models of the size of `config`, or BASE and LARGE."""
+    """Returns [(name, main metric by task, in percent)] for models of the size of `config`, or for BASE and LARGE."""
     rows = [_PUBLISHED[size] for size in [(config.num_hidden_layers, config.hidden_size)] if size in _PUBLISHED]
     rows = rows or [row for row in _PUBLISHED.values() if row[0] in _ALWAYS]
     return [(name, dict(zip(_COLUMNS, numbers, strict=True))) for name, numbers in rows]
 
 
 def comparison_table(scores, config):
-    """A Markdown table of our dev scores (what `score` gave, by task name) above the published test scores.
+    """Returns a Markdown table of our dev scores (dicts of `score`, by task) and published test scores.
 
-    Its average is that of Devlin et al., table 1: nine columns, one metric each, both MNLI apart, no WNLI.
+    The average follows Devlin et al., table 1: nine columns, one metric each, both MNLI sets separately, without WNLI.
     """
     names = [name for name in _COLUMNS if name in scores]
     ours = {name: 100 * scores[name][TASKS[name].main_metric] for name in names}
@@ -43,12 +43,12 @@ def comparison_table(scores, config):
 
 
 def averages(scores):
-    """A line with the leaderboard's averages, "" if a task is missing."""
+    """Returns a line with the leaderboard's averages, or "" if a task is missing."""
     if any(name not in scores for name in _IN_AVERAGE):
         return ""
     whole, without = average(scores)
     whole = "" if whole is None else f"{100 * whole:.1f} with WNLI, "
-    return f"As the leaderboard averages, all metrics of a task: {whole}{100 * without:.1f} without WNLI.\n"
+    return f"Leaderboard average (all metrics of each task): {whole}{100 * without:.1f} without WNLI.\n"
 
 
 def _title(name):
@@ -56,9 +56,9 @@ def _title(name):
 
 
 def average(scores):
-    """The leaderboard's average of all nine tasks (`None` without WNLI), and of the eight without WNLI.
+    """Returns the leaderboard's average of all nine tasks (`None` without WNLI), and of eight tasks without WNLI.
 
-    A task counts with the mean of its metrics, MNLI with that of both tests. `scores` are by task name.
+    The score of a task is the mean of its metrics, for MNLI of both test sets. `scores` is a dict by task name.
     """
     means = {name: sum(values.values()) / len(values) for name, values in scores.items() if name != "ax"}
     means["mnli"] = (means["mnli"] + means.pop("mnli_mismatched")) / 2

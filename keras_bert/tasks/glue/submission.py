@@ -1,4 +1,4 @@
-"""The files that the GLUE server takes, and the archive of all eleven."""
+"""Submission files for the GLUE server, and the archive of all eleven."""
 
 import logging
 import pathlib
@@ -16,17 +16,17 @@ _SERVER_HEADER = "index\tprediction\n"
 
 
 def write_submission(task, predictions, folder, ids=None):
-    """Writes the server's file of a task to a folder and returns its path.
+    """Writes the submission file of a task to a folder and returns its path.
 
     Args:
         task: one of `TASKS`.
-        predictions: class ids, or numbers for STS-B, which are clipped to 0 to 5.
-        folder: the folder.
+        predictions: class ids, or scores for STS-B, which are clipped to [0, 5].
+        folder: path of the folder.
         ids: the server's index of each prediction. Defaults to their order.
     """
     ids = list(range(len(predictions)) if ids is None else ids)
     if len(ids) != len(predictions):
-        raise ValueError(f"`ids` must be as many as `predictions`. Received: {len(ids)} and {len(predictions)}")
+        raise ValueError(f"`ids` and `predictions` must be equally long. Received: {len(ids)} and {len(predictions)}")
     rows = sorted(zip(ids, predictions, strict=True))
     lines = [f"{number}\t{_server_string(task, prediction)}\n" for number, prediction in rows]
     path = pathlib.Path(folder) / task.server_file
@@ -35,7 +35,7 @@ def write_submission(task, predictions, folder, ids=None):
 
 
 def zip_submission(folder, path, test_rows=None):
-    """Checks the files of a folder as the server does, and zips all eleven, which it requires.
+    """Validates the files of a folder like the server, and zips all eleven files that it requires.
 
     Args:
         folder: the folder of `write_submission`.
@@ -43,7 +43,7 @@ def zip_submission(folder, path, test_rows=None):
         test_rows: dict of row counts by task name. Defaults to the official ones.
 
     Returns:
-        The names of the tasks without a file, which are filled with the majority label and logged.
+        List of the tasks without a file, which are filled with the majority label and logged.
     """
     contents, filled = {}, []
     for task in TASKS.values():

@@ -1,6 +1,6 @@
 """GLUE's tasks (Wang et al., 2019).
 
-A task's labels are numbered as TensorFlow Datasets and Hugging Face do, so that models trained elsewhere fit.
+Label ids match TensorFlow Datasets and Hugging Face, so that models trained elsewhere are compatible.
 """
 
 import dataclasses
@@ -8,21 +8,21 @@ import dataclasses
 from keras_bert.tasks.classification import Task
 from keras_bert.training.metrics import accuracy, f1, matthews_correlation, pearson, spearman
 
-LEARNING_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # The best on dev is taken (Devlin et al., 2019, section 4.1).
+LEARNING_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # The best on dev is selected (Devlin et al., 2019, section 4.1).
 
 
 @dataclasses.dataclass(frozen=True)
 class GlueTask(Task):
-    """One row of the GLUE server; `title` is the official folder's name too.
+    """A GLUE task as defined by the server; `title` is also the name of the official folder.
 
     Args:
         strings: the labels in the official files; empty for regression.
         test_rows: int, the number of rows of the test file.
-        server_file: the name of the file with predictions.
-        majority: the most frequent class id of the training data, for regression the mean.
-        header: the columns of train and dev, if the files do not name them.
-        suffix: the suffix of the names of the dev and test files.
-        tfds, tfds_columns: the name and the text columns in TensorFlow Datasets, if they differ.
+        server_file: str, the name of the submission file.
+        majority: the most frequent class id of the training data, or the mean for regression.
+        header: the columns of train and dev, if the files have no header.
+        suffix: str, the suffix of the names of the dev and test files.
+        tfds, tfds_columns: the name and the text columns in TensorFlow Datasets, if different.
     """
 
     strings: tuple
@@ -36,7 +36,7 @@ class GlueTask(Task):
 
     @property
     def files(self):
-        """The file names of each split, the usual one first."""
+        """The possible file names of each split, most common first."""
         if self.name == "ax":
             return {"test": ("diagnostic.tsv", "AX.tsv")}
         return {"train": ("train.tsv",), "dev": (f"dev{self.suffix}.tsv",), "test": (f"test{self.suffix}.tsv",)}
@@ -75,7 +75,7 @@ _TASKS = (
         _01, 390965, "QQP.tsv", 0,
     ),
     _MNLI,
-    # The same model on other genres: only dev and test differ.
+    # Other genres for the same model: only dev and test differ.
     dataclasses.replace(
         _MNLI, name="mnli_mismatched", suffix="_mismatched", test_rows=9847, server_file="MNLI-mm.tsv",
     ),
@@ -91,7 +91,7 @@ _TASKS = (
         "wnli", "WNLI", "sentence1", "sentence2", "label", ("not_entailment", "entailment"), (accuracy,),
         _01, 146, "WNLI.tsv", 0,
     ),
-    # The diagnostic set: a test of models trained on MNLI, so it has that majority.
+    # The diagnostic set tests models trained on MNLI, so it has MNLI's majority class.
     dataclasses.replace(
         _MNLI, name="ax", title="diagnostic", metrics=(matthews_correlation,), test_rows=1104, server_file="AX.tsv",
         suffix="", tfds="ax",

@@ -1,1 +1,1 @@
-"""SQuAD and files like it."""
+"""SQuAD and data sets in its format."""

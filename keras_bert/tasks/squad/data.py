@@ -1,4 +1,4 @@
-"""SQuAD 1.1 and 2.0, and files in their format: questions about contexts, and where the answers stand."""
+"""Reads SQuAD 1.1 and 2.0, and files in their format: questions about contexts, and positions of answers."""
 
 import dataclasses
 import json
@@ -18,11 +18,11 @@ class Questions:
         ids, questions: lists of strings.
         context: the index of the context of each question, `(questions,)`.
         golds: the lists of answers of each question.
-        spans: the lists of their places: `(first byte, last byte + 1)` in the UTF-8 of the context.
+        spans: the lists of their positions: `(first byte, last byte + 1)` in the UTF-8 encoded context.
         version_2: bool, whether questions may have no answer.
-        wrong: `(id, text, place)` of answers that are not at their `answer_start`; `spans` lacks them.
-        contradicted: ids of questions that have answers, but are marked as impossible. They are scored by the answers,
-            as in the official script of version 2.0, and trained on by the mark, as in Google's program.
+        wrong: `(id, text, place)` of answers that are not at their `answer_start`. They are missing from `spans`.
+        contradicted: ids of questions with answers that are marked as impossible. Scores use the answers, as in the
+            official script of version 2.0; training uses the mark, as in Google's program.
     """
 
     contexts: list
@@ -39,7 +39,7 @@ class Questions:
         return len(self.ids)
 
     def first(self, count):
-        """The first so many questions; all for `None`."""
+        """Returns the first `count` questions, or all for `None`."""
         columns = {name: getattr(self, name)[:count] for name in ("ids", "questions", "context", "golds", "spans")}
         kept = set(columns["ids"])
         wrong = [answer for answer in self.wrong if answer[0] in kept]
@@ -47,15 +47,15 @@ class Questions:
 
 
 def read(path, version_2=None):
-    """Reads a file in the format of SQuAD.
+    """Reads a file in SQuAD format.
 
     Args:
         path: the file.
-        version_2: whether questions may have no answer; `None` takes what the file says. Version 1.1 has no
-            `is_impossible`: with `False` it is ignored.
+        version_2: bool, whether questions may have no answer. Defaults to the version of the file. `False` ignores
+            `is_impossible`, which version 1.1 does not have.
 
     Returns:
-        `Questions`. Any mistake but those in `wrong` is an error that names the question or the paragraph.
+        `Questions`. All errors other than those in `wrong` raise a ValueError that names the question or paragraph.
     """
     content = read_object(pathlib.Path(path), "SQuAD", "data")
     says_2 = str(content.get("version", "")).lstrip("v").startswith("2")
@@ -64,7 +64,7 @@ def read(path, version_2=None):
     for place, paragraph in _paragraphs(path, content["data"]):
         text = valid_text(field(path, place, paragraph, "context", str))
         if not text.strip():
-            raise ValueError(f"{path}: {place}: the context is empty. Expected a text")
+            raise ValueError(f"{path}: {place}: the context is empty. Expected a string")
         bytes_before = _bytes_before(text)
         for number, entry in enumerate(field(path, place, paragraph, "qas", list)):
             name = _question_id(path, place, number, entry, seen)
@@ -81,7 +81,7 @@ def read(path, version_2=None):
             spans.append([span for span in found if span is not None])
         contexts.append(text)
     if not ids:
-        raise ValueError(f"{path}: there are no questions")
+        raise ValueError(f"{path}: the file contains no questions")
     version_2 = says_2 if version_2 is None else version_2
     if not version_2 and says_2 and (unanswered := [name for name, gold in zip(ids, golds, strict=True) if not gold]):
         raise ValueError(
@@ -97,7 +97,7 @@ def _question_id(path, place, number, entry, seen):
     if name in (None, ""):
         raise ValueError(f"{path}: {place}: question {number} has no `id`")
     if str(name) in seen:
-        raise ValueError(f"{path}: two questions have the id {name}. Expected each once")
+        raise ValueError(f"{path}: two questions have the id {name}. Expected unique ids")
     seen.add(str(name))
     return str(name)
 
@@ -105,7 +105,7 @@ def _question_id(path, place, number, entry, seen):
 def read_object(path, name, key):
     """Reads a JSON object with a list under `key`, in the format of the data set `name`."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))  # A byte order mark is no part of the text.
+        content = json.loads(path.read_text(encoding="utf-8-sig"))  # Removes a byte order mark.
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not a JSON file in UTF-8: {error}") from None
     if not isinstance(content, dict) or not isinstance(content.get(key), list):
@@ -125,16 +125,16 @@ def _paragraphs(path, articles):
 
 
 def field(path, place, entry, name, kind, default=None):
-    """A value of a JSON object, which must be of a type; the error names the place in the file."""
+    """Returns a value of a JSON object, or raises an error with its place in the file if the type is wrong."""
     value = entry.get(name, default) if isinstance(entry, dict) else None
     if not isinstance(value, kind):
-        expected = {str: "a text", list: "a list", dict: "an object", int: "an integer"}[kind]
+        expected = {str: "a string", list: "a list", dict: "an object", int: "an integer"}[kind]
         raise ValueError(f"{path}: {place}: `{name}` must be {expected}. Received: {value!r:.80}")
     return value
 
 
 def _answers(path, name, entry):
-    """`(text, first character)` of each answer, if there are any."""
+    """Returns `(text, first character)` of each answer; answers are optional."""
     if "answers" not in entry:
         return []
     return [
@@ -144,14 +144,14 @@ def _answers(path, name, entry):
 
 
 def _bytes_before(text):
-    """How many bytes stand before each character, and in all."""
+    """Returns the number of UTF-8 bytes before each character, and the total."""
     codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
     sizes = 1 + (codes > 0x7F) + (codes > 0x7FF) + (codes > 0xFFFF)
     return np.concatenate([[0], np.cumsum(sizes)])
 
 
 def _locate(text, bytes_before, answer, start):
-    """The bytes of an answer, without white space around it; `None` if it does not stand there."""
+    """Returns the byte range of an answer, stripped of white space; `None` if the answer is not at `start`."""
     if start < 0 or not answer.strip() or text[start : start + len(answer)] != answer:
         return None
     first = start + len(answer) - len(answer.lstrip())

@@ -1,4 +1,4 @@
-"""Questions and contexts to windows of pieces, answers to positions in them, and logits to answers."""
+"""Converts questions and contexts to windows of tokens, answers to positions, and logits to answers."""
 
 import itertools
 
@@ -8,28 +8,28 @@ import tensorflow as tf
 from keras_bert.text import packing
 from keras_bert.text.spans import Windows, best_spans, max_context, sliding_windows, span_probabilities, window_slices
 
-_TEXTS = 512  # Tokenized at a time.
-_WINDOWS = 2048  # Packed, or searched for answers, at a time.
+_TEXTS = 512  # Texts to tokenize at a time.
+_WINDOWS = 2048  # Windows to pack, or to search for answers, at a time.
 
 
 class QuestionWindows:
     """The windows of `squad.Questions` for one model.
 
-    Each context is tokenized once. Answers are mapped by byte offsets to the fewest pieces that cover them.
+    Each context is tokenized once. Answers are mapped by byte offsets to the smallest span of tokens that covers them.
 
     Args:
         questions: a `Questions`.
         preprocessor: the `TextPreprocessor` of the model.
-        stride: int, the distance between windows.
-        max_question_length: int, the most pieces of a question.
+        stride: int, the distance between the starts of windows. Defaults to 128.
+        max_question_length: int, the maximum number of tokens of a question. Defaults to 64.
 
     Attributes:
-        windows: `Windows` of all questions, the questions as examples.
-        offset: the position of the first piece of the context, `(windows,)`.
-        long_questions: ids of questions that are truncated.
-        inexact: ids of questions whose answer begins or ends within a piece.
-        unmapped: ids of questions none of whose answers has a piece. Those of `Questions.contradicted` are trained on
-            as questions without answer.
+        windows: `Windows` of all questions, with questions as examples.
+        offset: the position of the first token of the context, `(windows,)`.
+        long_questions: ids of truncated questions.
+        inexact: ids of questions whose answer starts or ends within a token.
+        unmapped: ids of questions with answers, none of which maps to tokens. Questions in `Questions.contradicted`
+            are trained on as questions without an answer.
     """
 
     def __init__(self, questions, preprocessor, stride=128, max_question_length=64):
@@ -40,7 +40,7 @@ class QuestionWindows:
         self._first_byte, self._last_byte = starts.values.numpy(), ends.values.numpy()
         self._contexts = [text.encode() for text in questions.contexts]
         (asked,) = _tokenized(lambda texts: (tokenizer(texts),), questions.questions)
-        # Not the rule for pairs: as in Google's program the question is cut alone, the context goes into windows.
+        # Not the rule for pairs: as in Google's program, only the question is truncated, the context is split.
         most = min(max_question_length, (preprocessor.sequence_length - 3) // 2)
         self.long_questions = [questions.ids[row] for row in np.flatnonzero(asked.row_lengths().numpy() > most)]
         self._asked = packing.cut(asked, most)
@@ -51,7 +51,7 @@ class QuestionWindows:
         self._map_answers()
 
     def _map_answers(self):
-        """Finds the first and the last piece of the first answer that has any, -1 for none, `(questions, 2)`."""
+        """Finds first and last token of the first answer that maps to tokens, `(questions, 2)`; -1 for none."""
         self.inexact, self.unmapped = [], []
         self._answers = np.full((len(self.questions), 2), -1)
         for row, (name, context) in enumerate(zip(self.questions.ids, self.questions.context, strict=True)):
@@ -72,11 +72,11 @@ class QuestionWindows:
 
     @property
     def lengths(self):
-        """The number of pieces of each sequence, `(windows,)`."""
+        """The number of tokens of each sequence, `(windows,)`."""
         return self.offset + self.windows.length + 1
 
     def blocks(self):
-        """Ranges of windows to process at a time; the windows of a question stay together."""
+        """Returns ranges of windows to process at a time, keeping the windows of a question together."""
         counts = np.bincount(self.windows.example, minlength=len(self.questions))
         ends = np.cumsum(counts)
         # A question belongs to the block of its first window.
@@ -85,7 +85,7 @@ class QuestionWindows:
         return list(itertools.pairwise([0, *ends[last].tolist()]))
 
     def inputs(self, first=0, last=None):
-        """Model inputs of a range of windows, ragged, as `Batches` takes them."""
+        """Returns ragged model inputs of a range of windows, as expected by `Batches`."""
         part = _part(self.windows, first, last)
         parts = []
         for begin in range(0, len(part.start), _WINDOWS):
@@ -97,7 +97,7 @@ class QuestionWindows:
         return {name: tf.concat([packed[name] for packed in parts], 0) for name in parts[0]}
 
     def targets(self):
-        """The positions of the answers, `start` and `end` `(windows,)` int32; 0, `[CLS]`, for none."""
+        """Returns the positions of the answers, int32 `start` and `end` `(windows,)`; 0, i.e. `[CLS]`, for none."""
         example, begin, length = (part.numpy() for part in self.windows)
         first, last = self._answers[example].T
         inside = (first >= begin) & (last < begin + length)
@@ -108,38 +108,38 @@ class QuestionWindows:
         }
 
     def examples(self):
-        """Inputs and targets to train on, without the windows of `unmapped` questions."""
+        """Returns inputs and targets for training, without the windows of `unmapped` questions."""
         unmapped = np.isin(self.questions.ids, self.unmapped)
         rows = np.flatnonzero(~unmapped[self.windows.example.numpy()])
         inputs = {name: tf.gather(values, rows) for name, values in self.inputs().items()}
         return inputs, {name: values[rows] for name, values in self.targets().items()}
 
     def logits(self, predict):
-        """The concatenated logits of all windows, without padding: `{"start": ..., "end": ...}`, `(pieces,)` each.
+        """Returns the concatenated logits of all windows, without padding: dict of `start` and `end`, `(tokens,)` each.
 
         Args:
-            predict: function from inputs to `start_logits` and `end_logits`.
+            predict: function that maps inputs to `start_logits` and `end_logits`.
         """
         parts = [self.flat(predict(self.inputs(first, last)), first, last) for first, last in self.blocks()]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def flat(self, outputs, first=0, last=None):
-        """The `logits` of a range of windows, from the outputs of the model."""
+        """Returns the `logits` of a range of windows, given the outputs of the model."""
         lengths = self.lengths[first:last].numpy()[:, None]
         dense = {name: outputs[f"{name}_logits"] for name in ("start", "end")}
         return {name: logits[np.arange(logits.shape[1]) < lengths] for name, logits in dense.items()}
 
     def answers(self, logits, count=20, max_answer_length=30):
-        """The best answers to all questions.
+        """Returns the best answers to all questions.
 
         Args:
             logits: the result of `logits`.
-            count: int, the number of answers per question.
-            max_answer_length: int, the most pieces of an answer.
+            count: int, the number of answers per question. Defaults to 20.
+            max_answer_length: int, the maximum number of tokens of an answer. Defaults to 30.
 
         Returns:
-            A list of `(id, answers, null_score)`; the answers are dicts of `text`, `place` (as in `Questions.spans`),
-            `start_logit`, `end_logit` and `probability`, the best first.
+            A list of `(id, answers, null_score)`. The answers are dicts of `text`, `place` (as in `Questions.spans`),
+            `start_logit`, `end_logit` and `probability`, best first.
         """
         ends, found = np.cumsum(np.append(0, self.lengths)), []
         for first, last in self.blocks():
@@ -166,7 +166,7 @@ class QuestionWindows:
         ]
 
     def _texts(self, question, start, end, start_logits, end_logits, probabilities):
-        """The answers of one question."""
+        """Returns the answers to one question."""
         context = self.questions.context[question]
         low, text = int(self._splits[context]), self._contexts[context]
         answers = []
@@ -180,7 +180,7 @@ class QuestionWindows:
 
 
 def _tokenized(tokenize, texts):
-    """The outputs of a tokenizer for all texts: a list of ragged tensors."""
+    """Applies a tokenizer to all texts; returns a list of ragged tensors."""
     parts = [tokenize(tf.constant(texts[first : first + _TEXTS])) for first in range(0, len(texts), _TEXTS)]
     return [tf.concat(values, 0) for values in zip(*parts, strict=True)]
 

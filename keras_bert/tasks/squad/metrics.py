@@ -1,4 +1,4 @@
-"""The official scores of SQuAD 1.1 and 2.0: exact match and F1 of answers, and the best threshold for no answer."""
+"""Official SQuAD 1.1 and 2.0 scores: exact match and F1 of answers, and the best threshold for no answer."""
 
 import collections
 import math
@@ -10,17 +10,17 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalize(text):
-    """The words that count: lower case, without punctuation and articles."""
+    """Lower-cases a text, and removes punctuation, articles and extra white space."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def exact_match(gold, prediction):
-    """1 if the words are the same."""
+    """Returns 1 if the normalized texts are equal, else 0."""
     return float(normalize(gold) == normalize(prediction))
 
 
 def f1(gold, prediction):
-    """The harmonic mean of precision and recall of the words."""
+    """Returns the harmonic mean of precision and recall over words."""
     gold, prediction = normalize(gold).split(), normalize(prediction).split()
     if not gold or not prediction:
         return float(gold == prediction)
@@ -29,20 +29,20 @@ def f1(gold, prediction):
 
 
 def score_answers(questions, predictions):
-    """Scores each question by its best gold answer; a question without prediction has 0.
+    """Scores each question by its best gold answer. A question without a prediction scores 0.
 
-    As in the official script of version 1.1, a prediction without words has F1 0 there, even for a gold without words.
+    As in the official script, in version 1.1 a prediction without words has F1 0, even for a gold without words.
 
     Args:
         questions: a `Questions`.
-        predictions: dict of answers by id; "" is no answer.
+        predictions: dict of answers by id; "" for no answer.
 
     Returns:
         Two dicts by id: exact match and F1.
     """
     exact, overlap = {}, {}
     for name, texts in zip(questions.ids, questions.golds, strict=True):
-        # Version 2.0 leaves out answers without words.
+        # Version 2.0 ignores answers without words.
         golds = [text for text in texts if normalize(text) or not questions.version_2] or [""]
         prediction = predictions.get(name)
         scored = prediction is not None
@@ -53,26 +53,24 @@ def score_answers(questions, predictions):
 
 
 def score(questions, predictions, no_answer=None, threshold=1.0):
-    """The official scores, in percent.
+    """Computes the official scores, in percent.
 
     Args:
         questions: a `Questions`.
         predictions: dict of answers by id.
-        no_answer: dict by id of the probability of no answer, or of the odds of `null_odds.json`.
-        threshold: float, a higher `no_answer` is no answer.
+        no_answer: dict by id of the probability of no answer, or of the odds in `null_odds.json`.
+        threshold: float, `no_answer` values above it mean no answer. Defaults to 1.0.
 
     Returns:
-        For version 1.1 `exact_match` and `f1`; for 2.0 the scores of its script, with the best thresholds if there is
-        `no_answer`.
+        For version 1.1 `exact_match` and `f1`; for 2.0 the scores of the official script, with the best thresholds if
+        `no_answer` is given.
     """
     if no_answer is not None:
         _check_no_answer(questions, no_answer)
     exact, overlap = score_answers(questions, predictions)
     if not questions.version_2:
         if unknown := [name for name, texts in zip(questions.ids, questions.golds, strict=True) if not texts]:
-            raise ValueError(
-                f"{len(unknown)} question(s) of SQuAD 1.1 have no answer to score by, the first is {unknown[0]}"
-            )
+            raise ValueError(f"{len(unknown)} question(s) of SQuAD 1.1 have no gold answer, the first is {unknown[0]}")
         return {"exact_match": _percent(exact.values()), "f1": _percent(overlap.values())}
     answerable = {name: bool(texts) for name, texts in zip(questions.ids, questions.golds, strict=True)}
     raw = {"exact": exact, "f1": overlap}
@@ -105,10 +103,10 @@ def _check_no_answer(questions, no_answer):
 
 
 def best_threshold(scores, predictions, no_answer, answerable):
-    """The highest score in percent over all thresholds for no answer, and the lowest threshold that has it.
+    """Returns the highest score in percent over all thresholds for no answer, and the lowest threshold that reaches it.
 
-    It is one of the values of `no_answer`, or 0. As in the official script, equal values are taken one by one, so that
-    no threshold may have that score.
+    The threshold is a value of `no_answer`, or 0. As in the official script, equal values are processed one by one, so
+    that possibly no threshold reaches this score.
     """
     current = best = sum(not wanted for name, wanted in answerable.items() if name in predictions)
     place = 0.0

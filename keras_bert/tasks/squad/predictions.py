@@ -1,4 +1,4 @@
-"""Predictions for SQuAD's questions, and the files of the official programs."""
+"""SQuAD predictions, in the files of the official programs."""
 
 import pathlib
 
@@ -9,7 +9,7 @@ from keras_bert.tasks.squad import metrics as squad_metrics
 
 
 def null_odds(answers):
-    """By id, the score of no answer minus that of the best answer."""
+    """Returns, by id, the score of no answer minus the score of the best answer."""
     return {
         name: null - (found[0]["start_logit"] + found[0]["end_logit"] if found else -1e30)  # JSON has no infinity.
         for name, found, null in answers
@@ -17,11 +17,11 @@ def null_odds(answers):
 
 
 def predictions(answers, threshold=None):
-    """The answer texts by id.
+    """Returns the answer texts by id.
 
     Args:
         answers: list of `(id, answers, null_score)`, see `QuestionWindows.answers`.
-        threshold: of `null_odds`, above it there is no answer, ""; `None` always answers.
+        threshold: float, `null_odds` above it mean no answer, "". Defaults to `None`, always answer.
     """
     odds = null_odds(answers)
     return {
@@ -31,9 +31,9 @@ def predictions(answers, threshold=None):
 
 
 def choose_threshold(questions, answers):
-    """The threshold of `null_odds` with the best F1; `None` for version 1.1, which always has an answer.
+    """Returns the threshold of `null_odds` with the best F1; `None` for version 1.1, where all questions have answers.
 
-    The official one equals the odds of a question. This one lies between two of them, so that rounding moves nothing.
+    The official threshold equals the odds of a question. This one lies between two odds, for robustness to rounding.
     """
     if not questions.version_2:
         return None
@@ -42,8 +42,8 @@ def choose_threshold(questions, answers):
     odds = null_odds(answers)
     order = sorted(odds, key=odds.get)
     places = np.array([odds[name] for name in order])
-    total = np.cumsum([0.0] + [answered[name] - refused[name] for name in order])  # With the first so many answered.
-    total[1:-1][places[1:] == places[:-1]] = -np.inf  # Equal odds stand on one side.
+    total = np.cumsum([0.0] + [answered[name] - refused[name] for name in order])  # Gain if the first n are answered.
+    total[1:-1][places[1:] == places[:-1]] = -np.inf  # Equal odds must be on the same side.
     count = int(np.argmax(total))
     if count == 0:
         return float(places[0]) - 1
@@ -52,7 +52,7 @@ def choose_threshold(questions, answers):
 
 
 def score(questions, answers, threshold=None):
-    """The official scores; of version 2.0 with the threshold applied, and with the best ones."""
+    """Returns the official scores; for version 2.0 with the given threshold and with the best thresholds."""
     if not questions.version_2:
         return squad_metrics.score(questions, predictions(answers))
     raw = squad_metrics.score(questions, predictions(answers), null_odds(answers))
@@ -61,7 +61,7 @@ def score(questions, answers, threshold=None):
 
 
 def report_rows(questions, answers, threshold=None):
-    """The rows of `experiments.reports.questions`."""
+    """Returns the rows for `experiments.reports.questions`."""
     texts = predictions(answers, threshold)
     exact, f1 = squad_metrics.score_answers(questions, texts)
     rows = []

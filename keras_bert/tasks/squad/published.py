@@ -10,11 +10,11 @@ _DEV = {  # Exact match and F1, percent.
     },
     True: {"BERT LARGE": (78.7, 81.9)},
 }
-_HUMAN = {False: (82.3, 91.2), True: (86.9, 89.5)}  # On test.
+_HUMAN = {False: (82.3, 91.2), True: (86.9, 89.5)}  # On the test set.
 
 
 def comparison_table(scores, version_2):
-    """A Markdown table of our dev scores, see `squad.metrics.score`, above the published ones."""
+    """Returns a Markdown table of our dev scores, see `squad.metrics.score`, and published dev scores."""
     ours = scores["exact" if version_2 else "exact_match"], scores["f1"]
     rows = {"ours, dev": ours, **{f"{name}, dev": pair for name, pair in _DEV[version_2].items()}}
     rows["human, test"] = _HUMAN[version_2]

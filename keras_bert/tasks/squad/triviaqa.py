@@ -1,6 +1,6 @@
-"""TriviaQA in the format of SQuAD 1.1: the answers are looked for in the evidence (distant supervision).
+"""Converts TriviaQA to SQuAD 1.1 format by searching answers in the evidence (distant supervision).
 
-As BERT's authors did (section 4.2), a context is the first 400 words of a document, kept if a possible answer is in it.
+As in the BERT paper (section 4.2), a context is the first 400 words of a document, kept if it contains an answer.
 """
 
 import collections
@@ -16,15 +16,15 @@ import unicodedata
 from keras_bert.files import replacing
 from keras_bert.tasks.squad.data import field, read_object
 
-# Folders of the evidence, and where a question names its documents there.
+# Folders of the evidence, and the field of a question that lists its documents there.
 _PAGES = {"wikipedia": "EntityPages", "web": "SearchResults"}
 _SOURCES = {"Wikipedia": ("wikipedia",), "Web": ("wikipedia", "web")}
-# Accents that are characters of their own belong to the word, and so do the points of a number.
+# Combining marks belong to the word, and so do decimal points and commas within numbers.
 _MARKS = "".join(char for char in map(chr, range(0x300, 0x10000)) if unicodedata.category(char)[0] == "M")
 _LETTERS = f"[^\\W_]+(?:[{_MARKS}]+[^\\W_]*)*"
 _WORD = re.compile(f"{_LETTERS}(?:(?<=\\d)[.,](?=\\d){_LETTERS})*")
 _ARTICLES = {"a", "an", "the"}
-# Where it is an article and no letter, as in A-ha, hepatitis A: before a space, or at the end of "Beatles, The".
+# An article, not a letter as in A-ha or hepatitis A: before a space, or at the end of "Beatles, The".
 _ARTICLE = re.compile(r"^\W*(?:the|an?)\s+|,\s*(?:the|an?)\W*$", re.IGNORECASE)
 
 
@@ -33,8 +33,8 @@ class Counts:
     """Statistics of a conversion.
 
     Args:
-        questions, pairs: the numbers of questions and of pairs of question and document that were read.
-        kept, answered, paragraphs: the numbers of pairs that were written, of their questions and documents.
+        questions, pairs: the number of questions read, and of their question-document pairs.
+        kept, answered, paragraphs: the number of pairs written, and of their questions and documents.
         dropped: the number of other pairs by reason: `no_answer` in the first words, `missing` evidence, `empty`
             evidence, `repeated` pair, `unnamed` file, `unverified` question or page in a verified file.
         first_missing: the first missing document.
@@ -50,16 +50,16 @@ class Counts:
 
 
 def convert(qa, evidence, output, max_words=400, sources=None):
-    """Writes questions of TriviaQA as a file in the format of SQuAD 1.1.
+    """Converts TriviaQA questions to a file in SQuAD 1.1 format.
 
-    Each document becomes a paragraph with all its questions, whose ids are `QuestionId--Filename`.
+    Each document becomes a paragraph with all its questions. Question ids are `QuestionId--Filename`.
 
     Args:
-        qa: files of questions, such as `qa/wikipedia-train.json`.
-        evidence: the directory that has `wikipedia` and `web`.
+        qa: list of question files, such as `qa/wikipedia-train.json`.
+        evidence: the directory that contains `wikipedia` and `web`.
         output: the file to write.
-        max_words: int, the number of words of a document that are its context.
-        sources: the documents to use, of "wikipedia" and "web". Default to those of each file's `Domain`.
+        max_words: int, the number of words of a document to use as context. Defaults to 400.
+        sources: list of "wikipedia", "web" or both, the documents to use. Defaults to each file's `Domain`.
 
     Returns:
         `Counts`.
@@ -79,16 +79,15 @@ def convert(qa, evidence, output, max_words=400, sources=None):
 
 
 def first_words(text, count):
-    """The text from its first word to the end of the last of so many."""
+    """Returns the text from its first word to the end of word number `count`."""
     places = [word.span() for word in itertools.islice(re.finditer(r"\S+", text), count)]
     return text[places[0][0] : places[-1][1]] if places else ""
 
 
 def find_answer(context, aliases):
-    """The first place of an alias in a context, as `(first character, last + 1)`, or `None`; the longest one there.
+    """Finds the first match of an alias, the longest at that position, as `(first character, last + 1)`, or `None`.
 
-    Case and whatever is between words do not matter, nor does an article at the beginning of an alias, or after a comma
-    at its end.
+    Ignores case, characters between words, and an article at the start of an alias, or at its end after a comma.
     """
     starting = collections.defaultdict(list)
     for alias in aliases:
@@ -106,12 +105,12 @@ def find_answer(context, aliases):
 
 
 def _words(text):
-    """`(what is compared, first character, character behind the last)` of each word."""
+    """Returns `(normalized word, first character, last character + 1)` of each word."""
     return [(_fold(word.group()), *word.span()) for word in _WORD.finditer(text)]
 
 
 def _fold(text):
-    """What texts have in common that differ in case, or in how an accent is written."""
+    """Normalizes case and the encoding of accents."""
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", text).casefold())
@@ -121,7 +120,7 @@ def _check(qa, evidence, output, max_words, sources):
     if not qa:
         raise ValueError("`qa` names no file. Expected files such as qa/wikipedia-train.json")
     if sources is not None and (not sources or not set(sources) <= set(_PAGES)):
-        raise ValueError(f"`sources` must be of {', '.join(_PAGES)}. Received: sources={list(sources)}")
+        raise ValueError(f"`sources` must be among {', '.join(_PAGES)}. Received: sources={list(sources)}")
     if max_words < 1:
         raise ValueError(f"`max_words` must be positive. Received: max_words={max_words}")
     if not evidence.is_dir():
@@ -129,11 +128,11 @@ def _check(qa, evidence, output, max_words, sources):
     if output.is_dir():
         raise ValueError(f"{output}: is a directory. Expected the name of the file to write")
     if output.resolve() in [path.resolve() for path in qa]:
-        raise ValueError(f"{output}: is read as questions. Expected another file to write")
+        raise ValueError(f"{output}: is one of the question files. Expected another file to write")
 
 
 def _collect(path, sources, documents, counts):
-    """Adds the questions of a file: of each document its title, and the `(id, question, aliases)` about it, by id."""
+    """Adds the questions of a file to `documents`: title and `{id: (id, question, aliases)}` of each document."""
     content = read_object(path, "TriviaQA", "Data")
     domain = content.get("Domain")
     if sources is None and domain not in list(_SOURCES):
@@ -163,7 +162,7 @@ def _collect(path, sources, documents, counts):
 
 
 def _aliases(path, name, entry):
-    """All texts that count as an answer, each once; the normalized ones have lost articles that matter."""
+    """Returns all unique answers; not TriviaQA's normalized ones, which lack significant articles."""
     if "Answer" not in entry:
         raise ValueError(f"{path}: {name} has no `Answer`. Expected the questions of train or dev, not of test")
     answer = field(path, name, entry, "Answer", dict)
@@ -171,7 +170,7 @@ def _aliases(path, name, entry):
     aliases += field(path, name, answer, "Aliases", list) + field(path, name, answer, "HumanAnswers", list, [])
     wrong = [alias for alias in aliases if not isinstance(alias, str)]
     if wrong:
-        raise ValueError(f"{path}: {name}: the answers must be texts. Received: {wrong[0]!r:.80}")
+        raise ValueError(f"{path}: {name}: the answers must be strings. Received: {wrong[0]!r:.80}")
     return list(dict.fromkeys(aliases))
 
 
@@ -179,7 +178,7 @@ def _pages(path, name, entry, sources):
     for source in [source for source in _PAGES if source in sources]:
         for page in field(path, name, entry, _PAGES[source], list, []):
             if not isinstance(page, dict):
-                raise ValueError(f"{path}: {name}: `{_PAGES[source]}` must have objects. Received: {page!r:.80}")
+                raise ValueError(f"{path}: {name}: `{_PAGES[source]}` must contain objects. Received: {page!r:.80}")
             yield source, page
 
 
@@ -191,7 +190,7 @@ def _filename(path, name, page):
 
 
 def _articles(documents, evidence, max_words, counts):
-    """An article of one paragraph for each document with an answer."""
+    """Yields an article of one paragraph for each document that contains an answer."""
     answered, names = set(), functools.lru_cache(maxsize=4)(_names)
     for document, (title, questions) in documents.items():
         path = _find(evidence / document, names)
@@ -213,15 +212,15 @@ def _articles(documents, evidence, max_words, counts):
 
 
 def _find(path, names):
-    """The file; if there is none, the one whose name differs in case or in how accents are written, as some do."""
-    if os.path.isfile(path):  # Unlike that of `Path`, `False` for whatever cannot be a name.
+    """Returns the file, or else the only one whose name differs just in case or encoding of accents, or `None`."""
+    if os.path.isfile(path):  # Unlike `Path.is_file`, returns False for invalid names.
         return path
     alike = names(path.parent).get(_fold(path.name), [])
     return path.parent / alike[0] if len(alike) == 1 else None
 
 
 def _names(folder):
-    """The files of a folder, by folded name."""
+    """Returns the file names of a folder, by normalized name."""
     names = collections.defaultdict(list)
     if os.path.isdir(folder):
         for file in os.scandir(folder):
@@ -242,7 +241,7 @@ def _check_kept(evidence, counts, max_words):
     considered = counts.pairs - sum(counts.dropped[reason] for reason in ("repeated", "unnamed", "unverified"))
     if considered and counts.dropped["missing"] == considered:
         raise ValueError(
-            f"{evidence}: none of the documents is there, the first is {counts.first_missing}. Expected TriviaQA's "
+            f"{evidence}: all documents are missing, the first is {counts.first_missing}. Expected TriviaQA's "
             "evidence, with wikipedia/ and web/"
         )
     if not counts.kept:

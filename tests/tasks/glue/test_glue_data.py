@@ -1,4 +1,4 @@
-"""GLUE in small files of the official layout, in the real ones, and beside the published numbers."""
+"""GLUE in small files of the official layout and in the real files, compared with published statistics."""
 
 import sys
 import types
@@ -18,7 +18,7 @@ MNLI = "index,promptID,pairID,genre,p1,p2,p3,p4,sentence1,sentence2"
 STSB = "index,genre,filename,year,old_index,source1,source2,sentence1,sentence2"
 MRPC = "\ufeffQuality,#1 ID,#2 ID,#1 String,#2 String"
 PAIR = "index,sentence1,sentence2"
-# Of each task the columns of train and dev, their fields, the labels of two rows; the columns of test, their fields.
+# For each task: columns and fields of train and dev, labels of two rows, columns and fields of test.
 # I is the index, T and P are the texts, L is the label.
 OFFICIAL = {
     "cola": ("", "s,L,*,T", "10", "index,sentence", "I,T"),
@@ -36,12 +36,12 @@ OFFICIAL["mnli_mismatched"] = OFFICIAL["mnli"]
 
 
 def tabs(*rows):
-    """The lines of a file, from rows with commas."""
+    """Converts comma-separated rows to the lines of a file."""
     return "".join(row.replace(",", "\t") + "\n" for row in rows)
 
 
 def official(name, split):
-    """The content of a file of two rows."""
+    """Returns the content of a file with two rows."""
     columns, fields, labels, test_columns, test_fields = OFFICIAL[name]
     if split == "test":
         columns, fields, labels = test_columns, test_fields, "  "
@@ -78,7 +78,7 @@ def test_official_layout(tmp_path, task, nested, line_end):
         assert examples == Examples(["a", 'say "b'], pair, None if split == "test" else labels, [0, 1])
 
 
-def test_tasks_are_those_of_the_server():
+def test_tasks_match_the_server():
     files = ["CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI-m", "MNLI-mm", "QNLI", "RTE", "WNLI", "AX"]
     rows = [1063, 1821, 1725, 1379, 390965, 9796, 9847, 5463, 3000, 146, 1104]
     assert [(task.server_file, task.test_rows) for task in TASKS.values()] == [
@@ -88,7 +88,7 @@ def test_tasks_are_those_of_the_server():
 
 
 @pytest.mark.tensorflow
-def test_label_order_is_that_of_tensorflow_datasets():
+def test_label_order_matches_tensorflow_datasets():
     tfds = pytest.importorskip("tensorflow_datasets")
     configs = {config.name: config for config in tfds.text.Glue.BUILDER_CONFIGS}
     for task in TASKS.values():
@@ -120,13 +120,13 @@ def test_real_files(data, name, rows):
         assert np.mean(train.labels) == pytest.approx(task.majority, abs=5e-4)
 
 
-def test_mrpc_train_without_the_rows_of_dev(tmp_path):
+def test_mrpc_train_excludes_dev_rows(tmp_path):
     def texts(split):
         return read(TASKS["mrpc"], tmp_path, split).text
 
     write(tmp_path, "msr_paraphrase_train.txt", tabs(MRPC, "1,10,11,a,c", "0,12,13,b,d"))
     for split in ("train", "dev"):
-        with pytest.raises(ValueError, match="train and dev together, and there is no dev.tsv. Put GLUE's dev_ids"):
+        with pytest.raises(ValueError, match="contains train and dev rows together. Add GLUE's dev_ids"):
             texts(split)
     write(tmp_path, "dev.tsv", tabs(MRPC, "1,10,11,a,c"))
     assert (texts("train"), texts("dev")) == (["b"], ["a"])
@@ -134,19 +134,19 @@ def test_mrpc_train_without_the_rows_of_dev(tmp_path):
     write(tmp_path, "dev_ids.tsv", "12\t13\n")
     assert texts("dev") == ["b"]
     write(tmp_path, "dev_ids.tsv", "1\t2\n")
-    with pytest.raises(ValueError, match="no rows of dev. The ids of the dev rows are those of other data"):
+    with pytest.raises(ValueError, match="no dev rows. The ids of the dev rows belong to other data"):
         texts("dev")
 
 
 def test_bad_rows(tmp_path, caplog):
     rows = ["index,question,sentence,label", "0,a,b,entailment", "1,a", "2,a,b,c,entailment", "3,x,y,entailment", ""]
     write(tmp_path, "train.tsv", tabs(*rows))
-    with pytest.raises(ValueError, match=r"train\.tsv:3: expected 4 columns, got 2. Mend the file or raise"):
+    with pytest.raises(ValueError, match=r"train\.tsv:3: expected 4 columns, got 2. Fix the file or increase"):
         read(TASKS["qnli"], tmp_path, "train")
     with pytest.raises(ValueError, match=r"train\.tsv:4: expected 4 columns, got 5"):
         read(TASKS["qnli"], tmp_path, "train", skip_bad_rows=1)
     assert read(TASKS["qnli"], tmp_path, "train", skip_bad_rows=2).ids == [0, 3]
-    assert "left out 2 rows that cannot be read, first line 3" in caplog.text
+    assert "skipped 2 unreadable row(s), the first is line 3" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_bad_rows(tmp_path, caplog):
         ("cola", [], r"train\.tsv: no rows"),
     ],
 )
-def test_errors_of_files(tmp_path, name, rows, message):
+def test_invalid_files(tmp_path, name, rows, message):
     write(tmp_path, "train.tsv", tabs(*rows))
     with pytest.raises(ValueError, match=message):
         read(TASKS[name], tmp_path, "train")
@@ -175,21 +175,21 @@ def mnli(tmp_path):
     return tmp_path
 
 
-def test_mnli_brings_its_other_tests(mnli, caplog):
+def test_mnli_includes_mismatched_and_diagnostics(mnli, caplog):
     data = glue.read_all(TASKS["mnli"], mnli, diagnostics=write(mnli, "diagnostic-full.tsv", FULL))
     pairs = {name: part.pair for name, part in data.dev.items()}
     assert pairs == {"mnli": ["dev_matched"], "mnli_mismatched": ["dev_mismatched"], "ax": ["b", "d", "f"]}
     assert list(data.test) == ["mnli"]
     assert "Logic: Negation" in data.categories[0]
     for name, record in zip(("mnli_mismatched", "ax"), caplog.records, strict=True):
-        assert record.getMessage().endswith(f" has no test file of {name}: nothing is predicted for it")
+        assert record.getMessage().endswith(f" has no test file for {name}, so this split is skipped")
 
 
-def test_a_broken_test_file_is_an_error(mnli):
+def test_invalid_test_files_are_errors(mnli):
     write(mnli, "test_matched.tsv", tabs(PAIR, "0,a"))
     with pytest.raises(ValueError, match=r"test_matched.tsv:2: expected 3 columns, got 2"):
         glue.read_all(TASKS["mnli"], mnli)
-    with pytest.raises(ValueError, match=r"test_matched.tsv: no row can be read, first line 2"):
+    with pytest.raises(ValueError, match=r"test_matched.tsv: no readable rows, the first bad one is line 2"):
         glue.read_all(TASKS["mnli"], mnli, skip_bad_rows=1)
 
 
@@ -209,13 +209,13 @@ def test_diagnostics(tmp_path):
     assert categories[1][:2] == ("Lexical Semantics", "Lexical Semantics: Quantifiers")
     scores = glue.score_diagnostics(examples.labels, np.eye(3)[[0, 1, 1]], categories)
     assert next(iter(scores)) == "all"
-    # 2 of 3 right; labels one each, predictions 1, 2, 0: (3*2 - 3) / sqrt((9 - 3) * (9 - 5)).
+    # 2 of 3 are correct; one label each, predictions 1, 2, 0: (3*2 - 3) / sqrt((9 - 3) * (9 - 5)).
     assert scores["all"] == pytest.approx(3 / np.sqrt(24))
     assert scores["Logic"] == scores["Logic: Negation"] == pytest.approx(1)
     assert scores["Logic: Double negation"] == scores["Lexical Semantics"] == 0
 
 
-def test_server_files(tmp_path):
+def test_submission_files(tmp_path):
     two = [*TWO, "entailment"]
     for name, predictions, expected in (
         ("cola", np.array([1, 0, 1]), "101"),
@@ -239,15 +239,15 @@ def test_server_files(tmp_path):
     [
         ("rte", [0, 2], None, "`predictions` of rte must be class numbers below 2. Received: 2"),
         ("stsb", [np.nan], None, "`predictions` must be finite. Received: nan"),
-        ("rte", [0, 1], [0], "`ids` must be as many as `predictions`. Received: 1 and 2"),
+        ("rte", [0, 1], [0], "`ids` and `predictions` must be equally long. Received: 1 and 2"),
     ],
 )
-def test_predictions_that_no_file_takes(tmp_path, name, predictions, ids, message):
+def test_invalid_predictions(tmp_path, name, predictions, ids, message):
     with pytest.raises(ValueError, match=message):
         submission.write_submission(TASKS[name], predictions, tmp_path, ids)
 
 
-def test_the_archive(tmp_path, caplog):
+def test_submission_archive(tmp_path, caplog):
     rows = dict.fromkeys(TASKS, 3)
     present = {name: task for name, task in TASKS.items() if name not in ("qqp", "stsb", "ax", "qnli")}
     for task in present.values():
@@ -276,7 +276,7 @@ def test_the_archive(tmp_path, caplog):
         ("stsb", ["index,prediction", "0,high"], r"STS-B\.tsv:2: column `prediction` must be a finite number"),
     ],
 )
-def test_the_archive_takes_no_wrong_file(tmp_path, name, rows, message):
+def test_archive_rejects_invalid_files(tmp_path, name, rows, message):
     write(tmp_path, TASKS[name].server_file, tabs(*rows))
     with pytest.raises(ValueError, match=message):
         submission.zip_submission(tmp_path, tmp_path / "all.zip", dict.fromkeys(TASKS, 2))
@@ -284,7 +284,7 @@ def test_the_archive_takes_no_wrong_file(tmp_path, name, rows, message):
 
 
 def test_tensorflow_datasets(monkeypatch):
-    """Without a network: what its `load` was asked for, and what it gives."""
+    """Uses a fake `load`, to run without a network."""
     asked = []
 
     def examples(name, split, rows, names=None):
@@ -309,5 +309,5 @@ def test_tensorflow_datasets(monkeypatch):
     assert examples("sst2", "train", [{"sentence": b"a", "label": 1, "idx": 0}], ["negative", "positive"]).pair is None
     row = {"sentence1": b"a", "sentence2": b"b", "label": np.float32(2.5), "idx": 0}
     assert examples("stsb", "dev", [row]).labels == [2.5]
-    with pytest.raises(ValueError, match="glue/rte could not be loaded .*: 'idx'. Download .* by --data_dir"):
+    with pytest.raises(ValueError, match="glue/rte could not be loaded .*: 'idx'. Download .* as --data_dir"):
         examples("rte", "train", [{}])

@@ -1,4 +1,4 @@
-"""Published numbers beside ours."""
+"""Published scores, compared with ours."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from keras_bert.tasks.glue import published as glue_published
 NINE = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "mnli_mismatched", "qnli", "rte")
 
 
-def test_the_row_of_the_same_size():
+def test_published_row_of_the_same_size():
     for config, names, mrpc in (
         (keras_bert.BERT_BASE, ["BERT BASE"], 88.9),
         (keras_bert.BERT_TINY, ["BERT Tiny"], 81.1),
@@ -20,7 +20,7 @@ def test_the_row_of_the_same_size():
         assert rows[0][1]["mrpc"] == mrpc
 
 
-def test_a_table_of_all_tasks_has_the_papers_average():
+def test_table_of_all_tasks_has_average_of_the_paper():
     scores = {name: {glue_published.TASKS[name].main_metric: 0.5} for name in (*NINE, "wnli")}
     assert glue_published.averages(scores).endswith("50.0 with WNLI, 50.0 without WNLI.\n")
     assert glue_published.averages({name: scores[name] for name in NINE}).endswith(": 50.0 without WNLI.\n")
@@ -35,7 +35,7 @@ def test_a_table_of_all_tasks_has_the_papers_average():
     assert base.split(" | ")[1:] == paper
 
 
-def test_the_average_of_the_leaderboard():
+def test_leaderboard_average():
     names = ["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "mnli_mismatched", "qnli", "rte", "wnli", "ax"]
     for expected, columns in {  # Google's miniatures Mini and Medium.
         65.8: "0.0 85.9 81.1,71.8 75.4,73.3 66.4,86.2 74.8 74.3 84.1 57.9 62.3 26.1",

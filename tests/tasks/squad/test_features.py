@@ -1,4 +1,4 @@
-"""Windows of questions, places of answers and answers out of logits: derived by hand and on the real files."""
+"""Windows, positions of answers and answers from logits, on manually derived cases and on the real files."""
 
 import json
 
@@ -24,7 +24,7 @@ def entry(name, question, *answers, impossible=False):
 
 @pytest.fixture
 def windows(eager, pieces, tmp_path):
-    """Makes the windows of paragraphs, `(context, entries)` each."""
+    """Returns a function that creates the windows of paragraphs, `(context, entries)` each."""
 
     def make(*paragraphs, length=12, **options):
         data = [{"paragraphs": [{"context": context, "qas": entries} for context, entries in paragraphs]}]
@@ -39,8 +39,8 @@ def text_of(pieces, ids):
     return " ".join(pieces[piece] for piece in ids)
 
 
-def test_a_context_in_windows(windows, pieces):
-    # Room for 12 - 3 - 2 = 7 pieces of the context, every 3.
+def test_windows_of_a_context(windows, pieces):
+    # Room for 12 - 3 - 2 = 7 tokens of the context, with stride 3.
     found = windows(("a b c d e f g h i j", [entry("1", "x y", ("i j", 16)), entry("2", "z", ("c", 4))]), stride=3)
     assert found.windows.example.numpy().tolist() == [0, 0, 1, 1]
     inputs, targets = found.inputs(), found.targets()
@@ -55,7 +55,7 @@ def test_a_context_in_windows(windows, pieces):
     assert targets["end"].tolist() == [0, 10, 5, 0]
 
 
-def test_what_is_marked_impossible_is_trained_on_as_such(windows):
+def test_contradicted_questions_train_as_impossible(windows):
     rows = [entry("1", "x", ("c", 4), impossible=True), entry("2", "x", ("c", 4)), entry("3", "x", impossible=True)]
     found = windows(("a b c d", rows))
     inputs, targets = found.examples()
@@ -63,19 +63,19 @@ def test_what_is_marked_impossible_is_trained_on_as_such(windows):
     assert targets["start"].tolist() == targets["end"].tolist() == [0, 5, 0]
 
 
-def test_a_part_of_the_inputs(windows, monkeypatch):
+def test_inputs_of_a_range_of_windows(windows, monkeypatch):
     found = windows(("a b c d e f g h i j", [entry(str(number), "x y") for number in range(5)]), stride=3)
     whole = found.inputs()["token_ids"].to_list()
     assert found.inputs(3, 7)["token_ids"].to_list() == whole[3:7]
     monkeypatch.setattr(module, "_WINDOWS", 3)
     assert found.inputs()["token_ids"].to_list() == whole
-    # Two windows a question, which are never parted.
+    # Two windows per question, which are never separated.
     assert found.blocks() == [(0, 4), (4, 6), (6, 10)]
     monkeypatch.setattr(module, "_WINDOWS", 100)
     assert found.blocks() == [(0, 10)]
 
 
-def test_the_fewest_pieces_that_cover_an_answer(windows):
+def test_answers_map_to_smallest_covering_span(windows):
     # "ab" is "a ##b".
     found = windows(
         ("x ab c, é x", [entry("0", "q", ("ab", 2)), entry("1", "q", ("b c", 3)), entry("2", "q", ("é x", 8))]),
@@ -112,7 +112,7 @@ def test_answers_are_cut_from_the_context(windows):
     pieces = len(found.inputs()["token_ids"].to_list()[0])
     start, end = np.zeros(pieces, "float32"), np.zeros(pieces, "float32")
     start[0] = end[0] = 1.5
-    start[3], end[-4] = 4, 3  # From the first piece to the "e".
+    start[3], end[-4] = 4, 3  # From the first token to the "e".
     start[-2] = end[-2] = 2
     ((name, answers, null_score),) = found.answers({"start": start, "end": end}, count=3)
     assert (name, null_score) == ("1", 3)
@@ -126,7 +126,7 @@ def test_answers_are_cut_from_the_context(windows):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("file", "inexact"), [("dev-v1.1", 32), ("dev-v2.0-cs224n-half", 2)])
-def test_logits_of_the_targets_give_the_answers_back(data, file, inexact):
+def test_target_logits_reproduce_the_answers(data, file, inexact):
     questions = squad.read(data / "squad" / f"{file}.json")
     preprocessor = keras_bert.TextPreprocessor(data / "vocab" / "bert-base-uncased-vocab.txt", 384)
     windows = QuestionWindows(questions, preprocessor)
@@ -134,7 +134,7 @@ def test_logits_of_the_targets_give_the_answers_back(data, file, inexact):
     targets, blocks = windows.targets(), iter(windows.blocks())
 
     def predict(inputs):
-        """The logits that a perfect model would give."""
+        """Returns the logits of a perfect model."""
         first, last = next(blocks)
         return {
             f"{name}_logits": np.where(np.arange(384) == targets[name][first:last, None], 9.0, 0.0).astype("float32")

@@ -1,4 +1,4 @@
-"""Answers to files and scores, by hand; what others published."""
+"""Prediction files and scores of manually derived answers, and published scores."""
 
 import json
 
@@ -14,7 +14,7 @@ def found(text, start, end, place=(0, 1)):
     return {"text": text, "place": place, "start_logit": start, "end_logit": end, "probability": 0.5}
 
 
-# The odds of no answer: -2 (right to answer), 3 (right to refuse), 1 (an answer is refused below 1), and certain.
+# Odds of no answer: -2 (correct to answer), 3 (correct not to), 1 (not answered for thresholds below 1), and certain.
 ANSWERS = [
     ("1", [found("é b", 2.0, 1.0, (0, 4)), found("b", 0.0, 0.0, (3, 4))], 1.0),
     ("2", [found("c", 0.0, 0.0, (5, 6))], 3.0),
@@ -36,22 +36,22 @@ def test_odds_and_predictions():
     assert squad_predictions.predictions(ANSWERS, 0.9) == {"1": "é b", "2": "", "3": "", "4": ""}
 
 
-def test_the_threshold_with_the_best_f1(questions):
+def test_threshold_with_best_f1(questions):
     assert squad_predictions.choose_threshold(questions, ANSWERS) == 2.0  # Between 1 and 3.
     scores = squad_predictions.score(questions, ANSWERS, 1.0)
-    # "d" has half of the words of "c d", and no other: 2/3.
+    # "d" has recall 1/2 and precision 1 for "c d": F1 2/3.
     assert (scores["exact"], scores["f1"]) == (75.0, pytest.approx(100 * (3 + 2 / 3) / 4))
     assert (scores["best_exact"], scores["best_exact_thresh"]) == (75.0, -2.0)
     assert (scores["best_f1"], scores["best_f1_thresh"]) == (scores["f1"], 1.0)
 
 
-def test_where_the_threshold_lies():
-    """All answers are given; those that are wrong are to questions without an answer."""
+def test_threshold_positions():
+    """Wrong answers belong to questions without an answer."""
     for odds, right, threshold in (
         ([-2.0, 5.0], [1, 1], 6.0),  # All are answered.
         ([-2.0, 5.0], [0, 0], -3.0),  # None.
-        ([-2.0, 5.0], [1, 0], -1.0),  # Not far above the last that is answered.
-        ([-2.0, -1.0, -1.0, -0.5], [1, 1, 0, 0], -1.5),  # Equal odds are all answered, or none of them.
+        ([-2.0, 5.0], [1, 0], -1.0),  # Close to the last answered one.
+        ([-2.0, -1.0, -1.0, -0.5], [1, 1, 0, 0], -1.5),  # Equal odds are either all answered or not.
         ([-2.0, -1.0, -1.0, -0.5], [1, 1, 1, 0], -0.75),
     ):
         count, names = len(odds), list("abcd"[: len(odds)])
@@ -63,7 +63,7 @@ def test_where_the_threshold_lies():
         assert scores[0] == max(scores)
 
 
-def test_files_as_the_official_programs_write_them(tmp_path):
+def test_files_match_the_official_programs(tmp_path):
     squad_predictions.write(tmp_path / "new" / "dev", ANSWERS, 1.0)
     files = {path.stem: json.loads(path.read_text("utf-8")) for path in (tmp_path / "new" / "dev").iterdir()}
     assert sorted(files) == ["nbest_predictions", "null_odds", "predictions"]
@@ -73,7 +73,7 @@ def test_files_as_the_official_programs_write_them(tmp_path):
     assert (best["4"], files["null_odds"]["4"]) == ([], 1e30)
 
 
-def test_rows_of_a_report(questions):
+def test_report_rows(questions):
     first, second, *_, last = squad_predictions.report_rows(questions, ANSWERS, 1.0)
     expected = {"id": "1", "question": "w", "context": "é b c d", "golds": ["é b"], "gold_spans": [(0, 4)]}
     assert first == expected | {"prediction": "é b", "place": (0, 4), "probability": 0.5, "exact": 1.0, "f1": 1.0}

@@ -1,4 +1,4 @@
-"""SQuAD's real files, and small ones by hand: texts of many kinds, and every mistake."""
+"""SQuAD's real files, and small manual ones: many kinds of text, and all errors."""
 
 import json
 
@@ -17,12 +17,12 @@ def at(start, text):
 
 
 def content(context, *entries, **rest):
-    """A file of one paragraph."""
+    """Returns the content of a file with one paragraph."""
     return {"data": [{"title": "T", "paragraphs": [{"context": context, "qas": list(entries)}]}], **rest}
 
 
 def read(tmp_path, value, **options):
-    """What is read of a text, bytes, or a value that is written as JSON."""
+    """Reads bytes, text or a value that is written as JSON."""
     path = tmp_path / "a.json"
     if not isinstance(value, bytes):
         value = (value if isinstance(value, str) else json.dumps(value, ensure_ascii=True)).encode()
@@ -31,7 +31,7 @@ def read(tmp_path, value, **options):
 
 
 def cut(questions):
-    """The texts that the spans cut from the bytes of the contexts, a list for each question."""
+    """Returns the texts that the spans select from the bytes of the contexts, a list for each question."""
     return [
         [questions.contexts[context].encode()[first:last].decode() for first, last in spans]
         for context, spans in zip(questions.context, questions.spans, strict=True)
@@ -45,7 +45,7 @@ def test_real_files(data, name, version_2, unanswerable):
     path = data / "squad" / f"{name}.json"
     questions = squad.read(path)
     assert (questions.version_2, questions.wrong) == (version_2, [])
-    # The file once more, flat.
+    # Flatten the file again.
     articles = json.loads(path.read_text(encoding="utf-8"))["data"]
     paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
     assert questions.contexts == [paragraph["context"] for paragraph in paragraphs]
@@ -56,7 +56,7 @@ def test_real_files(data, name, version_2, unanswerable):
     golds = [[answer["text"] for answer in entry["answers"]] for _, entry in rows]
     assert (questions.golds, sum(not texts for texts in golds)) == (golds, unanswerable)
     assert cut(questions) == [[text.strip() for text in texts] for texts in golds]
-    # The same words may stand elsewhere too; no answer of these files begins with white space.
+    # The same words may occur elsewhere too; no answer in these files starts with white space.
     for spans, (number, entry) in zip(questions.spans, rows, strict=True):
         text = questions.contexts[number]
         before = [len(text[: answer["answer_start"]].encode()) for answer in entry["answers"]]
@@ -67,8 +67,8 @@ def test_real_files(data, name, version_2, unanswerable):
     ("context", "start", "answer", "span"),
     [
         ("Zoë paid.", 4, "paid", (5, 9)),
-        ("Zoe\u0308 paid.", 5, "paid", (6, 10)),  # The accent is a character of its own.
-        ("a 😀 b", 4, "b", (7, 8)),  # Emoji count one character, four bytes.
+        ("Zoe\u0308 paid.", 5, "paid", (6, 10)),  # The accent is a combining character.
+        ("a 😀 b", 4, "b", (7, 8)),  # An emoji is one character of four bytes.
         ("a 👩\u200d🚀 b", 2, "👩\u200d🚀", (2, 13)),
         ("\x7f\x80\u07ff\u0800\uffff\U00010000x", 6, "x", (15, 16)),
         ("a\x00b", 2, "b", (2, 3)),
@@ -78,7 +78,7 @@ def test_real_files(data, name, version_2, unanswerable):
         ("北京是中国的首都。", 3, "中国", (9, 15)),
     ],
 )
-def test_places_are_bytes(tmp_path, context, start, answer, span):
+def test_spans_are_byte_offsets(tmp_path, context, start, answer, span):
     for version in ("1.1", "v2.0"):  # XQuAD says 1.1.
         questions = read(tmp_path, content(context, qa(answers=[at(start, answer)]), version=version))
         assert (questions.spans, questions.wrong) == ([[span]], [])
@@ -86,7 +86,7 @@ def test_places_are_bytes(tmp_path, context, start, answer, span):
         assert cut(questions) == [[answer.strip()]]
 
 
-def test_lone_surrogates_are_question_marks(tmp_path):
+def test_lone_surrogates_become_question_marks(tmp_path):
     entry = qa(question="\udc00?", answers=[at(3, "b\udfff"), at(0, "é\ud83d")])
     questions = read(tmp_path, content("é\ud83d b\udfff 😀", entry))
     assert (questions.contexts, questions.questions) == (["é? b? 😀"], ["??"])
@@ -94,7 +94,7 @@ def test_lone_surrogates_are_question_marks(tmp_path):
     assert questions.spans == [[(4, 6), (0, 3)]]
 
 
-def test_articles_paragraphs_and_answers_in_order(tmp_path):
+def test_order_of_articles_paragraphs_and_answers(tmp_path):
     answers = [at(0, "one"), at(8, "one"), at(8, "one two")]
     first = {"context": "one and one two", "qas": [qa("a0", answers=answers), qa("a1", answers=answers[1:2])]}
     rest = [{"context": "b", "qas": []}], [{"context": "c", "qas": [qa("c0")]}]
@@ -106,7 +106,7 @@ def test_articles_paragraphs_and_answers_in_order(tmp_path):
     assert questions.spans == [[(0, 3), (8, 11), (8, 15)], [(8, 11)], []]
 
 
-def test_answers_at_wrong_places(tmp_path):
+def test_answers_at_wrong_positions(tmp_path):
     answers = {
         "moved": [at(3, "Köln")],
         "other": [at(0, "IN"), at(0, "in")],
@@ -133,17 +133,17 @@ def test_answers_at_wrong_places(tmp_path):
     ]
 
 
-def test_questions_without_answer(tmp_path):
+def test_questions_without_answers(tmp_path):
     entries = [
         qa("q1", answers=[], is_impossible=True, plausible_answers=[at(0, "a")]),
         qa("q2", answers=[at(0, "a")], is_impossible=True),
         qa("q3", answers=[at(0, "a")], is_impossible=False),
     ]
     questions = read(tmp_path, content("a b", *entries, version="v2.0"))
-    # The official script of version 2.0 goes by the answers alone; Google's program trains by the mark.
+    # The official script of version 2.0 only uses the answers; Google's program trains by the mark.
     assert (questions.golds, questions.spans) == ([[], ["a"], ["a"]], [[], [(0, 1)], [(0, 1)]])
     assert (questions.contradicted, questions.first(1).contradicted) == ({"q2"}, frozenset())
-    # Version 1.1 knows no such mark.
+    # Version 1.1 has no such mark.
     assert read(tmp_path, content("a b", *entries[1:]), version_2=False).contradicted == frozenset()
 
 
@@ -151,7 +151,7 @@ def test_version(tmp_path):
     for version, is_2 in ((None, False), ("v2.0", True), ("2.0", True), (2.0, True), ("1.1", False), (1.2, False)):
         value = content("a b", qa(answers=[at(0, "a")]), **({} if version is None else {"version": version}))
         assert read(tmp_path, value).version_2 == is_2
-        for wanted in (True, False):  # Also a file of version 2.0, if all its questions have answers.
+        for wanted in (True, False):  # Also version 2.0, if all questions have answers.
             assert read(tmp_path, value, version_2=wanted).version_2 == wanted
     value = content("a", qa(1, answers=[at(0, "a")]), qa(2, answers=[]), qa(3, answers=[]), version="v2.0")
     assert read(tmp_path, b"\xef\xbb\xbf" + json.dumps(value).encode()).ids == ["1", "2", "3"]
@@ -169,18 +169,18 @@ def test_version(tmp_path):
         (b"", "not a JSON file in UTF-8: Expecting value: line 1 column 1 (char 0)"),
         (b"\xff", "not a JSON file in UTF-8: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
         ({"version": "1.1"}, "expected SQuAD's format, an object with a list `data`"),
-        (content("a"), "there are no questions"),
+        (content("a"), "the file contains no questions"),
         ({"data": [{"title": "T", "paragraphs": []}]}, "article 0 (T) has no paragraphs"),
         ({"data": ["x"]}, "article 0: `paragraphs` must be a list. Received: None"),
-        (content(7), "article 0 (T), paragraph 0: `context` must be a text. Received: 7"),
-        (content(" \n\u3000"), "article 0 (T), paragraph 0: the context is empty. Expected a text"),
+        (content(7), "article 0 (T), paragraph 0: `context` must be a string. Received: 7"),
+        (content(" \n\u3000"), "article 0 (T), paragraph 0: the context is empty. Expected a string"),
         (content("a", qa(), {"question": "Who?"}), "article 0 (T), paragraph 0: question 1 has no `id`"),
         (content("a", qa("")), "article 0 (T), paragraph 0: question 0 has no `id`"),
         (content("a", "Who?"), "article 0 (T), paragraph 0: question 0 has no `id`"),
-        (content("a", qa("5"), qa(5)), "two questions have the id 5. Expected each once"),
-        (content("a", qa("q7", ["Who?"])), "q7: `question` must be a text. Received: ['Who?']"),
+        (content("a", qa("5"), qa(5)), "two questions have the id 5. Expected unique ids"),
+        (content("a", qa("q7", ["Who?"])), "q7: `question` must be a string. Received: ['Who?']"),
         (content("a", qa(answers={"text": "x" * 99})), f"q: `answers` must be a list. Received: {{'text': '{'x' * 70}"),
-        (content("a", qa(answers=["a"])), "q: `text` must be a text. Received: None"),
+        (content("a", qa(answers=["a"])), "q: `text` must be a string. Received: None"),
         (content("a", qa(answers=[at("0", "a")])), "q: `answer_start` must be an integer. Received: '0'"),
     ],
 )

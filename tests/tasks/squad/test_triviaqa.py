@@ -1,4 +1,4 @@
-"""A small TriviaQA by hand: where answers stand, what becomes of each pair, and every mistake."""
+"""A small manual TriviaQA: positions of answers, statistics of pairs, and all errors."""
 
 import json
 import unicodedata
@@ -29,7 +29,7 @@ def write_qa(path, *entries, domain="Wikipedia", **rest):
 
 
 def write_evidence(folder, **files):
-    """Files by name, without `.txt`; `web__35__x` is web/35/x.txt."""
+    """Writes files given by name without `.txt`; `web__35__x` is web/35/x.txt."""
     for name, content in files.items():
         path = folder.joinpath(*name.split("__")).with_suffix(".txt")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,7 @@ def write_evidence(folder, **files):
 
 
 def convert(tmp_path, *entries, domain="Wikipedia", **options):
-    """The counts, and what is written: `(title, context, [(id, question, answer, place), ...])` of each paragraph."""
+    """Returns the counts and, by paragraph, `(title, context, [(id, question, answer, place), ...])`."""
     qa, output = write_qa(tmp_path / "qa.json", *entries, domain=domain), tmp_path / "out.json"
     counts = triviaqa.convert([qa], tmp_path / "evidence", output, **options)
     return counts, read(output)
@@ -63,22 +63,22 @@ def read(output):
 @pytest.mark.parametrize(
     ("context", "aliases", "start", "text"),
     [
-        ("Romeo saw ROME, rome.", ["rome"], 10, "ROME"),  # Not in a word; any case.
-        # The first place, whichever alias it is, and there the longest.
+        ("Romeo saw ROME, rome.", ["rome"], 10, "ROME"),  # Not within a word; any case.
+        # The first position of any alias, and the longest alias there.
         ("New York, York, New York City", ["York City", "New York City", "York"], 4, "York"),
         ("the New York City of New York", ["New York", "New York City", "New"], 4, "New York City"),
-        # What stands between words does not count.
+        # Characters between words are ignored.
         ("St Louis", ["St. Louis"], 0, "St Louis"),
         ("the U.S. Army", ["U. S."], 4, "U.S"),
         ("Schindler’s\nList", ["Schindler's List"], 0, "Schindler’s\nList"),
-        # Articles at the ends need not be there, letters must.
+        # Articles at the ends are optional, letters are not.
         ("by the Beatles, who", ["The Beatles"], 7, "Beatles"),
         ("Lord of Rings, Lord of the Rings", ["The Lord of the Rings"], 15, "Lord of the Rings"),
         ("vitamin C and Vitamin A", ["Vitamin A"], 14, "Vitamin A"),
         ("ha, by A-ha", ["A-ha"], 7, "A-ha"),
         # Numbers are words.
         ("3.5 of 3,000 are 3.", ["3"], 17, "3"),
-        # Accents, written as one character or as two; characters that grow in lower case.
+        # Accents as one or two characters; characters that become longer in lower case.
         ("Ko\u0308ln ko", ["Ko"], 6, "ko"),
         ("in İzmir", ["i\u0307zmir"], 3, "İzmir"),
         ("Die STRASSE, die Straße", ["Straße"], 4, "STRASSE"),
@@ -86,13 +86,13 @@ def read(output):
         ("हिन्दी हि", ["हि"], 7, "हि"),  # Vowel signs belong to the word.
     ],
 )
-def test_places(context, aliases, start, text):
+def test_answer_positions(context, aliases, start, text):
     assert triviaqa.find_answer(context, aliases) == (start, start + len(text))
     assert context[start : start + len(text)] == text
     assert triviaqa.find_answer(context, aliases[::-1]) == (start, start + len(text))
 
 
-def test_no_place():
+def test_answers_not_found():
     for context, aliases in (
         ("Rome", []),
         ("Rome", ["Rom", "ome", "Rome Rome"]),
@@ -115,7 +115,7 @@ def test_first_words():
         assert triviaqa.first_words(text, count) == words
 
 
-def test_documents_are_paragraphs(tmp_path):
+def test_documents_become_paragraphs(tmp_path):
     rhine, bonn = "The Rhine\tflows past\r\nKöln and Bonn.", "Bonn is not Köln."
     write_evidence(tmp_path / "evidence", wikipedia__Rhine=f"\n  {rhine} \n", wikipedia__Bonn=bonn, web__1="Köln")
     entries = [
@@ -151,7 +151,7 @@ def test_sources(tmp_path, domain, sources, places):
     assert (counts.pairs, counts.answered) == (len(places), 1)
 
 
-def test_answers_behind_the_first_words(tmp_path):
+def test_answers_after_the_first_words_are_dropped(tmp_path):
     for name, before in {"in": 399, "behind": 400}.items():
         write_evidence(tmp_path / "evidence", **{f"wikipedia__{name}": "é " * before + "Köln, and more"})
     entries = [entry(wikipedia=["in.txt", "behind.txt"])]
@@ -163,7 +163,7 @@ def test_answers_behind_the_first_words(tmp_path):
     assert (counts.kept, counts.dropped) == (2, {})
 
 
-def test_every_pair_is_counted(tmp_path):
+def test_all_pairs_are_counted(tmp_path):
     write_evidence(tmp_path / "evidence", wikipedia__A="In Köln.", wikipedia__empty=" \n", wikipedia__none="In Bonn.")
     first = entry("tc_1", wikipedia=["A.txt", "gone.txt", "empty.txt", "none.txt", "A.txt"])
     first["EntityPages"].append({"Title": "No file"})
@@ -176,13 +176,13 @@ def test_every_pair_is_counted(tmp_path):
 
 
 @pytest.mark.parametrize("aliases", [answer("one"), answer("x", "one"), answer("x", HumanAnswers=["one."])])
-def test_all_answers_count(tmp_path, aliases):
+def test_all_answers_are_aliases(tmp_path, aliases):
     write_evidence(tmp_path / "evidence", wikipedia__A="never read: one")
     _, [(_, _, [row])] = convert(tmp_path, entry(wikipedia=["A.txt"], Answer=aliases))
     assert row[2] == "one"
 
 
-def test_several_files(tmp_path):
+def test_multiple_files(tmp_path):
     write_evidence(tmp_path / "evidence", wikipedia__A="In Köln.", web__1__b="Bonn, Köln")
     both = entry("tc_1", wikipedia=["A.txt"], web=["1/b.txt"])
     files = [
@@ -197,7 +197,7 @@ def test_several_files(tmp_path):
     assert counts == triviaqa.Counts(3, 5, 3, 2, 2, {"repeated": 1, "no_answer": 1})
 
 
-def test_verified_files_list_others_too(tmp_path):
+def test_unverified_entries_of_verified_files_are_dropped(tmp_path):
     write_evidence(tmp_path / "evidence", wikipedia__A="Köln A", wikipedia__B="Köln B")
     question = entry("tc_1", QuestionPartOfVerifiedEval=True)
     question["EntityPages"] = [page("A.txt", DocPartOfVerifiedEval=False), page("B.txt", DocPartOfVerifiedEval=True)]
@@ -211,8 +211,8 @@ def test_verified_files_list_others_too(tmp_path):
     assert kept == {True: ["tc_1--B.txt"], False: ["tc_1--A.txt", "tc_1--B.txt", "tc_2--B.txt"]}
 
 
-def test_names_and_contents_of_files(tmp_path):
-    """Some names of Wikipedia differ from those on the disk in case, or in how accents are written."""
+def test_file_names_and_contents(tmp_path):
+    """Some Wikipedia names differ from the file names in case or in the encoding of accents."""
     names = {"Ko\u0308ln": "Köln", "AC_DC": "Ac_dc", "Two": None, "tWO": None, "Exact": "Exact", "exact": "exact"}
     write_evidence(tmp_path / "evidence", **{f"wikipedia__{name}": f"Köln {name}" for name in names})
     wanted = ["Köln.txt", "Ac_dc.txt", "TWO.txt", "exact.txt", "a\x00b.txt", "x" * 300 + ".txt", "no/such.txt"]
@@ -221,7 +221,7 @@ def test_names_and_contents_of_files(tmp_path):
     assert [name for _, _, [(name, *_)] in rows] == [f"tc_1--{name}.txt" for name in ("Köln", "Ac_dc", "exact")]
     assert unicodedata.is_normalized("NFC", rows[0][0])
     assert counts.dropped == {"missing": 4}
-    # Bytes that are not UTF-8, half a surrogate pair, and the titles of pages.
+    # Invalid UTF-8, a lone surrogate, and page titles.
     write_evidence(
         tmp_path / "evidence", wikipedia__A=b"caf\xe9 in K\xc3\xb6ln \xf0\x9f\x98\x80", wikipedia__B="B \x00 Köln"
     )
@@ -245,18 +245,18 @@ def without(value, name):
         (b'{"Data": [}', "not a JSON file in UTF-8: Expecting value: line 1 column 11 (char 10)"),
         ({"data": []}, "expected TriviaQA's format, an object with a list `Data`"),
         ({"Data": []}, "`Domain` must be Wikipedia or Web, unless `sources` are given. Received: None"),
-        (without(entry(), "QuestionId"), "question 1: `QuestionId` must be a text. Received: None"),
+        (without(entry(), "QuestionId"), "question 1: `QuestionId` must be a string. Received: None"),
         (without(entry("tc_7"), "Answer"), "tc_7 has no `Answer`. Expected the questions of train or dev, not of test"),
         (entry("tc_7", Answer={"Value": "x"}), "tc_7: `Aliases` must be a list. Received: None"),
-        (entry("tc_7", Answer=answer("x", 5)), "tc_7: the answers must be texts. Received: 5"),
+        (entry("tc_7", Answer=answer("x", 5)), "tc_7: the answers must be strings. Received: 5"),
         (entry("tc_7", Answer=answer("x", HumanAnswers="y")), "tc_7: `HumanAnswers` must be a list. Received: 'y'"),
-        (entry("tc_7", EntityPages=["A.txt"]), "tc_7: `EntityPages` must have objects. Received: 'A.txt'"),
+        (entry("tc_7", EntityPages=["A.txt"]), "tc_7: `EntityPages` must contain objects. Received: 'A.txt'"),
         (with_page(""), "tc_7: `Filename` must be a file of the evidence. Received: ''"),
         (with_page("/A.txt"), "tc_7: `Filename` must be a file of the evidence. Received: '/A.txt'"),
         (with_page("../A.txt"), "tc_7: `Filename` must be a file of the evidence. Received: '../A.txt'"),
     ],
 )
-def test_errors_in_a_file(tmp_path, wrong, message):
+def test_invalid_question_files(tmp_path, wrong, message):
     write_evidence(tmp_path / "evidence", wikipedia__A="Köln")
     path, good = tmp_path / "qa.json", entry("tc_1", wikipedia=["A.txt"])
     if isinstance(wrong, bytes):
@@ -275,21 +275,21 @@ def test_errors_in_a_file(tmp_path, wrong, message):
     ("options", "message"),
     [
         ({"qa": []}, "`qa` names no file. Expected files such as qa/wikipedia-train.json"),
-        ({"sources": ["wiki"]}, "`sources` must be of wikipedia, web. Received: sources=['wiki']"),
+        ({"sources": ["wiki"]}, "`sources` must be among wikipedia, web. Received: sources=['wiki']"),
         ({"qa": ["none.json"]}, "[Errno 2] No such file or directory: 'none.json'"),
         ({"max_words": 0}, "`max_words` must be positive. Received: max_words=0"),
         ({"evidence": "no"}, "no: no such directory. Expected TriviaQA's evidence, with wikipedia/ and web/"),
         ({"output": "."}, ".: is a directory. Expected the name of the file to write"),
-        ({"output": "./qa.json"}, "qa.json: is read as questions. Expected another file to write"),
+        ({"output": "./qa.json"}, "qa.json: is one of the question files. Expected another file to write"),
         ({"max_words": 1}, "none of 1 pairs of question and document has an answer in the first 1 words"),
         (
             {"evidence": "evidence/wikipedia"},
-            "evidence/wikipedia: none of the documents is there, the first is evidence/wikipedia/wikipedia/A.txt. "
+            "evidence/wikipedia: all documents are missing, the first is evidence/wikipedia/wikipedia/A.txt. "
             "Expected TriviaQA's evidence, with wikipedia/ and web/",
         ),
     ],
 )
-def test_errors_in_the_arguments(tmp_path, monkeypatch, options, message):
+def test_invalid_arguments(tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
     write_evidence(tmp_path / "evidence", wikipedia__A="In Köln")
     qa = write_qa(tmp_path / "qa.json", entry(wikipedia=["A.txt"]))
@@ -297,6 +297,6 @@ def test_errors_in_the_arguments(tmp_path, monkeypatch, options, message):
     with pytest.raises((ValueError, FileNotFoundError)) as error:
         triviaqa.convert(**{"qa": [qa], "evidence": "evidence", "output": "out.json"} | options)
     assert str(error.value) == message
-    # Nothing is touched, nothing is left beside.
+    # No file is modified, and no temporary file remains.
     assert (tmp_path / "out.json").read_text() == "as it was"
     assert {file.name for file in tmp_path.iterdir()} == {"evidence", "qa.json", "out.json"}
