@@ -39,7 +39,7 @@ _LENGTH = flags.DEFINE_integer(
 )
 _SERVER = flags.DEFINE_string("server", None, "Address of a server, host:port.")
 _PROTOCOL = flags.DEFINE_enum("protocol", "rest", ["rest", "grpc"], "Protocol of the server.")
-_BATCH = flags.DEFINE_integer("batch_size", 32, "Batch size.")
+_BATCH = flags.DEFINE_integer("batch_size", 32, "Batch size.", 1)
 
 
 _AROUND = 200  # Characters of the context that are shown on each side of an answer.

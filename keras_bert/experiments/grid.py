@@ -50,6 +50,9 @@ def run_grid(grid, directory, run, common, write=True):
     _check_common(directory / "common.json", common, write)
     results = [read_json(path) for path in directory.glob(f"*/{_RESULT}")]
     done = [result["setting"] for result in results]
+    names = [folder_name(setting) for setting in [*done, *(setting for setting in grid if setting not in done)]]
+    if shared := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{directory}: two settings would share the folder {shared[0]}. Expected different names")
     for setting in grid:
         if setting not in done:
             folder = directory / folder_name(setting)

@@ -35,8 +35,8 @@ def classification_sections(labels, text, pair, targets, logits):
         labels=labels,
         counts=counts.tolist(),
         accuracy=f"{right.sum():,} of {len(right):,} are right, {right.mean():.2%}.",
-        confusions=confusions and confusions[:_CONFUSIONS],
-        kinds=confusions and len(confusions),
+        confusions=None if confusions is None else confusions[:_CONFUSIONS],
+        kinds=len(confusions or ()),
         classes=_classes(labels, counts),
         hardest=[
             {

@@ -14,6 +14,7 @@ from keras_bert.training.metrics import matthews_correlation
 
 _LOG = logging.getLogger("keras_bert")
 # Id columns of MRPC, and coarse categories of the diagnostic set.
+_INDEX = ("index", "id")
 _PAIR_IDS = ("#1 ID", "#2 ID")
 _COARSE = ("Lexical Semantics", "Predicate-Argument Structure", "Logic", "Knowledge")
 
@@ -158,12 +159,12 @@ def _read_rows(path, wanted, header=None, skip_bad_rows=0):
         return table_row(path, header, line, fields)
 
     rows = good_rows(path, lines, parse, skip_bad_rows)
-    check_columns(path, 1, header, wanted)
+    check_columns(path, 1, header, [*wanted, *(name for name in _INDEX if name in header)])
     return rows
 
 
 def _examples(task, path, rows, labelled):
-    index = next((name for name in ("index", "id") if name in rows[0][2]), None)
+    index = next((name for name in _INDEX if name in rows[0][2]), None)
     return Examples(
         text=[row[task.text] for _, _, row in rows],
         pair=[row[task.pair] for _, _, row in rows] if task.pair else None,
