@@ -102,7 +102,7 @@ def test_start_answer_and_end(shelf):
         assert process.wait(60) == 0
         assert process.stdout.read() == "Stopping.\n"
     log = (shelf.parent / "log.txt").read_text()
-    assert " toy/1 is loaded, after " in log
+    assert " toy/1 loaded in " in log
     assert " grpc:predict toy/1 rows=1 OK " in log
     assert " rest:predict toy/1 rows=1 OK " in log
     assert "Traceback" not in log
