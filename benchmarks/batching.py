@@ -99,7 +99,7 @@ def main(_):
         }
         seconds = measure(functions, _ROUNDS.value)
         speeds.append((task, *(len(lengths) / value for value in seconds.values())))
-    print("\nrows per second                  Batches   bucket_by_sequence_length   ours is ... times as fast")
+    print("\nrows per second                  Batches   bucket_by_sequence_length                     speedup")
     for task, ours, theirs in speeds:
         print(f"{task:20} {ours:19.0f} {theirs:27.0f} {ours / theirs:27.1f}")
 

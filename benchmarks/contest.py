@@ -29,7 +29,7 @@ def contest(contenders, rounds):
     ours = medians[next(iter(contenders))]
     for name, seconds in medians.items():
         spread = f"{min(times[name]):.3f} to {max(times[name]):.3f}"
-        print(f"{name:40} {seconds:7.3f} s ({spread})   ours is {seconds / ours:.2f} times as fast")
+        print(f"{name:40} {seconds:7.3f} s ({spread})   speedup of keras_bert: {seconds / ours:.2f}")
     return medians
 
 
@@ -78,7 +78,7 @@ def report(results):
     """Prints a table of the results of `measure`; the first two are keras_bert in float32 and mixed bfloat16."""
     speeds = {name: [examples / took for took, _, examples in rounds] for name, rounds in results.items()}
     medians = {name: statistics.median(values) for name, values in speeds.items()}
-    print(f"{'':34} {'':39}         ours is ... times as fast")
+    print(f"{'':34} {'':39}         speedup of keras_bert")
     print(f"{'':34} {'examples':>9} {'examples/s':>10} {'(min to max)':>18}   loss   float32  mixed bfloat16")
     for name, rounds in results.items():
         spread = f"({min(speeds[name]):.1f} to {max(speeds[name]):.1f})"

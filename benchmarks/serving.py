@@ -237,7 +237,7 @@ def report(count, seconds):
     medians = {name: statistics.median(each) for name, each in seconds.items()}
     float32 = "keras_bert, float32"
     best = min((f"keras_bert, {name}" for name in OURS if name != "float32"), key=medians.get)
-    print(f"{'':28} {'':27}  ours is ... times as fast")
+    print(f"{'':28} {'':27}  speedup of keras_bert")
     print(f"{'':28} {'texts/s':>8} {'(min to max)':>18}   float32  {best.partition(', ')[2]}")
     for name, median in medians.items():
         speeds = [count / each for each in seconds[name]]

@@ -94,7 +94,7 @@ def main(_):
     seconds = {name: statistics.median(values) for name, values in times.items()}
     for name, value in seconds.items():
         ratio = value / seconds["Trainer"]
-        print(f"{name:26} {_STEPS.value / value:7.1f} steps/s   the Trainer is {ratio:.2f} times as fast")
+        print(f"{name:26} {_STEPS.value / value:7.1f} steps/s   speedup of Trainer: {ratio:.2f}")
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ def predict(client, model, signature=None, **inputs):
     return {name: values[0] for name, values in answer.items()}
 
 
-def test_the_page_needs_nothing_else(server):
+def test_page_is_self_contained(server):
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
     connection.request("GET", "/")
     response = connection.getresponse()
