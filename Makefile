@@ -1,12 +1,12 @@
-# make test     makes .venv, installs the pins, runs the tests (minutes)
-# make demo     fine-tunes real weights on 286 sentences and asks the exported model (a minute and a half)
-# make slow     the tests that take longer
-# make jax      the tests that need no TensorFlow, on JAX, in an environment without TensorFlow
-# make lint     style
-# make browser  adds what the tests of the server's page drive a browser with; it needs chromium
-# make beam     adds Apache Beam for the tests of the data that it makes
-# make convert  adds what ONNX and LiteRT files are made and run with, for the tests of such files
-# make peers    adds what the benchmarks compare with
+# make test     creates .venv, installs the pinned packages and runs the tests (minutes)
+# make demo     fine-tunes pre-trained weights on 286 sentences and queries the exported model (a minute and a half)
+# make slow     runs the slow tests
+# make jax      runs the tests that need no TensorFlow, on JAX, in an environment without TensorFlow
+# make lint     checks the style
+# make browser  installs playwright for the tests of the server's web page; requires chromium
+# make beam     installs Apache Beam for its tests
+# make convert  installs the packages for the tests of ONNX and LiteRT files
+# make peers    installs the packages that the benchmarks compare with
 
 PYTHON ?= python3
 PIP = -m pip --disable-pip-version-check --quiet install

@@ -1,11 +1,11 @@
-"""Padding: computed tokens per real one in GLUE, and the speed of our batches beside `tf.data`'s own by length.
+"""Padding: computed tokens per real token in GLUE, and the speed of `Batches` compared with `tf.data` bucketing.
 
     python -m benchmarks.batching --data=data
 
-Prints for CoLA, SST-2 and MRPC what is computed where every sentence is padded to 128, to the longest of its batch of
-32 random ones, and to boundaries that are fitted; [CLS] and [SEP] are real. Then the rows per second of
-`Batches.dataset` and of `bucket_by_sequence_length` on the same rows, shuffled and padded to the same boundaries, the
-start of the epoch included. Takes a minute. Without the flag it reads from `$KERAS_BERT_DATA`.
+For CoLA, SST-2 and MRPC, prints the computed tokens with padding to 128, to the longest of 32 random sentences, and to
+fitted boundaries; [CLS] and [SEP] count as real tokens. Then prints the rows per second of `Batches.dataset` and of
+`bucket_by_sequence_length` on the same rows, shuffled and padded to the same boundaries, including the start of the
+epoch. Takes a minute. Without the flag it reads from `$KERAS_BERT_DATA`.
 """
 
 import os
@@ -22,38 +22,38 @@ import keras_bert
 from benchmarks import contest
 from keras_bert.training.bucketing import Batches
 
-_DATA = flags.DEFINE_string("data", None, "Folder with glue/ and vocab/.")
+_DATA = flags.DEFINE_string("data", None, "Folder that contains glue/ and vocab/.")
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Epochs to time.")
 
 LENGTH, BATCH = 128, 32
-TASKS = {"CoLA": (0, [3]), "SST-2": (1, [0]), "MRPC": (1, [3, 4])}  # Lines of header, columns of text.
+TASKS = {"CoLA": (0, [3]), "SST-2": (1, [0]), "MRPC": (1, [3, 4])}  # Number of header lines, text columns.
 
 
 def read(path, header, columns):
-    """The columns of a TSV file, a tuple of lists of strings."""
+    """Reads columns of a TSV file as a tuple of lists of strings."""
     with open(path, encoding="utf-8-sig") as file:
         rows = [line.rstrip("\n").split("\t") for line in file][header:]
     return tuple([row[column] for row in rows] for column in columns)
 
 
 def tokenize(preprocessor, texts):
-    """The inputs as ragged tensors, and their lengths."""
+    """Returns the inputs as ragged tensors, and their lengths."""
     inputs = preprocessor(texts if len(texts) == 2 else texts[0])
     lengths = tf.reduce_sum(inputs["padding_mask"], axis=1)
     return {name: tf.RaggedTensor.from_tensor(ids, lengths) for name, ids in inputs.items()}, lengths.numpy()
 
 
 def padded_to_longest(lengths):
-    """What random batches compute, each padded to its longest row."""
+    """Counts the tokens of random batches, each padded to its longest row."""
     lengths = np.random.default_rng(0).permutation(lengths)
     batches = np.split(lengths, range(BATCH, len(lengths), BATCH))
     return sum(batch.size * batch.max() for batch in batches)
 
 
 def bucket_by_sequence_length(inputs, boundaries):
-    """The same rows in batches of the same shapes, by `tf.data`."""
+    """Returns the same rows in batches of the same shapes, made by `tf.data`."""
     dataset = tf.data.Dataset.from_tensor_slices(inputs).shuffle(inputs["token_ids"].shape[0])
-    dataset = dataset.map(lambda row: row)  # Rows of a ragged tensor to plain tensors, which alone can be padded.
+    dataset = dataset.map(lambda row: row)  # Converts ragged rows to dense tensors, which can be padded.
     dataset = dataset.bucket_by_sequence_length(
         lambda row: tf.shape(row["token_ids"])[0],
         [boundary + 1 for boundary in boundaries],
@@ -64,7 +64,7 @@ def bucket_by_sequence_length(inputs, boundaries):
 
 
 def measure(functions, rounds):
-    """Median seconds by name of an epoch of each dataset, the rounds interleaved."""
+    """Returns the median seconds of an epoch of each dataset, with interleaved rounds."""
     times = {name: [] for name in functions}
     for _ in range(rounds + 1):
         for name, function in functions.items():
@@ -99,7 +99,7 @@ def main(_):
         }
         seconds = measure(functions, _ROUNDS.value)
         speeds.append((task, *(len(lengths) / value for value in seconds.values())))
-    print("\nrows per second                  Batches   bucket_by_sequence_length   ours is ... times as fast")
+    print("\nrows per second                  Batches   bucket_by_sequence_length                     speedup")
     for task, ours, theirs in speeds:
         print(f"{task:20} {ours:19.0f} {theirs:27.0f} {ours / theirs:27.1f}")
 

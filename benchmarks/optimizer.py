@@ -1,8 +1,8 @@
-"""The update of BERT BASE: clip by global norm, weight decay, AdamW. Ours and Keras', in turn.
+"""Optimizer update of BERT BASE (clip by global norm, weight decay, AdamW) in keras_bert and Keras.
 
     python -m benchmarks.optimizer
 
-Gradients are given, so only the optimizer is timed. Takes a minute and 6 GB on two cores.
+The gradients are fixed, so only the optimizer is timed. Takes a minute and 6 GB on two cores.
 """
 
 import keras
@@ -16,7 +16,7 @@ _ROUNDS = flags.DEFINE_integer("rounds", 15, "Updates to time.")
 
 
 def prepare(create):
-    """A function that updates the weights of BASE once."""
+    """Returns a function that updates the weights of BASE once."""
     model = keras_bert.build_pretrainer(keras_bert.build_encoder(keras_bert.BERT_BASE))
     optimizer, variables = create(model), model.trainable_variables
     optimizer.build(variables)

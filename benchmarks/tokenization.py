@@ -1,10 +1,10 @@
-"""Tokenization on one thread: ours, tf-text's two tokenizers and the Rust tokenizer of transformers, in turn.
+"""Tokenization on one thread: keras_bert, tf-text's two tokenizers and transformers' Rust tokenizer.
 
     python -m benchmarks.tokenization --vocabulary=bert-base-uncased-vocab.txt --text="books/*.txt"
 
-Prints MB/s and how many times as fast as each peer ours is, on English from the files and on Chinese, accented and
-Korean text made here; then the latency of one line through the whole preprocessor. tf-text's are not exact: both fold
-by NFKC. Takes two minutes. Without the flags it reads from `$KERAS_BERT_DATA`. Peers: `make peers`.
+Prints MB/s and the speedup over each peer on English text from the files and on generated Chinese, accented and Korean
+text; then the latency of one line through the whole preprocessor. tf-text's tokenizers are not exact: both apply NFKC
+normalization. Takes two minutes. Without the flags it reads from `$KERAS_BERT_DATA`. Peers: `make peers`.
 """
 
 import glob
@@ -28,15 +28,15 @@ import keras_bert
 from benchmarks import contest
 
 _VOCABULARY = flags.DEFINE_string("vocabulary", None, "vocab.txt of an uncased model.")
-_TEXT = flags.DEFINE_string("text", None, "Files of English text, a glob.")
-_MEGABYTES = flags.DEFINE_float("megabytes", 2.0, "How much of each text.")
+_TEXT = flags.DEFINE_string("text", None, "Glob pattern of English text files.")
+_MEGABYTES = flags.DEFINE_float("megabytes", 2.0, "Megabytes of each kind of text.")
 _ROUNDS = flags.DEFINE_integer("rounds", 7, "Rounds to time.")
 
-BATCH = 1024  # Lines a batch in tf.data.
+BATCH = 1024  # Lines per batch in tf.data.
 
 
 def texts(english, vocabulary, size):
-    """Lines of several kinds, of about `size` bytes each."""
+    """Yields the name and the lines of each kind of text, of about `size` bytes each."""
     chance = random.Random(1)
     yield "English", _cut(english, size)
     chinese = [piece for piece in vocabulary.pieces if len(piece) == 1 and "\u4e00" <= piece <= "\u9fff"]
@@ -70,7 +70,7 @@ def _cut(lines, size):
 
 
 def contenders(vocabulary):
-    """`{name: prepare}`; `prepare(lines)` returns the function to time."""
+    """Returns `{name: prepare}`; `prepare(lines)` returns the function to time."""
     ours = keras_bert.BertTokenizer(vocabulary)
     signature = [tf.TensorSpec([None], tf.string)]
 
@@ -84,12 +84,12 @@ def contenders(vocabulary):
     def in_tf_data(function):
         options = tf.data.Options()
         options.threading.private_threadpool_size = 1
-        options.experimental_optimization.inject_prefetch = False  # Or it would work while others are timed.
+        options.experimental_optimization.inject_prefetch = False  # Prefetching would run while others are timed.
 
         def prepare(lines):
             dataset = tf.data.Dataset.from_tensor_slices(lines).batch(BATCH).cache()
             steps = len(dataset)
-            # Flat: a ragged tensor that leaves a dataset is packed row by row, which takes as long as the tokenizer.
+            # Flattened, since datasets pack ragged tensors row by row, which takes as long as the tokenizer.
             dataset = dataset.map(lambda batch: tf.nest.flatten(function(batch), expand_composites=True))
             iterator = iter(dataset.repeat().with_options(options))
             return lambda: [next(iterator) for _ in range(steps)]
@@ -118,7 +118,7 @@ def contenders(vocabulary):
             rust = BertTokenizer.from_pretrained(folder).backend_tokenizer
         found["transformers (Rust), offsets"] = lambda lines: lambda: rust.encode_batch(lines, add_special_tokens=False)
     else:
-        print("transformers left out: not installed (make peers)")
+        print("transformers skipped: not installed (make peers)")
     return found
 
 
@@ -128,7 +128,7 @@ def _table(pieces):
 
 
 def measure(functions, rounds):
-    """Median seconds by name, the rounds of all interleaved."""
+    """Returns the median seconds by name, with interleaved rounds."""
     times = {name: [] for name in functions}
     for function in functions.values():
         function()
@@ -141,7 +141,7 @@ def measure(functions, rounds):
 
 
 def latency(vocabulary):
-    """Seconds of one line of text by the way it goes."""
+    """Returns the seconds per line of text, by kind of call."""
     preprocessor = keras_bert.TextPreprocessor(vocabulary, 128)
     text = keras.Input((), dtype="string")
     with tempfile.TemporaryDirectory() as folder:
@@ -173,7 +173,7 @@ def main(_):
     prepared = contenders(vocabulary)
     for name, lines in texts(english, vocabulary, _MEGABYTES.value * 1e6):
         size = sum(len(line.encode()) for line in lines)
-        print(f"\n{name}: {len(lines)} lines, {size / 1e6:.1f} MB" + 22 * " " + "ours is ... as fast; with offsets")
+        print(f"\n{name}: {len(lines)} lines, {size / 1e6:.1f} MB" + 22 * " " + "speedup of keras_bert; with offsets")
         seconds = measure({key: prepare(lines) for key, prepare in prepared.items()}, _ROUNDS.value)
         for key, value in seconds.items():
             ratios = [value / seconds[ours] for ours in ("keras_bert", "keras_bert, offsets")]

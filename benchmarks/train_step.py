@@ -1,10 +1,9 @@
-"""A fine-tuning step of BERT BASE: forward, backward, clip, AdamW. Ours, KerasHub's, transformers', in turn.
+"""Fine-tuning step of BERT BASE (forward, backward, clip, AdamW) in keras_bert, KerasHub and transformers.
 
     python -m benchmarks.train_step --precision=float32 --precision=mixed_bfloat16
 
-Dropout 0.1, every token real; each package with the AdamW that its users take. `mixed_bfloat16` is `torch.autocast`
-in transformers. KerasHub's activation is always the tanh form. Takes some five minutes on two cores. Peers:
-`make peers`.
+Dropout 0.1, no padding; each package uses its usual AdamW. `mixed_bfloat16` is `torch.autocast` in transformers.
+KerasHub always uses the tanh form of GELU. Takes about five minutes on two cores. Peers: `make peers`.
 """
 
 from absl import app, flags
@@ -12,9 +11,9 @@ from absl import app, flags
 from benchmarks import contest, models
 
 _PRECISION = flags.DEFINE_multi_string("precision", ["float32", "mixed_bfloat16"], "float32 or mixed_bfloat16.")
-_ACT = flags.DEFINE_string("hidden_act", "gelu", "Activation of ours and of transformers: gelu (erf) or gelu_new.")
-_BATCH = flags.DEFINE_integer("batch_size", 8, "Sequences in a batch.")
-_LENGTH = flags.DEFINE_integer("length", 128, "Tokens in a sequence.")
+_ACT = flags.DEFINE_string("hidden_act", "gelu", "Activation of keras_bert and transformers: gelu (erf) or gelu_new.")
+_BATCH = flags.DEFINE_integer("batch_size", 8, "Batch size.")
+_LENGTH = flags.DEFINE_integer("length", 128, "Sequence length.")
 _ROUNDS = flags.DEFINE_integer("rounds", 9, "Steps to time.")
 
 LEARNING_RATE = 1e-5

@@ -1,4 +1,4 @@
-"""Steps a second of `Trainer`, of a bare loop over a `tf.function`, and of `model.fit`, in turn.
+"""Steps per second of `Trainer`, of a plain loop over a `tf.function`, and of `model.fit`.
 
     python -m benchmarks.trainer_overhead
 
@@ -24,12 +24,12 @@ from keras_bert.training.trainer import Trainer
 
 _STEPS = flags.DEFINE_integer("steps", 200, "Steps in a round.")
 _ROUNDS = flags.DEFINE_integer("rounds", 7, "Rounds to time.")
-_BATCH = flags.DEFINE_integer("batch_size", 32, "Sequences in a batch.")
-_LENGTH = flags.DEFINE_integer("length", 64, "Tokens in a sequence.")
+_BATCH = flags.DEFINE_integer("batch_size", 32, "Batch size.")
+_LENGTH = flags.DEFINE_integer("length", 64, "Sequence length.")
 
 
 def dataset():
-    """The same batch again and again."""
+    """Repeats the same batch."""
     ids = np.random.default_rng(0).integers(5, 30000, (_BATCH.value, _LENGTH.value)).astype("int32")
     inputs = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": 0 * ids + 1}
     return tf.data.Dataset.from_tensors((inputs, ids[:, 0] % 2)).repeat()
@@ -94,7 +94,7 @@ def main(_):
     seconds = {name: statistics.median(values) for name, values in times.items()}
     for name, value in seconds.items():
         ratio = value / seconds["Trainer"]
-        print(f"{name:26} {_STEPS.value / value:7.1f} steps/s   the Trainer is {ratio:.2f} times as fast")
+        print(f"{name:26} {_STEPS.value / value:7.1f} steps/s   speedup of Trainer: {ratio:.2f}")
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Command lines: flags, a few library calls, a log."""
+"""Command-line programs."""

@@ -1,4 +1,4 @@
-"""What the commands share: start, errors and end, and the flags of training."""
+"""Shared code of the commands: startup, error handling and the training flags."""
 
 import codecs
 import dataclasses
@@ -10,23 +10,23 @@ from absl import app, flags
 import keras_bert
 from keras_bert.files import write_text
 
-flags.disclaim_key_flags()  # `--help` of a command lists the flags that it gets from here.
+flags.disclaim_key_flags()  # Makes `--help` of a command list the flags defined here.
 
-# A user's mistakes; any other error is a bug and keeps its traceback.
+# Errors caused by the user; any other error is a bug and keeps its traceback.
 MISTAKES = (ValueError, OSError, MemoryError, FloatingPointError)
 
 
 def run(main, with_arguments=False):
-    """Parses the flags and runs `main()`; a user's mistake ends in one line and exit status 2.
+    """Parses the flags and runs `main()`. User errors print one line and exit with status 2.
 
     Args:
-        main: the function; `with_arguments` it is called with the list of positional arguments.
-        with_arguments: whether positional arguments are allowed.
+        main: function to run; called with the list of positional arguments if `with_arguments`.
+        with_arguments: bool, whether positional arguments are allowed. Defaults to `False`.
     """
 
     def guarded(argv):
         if len(argv) > 1 and not with_arguments:
-            sys.exit(_complain(f"unexpected argument(s) {' '.join(argv[1:])}. Expected flags alone, see --help"))
+            sys.exit(_complain(f"unexpected argument(s) {' '.join(argv[1:])}. Expected only flags, see --help"))
         try:
             with keras_bert.explain_out_of_memory():
                 main(argv[1:]) if with_arguments else main()
@@ -49,7 +49,7 @@ def _complain(message):
 
 
 def text_lines(content):
-    """The texts of a file's bytes, one per line; bytes that are not UTF-8 become U+FFFD."""
+    """Splits a file's bytes into texts, one per line; invalid UTF-8 becomes U+FFFD."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise ValueError("the texts are UTF-16. Save the file as UTF-8")
     lines = content.decode("utf-8", "replace").removesuffix("\n").split("\n") if content else []
@@ -57,25 +57,25 @@ def text_lines(content):
 
 
 def training(warmup, bias_correction):
-    """Defines the flags of all training; returns their holders by name. The arguments are defaults."""
+    """Defines the flags of all training and returns their holders by name. The arguments are defaults."""
     precisions = ["float32", "mixed_bfloat16", "mixed_float16"]
     return types.SimpleNamespace(
         output_dir=flags.DEFINE_string("output_dir", None, "Output directory.", required=True),
-        warmup=flags.DEFINE_float("warmup", warmup, "Share of the steps with a rising learning rate.", 0, 1),
+        warmup=flags.DEFINE_float("warmup", warmup, "Fraction of the steps used for warmup.", 0, 1),
         bias_correction=flags.DEFINE_bool(
             "bias_correction", bias_correction, "Bias correction of the optimizer; Google's BERT has none."
         ),
         gradient_accumulation=flags.DEFINE_integer("gradient_accumulation", 1, "Micro-batches per batch.", 1),
-        precision=flags.DEFINE_enum("precision", "float32", precisions, "Precision of the computation."),
-        strategy=flags.DEFINE_string("strategy", "auto", "auto, one, mirrored, multi_worker or tpu."),
+        precision=flags.DEFINE_enum("precision", "float32", precisions, "Computation precision."),
+        strategy=flags.DEFINE_string("strategy", "auto", "Distribution: auto, one, mirrored, multi_worker or tpu."),
     )
 
 
 def finetuning(learning_rates):
-    """Defines the flags of fine-tuning; returns their holders by name.
+    """Defines the fine-tuning flags and returns their holders by name.
 
     Args:
-        learning_rates: the default grid, a list of strings.
+        learning_rates: list of strings, the default grid.
     """
     return types.SimpleNamespace(
         **vars(training(warmup=0.1, bias_correction=True)),
@@ -97,7 +97,7 @@ def finetuning(learning_rates):
 
 
 def choices(holders, batch_size, epochs):
-    """The grid of the `finetuning` flags; `batch_size` and `epochs` are the task's defaults."""
+    """Returns the grid of the `finetuning` flags; `batch_size` and `epochs` are the task's defaults."""
     return {
         "learning_rate": numbers(holders.learning_rate, float),
         "batch_size": numbers(holders.batch_size, int) or [batch_size],
@@ -107,21 +107,21 @@ def choices(holders, batch_size, epochs):
 
 
 def instance(kind, **given):
-    """An instance of a dataclass; fields that are not given have the values of the flags of their names."""
+    """Returns an instance of a dataclass; fields that are not given are set from the flags of the same name."""
     names = [field.name for field in dataclasses.fields(kind) if field.name not in given]
     return kind(**{name: flags.FLAGS[name].value for name in names}, **given)
 
 
 def numbers(holder, kind):
-    """The values of a list flag as numbers, `None` if it is not given."""
+    """Returns the values of a list flag as numbers, or `None` if it is not given."""
     try:
         return None if holder.value is None else [kind(value) for value in holder.value]
     except ValueError:
-        raise ValueError(f"--{holder.name} must be numbers with commas between. Received: {holder.value}") from None
+        raise ValueError(f"--{holder.name} must be comma-separated numbers. Received: {holder.value}") from None
 
 
 def write_given(path):
-    """Writes the flags that were given to a file for `--flagfile`, except those of absl and TensorFlow."""
+    """Writes the given flags to a file for `--flagfile`, except those of absl and TensorFlow."""
     own = flags.FLAGS.flags_by_module_dict()
     given = [flag for module in (sys.argv[0], "__main__") for flag in own.get(module, []) if flag.present]
     write_text(path, "".join(f"{flag.serialize()}\n" for flag in given))

@@ -3,8 +3,8 @@
     python -m pipelines.convert_checkpoint --input=uncased_L-12_H-768_A-12 --output=bert_hf --format=huggingface
 
 `--input` is what `keras_bert.load` takes: a directory in any of these formats, a KerasHub preset or a name on the
-Hugging Face hub. Every tensor is converted bit for bit (unless `--weights_dtype` is narrower); tensors that the model
-has no place for are listed. BERT BASE takes some ten seconds.
+Hugging Face hub. Tensors are converted exactly (unless `--weights_dtype` is narrower); tensors that the model does not
+use are listed. BERT BASE takes about ten seconds.
 """
 
 from absl import flags
@@ -39,7 +39,7 @@ def main():
     )
     print(f"{bert} -> {_OUTPUT.value} ({_FORMAT.value}, {model.count_params():,} parameters)")
     if left_out := bert.left_out(model):
-        print(f"left out, no place in a model with head={bert.head!r}: {', '.join(left_out)}")
+        print(f"not converted, unused by a model with head={bert.head!r}: {', '.join(left_out)}")
 
 
 if __name__ == "__main__":

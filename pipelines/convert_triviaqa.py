@@ -6,8 +6,8 @@
         --model=google-bert/bert-large-uncased --output_dir=runs/squad
 
 A context is the first 400 words of a document, with the questions that it answers; the answer is the first occurrence
-of one of the possible answers. Prints how many pairs of question and document were kept, and why the others were
-dropped; some 2,000 pairs take a second.
+of any accepted answer. Prints how many question-document pairs were kept, and why the others were dropped. 2,000 pairs
+take about a second.
 """
 
 from absl import flags
@@ -19,21 +19,21 @@ _QA = flags.DEFINE_list("qa", None, "TriviaQA's question file(s), of train or de
 _EVIDENCE = flags.DEFINE_string("evidence", None, "TriviaQA's directory with wikipedia/ and web/.", required=True)
 _OUTPUT = flags.DEFINE_string("output", None, "Output file.", required=True)
 _MAX_WORDS = flags.DEFINE_integer("max_words", 400, "Number of words of a document to use as context.", 1)
-_SOURCES = flags.DEFINE_list("sources", None, "Source(s): wikipedia, web; default: as each question file says.")
+_SOURCES = flags.DEFINE_list("sources", None, "Source(s): wikipedia, web; default: as given in each question file.")
 
 _REASONS = {
     "no_answer": "without an answer in the first {} words",
-    "missing": "with a document that is not there, the first is {}",
+    "missing": "with a missing document, the first is {}",
     "empty": "with an empty document",
-    "repeated": "met before",
-    "unnamed": "with a document that has no file name",
-    "unverified": "of no verified question or document",
+    "repeated": "duplicates",
+    "unnamed": "with a document without a file name",
+    "unverified": "with an unverified question or document",
 }
 
 
 def main():
     counts = triviaqa.convert(_QA.value, _EVIDENCE.value, _OUTPUT.value, _MAX_WORDS.value, _SOURCES.value)
-    print(f"{counts.questions:,} questions, {counts.pairs:,} pairs of question and document:")
+    print(f"{counts.questions:,} questions, {counts.pairs:,} question-document pairs:")
     for reason, text in _REASONS.items():
         if counts.dropped[reason]:
             known = counts.first_missing if reason == "missing" else _MAX_WORDS.value

@@ -1,17 +1,17 @@
-"""Creates pre-training data from text: TFRecords with the features of Google's program.
+"""Creates pre-training data from text: TFRecords with the same features as Google's create_pretraining_data.py.
 
     python -m pipelines.create_pretraining_data --input="corpus/*.txt" --vocab=vocab.txt --output=data/128
     python -m pipelines.create_pretraining_data --inspect=3 --output=data/128
     python -m pipelines.create_pretraining_data --input="/mnt/corpus/*" --vocab=vocab.txt --output=gs://bucket/128 \\
         --runner=DataflowRunner --beam_options=--project=me,--region=europe-west4
 
-`--input` is a glob pattern of UTF-8 text, `.gz` included: one sentence a line and a blank line between documents
-(`--format=sentences`), a paragraph a line and a blank line between documents (`paragraphs`), or a JSON object a line
-with a document in the field `text` (`jsonl`). Masks are drawn when the data is read, new ones in each epoch;
-`--static` draws them now, 10 times, as Google's programs read them. `--output` gets `examples-*.tfrecord`, `vocab.txt`
-and `manifest.json` with statistics. The same command resumes an interrupted run. 42 MB of English books take 5 seconds
-on one core after the start, 1 GB of memory. With `--runner` Apache Beam creates the same examples on the machines of
-that runner, which need this package and the input under the same path; interrupted runs do not resume.
+`--input` is a glob pattern of UTF-8 text files, optionally `.gz`: one sentence per line and a blank line between
+documents (`--format=sentences`), one paragraph per line and a blank line between documents (`paragraphs`), or one JSON
+object per line with a document in the field `text` (`jsonl`). Masks are drawn when the data is read, differently in
+each epoch; `--static` draws them now, 10 times, as Google's run_pretraining.py expects. Writes `examples-*.tfrecord`,
+`vocab.txt` and `manifest.json` with statistics to `--output`. The same command resumes an interrupted run. 42 MB of
+English books take 5 seconds on one core after startup, and 1 GB of memory. With `--runner`, Apache Beam creates the
+same examples on its workers, which need this package and the input at the same path; interrupted runs do not resume.
 """
 
 import json
@@ -26,32 +26,32 @@ from keras_bert.pretraining.settings import Settings
 from pipelines import common_flags
 
 _INPUT = flags.DEFINE_string("input", None, "Glob pattern of the text files.")
-_VOCAB = flags.DEFINE_string("vocab", None, "The vocab.txt.")
+_VOCAB = flags.DEFINE_string("vocab", None, "Vocabulary file, a vocab.txt.")
 _OUTPUT = flags.DEFINE_string("output", None, "Output folder.", required=True)
-_INSPECT = flags.DEFINE_integer("inspect", 0, "Prints this many examples of --output instead.")
+_INSPECT = flags.DEFINE_integer("inspect", 0, "Only prints this many examples of --output.")
 _FORMAT = flags.DEFINE_enum("format", "sentences", ["sentences", "paragraphs", "jsonl"], "Format of the input.")
-flags.DEFINE_string("field", "text", "Field of the text in jsonl.")
+flags.DEFINE_string("field", "text", "Field with the text in jsonl.")
 flags.DEFINE_bool("lowercase", True, "Whether the vocabulary is uncased.")
 flags.DEFINE_bool("strip_accents", None, "Whether to strip accents; default: as --lowercase.")
 flags.DEFINE_integer("sequence_length", 128, "Number of tokens of an example.")
-flags.DEFINE_bool("next_sentence", True, "Sentence pairs; otherwise rows full of text.")
+flags.DEFINE_bool("next_sentence", True, "Creates sentence pairs; otherwise full-length rows of text.")
 flags.DEFINE_float("short_seq_prob", 0.1, "Probability of a shorter pair.")
-_STATIC = flags.DEFINE_bool("static", False, "Draws the masks now, once for all epochs.")
+_STATIC = flags.DEFINE_bool("static", False, "Draws the masks now, fixed for all epochs.")
 flags.DEFINE_integer("duplicates", None, "Passes over the text; default: 1, with --static 10.")
-flags.DEFINE_float("masked_lm_prob", 0.15, "Share of the tokens to predict.")
-flags.DEFINE_integer("max_predictions", None, "Maximum per example; default: that share of it.")
+flags.DEFINE_float("masked_lm_prob", 0.15, "Fraction of the tokens to predict.")
+flags.DEFINE_integer("max_predictions", None, "Maximum predictions per example; default: that fraction of it.")
 flags.DEFINE_bool("whole_word", False, "Masks all tokens of a word together.")
 flags.DEFINE_integer("max_ngram", 1, "Maximum number of adjacent words to mask together.")
-flags.DEFINE_float("mask_share", 0.8, "Share of the predicted tokens replaced by [MASK].")
-flags.DEFINE_float("random_share", 0.1, "Share replaced by a random token; the rest stay.")
+flags.DEFINE_float("mask_share", 0.8, "Fraction of the predicted tokens replaced by [MASK].")
+flags.DEFINE_float("random_share", 0.1, "Fraction replaced by a random token; the rest are unchanged.")
 flags.DEFINE_integer("seed", 1, "Random seed.")
 _SHARDS = flags.DEFINE_integer("shards", None, "Number of files; default: one per 64 MB, at least 16.", 1)
 _PROCESSES = flags.DEFINE_integer(
-    "processes", None, "Number of processes; default: one per core, one for little text.", 1
+    "processes", None, "Number of processes; default: one per core, or one for small inputs.", 1
 )
 _COMPRESS = flags.DEFINE_bool("compress", False, "Compresses the files to .gz.")
 _RUNNER = flags.DEFINE_string("runner", None, "Apache Beam runner, such as DirectRunner; default: no Beam.")
-_BEAM_OPTIONS = flags.DEFINE_list("beam_options", [], "Option(s) of the runner.")
+_BEAM_OPTIONS = flags.DEFINE_list("beam_options", [], "Pipeline option(s) of the runner.")
 
 
 def main():
@@ -60,11 +60,11 @@ def main():
         return
     for holder in (_INPUT, _VOCAB):
         if holder.value is None:
-            raise ValueError(f"--{holder.name} is needed. Received: none")
+            raise ValueError(f"--{holder.name} is required. Received: none")
     if _BEAM_OPTIONS.value and not _RUNNER.value:
-        raise ValueError(f"--beam_options are for a --runner. Received: {','.join(_BEAM_OPTIONS.value)}")
+        raise ValueError(f"--beam_options requires --runner. Received: {','.join(_BEAM_OPTIONS.value)}")
     if _PROCESSES.value and _RUNNER.value:
-        raise ValueError(f"--processes is not for a --runner, which has its own. Received: {_PROCESSES.value}")
+        raise ValueError(f"--processes cannot be used with --runner. Received: {_PROCESSES.value}")
     duplicates = flags.FLAGS.duplicates or (10 if _STATIC.value else 1)
     settings = common_flags.instance(
         Settings, masking=common_flags.instance(Masking), duplicates=duplicates, form=_FORMAT.value
@@ -77,7 +77,7 @@ def main():
         manifest = generate(*what, workers=_PROCESSES.value, progress=logging.info, **how)
     statistics = {name: value for name, value in manifest.items() if name not in ("input", "recipe", "files")}
     print(json.dumps(statistics, indent=1))
-    print(f"all of it in {_OUTPUT.value.rstrip('/')}/{MANIFEST}")
+    print(f"full manifest: {_OUTPUT.value.rstrip('/')}/{MANIFEST}")
 
 
 if __name__ == "__main__":

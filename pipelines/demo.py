@@ -1,16 +1,16 @@
-"""Checks the result of `make demo`: its score, and predictions of the exported SavedModel for two new sentences.
+"""Checks the result of `make demo`: the score, and predictions of the exported SavedModel for two new sentences.
 
     python -m pipelines.demo --run=runs/demo
 
-`make demo` runs it after `pipelines.run_glue` with `recipes/demo.txt`. Ends with status 2 unless the accuracy is 10
-points above that of always predicting the majority label.
+`make demo` runs this after `pipelines.run_glue` with `recipes/demo.txt`. Exits with status 2 unless the accuracy
+exceeds the majority-label baseline by 10 points.
 """
 
 import collections
 import pathlib
 
 import tensorflow as tf
-import tensorflow_text  # noqa: F401 (The SavedModel has its operations.)
+import tensorflow_text  # noqa: F401 (The SavedModel uses its ops.)
 from absl import flags
 
 from keras_bert.files import read_json
@@ -29,13 +29,13 @@ def main():
     labels = glue.read(glue.TASKS["sst2"], _DATA.value, "dev").labels
     majority = collections.Counter(labels).most_common(1)[0][1] / len(labels)
     accuracy = best["scores"]["accuracy"]
-    print(f"accuracy on {len(labels)} sentences: {accuracy:.3f}; of the majority label: {majority:.3f}")
+    print(f"accuracy on {len(labels)} sentences: {accuracy:.3f}; majority-label baseline: {majority:.3f}")
     served = tf.saved_model.load(run / "saved_model" / "1").signatures["serving_default"]
     answers = served(text=tf.constant(_SENTENCES))
     for sentence, label, probabilities in zip(_SENTENCES, answers["label"], answers["probabilities"], strict=True):
         print(f"{label.numpy().decode()} ({probabilities.numpy().max():.2f}): {sentence}")
     if accuracy < majority + _MARGIN:
-        raise ValueError(f"the score is not {_MARGIN} above that of the majority label")
+        raise ValueError(f"the accuracy does not exceed the majority-label baseline by {_MARGIN}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Exports a model as a SavedModel that takes raw text, for TensorFlow Serving.
+"""Exports a model for TensorFlow Serving, as a SavedModel that takes raw text.
 
     python -m pipelines.export_saved_model --model=runs/mrpc/model --output=saved_models/mrpc
     python -m pipelines.verify_saved_model saved_models/mrpc/1
 
-`--model` is what `keras_bert.load` takes; its head decides what is answered, see `keras_bert.export`. An `--output`
-whose last part is no number gets the next free version. Takes some twenty seconds for BASE.
+`--model` is an argument for `keras_bert.load`; its head determines the signatures, see `keras_bert.export`. Unless
+`--output` ends with a version number, the next free version is used. Takes about twenty seconds for BASE.
 """
 
 import pathlib
@@ -15,22 +15,22 @@ import keras_bert
 from pipelines import common_flags
 
 _MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", required=True)
-_OUTPUT = flags.DEFINE_string("output", None, "Folder of the model, or of its version.", required=True)
+_OUTPUT = flags.DEFINE_string("output", None, "Folder of the model or of a version.", required=True)
 _LENGTH = flags.DEFINE_integer(
-    "sequence_length", None, "The most pieces; by default as in training, else as many as fit."
+    "sequence_length", None, "Maximum number of tokens; default: as in training, or the model's maximum."
 )
-_PAIR = flags.DEFINE_bool("pair", None, "Whether a classifier takes two texts; by default as in training.")
+_PAIR = flags.DEFINE_bool("pair", None, "Whether a classifier takes two texts; default: as in training.")
 _PRECISIONS = ["float32", "mixed_bfloat16", "bfloat16"]
-_PRECISION = flags.DEFINE_enum("precision", "float32", _PRECISIONS, "Of the computation; bfloat16: of the weights too.")
-_STRIDE = flags.DEFINE_integer("stride", None, "Tagging, question answering: pieces between two windows.", 1)
-_TOP = flags.DEFINE_integer("top", None, "Question answering: how many answers; filling masks: how many pieces.", 1)
-_ANSWER = flags.DEFINE_integer("max_answer_length", None, "Question answering: the most pieces of an answer.", 1)
+_PRECISION = flags.DEFINE_enum("precision", "float32", _PRECISIONS, "Precision; bfloat16 includes the weights.")
+_STRIDE = flags.DEFINE_integer("stride", None, "Tagging, question answering: tokens from window to window.", 1)
+_TOP = flags.DEFINE_integer("top", None, "Number of answers (question answering) or of tokens (masks).", 1)
+_ANSWER = flags.DEFINE_integer("max_answer_length", None, "Question answering: maximum tokens of an answer.", 1)
 _NULL = flags.DEFINE_float(
-    "null_threshold", None, "Question answering: how much better no answer must be than the best."
+    "null_threshold", None, "Question answering: score margin by which no answer must beat the best."
 )
-_POOLING = flags.DEFINE_enum("pooling", None, ["mean", "max", "cls", "pooled"], "Encoder: how a text becomes a vector.")
-_LAYERS = flags.DEFINE_list("layers", None, "Encoder: layers that stand side by side, such as -4,-3,-2,-1.")
-_NORMALIZE = flags.DEFINE_bool("normalize", None, "Encoder: whether vectors have length 1.")
+_POOLING = flags.DEFINE_enum("pooling", None, ["mean", "max", "cls", "pooled"], "Encoder: pooling of the vectors.")
+_LAYERS = flags.DEFINE_list("layers", None, "Encoder: layers to concatenate, such as -4,-3,-2,-1.")
+_NORMALIZE = flags.DEFINE_bool("normalize", None, "Encoder: whether to scale vectors to length 1.")
 _OPTIONS = {
     "classification": (),
     "multiple_choice": (),
@@ -46,7 +46,7 @@ _OPTIONS = {
 def main():
     layers = common_flags.numbers(_LAYERS, int)
     bert = keras_bert.load(_MODEL.value, dtype=_PRECISION.value, hidden_states=bool(layers))
-    # A sentence encoder makes its vectors as the checkpoint says, or else as these flags do.
+    # These flags override the pooling settings of a sentence encoder's checkpoint.
     own = bert.head == "embedding" and (layers or _POOLING.value is not None or _NORMALIZE.value is not None)
     head = "encoder" if own else bert.head
     options = _options(head)
@@ -73,18 +73,18 @@ def main():
 
 
 def _options(head):
-    """The options that were given, if the head has them."""
+    """Returns the given options; raises an error if the head does not support one."""
     known = [flag.name for flag in _OPTIONS[head]]
     given = {flag.name: flag.value for of_head in _OPTIONS.values() for flag in of_head if flag.value is not None}
     for name in given:
         if name not in known:
             has = ", ".join(f"--{option}" for option in known) or "none"
-            raise ValueError(f"--{name} is no option of a model with head={head!r}, which has: {has}")
+            raise ValueError(f"--{name} is not an option for head={head!r}. Expected one of: {has}")
     return given
 
 
 def _version(folder):
-    """The folder itself if it is a version, else that of the next free one."""
+    """Returns the folder itself if it is a version, else the next free version in it."""
     if folder.name.isdecimal():
         return folder
     taken = [int(path.name) for path in folder.glob("*") if path.name.isdecimal()]

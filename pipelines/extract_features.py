@@ -3,9 +3,9 @@
     python -m pipelines.extract_features --model=google-bert/bert-base-uncased --input=texts.txt --output=vectors.npz \\
         --layers=-4,-3,-2,-1 --pooling=mean
 
-The file has one text per line. `.npz` gets the array `vectors` `(texts, width)`, `.jsonl` a line for each text with the
-text and its vector. Texts longer than `--sequence_length` tokens are truncated; a warning counts them. With the 6-layer
-MiniLM and sentences of GLUE, a thousand texts a second on two cores.
+The input has one text per line. `.npz` output contains an array `vectors` of shape `(texts, width)`, `.jsonl` output a
+line for each text with the text and its vector. Texts longer than `--sequence_length` tokens are truncated; a warning
+counts them. Embeds a thousand GLUE sentences per second with the 6-layer MiniLM on two cores.
 """
 
 import json
@@ -25,13 +25,13 @@ _INPUT = flags.DEFINE_string("input", None, "File of texts, one per line.", requ
 _OUTPUT = flags.DEFINE_string("output", None, "Output file, .npz or .jsonl.", required=True)
 _LAYERS = flags.DEFINE_list("layers", ["-1"], "Layer(s) to concatenate; 0 is the embeddings, -1 the last.")
 _POOLING = flags.DEFINE_enum("pooling", None, POOLINGS, "Pooling; default: the checkpoint's, or mean.")
-_NORMALIZE = flags.DEFINE_bool("normalize", None, "Scales vectors to length 1; default: as the checkpoint says.")
+_NORMALIZE = flags.DEFINE_bool("normalize", None, "Scales vectors to length 1; default: as in the checkpoint.")
 _LENGTH = flags.DEFINE_integer(
-    "sequence_length", None, "Maximum number of tokens of a text; default: the checkpoint's, or as many as fit."
+    "sequence_length", None, "Maximum number of tokens of a text; default: the checkpoint's, or the model's maximum."
 )
 _BATCH = flags.DEFINE_integer("batch_size", 32, "Batch size.", 1)
-_PRECISION = flags.DEFINE_enum("precision", "float32", ["float32", "mixed_bfloat16"], "Precision of the computation.")
-_CHUNK = 4096  # Number of texts that are in memory, and sorted by length, at a time.
+_PRECISION = flags.DEFINE_enum("precision", "float32", ["float32", "mixed_bfloat16"], "Computation precision.")
+_CHUNK = 4096  # Number of texts to process, sorted by length, at a time.
 
 
 def main():
@@ -60,7 +60,7 @@ def main():
         cut += int(np.sum(pieces.row_lengths().numpy() > length - 2))
         parts.append(_vectors(run, preprocessor, pieces))
     if cut:
-        logging.warning("texts of more than %d pieces, cut: %d of %d", length, cut, len(texts))
+        logging.warning("texts of more than %d tokens, truncated: %d of %d", length, cut, len(texts))
     _write(output, texts, np.concatenate(parts))
     print(f"wrote {len(texts):,} vectors of {parts[0].shape[1]} numbers to {output}")
 
@@ -73,7 +73,7 @@ def _read(path):
 
 
 def _vectors(run, preprocessor, pieces):
-    """The vectors of some texts; those of like length are computed together."""
+    """Computes the vectors of some texts, in batches of similar length."""
     order = np.argsort(pieces.row_lengths().numpy(), kind="stable")
     vectors = [
         run(preprocessor.pack(tf.gather(pieces, order[start : start + _BATCH.value]))).numpy()

@@ -1,4 +1,4 @@
-"""Classifies or scores texts with a fine-tuned model or a server, or answers questions from a text.
+"""Classifies or scores texts, or answers questions about a text, with a fine-tuned model or a server.
 
     python -m pipelines.predict --model=my_model "A text." "its pair, where the task has pairs"
     python -m pipelines.predict --model=my_model --input=texts.tsv
@@ -6,13 +6,13 @@
     python -m pipelines.predict --model=my_squad_model --question="Who wrote it?" --context_file=article.txt
     python -m pipelines.predict --server=localhost:8501 --model=sst2 "A text."
 
-`--model` is what `keras_bert.load` takes, with a classification head. A file, or standard input without one, has one
-text per line, its pair after a tab. Prints a line for each text: the label and the probability of each class, or the
-score, separated by tabs; labels and answers that contain tabs or line breaks are in quotes (dialect `excel-tab` of
-Python's `csv`). A question answering model takes one or several `--question` and a context of any length: it prints
-each answer with its probability, and the part of the context around it, with the answer [[marked]]. Most of the time is
-the start, some ten seconds. With `--server`, TensorFlow Serving or `pipelines.serve`, `--model` is the name of a model
-of any head there: outputs other than classes and scores are printed as a line of JSON for each text.
+`--model` is an argument for `keras_bert.load`, with a classification head. The input file (default: standard input) has
+one text per line, or a pair separated by a tab. Prints a line for each text: the label and the probability of each
+class, or the score, separated by tabs; labels and answers that contain tabs or line breaks are quoted (dialect
+`excel-tab` of Python's `csv`). A question answering model takes one or more `--question` and a context of any length:
+it prints each answer with its probability, and the context around it with the answer [[marked]]. Startup takes about
+ten seconds. With `--server` (TensorFlow Serving or `pipelines.serve`), `--model` is the name of a served model with any
+head; outputs other than classes and scores are printed as a line of JSON for each text.
 """
 
 import json
@@ -42,7 +42,7 @@ _PROTOCOL = flags.DEFINE_enum("protocol", "rest", ["rest", "grpc"], "Protocol of
 _BATCH = flags.DEFINE_integer("batch_size", 32, "Batch size.", 1)
 
 
-_AROUND = 200  # Characters of the context that are shown on each side of an answer.
+_AROUND = 200  # Number of context characters to show on each side of an answer.
 
 
 def main(arguments):
@@ -54,7 +54,7 @@ def main(arguments):
     bert = keras_bert.load(_MODEL.value)
     expected = "question_answering" if asked else "classification"
     if bert.head != expected:
-        hint = ": give --question and --context_file" if bert.head == "question_answering" else ""
+        hint = ". Use --question and --context_file" if bert.head == "question_answering" else ""
         raise ValueError(f"{_MODEL.value}: expected a {expected} head. Received: head={bert.head!r}{hint}")
     _answer(bert, texts, pairs[0]) if asked else _classify(bert, texts, pairs)
 
@@ -86,7 +86,7 @@ def _answer(bert, asked, context):
     model = bert.model()
 
     def predict(inputs):
-        # Several windows are computed at a time, all of one length.
+        # Computes batches of windows, padded to the same length.
         dense = {name: values.to_tensor().numpy() for name, values in inputs.items()}
         return model.predict(dense, batch_size=_BATCH.value, verbose=0)
 
@@ -100,7 +100,7 @@ def _answer(bert, asked, context):
 
 
 def _marked(context, first, last):
-    """The text around an answer, given by its bytes of the context, on one line."""
+    """Returns the context around an answer on one line; `first` and `last` are byte offsets."""
     content = context.encode()
     before, answer, behind = (part.decode() for part in (content[:first], content[first:last], content[last:]))
     start = "..." if len(before) > _AROUND else ""
@@ -109,10 +109,10 @@ def _marked(context, first, last):
 
 
 def _ask(texts, pairs):
-    """Prints the predictions of a server."""
+    """Prints predictions from a server."""
     client = Client(_SERVER.value, _PROTOCOL.value)
     names = list(client.metadata(_MODEL.value)["signatures"]["serving_default"]["inputs"])
-    names.sort(key=lambda name: name in ("pair", "context", "choices"))  # The second of two comes last.
+    names.sort(key=lambda name: name in ("pair", "context", "choices"))  # The second input comes last.
     if len(names) != (1 if pairs is None else 2):
         raise ValueError(f"{_MODEL.value} takes {' and '.join(names)}. Received: {1 if pairs is None else 2} column(s)")
     for start in range(0, len(texts), _BATCH.value):
@@ -132,9 +132,9 @@ def _ask(texts, pairs):
 
 
 def _question(arguments):
-    """The questions, and the context for each of them."""
+    """Returns the questions, and the context for each of them."""
     if arguments or _INPUT.value:
-        raise ValueError("--question takes its context from --context_file alone: leave out other texts and --input")
+        raise ValueError("--question takes its context from --context_file only. Remove the text arguments and --input")
     content = pathlib.Path(_CONTEXT.value).read_bytes() if _CONTEXT.value else sys.stdin.buffer.read()
     context = content.decode("utf-8", "replace")
     if not context.strip() or not all(question.strip() for question in _QUESTION.value):
@@ -143,16 +143,16 @@ def _question(arguments):
 
 
 def _texts(arguments):
-    """The texts, and their pairs or None."""
+    """Returns the texts, and their pairs or `None`."""
     if len(arguments) > 2 or (arguments and _INPUT.value):
-        raise ValueError(f"expected a text, and perhaps its pair, or --input. Received: {' '.join(arguments)}")
+        raise ValueError(f"expected one text, a pair of texts, or --input. Received: {' '.join(arguments)}")
     if arguments:
         rows = [arguments]
     else:
         content = pathlib.Path(_INPUT.value).read_bytes() if _INPUT.value else sys.stdin.buffer.read()
         rows = [line.split("\t") for line in common_flags.text_lines(content)]
         while len(rows) > 1 and len(rows[0]) == 2 and rows[-1] == [""]:
-            rows.pop()  # Among pairs a blank line at the end is no row; of single texts each line is one.
+            rows.pop()  # Trailing blank lines are ignored for pairs; for single texts each line is a row.
     name = _INPUT.value or "standard input"
     for number, row in enumerate(rows, 1):
         if len(row) != len(rows[0]) or len(row) > 2:

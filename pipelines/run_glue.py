@@ -1,4 +1,4 @@
-"""Fine-tunes on tasks of GLUE or on your own table, over a grid of settings and seeds, and keeps the best on dev.
+"""Fine-tunes on GLUE tasks or your own table, over a grid of settings and seeds, and keeps the best model on dev.
 
     python -m pipelines.run_glue --task=mrpc --data_dir=glue_data --model=google-bert/bert-base-uncased \\
         --output_dir=runs/mrpc --learning_rate=2e-5,3e-5,5e-5 --seed=1,2,3
@@ -7,14 +7,14 @@
     python -m pipelines.run_glue --task=classification --train_file=train.csv --dev_file=dev.csv --text_column=review \\
         --label_column=stars --model=google-bert/bert-base-uncased --output_dir=runs/reviews
 
-`--data_dir` has the official files, directly or in folders such as `MRPC`; without it they come from
-tensorflow-datasets. Flags with several values make a grid; the same command resumes interrupted runs and keeps finished
-ones. In `--output_dir`: `flags.txt` (for `--flagfile`), `runs/` with a folder of `metrics.jsonl`, `dev.npz` and
-`test.npz` for each run, `results.json`, `results.md` with published scores, `report.html`, the best model in `model/`
-and, with text in and labels out, in `saved_model/1/`. With several tasks each has its folder. `submission/` and
-`submission.zip` are for GLUE's server; `predictions.tsv` has a line for each row of `--test_file`, with labels that
-contain tabs or line breaks in quotes (dialect `excel-tab` of `csv`). A run of three epochs on MRPC with a model of
-6 layers, width 384, takes two and a half minutes on two cores.
+`--data_dir` contains the official files, directly or in folders such as `MRPC`; without it, tensorflow-datasets
+provides them. Flags with several values form a grid; the same command resumes interrupted runs and keeps finished ones.
+`--output_dir` contains `flags.txt` (for `--flagfile`), `runs/` with `metrics.jsonl`, `dev.npz` and `test.npz` for each
+run, `results.json`, `results.md` with published scores, `report.html`, the best model in `model/` and its export, from
+text to labels, in `saved_model/1/`. With several tasks, each has its own folder. `submission/` and `submission.zip` are
+for the GLUE server; `predictions.tsv` has a line for each row of `--test_file`; labels that contain tabs or line breaks
+are quoted (dialect `excel-tab` of `csv`). Three epochs on MRPC with a model of 6 layers, width 384, take two and a half
+minutes on two cores.
 """
 
 import dataclasses
@@ -34,20 +34,20 @@ from keras_bert.tasks.glue.tasks import LEARNING_RATES
 from keras_bert.training.distribution import is_chief
 from pipelines import common_flags
 
-_GLUE = [name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")]  # Those two are test sets of mnli.
+_GLUE = [name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")]  # The other two are test sets of mnli.
 _TASK = flags.DEFINE_list(
     "task", None, f"Task(s): {', '.join(_GLUE)}; all; or classification or regression.", required=True
 )
-_DATA = flags.DEFINE_string("data_dir", None, "Folder of the official files; default: downloaded.")
-_SKIP = flags.DEFINE_integer("skip_bad_rows", 0, "Maximum number of unreadable rows to skip in a file.", 0)
-_DIAGNOSTICS = flags.DEFINE_string("diagnostics", None, "diagnostic-full.tsv, to score the model of mnli by category.")
-_INIT = flags.DEFINE_string("init_from", None, "Output of another run, or a task of this run, to start from its model.")
+_DATA = flags.DEFINE_string("data_dir", None, "Folder with the official files; default: downloaded.")
+_SKIP = flags.DEFINE_integer("skip_bad_rows", 0, "Maximum number of unreadable rows to skip per file.", 0)
+_DIAGNOSTICS = flags.DEFINE_string("diagnostics", None, "diagnostic-full.tsv, to score the mnli model by category.")
+_INIT = flags.DEFINE_string("init_from", None, "Output of another run, or a task of this run, to start from.")
 _TRAIN = flags.DEFINE_string("train_file", None, "Your own training data: CSV, TSV or JSONL.")
-_DEV = flags.DEFINE_string("dev_file", None, "File to choose the best run by.")
+_DEV = flags.DEFINE_string("dev_file", None, "File to select the best run on.")
 _TEST = flags.DEFINE_string("test_file", None, "File to predict.")
-_TEXT = flags.DEFINE_string("text_column", "text", "Column of the text.")
-_PAIR = flags.DEFINE_string("pair_column", None, "Column of the second text.")
-_LABEL = flags.DEFINE_string("label_column", "label", "Column of the label.")
+_TEXT = flags.DEFINE_string("text_column", "text", "Column with the text.")
+_PAIR = flags.DEFINE_string("pair_column", None, "Column with the second text.")
+_LABEL = flags.DEFINE_string("label_column", "label", "Column with the label.")
 _LENGTH = flags.DEFINE_integer("sequence_length", 128, "Maximum number of tokens of a sequence.", 3)
 _FLAGS = common_flags.finetuning([str(rate) for rate in LEARNING_RATES])
 
@@ -91,7 +91,7 @@ def _write_together(output, scores, config):
 
 
 def _zip(output):
-    """Writes the archive for GLUE's server, if the files are complete."""
+    """Writes the archive for the GLUE server if all files exist."""
     if any((output / "submission").glob("*.tsv")):
         try:
             submission.zip_submission(output / "submission", output / "submission.zip")
@@ -100,14 +100,14 @@ def _zip(output):
 
 
 def task_names():
-    """The tasks in the order of the runs: the one of `--init_from` first."""
+    """Returns the tasks in the order of the runs, the one of `--init_from` first."""
     names = _GLUE if _TASK.value == ["all"] else _TASK.value
     for name in names:
         if name not in (*_GLUE, *OWN) or (name in OWN and len(names) > 1):
-            known = f"of {', '.join(_GLUE)}, or all, or one of {', '.join(OWN)}"
+            known = f"one or more of {', '.join(_GLUE)}; all; or one of {', '.join(OWN)}"
             raise ValueError(f"--task must be {known}. Received: {_TASK.value}")
     if len(set(names)) < len(names):
-        raise ValueError(f"--task has a task twice. Received: {_TASK.value}")
+        raise ValueError(f"--task contains duplicates. Received: {_TASK.value}")
     return sorted(names, key=lambda name: name != _INIT.value)
 
 
@@ -115,22 +115,22 @@ def _read(name):
     files = {"train_file": _TRAIN.value, "dev_file": _DEV.value}
     if name in OWN:
         if None in files.values():
-            raise ValueError(f"--task={name} needs --train_file and --dev_file. Received: {files}")
+            raise ValueError(f"--task={name} requires --train_file and --dev_file. Received: {files}")
         columns = {"text": _TEXT.value, "pair": _PAIR.value, "label": _LABEL.value}
         data = own_data(name, **files, test_file=_TEST.value, **columns, skip_bad_rows=_SKIP.value)
     elif given := [f"--{flag}" for flag, value in {**files, "test_file": _TEST.value}.items() if value]:
-        raise ValueError(f"{', '.join(given)}: for --task=classification or regression. Received: --task={name}")
+        raise ValueError(f"{', '.join(given)}: only for --task=classification or regression. Received: --task={name}")
     else:
         data = glue.read_all(glue.TASKS[name], _DATA.value, _SKIP.value, _DIAGNOSTICS.value)
     return dataclasses.replace(data, train=data.train.first(_FLAGS.max_train_examples.value))
 
 
 def _start(name, output):
-    """The model that a task starts from."""
+    """Returns the model that a task starts from."""
     if _INIT.value in (None, name):
         if not _FLAGS.model.value:
             raise ValueError(
-                f"--model is needed for {name}: a directory or a name such as google-bert/bert-base-uncased"
+                f"--model is required for {name}: a directory or a name such as google-bert/bert-base-uncased"
             )
         return _FLAGS.model.value
     if _INIT.value in _GLUE:

@@ -1,14 +1,14 @@
-"""Pre-trains BERT: masked LM and next sentence prediction, in phases of different lengths.
+"""Pre-trains BERT: masked LM and next sentence prediction, in phases with different sequence lengths.
 
     python -m pipelines.create_pretraining_data --input="corpus/*.txt" --vocab=vocab.txt --output=data/128
     python -m pipelines.run_pretraining --data=data/128 --config=tiny --phase=length:128,steps:100000,batch:64 \\
         --output_dir=runs/tiny --eval_data=data/held_out
 
-A phase takes its records from the folder of `--data` that has them in its length; optimizer state and schedule carry
-over between phases. The same command resumes an interrupted run exactly. In `--output_dir`: `flags.txt` (for
-`--flagfile`), `metrics.jsonl` and TensorBoard's events, snapshots, and `model/` as of the last snapshot, which
-`keras_bert.load` and transformers open. On two cores a model of 2 layers, width 128, learns from 45,000 tokens a
-second, with `--precision=mixed_bfloat16` from 59,000; one of 4 layers, width 256, from 10,500 and 15,000.
+Each phase uses the `--data` folder with its sequence length; optimizer state and schedule carry over between phases.
+The same command resumes an interrupted run exactly. `--output_dir` contains `flags.txt` (for `--flagfile`),
+`metrics.jsonl`, TensorBoard events, snapshots, and `model/` as of the last snapshot, which `keras_bert.load` and
+transformers can load. On two cores, a model of 2 layers, width 128, processes 45,000 tokens per second, or 59,000 with
+`--precision=mixed_bfloat16`; one of 4 layers, width 256, processes 10,500 or 15,000.
 """
 
 import pathlib
@@ -28,11 +28,11 @@ from pipelines import common_flags
 _DATA = flags.DEFINE_list("data", None, "Folder(s) of create_pretraining_data, or glob patterns.", required=True)
 _EVAL = flags.DEFINE_string("eval_data", None, "Folder or glob pattern of the data to evaluate on.")
 _EVAL_EXAMPLES = flags.DEFINE_integer("eval_examples", 2000, "Maximum number of examples to evaluate on.", 1)
-_VOCAB = flags.DEFINE_string("vocab", None, "vocab.txt of records that come without one.")
-_LOWERCASE = flags.DEFINE_bool("lowercase", True, "Whether that vocabulary is uncased.")
+_VOCAB = flags.DEFINE_string("vocab", None, "vocab.txt for records without one.")
+_LOWERCASE = flags.DEFINE_bool("lowercase", True, "Whether --vocab is uncased.")
 _CONFIG = flags.DEFINE_string("config", None, "Size: tiny ... large, L-4_H-256, or a config file.")
 _MODEL = flags.DEFINE_string("model", None, "Directory or name of a model to start from, instead of --config.")
-_PHASE = flags.DEFINE_multi_string("phase", None, "length:128,steps:90000,batch:256; several in order.", required=True)
+_PHASE = flags.DEFINE_multi_string("phase", None, "length:128,steps:90000,batch:256; repeatable.", required=True)
 flags.DEFINE_bool("next_sentence", True, "Whether to train next sentence prediction.")
 flags.DEFINE_bool("causal", False, "Trains a left-to-right language model instead of a masked one.")
 _OPTIMIZER = flags.DEFINE_enum("optimizer", "adamw", ["adamw", "lamb"], "Optimizer; LAMB is for large batches.")
@@ -68,11 +68,11 @@ def main():
     except tf.errors.DataLossError as error:
         sources = [*_DATA.value, *([_EVAL.value] if _EVAL.value else [])]
         damage = next(filter(None, map(find_damage, sources)), error.message)
-        raise ValueError(f"{damage}. Copy the file again, or make the data anew") from None
+        raise ValueError(f"{damage}. Copy the file again or recreate the data") from None
     print("  ".join(f"{name} {value:.4f}" for name, value in results.items()))
     if is_chief(strategy):
         _save(trainer.model, records[0])
-        print(f"the model is in {output}/model")
+        print(f"saved the model to {output}/model")
 
 
 def _trainer(phases, records, held_out, objective, strategy):

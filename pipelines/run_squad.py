@@ -1,18 +1,18 @@
-"""Fine-tunes on SQuAD 1.1 or 2.0, over a grid of settings and seeds, and keeps the best on dev.
+"""Fine-tunes on SQuAD 1.1 or 2.0, over a grid of settings and seeds, and keeps the best model on dev.
 
     python -m pipelines.run_squad --train_file=train-v1.1.json --dev_file=dev-v1.1.json \\
         --model=google-bert/bert-base-uncased --output_dir=runs/squad
     python -m pipelines.run_squad --train_file=train-v2.0.json --dev_file=dev-v2.0.json --version_2 --epochs=2 \\
         --batch_size=48 --model=google-bert/bert-base-uncased --output_dir=runs/squad2
 
-Several `--train_file` are trained on one after the other, such as TriviaQA before SQuAD. A `--model` that answers
-questions already keeps its head. Flags with several values make a grid, and so do several models of one vocabulary in
-`--model`; the same command resumes interrupted runs and keeps finished ones. `--ensemble=7` averages the logits of the
-seven best. With `--version_2` questions may have no answer; the threshold is chosen on dev. A question that is marked
-`is_impossible` and yet has answers is scored by the answers and learned as one without. In `--output_dir`: `flags.txt`,
-`runs/`, `dev/` and, for `--predict_file`, `test/` with `predictions.json`, `nbest_predictions.json` and
-`null_odds.json` as the official programs write them, `results.json`, `results.md` with the paper's scores,
-`report.html`, the best model in `model/` and, with question and context in and the answer out, in `saved_model/1/`.
+Several training files are used in sequence, such as TriviaQA before SQuAD. A `--model` with a question answering head
+keeps it. Flags with several values form a grid, and so do several models with the same vocabulary in `--model`; the
+same command resumes interrupted runs and keeps finished ones. `--ensemble=7` averages the logits of the seven best
+runs. With `--version_2`, questions may have no answer; the threshold is chosen on dev. A question with answers that is
+marked `is_impossible` is scored against its answers and trained on as unanswerable. `--output_dir` contains
+`flags.txt`, `runs/`, `dev/` and, for `--predict_file`, `test/` with the official `predictions.json`,
+`nbest_predictions.json` and `null_odds.json`, `results.json`, `results.md` with the paper's scores, `report.html`, the
+best model in `model/` and its export, from question and context to answer, in `saved_model/1/`.
 """
 
 import pathlib
@@ -25,12 +25,12 @@ from keras_bert.experiments.question_answering_task import QuestionAnsweringTask
 from keras_bert.training.distribution import is_chief
 from pipelines import common_flags
 
-_TRAIN = flags.DEFINE_list("train_file", None, "Training file(s) in SQuAD's format, in this order.", required=True)
-_DEV = flags.DEFINE_string("dev_file", None, "File to choose the best run by.", required=True)
+_TRAIN = flags.DEFINE_list("train_file", None, "Training file(s) in SQuAD's format, in training order.", required=True)
+_DEV = flags.DEFINE_string("dev_file", None, "File to select the best run on.", required=True)
 _PREDICT = flags.DEFINE_string("predict_file", None, "File to predict.")
 _VERSION_2 = flags.DEFINE_bool("version_2", False, "Whether questions may have no answer.")
 flags.DEFINE_integer("sequence_length", 384, "Maximum number of tokens of question and context.", 8)
-flags.DEFINE_integer("doc_stride", 128, "Distance between the windows of a long context.", 1)
+flags.DEFINE_integer("doc_stride", 128, "Distance in tokens between the windows of a long context.", 1)
 flags.DEFINE_integer("max_question_length", 64, "Maximum number of tokens of a question.", 1)
 flags.DEFINE_integer("max_answer_length", 30, "Maximum number of tokens of an answer.", 1)
 flags.DEFINE_integer("n_best", 20, "Number of answers to write for each question.", 1)
@@ -42,10 +42,10 @@ def main():
     output, models = pathlib.Path(_FLAGS.output_dir.value), (_FLAGS.model.value or "").split(",")
     if not all(models) or len(set(models)) < len(models):
         raise ValueError(
-            f"--model must be a directory or a name such as google-bert/bert-base-uncased, or several, each once. "
+            f"--model must be a directory or a name such as google-bert/bert-base-uncased, or several different ones. "
             f"Received: {_FLAGS.model.value}"
         )
-    epochs, batch_size = (2, 48) if _VERSION_2.value else (3, 32)  # The paper's.
+    epochs, batch_size = (2, 48) if _VERSION_2.value else (3, 32)  # As in the paper.
     choices = {"model": models, **common_flags.choices(_FLAGS, batch_size, epochs)}
     task = QuestionAnsweringTask(
         models,

@@ -1,10 +1,10 @@
-"""The official scores of predictions for SQuAD 1.1 or 2.0, as JSON.
+"""Prints the official scores of predictions for SQuAD 1.1 or 2.0 as JSON.
 
     python -m pipelines.score_squad --data=dev-v1.1.json --predictions=predictions.json
     python -m pipelines.score_squad --data=dev-v2.0.json --predictions=predictions.json --na_prob=null_odds.json
 
-`--predictions` has an answer by question id, "" for none; `--na_prob` has the probability or odds of no answer, from
-which the best thresholds are found. A question without a prediction counts 0. Takes five seconds.
+`--predictions` maps question ids to answers, "" for no answer; `--na_prob` maps them to the probability or odds of no
+answer, from which the best thresholds are computed. A question without a prediction counts as 0. Takes five seconds.
 """
 
 import json
@@ -17,7 +17,7 @@ from keras_bert.tasks.squad import data as squad
 from keras_bert.tasks.squad import metrics as squad_metrics
 from pipelines import common_flags
 
-_DATA = flags.DEFINE_string("data", None, "File of the questions and their answers.", required=True)
+_DATA = flags.DEFINE_string("data", None, "File with the questions and their answers.", required=True)
 _PREDICTIONS = flags.DEFINE_string("predictions", None, "Answers by id, JSON.", required=True)
 _NA_PROB = flags.DEFINE_string("na_prob", None, "Probabilities or odds of no answer by id, JSON.")
 _THRESHOLD = flags.DEFINE_float("na_prob_thresh", 1.0, "Threshold of no answer.")
@@ -27,8 +27,8 @@ def main():
     questions = squad.read(_DATA.value)
     predictions = _read(_PREDICTIONS.value, str)
     no_answer = _read(_NA_PROB.value, int | float) if _NA_PROB.value else None
-    _tell([name for name in questions.ids if name not in predictions], "question(s) have no prediction and count 0")
-    _tell(sorted(predictions.keys() - set(questions.ids)), "prediction(s) are of no question of the file")
+    _tell([name for name in questions.ids if name not in predictions], "question(s) have no prediction and count as 0")
+    _tell(sorted(predictions.keys() - set(questions.ids)), "prediction(s) match no question in the file")
     print(json.dumps(squad_metrics.score(questions, predictions, no_answer, _THRESHOLD.value), indent=2))
 
 
@@ -40,7 +40,7 @@ def _read(path, kind):
     entries = isinstance(values, dict)
     wrong = [{name: value} for name, value in values.items() if not isinstance(value, kind)] if entries else [values]
     if wrong:
-        expected = "a text" if kind is str else "a number"
+        expected = "a string" if kind is str else "a number"
         raise ValueError(f"{path}: expected an object with {expected} for each id. Received: {wrong[0]!r:.80}")
     return values
 

@@ -1,12 +1,12 @@
-"""Serves SavedModels with TensorFlow Serving's REST and gRPC, for development. Use TensorFlow Serving in production.
+"""Development server with TensorFlow Serving's REST and gRPC APIs. Use TensorFlow Serving in production.
 
     python -m pipelines.serve --saved_models=saved_models --port=8501 --grpc_port=8500
     curl -d '{"instances": ["A charming film."]}' localhost:8501/v1/models/sst2:predict
 
-`--saved_models` is a folder of `<model>/<version number>/saved_model.pb`, as `keras_bert.export` writes them;
-checkpoints in it are skipped. The newest version that loads is served; one that is added later replaces it without a
-gap. Requests of about the same time run as one batch. The server starts in some five seconds and then loads the models.
-On SIGTERM it finishes running requests and exits with status 0.
+`--saved_models` is a folder of `<model>/<version number>/saved_model.pb`, as written by `keras_bert.export`;
+checkpoints in it are skipped. The latest version that loads is served; a version added later replaces it without
+downtime. Concurrent requests are batched. The server starts in about five seconds and then loads the models. On SIGTERM
+it finishes running requests and exits with status 0.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from keras_bert.serving.server.server import Server, Settings
 from pipelines import common_flags
 
 _MODELS = flags.DEFINE_string("saved_models", "saved_models", "Folder of models.")
-_HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen at; 0.0.0.0 for all of this machine.")
-_PORT = flags.DEFINE_integer("port", 8501, "Port of REST; 0 chooses a free one.")
-_GRPC_PORT = flags.DEFINE_integer("grpc_port", 8500, "Port of gRPC; 0 chooses a free one, -1 is without gRPC.")
-_WINDOW = flags.DEFINE_float("batch_window_ms", 2.0, "Milliseconds that a request waits for others to run with.")
-_BATCH = flags.DEFINE_integer("max_batch_size", 32, "Most rows of a batch.")
-_QUEUE = flags.DEFINE_integer("max_queue", 1000, "Most requests that wait; further ones are refused.")
-_BODY = flags.DEFINE_integer("max_body_bytes", Settings.max_body_bytes, "Most bytes of a request.")
-_POLL = flags.DEFINE_float("poll_seconds", 1.0, "Seconds between two looks at the folder.")
+_HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen on; 0.0.0.0 for all interfaces.")
+_PORT = flags.DEFINE_integer("port", 8501, "REST port; 0 selects a free port.")
+_GRPC_PORT = flags.DEFINE_integer("grpc_port", 8500, "gRPC port; 0 selects a free port, -1 disables gRPC.")
+_WINDOW = flags.DEFINE_float("batch_window_ms", 2.0, "Milliseconds that a batch waits for more requests.")
+_BATCH = flags.DEFINE_integer("max_batch_size", 32, "Maximum number of rows of a batch.")
+_QUEUE = flags.DEFINE_integer("max_queue", 1000, "Maximum number of waiting requests; others are rejected.")
+_BODY = flags.DEFINE_integer("max_body_bytes", Settings.max_body_bytes, "Maximum size of a request.")
+_POLL = flags.DEFINE_float("poll_seconds", 1.0, "Seconds between scans of the folder.")
 
 
 def main():
@@ -44,11 +44,11 @@ def main():
         poll_seconds=_POLL.value,
     )
     _log_lines()
-    # Garbage collection after a model is unloaded stops all requests; without the libraries it is short.
+    # Garbage collection after a model is unloaded blocks all requests; freezing library objects keeps it short.
     gc.freeze()
     server = Server(_MODELS.value, settings)
     if not asyncio.run(_serve(server)):
-        # A thread still runs, which would keep the interpreter from ending.
+        # A thread that is still running would keep the interpreter from exiting.
         sys.stdout.flush()
         os._exit(0)
 
@@ -58,7 +58,7 @@ async def _serve(server):
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, ended.set)
     await server.start()
-    print("This is a server for development. For production, give the same folders to TensorFlow Serving.")
+    print("This is a development server. In production, serve the same folder with TensorFlow Serving.")
     grpc = "" if server.grpc_port is None else f", gRPC at {_HOST.value}:{server.grpc_port}"
     print(f"Serving {_MODELS.value}: REST at http://{_HOST.value}:{server.port}{grpc}", flush=True)
     await ended.wait()
@@ -67,14 +67,14 @@ async def _serve(server):
 
 
 def _log_lines():
-    """One line for each request and each change of a model, on standard error."""
+    """Logs one line for each request and each change of a model to standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     logger = logging.getLogger("keras_bert.serving")
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
-    # It logs every file that is restored, and that sessions are deprecated.
+    # TensorFlow logs every restored file and the deprecation of sessions.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
 
 

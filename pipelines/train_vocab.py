@@ -2,9 +2,9 @@
 
     python -m pipelines.train_vocab --input="corpus/*.txt" --output=vocab.txt --vocab_size=30522 --lowercase
 
-`--input` is a glob pattern of UTF-8 text, `.gz` included. Finally reports how well the vocabulary covers held-out
-text: every 100th line, or the files of `--held_out`. On 42 MB of English books this takes 20 seconds and
-0.9 GB, most of it TensorFlow, and the held-out lines have 1.018 pieces per word (1.110 with `--vocab_size=8000`).
+`--input` is a glob pattern of UTF-8 text files, optionally `.gz`. Finally reports how well the vocabulary covers
+held-out text: every 100th line, or the files of `--held_out`. 42 MB of English books take 20 seconds and 0.9 GB, most
+of it TensorFlow; the held-out lines have 1.018 pieces per word (1.110 with `--vocab_size=8000`).
 """
 
 import pathlib
@@ -16,13 +16,13 @@ from pipelines import common_flags
 
 _INPUT = flags.DEFINE_string("input", None, "Glob pattern of the text files to learn from.", required=True)
 _OUTPUT = flags.DEFINE_string("output", None, "Output file, a vocab.txt.", required=True)
-_VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 30522, "Maximum number of pieces, special ones included.")
+_VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 30522, "Maximum number of pieces, including special ones.")
 _LOWERCASE = flags.DEFINE_bool("lowercase", True, "Whether to lowercase words.")
 _STRIP_ACCENTS = flags.DEFINE_bool("strip_accents", None, "Whether to strip accents; default: as --lowercase.")
 _UNUSED = flags.DEFINE_integer("unused", 99, "Number of [unused] pieces after [PAD]; 99 gives Google's ids.")
 _MIN_COUNT = flags.DEFINE_integer("min_count", 2, "Minimum number of occurrences of a word.")
 _ALPHABET_LIMIT = flags.DEFINE_integer("alphabet_limit", 1000, "Maximum number of characters to cover.")
-_HELD_OUT = flags.DEFINE_string("held_out", None, "Glob pattern of text files to measure on instead of lines.")
+_HELD_OUT = flags.DEFINE_string("held_out", None, "Glob pattern of text files to hold out instead of lines.")
 _HELD_OUT_EVERY = flags.DEFINE_integer("held_out_every", 100, "Holds out every n-th line; 0 for none.")
 _PROCESSES = flags.DEFINE_integer("processes", None, "Number of processes that count words; default: by size.")
 

@@ -1,9 +1,9 @@
-"""Checks that SavedModels written by `keras_bert.export` are fit to ship.
+"""Verifies SavedModels written by `keras_bert.export` before deployment.
 
     python -m pipelines.verify_saved_model saved_models/sst2/1
 
-Runs every signature on the stored probes in a fresh process that has only TensorFlow and TF-Text, and compares the
-answers with the stored ones, also for each text alone. Checks that TensorFlow Serving links all ops. Prints a line for
+Runs every signature on the stored probes in a new process with only TensorFlow and TF-Text, and compares the outputs
+with the stored ones, batched and for each text alone. Checks that TensorFlow Serving links all ops. Prints a line for
 each signature and then `fit to ship` or `not fit to ship` with the reasons; the exit status is 0 or 2. Takes half a
 minute.
 """
@@ -16,13 +16,13 @@ from keras_bert.exporting import verification
 from pipelines import common_flags
 
 _TOLERANCE = flags.DEFINE_float(
-    "tolerance", None, "Largest relative difference. Default 1e-5; float16 2e-2, bfloat16 0.1.", 0.0
+    "tolerance", None, "Maximum relative difference; default: 1e-5, float16 2e-2, bfloat16 0.1.", 0.0
 )
 
 
 def main(directories):
     if not directories:
-        raise ValueError("expected the directory of a SavedModel, or several")
+        raise ValueError("expected one or more SavedModel directories")
     reports = verification.verify(directories, _TOLERANCE.value)
     for report in reports:
         for line in report.lines:

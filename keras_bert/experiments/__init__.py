@@ -1,1 +1,1 @@
-"""Experiments: grids of runs and their statistics, fine-tuning, pre-training, reports."""
+"""Experiments: grid searches and their statistics, fine-tuning, pre-training and reports."""

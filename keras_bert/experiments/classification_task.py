@@ -1,4 +1,4 @@
-"""Fine-tuning of classification and regression: GLUE's tasks and users' own tables."""
+"""Fine-tuning for classification and regression: GLUE tasks and users' own tables."""
 
 import functools
 import logging
@@ -23,11 +23,11 @@ class ClassificationTask(FinetuningTask):
     """Classification or regression of texts or pairs.
 
     Args:
-        data: the task and its examples, a `tasks.classification.Data`.
+        data: a `tasks.classification.Data`, the task and its examples.
         model: directory or name of the checkpoint to start from.
-        bert: that checkpoint, loaded.
-        sequence_length: maximum number of tokens of a sequence.
-        submissions: folder for the files for GLUE's server.
+        bert: the loaded checkpoint.
+        sequence_length: int, maximum number of tokens of a sequence.
+        submissions: folder for the submission files of the GLUE server.
     """
 
     def __init__(self, data, model, bert, sequence_length, submissions):
@@ -62,7 +62,7 @@ class ClassificationTask(FinetuningTask):
             _LOG.info("%s, %s: %s", task.title, name, text)
 
     def _examples(self, examples):
-        """Model inputs and labels, for `Batches`."""
+        """Returns model inputs and labels for `Batches`."""
         texts = examples.text if examples.pair is None else (examples.text, examples.pair)
         kind = "int32" if self.task.labels else "float32"
         labels = np.zeros(len(examples), kind) if examples.labels is None else np.array(examples.labels, kind)
@@ -113,7 +113,7 @@ class ClassificationTask(FinetuningTask):
         )
 
     def _write_predictions(self, logits, output):
-        """Writes the files for GLUE's server, or `predictions.tsv` for a user's table; returns lines to print."""
+        """Writes the GLUE submission files, or `predictions.tsv` for a user's table. Returns lines to print."""
         messages = []
         for name, examples in self.data.test.items():
             if name in glue.TASKS:

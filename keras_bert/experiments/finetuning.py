@@ -1,6 +1,6 @@
 """Fine-tuning over a grid of settings and seeds: runs, the best model, its export and the reports.
 
-A `FinetuningTask` holds what is particular to a task; `Finetuning` does everything else.
+A `FinetuningTask` contains the task-specific code, `Finetuning` everything else.
 """
 
 import abc
@@ -29,18 +29,18 @@ _OPTIMIZER_FIELDS = ("weight_decay", "epsilon", "bias_correction", "layer_decay"
 
 @dataclasses.dataclass(frozen=True)
 class Hyperparameters:
-    """What all runs of a grid share.
+    """Hyperparameters shared by all runs of a grid.
 
     Args:
-        warmup: share of the steps in which the learning rate rises.
-        weight_decay: of AdamW; biases and LayerNorms have none.
-        epsilon: of AdamW.
-        layer_decay: factor of the learning rate from each block to the one below; `None` for none.
-        bias_correction: of AdamW; Google's optimizer has none.
-        freeze_layers: freezes the embeddings and this many of the lowest blocks; `None` freezes nothing.
-        group_by_length: whether the rows of a batch are of similar length.
-        gradient_accumulation: number of micro-batches of a batch.
-        precision: name of a Keras dtype policy.
+        warmup: float, fraction of the steps used for learning rate warmup.
+        weight_decay: float, weight decay of AdamW, not applied to biases and LayerNorms.
+        epsilon: float, epsilon of AdamW.
+        layer_decay: float, factor of the learning rate from each block to the one below; `None` disables it.
+        bias_correction: bool, whether AdamW corrects the bias of its moments; Google's optimizer does not.
+        freeze_layers: int, freezes the embeddings and this many of the lowest blocks; `None` freezes nothing.
+        group_by_length: bool, whether to batch rows of similar length.
+        gradient_accumulation: int, number of micro-batches per batch.
+        precision: string, name of a Keras dtype policy.
     """
 
     warmup: float = 0.1
@@ -56,12 +56,12 @@ class Hyperparameters:
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
-    """What a task reports about the predictions of the best runs.
+    """A task's results for the predictions of the best runs.
 
     Args:
-        results: the task's entries in `results.json`; `scores` are those on dev.
+        results: dict, the task's entries in `results.json`; `scores` are the dev scores.
         scores: the scores in one line.
-        facts: lines of the report by name.
+        facts: dict, entries for the head of the report.
         tables: Markdown tables for the end of `results.md`.
         sections: HTML sections for the end of `report.html`.
         messages: lines to print.
@@ -76,35 +76,35 @@ class Findings:
 
 
 class FinetuningTask(abc.ABC):
-    """What `Finetuning` needs to know about a task.
+    """Base class of the tasks for `Finetuning`.
 
     Attributes:
         title: heading of the results.
-        metric: name of the score that chooses the best run.
+        metric: name of the score that selects the best run.
         model: directory or name of the checkpoint to start from, unless `model` is in the grid.
         bert: a loaded checkpoint with the vocabulary of the models.
         sequence_length: maximum number of tokens of a sequence.
         settings: dict of the task's settings, which must be the same for all runs in a folder.
-        facts: lines at the head of the report by name, about the data.
-        train: list of functions that return `(inputs, targets)`, one for each stage of the training, usually one.
+        facts: dict, entries about the data for the head of the report.
+        train: list of functions that return `(inputs, targets)`, one for each training stage, usually one.
         dev: `Batches` to evaluate on.
         loss: a `Loss`.
-        combine: function that joins the logits of several runs, a list of arrays.
+        combine: function that combines the logits of several runs, a list of arrays.
     """
 
     combine = staticmethod(grid.mean_logits)
 
     @abc.abstractmethod
     def build(self, bert):
-        """The model to train, from a loaded checkpoint."""
+        """Builds the model to train from a loaded checkpoint."""
 
     @abc.abstractmethod
     def score(self, targets, outputs):
-        """The scores on dev, a dict."""
+        """Returns the dev scores as a dict."""
 
     @abc.abstractmethod
     def logits(self, predict, evaluated):
-        """The logits of dev and test, a dict of arrays each.
+        """Returns the logits of each split, `{"dev": {name: array}, "test": {name: array}}`.
 
         Args:
             predict: function from `Batches` to the outputs of the trained model.
@@ -113,30 +113,30 @@ class FinetuningTask(abc.ABC):
 
     @abc.abstractmethod
     def save_options(self, logits):
-        """The task's arguments of `keras_bert.save`; `logits` are those of the run that is saved."""
+        """Returns the task's arguments of `keras_bert.save`, given the logits of the run to save."""
 
     @abc.abstractmethod
     def export_options(self, bert):
-        """The task's arguments of `keras_bert.export` for the saved model."""
+        """Returns the task's arguments of `keras_bert.export` for the saved model."""
 
     @abc.abstractmethod
     def conclude(self, dev, test, output):
-        """Writes predictions to the folder `output`; returns `Findings`. `dev` and `test` are logits."""
+        """Writes predictions to the folder `output` and returns `Findings`. `dev` and `test` are logits."""
 
 
 class Finetuning:
-    """Runs a grid, keeps the best model on dev, exports it and reports. Interrupted runs resume.
+    """Runs a grid, keeps the best model on dev, exports it and writes the reports. Interrupted runs resume.
 
     Args:
         task: a `FinetuningTask`.
-        choices: a list of values for `learning_rate`, `batch_size`, `epochs`, `seed` and, for several, `model`.
+        choices: dict of lists of values for `learning_rate`, `batch_size`, `epochs`, `seed` and, optionally, `model`.
         hyperparameters: `Hyperparameters` of all runs.
-        output: folder to write to.
-        ensemble: how many of the best runs predict together.
-        strategy: see `create_strategy`; `None` is one device.
+        output: output folder.
+        ensemble: int, number of best runs in the ensemble. Defaults to 1.
+        strategy: see `create_strategy`; `None` uses one device.
 
     Attributes:
-        report: the content of `results.json`, once `finish` has returned.
+        report: the content of `results.json`, set by `finish`.
 
     Example:
         choices = {"learning_rate": [3e-5], "batch_size": [32], "epochs": [3], "seed": [1, 2]}
@@ -152,13 +152,13 @@ class Finetuning:
         self.report = None
 
     def run(self):
-        """Trains the runs of the grid that are not finished."""
+        """Trains the unfinished runs of the grid."""
         _LOG.info("%s, runs: %d", self.task.title, len(self.settings))
         common = {**self.task.settings, **dataclasses.asdict(self.hyperparameters)}
         self.study.run(self.settings, common, self._run)
 
     def _run(self, setting, folder):
-        """Trains one run; returns its scores, its logits and a function that saves its model."""
+        """Trains one run. Returns its scores, its logits and a function that saves its model."""
         _LOG.info("%s: %s", self.task.title, grid.folder_name(setting))
         keras.backend.clear_session()
         keras.utils.set_random_seed(setting["seed"])
@@ -177,13 +177,13 @@ class Finetuning:
         return scores, logits, lambda: self._save(trainer.model, logits)
 
     def _weights_after(self, setting, examples, folder, weights):
-        """The weights after one stage; its trainer is freed before the next one is made."""
+        """Returns the weights after one stage; its trainer is freed before the next one is created."""
         trainer, batches = self._trainer(setting, examples, folder, weights)
         trainer.fit(batches, epochs=setting["epochs"])
         return trainer.model.get_weights()
 
     def _trainer(self, setting, examples, folder, weights, metrics=()):
-        """The trainer of one stage, and its batches."""
+        """Returns the trainer of one stage and its batches."""
         shared, name = self.hyperparameters, setting.get("model", self.task.model)
         batches = Batches(*examples(), setting["batch_size"], seed=setting["seed"], grouped=shared.group_by_length)
         steps = setting["epochs"] * batches.steps
@@ -227,7 +227,7 @@ class Finetuning:
         )
 
     def finish(self):
-        """Scores the best runs together, writes predictions, results and report, and exports the best model.
+        """Scores the ensemble, writes predictions, results and report, and exports the best model.
 
         Returns:
             A summary to print.
@@ -236,7 +236,7 @@ class Finetuning:
         findings = task.conclude(study.logits("dev"), study.logits("test"), self.output)
         self._export()
         best = study.best()
-        together = f" (the {len(best)} best runs together)" if len(best) > 1 else ""
+        together = f" (ensemble of the {len(best)} best runs)" if len(best) > 1 else ""
         facts = {
             **task.facts,
             "best run": grid.folder_name(best[0]["setting"]).replace(",", ", "),
@@ -262,7 +262,7 @@ class Finetuning:
         return "\n".join([*findings.messages, "", f"{task.title}, dev", f"{summary}{best_run}", ""])
 
     def _export(self):
-        bert = load(self.output / "model")  # Loaded again: outside of any strategy, in float32.
+        bert = load(self.output / "model")  # Reloaded outside of any strategy, in float32.
         export(
             bert.model(),
             bert.preprocessor(self.task.sequence_length, padding="longest"),

@@ -1,4 +1,4 @@
-"""Grids of runs with a folder each, resumable, and their statistics."""
+"""Resumable grids of runs, one folder per run, and their statistics."""
 
 import gc
 import itertools
@@ -16,19 +16,19 @@ _RESULT = "result.json"
 
 
 def settings(**choices):
-    """All combinations of choices, a list of dicts whose last name changes fastest.
+    """Returns all combinations of the choices as a list of dicts; the last name varies fastest.
 
     Example:
         settings(learning_rate=[3e-5, 5e-5], seed=[1, 2, 3])
     """
     for name, values in choices.items():
         if not values or len(set(values)) != len(values):
-            raise ValueError(f"`{name}` must have values, each once. Received: {name}={values}")
+            raise ValueError(f"`{name}` must be a non-empty list without duplicates. Received: {name}={values}")
     return [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
 
 
 def folder_name(setting):
-    """The folder of a run, such as `learning_rate=3e-05,seed=1`; slashes become underscores."""
+    """Returns the folder name of a run, such as `learning_rate=3e-05,seed=1`; slashes become underscores."""
     return ",".join(f"{name}={str(value).strip('/').replace('/', '_')}" for name, value in setting.items())
 
 
@@ -37,14 +37,14 @@ def run_grid(grid, directory, run, common, write=True):
 
     Args:
         grid: list of settings.
-        directory: folder of the runs, also those of earlier grids.
+        directory: folder of the runs; may contain runs of earlier grids.
         run: function of `(setting, folder, finished results)` that returns a dict of numbers. It may be interrupted
             and called again.
-        common: dict of the settings that all runs share, such as the model; others than in the folder are an error.
-        write: whether this process writes; of several workers one does.
+        common: dict of the settings that all runs share, such as the model. Must equal that of the folder's runs.
+        write: bool, whether this process writes files; only one of several workers should. Defaults to `True`.
 
     Returns:
-        A list of `{"setting", "scores"}` of all runs in the directory, also those of earlier grids, sorted.
+        A sorted list of `{"setting", "scores"}` of all runs in the directory, including those of earlier grids.
     """
     directory = pathlib.Path(directory)
     _check_common(directory / "common.json", common, write)
@@ -59,7 +59,7 @@ def run_grid(grid, directory, run, common, write=True):
             folder.mkdir(parents=True, exist_ok=True)
             result = {"setting": setting, "scores": run(setting, folder, list(results))}
             results.append(result)
-            gc.collect()  # Models are in reference cycles; frees their memory for the next run.
+            gc.collect()  # Models are in reference cycles; this frees their memory for the next run.
             if write:
                 write_json(folder / _RESULT, result)
     return sorted(results, key=_order)
@@ -69,7 +69,7 @@ def _check_common(path, common, write):
     if path.exists():
         if differs := difference(read_json(path), common):
             raise ValueError(
-                f"{path.parent} has runs of other settings: {differs}. Expected the same ones, or another directory"
+                f"{path.parent} contains runs with other settings: {differs}. Use the same ones or another directory"
             )
     elif write:
         write_json(path, common)
@@ -80,7 +80,7 @@ def _order(result):
 
 
 def ranked(results, metric):
-    """The results from the highest metric to the lowest, NaN last, ties in the order of their settings."""
+    """Sorts results by descending metric, NaN last, ties in the order of their settings."""
     return sorted(sorted(results, key=_order), key=lambda result: _descending(result["scores"][metric]))
 
 
@@ -89,7 +89,7 @@ def _descending(score):
 
 
 def mean_logits(logits):
-    """Logits whose softmax is the mean of the models' probabilities; for regression, the mean of the logits.
+    """Returns logits whose softmax is the mean of the models' probabilities; for regression, the mean logits.
 
     Args:
         logits: list of arrays `(rows, classes)`, one for each model.
@@ -102,11 +102,11 @@ def mean_logits(logits):
 
 
 def summary(results, metric):
-    """Statistics of the metric over the seeds of each setting.
+    """Computes statistics of the metric over the seeds of each setting.
 
     Returns:
-        A list of dicts: the setting without its seed, `mean`, `deviation` (of the sample; 0 for one run), `lowest`,
-        `highest` and `runs`, the best mean first. With NaN in one of its runs all are NaN.
+        A list of dicts, the best mean first: the setting without its seed, `mean`, `deviation` (sample standard
+        deviation; 0 for one run), `lowest`, `highest` and `runs`. If a run's score is NaN, the statistics are NaN.
     """
     groups = {}
     for result in results:
@@ -130,13 +130,13 @@ def without_seed(setting):
 
 
 def _deviation(values):
-    if np.isnan(values).any():  # `stdev` fails.
+    if np.isnan(values).any():  # `stdev` raises on NaN.
         return math.nan
     return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def runs_table(results, metric):
-    """A Markdown table of all runs and scores, the best first."""
+    """Returns a Markdown table of all runs and scores, the best first."""
     names = list(results[0]["scores"])
     lines = [f"| run | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|"]
     for result in ranked(results, metric):
@@ -146,7 +146,7 @@ def runs_table(results, metric):
 
 
 def markdown(rows, metric):
-    """A Markdown table of a `summary`."""
+    """Returns a Markdown table of a `summary`."""
     lines = [f"| setting | runs | {metric}, mean | deviation | lowest | highest |", "|---|---|---|---|---|---|"]
     for row in rows:
         numbers = " | ".join(f"{100 * row[name]:.2f}" for name in ("mean", "deviation", "lowest", "highest"))

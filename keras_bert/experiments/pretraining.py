@@ -1,4 +1,4 @@
-"""A run of pre-training in phases: their records, and the model to start from."""
+"""Pre-training in phases: the records of each phase, and the model to start from."""
 
 import dataclasses
 import pathlib
@@ -13,11 +13,11 @@ from keras_bert.pretraining.dataset import Records, sequence_length
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """What is trained.
+    """Pre-training objective.
 
     Args:
-        next_sentence: whether to train next sentence prediction.
-        causal: a left-to-right language model instead of a masked one.
+        next_sentence: bool, whether to train next sentence prediction. Defaults to `True`.
+        causal: bool, whether to train a left-to-right language model instead of a masked one. Defaults to `False`.
     """
 
     next_sentence: bool = True
@@ -26,12 +26,12 @@ class Objective:
     def __post_init__(self):
         if self.causal and self.next_sentence:
             raise ValueError(
-                "--causal: [CLS] sees nothing on its right, so B cannot be judged. Add --next_sentence=false"
+                "--causal: [CLS] cannot attend to the texts, so B cannot be classified. Add --next_sentence=false"
             )
 
 
 def parse_phase(text):
-    """`length:128,steps:1000,batch:32` as a dict."""
+    """Parses `length:128,steps:1000,batch:32` into a dict."""
     try:
         phase = {name: int(value) for name, value in (part.split(":") for part in text.split(","))}
     except ValueError:
@@ -42,14 +42,14 @@ def parse_phase(text):
 
 
 def open_phases(phases, sources, objective, vocabulary=None, seed=1):
-    """The records of each phase, from the source that has them in its length.
+    """Opens the records of each phase, from the source with the phase's sequence length.
 
     Args:
         phases: list of dicts, see `parse_phase`.
-        sources: list of folders or glob patterns, one for each length.
+        sources: list of folders or glob patterns, one for each sequence length.
         objective: an `Objective`.
-        vocabulary: `vocab.txt` of records that come without one.
-        seed: of the order; sources that are used again have another one.
+        vocabulary: `vocab.txt` for records without one.
+        seed: int, shuffling seed; a source used by several phases gets a different seed in each. Defaults to 1.
     """
     lengths = [sequence_length(source) for source in sources]
     wanted = [phase["length"] for phase in phases]
@@ -64,38 +64,38 @@ def open_phases(phases, sources, objective, vocabulary=None, seed=1):
         options = {"batch_size": phase["batch"], "seed": seed + wanted[:index].count(phase["length"])}
         records.append(_open(found[phase["length"]], objective, vocabulary, **options))
     if any(source.vocabulary != records[0].vocabulary for source in records):
-        raise ValueError("--data: the sources have different vocabularies. Expected the same one")
+        raise ValueError("--data: the sources have different vocabularies. Expected the same vocabulary")
     return records
 
 
 def open_held_out(source, records, objective, vocabulary=None, examples=2000):
-    """The records to evaluate on, in the batch size and with the vocabulary of `records`."""
+    """Opens the records to evaluate on, with the batch size and the vocabulary of `records`."""
     held_out = _open(source, objective, vocabulary, batch_size=records.batch_size, shuffle=False, limit=examples)
     if held_out.vocabulary != records.vocabulary:
-        raise ValueError("--eval_data: has another vocabulary than --data. Expected the same one")
+        raise ValueError("--eval_data: the vocabulary differs from that of --data. Expected the same vocabulary")
     return held_out
 
 
 def _open(source, objective, vocabulary, **options):
     records = Records(source, vocabulary, causal=objective.causal, **options)
     if objective.next_sentence and not records.settings.get("next_sentence", True):
-        raise ValueError(f"{source}: was made without sentence pairs. Train it by --next_sentence=false")
+        raise ValueError(f"{source}: the records have no sentence pairs. Add --next_sentence=false")
     return records
 
 
 def build_model(config, model, objective, vocabulary, length, **options):
-    """A pre-trainer: new of a size, or with the weights of a checkpoint.
+    """Builds a pre-trainer, with new weights or with those of a checkpoint.
 
     Args:
-        config: name of a size or path of a config file; `None` with `model`.
-        model: directory or name of a checkpoint; `None` with `config`.
+        config: name of a size or path of a config file; `None` if `model` is given.
+        model: directory or name of a checkpoint; `None` if `config` is given.
         objective: an `Objective`.
-        vocabulary: the pieces of the records.
-        length: the longest sequence of the records.
-        **options: of `build_encoder` and `load`, such as `dtype`.
+        vocabulary: the vocabulary of the records.
+        length: int, maximum sequence length of the records.
+        **options: arguments of `build_encoder` and `load`, such as `dtype`.
     """
     if (config is None) == (model is None):
-        raise ValueError("expected either --config or --model: a size to begin with, or weights to go on from")
+        raise ValueError("expected either --config (new weights) or --model (weights to start from)")
     if model:
         return _load(model, objective, vocabulary, length, **options)
     if pathlib.Path(config).is_file():
@@ -109,10 +109,10 @@ def build_model(config, model, objective, vocabulary, length, **options):
 def _load(model, objective, vocabulary, length, **options):
     bert = load(model, **options)
     _check_size("--model", bert.config, vocabulary, length)
-    if bert.vocabulary is not None and bert.vocabulary.pieces != vocabulary.pieces:  # Records hold ids alone.
-        raise ValueError(f"--model: {model} has another vocabulary than --data. Make the data with its own")
+    if bert.vocabulary is not None and bert.vocabulary.pieces != vocabulary.pieces:  # Records contain only ids.
+        raise ValueError(f"--model: {model} has another vocabulary than --data. Create the data with it")
     if describe(bert.encoder).causal != objective.causal:
-        kind = "sees both sides" if objective.causal else "is a left-to-right model"
+        kind = "is bidirectional" if objective.causal else "is a left-to-right model"
         raise ValueError(f"--model: {model} {kind}. Received: --causal={str(objective.causal).lower()}")
     return bert.pretrainer(objective.next_sentence)
 
@@ -120,6 +120,6 @@ def _load(model, objective, vocabulary, length, **options):
 def _check_size(flag, config, vocabulary, length):
     if config.vocab_size < len(vocabulary) or config.max_position_embeddings < length:
         raise ValueError(
-            f"{flag}: expected at least {len(vocabulary)} pieces and {length} positions. Received: "
+            f"{flag}: expected at least {len(vocabulary)} tokens and {length} positions. Received: "
             f"vocab_size={config.vocab_size}, max_position_embeddings={config.max_position_embeddings}"
         )

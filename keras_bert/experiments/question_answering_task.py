@@ -1,4 +1,4 @@
-"""Fine-tuning of extractive question answering on SQuAD 1.1, 2.0 and files in their format."""
+"""Fine-tuning for extractive question answering on SQuAD 1.1, 2.0 and files in their format."""
 
 import dataclasses
 import logging
@@ -20,15 +20,15 @@ _LOG = logging.getLogger("keras_bert")
 
 @dataclasses.dataclass(frozen=True)
 class QuestionSettings:
-    """How questions and contexts become windows, and logits answers.
+    """Settings for splitting contexts into windows and for decoding answers.
 
     Args:
-        version_2: whether questions may have no answer.
-        sequence_length: maximum number of tokens of question and context.
-        doc_stride: distance between the windows of a long context.
-        max_question_length: maximum number of tokens of a question.
-        max_answer_length: maximum number of tokens of an answer.
-        n_best: number of answers to each question in `nbest_predictions.json`.
+        version_2: bool, whether questions may have no answer.
+        sequence_length: int, maximum number of tokens of question and context.
+        doc_stride: int, distance in tokens between the windows of a long context.
+        max_question_length: int, maximum number of tokens of a question.
+        max_answer_length: int, maximum number of tokens of an answer.
+        n_best: int, number of answers to each question in `nbest_predictions.json`.
     """
 
     version_2: bool = False
@@ -40,15 +40,15 @@ class QuestionSettings:
 
 
 class QuestionAnsweringTask(FinetuningTask):
-    """Questions about contexts, answered by a span of the context.
+    """Extractive question answering: the answer is a span of the context.
 
     Args:
-        models: directories or names of checkpoints to start from, all of one vocabulary.
+        models: directories or names of checkpoints to start from, all with the same vocabulary.
         settings: `QuestionSettings`.
-        train_files: files in SQuAD's format, each one a stage of the training.
-        dev_file: the file to choose the best run by.
-        predict_file: the file to answer; `None` for none.
-        max_train_examples: number of training questions to take of each file; `None` for all.
+        train_files: files in SQuAD's format, one training stage each.
+        dev_file: file to select the best run on.
+        predict_file: file to predict; `None` for none.
+        max_train_examples: int, number of training questions to use from each file; `None` for all.
     """
 
     metric = "f1"
@@ -78,19 +78,19 @@ class QuestionAnsweringTask(FinetuningTask):
         }
 
     def _read(self, path, most=None):
-        """The windows of a file; logs the questions that need attention."""
+        """Reads the windows of a file and warns about problematic questions."""
         settings = self._settings
         questions = squad.read(path, settings.version_2).first(most)
         windows = QuestionWindows(questions, self._preprocessor, settings.doc_stride, settings.max_question_length)
         problems = {
-            "answer(s) do not stand where the file says": [name for name, _, _ in questions.wrong],
-            "question(s) have answers but are marked is_impossible; the answers score them, as in the official "
-            "script, and they are learned as questions without answer, as in Google's program": [
+            "answer(s) are not at the given position": [name for name, _, _ in questions.wrong],
+            "question(s) have answers but are marked is_impossible; they are scored against the answers, as in the "
+            "official script, and trained on as unanswerable, as in Google's program": [
                 name for name in questions.ids if name in questions.contradicted
             ],
-            "question(s) have an answer without any place; they are not learned from": windows.unmapped,
-            "answer(s) begin or end within a token; the tokens that cover them are taken": windows.inexact,
-            f"question(s) have more than {settings.max_question_length} tokens and lose their end": (
+            "question(s) have an answer that cannot be located; they are not trained on": windows.unmapped,
+            "answer(s) start or end inside a token; the tokens that cover them are used": windows.inexact,
+            f"question(s) have more than {settings.max_question_length} tokens and are truncated": (
                 windows.long_questions
             ),
         }
@@ -108,12 +108,12 @@ class QuestionAnsweringTask(FinetuningTask):
             unanswered = [name for name, gold in zip(part.questions.ids, part.questions.golds, strict=True) if not gold]
             if unanswered and not self._settings.version_2:
                 raise ValueError(
-                    f"{path}: {len(unanswered)} question(s) have no answer to learn, the first is {unanswered[0]}. "
-                    "Expected `answers` of each, or --version_2, with which questions may have none"
+                    f"{path}: {len(unanswered)} question(s) have no answer to train on, the first is {unanswered[0]}. "
+                    "Expected `answers` for each, or --version_2, which allows questions without one"
                 )
         golds = self._dev.questions.golds
         if not (any(golds) if self._settings.version_2 else all(golds)):
-            raise ValueError(f"{dev_file}: {golds.count([])} question(s) have no answer to choose a run by")
+            raise ValueError(f"{dev_file}: {golds.count([])} question(s) have no answer to evaluate on")
 
     @staticmethod
     def combine(logits):
@@ -124,16 +124,16 @@ class QuestionAnsweringTask(FinetuningTask):
         return [windows.examples for windows in self._train]
 
     def build(self, bert):
-        # The head of a model that answers questions already is kept.
+        # A model that already has a question answering head keeps it.
         return bert.model() if bert.head == "question_answering" else build_span_labeler(bert.encoder)
 
     def score(self, targets, outputs):
         _, _, official = self._scored(self._dev.flat(outputs))
-        # Not in percent, like the scores of all studies.
+        # From 0 to 1, like all scores of a study.
         return {name: value / 100 for name, value in official.items() if name.endswith(("exact", "match", "f1"))}
 
     def _scored(self, logits):
-        """The answers on dev, the threshold of no answer, and the official scores."""
+        """Returns the dev answers, the no-answer threshold and the official scores."""
         answers = self._answers(self._dev, logits)
         threshold = predictions.choose_threshold(self._dev.questions, answers)
         return answers, threshold, predictions.score(self._dev.questions, answers, threshold)
@@ -176,7 +176,7 @@ class QuestionAnsweringTask(FinetuningTask):
 
 
 def _load(models):
-    """The first model; the others must have its vocabulary and casing, for one set of windows."""
+    """Loads the first model; the others must share its vocabulary and casing, and thus its windows."""
     first, *others = (load(name) for name in models)
     for name, bert in zip(models[1:], others, strict=True):
         if (bert.vocabulary, bert.lowercase, bert.strip_accents) != (
@@ -184,11 +184,11 @@ def _load(models):
             first.lowercase,
             first.strip_accents,
         ):
-            raise ValueError(f"--model: {name} has another vocabulary or casing than {models[0]}. Expected one")
+            raise ValueError(f"--model: {name} differs in vocabulary or casing from {models[0]}")
     return first
 
 
 def _listed(scores):
-    """The scores in one line; numbers of questions are integers."""
+    """Formats the scores in one line; question counts are integers."""
     texts = {name: f"{value:,}" if isinstance(value, int) else f"{value:.2f}" for name, value in scores.items()}
     return ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in texts.items())

@@ -1,4 +1,4 @@
-"""A study: the runs of a grid in one folder, their logits, and the ensemble of the best."""
+"""A study: the runs of a grid in one folder, their logits, and an ensemble of the best runs."""
 
 import json
 import pathlib
@@ -10,17 +10,17 @@ from keras_bert.experiments import grid
 
 
 class Study:
-    """Runs a grid and keeps the logits of each run and the model of the best one.
+    """Runs a grid and keeps the logits of each run and the model of the best run.
 
     Args:
-        directory: folder of `runs/`, with a folder for each run.
-        metric: name of the score that chooses the best run.
-        ensemble: number of the best runs whose logits are combined.
-        write: whether this process writes; of several workers one does.
-        combine: function that joins the logits of several runs, a list of arrays.
+        directory: folder of the study; `runs/` in it contains a folder for each run.
+        metric: name of the score that selects the best run.
+        ensemble: int, number of best runs whose logits are combined. Defaults to 1.
+        write: bool, whether this process writes files; only one of several workers should. Defaults to `True`.
+        combine: function that combines the logits of several runs, a list of arrays.
 
     Attributes:
-        results: `{"setting", "scores"}` of all runs, once `run` has returned.
+        results: list of `{"setting", "scores"}` of all runs, set by `run`.
     """
 
     def __init__(self, directory, metric, ensemble=1, write=True, combine=grid.mean_logits):
@@ -28,12 +28,12 @@ class Study:
         self._ensemble, self._combine, self.results = ensemble, combine, []
 
     def run(self, settings, common, train):
-        """Trains the runs that are not finished.
+        """Trains the unfinished runs.
 
         Args:
             settings: list of settings, see `grid.settings`.
             common: the settings that all runs share, see `grid.run_grid`.
-            train: function of `(setting, folder)` that returns the scores, the logits as arrays by name for each split,
+            train: function of `(setting, folder)` that returns the scores, the logits of each split as dicts of arrays,
                 `{"dev": {...}, "test": {...}}`, and a function that saves the model.
         """
 
@@ -45,18 +45,18 @@ class Study:
                 result = {"setting": setting, "scores": scores}
                 if grid.ranked([*finished, result], self.metric)[0] is result:
                     save()
-                for snapshots in list(folder.rglob("snapshots")):  # Also those of earlier stages.
+                for snapshots in list(folder.rglob("snapshots")):  # Including those of earlier stages.
                     shutil.rmtree(snapshots, ignore_errors=True)
             return scores
 
         self.results = grid.run_grid(settings, self.directory / "runs", run, common, write=self.write)
 
     def best(self):
-        """The results of the runs of the ensemble, the best first."""
+        """Returns the results of the ensemble's runs, the best first."""
         return grid.ranked(self.results, self.metric)[: self._ensemble]
 
     def logits(self, split):
-        """The combined logits of the best runs, by name."""
+        """Returns the combined logits of the ensemble as a dict of arrays."""
         arrays = []
         for result in self.best():
             with np.load(self._folder(result) / f"{split}.npz") as file:
@@ -64,12 +64,12 @@ class Study:
         return {name: self._combine([part[name] for part in arrays]) for name in arrays[0]}
 
     def curves(self):
-        """The lines of `metrics.jsonl` of each run, by the name of its folder."""
+        """Returns the lines of each run's `metrics.jsonl`, by folder name."""
         files = {self._folder(result).name: self._folder(result) / "metrics.jsonl" for result in self.results}
         return {name: [json.loads(line) for line in file.read_text().splitlines()] for name, file in files.items()}
 
     def summary(self):
-        """The study as JSON values."""
+        """Returns the results of the study as JSON values."""
         best = self.best()
         return {
             "metric": self.metric,

@@ -1,8 +1,8 @@
-"""A client of TensorFlow Serving, and a development server with TensorFlow Serving's protocols."""
+"""A TensorFlow Serving client, and a development server that implements TensorFlow Serving's protocols."""
 
 import importlib
 
-# The transports are here because each needs packages that the other does without.
+# Imported lazily: each transport needs packages that the other does not.
 _HOMES = {
     "Client": "keras_bert.serving.client",
     "RequestError": "keras_bert.serving.errors",

@@ -1,25 +1,24 @@
-"""A client of TensorFlow Serving and of the development server."""
+"""A client for TensorFlow Serving and the development server."""
 
 import time
 
 from keras_bert import serving
 from keras_bert.serving.errors import bad
 
-# A model's signatures are read again after this time: a new version may have others.
+# Cached signatures expire after this time, since a new version may have different ones.
 _SIGNATURE_SECONDS = 10.0
 _DEFAULT_SIGNATURE = "serving_default"
 
 
 class Client:
-    """Sends requests to served models. Several threads may share a client.
+    """Sends requests to served models. Thread-safe.
 
-    A request is sent a second time if the server had closed the connection that was kept open; there are no other
-    retries.
+    A REST request is retried once if the server has closed the keep-alive connection; there are no other retries.
 
     Args:
-        address: `host:port`, or a URL for REST.
-        protocol: `"rest"`, or `"grpc"`, which needs grpcio and tensorflow-serving-api. Defaults to `"rest"`.
-        timeout: float, seconds to wait for an answer. Defaults to 60.
+        address: string, `host:port`, or a URL for REST.
+        protocol: `"rest"` or `"grpc"`. gRPC requires grpcio and tensorflow-serving-api. Defaults to `"rest"`.
+        timeout: float, response timeout in seconds. Defaults to 60.
 
     Example:
         client = Client("localhost:8501")
@@ -34,16 +33,17 @@ class Client:
         self._dtypes = {}
 
     def predict(self, model, inputs, version=None, signature=None):
-        """Runs a signature of a model.
+        """Runs a model signature.
 
         Args:
-            model: the model's name.
-            inputs: dict of lists or arrays, or a single one for a signature with one input. Text is `str` or `bytes`.
-            version: int, a version number. Defaults to the newest version.
-            signature: the signature's name. Defaults to `serving_default`.
+            model: string, model name.
+            inputs: dict of lists or arrays, or a single list or array if the signature has one input. Text is `str` or
+                `bytes`.
+            version: int, version number. Defaults to the latest version.
+            signature: string, signature name. Defaults to `serving_default`.
 
         Returns:
-            Dict of NumPy arrays. Text is `str`; outputs with names that end in `_bytes` are `bytes`.
+            Dict of NumPy arrays. Text is `str`; outputs whose names end with `_bytes` are `bytes`.
         """
         signature = signature or _DEFAULT_SIGNATURE
         input_dtypes, output_dtypes = self._signature_dtypes(model, version, signature)
@@ -55,16 +55,16 @@ class Client:
         return self._transport.predict(model, inputs, version, signature, input_dtypes, output_dtypes)
 
     def status(self, model):
-        """The state of each version: a list of dicts with `version`, `state`, `error_code` and `error_message`."""
+        """Returns the state of each version: dicts with `version`, `state`, `error_code` and `error_message`."""
         versions = self._transport.status(model)["model_version_status"]
         return [{"version": int(each["version"]), "state": each["state"], **each["status"]} for each in versions]
 
     def metadata(self, model, version=None):
-        """The signatures of a model.
+        """Returns the signatures of a model.
 
         Returns:
             `{"version": number, "signatures": {name: {"method": ..., "inputs": {name: {"dtype", "shape"}}, "outputs":
-            ...}}}`, with TensorFlow's names of dtypes (`DT_STRING`) and `None` for free dimensions.
+            ...}}}`, with TensorFlow's dtype names (`DT_STRING`) and `None` for unknown dimensions.
         """
         answer = self._transport.metadata(model, version)
         signatures = answer["metadata"]["signature_def"]["signature_def"]
@@ -91,17 +91,17 @@ class Client:
         self.close()
 
     def _signature_dtypes(self, model, version, signature):
-        """Dtypes of inputs and outputs by name. JSON has neither them nor the name of a single output."""
+        """Input and output dtypes by name. JSON responses lack the dtypes and the name of a single output."""
         key = (model, version, signature)
         found, expires = self._dtypes.get(key, (None, 0.0))
         if time.monotonic() < expires:
             return found
-        if found:  # Other threads continue with these while this one reads the new ones.
+        if found:  # Other threads keep using the cached dtypes while this one refreshes them.
             self._dtypes[key] = found, time.monotonic() + _SIGNATURE_SECONDS
         signatures = self.metadata(model, version)["signatures"]
         if signature not in signatures:
             expected = ", ".join(sorted(name for name in signatures if not name.startswith("__saved_model_")))
-            raise bad(f"there is no signature `{signature}`. Expected one of: {expected}")
+            raise bad(f"unknown signature `{signature}`. Expected one of: {expected}")
         sides = signatures[signature]["inputs"], signatures[signature]["outputs"]
         found = tuple({name: info["dtype"] for name, info in side.items()} for side in sides)
         self._dtypes[key] = found, time.monotonic() + _SIGNATURE_SECONDS

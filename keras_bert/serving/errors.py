@@ -1,6 +1,6 @@
-"""One error for both protocols: a canonical code, a message, and the HTTP status."""
+"""The request error of both protocols: a canonical code, a message and the HTTP status."""
 
-# The canonical codes in the order of their numbers, and TensorFlow Serving's HTTP status of each.
+# gRPC's canonical codes in numeric order, and the HTTP status that TensorFlow Serving returns for each.
 HTTP_STATUS = {
     "OK": 200,
     "CANCELLED": 499,
@@ -21,7 +21,7 @@ HTTP_STATUS = {
     "UNAUTHENTICATED": 401,
 }
 CODES = tuple(HTTP_STATUS)
-# The code that a client raises for an HTTP status; the first code where several share one.
+# The code that the client raises for an HTTP status; if several codes share a status, the first.
 CODE_OF_STATUS = {status: code for code, status in reversed(HTTP_STATUS.items())} | {
     405: "UNIMPLEMENTED",
     408: "DEADLINE_EXCEEDED",
@@ -32,7 +32,7 @@ _LONGEST = 500
 
 
 class RequestError(ValueError):
-    """A request that failed: a canonical code such as `"NOT_FOUND"`, a message of one line and the HTTP status."""
+    """A failed request: a canonical code such as `"NOT_FOUND"`, a one-line message and the HTTP status."""
 
     def __init__(self, code, message, status=None):
         super().__init__(message)
@@ -41,12 +41,12 @@ class RequestError(ValueError):
 
 
 def bad(message):
-    """The error of a request that the client has to change."""
+    """Returns the error for an invalid request."""
     return RequestError("INVALID_ARGUMENT", message)
 
 
 def one_line(error):
-    """The message of an error on one line, without control characters and of bounded length."""
+    """Returns an error message as a single line without control characters, truncated to 500 characters."""
     text = " ".join(str(error).split()) or type(error).__name__
     text = "".join(sign if sign.isprintable() else "?" for sign in text)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

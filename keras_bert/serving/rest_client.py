@@ -1,4 +1,4 @@
-"""The client's REST transport, on urllib3 (requests costs three times the CPU of each call). It needs no TensorFlow."""
+"""The client's REST transport. Uses urllib3 (`requests` needs 3x the CPU time per call), not TensorFlow."""
 
 import base64
 import json
@@ -10,7 +10,7 @@ import urllib3
 
 from keras_bert.serving.errors import CODE_OF_STATUS, RequestError, one_line
 
-# Threads that share a client without opening new connections.
+# Maximum number of pooled connections: threads beyond it open new ones.
 _CONNECTIONS = 256
 _DTYPES = {
     "DT_HALF": np.float16,
@@ -22,12 +22,12 @@ _DTYPES = {
 
 
 class RestTransport:
-    """REST over connections that are kept open."""
+    """REST over keep-alive connections."""
 
     def __init__(self, address, timeout):
         url = urllib.parse.urlsplit(address if "://" in address else f"http://{address}")
         if url.scheme not in ("http", "https") or not url.hostname:
-            raise ValueError(f"`address` must be host:port or a URL of http. Received: address={address!r}")
+            raise ValueError(f"`address` must be host:port or an HTTP(S) URL. Received: address={address!r}")
         self._host, self._prefix, self._timeout = url.netloc, url.path.rstrip("/"), timeout
         server = f"{url.scheme}://{url.netloc}"
         self._pool = urllib3.connection_from_url(server, maxsize=_CONNECTIONS, timeout=timeout, retries=False)
@@ -55,7 +55,7 @@ class RestTransport:
             answer = json.loads(response.data)
         except ValueError as error:
             shown = response.data[:100].decode("utf-8", "replace")
-            raise RequestError("INTERNAL", f"{self._host} answers {status}, which is not JSON: {shown}") from error
+            raise RequestError("INTERNAL", f"{self._host} did not return JSON (HTTP {status}): {shown}") from error
         if status != 200:
             message = answer.get("error", "") if isinstance(answer, dict) else ""
             raise RequestError(CODE_OF_STATUS.get(status, "UNKNOWN"), message or f"HTTP status {status}", status)
@@ -63,7 +63,7 @@ class RestTransport:
 
     def _exchange(self, method, path, body, again=True):
         headers = {"Content-Type": "application/json"} if body else {}
-        outer = sys.exc_info()[1]  # What the caller handles, if anything, is no cause of an error here.
+        outer = sys.exc_info()[1]  # An exception that the caller is handling did not cause an error here.
         try:
             return self._pool.urlopen(method, self._prefix + path, body, headers, redirect=False)
         except urllib3.exceptions.HTTPError as error:
@@ -71,11 +71,11 @@ class RestTransport:
         if any(isinstance(cause, TimeoutError) for cause in causes):
             raise TimeoutError(f"{self._host} did not answer within {self._timeout} seconds") from causes[0]
         if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
-            raise ConnectionRefusedError(f"nobody listens at {self._host}") from causes[0]
+            raise ConnectionRefusedError(f"no server is listening at {self._host}") from causes[0]
         if again and any(isinstance(cause, ConnectionResetError | BrokenPipeError) for cause in causes):
-            return self._exchange(method, path, body, again=False)  # The server had closed the connection.
+            return self._exchange(method, path, body, again=False)  # The server closed the connection.
         message = f"{type(causes[-1]).__name__}: {one_line(causes[-1])}"
-        raise ConnectionError(f"{self._host} cannot be asked: {message}") from causes[0]
+        raise ConnectionError(f"the request to {self._host} failed: {message}") from causes[0]
 
 
 def _causes(error, outer):

@@ -1,4 +1,4 @@
-"""The client's gRPC transport. The messages of TensorFlow Serving need TensorFlow."""
+"""The client's gRPC transport. TensorFlow Serving's protocol buffers require TensorFlow."""
 
 import grpc
 import numpy as np
@@ -15,12 +15,12 @@ from tensorflow_serving.apis import (
 
 from keras_bert.serving.errors import RequestError, one_line
 
-# By default gRPC refuses answers above 4 MB.
+# By default, gRPC rejects responses larger than 4 MB.
 _OPTIONS = [("grpc.max_receive_message_length", -1)]
 
 
 class RpcTransport:
-    """gRPC over one channel, which reconnects by itself."""
+    """gRPC over one channel, which reconnects automatically."""
 
     def __init__(self, address, timeout):
         if "://" in address:
@@ -60,7 +60,7 @@ class RpcTransport:
         if code == "DEADLINE_EXCEEDED":
             raise TimeoutError(f"{self._address} did not answer within {self._timeout} seconds")
         if code == "UNAVAILABLE" and "failed to connect" in message.lower():
-            raise ConnectionRefusedError(f"nobody listens at {self._address}: {message}")
+            raise ConnectionRefusedError(f"no server is listening at {self._address}: {message}")
         raise RequestError(code, message)
 
 
@@ -71,14 +71,14 @@ def _set_model(request, model, version):
 
 
 def _to_dict(message):
-    """A message as TensorFlow Serving's REST has it."""
+    """Converts a message to the dict that TensorFlow Serving's REST API returns."""
     return json_format.MessageToDict(
         message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )
 
 
 def _to_tensor(name, value, dtype):
-    """A tensor with an input's dtype. The server refuses names that the signature does not have."""
+    """Converts a value to a tensor with the input's dtype. The server rejects unknown names."""
     try:
         kind = dtype and tf.dtypes.as_dtype(types_pb2.DataType.Value(dtype))
         return tf.make_tensor_proto(np.array(value, object) if kind == tf.string else value, kind)

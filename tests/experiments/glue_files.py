@@ -1,15 +1,15 @@
-"""Files of GLUE's tasks in the official layout."""
+"""Writes files of GLUE tasks in the official layout."""
 
 from keras_bert.tasks.glue.tasks import TASKS
 
-# Of one length, so that each function is traced once.
+# All of the same length, so that each function is traced once.
 WORDS = ["a b c", "c d a", "e f g", "b c h", "g h a", "d e f"] * 2
 OTHERS = [WORDS[(index * 5) % len(WORDS)] for index in range(len(WORDS))]
 _COARSE = ["Lexical Semantics", "Predicate-Argument Structure", "Logic", "Knowledge"]
 
 
 def write_task(folder, task, test_rows=12):
-    """Train, dev and test rows; the labels take turns."""
+    """Writes train, dev and test rows with alternating labels."""
     folder = folder / task.title
     folder.mkdir(parents=True, exist_ok=True)
     for split, names in task.files.items():
@@ -26,7 +26,7 @@ def write_task(folder, task, test_rows=12):
 
 
 def write_diagnostics(path):
-    """The diagnostic set with labels: three rows about negation."""
+    """Writes a labeled diagnostic set: three rows about negation."""
     rows = [["", "", "Negation", "", WORDS[row], WORDS[row], label] for row, label in enumerate(TASKS["ax"].labels)]
     lines = ["\t".join(row) for row in [[*_COARSE, "Premise", "Hypothesis", "Label"], *rows]]
     path.write_text("\n".join(lines) + "\n")

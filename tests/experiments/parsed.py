@@ -1,4 +1,4 @@
-"""A report as a tree that tests look into."""
+"""Parses a report for tests."""
 
 import xml.etree.ElementTree
 
@@ -17,7 +17,7 @@ def rows_of(section, style):
 
 
 class Page:
-    """A page whose tags are all closed."""
+    """A report, parsed as XML: all tags must be closed."""
 
     def __init__(self, path):
         self.source = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The fine-tuning tasks of GLUE as data: from the official files to scores and submissions, without a training."""
+"""The data of the GLUE tasks: from the official files to scores and submissions, without training."""
 
 import functools
 from unittest import mock
@@ -18,17 +18,17 @@ TASKS = [name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")]
 @pytest.fixture(scope="module")
 def bert(checkpoint):
     bert = keras_bert.load(checkpoint)
-    with mock.patch.object(bert, "preprocessor", functools.cache(bert.preprocessor)):  # It is traced once.
+    with mock.patch.object(bert, "preprocessor", functools.cache(bert.preprocessor)):  # Trace it once.
         yield bert
 
 
 def right(part, classes):
-    """Logits that are right."""
+    """Returns logits of correct predictions."""
     return np.eye(classes)[part.labels] * 9 if classes > 1 else np.array(part.labels)[:, None]
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_from_the_official_files_to_the_submission(bert, tmp_path, name):
+def test_official_files_to_submission(bert, tmp_path, name):
     for task in [glue.TASKS[name], *([glue.TASKS["mnli_mismatched"], glue.TASKS["ax"]] if name == "mnli" else [])]:
         write_task(tmp_path, task)
     write_diagnostics(tmp_path / "diagnostic-full.tsv")

@@ -1,4 +1,4 @@
-"""Grids by hand."""
+"""Grids: settings, resumption, statistics and ensembles."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import scipy.special
 from keras_bert.experiments import grid
 
 
-def test_settings_and_their_folders():
+def test_settings_and_folder_names():
     assert grid.settings(rate=[1, 2], seed=[3, 4]) == [
         {"rate": 1, "seed": 3},
         {"rate": 1, "seed": 4},
@@ -15,7 +15,7 @@ def test_settings_and_their_folders():
         {"rate": 2, "seed": 4},
     ]
     for values in ([], [1, 1]):
-        with pytest.raises(ValueError, match=r"`rate` must have values, each once. Received: rate=\["):
+        with pytest.raises(ValueError, match=r"`rate` must be a non-empty list without duplicates. Received: rate=\["):
             grid.settings(rate=values)
     assert grid.folder_name({"rate": 3e-5, "seed": 1}) == "rate=3e-05,seed=1"
     assert grid.folder_name({"model": "/models/bert/", "seed": 1}) == "model=models_bert,seed=1"
@@ -40,23 +40,23 @@ def test_an_interrupted_grid_resumes(tmp_path):
     assert grid.run_grid(runs, tmp_path, None, {"model": "a"}) == results
     assert sorted(path.name for path in tmp_path.iterdir()) == ["common.json", "seed=1", "seed=2", "seed=3"]
 
-    # Another grid in the same place adds to it; one of other settings does not.
+    # Another grid in the same folder adds runs; one with other common settings raises.
     assert grid.run_grid(grid.settings(seed=[2, 0]), tmp_path, run, {"model": "a"})[0] == {
         "setting": {"seed": 0},
         "scores": {"f1": 0.0},
     }
     assert calls[-1] == (0, 3)
-    with pytest.raises(ValueError, match=r"has runs of other settings: `model` was 'a', is 'b'"):
+    with pytest.raises(ValueError, match=r"contains runs with other settings: `model` was 'a', is 'b'"):
         grid.run_grid(runs, tmp_path, run, {"model": "b"})
 
 
-def test_an_ensemble_is_the_mean_of_probabilities():
+def test_mean_logits_average_probabilities():
     logits = [np.random.default_rng(seed).normal(size=(20, 3)) * 5 for seed in range(4)]
     mean = np.mean([scipy.special.softmax(part, -1) for part in logits], 0)
     np.testing.assert_allclose(scipy.special.softmax(grid.mean_logits(logits), -1), mean, rtol=1e-12)
     scores = [[[1.0]], [[4.0]]]
     assert grid.mean_logits(scores).tolist() == [[2.5]]
-    # Far from each other, and one model alone.
+    # Extreme logits, and a single model.
     assert np.isfinite(grid.mean_logits([[[1000.0, -1000.0]], [[-1000.0, 1000.0]]])).all()
     np.testing.assert_array_equal(grid.mean_logits(logits[:1]).argmax(-1), logits[0].argmax(-1))
 
@@ -79,9 +79,9 @@ def test_summary_and_best():
     assert rows[1]["mean"] == pytest.approx(0.6)
     assert rows[1]["deviation"] == pytest.approx(0.02**0.5)
     assert grid.ranked(results, "f1") == [results[1], results[2], results[0]]
-    # Equal ones in the order of their settings, whatever was run first.
+    # Ties are in the order of their settings, not of their runs.
     assert grid.ranked([result(0.5, seed=10), result(0.5, seed=2)], "f1")[0]["setting"] == {"seed": 2}
-    # A run that diverged is not the best, whatever comes first.
+    # A diverged run is never the best, in any order.
     diverged = result(float("nan"), rate=3, seed=0)
     for mixed in ([diverged, *results], [*results, diverged]):
         assert grid.ranked(mixed, "f1") == [results[1], results[2], results[0], diverged]

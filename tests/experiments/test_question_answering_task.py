@@ -1,4 +1,4 @@
-"""The fine-tuning task of SQuAD without a training."""
+"""The SQuAD fine-tuning task, without training."""
 
 import json
 
@@ -19,7 +19,7 @@ def question(name, answers, **more):
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    """Three questions about a context of three windows."""
+    """A file with three questions about a context of three windows."""
     file = tmp_path_factory.mktemp("questions") / "file.json"
     questions = [question("right", [("k", 20)]), question("none", []), question("wrong", [("k", 21)])]
     paragraph = {"context": "a b c d e f g h i j k l m n o p q r", "qas": questions}
@@ -31,7 +31,7 @@ def build(checkpoint, file):
     return QuestionAnsweringTask([str(checkpoint)], SETTINGS, [file, file], file, max_train_examples=2)
 
 
-def test_stages_settings_and_warnings(checkpoint, file, caplog):
+def test_training_stages_settings_and_warnings(checkpoint, file, caplog):
     task = build(checkpoint, file)
     stages = [stage() for stage in task.train]  # 2 questions of 3 windows each, twice.
     assert [len(targets["start"]) for _, targets in stages] == [6, 6]
@@ -46,12 +46,12 @@ def test_stages_settings_and_warnings(checkpoint, file, caplog):
         "max_answer_length": 30,
     }
     assert task.combine([[1.0, 2.0], [3.0, 6.0]]).tolist() == [2.0, 4.0]
-    assert "1 answer(s) do not stand where the file says: wrong" in caplog.text
-    assert "1 question(s) have an answer without any place; they are not learned from: wrong" in caplog.text
+    assert "1 answer(s) are not at the given position: wrong" in caplog.text
+    assert "1 question(s) have an answer that cannot be located; they are not trained on: wrong" in caplog.text
 
 
-def test_a_head_is_kept(checkpoint, file):
-    """A model that answers questions keeps its head; the logits of the evaluation equal those of a prediction."""
+def test_existing_heads_are_kept(checkpoint, file):
+    """A question answering model keeps its head; evaluation and prediction yield the same logits."""
     task, bert = build(checkpoint, file), keras_bert.load(checkpoint)
     built = task.build(bert)
     for weight, expected in zip(built.weights, bert.model().weights, strict=True):

@@ -1,4 +1,4 @@
-"""A study by hand: runs are functions of their setting."""
+"""A study whose runs are functions of their setting."""
 
 import json
 
@@ -13,7 +13,7 @@ SCORES = {1: 0.5, 2: 0.9, 3: 0.7, 4: 0.95}
 
 @pytest.fixture
 def train(tmp_path):
-    """Trains a run: its logits are its seed, its model is a file with it."""
+    """A training function whose logits equal the seed and whose model is a file with the seed."""
 
     def run(setting, folder):
         seed = setting["seed"]
@@ -26,7 +26,7 @@ def train(tmp_path):
     return run
 
 
-def test_the_best_is_kept_whenever_it_comes(tmp_path, train):
+def test_the_best_model_of_all_runs_is_kept(tmp_path, train):
     study = Study(tmp_path, "f1", ensemble=2)
     study.run(settings(seed=[1, 2, 3]), {}, train)
     assert (tmp_path / "model").read_text() == "2"
@@ -38,7 +38,7 @@ def test_the_best_is_kept_whenever_it_comes(tmp_path, train):
     assert len(list(tmp_path.glob("runs/*/before"))) == 3
     assert study.summary()["best"] == {"setting": {"seed": 2}, "scores": {"f1": 0.9}}
 
-    # A later grid in the same place: all runs count, the kept model is that of the best of all.
+    # A later grid in the same folder: all runs count, and the model of the best of all runs is kept.
     again = Study(tmp_path, "f1")
     again.run(settings(seed=[1]), {}, None)
     assert len(again.results) == 3

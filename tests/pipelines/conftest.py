@@ -1,4 +1,4 @@
-"""One layer is enough for what the commands promise."""
+"""Models with one layer, which is enough for testing the commands."""
 
 import dataclasses
 

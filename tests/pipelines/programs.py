@@ -1,7 +1,7 @@
-"""Runs the commands: in this process, or started as a user does it.
+"""Runs the commands in this process, or in a new process as a user does.
 
-Started programs are copies of a process that has imported TensorFlow already, which takes several seconds. What the
-copies share is the seed of Python's hashes.
+New processes are forked from one that has already imported TensorFlow, which takes several seconds. They therefore
+share Python's hash seed.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _FORKS.set_forkserver_preload(["tensorflow", "tensorflow_text", "keras_bert"])
 
 
 class Program:
-    """A process that is spoken to as one of `subprocess.Popen`; what it prints goes to files."""
+    """A process with the interface of `subprocess.Popen`; its output goes to files."""
 
     def __init__(self, setting, arguments, given):
         self._folder = tempfile.TemporaryDirectory()
@@ -53,17 +53,17 @@ class Program:
         if late:
             self._process.kill()
         out, errors = ((self._path / name).read_text() for name in ("out", "errors"))
-        assert not late, f"no end after {timeout} s: {errors[-3000:]}"
+        assert not late, f"timeout after {timeout} s: {errors[-3000:]}"
         return out, errors
 
 
 def _begin(path, setting, arguments):
     for number, name in enumerate(("given", "out", "errors")):
         os.dup2(os.open(path / name, os.O_RDWR), number)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115 (It is open until the end.)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 (It stays open until exit.)
     os.environ.update(setting["environment"])
     os.chdir(setting["cwd"])
-    np.random.seed()  # The global state was copied too.
+    np.random.seed()  # The fork copied the global state.
     if setting["devices"] > 1:
         import tensorflow as tf
 
@@ -75,7 +75,7 @@ def _begin(path, setting, arguments):
 
 
 def start(module, *arguments, before="", devices=1, given="", cwd=".", **environment):
-    """A running program; `before` is code that it begins with, `given` what it reads from standard input."""
+    """Starts a program; `before` is code to execute first, `given` the standard input."""
     setting = {"module": module, "before": before, "devices": devices, "cwd": os.path.abspath(cwd)}
     return Program(
         {**setting, "environment": {**os.environ, **environment}}, [str(value) for value in arguments], given
@@ -83,22 +83,22 @@ def start(module, *arguments, before="", devices=1, given="", cwd=".", **environ
 
 
 def finish(program, status=0):
-    """Its output and its errors, once it has ended with that status."""
+    """Waits for a program, checks its exit status and returns its standard output and standard error."""
     out, errors = program.communicate()
     assert program.returncode == status, errors[-3000:]
     return out, errors
 
 
 def run(module, *arguments, status=0, **options):
-    """The output and the errors of a program from start to end."""
+    """Runs a program and returns its standard output and standard error."""
     return finish(start(module, *arguments, **options), status)
 
 
 @contextlib.contextmanager
 def command(module, *arguments):
-    """The module of a command with parsed flags, and its positional arguments.
+    """Yields the module of a command with parsed flags, and its positional arguments.
 
-    In the end its flags are gone: commands share names of flags.
+    Removes its flags on exit, since commands share flag names.
     """
     before = set(flags.FLAGS)
     try:
@@ -112,7 +112,7 @@ def command(module, *arguments):
 
 
 def call(module, *arguments, given=""):
-    """What a command prints when it runs in this process; a user's mistake is raised."""
+    """Runs a command in this process and returns its output; user errors are raised."""
     printed, given = io.StringIO(), io.TextIOWrapper(io.BytesIO(given.encode()))
     with (
         command(module, *arguments) as (found, rest),
@@ -125,7 +125,7 @@ def call(module, *arguments, given=""):
 
 
 def mistake(module, *arguments, given=""):
-    """The message of a user's mistake."""
+    """Returns the error message of a command that fails with a user error."""
     with pytest.raises((*common_flags.MISTAKES, flags.Error)) as error:
         call(module, *arguments, given=given)
     return " ".join(str(error.value).split())

@@ -1,4 +1,4 @@
-"""The command as a user runs it."""
+"""Tests of the command-line program."""
 
 import json
 
@@ -23,11 +23,11 @@ def test_hugging_face_to_google(build, pieces, tmp_path):
         np.testing.assert_array_equal(left.numpy(), right.numpy())
 
 
-def test_tensors_without_a_place_are_listed(build, tmp_path):
+def test_unused_tensors_are_listed(build, tmp_path):
     keras_bert.save(build("pretraining"), tmp_path / "hf", None)
     config = json.loads((tmp_path / "hf" / "config.json").read_text())
     config["architectures"], config["keras_bert"] = ["BertModel"], {}
     (tmp_path / "hf" / "config.json").write_text(json.dumps(config))
     printed, _ = run(PROGRAM, f"--input={tmp_path}/hf", f"--output={tmp_path}/out", "--format=keras")
-    assert "left out, no place in a model with head='encoder': cls.predictions.bias, " in printed
+    assert "not converted, unused by a model with head='encoder': cls.predictions.bias, " in printed
     assert keras_bert.load(tmp_path / "out").head == "encoder"

@@ -1,4 +1,4 @@
-"""The command as a user runs it."""
+"""Tests of the command-line program."""
 
 import json
 
@@ -9,7 +9,7 @@ PROGRAM = "pipelines.convert_triviaqa"
 
 
 def write(folder):
-    """Two questions about three documents; one is not there, one does not name Köln."""
+    """Writes two questions about three documents; one document is missing, one does not mention Köln."""
     (folder / "evidence/wikipedia").mkdir(parents=True)
     (folder / "evidence/wikipedia/Rhine.txt").write_text("Köln lies on the Rhine.", encoding="utf-8")
     (folder / "evidence/wikipedia/Bonn.txt").write_text("Bonn too.", encoding="utf-8")
@@ -22,17 +22,17 @@ def write(folder):
     (folder / "train.json").write_text(json.dumps({"Data": entries, "Domain": "Wikipedia"}))
 
 
-def test_counts_and_a_file_that_is_read(tmp_path):
+def test_printed_counts_and_converted_file(tmp_path):
     write(tmp_path)
     printed, _ = run(PROGRAM, "--qa=train.json", "--evidence=evidence", "--output=out/triviaqa.json", cwd=tmp_path)
     assert printed.splitlines() == [
-        "2 questions, 6 pairs of question and document:",
+        "2 questions, 6 question-document pairs:",
         "2 without an answer in the first 400 words",
-        "2 with a document that is not there, the first is evidence/wikipedia/Elbe.txt",
+        "2 with a missing document, the first is evidence/wikipedia/Elbe.txt",
         "2 kept, of 2 questions, in 1 contexts: out/triviaqa.json",
     ]
     questions = squad.read(tmp_path / "out/triviaqa.json")
     assert questions.contexts == ["Köln lies on the Rhine."]
     assert questions.ids == ["tc_1--Rhine.txt", "tc_2--Rhine.txt"]
     assert (questions.golds, questions.wrong) == ([["Köln"], ["Rhine"]], [])
-    assert questions.spans == [[(0, 5)], [(18, 23)]]  # Bytes; ö has two.
+    assert questions.spans == [[(0, 5)], [(18, 23)]]  # In bytes; ö has two.

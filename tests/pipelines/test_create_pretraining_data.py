@@ -1,4 +1,4 @@
-"""The command as a user runs it."""
+"""Tests of the command-line program."""
 
 import json
 
@@ -21,7 +21,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_every_flag_arrives(folder):
+def test_all_flags(folder):
     rows = "\n".join(json.dumps({"body": document}) for document in SOURCE.text.split("\n\n"))
     (folder / "a.jsonl").write_text(rows)
     flags = ["--input=*.jsonl", "--vocab=vocab.txt", "--output=deep/er", "--format=jsonl", "--field=body", "--static"]
@@ -55,15 +55,15 @@ def test_every_flag_arrives(folder):
         *(f"examples-0000{shard}-of-00003.tfrecord.gz" for shard in range(3)),
     }
     told, place = stdout.strip().rsplit("\n", 1)
-    assert place == "all of it in deep/er/manifest.json"
+    assert place == "full manifest: deep/er/manifest.json"
     told = json.loads(told)
     assert told == {name: manifest[name] for name in told}
     assert {"examples", "tokens", "corpus", "random_share", "mask_share", "padding_share"} <= set(told)
     assert "wrote 3 of 3 shards" in stderr
 
 
-def test_a_users_mistake_is_one_line_and_status_2(folder):
-    """The one command whose end is looked at as the shell sees it."""
+def test_user_errors_print_one_line_and_exit_with_status_2(folder):
+    """Tested in a new process for this command only."""
     (folder / "a.txt").write_bytes("Ein Satz.\n\nÜbung\n".encode("latin-1"))
     flags = ["--input=*.txt", "--vocab=vocab.txt", "--output=data"]
     _, stderr = run(PROGRAM, *flags, cwd=folder, status=2)
@@ -72,19 +72,19 @@ def test_a_users_mistake_is_one_line_and_status_2(folder):
     assert "Traceback" not in stderr
 
 
-def test_mistakes():
-    """Of this command's own; those of the data are tested in tests/pretraining."""
+def test_user_errors():
+    """User errors of the flags; tests/pretraining covers those of the data."""
     both = ["--input=a", "--vocab=v", "--output=data"]
     for message, flags in {
-        "--input is needed. Received: none": both[1:],
-        "--beam_options are for a --runner. Received: --a=1": [*both, "--beam_options=--a=1"],
-        "--processes is not for a --runner, which has its own. Received: 2": [*both, "--processes=2", "--runner=a"],
+        "--input is required. Received: none": both[1:],
+        "--beam_options requires --runner. Received: --a=1": [*both, "--beam_options=--a=1"],
+        "--processes cannot be used with --runner. Received: 2": [*both, "--processes=2", "--runner=a"],
     }.items():
         assert mistake(PROGRAM, *flags) == message
 
 
 @pytest.mark.slow
-def test_defaults_and_a_look_at_them(folder, monkeypatch):
+def test_defaults_and_inspection(folder, monkeypatch):
     monkeypatch.chdir(folder)
     flags = ["--input=*.txt", "--vocab=vocab.txt", "--output=data", "--sequence_length=16"]
     printed = call(PROGRAM, *flags)

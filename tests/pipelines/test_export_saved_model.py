@@ -1,4 +1,4 @@
-"""The command as a user runs it."""
+"""Tests of the command-line program."""
 
 import json
 
@@ -27,9 +27,9 @@ def facts_of(path):
 
 
 @pytest.mark.slow
-def test_a_model_knows_what_it_was_trained_for(export, pieces, tmp_path):
+def test_export_uses_the_settings_of_the_training(export, pieces, tmp_path):
     import tensorflow as tf
-    import tensorflow_text  # noqa: F401 (The SavedModel has its operations.)
+    import tensorflow_text  # noqa: F401 (The SavedModel uses its ops.)
 
     (tmp_path / "served" / "7").mkdir(parents=True)
     labels, output = ["no", "yes", "maybe"], tmp_path / "served" / "8"
@@ -45,13 +45,13 @@ def test_a_model_knows_what_it_was_trained_for(export, pieces, tmp_path):
 
 
 @pytest.mark.slow
-def test_options_of_an_encoder_in_bfloat16(export, tmp_path):
+def test_encoder_options_in_bfloat16(export, tmp_path):
     export(call, "encoder", "--layers=0,-1", "--pooling=cls", "--normalize", "--precision=bfloat16")
     facts = facts_of(tmp_path / "served" / "1")
     assert facts["options"] == {"layers": [0, -1], "pooling": "cls", "normalize": True}
     assert facts["precision"] == "bfloat16"
 
 
-def test_an_option_of_another_head(export):
+def test_options_of_other_heads_raise(export):
     _, message = export(mistake, "encoder", "--top=3")
-    assert message.startswith("--top is no option of a model with head='encoder', which has: --pooling,")
+    assert message.startswith("--top is not an option for head='encoder'. Expected one of: --pooling,")

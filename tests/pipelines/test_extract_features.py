@@ -1,4 +1,4 @@
-"""The command as a user runs it."""
+"""Tests of the command-line program."""
 
 import json
 
@@ -25,22 +25,22 @@ def extract(build, pieces, tmp_path):
 
 
 def states(pieces, tmp_path, length):
-    """The hidden states of all texts, and their masks."""
+    """Returns the hidden states of all texts, and the padding masks."""
     encoder = keras_bert.load(tmp_path / "model", hidden_states=True).encoder
     inputs = keras_bert.TextPreprocessor(pieces, length)(TEXTS)
     return [state.numpy() for state in encoder(inputs)["hidden_states"]], inputs["padding_mask"].numpy()
 
 
-def test_means_of_two_layers(extract, pieces, tmp_path):
+def test_mean_pooling_of_two_layers(extract, pieces, tmp_path):
     _, errors = extract(run, "vectors.npz", "--layers=0,-1", "--sequence_length=8")
-    assert "texts of more than 8 pieces, cut: 1 of 4" in errors
+    assert "texts of more than 8 tokens, truncated: 1 of 4" in errors
     found, mask = states(pieces, tmp_path, 8)
     both = np.concatenate([found[0], found[-1]], -1)
     expected = [both[row, : mask[row].sum()].mean(0) for row in range(len(TEXTS))]
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npz")["vectors"], expected, atol=1e-5)
 
 
-def test_lines_of_json(extract, pieces, tmp_path):
+def test_jsonl_output(extract, pieces, tmp_path):
     extract(call, "vectors.jsonl", "--pooling=cls", "--normalize")
     lines = [json.loads(line) for line in (tmp_path / "vectors.jsonl").read_text().splitlines()]
     assert [line["text"] for line in lines] == TEXTS
@@ -49,7 +49,7 @@ def test_lines_of_json(extract, pieces, tmp_path):
     np.testing.assert_allclose([line["vector"] for line in lines], expected, atol=1e-5)
 
 
-def test_mistakes(extract):
+def test_user_errors(extract):
     for output, arguments, message in (
         ("vectors.csv", [], "--output must end in .npz or .jsonl. Received: "),
         ("vectors.npz", ["--layers=5"], "`layers` must be from -2 to 1. Received: [5]"),

@@ -1,4 +1,4 @@
-"""The command as a user runs it."""
+"""Tests of the command-line program."""
 
 import csv
 
@@ -19,7 +19,7 @@ LABELS = ["no", "yes", "may\tbe"]
 
 @pytest.fixture(scope="module")
 def model(config, pieces, tmp_path_factory):
-    """A directory of a classifier, and a function that predicts as it should."""
+    """The directory of a classifier, and a function that computes the expected probabilities."""
     directory = tmp_path_factory.mktemp("model")
     classifier = keras_bert.build_classifier(keras_bert.build_encoder(config), 3)
     keras_bert.save(classifier, directory, pieces, labels=LABELS)
@@ -35,21 +35,21 @@ def assert_lines(printed, expected):
         np.testing.assert_allclose(np.array(values, float), probabilities, atol=2e-4)
 
 
-def test_a_pair(model):
+def test_pairs(model):
     directory, expected = model
     assert_lines(call(PROGRAM, f"--model={directory}", "a b", "c d"), expected((["a b"], ["c d"])))
-    # Blank lines at the end are no pairs.
+    # Trailing blank lines are ignored.
     given = "a b\tc d\r\na\t\r\n\r\n\n"
     assert_lines(call(PROGRAM, f"--model={directory}", given=given), expected((["a b", "a"], ["c d", ""])))
 
 
-def test_lines_of_a_file():
+def test_text_lines():
     assert common_flags.text_lines(b"a\r\n\nb\xff\n") == ["a", "", "b\ufffd"]
     with pytest.raises(ValueError, match="the texts are UTF-16. Save the file as UTF-8"):
         common_flags.text_lines("a\n".encode("utf-16"))
 
 
-def test_a_file(model, tmp_path):
+def test_input_file(model, tmp_path):
     directory, expected = model
     (tmp_path / "texts.tsv").write_text("a b c\n\nf g\n")
     printed, _ = run(PROGRAM, f"--model={directory}", f"--input={tmp_path}/texts.tsv", "--batch_size=2")
@@ -66,7 +66,7 @@ def test_standard_input_and_regression(build, pieces, tmp_path):
 
 
 def test_questions_about_a_long_context(build, pieces, tmp_path):
-    """The answers are those of the exported model, one above and one below the threshold for no answer."""
+    """The answers equal those of the exported model, one above and one below the no-answer threshold."""
     labeler = build("question_answering")
     context = "é a b c\n" * 20 + "k l, m! n o p"
     preprocessor = keras_bert.TextPreprocessor(pieces, 24, padding="longest")
@@ -87,7 +87,7 @@ def test_questions_about_a_long_context(build, pieces, tmp_path):
     (shown, probability), (marked,) = rows
     assert shown == text
     assert 0 < float(probability) < 1
-    # The answer stands between the parts of the context around it.
+    # The answer is printed inside the surrounding context.
     begin, content = int(found[answered]["start"][0]), context.encode()
     parts = content[:begin], content[begin + len(text.encode()) :], text.encode()
     left, right, middle = (" ".join(part.decode().split()) for part in parts)
@@ -96,10 +96,10 @@ def test_questions_about_a_long_context(build, pieces, tmp_path):
     assert right.startswith(behind.removesuffix("...").strip())
 
 
-def test_mistakes(model, build, pieces, tmp_path):
+def test_user_errors(model, build, pieces, tmp_path):
     keras_bert.save(build("question_answering"), tmp_path / "labeler", pieces)
     classifier, labeler = f"--model={model[0]}", f"--model={tmp_path}/labeler"
-    context = "--question takes its context from --context_file alone: leave out other texts and --input"
+    context = "--question takes its context from --context_file only. Remove the text arguments and --input"
     for arguments, given, message in (
         (
             [classifier, "--question=a"],
@@ -109,10 +109,10 @@ def test_mistakes(model, build, pieces, tmp_path):
         (
             [labeler, "a"],
             "b",
-            f"{tmp_path}/labeler: expected a classification head. Received: head='question_answering': give --question "
+            f"{tmp_path}/labeler: expected a classification head. Received: head='question_answering'. Use --question "
             "and --context_file",
         ),
-        ([classifier, "a", "b", "c"], "", "expected a text, and perhaps its pair, or --input. Received: a b c"),
+        ([classifier, "a", "b", "c"], "", "expected one text, a pair of texts, or --input. Received: a b c"),
         ([classifier], "a\tb\nc\n", "standard input:2: expected 2 columns, got 1"),
         ([classifier], "", "standard input: there is no text"),
         ([classifier, "--question=a", "b"], "", context),

@@ -1,4 +1,4 @@
-"""The command as a user runs it, on tiny data in the official layout."""
+"""The command, on tiny data in the official layout."""
 
 import json
 import pathlib
@@ -24,7 +24,7 @@ PROGRAM = "pipelines.run_glue"
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, config, pieces):
-    """A model to start from, and data."""
+    """A folder with a model to start from, and data."""
     made = tmp_path_factory.mktemp("glue")
     keras_bert.save(keras_bert.build_encoder(config), made / "bert", pieces)
     for name in ("wnli", "rte", "mnli", "mnli_mismatched", "ax"):
@@ -45,7 +45,7 @@ SETTINGS = ["--batch_size=6", "--learning_rate=1e-3", "--epochs=1"]
 
 
 def evaluate_only(trainer, batches, epochs, evaluation):
-    """In place of `Trainer.fit`: what is particular to several tasks needs no training."""
+    """Replaces `Trainer.fit` in tests that need no training."""
     (trainer.directory / "metrics.jsonl").touch()
     return trainer.evaluate(evaluation)
 
@@ -88,7 +88,7 @@ def test_two_tasks(made, tmp_path, caplog):
 
 
 @pytest.mark.slow
-def test_a_users_own_table_on_two_devices(made, tmp_path):
+def test_own_table_on_two_devices(made, tmp_path):
     labels = {"train": ["10", "9", "9", "9"], "dev": ["9", "10"], "test": ["10", "9"]}
     for split, column in labels.items():
         rows = [f'"{text}, well",{label}' for text, label in zip(WORDS, column * 3, strict=False)]
@@ -117,7 +117,7 @@ def test_a_users_own_table_on_two_devices(made, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_grid_end_to_end(made, tmp_path):
+def test_grid_end_to_end(made, tmp_path):
     write_task(tmp_path, TASKS["wnli"], test_rows=146)
     output = tmp_path / "out"
     call(PROGRAM, *flags(made, output, "--task=wnli", "--seed=1,2", "--ensemble=2", f"--data_dir={tmp_path}"))
@@ -125,11 +125,11 @@ def test_a_grid_end_to_end(made, tmp_path):
     assert [run["setting"]["seed"] for run in report["runs"]] == [1, 2]
     assert report["best"]["scores"]["accuracy"] == max(run["scores"]["accuracy"] for run in report["runs"])
     results = (output / "results.md").read_text()
-    assert "(the 2 best runs together)" in results
+    assert "(ensemble of the 2 best runs)" in results
     assert "| learning_rate=0.001, batch_size=6, epochs=1 | 2 |" in results
     assert "not_entailment: 6 (50.0%)" in results
 
-    # The saved and the exported model predict what the best run predicted.
+    # The saved and the exported model reproduce the predictions of the best run.
     import tensorflow as tf
 
     bert = keras_bert.load(output / "model")
@@ -142,35 +142,35 @@ def test_a_grid_end_to_end(made, tmp_path):
     answers = served(text=tf.constant(WORDS), pair=tf.constant(OTHERS))["label"].numpy()
     assert [label.decode() for label in answers] == [bert.labels[index] for index in logits.argmax(-1)]
 
-    # The ensemble is the mean of the two best runs' probabilities; all eleven files are in the archive.
+    # The ensemble averages the probabilities of the two best runs; the archive contains all eleven files.
     mean = scipy.special.softmax(saved, -1).mean(0)
     assert report["scores"]["wnli"] == {"accuracy": np.mean(np.arange(len(WORDS)) % 2 == mean.argmax(-1))}
     with zipfile.ZipFile(output / "submission.zip") as archive:
         assert len(archive.namelist()) == 11
         assert archive.read("WNLI.tsv").count(b"\n") == 1 + 146
 
-    # Finished runs are not run again; the flags can be given as a file.
+    # Finished runs are not repeated; flags.txt works as a flagfile.
     before = (output / "model" / "model.safetensors").stat().st_mtime_ns
     with mock.patch.object(Trainer, "fit", side_effect=AssertionError), mock.patch.object(finetuning, "export"):
         call(PROGRAM, f"--flagfile={output}/flags.txt")
     assert read(output / "results.json") == report
     assert (output / "model" / "model.safetensors").stat().st_mtime_ns == before
-    # Runs of other settings are not mixed with these.
+    # Runs with other settings are not added to the folder.
     other = mistake(PROGRAM, f"--flagfile={output}/flags.txt", "--warmup=0.5")
-    assert "has runs of other settings: `warmup` was 0.1, is 0.5" in other
+    assert "contains runs with other settings: `warmup` was 0.1, is 0.5" in other
 
 
-def test_mistakes(made, tmp_path):
+def test_user_errors(made, tmp_path):
     cases = {
-        "--learning_rate=fast": "--learning_rate must be numbers with commas between. Received: ['fast']",
-        "--seed=1,1": "`seed` must have values, each once. Received: seed=[1, 1]",
+        "--learning_rate=fast": "--learning_rate must be comma-separated numbers. Received: ['fast']",
+        "--seed=1,1": "`seed` must be a non-empty list without duplicates. Received: seed=[1, 1]",
         "--task=cola": "`data_dir` has no train.tsv of ",
-        "--task=sst": "--task must be of cola, sst2, ",
-        "--task=wnli,wnli": "--task has a task twice",
-        "--task=regression": "--task=regression needs --train_file and --dev_file",
-        "--train_file=a.csv": "--train_file: for --task=classification or regression. Received: --task=wnli",
+        "--task=sst": "--task must be one or more of cola, sst2, ",
+        "--task=wnli,wnli": "--task contains duplicates",
+        "--task=regression": "--task=regression requires --train_file and --dev_file",
+        "--train_file=a.csv": "--train_file: only for --task=classification or regression. Received: --task=wnli",
         "--init_from=mnli": "--init_from=mnli must be a task of this run or a folder",
-        "--model=": "--model is needed for wnli",
+        "--model=": "--model is required for wnli",
         "--freeze_layers=3": "`count` must be from 0 to the 1 blocks of the model. Received: count=3",
     }
     for argument, message in cases.items():
@@ -178,7 +178,7 @@ def test_mistakes(made, tmp_path):
         assert told.startswith(message), argument
 
 
-def test_recipes_name_flags_that_there_are():
+def test_recipes_have_valid_flags():
     tasks = {}
     for path in pathlib.Path("pipelines/recipes").glob("*.txt"):
         program = re.search(r"pipelines\.run_\w+", path.read_text())[0]
@@ -190,7 +190,7 @@ def test_recipes_name_flags_that_there_are():
 
 
 @pytest.mark.slow
-def test_two_workers_write_once(made, tmp_path, two_addresses):
+def test_only_the_chief_of_two_workers_writes(made, tmp_path, two_addresses):
     arguments = flags(made, tmp_path, "--task=wnli", f"--data_dir={made}/data")
     tasks = [{"cluster": {"worker": two_addresses}, "task": {"type": "worker", "index": index}} for index in range(2)]
     workers = [start(PROGRAM, *arguments, TF_CONFIG=json.dumps(task)) for task in tasks]

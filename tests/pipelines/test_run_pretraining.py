@@ -1,4 +1,4 @@
-"""Pre-training as a user runs it, in a language whose topics share no word."""
+"""The pre-training command, on an artificial language whose topics share no words."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ PROGRAM = "pipelines.run_pretraining"
 
 TOPICS = [[first + last for last in "aeioubdg"] for first in "bdfgklmnprst"]
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(word for words in TOPICS for word in words)]
-SHARES = 1 / np.arange(1, 9) / np.sum(1 / np.arange(1, 9))  # Of the words of a topic.
+SHARES = 1 / np.arange(1, 9) / np.sum(1 / np.arange(1, 9))  # Word frequencies within a topic.
 CONFIG = {
     "vocab_size": len(PIECES),
     "hidden_size": 64,
@@ -46,7 +46,7 @@ SMALL = {"hidden_size": 8, "num_attention_heads": 1, "intermediate_size": 8}
 
 
 def write_text(path, documents, seed):
-    """Documents of 12 sentences, each of one topic."""
+    """Writes documents of 12 sentences, with one topic each."""
     rng = np.random.default_rng(seed)
     texts = [
         "\n".join(" ".join(rng.choice(TOPICS[number % len(TOPICS)], rng.integers(4, 9), p=SHARES)) for _ in range(12))
@@ -58,7 +58,7 @@ def write_text(path, documents, seed):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Data of several kinds, and models to start from."""
+    """A folder with several kinds of data, and models to start from."""
     made = tmp_path_factory.mktemp("made")
     text, held_out = write_text(made / "train.txt", 120, 0), write_text(made / "held_out.txt", 36, 1)
     for name, file, pieces, settings in (
@@ -75,11 +75,11 @@ def made(tmp_path_factory):
     content = bytearray(shard(made / "damaged").read_bytes())
     content[len(content) // 2] ^= 1
     shard(made / "damaged").write_bytes(content)
-    (made / "static" / "manifest.json").unlink()  # Google's program writes none.
+    (made / "static" / "manifest.json").unlink()  # Google's program does not write one.
     (made / "static" / "empty.tfrecord").touch()
     for name, changes in (
         ("config", {}),
-        # Weights so large that rounding is small.
+        # Large weights, so that rounding errors are relatively small.
         ("no_dropout", {**NO_DROPOUT, "initializer_range": 0.2, "hidden_size": 32, "intermediate_size": 64}),
         ("short", {"max_position_embeddings": 16}),
     ):
@@ -103,7 +103,7 @@ def shard(folder):
 
 
 def flags(made, output, **changes):
-    """The flags of a run of two steps with changes; `None` leaves one out."""
+    """Returns the flags of a run of two steps, with changes; `None` omits a flag."""
     values = {
         "data": "{made}/16",
         "config": "{made}/config.json",
@@ -120,7 +120,7 @@ def flags(made, output, **changes):
 
 
 def metrics(folder, kind=None):
-    """metrics.jsonl without what depends on the speed."""
+    """Returns the lines of metrics.jsonl without timings."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [
         {name: value for name, value in line.items() if name != "time"}
@@ -134,13 +134,13 @@ def tensors(folder):
 
 
 def snapshot(folder, step):
-    """All that a snapshot holds."""
+    """Returns all tensors of a snapshot."""
     reader = tf.train.load_checkpoint(str(folder / "snapshots" / f"step-{step:09}" / "variables"))
     return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
 
 
 def assert_holds(model, stored):
-    """That a model has the weights of a snapshot."""
+    """Asserts that a model has the weights of a snapshot."""
     for weight in model.trainable_variables:
         (name,) = [name for name in stored if name.endswith(f"/{weight.path}") and name.startswith("model/")]
         np.testing.assert_array_equal(to_numpy(weight), stored[name], err_msg=name)
@@ -148,35 +148,35 @@ def assert_holds(model, stored):
 
 BOTH = "{made}/16,{made}/32"
 PHASES = ["length:16,steps:20,batch:31", "length:32,steps:15,batch:100"]
-SIZE = "expected at least 101 pieces and {} positions. Received: vocab_size={}, max_position_embeddings={}"
+SIZE = "expected at least 101 tokens and {} positions. Received: vocab_size={}, max_position_embeddings={}"
 NO_PHASE = "--phase must look like length:128,steps:90000,batch:256. Received: "
 ONE_SOURCE = "--data: expected one source for each length of a --phase, [{}]. Received: {{made}}/16 of length 16, "
-ONE_START = "expected either --config or --model: a size to begin with, or weights to go on from"
-# The beginning of the message, and the flags.
+ONE_START = "expected either --config (new weights) or --model (weights to start from)"
+# The start of each message, and the flags that cause it.
 MISTAKES = [
     (NO_PHASE + "'128x1000'", {"phase": "128x1000"}),
     (NO_PHASE + "'length:16,steps:0,", {"phase": "length:16,steps:0,batch:4"}),
     (ONE_SOURCE.format(64) + "{made}/32", {"phase": "length:64,steps:2,batch:4", "data": BOTH}),
     (ONE_SOURCE.format(16) + "{made}/16", {"data": "{made}/16,{made}/16"}),
-    ("--causal: [CLS] sees nothing on its right, so B cannot be judged. Add --next_sentence=false", {"causal": "true"}),
+    ("--causal: [CLS] cannot attend to the texts, so B cannot be classified. Add --next_", {"causal": "true"}),
     (ONE_START, {"model": "{made}/encoder"}),
     (ONE_START, {"config": None}),
     ("--data: the sources have different vocabularies.", {"data": "{made}/other,{made}/32", "phase": PHASES}),
-    ("--eval_data: has another vocabulary than --data. Expected the same one", {"eval_data": "{made}/other"}),
+    ("--eval_data: the vocabulary differs from that of --data. Expected the", {"eval_data": "{made}/other"}),
     ("--config: " + SIZE.format(32, 101, 16), {"data": BOTH, "phase": PHASES, "config": "{made}/short.json"}),
     ("--config: " + SIZE.format(32, 101, 16), {"eval_data": "{made}/held_out", "config": "{made}/short.json"}),
-    ("{made}/rows: was made without sentence pairs. Train it by --next_sentence=false", {"data": "{made}/rows"}),
+    ("{made}/rows: the records have no sentence pairs. Add --next_sentence=false", {"data": "{made}/rows"}),
     ("{made}/cut.tfrecord: the record after ", {"data": "{made}/cut.tfrecord", "vocab": "{made}/16/vocab.txt"}),
     ("flag --warmup=1.5: 1.5 is not a number in the range [0, 1]", {"warmup": 1.5}),
     ("flag --output_dir=None: Flag --output_dir must have a value other than None", {"output_dir": None}),
 ]
-# The same for a model to start from.
+# The same for models to start from.
 WRONG_STARTS = [
-    ("--model: {made}/reverse has another vocabulary than --data. Make the data with its own", "reverse", {}),
+    ("--model: {made}/reverse has another vocabulary than --data. Create the data with it", "reverse", {}),
     ("--model: " + SIZE.format(16, 100, 32), "few", {}),
     ("--model: " + SIZE.format(16, 101, 15), "positions", {}),
     (
-        "--model: {made}/encoder sees both sides. Received: --causal=true",
+        "--model: {made}/encoder is bidirectional. Received: --causal=true",
         "encoder",
         {"causal": "true", "next_sentence": "false"},
     ),
@@ -186,18 +186,18 @@ WRONG_STARTS = [
 MISTAKES += [(message, {"config": None, "model": "{made}/" + name, **more}) for message, name, more in WRONG_STARTS]
 
 
-def test_mistakes(made):
+def test_user_errors(made):
     for message, changes in MISTAKES:
         told = mistake(PROGRAM, *flags(made, "mistake", **changes))
         assert told.startswith(message.format(made=made)), told
 
 
 class StopError(ValueError):
-    """Ends a run before its training."""
+    """Stops a run before training."""
 
 
-def test_flags_reach_model_and_optimizer(made):
-    """A warm start has the weights of the checkpoint, in the precision and with the optimizer of the flags."""
+def test_flags_configure_model_and_optimizer(made):
+    """A warm start uses the checkpoint's weights, and the precision and optimizer of the flags."""
     found = {}
 
     def stop(model_fn, optimizer_fn, *_, **options):
@@ -218,7 +218,7 @@ def test_flags_reach_model_and_optimizer(made):
     for weight, value in zip(model.weights, expected.weights, strict=True):
         np.testing.assert_array_equal(to_numpy(weight), to_numpy(value))
     assert found["micro_batches"] == 3
-    assert "fused" in optimizer  # LAMB alone has it.
+    assert "fused" in optimizer  # Only LAMB has it.
     assert optimizer["bias_correction"]
     assert optimizer["learning_rate"]["config"] == {"learning_rate": 0.25, "total_steps": 2, "warmup_steps": 1}
 
@@ -238,19 +238,19 @@ TWO_PHASES = {
 
 @pytest.fixture(scope="module")
 def said(made):
-    """What the run of two phases says."""
+    """The output of a run with two phases."""
     return call(PROGRAM, *flags(made, "two_phases", **TWO_PHASES))
 
 
 def test_evaluation_equals_numpy(said, made):
-    """Losses and shares over the records, from the logits, without the rows that fill up the last batch."""
+    """Recomputes losses and accuracies from the logits, without the rows that pad the last batch."""
     records, parts = Records(made / "held_out", batch_size=31, shuffle=False, limit=50), []
     model = keras_bert.load(made / "two_phases" / "model").pretrainer()
     for inputs, targets, rows in records.dataset().as_numpy_iterator():
         logits = {name: to_numpy(value).astype(float) for name, value in model(inputs, training=False).items()}
         parts.append({name: value[rows > 0] for name, value in {**logits, **targets}.items()})
     found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    assert len(found["mlm_logits"]) == 50  # And 12 rows that fill up.
+    assert len(found["mlm_logits"]) == 50  # Plus 12 padding rows.
     weights, labels, is_random = (found[name] for name in ("mask_weights", "mask_labels", "next_sentence_labels"))
     chances = np.take_along_axis(scipy.special.log_softmax(found["mlm_logits"], -1), labels[..., None], -1)[..., 0]
     mlm_loss = -np.average(chances, weights=weights)
@@ -269,20 +269,20 @@ def test_evaluation_equals_numpy(said, made):
         assert f"{name} {lines[-1][name]:.4f}" in said
 
 
-def test_the_model_directory_and_the_learning_rate(said, made):
+def test_model_directory_and_learning_rate(said, made):
     folder = made / "two_phases"
-    assert said.endswith(f"the model is in {folder}/model\n")
+    assert said.endswith(f"saved the model to {folder}/model\n")
     bert = keras_bert.load(folder / "model")
     assert (bert.vocabulary.pieces, bert.lowercase, bert.strip_accents) == (tuple(PIECES), True, False)
     assert_holds(bert.pretrainer(), snapshot(folder, 35))
-    # Google's schedule over both phases: up over 28 of the 35 steps, then along the line to 0.
+    # Google's schedule over both phases: warmup over 28 of the 35 steps, then linear decay to 0.
     (line,) = metrics(folder, "train")
     assert line["step"] == 35
     assert line["learning_rate"] == pytest.approx(3e-3 * (1 - 34 / 35), rel=1e-5)
 
 
-def test_googles_training(golden, tmp_path):
-    """Twelve steps of Google's program, in two phases: all losses, the weights."""
+def test_training_equals_google_tf1(golden, tmp_path):
+    """Twelve steps of Google's program, in two phases: equal losses and weights."""
     folder = golden / "google_tf1_training"
     data, phases = dict(np.load(folder / "golden.npz")), []
     for steps in (slice(0, 5), slice(5, 12)):
@@ -316,20 +316,20 @@ def test_googles_training(golden, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("said")
-def test_two_workers_change_nothing(made, two_addresses):
-    """As command lines, in two phases, with accumulation and with an evaluation; batches cannot be divided by 4."""
+def test_two_workers_equal_one(made, two_addresses):
+    """In two phases, with accumulation and evaluation; the batch sizes are not divisible by 4."""
     workers = []
     for index in range(2):
         config = json.dumps({"cluster": {"worker": two_addresses}, "task": {"type": "worker", "index": index}})
         workers.append(start(PROGRAM, *flags(made, "workers", **TWO_PHASES), TF_CONFIG=config))
-    assert ["the model is in" in finish(worker)[0] for worker in workers] == [True, False]
+    assert ["saved the model" in finish(worker)[0] for worker in workers] == [True, False]
     for found, line in zip(metrics(made / "workers"), metrics(made / "two_phases"), strict=True):
         assert found.pop("kind") == line.pop("kind")
         assert found == pytest.approx(line, rel=1e-4)
     found, expected = (tensors(made / name / "model") for name in ("workers", "two_phases"))
     assert found.keys() == expected.keys()
     for name, value in expected.items():
-        # Adam blows up the key biases, whose gradient is rounding alone.
+        # Adam amplifies the gradients of key biases, which are pure rounding errors.
         bound = 1e-2 if "key.bias" in name else 1e-5 * max(np.abs(value).max(), 1e-2)
         np.testing.assert_allclose(found[name], value, rtol=0, atol=bound, err_msg=name)
 
@@ -348,13 +348,13 @@ keras_bert.Trainer.evaluate = killed
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("said")
-def test_a_killed_run_ends_as_if_it_had_not_been(made):
-    """Killed in the second phase, behind an epoch's end with 8 steps behind the last snapshot, in another process."""
+def test_killed_runs_resume_exactly(made):
+    """A process is killed in the second phase, after the end of an epoch and 8 steps after the last snapshot."""
     cut, whole = made / "cut", made / "two_phases"
     run(PROGRAM, *flags(made, "cut", **TWO_PHASES), before=KILL, status=-signal.SIGKILL)
     assert sorted(path.name for path in (cut / "snapshots").iterdir()) == ["step-000000016", "step-000000024"]
     assert len(metrics(cut)) < len(metrics(whole))
-    assert_holds(keras_bert.load(cut / "model").pretrainer(), snapshot(cut, 24))  # The model is that of the snapshot.
+    assert_holds(keras_bert.load(cut / "model").pretrainer(), snapshot(cut, 24))  # The model is from the snapshot.
     call(PROGRAM, f"--flagfile={cut}/flags.txt")
     assert metrics(cut) == metrics(whole)
     found, expected = snapshot(cut, 35), snapshot(whole, 35)
@@ -367,8 +367,8 @@ def test_a_killed_run_ends_as_if_it_had_not_been(made):
 
 
 @pytest.mark.slow
-def test_it_learns(made):
-    """300 steps: it finds a word's topic in its neighbours, and that texts of two topics do not follow each other."""
+def test_pretraining_learns(made):
+    """In 300 steps, the model learns to infer a word's topic from its neighbours, and that topics do not mix."""
     changes = {"data": "{made}/32", "phase": "length:32,steps:300,batch:32", "eval_data": "{made}/held_out"}
     changes |= {"learning_rate": 3e-3, "warmup": 0.2, "save_every": 300}
     call(PROGRAM, *flags(made, "learns", **changes))
@@ -385,8 +385,8 @@ def test_it_learns(made):
 
 
 @pytest.mark.slow
-def test_records_of_googles_kind(made):
-    """Static masks, no manifest; without next sentence prediction, by LAMB in bfloat16."""
+def test_google_records(made):
+    """Static masks and no manifest; without next sentence prediction, with LAMB in bfloat16."""
     changes = {"data": "{made}/static/*.tfrecord", "vocab": "{made}/16/vocab.txt", "lowercase": "false"}
     changes |= {"next_sentence": "false", "eval_data": "{made}/static/*.tfrecord", "eval_examples": 8}
     call(PROGRAM, *flags(made, "static_run", **changes, optimizer="lamb", precision="mixed_bfloat16"))
@@ -404,7 +404,7 @@ def test_records_of_googles_kind(made):
 
 @pytest.mark.slow
 def test_left_to_right(made):
-    """A prediction does not depend on what is on its right."""
+    """Predictions do not depend on tokens to their right."""
     changes = {"data": "{made}/rows", "next_sentence": "false", "causal": "true", "eval_data": "{made}/rows"}
     changes |= {"phase": "length:16,steps:40,batch:32", "learning_rate": 3e-3, "warmup": 0.2}
     call(PROGRAM, *flags(made, "left_to_right", **changes))
@@ -420,16 +420,16 @@ def test_left_to_right(made):
     after = to_numpy(model(inputs)["mlm_logits"])
     np.testing.assert_array_equal(after[:, :9], before[:, :9])
     assert (after[:, 9:] != before[:, 9:]).any(-1).all()
-    # It knows a row's topic from the words on the left; without, the loss is 4.35.
+    # The words on the left reveal a row's topic; otherwise the loss would be 4.35.
     assert metrics(made / "left_to_right", "evaluation")[-1]["mlm_loss"] < 3
 
 
 @pytest.mark.slow
-def test_a_damaged_record_is_named(made):
+def test_damaged_records_are_located(made):
     for name in ("data", "eval_data"):
         line = mistake(PROGRAM, *flags(made, f"damaged_{name}", **{name: made / "damaged"}))
         begin = f"{shard(made / 'damaged')}: the record after "
         assert line.startswith(begin)
-        assert line.endswith(". Copy the file again, or make the data anew")
+        assert line.endswith(". Copy the file again or recreate the data")
         size = json.loads((made / "16" / "manifest.json").read_text())["files"][1]["examples"]
         assert 0.4 < int(line.removeprefix(begin).split()[0]) / size < 0.6

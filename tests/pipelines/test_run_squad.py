@@ -1,4 +1,4 @@
-"""The command as a user runs it, on questions whose answer is always the word "z"."""
+"""The command, on questions whose answer is always the word "z"."""
 
 import dataclasses
 import json
@@ -23,7 +23,7 @@ PROGRAM = "pipelines.run_squad"
 
 
 def write_file(path, count, seed, answerable=1.0):
-    """Questions about contexts of 16 letters; an answer is one to three letters from "z" on."""
+    """Writes questions about contexts of 16 letters; the answer is the letter "z"."""
     rng = np.random.default_rng(seed)
     paragraphs = []
     for number in range(count):
@@ -43,7 +43,7 @@ def write_file(path, count, seed, answerable=1.0):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, config, pieces):
-    """Files, and models to start from."""
+    """A folder with data files, and models to start from."""
     made = tmp_path_factory.mktemp("squad")
     for version, answerable in (("1", 1.0), ("2", 0.6)):
         for name, count, seed in (("first", 40, 0), ("train", 120, 1), ("dev", 24, 2), ("test", 8, 3)):
@@ -88,7 +88,7 @@ def windows(made, name):
 
 
 def exported(output, questions):
-    """What the SavedModel answers."""
+    """Returns the answers of the SavedModel."""
     import tensorflow as tf
     import tensorflow_text  # noqa: F401
 
@@ -100,20 +100,20 @@ def exported(output, questions):
 
 MISTAKES = [
     ("--model must be a directory or a name", {"model": None}),
-    ("or several, each once. Received: ", {"model": "{made}/bert,{made}/bert"}),
-    ("other has another vocabulary or casing than", {"model": "{made}/bert,{made}/other"}),
+    ("or several different ones. Received: ", {"model": "{made}/bert,{made}/bert"}),
+    ("other differs in vocabulary or casing from", {"model": "{made}/bert,{made}/other"}),
     ("this is SQuAD 2.0. Received: version_2=False", {"version_2": None}),
     (
-        "unanswered.json: 1 question(s) have no answer to learn, the first is alone",
+        "unanswered.json: 1 question(s) have no answer to train on, the first is alone",
         {"version": "1", "train_file": "{made}/unanswered.json"},
     ),
     ("`sequence_length` must be 40 at most", {"sequence_length": 48}),
-    ("--learning_rate must be numbers with commas between", {"learning_rate": "high"}),
+    ("--learning_rate must be comma-separated numbers", {"learning_rate": "high"}),
     ("this is SQuAD 2.0", {"version": "1", "predict_file": "{made}/test2.json"}),
 ]
 
 
-def test_mistakes(made):
+def test_user_errors(made):
     for message, changes in MISTAKES:
         given = [text.format(made=made) for text in arguments(made, "mistakes", **changes)]
         assert message in mistake(PROGRAM, *given)
@@ -147,8 +147,8 @@ Trainer._run = killed
 
 
 @pytest.mark.slow
-def test_an_ensemble_after_two_files(made):
-    """Questions that may have no answer, two models, two files one after the other; killed on the way."""
+def test_ensemble_of_two_models_trained_on_two_files(made):
+    """SQuAD 2.0 with two models and two training files, killed and resumed."""
     files = {"train_file": f"{made}/first2.json,{made}/train2.json"}
     given = arguments(made, "whole", **files, model=f"{made}/bert,{made}/still", ensemble=2)
     run(PROGRAM, *given, before=KILL, status=-signal.SIGKILL)
@@ -159,7 +159,7 @@ def test_an_ensemble_after_two_files(made):
     assert scores["f1"] > 80
     assert (scores["HasAns_total"] + scores["NoAns_total"], scores["total"]) == (24, 24)
     assert f"f1 {scores['f1']:.2f}" in said
-    # Both runs answer together: the mean of their logits, the threshold of these.
+    # The ensemble uses the mean logits of both runs, and a threshold chosen for them.
     runs = sorted((output / "runs").glob("model=*"))
     assert len(runs) == len(report["ensemble"]) == 2
     logits = [dict(np.load(run / "dev.npz")) for run in runs]
@@ -170,7 +170,7 @@ def test_an_ensemble_after_two_files(made):
     assert read(output / "dev" / "predictions.json") == predictions
     assert squad_metrics.score(dev.questions, predictions)["f1"] == pytest.approx(scores["f1"])
     assert read(output / "dev" / "null_odds.json") == pytest.approx(squad_predictions.null_odds(answers), abs=1e-4)
-    # The model that is kept is the best of them alone, with its threshold; its export answers the same.
+    # The saved model is that of the best run, with its own threshold; its export gives the same answers.
     best = report["best"]
     (kept,) = [logit for run, logit in zip(runs, logits, strict=True) if read(run / "result.json") == best]
     answers = dev.answers(kept)
@@ -178,22 +178,22 @@ def test_an_ensemble_after_two_files(made):
     assert keras_bert.load(output / "model").null_threshold == pytest.approx(threshold, abs=1e-5)
     assert exported(output, dev.questions) == list(squad_predictions.predictions(answers, threshold).values())
     assert squad_predictions.score(dev.questions, answers, threshold)["f1"] / 100 == pytest.approx(best["scores"]["f1"])
-    # What people look at.
+    # The reports.
     assert "| BERT LARGE, dev | 78.7 | 81.9 |" in (output / "results.md").read_text()
     assert "threshold of no answer" in (output / "report.html").read_text()
-    # Of the file before only its curve is left.
+    # Only the curve of the first stage is kept.
     lines = [json.loads(line) for line in (runs[0] / "before_1" / "metrics.jsonl").read_text().splitlines()]
     assert lines[-1]["step"] == 4 * 5  # 40 contexts of two windows, by 16.
     assert not list(output.rglob("snapshots"))
-    # The killed run ended as if it had not been.
+    # The resumed run equals an uninterrupted one.
     with mock.patch.object(finetuning, "export"):
         call(PROGRAM, *arguments(made, "straight", **files, model=f"{made}/bert"))
     (straight,) = (made / "straight" / "runs").glob("model=*")
     assert read(runs[0] / "result.json") == read(straight / "result.json")
     for name, values in np.load(straight / "dev.npz").items():
         np.testing.assert_array_equal(logits[0][name], values)
-    # Again: nothing is trained, all is as it was.
+    # Repeating the command trains nothing and changes nothing.
     with mock.patch.object(Trainer, "fit", side_effect=AssertionError), mock.patch.object(finetuning, "export"):
         call(PROGRAM, *given)
     assert read(output / "results.json") == report
-    assert "has runs of other settings: `doc_stride` was 6, is 5" in mistake(PROGRAM, *given, "--doc_stride=5")
+    assert "contains runs with other settings: `doc_stride` was 6, is 5" in mistake(PROGRAM, *given, "--doc_stride=5")

@@ -1,4 +1,4 @@
-"""The command as a user runs it."""
+"""Tests of the command-line program."""
 
 import json
 
@@ -10,7 +10,7 @@ QUESTIONS = {"q1": ["Köln"], "q2": [], "q3": ["the river Rhine"], "q4": []}
 
 
 def questions(**rest):
-    """A file of questions about one context."""
+    """Returns the contents of a file with questions about one context."""
     context = "Köln lies on the river Rhine."
     entries = [
         {
@@ -27,7 +27,7 @@ def questions(**rest):
 def write(folder, **files):
     for name, content in files.items():
         text = content if isinstance(content, str) else json.dumps(content)
-        (folder / f"{name}.json").write_text(text, "utf-8-sig")  # With a byte order mark, as Windows writes it.
+        (folder / f"{name}.json").write_text(text, "utf-8-sig")  # With a byte order mark, as on Windows.
 
 
 def test_version_2_with_odds(tmp_path):
@@ -39,18 +39,18 @@ def test_version_2_with_odds(tmp_path):
     )
     flags = ["--data=dev.json", "--predictions=answers.json", "--na_prob=odds.json", "--na_prob_thresh=0.5"]
     printed, errors = run(PROGRAM, *flags, cwd=tmp_path)
-    # q1 is right, q2 refused, q3 has one word of two, q4 no prediction.
+    # q1 is correct, q2 becomes no answer by its odds, q3 has one of two words, q4 has no prediction.
     exact = {"exact": 50, "HasAns_exact": 50, "NoAns_exact": 50, "best_exact": 50, "best_exact_thresh": 0}
     f1 = {"f1": 66.67, "HasAns_f1": 83.33, "NoAns_f1": 50, "best_f1": 66.67, "best_f1_thresh": 0.25}
     totals = {"total": 4, "HasAns_total": 2, "NoAns_total": 2}
     assert {name: round(value, 2) for name, value in json.loads(printed).items()} == exact | f1 | totals
     assert [line for line in errors.splitlines() if "question" in line] == [
-        "1 question(s) have no prediction and count 0, the first is q4",
-        "2 prediction(s) are of no question of the file, the first is x1",
+        "1 question(s) have no prediction and count as 0, the first is q4",
+        "2 prediction(s) match no question in the file, the first is x1",
     ]
 
 
-def test_mistakes(tmp_path, monkeypatch):
+def test_user_errors(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(
         tmp_path,
@@ -66,8 +66,8 @@ def test_mistakes(tmp_path, monkeypatch):
     cases = {
         "none.json": ["none", "answers"],
         "broken.json: not a JSON file: Expecting value: line 1 column 8 (char 7)": ["old", "broken"],
-        "list.json: expected an object with a text for each id. Received: ['Köln']": ["old", "list"],
-        "null.json: expected an object with a text for each id. Received: {'q2': None}": ["old", "null"],
+        "list.json: expected an object with a string for each id. Received: ['Köln']": ["old", "list"],
+        "null.json: expected an object with a string for each id. Received: {'q2': None}": ["old", "null"],
         "text.json: expected an object with a number for each id. Received: {'q2': '0.5'}": ["new", "answers", "text"],
         "`no_answer` is for SQuAD 2.0": ["old", "answers", "odds"],
         "Flag --predictions must have a value other than None.": ["old"],

@@ -1,4 +1,4 @@
-"""The program as a user runs it, and many users at once."""
+"""The command, and many concurrent clients."""
 
 import concurrent.futures
 import contextlib
@@ -31,7 +31,7 @@ def shelf(tmp_path):
 
 
 def write(path):
-    """A model that gives texts back, their lengths and its version's number."""
+    """Writes a model that returns texts, their lengths and its version number."""
     module, version = tf.Module(), int(path.name)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
@@ -56,13 +56,13 @@ def write(path):
 
 @contextlib.contextmanager
 def serving(shelf, *arguments):
-    """(process, REST's port, gRPC's port, lines that follow on standard output)"""
+    """Starts the server; yields the process, the REST port and the gRPC port."""
     command = [sys.executable, "-m", PROGRAM, f"--saved_models={shelf}", "--port=0", "--grpc_port=0"]
     with open(shelf.parent / "log.txt", "w") as log:
         process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=log, text=True)
         try:
             production = process.stdout.readline()
-            assert production.startswith("This is a server for development."), (shelf.parent / "log.txt").read_text()
+            assert production.startswith("This is a development server."), (shelf.parent / "log.txt").read_text()
             line = process.stdout.readline()
             rest, grpc = (int(part.rsplit(":", 1)[1]) for part in line.strip().split(", gRPC at "))
             wait_for(lambda: health(rest) == 200)
@@ -82,17 +82,17 @@ def health(port):
 def wait_for(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it took too long"
+        assert time.monotonic() < end, "timeout"
         time.sleep(0.05)
 
 
-def test_start_answer_and_end(shelf):
+def test_start_predict_and_stop(shelf):
     with serving(shelf) as (process, rest, grpc):
         with Client(f"127.0.0.1:{grpc}", "grpc") as client:
             assert client.predict("toy", ["abc"])["length"].tolist() == [3]
         client = Client(f"127.0.0.1:{rest}")
         assert client.predict("toy", ["abcd"])["length"].tolist() == [4]
-        # What is running when the signal comes is finished.
+        # Requests that are running when the signal arrives are finished.
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             answer = pool.submit(client.predict, "toy", np.array([400000]), signature="burn")
             time.sleep(0.3)
@@ -102,14 +102,14 @@ def test_start_answer_and_end(shelf):
         assert process.wait(60) == 0
         assert process.stdout.read() == "Stopping.\n"
     log = (shelf.parent / "log.txt").read_text()
-    assert " toy/1 is loaded, after " in log
+    assert " toy/1 loaded in " in log
     assert " grpc:predict toy/1 rows=1 OK " in log
     assert " rest:predict toy/1 rows=1 OK " in log
     assert "Traceback" not in log
     assert "deprecated" not in log
 
 
-def test_mistakes(tmp_path):
+def test_user_errors(tmp_path):
     message = "cannot listen at 192.0.2.1:1 for REST: Cannot assign requested address"
     assert mistake(PROGRAM, f"--saved_models={tmp_path}", "--host=192.0.2.1", "--port=1").endswith(message)
     for flag, message in {
@@ -121,12 +121,12 @@ def test_mistakes(tmp_path):
 
 
 REQUESTS, CLIENTS = 1000, 32
-# What is wrong, and the status that says so.
+# Malformed request bodies, and the expected status.
 MALFORMED = ((b"{", 400), (b'{"instances": [1]}', 400), (b'{"instances": ["a"], "signature_name": "x"}', 400))
 
 
 def make_crowd(rest, grpc):
-    """A pool of threads with a client each, and the function that asks and checks, which returns the version."""
+    """Returns a pool of threads with one client each, and a function that sends and checks a request."""
     local, protocols = threading.local(), itertools.cycle(["grpc", "rest", "rest", "rest"])
 
     def begin():
@@ -154,13 +154,13 @@ def make_crowd(rest, grpc):
 
 
 def resident(process):
-    """Megabytes of memory."""
+    """Returns the resident memory in megabytes."""
     status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
     return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
 
 @pytest.mark.slow
-def test_a_crowd_while_a_version_is_replaced(shelf):
+def test_concurrent_clients_while_a_version_is_replaced(shelf):
     with serving(shelf) as (process, rest, grpc):
         crowd, ask = make_crowd(rest, grpc)
         assert set(crowd.map(ask, range(REQUESTS))) == {1, None}

@@ -1,4 +1,4 @@
-"""The command as a user runs it."""
+"""Tests of the command-line program."""
 
 import pytest
 
@@ -10,7 +10,7 @@ PROGRAM = "pipelines.train_vocab"
 
 
 def test_vocabulary_of_a_small_corpus(tmp_path):
-    # Of 200 lines, the 100th and the 200th are held out.
+    # The 100th and the 200th of the 200 lines are held out.
     (tmp_path / "a.txt").write_text("Low low lower lowest.\n" * 200)
     flags = ["--input=*.txt", "--output=deep/er/vocab.txt", "--vocab_size=15", "--unused=0"]
     stdout, stderr = run(PROGRAM, *flags, cwd=tmp_path)
@@ -18,7 +18,7 @@ def test_vocabulary_of_a_small_corpus(tmp_path):
         *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "l", "##e", "##o", "##r", "##s", "##t", "##w"),
         *("low", "lowest"),
     ]
-    # A line has 5 words; "lower" alone is more than one piece: "low", "##e", "##r".
+    # A line has 5 words; only "lower" is split into several pieces: "low", "##e", "##r".
     assert stdout.splitlines() == [
         "deep/er/vocab.txt: 15 pieces",
         "learned from: 990 words, 1.4000 pieces per word, 0.000% unknown, 80.00% whole words",
@@ -27,7 +27,7 @@ def test_vocabulary_of_a_small_corpus(tmp_path):
     assert "round 12 of 12: 10 pieces" in stderr
 
 
-def test_cased_with_a_text_to_measure_on(tmp_path, monkeypatch, caplog):
+def test_cased_vocabulary_with_a_held_out_file(tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_text("Low low\n" * 200)
     (tmp_path / "b.txt").write_text("low Low slow")
@@ -38,7 +38,7 @@ def test_cased_with_a_text_to_measure_on(tmp_path, monkeypatch, caplog):
     assert printed.endswith("held out: 3 words, 1.0000 pieces per word, 33.333% unknown, 66.67% whole words\n")
 
 
-def test_mistakes(tmp_path, monkeypatch):
+def test_user_errors(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert mistake(PROGRAM, "--input=none/*", "--output=out") == "none/*: no file matches"
     message = ".: is a directory. Expected the name of the vocab.txt to write"

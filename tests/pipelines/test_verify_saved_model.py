@@ -1,4 +1,4 @@
-"""The command as a user runs it; what it finds is tested in tests/exporting/test_verification.py."""
+"""The command; tests/exporting/test_verification.py covers the checks."""
 
 import shutil
 
@@ -12,8 +12,8 @@ PROGRAM = "pipelines.verify_saved_model"
 
 
 @pytest.mark.slow
-def test_fit_and_not_fit(build, pieces, tmp_path):
-    """Several at once: one is good, one lost its probes, one is nothing."""
+def test_valid_and_invalid_models(build, pieces, tmp_path):
+    """Three directories: a valid SavedModel, one without probes, and one that does not exist."""
     good, bad = tmp_path / "good", tmp_path / "bad"
     keras_bert.export(build("regression"), keras_bert.TextPreprocessor(pieces, 20), good)
     shutil.copytree(good, bad)
@@ -28,5 +28,5 @@ def test_fit_and_not_fit(build, pieces, tmp_path):
     )
 
 
-def test_a_users_mistake():
-    assert mistake(PROGRAM) == "expected the directory of a SavedModel, or several"
+def test_user_errors():
+    assert mistake(PROGRAM) == "expected one or more SavedModel directories"

@@ -142,8 +142,8 @@ def test_missing_beam(text, pieces, tmp_path, monkeypatch):
 
 def test_incompatible_flags():
     cases = {
-        "--beam_options are for a --runner. Received: --a=1,--b": ["--beam_options=--a=1,--b"],
-        "--processes is not for a --runner, which has its own. Received: 2": ["--processes=2", f"--runner={RUNNER}"],
+        "--beam_options requires --runner. Received: --a=1,--b": ["--beam_options=--a=1,--b"],
+        "--processes cannot be used with --runner. Received: 2": ["--processes=2", f"--runner={RUNNER}"],
     }
     for message, flags in cases.items():
         assert mistake(PROGRAM, "--input=a.txt", *FLAGS, *flags) == message

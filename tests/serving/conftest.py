@@ -1,4 +1,4 @@
-"""Tiny SavedModels, and a server over them in a thread."""
+"""Tiny SavedModels, and a server for them in a thread."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ def _open_gate():
 
 @pytest.fixture
 def gate(_open_gate):
-    """The signature `wait` of `many` waits until it is set."""
+    """An event that the signature `wait` of `many` waits for."""
     _open_gate.clear()
     yield _open_gate
     _open_gate.set()
@@ -34,7 +34,7 @@ def gate(_open_gate):
 
 @pytest.fixture(scope="session")
 def toys(tmp_path_factory, _open_gate):
-    """A folder with `text/1` and `text/2`, whose answers have their version, and `many/1`."""
+    """A folder with `text/1` and `text/2`, whose outputs contain their version number, and `many/1`."""
     folder = tmp_path_factory.mktemp("toys")
     for version in (1, 2):
         module = tf.Module()
@@ -45,12 +45,12 @@ def toys(tmp_path_factory, _open_gate):
     save(module, many_functions(module, _open_gate), folder / "many" / "1")
     set_methods(folder / "many" / "1", {"classify": "classify", "regress": "regress"})
     yield folder
-    del module  # Until here `wait` needs its Python function.
+    del module  # Until here, `wait` needs its Python function.
 
 
 @pytest.fixture
 def shelf_folder(toys, tmp_path):
-    """A folder with `text/1` that a test may change."""
+    """A folder with `text/1` that a test may modify."""
     shutil.copytree(toys / "text" / "1", tmp_path / "saved_models" / "text" / "1")
     return tmp_path / "saved_models"
 
@@ -68,14 +68,14 @@ def drop(toys):
 
 
 def save(module, functions, path):
-    # The module has to own the functions, or their variables are not saved.
+    # The variables of a function are saved only if the module owns the function.
     for name, function in functions.items():
         setattr(module, f"function_{name}", function)
     tf.saved_model.save(module, str(path), signatures=functions)
 
 
 def set_methods(path, methods):
-    """Sets the method names of signatures, which `tf.saved_model.save` does not."""
+    """Sets the method names of signatures, which `tf.saved_model.save` does not support."""
     file = path / "saved_model.pb"
     proto = saved_model_pb2.SavedModel.FromString(file.read_bytes())
     for name, method in methods.items():
@@ -153,14 +153,14 @@ def many_functions(module, gate):
 
 
 class Running:
-    """Requests to a server in a thread."""
+    """Sends requests to a server in a thread."""
 
     def __init__(self, server):
         self.port, self.grpc_port = server.port, server.grpc_port
         self.shelf, self.batcher = server.shelf, server.batcher
 
     def send(self, method, path, body=None):
-        """(status, answer) of a REST request; `body` is bytes, or what JSON is made of."""
+        """Sends a REST request, `body` as bytes or JSON values; returns `(status, response)`."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         with contextlib.closing(connection):
             raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
@@ -176,7 +176,7 @@ class Running:
 
 @pytest.fixture(scope="session")
 def running():
-    """Starts a server over a folder; a context manager."""
+    """A context manager that starts a server for a folder."""
     from keras_bert.serving.server.server import Server, Settings
 
     @contextlib.contextmanager
@@ -201,7 +201,7 @@ def running():
 
 @pytest.fixture(scope="session")
 def server(running, toys, tmp_path_factory):
-    """One server for all tests that change nothing: `text` 2 and `many`."""
+    """A shared read-only server with version 2 of `text`, and `many`."""
     with running(toys, batch_window_ms=1.0, body_seconds=0.3) as server:
         yield server
 
@@ -212,7 +212,7 @@ _TAGS = ["B-<i>x</i>", "I-<i>x</i>", "B-LOC", "I-LOC", "B-PER", "I-PER", "B-ORG"
 
 @pytest.fixture(scope="session")
 def exported_heads(config, pieces, shared_folder):
-    """A folder of untrained models of all heads."""
+    """A folder with an untrained model for each head."""
     preprocessor = keras_bert.TextPreprocessor(pieces, 40)
 
     def fill(folder):
@@ -236,17 +236,17 @@ def exported_heads(config, pieces, shared_folder):
 
 @pytest.fixture(scope="session")
 def heads(running, exported_heads):
-    """A server over the models of all heads."""
+    """A server with a model for each head."""
     with running(exported_heads, ready=False) as server:
         until(lambda: server.shelf.ready, 120)
         yield server
 
 
 def until(condition, seconds=60.0):
-    """Waits for a condition."""
+    """Waits until a condition is true."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it took too long"
+        assert time.monotonic() < end, "timeout"
         time.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""The client, by either protocol."""
+"""The client, over REST and gRPC."""
 
 import http.server
 import pathlib
@@ -58,33 +58,33 @@ def test_status_and_metadata(client):
 @pytest.mark.parametrize(
     ("model", "inputs", "options", "code", "message"),
     [
-        ("other", ["a"], {}, "NOT_FOUND", "no such model. Expected one of: many, text"),
-        ("text", ["a"], {"signature": "x"}, "INVALID_ARGUMENT", "no signature `x`. Expected one of: serving_default"),
+        ("other", ["a"], {}, "NOT_FOUND", "unknown model. Expected one of: many, text"),
+        ("text", ["a"], {"signature": "x"}, "INVALID_ARGUMENT", "unknown signature `x`. Expected one of: serving_def"),
         ("text", {"txt": ["a"]}, {}, "INVALID_ARGUMENT", r"the input\(s\) `text` string \(batch,\). Received: `txt`"),
         ("text", ["a"], {"version": 9}, "NOT_FOUND", "version 9 of model text is not loaded"),
         ("many", ["spoilt"], {"signature": "picky"}, "INVALID_ARGUMENT", "a spoilt text"),
         ("many", ["a"], {}, None, "`inputs` must be a dict of pair, text. Received: list"),
     ],
 )
-def test_what_is_refused(client, model, inputs, options, code, message):
+def test_invalid_requests_raise(client, model, inputs, options, code, message):
     with pytest.raises(RequestError if code else ValueError, match=message) as error:
         client.predict(model, inputs, **options)
     assert getattr(error.value, "code", None) == code
 
 
-def test_a_text_for_a_number(client):
+def test_text_for_an_integer_input_raises(client):
     with pytest.raises(ValueError, match="`token_ids`"):
         client.predict("many", [["a"]], signature="ids")
 
 
 @pytest.mark.parametrize("protocol", ["rest", "grpc"])
-def test_nobody_listens(two_addresses, protocol):
+def test_connection_refused(two_addresses, protocol):
     client = Client(two_addresses[0], protocol, timeout=5)
-    with pytest.raises(ConnectionRefusedError, match=f"nobody listens at {two_addresses[0]}"):
+    with pytest.raises(ConnectionRefusedError, match=f"no server is listening at {two_addresses[0]}"):
         client.status("text")
 
 
-def test_an_answer_that_takes_too_long(server, gate, until):
+def test_timeout(server, gate, until):
     for protocol, port in (("rest", server.port), ("grpc", server.grpc_port)):
         client = Client(f"127.0.0.1:{port}", protocol, timeout=1)
         with pytest.raises(TimeoutError, match=f"127.0.0.1:{port} did not answer within 1 seconds"):
@@ -97,17 +97,17 @@ def test_an_answer_that_takes_too_long(server, gate, until):
     ("arguments", "message"),
     [
         (("localhost:1", "soap"), "`protocol` must be rest or grpc. Received: protocol='soap'"),
-        (("ftp://localhost", "rest"), "`address` must be host:port or a URL of http. Received: address='ftp"),
+        (("ftp://localhost", "rest"), "`address` must be host:port or an HTTP\\(S\\) URL. Received: address='ftp"),
         (("http://localhost:1", "grpc"), "`address` must be host:port for gRPC. Received: address='http"),
     ],
 )
-def test_bad_arguments(arguments, message):
+def test_invalid_constructor_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         Client(*arguments)
 
 
 class Fickle(http.server.BaseHTTPRequestHandler):
-    """Answers the first request of each connection, and says nothing about closing it."""
+    """Answers the first request of each connection, then closes it without announcing it."""
 
     protocol_version = "HTTP/1.1"
 
@@ -124,23 +124,23 @@ class Fickle(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_a_kept_connection_that_was_closed_is_opened_again():
+def test_closed_keep_alive_connections_are_reopened():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Fickle) as server:
         server.asked = []
         threading.Thread(target=server.serve_forever, daemon=True).start()
         client = Client(f"http://127.0.0.1:{server.server_port}/", timeout=10)
         assert [client.status("text") for _ in range(3)] == [[], [], []]
         assert server.asked == ["/v1/models/text"] * 3
-        with pytest.raises(RequestError, match="answers 200, which is not JSON: <html>"):
+        with pytest.raises(RequestError, match=r"did not return JSON \(HTTP 200\): <html>"):
             client.status("a b/c")
         assert server.asked[-1] == "/v1/models/a%20b%2Fc"
         server.shutdown()
 
 
 @pytest.mark.slow
-def test_rest_needs_urllib3_and_numpy_alone(server):
+def test_rest_needs_only_urllib3_and_numpy(server):
     folder = pathlib.Path(keras_bert.__file__).parent
-    # The package's own face needs Keras; it is left out here.
+    # The package's `__init__` needs Keras; it is replaced here.
     program = f"""
 import sys, types
 sys.modules["keras_bert"] = types.ModuleType("keras_bert")

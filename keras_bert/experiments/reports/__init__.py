@@ -1,1 +1,1 @@
-"""report.html, one page for each study."""
+"""report.html, the HTML report of a study."""

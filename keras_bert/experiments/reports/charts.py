@@ -1,4 +1,4 @@
-"""Charts: axes and positions, which `templates/charts.html` draws as SVG."""
+"""Charts: computes axes and positions, which `templates/charts.html` draws as SVG."""
 
 import math
 import numbers
@@ -7,17 +7,17 @@ from keras_bert.experiments.reports import page
 
 _WIDTH, _HEIGHT = 470, 280
 _TOP, _RIGHT, _BOTTOM = 30, 24, 44
-# Vertical offsets of dots that would hide each other.
+# Vertical offsets of dots that would overlap.
 _LANES = (0, -9, 9, -18, 18)
 
 
 def drawable(value):
-    """Whether a value is a finite number of a size that an axis can show."""
+    """Whether a value is a finite number small enough for an axis."""
     return isinstance(value, numbers.Real) and math.isfinite(value) and abs(value) < 1e100
 
 
 def span(values, margin=0.06):
-    """The ends of an axis for some values, with a margin on both sides; never of zero length."""
+    """Returns the ends of an axis for the values, with a margin on both sides; never of zero length."""
     low, high = min(values), max(values)
     same = high - low <= 1e-9 * max(abs(low), abs(high))
     air = abs(low) * 0.05 or 1.0 if same else margin * (high - low)
@@ -25,10 +25,10 @@ def span(values, margin=0.06):
 
 
 def ticks(low, high, most=6):
-    """Multiples of 1, 2 or 5 times a power of ten from `low` to `high`, at most `most` of them, and their texts."""
+    """Returns up to `most` tick values between `low` and `high`, 1, 2 or 5 times a power of ten apart, and labels."""
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))
-    # A quotient such as 0.3 / 0.1 is not exactly the whole number.
+    # A quotient such as 0.3 / 0.1 is not exactly an integer.
     for step in (power, 2 * power, 5 * power, 10 * power):
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
         if last - first < most:
@@ -47,12 +47,12 @@ def _texts(values, step):
 
 
 def scale(low, high, start, end):
-    """The function from values to positions that maps `low` to `start` and `high` to `end`."""
+    """Returns the linear function that maps `low` to `start` and `high` to `end`."""
     return lambda value: start + (value - low) / (high - low) * (end - start)
 
 
 def lines(series, name, x_name):
-    """Curves over steps; `series` is a list of `(style, title, [(step, value), ...])`, the last drawn on top."""
+    """Draws curves over steps; `series` is a list of `(style, title, [(step, value), ...])`, the last one on top."""
     points = [point for _, _, line in series for point in line]
     low, high = span([value for _, value in points])
     if min(value for _, value in points) >= 0:
@@ -64,7 +64,7 @@ def lines(series, name, x_name):
 
 
 def scatter(x_values, y_values, x_name, y_name):
-    """Points and the diagonal on which both values are equal."""
+    """Draws a scatter plot and the diagonal on which both values are equal."""
     low, high = span([*x_values, *y_values])
     x, y, frame = _axes((low, high), (low, high), (_WIDTH, _WIDTH - 30), x_name, y_name)
     points = list(zip(map(x, x_values), map(y, y_values), strict=True))
@@ -73,7 +73,7 @@ def scatter(x_values, y_values, x_name, y_name):
 
 
 def _axes(x_ends, y_ends, size, x_name, y_name):
-    """The scales of both axes, and what is drawn of them."""
+    """Returns the scales of both axes, and the frame to draw."""
     x_ticks = zip(*ticks(*x_ends, most=8 if x_ends[1] < 1e4 else 4), strict=True)
     y_ticks = list(zip(*ticks(*y_ends), strict=True))
     left = 14 + 7 * max((len(text) for _, text in y_ticks), default=0)
@@ -86,13 +86,13 @@ def _axes(x_ends, y_ends, size, x_name, y_name):
 
 
 def strip(dots, mean, deviation, ends):
-    """One row of a dot plot.
+    """Draws one row of a dot plot.
 
     Args:
         dots: list of `(value, title, best)`.
-        mean: position of the mark.
-        deviation: half the width of the band; `None` draws none.
-        ends: the ends of the axis.
+        mean: float, the value to mark.
+        deviation: float, half the width of the band; `None` draws no band.
+        ends: `(low, high)`, the ends of the axis.
     """
     x = scale(*ends, 0, 100)
     band = None if deviation is None else (x(mean - deviation), x(mean + deviation) - x(mean - deviation))
@@ -107,6 +107,6 @@ def strip(dots, mean, deviation, ends):
 
 
 def strip_scale(ends):
-    """The numbers below the rows of a dot plot."""
+    """Draws the tick labels below the rows of a dot plot."""
     x = scale(*ends, 0, 100)
     return page.draw("strip_scale", ticks=[(x(value), text) for value, text in zip(*ticks(*ends), strict=True)])

@@ -1,23 +1,23 @@
-"""The sections of a report about a classifier or a regression model on dev."""
+"""Report sections about a classifier or regression model on dev."""
 
 import numpy as np
 
 from keras_bert.experiments.reports import charts, page
 
 _HARDEST = 20
-_MANY_CLASSES = 40  # A matrix of more does not fit.
-_CLOUD = 2000  # Points of a scatter plot.
+_MANY_CLASSES = 40  # Maximum number of classes of a confusion matrix.
+_CLOUD = 2000  # Maximum number of points of a scatter plot.
 _CONFUSIONS = 30
 
 
 def classification_sections(labels, text, pair, targets, logits):
-    """HTML sections about a classifier.
+    """Returns HTML sections about a classifier.
 
     Args:
-        labels: names of the classes in the order of their numbers.
+        labels: list of class names, by class index.
         text, pair: lists of texts, one for each row of dev; `pair` may be `None`.
-        targets: class numbers.
-        logits: `(rows, classes)`.
+        targets: class indices.
+        logits: array of shape `(rows, classes)`.
     """
     labels = [str(label) for label in labels]
     classes = len(labels)
@@ -34,7 +34,7 @@ def classification_sections(labels, text, pair, targets, logits):
         "classification.html",
         labels=labels,
         counts=counts.tolist(),
-        accuracy=f"{right.sum():,} of {len(right):,} are right, {right.mean():.2%}.",
+        accuracy=f"{right.sum():,} of {len(right):,} are correct, {right.mean():.2%}.",
         confusions=None if confusions is None else confusions[:_CONFUSIONS],
         kinds=len(confusions or ()),
         classes=_classes(labels, counts),
@@ -54,17 +54,17 @@ def classification_sections(labels, text, pair, targets, logits):
 
 
 def regression_sections(text, pair, targets, logits):
-    """HTML sections about a regression model; the targets are floats, the logits `(rows, 1)`."""
+    """Returns HTML sections about a regression model; targets are floats, logits have the shape `(rows, 1)`."""
     targets, predictions = np.asarray(targets, "float64"), np.asarray(logits, "float64").reshape(-1)
     with np.errstate(invalid="ignore"):
         errors = np.abs(predictions - targets)
     errors = np.where(np.isnan(errors), np.inf, errors)
     hardest = np.argsort(-errors, kind="stable")[:_HARDEST]
     rows = np.flatnonzero((np.abs(targets) < 1e100) & (np.abs(predictions) < 1e100))
-    notes = [f"Predictions that are no finite numbers, not drawn: {len(targets) - len(rows):,}."]
+    notes = [f"Non-finite predictions, not plotted: {len(targets) - len(rows):,}."]
     notes = notes if len(rows) < len(targets) else []
     if len(rows) > _CLOUD:
-        notes.append(f"{_CLOUD:,} of {len(rows):,} points are drawn, chosen at random.")
+        notes.append(f"{_CLOUD:,} of {len(rows):,} points are plotted, sampled at random.")
         rows = np.sort(np.random.default_rng(0).choice(rows, _CLOUD, replace=False))
     points = targets[rows].tolist(), predictions[rows].tolist()
     section = page.render(
@@ -84,7 +84,7 @@ def _example(row, text, pair):
 
 
 def _probabilities(logits, targets):
-    """Probabilities of the classes, and cross-entropies with infinity for NaN."""
+    """Returns class probabilities, and cross-entropies with NaN replaced by infinity."""
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         shifted = logits - logits.max(-1, keepdims=True)
         sums = np.exp(shifted).sum(-1, keepdims=True)
@@ -93,7 +93,7 @@ def _probabilities(logits, targets):
 
 
 def _confusions(labels, counts):
-    """Rows of a table of all confusions that occur, the most frequent first."""
+    """Returns table rows of all confusions that occur, the most frequent first."""
     wrong = counts * ~np.eye(len(labels), dtype=bool)
     order = np.argsort(-wrong, axis=None, kind="stable")[: np.count_nonzero(wrong)]
     pairs = zip(*(places.tolist() for places in np.unravel_index(order, counts.shape)), strict=True)
@@ -108,7 +108,7 @@ def _share(count, total):
 
 
 def _classes(labels, counts):
-    """Rows of a table with the scores of each class; of many classes the lowest F1 comes first."""
+    """Returns table rows with the scores of each class; many classes are sorted by ascending F1."""
     found, support, predicted = np.diag(counts), counts.sum(1), counts.sum(0)
     rows = [
         [label, _share(hit, said), _share(hit, true), _share(2 * hit, true + said), f"{true:,}", f"{said:,}"]

@@ -1,4 +1,4 @@
-"""Renders the templates of reports: autoescaped, no script, no other file."""
+"""Renders the report templates, with autoescaping."""
 
 import pathlib
 import re
@@ -11,12 +11,12 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def _clean(value):
-    """Characters that HTML does not know are shown as unknown."""
+    """Replaces control characters that are invalid in HTML by U+FFFD."""
     return _CONTROL.sub("\ufffd", value) if type(value) is str else value
 
 
 def cut(text, length):
-    """Text of at most `length` characters, with an ellipsis for the rest."""
+    """Truncates text to `length` characters, including an ellipsis."""
     text = str(text)
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
@@ -36,10 +36,10 @@ _ENVIRONMENT.globals["nothing"] = NOTHING
 
 
 def render(template, **values):
-    """The HTML of a template."""
+    """Renders a template as HTML."""
     return markupsafe.Markup(_ENVIRONMENT.get_template(template).render(values))
 
 
 def draw(chart, **values):
-    """The SVG of a chart, a macro of `charts.html`."""
+    """Renders a chart, a macro of `charts.html`, as SVG."""
     return getattr(_ENVIRONMENT.get_template("charts.html").module, chart)(**values)

@@ -1,4 +1,4 @@
-"""The sections of a report about question answering on dev: kinds of questions, the hardest with their contexts."""
+"""Report sections about question answering on dev: scores by kind of question, and the hardest questions."""
 
 import itertools
 import math
@@ -10,25 +10,25 @@ import markupsafe
 from keras_bert.experiments.reports import charts, page
 
 _HARDEST = 20
-_AROUND = 130  # Characters of the context that are shown on each side of an answer.
-_ANSWER = 300  # Characters of a long answer that are shown.
-_GAP = 40  # Excerpts with at most this many characters between them are joined.
-_WORD = 20  # Maximum number of characters to drop so that an excerpt begins and ends with a whole word.
+_AROUND = 130  # Number of context characters to show on each side of an answer.
+_ANSWER = 300  # Maximum number of characters to show of an answer.
+_GAP = 40  # Excerpts with at most this many characters between them are merged.
+_WORD = 20  # Maximum number of characters to drop so that an excerpt starts and ends with a whole word.
 _KIND = re.compile(r"\b(how\s+many|how\s+much|how|whom|whose|who|what|when|where|which|why)\b")
 _OTHER = "other"
-_LENGTHS = {"1": 1, "2": 2, "3 to 4": 4, "5 to 8": 8, "9 and more": math.inf}
+_LENGTHS = {"1": 1, "2": 2, "3 to 4": 4, "5 to 8": 8, "9 or more": math.inf}
 _NONE = "none"
 
 
 def question_sections(rows, version_2=False):
-    """HTML sections about a model that answers questions from contexts.
+    """Returns HTML sections about a question answering model.
 
     Args:
-        rows: list of dicts, one for each question of dev: `id`; `question` and `context`, texts; `golds`, a list of
-            texts, empty where there is no answer; `gold_spans`, their places where known, a list of
-            `(first byte, end byte)` in the UTF-8 of the context; `prediction`, a text, "" for no answer; `place`, its
+        rows: list of dicts, one for each question of dev: `id`; `question` and `context`, strings; `golds`, a list of
+            strings, empty if there is no answer; `gold_spans`, the known positions of the golds, a list of
+            `(first byte, end byte)` in the context's UTF-8; `prediction`, a string, "" for no answer; `place`, its
             span, or `None`; `probability` of the best answer, or `None`; `exact` and `f1`, from 0 to 1.
-        version_2: whether questions may have no answer.
+        version_2: bool, whether questions may have no answer. Defaults to `False`.
     """
     wrong = [row for row in rows if row["f1"] < 1]
     hardest = sorted(wrong, key=lambda row: (row["f1"], -_confidence(row)))[:_HARDEST]
@@ -44,7 +44,7 @@ def question_sections(rows, version_2=False):
 
 
 def _decisions(rows):
-    """Version 2: whether there is an answer."""
+    """Confusion matrix and scores of answerable and unanswerable questions (SQuAD 2.0)."""
     counts = [[0, 0], [0, 0]]
     for row in rows:
         counts[not row["golds"]][not row["prediction"]] += 1
@@ -52,13 +52,13 @@ def _decisions(rows):
     groups = {"HasAns": [row for row in rows if row["golds"]], "NoAns": [row for row in rows if not row["golds"]]}
     return {
         "counts": counts,
-        "accuracy": f"{right:,} of {len(rows):,} decisions are right, {right / len(rows):.2%}.",
+        "accuracy": f"{right:,} of {len(rows):,} decisions are correct, {right / len(rows):.2%}.",
         "groups": _scores(groups, rows),
     }
 
 
 def _kinds(rows):
-    """The scores by question word, the most frequent first, the others last."""
+    """Scores by question word, the most frequent first, `other` last."""
     kinds = _grouped(rows, _kind)
     names = sorted(kinds, key=lambda name: (name == _OTHER, -len(kinds[name]), name))
     return _scores({name: kinds[name] for name in names}, rows)
@@ -89,7 +89,7 @@ def _length(row):
 
 
 def _scores(groups, rows):
-    """Rows of a table: the number of questions of each group and their scores, those of all last."""
+    """Table rows: number of questions and scores of each group, then of all questions."""
     return [
         [name, f"{len(some):,}", _mean(some, "exact"), _bar(some)] for name, some in {**groups, "all": rows}.items()
     ]
@@ -109,7 +109,7 @@ def _confidence(row):
 
 
 def _described(row):
-    """What the template shows of a question."""
+    """Returns the template's values for a question."""
     return {
         "id": row["id"],
         "question": row["question"],
@@ -122,30 +122,30 @@ def _described(row):
 
 
 def _excerpts(row):
-    """The context around gold answers and prediction, both marked: one part of it, or two that are far apart."""
+    """Excerpts of the context with gold answers and prediction marked: one, or two if these are far apart."""
     text = row["context"]
     golds = _places(text, row["gold_spans"])
     said = _places(text, [row["place"]] if row["place"] and row["prediction"] else [])
-    # Of several gold answers, around the nearest.
+    # Show the gold answer nearest to the prediction.
     nearest = sorted(golds, key=lambda gold: max([0, *(max(gold[0] - last, first - gold[1]) for first, last in said)]))
     marks = {"gold": golds, "said": said}
     return [_marked(text, begin, end, marks) for begin, end in _windows(text, nearest[:1] + said)]
 
 
 def _places(text, spans):
-    """Spans of bytes as spans of characters; a character that is cut belongs to its span."""
+    """Converts byte spans to character spans; partially covered characters are included."""
     data, found = text.encode("utf-8", "replace"), []
     for first, last in spans:
         first, last = max(0, first), min(last, len(data))
         if first < last:
-            while last < len(data) and data[last] & 0xC0 == 0x80:  # No first byte of a character.
+            while last < len(data) and data[last] & 0xC0 == 0x80:  # A UTF-8 continuation byte.
                 last += 1
             found.append(tuple(len(data[:byte].decode("utf-8", "ignore")) for byte in (first, last)))
     return found
 
 
 def _windows(text, places):
-    """Where excerpts begin and end: around the places, as one if they meet; the beginning of the text for none."""
+    """Spans of the excerpts around the places, merged if they meet; without places, the start of the text."""
     windows = []
     for first, last in sorted(places) or [(0, _AROUND)]:
         begin, end = max(0, first - _AROUND), min(len(text), min(last, first + _ANSWER) + _AROUND)
@@ -164,7 +164,7 @@ def _whole_words(text, begin, end):
 
 
 def _marked(text, begin, end, marks):
-    """A part of a text as pairs of style and text; `marks` are spans of characters by style."""
+    """Splits an excerpt into pairs of style and text; `marks` maps styles to character spans."""
 
     def style(place):
         return " ".join(name for name, spans in marks.items() if any(first <= place < last for first, last in spans))

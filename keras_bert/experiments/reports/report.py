@@ -1,24 +1,24 @@
-"""report.html: a study of fine-tuning on one page that loads nothing, with SVG charts and no script."""
+"""report.html: a fine-tuning study as a self-contained page with SVG charts, without scripts."""
 
 from keras_bert.experiments import grid
 from keras_bert.experiments.reports import charts, page
 from keras_bert.files import write_text
 
-_MANY_RUNS = 8  # More of them share one colour.
+_MANY_RUNS = 8  # If there are more, all but the best share one colour.
 _POINTS = 300  # Maximum number of points of a curve.
 
 
 def write_report(path, title, facts, metric, results, curves, sections):
-    """Writes the page.
+    """Writes the report.
 
     Args:
-        path: the file.
-        title: the heading, such as the name of the task.
+        path: output file.
+        title: heading, such as the name of the task.
         facts: list of pairs `(name, text)` for the head of the page.
-        metric: name of the score that chooses the best run.
-        results: list of `{"setting", "scores"}`, as `grid.run_grid` returns.
-        curves: the lines of `metrics.jsonl`, a list of dicts for each name of a run; names are those of
-            `grid.folder_name`.
+        metric: name of the score that selects the best run.
+        results: list of `{"setting", "scores"}`, as returned by `grid.run_grid`.
+        curves: dict of the lines of `metrics.jsonl`, a list of dicts for each run; the keys are folder names as
+            returned by `grid.folder_name`.
         sections: HTML sections about the predictions on dev, see `classification_sections`, `regression_sections` and
             `question_sections`.
     """
@@ -39,13 +39,13 @@ def write_report(path, title, facts, metric, results, curves, sections):
 
 
 def _unit(name, results):
-    """Scores are shown times 100, as papers write them, but for losses and what is no share of one."""
+    """Returns 100 for scores between -1 and 1, as papers report them; 1 for losses and other scores."""
     values = [result["scores"][name] for result in results if charts.drawable(result["scores"][name])]
     return 1 if "loss" in name or any(abs(value) > 1.000001 for value in values) else 100
 
 
 def _setting_text(setting):
-    # Lines break between the parts only.
+    # Lines may break only between the parts.
     parts = (f"{name.replace('_', ' ')} {value}".replace(" ", "\N{NO-BREAK SPACE}") for name, value in setting.items())
     return ", ".join(parts)
 
@@ -54,7 +54,7 @@ def _setting_text(setting):
 
 
 def _strips(metric, unit, drawn, best):
-    """The dot plot: a row for each setting, a dot for each seed."""
+    """Dot plot: a row for each setting, a dot for each seed."""
     rows = grid.summary(drawn, metric)
     if not rows:
         return {"strips": [], "scale": ""}
@@ -83,12 +83,12 @@ def _seed_dot(run, value, best):
 
 
 def _runs(metric, results, drawn, best):
-    """The table of all runs, and notes."""
+    """Table of all runs, and notes."""
     notes = []
     if any(row["runs"] == 1 for row in grid.summary(drawn, metric)):
-        notes.append("One run alone has no spread: a standard deviation needs two seeds of a setting.")
+        notes.append("A single run has no spread: a standard deviation needs two seeds of a setting.")
     if len(drawn) < len(results):
-        notes.append(f"Runs without a finite {metric}, not drawn: {len(results) - len(drawn)}.")
+        notes.append(f"Runs without a finite {metric}, not plotted: {len(results) - len(drawn)}.")
     settings, names = results[0]["setting"], dict.fromkeys([metric, *results[0]["scores"]])
     units = {name: _unit(name, results) for name in names}
     return {
@@ -117,7 +117,7 @@ def _curves(metric, unit, curves, best):
     seen = [name for name in curves if losses[name] or scores[name]]
     if not seen:
         return {"figures": [], "notes": ["No run has a curve."]}
-    ordered = sorted(seen, key=lambda name: name == best)  # The best one is drawn last, on top.
+    ordered = sorted(seen, key=lambda name: name == best)  # The best run is drawn last, on top.
     styles, texts = _styles(ordered, best), _short_names(seen)
     figures = {"training loss": losses, f"{metric} on dev{', times 100' if unit == 100 else ''}": scores}
     missing = [name for name in curves if name not in seen]
@@ -136,7 +136,7 @@ def _chart(series, name):
 
 
 def _loss_name(lines):
-    """The loss of classification and regression has that name; tasks with several losses list theirs first."""
+    """Returns the name of the first loss in the log: `loss`, or the first of several losses."""
     names = [name for line in lines if line.get("kind") == "train" for name in line]
     return next((name for name in names if name == "loss" or name.endswith("_loss")), "loss")
 
@@ -145,7 +145,7 @@ def _points(lines, kind, name, unit):
     found = [(line.get("step"), line.get(name)) for line in lines if line.get("kind") == kind]
     found = [(step, unit * value) for step, value in found if charts.drawable(step) and charts.drawable(value)]
     stride = -(-len(found) // _POINTS) or 1
-    # Backwards, so that the last point is there.
+    # Sampled backwards, so that the last point is kept.
     return found[::-1][::stride][::-1]
 
 
@@ -156,7 +156,7 @@ def _styles(ordered, best):
 
 
 def _short_names(names):
-    """The names of runs without what all of them share."""
+    """Returns the names of runs without the parts that all share."""
     parts = {name: name.split(",") for name in names}
     shared = set.intersection(*map(set, parts.values())) if len(names) > 1 else set()
     short = {name: ", ".join(part for part in parts[name] if part not in shared) for name in names}
@@ -164,7 +164,7 @@ def _short_names(names):
 
 
 def _key(styles, texts, best):
-    """The legend of both charts, pairs of style and text, the best run first."""
+    """Legend of both charts: pairs of style and text, the best run first."""
     entries = [("best", f"best run: {texts[best]}")] if best in styles else []
     others = [name for name in styles if name != best]
     if others and styles[others[0]] == "rest":

@@ -1,1 +1,1 @@
-"""A server for development that speaks TensorFlow Serving's protocols; production is TensorFlow Serving itself."""
+"""A development server that implements TensorFlow Serving's protocols. Use TensorFlow Serving in production."""

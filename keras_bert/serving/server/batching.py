@@ -1,4 +1,4 @@
-"""Requests of about the same time run as one batch: a model is far faster on many rows than on many calls."""
+"""Dynamic batching: concurrent requests run as one batch, which is far faster than one call per request."""
 
 import asyncio
 import concurrent.futures
@@ -10,7 +10,7 @@ import numpy as np
 from keras_bert.serving.errors import RequestError, one_line
 from keras_bert.serving.server.tensors import check_rows
 
-# One batch computes while the next is put together; each uses all cores.
+# One batch runs while the next one is assembled; each uses all cores.
 _THREADS = 2
 
 
@@ -30,27 +30,27 @@ class _Batch:
 
 
 class Batcher:
-    """Joins requests, runs them in threads, and gives each its rows. All methods belong to one event loop.
+    """Batches requests, runs them in threads and splits the outputs. Call all methods from one event loop.
 
     Args:
-        window: float, seconds that a first request waits for others if something runs meanwhile. Defaults to 0.002.
-        max_rows: int, the most rows that are joined; a larger request runs alone. Defaults to 32.
-        max_queue: int, the most requests that wait. Defaults to 1000.
-        observe: called with (model's name, rows) of each batch that runs.
+        window: float, seconds that the first request of a batch waits for more while others run. Defaults to 0.002.
+        max_rows: int, maximum number of rows of a batch; a larger request runs alone. Defaults to 32.
+        max_queue: int, maximum number of waiting requests. Defaults to 1000.
+        observe: callable, called with `(model name, rows)` of each batch that runs.
     """
 
     def __init__(self, window=0.002, max_rows=32, max_queue=1000, observe=lambda name, rows: None):
         self._window, self._max_rows, self._max_queue, self._observe = window, max_rows, max_queue, observe
-        self._forming = {}  # Key -> the batch that further requests join
+        self._forming = {}  # Key -> the batch that new requests join
         self._tasks = set()
         self._free = asyncio.Semaphore(_THREADS)
         self._pool = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="model")
         self.running = self.waiting = 0
 
     async def run(self, version, signature, inputs, rows):
-        """Runs checked inputs, a dict of NumPy arrays, perhaps with others. The caller holds the version."""
+        """Runs validated inputs, a dict of NumPy arrays, in a batch. The caller must hold a lease of the version."""
         if self.waiting >= self._max_queue:
-            message = f"{self.waiting} requests are waiting, which is as many as may (--max_queue). Try again later"
+            message = f"the queue is full: {self.waiting} requests are waiting (--max_queue). Try again later"
             raise RequestError("RESOURCE_EXHAUSTED", message)
         request = _Request(inputs, rows, asyncio.get_running_loop().create_future())
         batch = self._join(request, version, signature)
@@ -58,13 +58,13 @@ class Batcher:
         try:
             return await request.answer
         finally:
-            if not request.is_running:  # The client has gone.
+            if not request.is_running:  # The client disconnected.
                 self.waiting -= 1
                 batch.requests.remove(request)
                 batch.rows -= request.rows
 
     def _join(self, request, version, signature):
-        # Rows are joined if all other dimensions are equal.
+        # Requests can share a batch if all dimensions but the first are equal.
         shapes = tuple((name, value.shape[1:]) for name, value in request.inputs.items())
         key = (version, signature.name, *shapes) if signature.joinable else request
         batch = self._forming.get(key)
@@ -73,7 +73,7 @@ class Batcher:
             batch = None
         if batch is None:
             batch = self._forming[key] = _Batch()
-            # Nothing is gained by waiting while nothing runs.
+            # Waiting gains nothing while no batch is running.
             window = self._window if signature.joinable and self.running else 0
             task = asyncio.create_task(self._run_batch(key, batch, version, signature, window))
             self._tasks.add(task)
@@ -90,7 +90,7 @@ class Batcher:
             if window:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(batch.full.wait(), window)
-            async with self._free:  # Until a thread is free the batch takes more requests.
+            async with self._free:  # The batch accepts requests until a thread is free.
                 if self._forming.get(key) is batch:
                     del self._forming[key]
                 requests = [request for request in batch.requests if not request.answer.done()]
@@ -126,13 +126,13 @@ class Batcher:
 
 
 def _answers(signature, requests):
-    """An answer or an exception for each request. If a batch fails, each request runs alone: one may be to blame."""
+    """Returns an answer or an exception for each request. If a batch fails, its requests are run one by one."""
     try:
         return _run(signature, requests)
     except Exception as error:
         if len(requests) == 1:
             known = isinstance(error, RequestError)
-            return [error if known else RequestError("INTERNAL", f"the model fails: {one_line(error)}")]
+            return [error if known else RequestError("INTERNAL", f"model execution failed: {one_line(error)}")]
     return [_answers(signature, [request])[0] for request in requests]
 
 

@@ -1,4 +1,4 @@
-"""Classify and regress: `tf.train.Example`s in, labels with scores or numbers out."""
+"""The Classify and Regress APIs: `tf.train.Example`s in, labels with scores or numbers out."""
 
 import base64
 
@@ -14,23 +14,23 @@ _KINDS = {str: "bytes_list", dict: "bytes_list", bool: "int64_list", int: "int64
 
 
 def to_inputs(signature, method, examples):
-    """The inputs of a signature with the method name of classify or regress: serialized examples."""
+    """Returns the inputs of a classify or regress signature: serialized examples."""
     if signature.method != method or set(signature.inputs) != {_INPUT}:
         raise bad(
             f"signature `{signature.name}` is not for {method.rsplit('/', 1)[-1]}: expected the method name {method} "
-            f"and one input, `{_INPUT}`, got {signature.method or 'none'} and {signature.describe_inputs()}. "
-            "Ask it by predict"
+            f"and one input, `{_INPUT}`. Received: {signature.method or 'none'} and {signature.describe_inputs()}. "
+            "Use predict instead"
         )
     return {_INPUT: np.array([example.SerializeToString() for example in examples], object)}
 
 
 def from_json(request):
-    """`tf.train.Example`s from `{"examples": [{feature: value or list of values, ...}, ...]}`."""
+    """Parses `{"examples": [{feature: value or list of values, ...}, ...]}` into `tf.train.Example`s."""
     examples = request.get("examples")
     if not isinstance(examples, list) or not examples:
         raise bad('expected {"examples": [{"feature": value or list of values, ...}, ...]} with at least one example')
     if "context" in request:
-        raise RequestError("UNIMPLEMENTED", "a context for all examples is not supported")
+        raise RequestError("UNIMPLEMENTED", "`context`, features shared by all examples, is not supported")
     found = []
     for number, features in enumerate(examples):
         if not isinstance(features, dict):
@@ -45,7 +45,7 @@ def from_json(request):
 def _fill(example, name, values, where):
     kinds = {_KINDS.get(type(value)) for value in values}
     if len(kinds) > 1 or None in kinds:
-        raise bad(f"feature `{name}` {where} must hold only strings, only whole numbers or only decimal numbers")
+        raise bad(f"feature `{name}` {where} must contain only strings, only integers or only floats")
     try:
         feature = example.features.feature[name]
         for kind in kinds:
@@ -59,7 +59,7 @@ def _to_bytes(value):
 
 
 def answer(method, outputs, rows):
-    """A list of (label, score) for each row by classify, a number for each row by regress."""
+    """Returns, for each row, a list of `(label, score)` (classify) or a number (regress)."""
     names = ("classes", "scores") if method == CLASSIFY else ("outputs",)
     if not set(names) & set(outputs):
         expected = " or ".join(f"`{name}`" for name in names)
@@ -67,7 +67,7 @@ def answer(method, outputs, rows):
     check_rows(outputs, rows)
     if method != CLASSIFY:
         return outputs["outputs"].reshape(rows).tolist()
-    # A signature may have only one of the two.
+    # A classify signature may have only one of the two outputs.
     some = next(outputs[name] for name in names if name in outputs)
     outputs = {"classes": np.full(some.shape, b"", object), "scores": np.zeros(some.shape), **outputs}
     return [

@@ -1,4 +1,4 @@
-"""TensorFlow Serving's REST API, and `/healthz`, `/metrics` and a page. On aiohttp."""
+"""TensorFlow Serving's REST API, plus `/healthz`, `/metrics` and a web page, on aiohttp."""
 
 import asyncio
 import base64
@@ -25,24 +25,24 @@ _EXPECTED = (
 
 
 class Rest:
-    """The handlers of a `Service`, with the server's `Settings`."""
+    """REST handlers of a `Service`, with the server's `Settings`."""
 
     def __init__(self, service, settings):
         self._service, self._settings = service, settings
 
     def runner(self):
-        """An aiohttp runner, to be set up and given addresses."""
+        """Returns an aiohttp runner; the caller sets it up and adds sites."""
         app = web.Application(middlewares=[_errors], client_max_size=self._service.max_body_bytes)
         app.router.add_get("/", self._index)
         app.router.add_get("/healthz", self._health)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/v1/models", self._models)
-        # As in TensorFlow Serving, other paths that begin so are malformed (400), and all further ones not found (404).
+        # As in TensorFlow Serving, other paths below /v1/ are malformed (400), and all remaining ones not found (404).
         app.router.add_route("*", "/v1/{path:.*}", self._model)
         return web.AppRunner(
             app,
             access_log=None,
-            handler_cancellation=True,  # The waiting request of a client that goes away goes too.
+            handler_cancellation=True,  # Cancels waiting requests of clients that disconnect.
             keepalive_timeout=self._settings.idle_seconds,
             shutdown_timeout=self._settings.shutdown_seconds,
         )
@@ -60,7 +60,7 @@ class Rest:
         return web.Response(text=text, headers={"Content-Type": "text/plain; version=0.0.4"})
 
     async def _models(self, request):
-        """For the page; TensorFlow Serving has no list of its models."""
+        """Lists the models for the web page; TensorFlow Serving has no such endpoint."""
         return _json({"models": self._service.shelf.models()})
 
     async def _model(self, request):
@@ -71,12 +71,12 @@ class Rest:
                 raise bad(f"Malformed request: {request.method} {request.path}: {_EXPECTED}")
             target = found["name"], found["version"] and int(found["version"])
             if target[1] and target[1] >= 2**63:
-                raise bad(f"Malformed request: the version {target[1]} is no 64-bit integer")
+                raise bad(f"Malformed request: the version {target[1]} is not a 64-bit integer")
             if api == "status":
                 return _json(_to_dict(self._service.status(call, *target)))
             if api == "metadata":
                 answer = _to_dict(self._service.metadata(call, *target))
-                answer["metadata"]["signature_def"].pop("@type", None)  # TensorFlow Serving does not write it.
+                answer["metadata"]["signature_def"].pop("@type", None)  # TensorFlow Serving omits it.
                 return _json(answer)
             return await self._ask(call, request, api, target)
 
@@ -93,7 +93,7 @@ class Rest:
             return _json({"results": examples.answer(method, outputs, call.rows)})
 
     async def _read(self, request):
-        """The JSON object of a request."""
+        """Reads the JSON object of a request."""
         limit, seconds = self._service.max_body_bytes, self._settings.body_seconds
         try:
             if (request.content_length or 0) > limit:
@@ -110,7 +110,7 @@ class Rest:
 
 
 def _page_headers(page):
-    """Only the page's own script runs, and it connects to this server alone."""
+    """Restricts the page to its own script, which may connect to this server only."""
     script, style = (_hash(re.search(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)[1]) for tag in ("script", "style"))
     policy = (
         f"default-src 'none'; script-src '{script}'; style-src '{style}'; connect-src 'self'; img-src data:; "
@@ -151,7 +151,7 @@ def _to_dict(message):
 
 
 def _json(value, status=200):
-    # NaN and infinities are written bare, as TensorFlow Serving writes them.
+    # NaN and infinities are written unquoted, as in TensorFlow Serving.
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return web.Response(text=text, status=status, content_type="application/json")
 
@@ -165,5 +165,5 @@ async def _errors(request, handler):
     except web.HTTPException as error:
         response = _json({"error": f"{error.status} {error.reason}: {request.method} {request.path}"}, error.status)
     if not request.content.at_eof():
-        response.force_close()  # The rest of a refused body is not read.
+        response.force_close()  # The rest of a rejected body is not read.
     return response

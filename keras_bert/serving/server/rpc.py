@@ -1,4 +1,4 @@
-"""TensorFlow Serving's gRPC services PredictionService and ModelService. On grpcio."""
+"""TensorFlow Serving's gRPC services PredictionService and ModelService, on grpcio."""
 
 import math
 
@@ -10,16 +10,16 @@ from keras_bert.serving.errors import RequestError, bad, one_line
 
 
 class Rpc(prediction_service_pb2_grpc.PredictionServiceServicer, model_service_pb2_grpc.ModelServiceServicer):
-    """The handlers of a `Service`; all others answer UNIMPLEMENTED."""
+    """gRPC handlers of a `Service`; all other methods return UNIMPLEMENTED."""
 
     def __init__(self, service):
         self._service = service
 
     def server(self):
-        """A gRPC server, to be given an address and started."""
+        """Returns a gRPC server; the caller adds a port and starts it."""
         limit = self._service.max_body_bytes
         server = grpc.aio.server(
-            # Without the second, two servers can share a port, and each gets half of the requests.
+            # Without `so_reuseport=0`, two servers could share a port and split the requests.
             options=[("grpc.max_receive_message_length", limit), ("grpc.so_reuseport", 0)]
         )
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(self, server)
@@ -49,7 +49,7 @@ class Rpc(prediction_service_pb2_grpc.PredictionServiceServicer, model_service_p
             wanted = request.output_filter or signature.outputs
             if unknown := set(wanted) - set(signature.outputs):
                 expected = ", ".join(signature.outputs)
-                raise bad(f"there is no output {', '.join(sorted(unknown))}. Expected some of: {expected}")
+                raise bad(f"unknown output(s) {', '.join(sorted(unknown))}. Expected some of: {expected}")
             inputs = {name: self._array(name, tensor) for name, tensor in request.inputs.items()}
             outputs = await self._service.run(call, version, signature, inputs)
         response = predict_pb2.PredictResponse()
@@ -60,13 +60,13 @@ class Rpc(prediction_service_pb2_grpc.PredictionServiceServicer, model_service_p
 
     def _array(self, name, tensor):
         shape = [dim.size for dim in tensor.tensor_shape.dim]
-        # A tensor may have one value and a shape of any size.
+        # A tensor may declare a huge shape and contain a single value.
         if min(shape, default=0) < 0 or math.prod(shape) > self._service.max_body_bytes:
-            raise bad(f"input `{name}` has the shape {tuple(shape)}, which is impossible or too large")
+            raise bad(f"input `{name}` has the shape {tuple(shape)}, which is invalid or too large")
         try:
             array = tf.make_ndarray(tensor)
         except (TypeError, ValueError) as error:
-            raise bad(f"input `{name}` is no tensor: {one_line(error)}") from error
+            raise bad(f"input `{name}` is not a valid tensor: {one_line(error)}") from error
         return array.astype(object) if array.dtype.kind in "SU" else array
 
     async def _metadata(self, call, request):
@@ -80,10 +80,10 @@ class Rpc(prediction_service_pb2_grpc.PredictionServiceServicer, model_service_p
 
 
 def _target(request):
-    """Name and version that a request asks for."""
+    """Returns the requested model name and version number."""
     spec = request.model_spec
     if not spec.name:
         raise bad("`model_spec.name` is missing")
     if spec.version_label:
-        raise RequestError("UNIMPLEMENTED", "version labels are not supported; ask by the version's number")
+        raise RequestError("UNIMPLEMENTED", "version labels are not supported; use the version number")
     return spec.name, spec.version.value if spec.HasField("version") else None

@@ -1,12 +1,12 @@
-"""A loaded SavedModel, run as TensorFlow Serving runs it: a session over its graph, without Python of the model.
+"""A loaded SavedModel, run as in TensorFlow Serving: a session over its graph, without the model's Python code.
 
-Closing the session frees all that the model held.
+Closing the session frees all resources of the model.
 """
 
 import pathlib
 
 import tensorflow as tf
-import tensorflow_text  # noqa: F401  Registers the operations of the tokenizers.
+import tensorflow_text  # noqa: F401  Registers the tokenizer ops.
 
 from keras_bert.serving.errors import CODES, RequestError, bad, one_line
 
@@ -21,12 +21,12 @@ def _spec(info):
 
 
 def is_batched(spec):
-    """Whether the first dimension is the batch."""
+    """Whether the first dimension is the batch dimension."""
     return spec.shape.rank is None or (spec.shape.rank > 0 and spec.shape[0] is None)
 
 
 def describe(spec):
-    """A `tf.TensorSpec` for messages, such as `string (batch,)`."""
+    """Formats a `tf.TensorSpec` for messages, such as `string (batch,)`."""
     if spec.shape.rank is None:
         return f"{spec.dtype.name} of any shape"
     sizes = ["batch" if index == 0 and size is None else size or "any" for index, size in enumerate(spec.shape)]
@@ -34,9 +34,9 @@ def describe(spec):
 
 
 class Signature:
-    """A signature of a loaded model: its `inputs` and `outputs` are `tf.TensorSpec`s by name.
+    """A signature of a loaded model; `inputs` and `outputs` map names to `tf.TensorSpec`s.
 
-    It is `joinable`, so that requests can run as one batch, if all inputs and outputs begin with the batch.
+    It is `joinable` (requests can share a batch) if all inputs and outputs start with the batch dimension.
     """
 
     def __init__(self, session, name, definition):
@@ -52,15 +52,15 @@ class Signature:
         )
 
     def __call__(self, inputs):
-        """NumPy arrays by name in, NumPy arrays by name out."""
+        """Maps a dict of NumPy arrays to a dict of NumPy arrays."""
         try:
             values = self._function(*(inputs[key] for key in self.inputs))
         except tf.errors.OpError as error:
-            raise RequestError(CODES[error.error_code], f"the model fails: {one_line(error.message)}") from error
+            raise RequestError(CODES[error.error_code], f"model execution failed: {one_line(error.message)}") from error
         return dict(zip(self.outputs, values, strict=True))
 
     def check_names(self, names, where=""):
-        """Refuses other inputs than those of the signature."""
+        """Raises an error unless the names are those of the signature's inputs."""
         if set(names) != set(self.inputs):
             given = ", ".join(f"`{name}`" for name in sorted(names)) or "none"
             raise bad(f"{where}expected the input(s) {self.describe_inputs()}. Received: {given}")
@@ -70,7 +70,7 @@ class Signature:
 
 
 class SavedModel:
-    """Loads a SavedModel: `definitions` are its signatures as protocol buffers, `signatures` those that can run."""
+    """Loads a SavedModel: `definitions` are all signature protocol buffers, `signatures` the runnable signatures."""
 
     def __init__(self, path):
         if not (pathlib.Path(path) / "saved_model.pb").is_file():
@@ -89,7 +89,7 @@ class SavedModel:
                 if not name.startswith(_INTERNAL) and _is_dense(definition)
             }
             if not self.signatures:
-                raise ValueError(f"{path}: there is no signature to serve")
+                raise ValueError(f"{path}: no signature can be served")
         except BaseException as error:
             self._session.close()
             if isinstance(error, tf.errors.OpError):
@@ -97,10 +97,10 @@ class SavedModel:
             raise
 
     def signature(self, name=""):
-        """A signature by name. Defaults to `serving_default`."""
+        """Returns a signature by name. Defaults to `serving_default`."""
         name = name or _DEFAULT_SIGNATURE
         if name not in self.signatures:
-            raise bad(f"there is no signature `{name}`. Expected one of: {', '.join(self.signatures)}")
+            raise bad(f"unknown signature `{name}`. Expected one of: {', '.join(self.signatures)}")
         return self.signatures[name]
 
     def close(self):

@@ -1,4 +1,4 @@
-"""The development server: TensorFlow Serving's protocols over a folder of SavedModels, in one Python process."""
+"""The development server: serves a folder of SavedModels over TensorFlow Serving's protocols in one process."""
 
 import asyncio
 import contextlib
@@ -21,19 +21,19 @@ _LOG = logging.getLogger("keras_bert.serving")
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Settings of a server."""
+    """Server settings."""
 
     host: str = "127.0.0.1"
-    port: int = 8501  # Of REST; 0 chooses a free one.
-    grpc_port: int | None = 8500  # 0 chooses a free one, `None` is without gRPC.
-    batch_window_ms: float = 2.0  # The time that a first request waits for others to run with.
-    max_batch_size: int = 32  # The most rows that are joined.
-    max_queue: int = 1000  # The most requests that wait.
-    max_body_bytes: int = 8 << 20  # Of a request.
-    poll_seconds: float = 1.0  # Between two looks at the folder.
-    body_seconds: float = 30.0  # The time that the body of a REST request may take to arrive.
-    idle_seconds: float = 60.0  # The time after which a silent REST connection is closed.
-    shutdown_seconds: float = 20.0  # The time that running requests have to end.
+    port: int = 8501  # REST port; 0 selects a free port.
+    grpc_port: int | None = 8500  # 0 selects a free port, `None` disables gRPC.
+    batch_window_ms: float = 2.0  # How long the first request of a batch waits for more.
+    max_batch_size: int = 32  # Maximum number of rows of a batch.
+    max_queue: int = 1000  # Maximum number of waiting requests.
+    max_body_bytes: int = 8 << 20  # Maximum size of a request.
+    poll_seconds: float = 1.0  # Interval between scans of the folder.
+    body_seconds: float = 30.0  # Timeout for receiving the body of a REST request.
+    idle_seconds: float = 60.0  # Idle REST connections are closed after this time.
+    shutdown_seconds: float = 20.0  # Timeout for running requests on shutdown.
 
     def __post_init__(self):
         for name in ("max_batch_size", "max_queue", "max_body_bytes", "poll_seconds"):
@@ -44,7 +44,7 @@ class Settings:
 
 
 class Server:
-    """Serves a folder `<model>/<version>/saved_model.pb` until it is stopped; at `port` and `grpc_port`."""
+    """Serves a folder of `<model>/<version>/saved_model.pb` at `port` and `grpc_port` until stopped."""
 
     def __init__(self, directory, settings=None):
         self._settings = settings = settings or Settings()
@@ -67,7 +67,7 @@ class Server:
         self.port = self.grpc_port = None
 
     async def start(self):
-        """Listens and begins to load. Requests are answered as soon as their model is loaded."""
+        """Starts listening and loading. Requests are answered once their model is loaded."""
         host, port, grpc_port = self._settings.host, self._settings.port, self._settings.grpc_port
         await self._runner.setup()
         await self._listen(host, port)
@@ -83,7 +83,7 @@ class Server:
         self._watcher.start()
 
     async def _listen(self, host, port):
-        # One socket, which serves IPv4 too if the host is `::`; aiohttp may open several, each at another port.
+        # One socket, which also accepts IPv4 if the host is `::`; aiohttp may open several on different ports.
         listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -101,17 +101,17 @@ class Server:
             try:
                 self.shelf.poll()
                 logged = None
-            except Exception as error:  # A disk that is away may come back.
+            except Exception as error:  # The disk may become available again.
                 if one_line(error) != logged:
                     logged = one_line(error)
-                    _LOG.exception("the folder of models cannot be read")
+                    _LOG.exception("cannot read the model folder")
             self._ended.wait(self._settings.poll_seconds)
 
     async def stop(self):
-        """Refuses new requests and waits for running ones, for `shutdown_seconds`.
+        """Rejects new requests and waits up to `shutdown_seconds` for running ones.
 
         Returns:
-            Whether everything has ended.
+            Whether all requests have finished.
         """
         self._ended.set()
         ends = [self._runner.cleanup()]

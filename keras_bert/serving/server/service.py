@@ -1,4 +1,4 @@
-"""What REST and gRPC share: leases of versions, runs, counters and the log."""
+"""Request handling shared by REST and gRPC: version leases, execution, metrics and logging."""
 
 import asyncio
 import contextlib
@@ -20,26 +20,26 @@ _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class Counters:
-    """The metrics of one server, for Prometheus."""
+    """Prometheus metrics of one server."""
 
     def __init__(self):
         self._registry = prometheus_client.CollectorRegistry()
         new = {"namespace": "keras_bert", "registry": self._registry}
         counter, histogram, gauge = prometheus_client.Counter, prometheus_client.Histogram, prometheus_client.Gauge
-        self.requests = counter("requests", "Requests by answer.", ("api", "model", "version", "code"), **new)
-        self.seconds = histogram("request_seconds", "Time to the answer.", ("api", "model"), buckets=_SECONDS, **new)
-        self.batch_rows = histogram("batch_rows", "Rows of each batch that ran.", ("model",), buckets=_ROWS, **new)
-        self.waiting = gauge("waiting_requests", "Requests that wait for a batch to run.", **new)
+        self.requests = counter("requests", "Requests by status code.", ("api", "model", "version", "code"), **new)
+        self.seconds = histogram("request_seconds", "Request latency.", ("api", "model"), buckets=_SECONDS, **new)
+        self.batch_rows = histogram("batch_rows", "Rows per batch.", ("model",), buckets=_ROWS, **new)
+        self.waiting = gauge("waiting_requests", "Requests waiting to run.", **new)
         self.ready = gauge("ready", "Whether a model is served.", **new)
 
     def text(self):
-        """All metrics in the text format of Prometheus."""
+        """Returns all metrics in Prometheus' text format."""
         return prometheus_client.generate_latest(self._registry).decode()
 
 
 @dataclasses.dataclass
 class Call:
-    """A request, for the counters and the log; filled in as it is read."""
+    """A request's entry in the metrics and the log, filled in as the request is parsed."""
 
     api: str
     model: str = ""
@@ -55,7 +55,7 @@ class Call:
 
 @dataclasses.dataclass(frozen=True)
 class Service:
-    """Answers requests of both protocols."""
+    """Handles requests of both protocols."""
 
     shelf: Shelf
     batcher: Batcher
@@ -63,7 +63,7 @@ class Service:
     counters: Counters
 
     async def run(self, call, version, signature, inputs):
-        """Checks the inputs, a dict of NumPy arrays, and runs them, perhaps together with others."""
+        """Validates the inputs, a dict of NumPy arrays, and runs them in a batch."""
         call.rows = check(signature, inputs)
         return await self.batcher.run(version, signature, inputs, call.rows)
 
@@ -82,14 +82,14 @@ class Service:
 
     @contextlib.contextmanager
     def lease(self, call, name, number=None):
-        """`Shelf.lease`, noted in the call."""
+        """Leases a version (see `Shelf.lease`) and records it in the call."""
         with self.shelf.lease(name, number) as version:
             call.model, call.version = name, str(version.number)
             yield version
 
     @contextlib.contextmanager
     def observed(self, api):
-        """Counts and logs a `Call`. Turns errors of the server into `RequestError`s."""
+        """Counts and logs a `Call`. Converts unexpected exceptions to `RequestError`s."""
         call, start, message = Call(api), time.monotonic(), ""
         try:
             yield call
@@ -97,12 +97,12 @@ class Service:
             call.code, message = error.code, one_line(error)
             raise
         except asyncio.CancelledError:
-            call.code, message = "CANCELLED", "the client has gone"
+            call.code, message = "CANCELLED", "the client disconnected"
             raise
         except Exception as error:
             _LOG.exception("internal server error")
             call.code, message = "INTERNAL", one_line(error)
-            raise RequestError("INTERNAL", f"the server fails: {type(error).__name__}") from error
+            raise RequestError("INTERNAL", f"internal server error: {type(error).__name__}") from error
         finally:
             seconds = time.monotonic() - start
             self.counters.requests.labels(api, call.model, call.version, call.code).inc()

@@ -1,9 +1,9 @@
-"""A folder of models: loads the newest good version of each and replaces it without a gap.
+"""A folder of models: loads the latest working version of each model and replaces it without downtime.
 
     saved_models/<model>/<version number>/saved_model.pb
 
-Folders of checkpoints (`config.json`, no version) are skipped. A version that does not load replaces nothing: its error
-is part of the status, and it is tried again when its files change.
+Checkpoint folders (`config.json`, no version) are skipped. If a version fails to load, the current one stays; the
+status contains the error, and loading is retried when the files change.
 """
 
 import contextlib
@@ -27,46 +27,46 @@ _LOG = logging.getLogger("keras_bert.serving")
 
 @dataclasses.dataclass(eq=False)
 class Version:
-    """A loaded version. It stays usable while it is held, also after another has replaced it."""
+    """A loaded version. It stays usable while it is leased, even after another version has replaced it."""
 
     name: str
     number: int
     stamp: tuple
     model: SavedModel
-    users: int = 0  # Changed in the thread of the event loop alone.
+    users: int = 0  # Changed only in the event loop's thread.
 
 
 class Shelf:
-    """The models of a folder. `poll` brings it up to date; it needs a thread of its own, since it loads models."""
+    """The models of a folder. Call `poll` in a separate thread to update them: it blocks while models load."""
 
     def __init__(self, directory):
         self._directory = pathlib.Path(directory)
         if not self._directory.is_dir():
-            raise ValueError(f"{directory}: there is no such folder of models")
+            raise ValueError(f"{directory}: the model folder does not exist")
         self._lock = threading.Lock()
         self._folders = {}  # Model -> {number: path}, as found by the last poll
         self._checkpoints = set()
         self._served = {}  # Model -> Version
         self._failures = {}  # (model, number) -> (stamp, message)
         self._loading = set()  # (model, number)
-        self._retired = []  # Versions that were replaced, some still held
-        self._changing = {}  # (model, number) -> stamp of files that may still be written
+        self._retired = []  # Replaced versions, some still in use
+        self._changing = {}  # (model, number) -> stamp of files that may still be changing
         self._missing = set()  # Models whose served version the last poll did not find
         self._polled = False
 
     @property
     def ready(self):
-        """Whether the first poll has ended and a model is served."""
+        """Whether the first poll has finished and a model is served."""
         return self._polled and bool(self._served)
 
     def models(self):
-        """Names of the models, loaded or not."""
+        """Returns the model names, including models that are not loaded."""
         with self._lock:
             return sorted({*self._folders, *self._served})
 
     @contextlib.contextmanager
     def lease(self, name, number=None):
-        """The `Version` for a request, usable inside the `with` whatever happens on the disk."""
+        """Yields the `Version` for a request; it stays usable inside the `with` even if its files are removed."""
         with self._lock:
             version = self._served.get(name)
             if version is None:
@@ -83,7 +83,7 @@ class Shelf:
             version.users -= 1
 
     def status(self, name, number=None):
-        """A `ModelVersionStatus` for each version of a model, newest first; for one version with `number`."""
+        """Returns the `ModelVersionStatus` of each version, or only of version `number`, latest first."""
         with self._lock:
             errors = self._errors(name)
             states = dict.fromkeys(errors, "END")
@@ -104,7 +104,7 @@ class Shelf:
         return found
 
     def _errors(self, name):
-        """Messages by version number. A served version has one if its new files do not load."""
+        """Error messages by version number. A served version has one if its changed files failed to load."""
         return {number: message for (model, number), (_, message) in self._failures.items() if model == name}
 
     def _why_not(self, name):
@@ -115,12 +115,12 @@ class Shelf:
         if name in self._folders:
             return f"its folder has no version. Expected {self._directory / name}/<number>/saved_model.pb"
         if name in self._checkpoints:
-            return "it is a checkpoint, to be exported first"
-        names = ", ".join(sorted(self._folders)) or "none, the shelf is empty"
-        return f"there is no such model. Expected one of: {names}"
+            return "it is a checkpoint; export it first"
+        names = ", ".join(sorted(self._folders)) or "none, the folder is empty"
+        return f"unknown model. Expected one of: {names}"
 
     def poll(self):
-        """Reads the folder, loads new versions and unloads replaced ones that are no longer in use."""
+        """Scans the folder, loads new versions and unloads replaced versions that are no longer in use."""
         folders, checkpoints = _find_models(self._directory)
         with self._lock:
             self._folders, self._checkpoints = folders, checkpoints
@@ -131,10 +131,10 @@ class Shelf:
         self._polled = True
 
     def _update(self, name, paths):
-        """Serves the newest version that loads. The served one stays while no other loads."""
+        """Serves the latest version that loads. Until one does, the current version stays."""
         served = self._served.get(name)
         missing = {name} if served and served.number not in paths else set()
-        # A folder that has just gone may be about to be replaced: the version has one more poll.
+        # A missing folder may be about to be replaced: keep the version for one more poll.
         kept = {served.number} if missing - self._missing else set()
         self._missing = self._missing - {name} | missing
         for number in sorted({*paths, *kept}, reverse=True):
@@ -148,7 +148,7 @@ class Shelf:
             self._replace(name, None)
 
     def _load(self, name, number, path, current):
-        """A new `Version`; `None` if the files are known, may still be being written or do not load."""
+        """Returns a new `Version`, or `None` if the files are unchanged, still being written or fail to load."""
         key, stamp = (name, number), _fingerprint(path)
         if stamp in (current and current.stamp, self._failures.get(key, (None,))[0]):
             return None
@@ -161,11 +161,11 @@ class Shelf:
         start, failure = time.monotonic(), None
         try:
             model = _load_model(path)
-            _LOG.info("%s/%d is loaded, after %.1f s", name, number, time.monotonic() - start)
+            _LOG.info("%s/%d loaded in %.1f s", name, number, time.monotonic() - start)
             return Version(name, number, stamp, model)
         except Exception as error:  # A broken file may raise anything.
             failure = stamp, one_line(error)
-            _LOG.error("%s/%d does not load: %s", name, number, one_line(error))
+            _LOG.error("%s/%d failed to load: %s", name, number, one_line(error))
             return None
         finally:
             with self._lock:
@@ -189,19 +189,19 @@ class Shelf:
             self._retired = [version for version in self._retired if version not in idle]
         for version in idle:
             version.model.close()
-            _LOG.info("%s/%d is unloaded", version.name, version.number)
+            _LOG.info("%s/%d unloaded", version.name, version.number)
         if idle:
-            gc.collect()  # Graphs are full of reference cycles.
+            gc.collect()  # Graphs contain reference cycles.
 
     def close(self):
-        """Unloads everything that is not in use."""
+        """Unloads all versions that are not in use."""
         for name in list(self._served):
             self._replace(name, None)
         self._unload()
 
 
 def _load_model(path):
-    """The `SavedModel` of a folder, warmed up: the first run of a graph is slow."""
+    """Loads the `SavedModel` of a folder and warms it up, since the first run of a graph is slow."""
     model = SavedModel(path)
     try:
         _warm_up(model, path / WARMUP_REQUESTS)
@@ -212,7 +212,7 @@ def _load_model(path):
 
 
 def _warm_up(model, file):
-    """Replays the predict requests that TensorFlow Serving finds in a file; one that fails is an error."""
+    """Replays the predict requests of TensorFlow Serving's warmup file. A failing request is an error."""
     records = tf.data.TFRecordDataset(str(file)).as_numpy_iterator() if file.is_file() else ()
     for number, record in enumerate(records, 1):
         try:
@@ -227,7 +227,7 @@ def _warm_up(model, file):
 
 
 def _find_models(directory):
-    """(paths by version number by model, names of checkpoints)"""
+    """Returns `{model: {version number: path}}` and the names of checkpoint folders."""
     models, checkpoints = {}, set()
     for folder in sorted(directory.iterdir()):
         if folder.is_dir() and not folder.name.startswith("."):
@@ -246,10 +246,10 @@ def _is_version(path):
 
 
 def _fingerprint(path):
-    """Names, sizes and times of all files of a folder."""
+    """Returns the names, sizes and modification times of all files of a folder."""
     found = []
     for file in sorted(path.rglob("*")):
-        with contextlib.suppress(OSError):  # Removed meanwhile.
+        with contextlib.suppress(OSError):  # The file was removed meanwhile.
             stat = file.stat()
             found.append((str(file.relative_to(path)), stat.st_size, stat.st_mtime_ns))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""TensorFlow Serving's JSON to arrays and back, and checks of a request's inputs."""
+"""Conversion between TensorFlow Serving's JSON and arrays, and validation of request inputs."""
 
 import base64
 
@@ -10,7 +10,7 @@ from keras_bert.serving.server.saved_model import describe, is_batched
 
 
 def check(signature, inputs):
-    """Refuses inputs that a signature cannot take, before they are joined with those of others; counts the rows."""
+    """Validates the inputs of a request before they are batched with others. Returns the number of rows."""
     signature.check_names(inputs)
     rows = {}
     for name, spec in signature.inputs.items():
@@ -23,14 +23,14 @@ def check(signature, inputs):
             rows[name] = len(value)
     if signature.joinable and len(set(rows.values())) > 1:
         received = ", ".join(f"`{name}` {size}" for name, size in rows.items())
-        raise bad(f"all inputs must have as many rows. Received: {received}")
+        raise bad(f"all inputs must have the same number of rows. Received: {received}")
     if 0 in rows.values():
-        raise bad("there is no row. Expected at least one")
+        raise bad("the request has no rows. Expected at least one")
     return max(rows.values(), default=1)
 
 
 def from_json(request, signature):
-    """(arrays by name, the number of rows in the row format, `None` in the column format) of a predict request."""
+    """Parses a predict request: returns a dict of arrays, and the number of rows (`None` in the column format)."""
     if ("instances" in request) == ("inputs" in request):
         raise bad('expected either "instances" (rows) or "inputs" (columns) in the request')
     key = "inputs" if "inputs" in request else "instances"
@@ -53,7 +53,7 @@ def from_json(request, signature):
 def _columns(instances, signature):
     for number, row in enumerate(instances):
         if not _is_object(row):
-            raise bad(f"row {number}: expected the input(s) {signature.describe_inputs()}. Received: no object")
+            raise bad(f"row {number}: expected the input(s) {signature.describe_inputs()}. Received: not an object")
         signature.check_names(row, f"row {number}: ")
     return {name: [row[name] for row in instances] for name in signature.inputs}
 
@@ -63,13 +63,13 @@ def _is_object(value):
 
 
 def _to_array(name, value, dtype):
-    """An array of nested lists, or of a single value."""
+    """Converts nested lists, or a single value, to an array."""
     try:
         array = np.array(value, object)
     except ValueError:
         array = None
     if array is None or any(isinstance(leaf, list) for leaf in array.flat):
-        raise bad(f"input `{name}` is ragged: all its lists at one depth must be of one length")
+        raise bad(f"input `{name}` is ragged: all lists at the same depth must have the same length")
     if dtype != tf.string:
         return _to_numbers(name, array, dtype)
     for index, leaf in enumerate(array.flat):
@@ -84,14 +84,14 @@ def _to_bytes(name, index, leaf):
         if isinstance(leaf, dict) and set(leaf) == {"b64"}:
             return base64.b64decode(leaf["b64"], validate=True)
     except UnicodeEncodeError as error:
-        raise bad(f"input `{name}`: value {index} is no Unicode text: {error.reason}") from error
+        raise bad(f"input `{name}`: value {index} is not valid Unicode text: {error.reason}") from error
     except (ValueError, TypeError) as error:
-        raise bad(f'input `{name}`: value {index} is no base64: {error}. Expected {{"b64": "..."}}') from error
+        raise bad(f'input `{name}`: value {index} is not valid base64: {error}. Expected {{"b64": "..."}}') from error
     raise bad(f'input `{name}`: value {index} must be a string or {{"b64": "..."}}. Received: {_brief(leaf)}')
 
 
 def _to_numbers(name, array, dtype):
-    kinds, wanted = ((int,), "a whole number") if dtype.is_integer else ((int, float), "a number")
+    kinds, wanted = ((int,), "an integer") if dtype.is_integer else ((int, float), "a number")
     if dtype.is_bool:
         kinds, wanted = (bool,), "true or false"
     for index, leaf in enumerate(array.flat):
@@ -101,7 +101,7 @@ def _to_numbers(name, array, dtype):
         with np.errstate(over="raise"):
             return (array.astype(np.float64) if dtype.is_floating else array).astype(dtype.as_numpy_dtype)
     except (OverflowError, FloatingPointError) as error:
-        raise bad(f"input `{name}`: a value does not fit {dtype.name}") from error
+        raise bad(f"input `{name}`: a value is out of range for {dtype.name}") from error
 
 
 def _brief(value):
@@ -110,7 +110,7 @@ def _brief(value):
 
 
 def to_json(outputs, rows):
-    """The answer of a predict request, a dict for JSON; `rows` is their number or, for the column format, `None`."""
+    """Returns the JSON response of a predict request; `rows` is `None` for the column format."""
     if rows is not None:
         check_rows(outputs, rows)
     columns = {name: _to_list(name, value) for name, value in outputs.items()}
@@ -124,11 +124,11 @@ def to_json(outputs, rows):
 
 
 def check_rows(outputs, rows):
-    """Refuses outputs that do not begin with the batch dimension."""
+    """Raises an error if an output does not start with the batch dimension."""
     for name, value in outputs.items():
         if value.shape[:1] != (rows,):
             shape = f"output `{name}` has the shape {tuple(value.shape)}"
-            raise RequestError("INTERNAL", f"{shape}: its first dimension is not the batch of {rows}")
+            raise RequestError("INTERNAL", f"{shape}: its first dimension must be the batch size {rows}")
 
 
 def _to_list(name, value):
@@ -136,7 +136,7 @@ def _to_list(name, value):
         to_text = _to_base64 if name.endswith("_bytes") else (lambda text: text.decode("utf-8", "replace"))
         return np.vectorize(to_text, [object])(value).tolist()
     if tf.dtypes.as_dtype(value.dtype).is_floating and value.dtype != np.float64:
-        # The shortest decimals that are this float, not those of its double: 0.1, not 0.10000000149011612.
+        # The shortest decimal representation of the float32: 0.1, not 0.10000000149011612.
         return value.astype(np.float32).astype(str).astype(np.float64).tolist()
     return value.tolist()
 

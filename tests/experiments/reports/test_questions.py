@@ -1,4 +1,4 @@
-"""The sections of a report about questions: counted by hand, contexts read back from the page."""
+"""Report sections about questions, compared with hand-computed numbers."""
 
 import math
 
@@ -13,13 +13,13 @@ CONTEXT = "Ada Lovelace wrote the first program in 1843, in London."
 
 
 def at(context, text):
-    """Where a text stands first in a context, in bytes."""
+    """Returns the byte span of a text's first occurrence in a context."""
     first = len(context[: context.index(text)].encode())
     return first, first + len(text.encode())
 
 
 def row(question="Who wrote it?", golds=("Ada Lovelace",), prediction="London", context=CONTEXT, **changes):
-    """A question that is answered wrong; what is there of its answers is marked where it stands first."""
+    """Returns a wrongly answered question; answers found in the context have the span of their first occurrence."""
     return {
         "id": "q1",
         "question": question,
@@ -44,7 +44,7 @@ CURVES = {
 
 @pytest.fixture
 def write(tmp_path):
-    """Writes a report of two runs, the second without an evaluation, and reads it."""
+    """Writes and parses a report of two runs, the second without an evaluation."""
 
     def run(rows, version_2=False):
         path = tmp_path / "report.html"
@@ -64,7 +64,7 @@ def excerpts(item):
 
 
 def marks(item, style):
-    """The characters of a style, excerpts end to end."""
+    """Returns the text marked with a style, over all excerpts."""
     return "".join(text_of(mark) for mark in having(item, style, "mark"))
 
 
@@ -91,13 +91,13 @@ def test_answer_or_no_answer(write):
     section = write(rows, version_2=True).sections["Answer or no answer"]
     cells = [[text_of(cell) for cell in line] for line in having(section, "heat", "table")[0].find("tbody")]
     assert cells == [["answer", "480.0%", "120.0%"], ["no answer", "133.3%", "266.7%"]]
-    assert "6 of 8 decisions are right, 75.00%." in text_of(section)
+    assert "6 of 8 decisions are correct, 75.00%." in text_of(section)
     assert rows_of(section, "list") == [
         ["HasAns", "5", "60.0", "70.0"],  # (3 + 0.5) / 5
         ["NoAns", "3", "66.7", "66.7"],
         ["all", "8", "62.5", "68.8"],  # 5 / 8 and 5.5 / 8
     ]
-    # Only questions that have an answer.
+    # Only answerable questions.
     section = write([row()], version_2=True).sections["Answer or no answer"]
     assert rows_of(section, "list")[1] == ["NoAns", "0", page.NOTHING, page.NOTHING]
 
@@ -124,7 +124,7 @@ KINDS = {
 }
 
 
-def test_kind_of_a_question(write):
+def test_kinds_of_questions(write):
     for kind, questions in KINDS.items():
         found, _ = tables(write(list(map(row, questions))).sections["Kinds of questions"])
         assert [line[:2] for line in found] == [[name, str(len(questions))] for name in (kind, "all")]
@@ -154,13 +154,13 @@ def test_scores_by_kind_and_length(write):
         ["2", "1", "100.0", "100.0"],
         ["3 to 4", "2", "50.0", "75.0"],
         ["5 to 8", "1", "0.0", "25.0"],
-        ["9 and more", "1", "100.0", "100.0"],
+        ["9 or more", "1", "100.0", "100.0"],
         ["none", "1", "100.0", "100.0"],
         ["all", "8", "50.0", "59.4"],
     ]
 
 
-def test_the_hardest_are_the_surest_of_the_lowest(write):
+def test_hardest_questions_are_sorted_by_f1_then_confidence(write):
     rows = [row(id=f"half {n}", f1=0.5, probability=n / 10) for n in range(4)]
     rows += [row(id=f"wrong {n}", probability=n / 100) for n in range(18)]
     rows += [row(id="unsure", probability=None), row(id="nan", probability=math.nan)]
@@ -176,7 +176,7 @@ def test_the_hardest_are_the_surest_of_the_lowest(write):
     assert "The 20 with the lowest" in text
 
 
-def test_no_answer_is_wrong(write):
+def test_report_without_wrong_answers(write):
     report = write([row(exact=1.0, f1=1.0, prediction="Ada Lovelace")])
     assert "No answer is wrong." in report.source
     assert not having(report.root, "hard")
@@ -197,7 +197,7 @@ def styled(element):
     return [(mark.get("class"), text_of(mark)) for mark in element.iter("mark")]
 
 
-def test_gold_and_prediction_are_marked(write):
+def test_gold_and_prediction_are_highlighted(write):
     report = write([row()])
     _, question, excerpt = items(report)[0].findall("p")
     assert (text_of(question), text_of(excerpt)) == ("Who wrote it?", CONTEXT)
@@ -207,7 +207,7 @@ def test_gold_and_prediction_are_marked(write):
     assert styled(key) == [("gold", "gold answer"), ("said", "prediction"), ("gold said", "both")]
 
 
-def test_overlaps(write):
+def test_overlapping_highlights(write):
     cases = [
         (["Ada Lovelace"], "Lovelace wrote", [("gold", "Ada "), ("gold said", "Lovelace"), ("said", " wrote")]),
         (["Lovelace wrote"], "Ada Lovelace", [("said", "Ada "), ("gold said", "Lovelace"), ("gold", " wrote")]),
@@ -224,11 +224,11 @@ def test_overlaps(write):
         assert text_of(excerpt) == CONTEXT
 
 
-def test_excerpts_that_are_far_apart(write):
+def test_distant_excerpts_are_separate(write):
     context = "start " + "a b c d " * 100 + "gold " + "e f g h " * 100 + "said " + "i j k l " * 100 + "end"
     near = context.replace("e f g h " * 100, "e f g h " * 20)
     far_apart = row(golds=["gold"], prediction="said", context=context)
-    # Of several gold answers the one that is nearest to the prediction is shown.
+    # Of several gold answers, the one nearest to the prediction is shown.
     together = [row(golds=golds, prediction="said", context=near) for golds in (["gold"], ["start", "gold"])]
     shown, *joined = [excerpts(item) for item in items(write([far_apart, *together]))]
     for excerpt, word in zip(shown, ("gold", "said"), strict=True):
@@ -241,13 +241,13 @@ def test_excerpts_that_are_far_apart(write):
         assert [text_of(mark) for mark in excerpt] == ["gold", "said"]
 
 
-def test_excerpts_cut_no_word(write):
+def test_excerpts_consist_of_whole_words(write):
     context = "longer words " * 200 + "said " + "longer words " * 200
     (excerpt,) = excerpts(items(write([row(golds=["nowhere"], prediction="said", context=context)]))[0])
     assert set(text_of(excerpt).split()) == {"…", "longer", "words", "said"}
 
 
-def test_answers_without_a_place(write):
+def test_answers_missing_from_the_context(write):
     (item,) = items(write([row(golds=["nowhere"], prediction="", context="word " * 200)]))
     (excerpt,) = excerpts(item)
     text = text_of(excerpt)
@@ -259,7 +259,7 @@ def test_answers_without_a_place(write):
     assert not marks(item, "said")
 
 
-def test_long_texts_are_cut(write):
+def test_long_texts_are_truncated(write):
     context = "x" * 5000
     (item,) = items(write([row(context, golds=[context], prediction="", context=context)]))
     assert len(text_of(excerpts(item)[0])) < 500
@@ -267,7 +267,7 @@ def test_long_texts_are_cut(write):
     assert len(text_of(item.find("p"))) < 200
 
 
-WIDE = "a\u00e9\u4e2d\U0001f600z"  # Of 1, 2, 3, 4 and 1 bytes.
+WIDE = "a\u00e9\u4e2d\U0001f600z"  # Characters of 1, 2, 3, 4 and 1 bytes.
 
 
 def test_places_are_bytes(write):
@@ -277,12 +277,12 @@ def test_places_are_bytes(write):
         (3, 6): "\u4e2d",
         (6, 10): "\U0001f600",
         (1, 11): WIDE[1:],
-        # Within a character: all of it.
+        # Inside a character: the whole character.
         (2, 3): "\u00e9",
         (4, 5): "\u4e2d",
         (2, 7): WIDE[1:4],
         (9, 11): WIDE[3:],
-        # Beyond the text, and nothing at all.
+        # Beyond the text, and empty spans.
         (-3, 1): "a",
         (10, 99): "z",
         (11, 12): "",

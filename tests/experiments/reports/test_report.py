@@ -1,4 +1,4 @@
-"""The report, read by a parser: its numbers by hand, by loops and by scikit-learn."""
+"""The parsed report, compared with hand-computed numbers and scikit-learn."""
 
 import math
 
@@ -52,7 +52,7 @@ def write(tmp_path):
     return run
 
 
-def test_sections_in_order_and_nothing_is_loaded(write):
+def test_sections_and_no_external_resources(write):
     page = write()
     names = ["Scores of the runs", "Learning curves", "Confusion matrix", "Hardest examples of dev", "Classes"]
     assert list(page.sections) == names
@@ -68,7 +68,7 @@ def test_sections_in_order_and_nothing_is_loaded(write):
 def test_scores_and_spread(write):
     section = write().sections["Scores of the runs"]
     values = [text_of(element) for element in having(section, "value")]
-    assert values[0].startswith("85.00 ± 7.07 80.00 to 90.00, 2 runs")  # sqrt(50), the sample's deviation.
+    assert values[0].startswith("85.00 ± 7.07 80.00 to 90.00, 2 runs")  # sqrt(50), the sample standard deviation.
     assert values[0].endswith("best run: 90.00, seed 2")
     assert values[1] == "70.00 one run"
     assert "a standard deviation needs two seeds" in text_of(section)
@@ -92,7 +92,7 @@ def test_one_run_of_any_score(write):
         page = write(results=[result(score, seed=1)])
         assert text_of(having(page.root, "value")[0]).startswith(f"{text} one run")
         assert ("times 100" in page.text("Scores of the runs")) == (score <= 1)
-    # Equal scores do not hide each other.
+    # Dots of equal scores do not overlap.
     page = write(results=[result(0.5, seed=seed) for seed in range(5)])
     dots = having(page.sections["Scores of the runs"], "dot")
     assert len({(dot.get("cx"), dot.get("cy")) for dot in dots}) == 5
@@ -101,7 +101,7 @@ def test_one_run_of_any_score(write):
 
 def test_runs_without_a_score(write):
     page = write(results=[*RESULTS, result(math.nan, rate=3, seed=1)], curves={})
-    assert "Runs without a finite f1, not drawn: 1." in page.source
+    assert "Runs without a finite f1, not plotted: 1." in page.source
     assert [row[3] for row in rows_of(page.sections["Scores of the runs"], "list")][3:] == ["nan"]
     assert "No run has a curve." in page.source
 
@@ -123,7 +123,7 @@ def test_ticks(ends, most):
     assert [float(text.replace(",", "")) for text in texts] == pytest.approx(values, abs=step / 100)
 
 
-def test_an_axis():
+def test_axis_limits():
     assert charts.ticks(0, 1, 6)[1] == ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
     assert charts.ticks(-12, 3450, 6)[1] == ["0", "1,000", "2,000", "3,000"]
     for values in ([0.0], [5.0, 5.0], [-3.0], [1e-12], [1.0, 1.0 + 1e-16]):
@@ -163,7 +163,7 @@ def test_curves(write):
 
 
 def test_short_curves(write):
-    """One evaluation is a dot; a curve may be missing."""
+    """A single evaluation is a dot; a curve may be missing."""
     page = write(curves={"rate=1,seed=2": curve([0.5], [0.8])})
     assert [len(having(figure, "dot", "circle")) for figure in figures(page)] == [1, 1]
     assert "best run: rate 1, seed 2" in page.text("Learning curves")
@@ -179,11 +179,11 @@ def test_curves_of_many_runs(write):
         assert [text_of(item) for item in having(page.root, "key")[0]] == [f"best run: seed {count - 1}", *others]
 
 
-def test_long_curves_keep_their_end(write):
+def test_long_curves_keep_their_last_point(write):
     losses = [*np.linspace(1, 0.5, 9_999).tolist(), 2.0]
     (points,) = polylines(figures(write(curves={"a": curve(losses)}))[0]).values()
     assert 150 < len(points) <= 300
-    assert points[-1][1] == min(y for _, y in points)  # Up is less in SVG.
+    assert points[-1][1] == min(y for _, y in points)  # In SVG, y increases downwards.
 
 
 def test_the_first_of_several_losses(write):
@@ -205,7 +205,7 @@ def test_confusion_matrix(write, classes):
     assert text_of(cells[0][0].find("small")) == f"{expected[0, 0] / expected[0].sum():.{1 if classes < 13 else 0}%}"
     assert len(having(section, "hit")) == classes
     assert bool(having(section, "turn")) == (classes > 12)
-    assert f"{np.trace(expected):,} of 400 are right" in page.source
+    assert f"{np.trace(expected):,} of 400 are correct" in page.source
 
 
 def test_confusions_of_300_classes(write):
@@ -223,7 +223,7 @@ def test_confusions_of_300_classes(write):
 
 
 def test_classes(write):
-    # Class 3 has no example, class 2 is never predicted, class 4 neither.
+    # Class 3 has no example; classes 2 and 4 are never predicted.
     targets, predictions = [0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 3, 1]
     dev = {"text": ["x"] * 6, "pair": None, "targets": targets, "logits": np.eye(5)[predictions]}
     rows = rows_of(write(labels=list("abcde"), dev=dev).sections["Classes"], "list")
@@ -234,7 +234,7 @@ def test_classes(write):
 
 
 def test_hardest_examples(write):
-    """By loss, which rises with the row; then wrong ones first, the most confident first."""
+    """The rows with the highest loss, which increases with the row; wrong ones first, then by confidence."""
     logits = np.array([[row - 10.0, 0.0] for row in range(25)])
     dev = {"text": [f"text {row}" for row in range(25)], "pair": None, "targets": [1] * 25, "logits": logits}
     items = having(write(labels=["a", "b"], dev=dev).root, "hard")[0].findall("li")
@@ -242,7 +242,7 @@ def test_hardest_examples(write):
     assert [text for _, text in shown] == [f"text {row}" for row in [*range(24, 9, -1), *range(5, 10)]]
     assert shown[0][0] == "row 25 · true b · predicted a with 100.0% · loss 14"
     assert shown[12][0] == "row 13 · true b · predicted a with 88.1% · loss 2.13"  # 1 / (1 + exp(-2)), log(1 + exp(2)).
-    assert shown[-1][0] == "row 10 · true b · predicted b with 73.1% · loss 0.313 · right"
+    assert shown[-1][0] == "row 10 · true b · predicted b with 73.1% · loss 0.313 · correct"
 
 
 def regression(targets, predictions):
@@ -270,13 +270,13 @@ def test_regression(write):
     assert y1 == pytest.approx(low + (x1 - left) / (right - left) * (high - low), abs=0.2)
 
 
-def test_regression_of_odd_values(write):
+def test_regression_with_nan_and_many_points(write):
     page = write(**regression([2.0, 1.0], [math.nan, 1.0]))
-    assert "no finite numbers, not drawn: 1." in page.source
+    assert "Non-finite predictions, not plotted: 1." in page.source
     assert "error inf" in text_of(having(page.root, "head")[0])
     page = write(**regression([0.0] * 2001, [1.0] * 2001))
     assert len(having(page.root, "cloud")[0]) == 2000
-    assert "2,000 of 2,001 points are drawn" in page.source
+    assert "2,000 of 2,001 points are plotted" in page.source
 
 
 TEXTS = [
@@ -287,7 +287,7 @@ TEXTS = [
 ]
 
 
-def test_text_is_escaped_and_cut(write):
+def test_text_is_escaped_and_truncated(write):
     dev = {"text": TEXTS, "pair": TEXTS[::-1], "targets": [0, 1, 0, 1], "logits": np.ones((4, 2))}
     facts = [("<i>name", "x\" onclick='y")]
     page = write(title=TEXTS[0], facts=facts, labels=["<script>no", '" onload="x'], dev=dev, curves={TEXTS[0]: curve()})
@@ -300,7 +300,7 @@ def test_text_is_escaped_and_cut(write):
     assert "<script>no" in text_of(having(page.root, "heat")[0])
 
 
-def test_odd_characters_and_logits(write):
+def test_invalid_characters_and_logits(write):
     dev = {"text": ["a\ud800b", "c\x00d"], "pair": None, "targets": [0, 1], "logits": np.ones((2, 2))}
     shown = [text_of(element) for element in write(dev=dev).root.iter("p") if element.get("dir") == "auto"]
     assert sorted(shown) == ["a?b", "c\ufffdd"]

@@ -1,4 +1,4 @@
-"""Requests that are joined get the answers that each would have got alone."""
+"""Batched requests get the same answers as separate ones."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ class Version:
 
 
 class Lengths:
-    """A signature whose answers are lengths. It records its runs, fails at "bad", and waits for `go`."""
+    """A signature that returns lengths. It records its runs, fails on "bad" and waits for `go`."""
 
     name, joinable = "lengths", True
     inputs = ("text",)
@@ -52,7 +52,7 @@ def ask(batcher, version, signature, *texts):
     return asyncio.ensure_future(batcher.run(version, signature, {"text": np.array(texts, object)}, len(texts)))
 
 
-def test_a_window_is_one_run_and_each_gets_its_rows(batcher):
+def test_requests_within_a_window_share_a_batch(batcher):
     signature, version, rows = Lengths(), Version(), []
 
     async def main():
@@ -68,7 +68,7 @@ def test_a_window_is_one_run_and_each_gets_its_rows(batcher):
     assert version.users == 0
 
 
-def test_a_full_batch_does_not_wait_and_a_large_request_runs_alone(batcher):
+def test_full_batches_do_not_wait_and_large_requests_run_alone(batcher):
     signature, version = Lengths(), Version()
 
     async def main():
@@ -83,7 +83,7 @@ def test_a_full_batch_does_not_wait_and_a_large_request_runs_alone(batcher):
     assert sorted(signature.runs) == [["a", "b", "c"], ["d", "e"], list("fghij")]
 
 
-def test_one_that_spoils_a_batch_fails_alone(batcher):
+def test_only_the_failing_request_of_a_batch_fails(batcher):
     from keras_bert.serving.errors import RequestError
 
     signature = Lengths()
@@ -97,10 +97,10 @@ def test_one_that_spoils_a_batch_fails_alone(batcher):
     first, spoilt, last = asyncio.run(main())
     assert (first["length"].tolist(), last["length"].tolist()) == ([1], [3])
     assert isinstance(spoilt, RequestError)
-    assert (spoilt.code, str(spoilt)) == ("INTERNAL", "the model fails: a bad text")
+    assert (spoilt.code, str(spoilt)) == ("INTERNAL", "model execution failed: a bad text")
 
 
-def test_what_differs_in_shape_version_or_signature_runs_apart(batcher):
+def test_requests_of_different_shape_version_or_signature_are_not_batched(batcher):
     class Sums(Lengths):
         def __call__(self, inputs):
             self.runs.append(inputs["ids"].shape)
@@ -132,7 +132,7 @@ def test_what_differs_in_shape_version_or_signature_runs_apart(batcher):
     assert second.runs == [(1, 2), (1, 2)]
 
 
-def test_what_cannot_be_joined_is_not(batcher):
+def test_unjoinable_signatures_are_not_batched(batcher):
     signature = Lengths()
     signature.joinable = False
 
@@ -144,7 +144,7 @@ def test_what_cannot_be_joined_is_not(batcher):
     assert sorted(signature.runs) == [["a"], ["b"]]
 
 
-def test_a_full_queue_refuses(batcher):
+def test_full_queue_rejects_requests(batcher):
     signature, version = Lengths(), Version()
 
     async def main():
@@ -156,17 +156,17 @@ def test_a_full_queue_refuses(batcher):
     (first, second, refused), waiting = asyncio.run(main())
     assert (first["length"].tolist(), second["length"].tolist()) == ([1], [1])
     assert refused.code == "RESOURCE_EXHAUSTED"
-    assert str(refused) == "2 requests are waiting, which is as many as may (--max_queue). Try again later"
+    assert str(refused) == "the queue is full: 2 requests are waiting (--max_queue). Try again later"
     assert waiting == 0
 
 
-def test_who_goes_away_is_not_run(batcher):
+def test_cancelled_requests_do_not_run(batcher):
     signature, version = Lengths(), Version()
 
     async def main():
         joining, busy = batcher(), Lengths()
         busy.go.clear()
-        runs = ask(joining, Version(), busy, "runs")  # While nothing runs, nobody waits.
+        runs = ask(joining, Version(), busy, "runs")  # The first request does not wait.
         await asyncio.sleep(0.01)
         gone, stays = ask(joining, version, signature, "gone"), ask(joining, version, signature, "stays")
         await asyncio.sleep(0)
@@ -184,7 +184,7 @@ def test_who_goes_away_is_not_run(batcher):
     assert version.users == 0
 
 
-def test_while_the_threads_are_busy_a_batch_grows(batcher):
+def test_batches_grow_while_all_threads_are_busy(batcher):
     signature, version = Lengths(), Version()
     signature.go.clear()
 
@@ -195,7 +195,7 @@ def test_while_the_threads_are_busy_a_batch_grows(batcher):
             asked.append(ask(joining, version, signature, text))
             await asyncio.sleep(0.01)
         assert (joining.running, joining.waiting) == (2, 0)
-        gone = ask(joining, version, signature, "gone")  # It leaves its place in the batch.
+        gone = ask(joining, version, signature, "gone")  # It frees its place in the batch.
         await asyncio.sleep(0.01)
         gone.cancel()
         for text in "cde":

@@ -1,4 +1,4 @@
-"""What each head answers by REST and by gRPC."""
+"""The answers of every head over REST and gRPC."""
 
 import pathlib
 import shlex
@@ -14,8 +14,8 @@ pytest.importorskip("tensorflow")
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 
-def test_answers_are_those_before_the_export(exported_heads, heads):
-    """The probes of each SavedModel have the answers of its Keras model."""
+def test_answers_equal_those_of_the_keras_models(exported_heads, heads):
+    """The probes of each SavedModel contain the outputs of its Keras model."""
     with (
         Client(f"127.0.0.1:{heads.port}") as rest,
         Client(f"127.0.0.1:{heads.grpc_port}", "grpc") as grpc,
@@ -31,7 +31,7 @@ def test_answers_are_those_before_the_export(exported_heads, heads):
 
 
 def as_bytes(value):
-    """Probes have a character of Latin-1 for each byte."""
+    """Probes store each byte as a Latin-1 character."""
     return [as_bytes(part) for part in value] if isinstance(value, list) else value.encode("latin-1")
 
 
@@ -44,12 +44,12 @@ def assert_same(found, expected, name):
         np.testing.assert_array_equal(found, expected, err_msg=name)
 
 
-# The models of the examples in `saved_models/README.md`, and what each answer must have.
+# The models in the examples of `saved_models/README.md`, and the keys of which each response has one.
 NAMES = {"sst2": "many_classes", "mrpc": "classes", "squad": "answers", "bert": "masks"}
 ANSWERS = ("predictions", "outputs", "results", "model_version_status", "model_spec")
 
 
-def test_the_curl_lines_of_the_readme(heads):
+def test_curl_commands_of_the_readme(heads):
     text = (pathlib.Path(__file__).parents[3] / "saved_models" / "README.md").read_text()
     lines = [line for line in text.replace("\\\n", " ").splitlines() if line.startswith("    curl ")]
     assert len(lines) == 8

@@ -1,4 +1,4 @@
-"""The page at `/`: what stands in it, and what a person sees in a browser."""
+"""The web page at `/`: its source, and its behavior in a browser."""
 
 import base64
 import hashlib
@@ -18,7 +18,7 @@ from tests.serving.conftest import MARKUP
 pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 
-# Characters of one to four bytes, one that is two in JavaScript, one of several code points, another direction.
+# Characters of one to four bytes, a surrogate pair in JavaScript, several code points, right-to-left text.
 ODD = "\ufeffa é 🏔️ b 中文 c 👩‍👩‍👧 d ñ e\u0301 שלום f <script>g</script> h\n🇨🇭 i"
 
 
@@ -30,10 +30,10 @@ def client(heads):
 
 @pytest.fixture(scope="module")
 def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs `pip install playwright`")
+    playwright = pytest.importorskip("playwright.sync_api", reason="requires `pip install playwright`")
     chromium = shutil.which("chromium")
     if not chromium:
-        pytest.skip("needs the program chromium")
+        pytest.skip("requires chromium")
     with playwright.sync_playwright() as started:
         browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield browser
@@ -42,7 +42,7 @@ def browser():
 
 @pytest.fixture
 def visit(browser):
-    """Opens the page of a server; in the end it has asked no other host, and complained of nothing."""
+    """Opens the page of a server; on teardown, checks that it contacted no other host and logged no error."""
     contexts, complaints, requests = [], [], []
 
     def open_page(server, quiet=True, **options):
@@ -91,7 +91,7 @@ def failure(page):
 
 
 def bars(page, number=0):
-    """(label, share) of each line of a list of bars."""
+    """Returns `(label, share)` for each item of a bar list."""
     lines = page.locator("#shown ol").nth(number).locator("li").all()
     return [tuple(line.locator("> span:not(.track)").all_text_contents()) for line in lines]
 
@@ -101,18 +101,18 @@ def percent(share):
 
 
 def expected_bars(labels, shares):
-    """The most probable first."""
+    """Sorted by descending probability."""
     best = sorted(zip(labels, shares, strict=True), key=lambda line: -line[1])
     return [(label, percent(share)) for label, share in best]
 
 
 def predict(client, model, signature=None, **inputs):
-    """The answer for one text."""
+    """Returns the answer for one text."""
     answer = client.predict(model, {name: [value] for name, value in inputs.items()}, signature=signature)
     return {name: values[0] for name, values in answer.items()}
 
 
-def test_the_page_needs_nothing_else(server):
+def test_page_is_self_contained(server):
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
     connection.request("GET", "/")
     response = connection.getresponse()
@@ -147,7 +147,7 @@ def test_classification_and_regression(visit, heads, client):
     assert page.locator("#shown :is(b, script)").count() == 0
     assert page.title() == "Ask a model"
     assert re.fullmatch(r"classes, version 3, [0-9.]+ ms", page.locator("#facts").text_content())
-    page.get_by_text("The whole answer").click()
+    page.get_by_text("Full response").click()
     assert json.loads(page.locator("#shown pre").text_content())["label"] == [answer["label"]]
 
     ask(page, "many_classes", text="a b")
@@ -163,7 +163,7 @@ def test_classification_and_regression(visit, heads, client):
 
 
 @pytest.mark.slow
-def test_answers_are_marked_in_their_context(visit, heads, client):
+def test_answers_are_highlighted_in_the_context(visit, heads, client):
     page = visit(heads)
     for question in ("a", "b é", "who?"):
         answer = predict(client, "answers", question=question, context=ODD)
@@ -206,7 +206,7 @@ def test_tags(visit, heads, client):
     ]
     assert len(marks) > 3
     assert marks == [(text, f"{kind} {percent(score)}", start) for text, kind, score, start in expected]
-    # A colour for each type.
+    # Each type has its own colour.
     colours = {(part[1].split(" ")[0], part[2]) for part in found if len(part) > 1}
     assert len(colours) == len({colour for _, colour in colours}) == len({kind for kind, _ in colours})
     page.get_by_text("Tokens and tags").press("Enter")
@@ -252,11 +252,11 @@ def test_next_sentence_and_choices(visit, heads, client):
     assert bars(page) == expected_bars(choices, answer["probabilities"])
     page.locator("#field_choices").fill("\n \n")
     page.get_by_role("button", name="Ask", exact=True).click()
-    assert failure(page) == "There is nothing in “Choices, one a line”."
+    assert failure(page) == "Enter at least one line in “Choices, one per line”."
 
 
 @pytest.mark.slow
-def test_vectors(visit, heads, client):
+def test_embeddings(visit, heads, client):
     page, texts = visit(heads), ["a b", "é 🏔️ c", "d"]
     vectors = client.predict("vectors", texts)["embedding"]
     assert ask(page, "vectors", text="\n\n".join(texts)) == "3 texts, 32 values each"
@@ -270,7 +270,7 @@ def test_vectors(visit, heads, client):
 
 
 @pytest.mark.slow
-def test_other_signatures_and_errors_of_the_server(visit, server):
+def test_generic_signatures_and_server_errors(visit, server):
     page = visit(server, quiet=False)
     assert ask(page, "many", "serving_default", text="ä", pair="<b>") == "serving_default"
     assert json.loads(page.locator("#shown pre").text_content()) == ["ä+<b>"]
@@ -290,18 +290,18 @@ def test_other_signatures_and_errors_of_the_server(visit, server):
 
 
 @pytest.mark.slow
-def test_no_model_a_broken_one_a_good_one_a_newer_one_and_a_server_that_is_gone(visit, running, drop, until, tmp_path):
+def test_missing_broken_and_new_versions_and_a_stopped_server(visit, running, drop, until, tmp_path):
     with running(tmp_path, ready=False) as server:
         page = visit(server, quiet=False)
         assert failure(page).startswith("There is no model yet.")
         broken = tmp_path / "only" / "1"
         broken.mkdir(parents=True)
         (broken / "saved_model.pb").write_bytes(b"nothing")
-        page.get_by_text("Version 1 does not load: ").wait_for()
+        page.get_by_text("Version 1 failed to load: ").wait_for()
         assert page.locator("#ask").is_disabled()
         drop("text/2", tmp_path / "only" / "2")
         assert ask(page, "only", text="a")
-        assert page.locator("#about").text_content().startswith("Version 2. Version 1 does not load: ")
+        assert page.locator("#about").text_content().startswith("Version 2. Version 1 failed to load: ")
         assert page.locator("#facts").text_content().startswith("only, version 2, ")
         drop("text/1", tmp_path / "only" / "3")
         until(lambda: server.send("GET", "/v1/models/only/metadata")[1]["model_spec"]["version"] == "3")
@@ -309,12 +309,12 @@ def test_no_model_a_broken_one_a_good_one_a_newer_one_and_a_server_that_is_gone(
         page.get_by_text("only, version 3, ").wait_for()
         assert page.locator("#about").text_content().startswith("Version 3")
     page.get_by_role("button", name="Ask", exact=True).click()
-    assert failure(page) == "The server does not answer. Does it still run?"
+    assert failure(page) == "The server does not respond. Is it still running?"
     assert page.locator("#field_text").input_value() == "a"
 
 
 @pytest.mark.slow
-def test_the_keyboard_is_enough(visit, heads):
+def test_keyboard_only_use(visit, heads):
     page = visit(heads)
     choose(page, "masks")
     page.evaluate("document.activeElement.blur()")
@@ -330,16 +330,16 @@ def test_the_keyboard_is_enough(visit, heads):
             page.keyboard.press("Control+Enter")
             headline(page)
             assert page.evaluate("document.activeElement.id") == "field_text"
-    # Every field has a name, and what changes is read out.
+    # Every field has a label, and screen readers announce changes.
     assert page.locator("select, textarea").evaluate_all("all => all.every(box => box.labels.length === 1)")
     assert page.locator("#facts[role=status], #error[role=alert], #headline[aria-live=polite]").count() == 3
 
 
 @pytest.mark.slow
-def test_curl_asks_the_same_and_a_reload_keeps_what_was_typed(visit, heads, client):
+def test_curl_command_is_equivalent_and_a_reload_keeps_the_input(visit, heads, client):
     page, text = visit(heads, permissions=["clipboard-read", "clipboard-write"]), ODD + """ it's "$HOME" `ls` \\ ! @a"""
     ask(page, "masks", "next_sentence", text=text, pair="b")
-    page.get_by_text("The same with curl").press("Enter")
+    page.get_by_text("The same request with curl").press("Enter")
     page.get_by_role("button", name="Copy").click()
     page.get_by_text("Copied.").wait_for()
     command = page.evaluate("navigator.clipboard.readText()")
@@ -358,8 +358,8 @@ def test_curl_asks_the_same_and_a_reload_keeps_what_was_typed(visit, heads, clie
 
 
 @pytest.mark.slow
-def test_nothing_sticks_out_and_all_text_can_be_read(visit, heads):
-    """At any width; in light and in dark, with a contrast of 4.5 at least by WCAG's formula."""
+def test_no_horizontal_overflow_and_sufficient_contrast(visit, heads):
+    """At several widths, in light and dark mode, with a WCAG contrast ratio of at least 4.5."""
     page = visit(heads, reduced_motion="reduce")
     shades = {"light": set(), "dark": set()}
     for model in ("classes", "many_classes", "score", "tags", "answers", "more_answers", "masks", "choices", "vectors"):
@@ -382,7 +382,7 @@ def test_nothing_sticks_out_and_all_text_can_be_read(visit, heads):
     assert page.evaluate("getComputedStyle(document.querySelector('#answer')).transitionDuration") == "0s"
 
 
-# The colour of each visible text and of what is painted behind it.
+# The colour of each visible text and of its background.
 SHADES = """(() => {
   const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
   const paint = (colours) => {
@@ -414,7 +414,7 @@ def contrast(first, second):
 
 
 @pytest.mark.slow
-def test_numbers_that_json_lacks(visit, heads):
+def test_nan_and_infinity_in_responses(visit, heads):
     page = visit(heads)
     answer = page.evaluate(r"""parse('{"NaN": [NaN, -Infinity, 1.5], "\\\\\\"NaN": "is NaN"}')""")
     assert answer == {"NaN": ["NaN", "-Infinity", 1.5], '\\"NaN': "is NaN"}

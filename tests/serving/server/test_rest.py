@@ -1,4 +1,4 @@
-"""The REST API, as TensorFlow Serving documents it."""
+"""The REST API as documented by TensorFlow Serving."""
 
 import base64
 import contextlib
@@ -27,14 +27,14 @@ def test_rows_and_columns(server):
         assert server.predict("text", {"inputs": inputs}) == (200, {"outputs": expected})
 
 
-def test_one_output_has_no_name(server):
+def test_single_outputs_are_unnamed(server):
     pairs = {"instances": [{"text": "a", "pair": "b"}, {"text": "c", "pair": ""}]}
     assert server.predict("many", pairs) == (200, {"predictions": ["a+b", "c+"]})
     ids = {"signature_name": "ids", "inputs": [[1, 2], [3, 4]]}
     assert server.predict("many", ids) == (200, {"outputs": [3, 7]})
 
 
-def test_base64_in_and_out(server):
+def test_base64_inputs_and_outputs(server):
     odd = {"b64": base64.b64encode(b"\xff\xfe \xe2").decode()}
     for row in (odd, {"text": odd}):
         status, answer = server.predict("text", {"instances": [row]})
@@ -42,7 +42,7 @@ def test_base64_in_and_out(server):
         assert (status, answer["echo_bytes"], answer["length"]) == (200, odd, 4)
 
 
-def test_numbers_that_json_lacks(server):
+def test_nan_and_infinity(server):
     flips = b'"flip": [false, false, true, true, true]'
     body = b'{"signature_name": "divide", "inputs": {"x": [0, -0.0, NaN, Infinity, 3], ' + flips + b"}}"
     status, answer = server.predict("many", body)
@@ -53,7 +53,7 @@ def test_numbers_that_json_lacks(server):
     assert values[3:] == [0, -0.33333334]
 
 
-def test_a_version_its_status_and_its_metadata(server):
+def test_versions_status_and_metadata(server):
     version = {"version": "2", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
     for where in ("", "/versions/2"):
         status, answer = server.predict(f"text{where}", {"instances": ["a"]})
@@ -84,8 +84,8 @@ def test_classify_and_regress(server):
     asked = {"signature_name": "regress", "examples": [{"x": 0.5, "y": "z"}, {"x": 1.0, "b": {"b64": "YQ=="}}]}
     assert server.predict("many", asked, "regress") == (200, {"results": [1.0, 2.0]})
     status, answer = server.predict("many", {**asked, "context": {"x": 0.5}}, "regress")
-    assert (status, answer) == (501, {"error": "a context for all examples is not supported"})
-    # A model may give labels or scores alone.
+    assert (status, answer) == (501, {"error": "`context`, features shared by all examples, is not supported"})
+    # A model may return only labels or only scores.
     assert answer_of(CLASSIFY, {"scores": np.array([[0.25]])}, 1) == [[("", 0.25)]]
     assert answer_of(CLASSIFY, {"classes": np.array([[b"low"]], object)}, 1) == [[("low", 0.0)]]
 
@@ -104,36 +104,36 @@ PAIR = "`pair` string (batch,), `text` string (batch,)"
         ("text", {}, 400, 'expected either "instances" (rows) or "inputs" (columns) in the request'),
         ("text", {"instances": [], "inputs": []}, 400, 'expected either "instances" (rows) or "inputs" (columns)'),
         ("text", {"instances": []}, 400, '"instances" must be a list of at least one row'),
-        ("text", {"inputs": []}, 400, "there is no row. Expected at least one"),
+        ("text", {"inputs": []}, 400, "the request has no rows. Expected at least one"),
         ("text", {"instances": ["a"], "signature_name": 3}, 400, '"signature_name" must be a string'),
-        ("text", {"instances": ["a"], "signature_name": "x"}, 400, "no signature `x`. Expected one of: serving_de"),
+        ("text", {"instances": ["a"], "signature_name": "x"}, 400, "unknown signature `x`. Expected one of: serv"),
         ("text", {"instances": [{"txt": "a"}]}, 400, f"row 0: expected the input(s) {TEXT}. Received: `txt`"),
-        ("text", {"instances": [{"text": "a"}, "b"]}, 400, f"row 1: expected the input(s) {TEXT}. Received: no object"),
+        ("text", {"instances": [{"text": "a"}, "b"]}, 400, f"row 1: expected the input(s) {TEXT}. Received: not an"),
         ("text", {"instances": ["a", {"text": "b"}]}, 400, "value 1 must be a string or"),
         ("text", {"inputs": {"txt": ["a"]}}, 400, f"expected the input(s) {TEXT}. Received: `txt`"),
         ("many", {"inputs": ["a"]}, 400, f'"inputs" must name the inputs of the signature: {PAIR}. Received: plain'),
         ("many", {"inputs": {"text": ["a"]}}, 400, f"expected the input(s) {PAIR}. Received: `text`"),
-        ("many", {"inputs": {"text": ["a"], "pair": ["b", "c"]}}, 400, "as many rows. Received: `pair` 2, `text` 1"),
+        ("many", {"inputs": {"text": ["a"], "pair": ["b", "c"]}}, 400, "number of rows. Received: `pair` 2, `text` 1"),
         ("text", {"instances": ["a", 3]}, 400, 'input `text`: value 1 must be a string or {"b64": "..."}. Received: 3'),
-        ("text", {"instances": [{"b64": "a"}]}, 400, "input `text`: value 0 is no base64"),
-        ("text", {"instances": [{"b64": 1}]}, 400, "input `text`: value 0 is no base64"),
-        ("text", b'{"instances": ["\\ud800"]}', 400, "input `text`: value 0 is no Unicode text"),
+        ("text", {"instances": [{"b64": "a"}]}, 400, "input `text`: value 0 is not valid base64"),
+        ("text", {"instances": [{"b64": 1}]}, 400, "input `text`: value 0 is not valid base64"),
+        ("text", b'{"instances": ["\\ud800"]}', 400, "input `text`: value 0 is not valid Unicode text"),
         ("text", {"instances": [["a"]]}, 400, f"input {TEXT.replace(' ', ' must be ', 1)}. Received: shape=(1, 1)"),
         ("text", {"inputs": "a"}, 400, "Received: shape=()"),
         ("many", {"signature_name": "ids", "inputs": [[1], [2, 3]]}, 400, "input `token_ids` is ragged"),
         ("many", {"signature_name": "ids", "inputs": [1]}, 400, "must be int32 (batch, any). Received: shape=(1,)"),
-        ("many", {"signature_name": "ids", "inputs": [[1.5]]}, 400, "value 0 must be a whole number. Received: 1.5"),
-        ("many", {"signature_name": "ids", "inputs": [[True]]}, 400, "value 0 must be a whole number. Received: True"),
-        ("many", {"signature_name": "ids", "inputs": [[1 << 31]]}, 400, "a value does not fit int32"),
-        ("many", {"signature_name": "ids", "inputs": [[1 << 99]]}, 400, "a value does not fit int32"),
+        ("many", {"signature_name": "ids", "inputs": [[1.5]]}, 400, "value 0 must be an integer. Received: 1.5"),
+        ("many", {"signature_name": "ids", "inputs": [[True]]}, 400, "value 0 must be an integer. Received: True"),
+        ("many", {"signature_name": "ids", "inputs": [[1 << 31]]}, 400, "a value is out of range for int32"),
+        ("many", {"signature_name": "ids", "inputs": [[1 << 99]]}, 400, "a value is out of range for int32"),
         ("many", {"signature_name": "divide", "inputs": {"x": ["1"], "flip": [True]}}, 400, "must be a number"),
-        ("many", {"signature_name": "divide", "inputs": {"x": [1e39], "flip": [True]}}, 400, "does not fit float32"),
+        ("many", {"signature_name": "divide", "inputs": {"x": [1e39], "flip": [True]}}, 400, "range for float32"),
         ("many", {"signature_name": "divide", "inputs": {"x": [1], "flip": [1]}}, 400, "value 0 must be true or false"),
         ("many", {"signature_name": "whole", "instances": ["a", "b"]}, 500, "`count` has the shape (): its first dim"),
         ("many", {"signature_name": "unique", "inputs": ["a", "a"]}, 500, "output `words` has the shape (1,): its"),
         ("many", {"signature_name": "picky", "inputs": ["spoilt"]}, 400, "a spoilt text"),
         ("text/versions/9", {"inputs": ["a"]}, 404, "version 9 of model text is not loaded. Expected one of: 2"),
-        ("other", {"inputs": ["a"]}, 404, "there is no such model. Expected one of: many, text"),
+        ("other", {"inputs": ["a"]}, 404, "unknown model. Expected one of: many, text"),
         ("", {"inputs": ["a"]}, 400, "Malformed request: POST /v1/models/:predict: expected GET /v1/models/NAME[/vers"),
         (f"text/versions/{2**63}", {"inputs": ["a"]}, 400, "Malformed request: the version 9223372036854775808 is no"),
         (f"text/versions/{2**63 - 1}", {"inputs": ["a"]}, 404, "9223372036854775807"),
@@ -141,7 +141,7 @@ PAIR = "`pair` string (batch,), `text` string (batch,)"
         ("a" * 5000, {"inputs": ["a"]}, 404, "model aaaa"),
     ],
 )
-def test_a_bad_request_says_what_is_wrong(server, model, body, status, message):
+def test_error_messages_of_invalid_requests(server, model, body, status, message):
     answered, answer = server.predict(model, body)
     assert message in answer["error"]
     assert answered == status
@@ -154,13 +154,13 @@ def test_a_bad_request_says_what_is_wrong(server, model, body, status, message):
         ("ids", [{"x": 1.0}], "signature `ids` is not for classify: expected the method"),
         ("classify", [], "with at least one example"),
         ("classify", [3], "example 0 must be an object of features. Received: int"),
-        ("classify", [{"x": [1, "a"]}], "feature `x` of example 0 must hold only"),
+        ("classify", [{"x": [1, "a"]}], "feature `x` of example 0 must contain only"),
         ("classify", [{"x": 1 << 70}], "feature `x` of example 0"),
         ("classify", [{"\ud83d": 1.0}], "feature `?` of example 0: "),
-        ("classify", [{"y": 1.0}], "the model fails"),
+        ("classify", [{"y": 1.0}], "model execution failed"),
     ],
 )
-def test_a_bad_example_says_what_is_wrong(server, signature, examples, message):
+def test_error_messages_of_invalid_examples(server, signature, examples, message):
     status, answer = server.predict("many", {"signature_name": signature, "examples": examples}, "classify")
     assert (status, message in answer["error"]) == (400, True), answer
 
@@ -189,7 +189,7 @@ def test_other_paths(server):
     ],
 )
 def test_malformed_requests(server, request_):
-    """What TensorFlow Serving answers to whatever begins with /v1/ and fits none of its patterns."""
+    """As in TensorFlow Serving, paths below /v1/ that match no pattern are malformed requests."""
     method, path = request_.split()
     status, answer = server.send(method, path, None if method == "GET" else {})
     assert (status, answer["error"].startswith(f"Malformed request: {request_}: ")) == (400, True)
@@ -214,13 +214,13 @@ def test_metrics(server):
 
 
 def raw(server, headers, body, model="text"):
-    """A connection that has sent the head of a predict request and what may be less than its body."""
+    """Returns a connection that has sent the headers and possibly only a part of the body of a predict request."""
     connection = socket.create_connection(("127.0.0.1", server.port), timeout=10)
     connection.sendall(f"POST /v1/models/{model}:predict HTTP/1.1\r\nHost: x\r\n{headers}\r\n\r\n".encode() + body)
     return connection
 
 
-def test_a_long_body_is_refused_before_it_is_read(server):
+def test_large_bodies_are_rejected_before_they_are_read(server):
     bomb = gzip.compress(b" " * (9 << 20))
     for headers, body in (
         ("Content-Length: 9000000000", b"{"),
@@ -230,20 +230,20 @@ def test_a_long_body_is_refused_before_it_is_read(server):
             assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_request_that_does_not_arrive(server):
+def test_incomplete_bodies_time_out(server):
     with contextlib.closing(raw(server, "Content-Length: 9", b"{")) as connection:
         answer = connection.recv(1000)
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert json.loads(answer.split(b"\r\n\r\n")[1]) == {"error": "the body did not arrive within 0.3 seconds"}
 
 
-def test_a_client_that_goes_away_leaves_the_queue(server, gate, until):
+def test_disconnected_clients_leave_the_queue(server, gate, until):
     def ask():
         body = b'{"signature_name": "wait", "inputs": [1]}'
         return raw(server, f"Content-Length: {len(body)}", body, "many")
 
     batcher, running = server.batcher, []
-    for _ in range(2):  # As many as there are threads.
+    for _ in range(2):  # One for each thread.
         running.append(ask())
         until(lambda: batcher.running == len(running))
     waiting = ask()
@@ -257,7 +257,7 @@ def test_a_client_that_goes_away_leaves_the_queue(server, gate, until):
     until(lambda: batcher.idle)
 
 
-def test_a_model_that_comes_later(running, tmp_path, drop, until):
+def test_models_added_after_the_start(running, tmp_path, drop, until):
     with running(tmp_path, ready=False, grpc_port=None) as server:
         assert server.send("GET", "/healthz") == (503, "no model is loaded yet\n")
         (tmp_path / "text").mkdir()
@@ -267,7 +267,7 @@ def test_a_model_that_comes_later(running, tmp_path, drop, until):
         assert (status, answer["predictions"][0]["vector"][2]) == (200, 1)
 
 
-def test_a_queue_that_is_full_and_a_client_that_says_nothing(running, toys, until, gate):
+def test_full_queue_and_idle_connections(running, toys, until, gate):
     wait = {"signature_name": "wait", "inputs": [1]}
     with running(toys, max_queue=1, grpc_port=None, idle_seconds=0.3) as server:
         batcher, threads = server.batcher, []

@@ -1,4 +1,4 @@
-"""The gRPC services, asked with the stubs of TensorFlow Serving; what `Client` can ask is in test_client.py."""
+"""The gRPC services, called with TensorFlow Serving's stubs; test_client.py covers the calls of `Client`."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def predict(apis, stub):
     return send
 
 
-def test_the_answer_names_its_model_and_has_the_outputs_that_were_asked_for(predict):
+def test_responses_have_a_model_spec_and_the_filtered_outputs(predict):
     answer = predict("text", text=["a"], only=["vector"], version=2)
     spec = answer.model_spec
     assert (spec.name, spec.version.value, spec.signature_name) == ("text", 2, "serving_default")
@@ -83,7 +83,7 @@ def refused(send, code, message):
 
 
 def bomb(size):
-    """A tensor with one value and the shape of many."""
+    """Returns a tensor with one value and a shape of another size."""
     tensor = tf.make_tensor_proto(["a"])
     tensor.tensor_shape.dim[0].size = size
     return tensor
@@ -97,31 +97,31 @@ def bomb(size):
         ({"model": "text", "label": "new"}, "UNIMPLEMENTED", "version labels are not supported"),
         ({"model": "text"}, "INVALID_ARGUMENT", "expected the input(s) `text` string (batch,). Received: none"),
         ({"model": "text", "text": [1]}, "INVALID_ARGUMENT", "`text` must be string (batch,). Received: dtype=int32"),
-        ({"model": "text", "text": ["a"], "only": ["b"]}, "INVALID_ARGUMENT", "there is no output b. Expected some of"),
-        ({"model": "text", "text": bomb(1 << 40)}, "INVALID_ARGUMENT", "which is impossible or too large"),
-        ({"model": "text", "text": bomb(-1)}, "INVALID_ARGUMENT", "which is impossible or too large"),
+        ({"model": "text", "text": ["a"], "only": ["b"]}, "INVALID_ARGUMENT", "unknown output(s) b. Expected some of"),
+        ({"model": "text", "text": bomb(1 << 40)}, "INVALID_ARGUMENT", "which is invalid or too large"),
+        ({"model": "text", "text": bomb(-1)}, "INVALID_ARGUMENT", "which is invalid or too large"),
         ({"model": "text", "text": ["a" * (9 << 20)]}, "RESOURCE_EXHAUSTED", "larger than max"),
     ],
 )
-def test_a_bad_request_has_its_code_and_a_message(predict, request_, code, message):
+def test_codes_and_messages_of_invalid_requests(predict, request_, code, message):
     refused(lambda: predict(**request_), code, message)
 
 
-def test_an_api_that_is_not_there(apis, stub):
+def test_unimplemented_methods(apis, stub):
     request = apis.classification_pb2.ClassificationRequest()
     refused(lambda: stub.Classify(request, timeout=20), "UNIMPLEMENTED", "not implemented")
 
 
-def test_a_deadline_leaves_the_queue(predict, server, gate, until):
+def test_requests_past_their_deadline_leave_the_queue(predict, server, gate, until):
     batcher = server.batcher
-    for running, waiting in ((1, 0), (2, 0), (2, 0)):  # The first two keep the threads busy.
+    for running, waiting in ((1, 0), (2, 0), (2, 0)):  # The first two occupy both threads.
         refused(lambda: predict("many", "wait", x=np.array([1], "int32"), timeout=0.15), "DEADLINE_EXCEEDED", "")
         until(lambda running=running, waiting=waiting: (batcher.running, batcher.waiting) == (running, waiting))
     gate.set()
     until(lambda: batcher.idle)
 
 
-def test_a_port_that_is_taken(running, toys, server):
+def test_ports_in_use(running, toys, server):
     with pytest.raises(OSError, match=f"cannot listen at 127.0.0.1:{server.grpc_port} for gRPC"):
         running(toys, grpc_port=server.grpc_port).__enter__()
     with pytest.raises(OSError, match=f"cannot listen at 127.0.0.1:{server.port} for REST: Address already in use"):

@@ -27,7 +27,7 @@ def shelf(shelf_folder):
 
 
 def answer(version, text="abc"):
-    """The version number that a model's answer carries."""
+    """Returns the version number in a model's answer."""
     outputs = version.model.signature()({"text": np.array([text], object)})
     assert outputs["length"].tolist() == [len(text)]
     return int(outputs["vector"][0, 2])
@@ -42,14 +42,14 @@ def states(shelf):
     return [(each.version, each.State.Name(each.state)) for each in shelf.status("text")]
 
 
-def test_a_new_version_takes_over_and_the_old_one_lives_while_it_is_held(shelf, shelf_folder, drop):
+def test_new_versions_replace_old_ones_that_stay_usable_while_leased(shelf, shelf_folder, drop):
     shelf = shelf()
     assert not shelf.ready
     shelf.poll()
     assert shelf.ready
     with shelf.lease("text") as held:
         drop("text/2", shelf_folder / "text" / "2")
-        shelf.poll()  # It may still be on its way.
+        shelf.poll()  # It may still be being copied.
         assert served(shelf) == 1
         shelf.poll()
         assert served(shelf) == 2
@@ -86,7 +86,7 @@ def break_graph(folder):
         pytest.param(break_warmup, "corrupted record at 0", marks=pytest.mark.slow),
     ],
 )
-def test_a_broken_version_replaces_nothing_and_is_tried_again(shelf, shelf_folder, drop, toys, caplog, spoil, message):
+def test_broken_versions_replace_nothing_and_are_retried(shelf, shelf_folder, drop, toys, caplog, spoil, message):
     shelf = shelf()
     shelf.poll()
     drop("text/2", shelf_folder / "text" / "2")
@@ -101,7 +101,7 @@ def test_a_broken_version_replaces_nothing_and_is_tried_again(shelf, shelf_folde
     assert message in broken.error_message
     assert (good.error_code, good.error_message) == (0, "")
     assert [record.levelname for record in caplog.records] == ["ERROR"]
-    assert "text/2 does not load: " in caplog.text
+    assert "text/2 failed to load: " in caplog.text
     shutil.rmtree(shelf_folder / "text" / "2")
     shutil.copytree(toys / "text" / "2", shelf_folder / "text" / "2")
     shelf.poll()
@@ -110,7 +110,7 @@ def test_a_broken_version_replaces_nothing_and_is_tried_again(shelf, shelf_folde
     assert not any(each.status.error_message for each in shelf.status("text"))
 
 
-def test_at_the_start_the_newest_good_version_is_served(shelf, shelf_folder, drop):
+def test_the_latest_working_version_is_served_at_start(shelf, shelf_folder, drop):
     drop("text/2", shelf_folder / "text" / "2")
     break_graph(shelf_folder / "text" / "2")
     shelf = shelf()
@@ -119,7 +119,7 @@ def test_at_the_start_the_newest_good_version_is_served(shelf, shelf_folder, dro
     assert states(shelf) == [(2, "END"), (1, "AVAILABLE")]
 
 
-def test_nothing_good(shelf, shelf_folder):
+def test_no_working_version(shelf, shelf_folder):
     break_graph(shelf_folder / "text" / "1")
     shelf = shelf()
     for message in ("it is still loading", "version 1: .*saved_model.pb"):
@@ -130,8 +130,8 @@ def test_nothing_good(shelf, shelf_folder):
         assert not shelf.ready
 
 
-def test_what_is_replaced_in_place_is_loaded_again(shelf, shelf_folder, toys, drop):
-    """As `export` does it: the folder is gone for a moment, then another has its name."""
+def test_versions_replaced_in_place_are_reloaded(shelf, shelf_folder, toys, drop):
+    """As with `export`: the folder is missing for a moment, then another one has its name."""
     shelf = shelf()
     shelf.poll()
     shutil.rmtree(shelf_folder / "text" / "1")
@@ -146,7 +146,7 @@ def test_what_is_replaced_in_place_is_loaded_again(shelf, shelf_folder, toys, dr
 
 
 @pytest.mark.slow
-def test_a_version_that_is_taken_away(shelf, shelf_folder, drop):
+def test_removed_versions(shelf, shelf_folder, drop):
     drop("text/2", shelf_folder / "text" / "2")
     shelf = shelf()
     shelf.poll()
@@ -154,20 +154,20 @@ def test_a_version_that_is_taken_away(shelf, shelf_folder, drop):
     shutil.rmtree(shelf_folder / "text" / "2")
     for _ in range(3):
         shelf.poll()
-    assert served(shelf) == 1  # Back to the older one.
+    assert served(shelf) == 1  # The older version is served again.
     shutil.rmtree(shelf_folder / "text" / "1")
     for _ in range(3):
         shelf.poll()
-    assert served(shelf) == 1  # Better than nothing.
+    assert served(shelf) == 1  # No other version replaces it.
     shutil.rmtree(shelf_folder / "text")
     for _ in range(3):
         shelf.poll()
-    with pytest.raises(ValueError, match="there is no such model. Expected one of: none, the shelf is empty"):
+    with pytest.raises(ValueError, match="unknown model. Expected one of: none, the folder is empty"):
         served(shelf)
     assert not shelf.ready
 
 
-def test_folders_that_are_no_models(shelf, shelf_folder):
+def test_folders_without_models(shelf, shelf_folder):
     (shelf_folder / "checkpoint").mkdir()
     (shelf_folder / "checkpoint" / "config.json").write_text("{}")
     (shelf_folder / "empty").mkdir()
@@ -177,9 +177,9 @@ def test_folders_that_are_no_models(shelf, shelf_folder):
     shelf.poll()
     assert shelf.models() == ["empty", "text"]
     for name, message in (
-        ("checkpoint", "it is a checkpoint, to be exported first"),
+        ("checkpoint", "it is a checkpoint; export it first"),
         ("empty", "its folder has no version. Expected .*empty/<number>/saved_model.pb"),
-        ("other", "there is no such model. Expected one of: empty, text"),
+        ("other", "unknown model. Expected one of: empty, text"),
     ):
         with pytest.raises(ValueError, match=message) as error, shelf.lease(name):
             pass
@@ -214,7 +214,7 @@ def test_warm_up_requests_are_replayed(shelf, shelf_folder):
     assert states(shelf) == [(1, "AVAILABLE")]
 
 
-def test_a_file_that_is_still_being_copied_is_waited_for(shelf, shelf_folder, drop):
+def test_versions_are_not_loaded_while_their_files_change(shelf, shelf_folder, drop):
     shelf = shelf()
     shelf.poll()
     drop("text/2", shelf_folder / "text" / "2")
@@ -227,14 +227,14 @@ def test_a_file_that_is_still_being_copied_is_waited_for(shelf, shelf_folder, dr
     assert served(shelf) == 2
 
 
-def test_a_folder_that_is_not_there(tmp_path):
+def test_missing_folder_raises(tmp_path):
     from keras_bert.serving.server.shelf import Shelf
 
-    with pytest.raises(ValueError, match="there is no such folder of models"):
+    with pytest.raises(ValueError, match="the model folder does not exist"):
         Shelf(tmp_path / "none")
 
 
-def test_which_signatures_can_share_a_run(toys):
+def test_joinable_signatures(toys):
     from keras_bert.serving.server.saved_model import SavedModel
 
     model = SavedModel(toys / "many" / "1")
