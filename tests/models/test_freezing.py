@@ -63,9 +63,9 @@ class Unwired(keras.Model):
 def test_models_that_cannot_be_frozen(build):
     stranger = keras.Sequential([keras.layers.Dense(1)], name="stranger")
     for model, count, message in (
-        (stranger, 0, "`model` must hold an encoder of build_encoder. Received: model='stranger'"),
+        (stranger, 0, "`model` must contain an encoder from build_encoder. Received: model='stranger'"),
         (Unwired(), 0, "set its `trainable` instead"),
-        (encoder := build("encoder"), -1, "`count` must be from 0 to the 2 blocks .* Received: count=-1"),
+        (encoder := build("encoder"), -1, "`count` must be between 0 and 2, the number of blocks. * Received: count=-1"),
         (encoder, 3, "Received: count=3"),
     ):
         with pytest.raises(ValueError, match=message):

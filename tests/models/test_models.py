@@ -170,7 +170,7 @@ def test_bad_arguments_of_heads(encoder):
             keras_bert.build_classifier(encoder, num_classes)
     model = keras_bert.build_classifier(encoder, 2)
     assert model.get_layer("token_embedding").embeddings is encoder.get_layer("token_embedding").embeddings
-    with pytest.raises(ValueError, match="`encoder` must be a model of build_encoder. Received: a model with a class"):
+    with pytest.raises(ValueError, match="`encoder` must be a model from build_encoder. Received: a model with a class"):
         keras_bert.build_classifier(model, 2)
 
 
@@ -225,7 +225,7 @@ def test_custom_models_are_refused(config):
 def test_a_text_model_is_refused_with_a_hint(encoder, pieces):
     model = keras_bert.build_classifier(encoder, 2)
     text_model = keras_bert.build_text_model(model, keras_bert.TextPreprocessor(pieces, 12))
-    with pytest.raises(ValueError, match="It takes texts: pass the model on token ids"):
+    with pytest.raises(ValueError, match="It takes strings: pass the model on token ids"):
         keras_bert.describe(text_model)
 
 
