@@ -46,7 +46,7 @@ def _what(batch_size, length, parameters):
 
 
 def _is_out_of_memory(error):
-    # TensorFlow raises ResourceExhaustedError, JAX a RuntimeError with RESOURCE_EXHAUSTED, NumPy and Python a MemoryError.
+    # TensorFlow raises ResourceExhaustedError, JAX a RuntimeError that starts with its code, others a MemoryError.
     if isinstance(error, MemoryError):
         return True
     exhausted = type(error).__name__ == "ResourceExhaustedError" or "RESOURCE_EXHAUSTED" in str(error)

@@ -9,7 +9,7 @@ POOLINGS = ("mean", "max", "cls", "pooled")
 
 
 def embedder(model, preprocessor, pooling="mean", layers=(-1,), normalize=False, rows_together=8):
-    """Returns the signature of an encoder: one vector per text. For the arguments see `pool` and `in_groups`."""
+    """The signature of an encoder: one vector per text. For the arguments see `pool` and `in_groups`."""
     check_pooling(model, pooling, layers)
     width = model.output["pooled_output"].shape[-1] * (1 if pooling == "pooled" else len(layers))
 
@@ -20,7 +20,7 @@ def embedder(model, preprocessor, pooling="mean", layers=(-1,), normalize=False,
 
 
 def sentence_embedder(model, preprocessor, rows_together=8):
-    """Returns the signature of a model from `build_embedder`: one vector per text. For `rows_together` see `in_groups`."""
+    """The signature of a model from `build_embedder`: one vector per text. For `rows_together` see `in_groups`."""
     width = model.output["embedding"].shape[-1]
 
     return _signature(lambda part: model(part, training=False)["embedding"], preprocessor, width, rows_together)
