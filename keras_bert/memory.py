@@ -40,7 +40,7 @@ def explain_out_of_memory(batch_size=None, length=None, parameters=None):
 def _what(batch_size, length, parameters):
     """Describes the failed step."""
     if parameters is not None:
-        return f" at loading {parameters:,} parameters ({parameters * 4 / 1e9:.1f} GB in float32)"
+        return f" while loading {parameters:,} parameters ({parameters * 4 / 1e9:.1f} GB in float32)"
     sequences = f" of {batch_size} sequences" if batch_size else ""
     return f" at a batch{sequences}" + (f" of length {length}" if length else "")
 

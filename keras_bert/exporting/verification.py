@@ -100,13 +100,13 @@ def compare(expected, got, tolerance, scale=None):
     except (ValueError, TypeError):
         return Difference(problem="has stored values of another kind")
     if expected.shape != got.shape:
-        return Difference(problem=f"has shape {got.shape} for {expected.shape}", discrete=True)
+        return Difference(problem=f"has shape {got.shape}, expected {expected.shape}", discrete=True)
     if got.dtype.kind != "f":
         different = np.argwhere(expected != got)
         if not len(different):
             return Difference()
         place = tuple(different[0].tolist())
-        problem = f"is {got.item(place)!r} for {expected.item(place)!r} at {list(place)}"
+        problem = f"is {got.item(place)!r}, expected {expected.item(place)!r}, at {list(place)}"
         return Difference(problem=problem, discrete=True)
     if not np.isfinite(got).all():
         return Difference(problem="has values that are not finite")

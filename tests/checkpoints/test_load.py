@@ -253,7 +253,7 @@ def test_out_of_memory(folder, monkeypatch):
         raise MemoryError
 
     monkeypatch.setattr(load, "build_encoder", full)
-    with pytest.raises(MemoryError, match=r"out of memory at loading [\d,]+ parameters \(0.0 GB in float32\)"):
+    with pytest.raises(MemoryError, match=r"out of memory while loading [\d,]+ parameters \(0.0 GB in float32\)"):
         keras_bert.load(folder)
 
 

@@ -100,7 +100,7 @@ def test_wrong_signatures_outputs_and_stored_answers(copy, here):
         "next_sentence: no such signature",
         "classify: there is no probe for it",
         "serving_default: output rating is missing",
-        "serving_default: label has shape (4,) for (1,)",
+        "serving_default: label has shape (4,), expected (1,)",
         "serving_default: probabilities has stored values of another kind",
         "tokens: takes padding_mask, segment_ids, token_ids",
     ]
@@ -179,8 +179,8 @@ def test_outputs_that_depend_on_the_batch(toy, here):
 @pytest.mark.parametrize(
     ("expected", "got", "message"),
     [
-        (["A", "CB\0"], np.array(["A", "CC\0"], object), "is 'CC\\x00' for 'CB\\x00' at [1]"),
-        ([1, 7, 3], np.array([1, 2, 3]), "is 2 for 7 at [1]"),
+        (["A", "CB\0"], np.array(["A", "CC\0"], object), "is 'CC\\x00', expected 'CB\\x00', at [1]"),
+        ([1, 7, 3], np.array([1, 2, 3]), "is 2, expected 7, at [1]"),
         ([1.0, 2.0, 3.0001], np.array([1.0, 2.0, 3.0]), "differs by 0.0001, 3.3e-05 of its largest value"),
         ([1.0, 2.0], np.array([1.0, np.inf]), "has values that are not finite"),
         ([1.0, -3e38], np.array([1.0, 3.0]), "has a value where there should be none, or none where"),
