@@ -51,7 +51,7 @@ def preprocessor(pieces):
 
 @pytest.fixture(scope="session")
 def exported(model_of, preprocessor, tmp_path_factory):
-    """Exports a head once per precision: replaces an older SavedModel, and is moved afterwards."""
+    """The SavedModel of a head, once for each head and precision: in place of an older one, and moved afterwards."""
 
     @functools.cache
     def export(head, **options):
