@@ -1,6 +1,6 @@
 """BERT for TensorFlow 2 and Keras 3. See README.md; all public names are listed here.
 
-They are imported when used (PEP 562), except for the classes that a `.keras` file may contain, which Keras must know.
+They are imported on first use (PEP 562), except for classes that `.keras` files may contain: Keras must know these.
 """
 
 import importlib

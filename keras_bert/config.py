@@ -1,8 +1,8 @@
-"""The configuration of a BERT: the keys of `bert_config.json` and the named sizes.
+"""BERT's configuration: the keys of `bert_config.json` and the named sizes.
 
 Google and Hugging Face write the same keys with different values of `hidden_act`: Google's "gelu" is the tanh form,
-Hugging Face's "gelu" is the erf form and "gelu_new" the tanh form. `BertConfig` uses Hugging Face's names; this file
-alone maps them.
+Hugging Face's "gelu" is the erf form and "gelu_new" the tanh form. `BertConfig` uses Hugging Face's names; only
+this file converts them.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ import re
 
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu", "tanh", "linear")
 
-# Other programs' names of our activations.
+# Maps other programs' names of activations to ours.
 _FROM_GOOGLE = {"gelu": "gelu_new", "relu": "relu", "tanh": "tanh", "linear": "linear"}
 _FROM_HUGGINGFACE = {
     **{name: name for name in ACTIVATIONS},
@@ -24,9 +24,9 @@ _FROM_HUGGINGFACE = {
 # Unused keys of Google's multilingual and Chinese files.
 _INERT_IN_GOOGLE = {"directionality", "pooler_type", "pooler_fc_size", "pooler_size_per_head"}
 _INERT_IN_GOOGLE |= {"pooler_num_attention_heads", "pooler_num_fc_layers"}
-# At least one of these keys is in every file of Hugging Face's.
+# Every Hugging Face config contains at least one of these keys.
 _HUGGINGFACE_KEYS = {"model_type", "architectures", "transformers_version", "pad_token_id", "layer_norm_eps"}
-# Keys of Hugging Face's file that change the model, with the value of plain BERT.
+# Keys of Hugging Face configs that change the model, with their values for BERT.
 _FIXED_IN_HUGGINGFACE = {
     "model_type": "bert",
     "position_embedding_type": "absolute",
@@ -38,22 +38,22 @@ _FIXED_IN_HUGGINGFACE = {
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
-    """The size of a BERT, under the keys of `bert_config.json`. The defaults are BERT BASE, uncased.
+    """The configuration of a BERT, with the keys of `bert_config.json`. The defaults are those of uncased BERT BASE.
 
     Args:
-        vocab_size: rows of the token table.
-        hidden_size: width of the model, a multiple of `num_attention_heads`.
-        num_hidden_layers: number of Transformer blocks.
-        num_attention_heads: heads of each block.
-        intermediate_size: inner width of the feed-forward layer.
-        hidden_act: one of `ACTIVATIONS`; "gelu" is the erf form, "gelu_new" the tanh form.
-        hidden_dropout_prob: dropout on the embeddings and on the output of each sub-layer.
-        attention_probs_dropout_prob: dropout on the attention probabilities.
-        max_position_embeddings: the longest sequence.
-        type_vocab_size: number of segments.
-        initializer_range: standard deviation of the truncated normal initializer.
-        layer_norm_eps: epsilon of every LayerNorm.
-        classifier_dropout: dropout before a classification head; None means `hidden_dropout_prob`.
+        vocab_size: int, number of rows of the token table. Defaults to 30522.
+        hidden_size: int, width of the model, a multiple of `num_attention_heads`. Defaults to 768.
+        num_hidden_layers: int, number of Transformer blocks. Defaults to 12.
+        num_attention_heads: int, number of attention heads per block. Defaults to 12.
+        intermediate_size: int, inner width of the feed-forward network. Defaults to 3072.
+        hidden_act: str, one of `ACTIVATIONS`: "gelu" is the erf form, "gelu_new" the tanh form. Defaults to "gelu_new".
+        hidden_dropout_prob: float, dropout rate of the embeddings and of each sublayer's output. Defaults to 0.1.
+        attention_probs_dropout_prob: float, dropout rate of the attention probabilities. Defaults to 0.1.
+        max_position_embeddings: int, maximum sequence length. Defaults to 512.
+        type_vocab_size: int, number of segments. Defaults to 2.
+        initializer_range: float, standard deviation of the truncated normal initializer. Defaults to 0.02.
+        layer_norm_eps: float, epsilon of every LayerNorm. Defaults to 1e-12.
+        classifier_dropout: float, dropout rate before a classification head. Defaults to `hidden_dropout_prob`.
     """
 
     vocab_size: int = 30522
@@ -95,7 +95,7 @@ class BertConfig:
 
     @property
     def head_dropout(self):
-        """The dropout rate before a classification head."""
+        """Returns the dropout rate before a classification head."""
         return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
 
     @classmethod
@@ -121,7 +121,7 @@ class BertConfig:
 
         Args:
             values: dict, the content.
-            program: str, "google" or "huggingface", which wrote it. Defaults to what the keys tell.
+            program: str, "google" or "huggingface", the program that wrote it. By default, inferred from the keys.
         """
         if "vocab_size" not in values:
             raise ValueError(f"the key `vocab_size` is missing. Received the keys: {', '.join(sorted(values))}")
@@ -151,11 +151,11 @@ class BertConfig:
         return cls(**{**kept, "hidden_act": names[act]})
 
     def to_huggingface(self):
-        """The content of Hugging Face's `config.json`."""
+        """Returns the content of Hugging Face's `config.json`."""
         return {"model_type": "bert", **dataclasses.asdict(self)}
 
     def to_google(self):
-        """The content of Google's `bert_config.json`; raises for settings that it has no key for."""
+        """Returns the content of Google's `bert_config.json`; raises for settings without a key there."""
         to_google = {ours: theirs for theirs, ours in _FROM_GOOGLE.items()}
         if self.hidden_act not in to_google:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Files and folders that are there whole or not at all, and JSON."""
+"""Atomic writes of files and folders, and JSON."""
 
 import contextlib
 import json
@@ -7,7 +7,7 @@ import pathlib
 import shutil
 import tempfile
 
-# Where TensorFlow Serving looks for requests to run before a SavedModel answers others.
+# Where TensorFlow Serving looks for the requests that warm up a SavedModel.
 WARMUP_REQUESTS = "assets.extra/tf_serving_warmup_requests"
 
 
@@ -22,7 +22,7 @@ def replacing(path):
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"writing-{path.name}")
-    _remove(temporary)  # What a killed process left behind.
+    _remove(temporary)  # Left behind by a killed process.
     try:
         yield temporary
         if path.is_dir() and temporary.is_dir():
@@ -51,13 +51,13 @@ def adding_to(directory):
 
 
 def write_text(path, text):
-    """Writes UTF-8; what UTF-8 cannot hold, such as half of a surrogate pair, becomes a question mark."""
+    """Writes UTF-8 text; characters that UTF-8 cannot encode, such as lone surrogates, become question marks."""
     with replacing(path) as temporary:
         temporary.write_bytes(text.encode("utf-8", "replace"))
 
 
 def write_json(path, value):
-    """Writes a JSON file that people can read; names that are no UTF-8 come back as they were."""
+    """Writes a readable JSON file; strings that UTF-8 cannot encode are escaped and read back unchanged."""
     text = json.dumps(value, indent=1, ensure_ascii=False)
     try:
         text.encode()

@@ -15,11 +15,11 @@ _EXHAUSTED = re.compile(r"OOM|[Oo]ut of memory|alloc")
 
 @contextlib.contextmanager
 def explain_out_of_memory(batch_size=None, length=None, parameters=None):
-    """Turns an out-of-memory error of any backend into a `MemoryError` of one line.
+    """Turns an out-of-memory error of any backend into a `MemoryError` with a one-line message.
 
     Args:
-        batch_size, length: int, the shape of a training or prediction batch, as far as it is known. Without any
-            argument the message says what could not be allocated, and a `MemoryError` is not changed.
+        batch_size, length: int, the shape of a training or prediction batch, as far as known. Without any arguments,
+            the message contains the first line of the error, and a `MemoryError` is not changed.
         parameters: int, the number of weights to load.
 
     Example:
@@ -29,7 +29,7 @@ def explain_out_of_memory(batch_size=None, length=None, parameters=None):
     try:
         yield
     except Exception as error:
-        explained = isinstance(error, MemoryError) and error.__cause__ is not None  # By an inner context.
+        explained = isinstance(error, MemoryError) and error.__cause__ is not None  # By a nested context.
         known = batch_size or length or parameters
         if explained or not _is_out_of_memory(error) or (isinstance(error, MemoryError) and not known):
             raise
@@ -40,13 +40,13 @@ def explain_out_of_memory(batch_size=None, length=None, parameters=None):
 def _what(batch_size, length, parameters):
     """Describes the failed step."""
     if parameters is not None:
-        return f" at loading {parameters:,} parameters ({parameters * 4 / 1e9:.1f} GB in float32)"
+        return f" while loading {parameters:,} parameters ({parameters * 4 / 1e9:.1f} GB in float32)"
     sequences = f" of {batch_size} sequences" if batch_size else ""
     return f" at a batch{sequences}" + (f" of length {length}" if length else "")
 
 
 def _is_out_of_memory(error):
-    # TensorFlow raises ResourceExhaustedError, JAX a RuntimeError that begins so, NumPy and Python a MemoryError.
+    # TensorFlow raises ResourceExhaustedError, JAX a RuntimeError that starts with its code, others a MemoryError.
     if isinstance(error, MemoryError):
         return True
     exhausted = type(error).__name__ == "ResourceExhaustedError" or "RESOURCE_EXHAUSTED" in str(error)

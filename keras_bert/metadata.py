@@ -1,30 +1,30 @@
-"""Metadata of a checkpoint: what it says about its model besides sizes and weights."""
+"""Metadata of a checkpoint: facts about its model besides config and weights."""
 
 import dataclasses
 from typing import Any
 
-# Written under the key `keras_bert` of `config.json`, since Hugging Face's keys have no place for them.
+# Written under the key `keras_bert` of `config.json`, since Hugging Face has no keys for them.
 _STORED = ("head", "task", "pair", "sequence_length", "null_threshold", "keep_special_tokens", "positions")
 
 
 @dataclasses.dataclass(frozen=True)
 class Metadata:
-    """What a checkpoint says about its model besides sizes and weights.
+    """Facts about the model of a checkpoint besides config and weights.
 
     Args:
-        head: str, the kind of head, see `describe`. `None` if the checkpoint does not say.
+        head: str, the kind of head, see `describe`. `None` if unknown.
         vocabulary: the `Vocabulary`, or `None`.
         lowercase: bool, whether the vocabulary is uncased. Defaults to `True`.
         labels: list of the class names, or `None`.
         multi_label: bool, whether several classes may apply to one text. Defaults to `False`.
         task: str, name of the task that the head was trained on, or `None`.
         pair: bool, whether the model was trained on pairs of texts. `None` if unknown.
-        sequence_length: int, the longest sequence that the model was trained on, or `None`.
+        sequence_length: int, maximum sequence length in training, or `None`.
         null_threshold: float, see `save`, or `None`.
-        pooling: str, how a sentence encoder pools, see `build_embedder`, or `None`.
+        pooling: str, pooling mode of a sentence encoder, see `build_embedder`, or `None`.
         normalize: bool, whether a sentence encoder normalizes its vectors. Defaults to `False`.
-        causal: bool, as given to `build_encoder`. Defaults to `False`.
-        positions: str, as given to `build_encoder`. Defaults to "learned".
+        causal: bool, as passed to `build_encoder`. Defaults to `False`.
+        positions: str, as passed to `build_encoder`. Defaults to "learned".
         tied: bool, whether the masked-LM head shares the token table. Defaults to `True`.
         keep_special_tokens: list of BERT's special tokens that the tokenizer recognizes in texts, or `None`.
     """
@@ -47,11 +47,11 @@ class Metadata:
 
     @property
     def strip_accents(self):
-        """Whether the vocabulary's tokenizer removes accents; `None` means where letters are lowercased."""
+        """Whether the vocabulary's tokenizer removes accents; `None` means the same as `lowercase`."""
         return self.vocabulary.strip_accents if self.vocabulary else None
 
     def replace(self, **changes):
-        """Returns a copy with other values."""
+        """Returns a copy with changed values."""
         return dataclasses.replace(self, **changes)
 
     @classmethod

@@ -26,7 +26,7 @@ if importlib.util.find_spec("tensorflow"):
 
 
 def pytest_collection_modifyitems(items):
-    gc.freeze()  # Keras collects garbage at each change of a table; what is imported by now need not be searched.
+    gc.freeze()  # Keras collects garbage at each change of a table; this excludes all objects created so far.
     for item in items:
         if item.get_closest_marker("tensorflow") and keras.backend.backend() != "tensorflow":
             item.add_marker(pytest.mark.skip(reason="needs TensorFlow, this is another backend"))
@@ -39,7 +39,7 @@ def _seed():
 
 @pytest.fixture
 def eager():
-    """Runs `tf.function`s without tracing them."""
+    """Runs `tf.function`s eagerly."""
     tf.config.run_functions_eagerly(True)
     yield
     tf.config.run_functions_eagerly(False)
@@ -47,7 +47,7 @@ def eager():
 
 @pytest.fixture(scope="session")
 def golden():
-    """The folder of numbers made by other programs."""
+    """The folder of reference values computed by other programs."""
     return _reference("KERAS_BERT_GOLDEN")
 
 
@@ -92,7 +92,7 @@ def minilm():
 
 @pytest.fixture(scope="session")
 def config():
-    """A BERT that is small but has everything, dropout included."""
+    """A small but complete BERT, including dropout."""
     return keras_bert.BertConfig(
         vocab_size=50,
         hidden_size=32,
@@ -113,7 +113,7 @@ def pieces():
 
 @pytest.fixture(scope="session")
 def batch():
-    """Three sequences of different length."""
+    """Three sequences of different lengths."""
     rng = np.random.default_rng(0)
     lengths = np.array([12, 7, 3])
     mask = (np.arange(12) < lengths[:, None]).astype("int32")
@@ -126,13 +126,13 @@ def batch():
 
 @pytest.fixture(scope="session")
 def mirrored():
-    """One strategy for all tests: TensorFlow mixes up the collectives of two strategies in one process."""
+    """One strategy for all tests: TensorFlow confuses the collectives of two strategies in one process."""
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 
 
 @pytest.fixture
 def two_addresses():
-    """Addresses of this machine that nobody listens at."""
+    """Unused addresses of this machine."""
     with socket.socket() as first, socket.socket() as second:
         for one in (first, second):
             one.bind(("localhost", 0))
@@ -174,7 +174,7 @@ HEADS = {
     "multiple_choice": Head(keras_bert.build_multiple_choice, {"logits": (3, 2)}, "BertForMultipleChoice", False),
     "embedding": Head(embedder, {"embedding": (3, 32)}, None, google=False),
 }
-# The folders of goldens that transformers made.
+# The folders of goldens from transformers.
 HF_HEADS = ["bare", "pretraining", "sequence_classification", "regression", "token_classification"]
 HF_HEADS += ["question_answering", "multiple_choice"]
 
@@ -198,7 +198,7 @@ TARGETS = {
 
 @pytest.fixture
 def task(batch):
-    """Inputs, targets and losses for `model.fit` by the name of a head; no targets where nothing is trained."""
+    """Inputs, targets and losses for `model.fit` by the name of a head; without targets if the head is not trained."""
 
     def make(head, copies=1):
         inputs = dict(batch)
@@ -221,10 +221,10 @@ def task(batch):
 
 
 def to_numpy(value):
-    """A float32 array of any backend's tensor."""
+    """Converts a tensor of any backend to a float32 array."""
     return keras.ops.convert_to_numpy(keras.ops.cast(value, "float32"))
 
 
 def relative(value, expected):
-    """Largest difference in units of the largest expected value."""
+    """Largest difference relative to the largest expected value."""
     return float(np.abs(to_numpy(value) - expected).max() / np.abs(expected).max())

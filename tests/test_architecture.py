@@ -1,4 +1,4 @@
-"""The floors of the house: which room may import which. Imports are read from the source, nothing is run."""
+"""Layers of the package: which room may import which. Imports are read from the source without running it."""
 
 import ast
 import functools
@@ -11,7 +11,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 
-# Room -> what it may import of keras_bert, itself aside: rooms of the floors below it alone.
+# Room -> what it may import of keras_bert besides itself: only rooms of lower floors.
 ROOMS = {
     # Floor 1
     "config": [],
@@ -34,25 +34,25 @@ ROOMS = {
     + ["text.preprocessor", "text.tokenizer_json", "text.vocabulary"],
     # Floor 5
     "experiments": ["checkpoints", "config", "exporting", "files", "models", "pretraining", "tasks", "training"],
-    # Apart: it knows the protocol of TensorFlow Serving and nothing of BERT.
+    # Separate: implements the protocol of TensorFlow Serving, independent of BERT.
     "serving": ["files"],
-    # The public face, whose other names are imported when they are used.
+    # The public API, whose other names are imported on first use.
     "": ["layers", "text.preprocessor", "training", "version"],
 }
 STANDARD = sys.stdlib_module_names
-# Rooms that are not free in their third parties, and those that they may have.
+# Rooms with restricted third-party imports, and the packages that they may import.
 THIRD_PARTY = {**dict.fromkeys(["config", "files", "memory", "metadata", "version"], ()), "layers": ("keras",)}
-# The lazy faces.
+# Modules with lazy imports.
 IMPORTLIB = {"keras_bert/__init__.py", "keras_bert/serving/__init__.py"}
-# The files that may import what their room may not.
+# Files with imports that are not allowed in their room.
 EXCEPTIONS = {("keras_bert/layers/graphs.py", "tensorflow")}
-# Imported where they are used, since a user may lack them; so is the preprocessor, which needs TensorFlow.
+# Optional dependencies, imported where they are used; so is the preprocessor, which needs TensorFlow.
 OPTIONAL = {"tensorflow", "tensorflow_text", "keras_hub", "huggingface_hub", "tensorflow_datasets", "apache_beam"}
 OPTIONAL |= {"scipy", "sklearn"}
 
 
 def violations(root):
-    """What is wrong with the imports of a tree, one line each."""
+    """Returns the forbidden imports of a tree, one line each."""
     found = []
     for path in sorted((root / "keras_bert").rglob("*.py")):
         name, parts = path.relative_to(root).as_posix(), path.relative_to(root / "keras_bert").with_suffix("").parts
@@ -73,7 +73,7 @@ def violations(root):
 
 
 def circles(root):
-    """Modules that import each other, directly or through others."""
+    """Returns modules that import each other, directly or through others."""
     modules = {}
     for path in sorted((root / "keras_bert").rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
@@ -108,7 +108,7 @@ def judge(room, module, inside):
 
 @functools.cache
 def imports(path):
-    """(line, dotted name, whether inside a function) of every import of a file."""
+    """Returns (line, dotted name, whether inside a function) for every import of a file."""
     tree, found = ast.parse(path.read_text()), []
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     inner = {id(child) for function in functions for child in ast.walk(function)}
@@ -121,12 +121,12 @@ def imports(path):
     return found
 
 
-def test_the_house_keeps_its_floors():
+def test_rooms_only_import_lower_floors():
     assert violations(ROOT) == []
 
 
 def test_graphs_are_traced_without_autograph():
-    """No function needs it, and to convert them all takes a quarter of the time until the first step."""
+    """No function needs it, and converting them all takes a quarter of the time until the first step."""
     graphs = 0
     for path in [*(ROOT / "keras_bert").rglob("*.py"), *(ROOT / "pipelines").glob("*.py")]:
         nodes = list(ast.walk(ast.parse(path.read_text())))
@@ -163,7 +163,7 @@ ALLOWED = [
 
 
 @pytest.mark.parametrize(("file", "line", "message"), [*FORBIDDEN, *ALLOWED])
-def test_forbidden_imports_alone_are_found(tmp_path, file, line, message):
+def test_only_forbidden_imports_are_found(tmp_path, file, line, message):
     (tmp_path / "keras_bert").mkdir()
     path = tmp_path / "keras_bert" / file
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -173,7 +173,7 @@ def test_forbidden_imports_alone_are_found(tmp_path, file, line, message):
     assert not found or message in found[0]
 
 
-def test_a_circle_within_a_room_is_found(tmp_path):
+def test_a_circular_import_within_a_room_is_found(tmp_path):
     (tmp_path / "keras_bert" / "text").mkdir(parents=True)
     for name, other in ("ab", "bc", "ca"):
         (tmp_path / "keras_bert" / "text" / f"{name}.py").write_text(f"from keras_bert.text.{other} import thing\n")

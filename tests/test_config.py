@@ -10,7 +10,7 @@ BERT = {"model_type": "bert", "vocab_size": 100}
 
 
 def parameters(config):
-    """The number of weights of an encoder, counted by hand."""
+    """The number of weights of an encoder, from a formula."""
     width, inner = config.hidden_size, config.intermediate_size
     norm = 2 * width
     embeddings = (config.vocab_size + config.max_position_embeddings + config.type_vocab_size) * width + norm
@@ -72,7 +72,7 @@ def read(**values):
         (BertConfig(layer_norm_eps=1e-6).to_google, {}, "no key for `layer_norm_eps`"),
     ],
 )
-def test_mistakes(make, values, message):
+def test_bad_arguments(make, values, message):
     with pytest.raises(ValueError, match=message):
         make(**values)
 

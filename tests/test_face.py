@@ -1,4 +1,4 @@
-"""`import keras_bert` from a user's chair."""
+"""`import keras_bert` and the lazy imports of its public names."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ def python(code, *arguments):
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True).stdout
 
 
-def test_every_public_name_is_there():
+def test_public_names():
     for name in keras_bert.__all__:
         assert getattr(keras_bert, name) is not None
     assert set(keras_bert.__all__) <= set(dir(keras_bert))
@@ -56,8 +56,8 @@ except ModuleNotFoundError as error:
 
 
 @pytest.mark.tensorflow
-def test_the_import_alone_loads_keras_files_and_nothing_heavy(build, tmp_path):
-    """An optional dependency is imported where it is used; an error names the extra that installs it."""
+def test_the_import_registers_layers_without_heavy_dependencies(build, tmp_path):
+    """Optional dependencies are imported where they are used; the error names the extra that installs them."""
     model = build("classification")
     model.compile(keras_bert.AdamW(1e-3), "mse")
     model.optimizer.build(model.trainable_variables)

@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Atomic writes of files and folders."""
 
 import os
 
@@ -7,7 +7,7 @@ import pytest
 from keras_bert.files import adding_to, read_json, replacing, write_json, write_text
 
 
-def test_an_error_leaves_what_was_there(tmp_path):
+def test_an_error_keeps_the_existing_files(tmp_path):
     write_text(tmp_path / "a.txt", "old")
 
     def fail():
@@ -21,7 +21,7 @@ def test_an_error_leaves_what_was_there(tmp_path):
     assert (tmp_path / "a.txt").read_text() == "old"
 
 
-def test_a_folder_replaces_a_folder_and_what_a_killed_process_left(tmp_path):
+def test_a_folder_replaces_a_folder_and_leftovers_of_a_killed_process(tmp_path):
     for name in ("model", "writing-model"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "old").touch()
@@ -47,7 +47,7 @@ def test_files_are_added_to_a_folder(tmp_path):
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["inner", "kept", "new"]
 
 
-def test_json_keeps_every_name(tmp_path):
+def test_json_keeps_every_string(tmp_path):
     value = {"Büro": [os.fsdecode(b"caf\xe9.txt"), "☃"], "n": 1.5}
     write_json(tmp_path / "a.json", value)
     assert read_json(tmp_path / "a.json") == value

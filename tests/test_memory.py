@@ -14,21 +14,21 @@ def test_an_error_of_numpy_is_explained():
         np.empty((1 << 20, 1 << 30))
 
 
-@pytest.mark.slow  # TensorFlow tries for ten seconds.
+@pytest.mark.slow  # TensorFlow retries for ten seconds.
 def test_an_error_of_the_backend_is_explained():
-    length = 1 << 24  # 1 PB of attention scores, more than there are addresses.
+    length = 1 << 24  # 1 PB of attention scores, more than the address space.
     with pytest.raises(MemoryError, match="of length 16777216"), keras_bert.explain_out_of_memory(length=length):
         keras.ops.ones((length, length)) + 1
 
 
 class ResourceExhaustedError(Exception):
-    """TensorFlow's, by its name."""
+    """Has the name of TensorFlow's error."""
 
 
 @pytest.mark.parametrize(
     "error", [ZeroDivisionError(), ResourceExhaustedError("model/variables.data; No space left on device")]
 )
-def test_other_errors_pass(error):
+def test_other_errors_are_unchanged(error):
     with pytest.raises(type(error)), keras_bert.explain_out_of_memory(batch_size=1, length=1):
         raise error
 
@@ -45,8 +45,8 @@ OUT_OF_MEMORY = ResourceExhaustedError("OOM when allocating tensor with shape[8,
         (None, MemoryError("Unable to allocate 3 PiB"), "Unable to allocate 3 PiB"),
     ],
 )
-def test_a_command_line_ends_in_one_line(monkeypatch, capsys, facts, error, line):
-    """A training step has facts of its batch; other code of a program has none."""
+def test_a_command_prints_a_one_line_error(monkeypatch, capsys, facts, error, line):
+    """A training step knows the shape of its batch; other code does not."""
 
     def main():
         with contextlib.nullcontext() if facts is None else keras_bert.explain_out_of_memory(**facts):

@@ -1,4 +1,4 @@
-"""The README's quick start does what the README says; the documents name what is there."""
+"""The README's quick start works as described; the documents list all files and have valid links."""
 
 import contextlib
 import io
@@ -12,7 +12,7 @@ README = (ROOT / "README.md").read_text()
 
 
 @pytest.mark.usefixtures("minilm")
-def test_the_quick_start_prints_what_it_says():
+def test_the_quick_start_prints_the_documented_output():
     code = re.search(r"```python\n(.*?)```", README, re.DOTALL).group(1)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -25,7 +25,7 @@ def test_the_architecture_names_every_file():
     named = set(re.findall(r"\b(\w+\.py)\b", (ROOT / "docs" / "architecture.md").read_text()))
     found = {path.name for path in (ROOT / "keras_bert").rglob("*.py")} - {"__init__.py", "version.py"}
     assert {name for name in named if not list(ROOT.glob(f"*/{name}"))} - found == set()
-    reports_and_server = ("reports", "server")  # Named as folders.
+    reports_and_server = ("reports", "server")  # Listed as folders.
     inner = {path.name for folder in reports_and_server for path in (ROOT / "keras_bert").rglob(f"{folder}/*.py")}
     assert found - named - inner == set()
 
@@ -35,7 +35,7 @@ def test_every_deviation_is_listed():
     assert marks == (ROOT / "docs" / "differences.md").read_text().count("\n- ")
 
 
-def test_links_of_the_documents_lead_somewhere():
+def test_links_of_the_documents_are_valid():
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "saved_models" / "README.md"):
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"

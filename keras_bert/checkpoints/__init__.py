@@ -1,1 +1,1 @@
-"""Checkpoints of other programs in and out. Every format is brought to one set of names, see `layout.py`."""
+"""Reads and writes checkpoints of other programs. All formats are mapped to one set of names, see `layout.py`."""

@@ -22,20 +22,20 @@ _TO_OURS = {
     "cls/squad/output_bias": "qa_outputs.bias",
 }
 _TO_GOOGLE = {ours: theirs for theirs, ours in _TO_OURS.items()}
-# The last tensor that is present decides.
+# The last tensor that is present determines the head.
 _HEADS = {
     "cls.seq_relationship.weight": "next_sentence",
     "cls.predictions.bias": "pretraining",
     "qa_outputs.weight": "question_answering",
     "classifier.weight": "classification",
 }
-# What the C++ reader raises on a truncated file, besides TensorFlow's errors.
+# Raised by the C++ reader for truncated files, besides TensorFlow's errors.
 _UNREADABLE = (ValueError, RuntimeError, IndexError, OverflowError)
 _OPTIMIZER = re.compile(r".*/(adam_m|adam_v|Adam|Adam_1)|global_step|beta[12]_power|good_steps|loss_scale")
 
 
 def is_google(directory):
-    """Whether a directory has Google's config."""
+    """Returns whether a directory contains Google's config."""
     return (directory / CONFIG).is_file()
 
 
@@ -100,7 +100,7 @@ def _check(description, vocabulary):
         value = getattr(vocabulary, name)
         if value != expected:
             raise ValueError(
-                f"Google's format has no place for the vocabulary's `{name}`. Received: {name}={value!r}; "
+                f"Google's format cannot store the vocabulary's `{name}`. Received: {name}={value!r}; "
                 "use format='huggingface'"
             )
 

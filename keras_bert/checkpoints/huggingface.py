@@ -1,4 +1,4 @@
-"""Hugging Face's format: `config.json` and `model.safetensors`, also in shards; without the tokenizer."""
+"""Hugging Face's format: `config.json` and `model.safetensors`, also sharded; without the tokenizer."""
 
 import json
 import re
@@ -19,7 +19,7 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 _PICKLE = "pytorch_model.bin"
 
-# The head of each architecture; of those with the same head, the tensors tell which it is.
+# The head of each architecture; the tensors distinguish architectures with the same head.
 _HEADS = {
     "BertModel": "encoder",
     "BertForPreTraining": "pretraining",
@@ -41,7 +41,7 @@ def read(directory, head=None):
 
     Args:
         directory: the folder.
-        head: str, the kind of head if the caller knows it. Defaults to `None`.
+        head: str, the kind of head, if known. Defaults to `None`.
     """
     config, metadata = read_config(directory)
     tensors = _read_weights(directory, metadata.tied)
@@ -72,24 +72,24 @@ def read_config(directory):
 
 
 def is_ours(directory):
-    """Whether this package wrote a directory."""
+    """Returns whether this package wrote a directory."""
     return "keras_bert" in read_json(directory / CONFIG)
 
 
 def has_weights(directory):
-    """Whether a directory has weights in Hugging Face's format."""
+    """Returns whether a directory contains weights in Hugging Face's format."""
     return any((directory / name).is_file() for name in (WEIGHTS, INDEX, _PICKLE))
 
 
 def _problem_type(values):
-    """Returns `problem_type`, or raises if it does not fit the number of labels."""
+    """Returns `problem_type`; raises if it does not match the number of labels."""
     problem, classes = values.get("problem_type"), len(values.get("id2label") or {}) or values.get("num_labels", 2)
     if problem not in (None, *_PROBLEMS):
         raise ValueError(f"`problem_type` must be one of {', '.join(_PROBLEMS)}. Received: problem_type={problem!r}")
     if (problem == "regression" and classes != 1) or (problem == "single_label_classification" and classes == 1):
         raise ValueError(
-            "`problem_type` must fit the number of labels: regression has one number, classification two classes at "
-            f"least. Received: problem_type={problem!r} with {classes} label(s)"
+            "`problem_type` must match the number of labels: one for regression, at least two for classification. "
+            f"Received: problem_type={problem!r} with {classes} label(s)"
         )
     return problem
 
@@ -99,9 +99,9 @@ def _check_no_head(directory, tensors):
     if names:
         architectures = read_json(directory / CONFIG).get("architectures")
         raise ValueError(
-            f"{directory / CONFIG}: `architectures` does not tell what head {names[0]} is of. Expected one of "
-            f"{', '.join(_HEADS)}. Received: architectures={architectures}; load(..., head='encoder') leaves the head "
-            f"out, another of {', '.join(_ARCHITECTURES)} names it"
+            f"{directory / CONFIG}: `architectures` does not identify the head of {names[0]}. Expected one of "
+            f"{', '.join(_HEADS)}. Received: architectures={architectures}; pass load(..., head='encoder') to omit the "
+            f"head, or another of {', '.join(_ARCHITECTURES)} to select it"
         )
 
 
@@ -136,7 +136,7 @@ def write_weights(description, directory, dtype):
         name if name.startswith(("cls.", "classifier.", "qa_outputs.")) else prefix + name: array
         for name, array in tensors_of(description).items()
     }
-    if not description.tied:  # transformers reads the bias of the decoder then.
+    if not description.tied:  # transformers then reads the decoder's bias.
         tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].copy()
     if dtype != "float32":
         largest = max(float(np.abs(array).max()) for array in tensors.values())
@@ -144,7 +144,7 @@ def write_weights(description, directory, dtype):
             raise ValueError(f"`weights_dtype`={dtype!r} cannot hold the largest weight, {largest}. Expected 'float32'")
         tensors = {name: array.astype(dtype) for name, array in tensors.items()}
     safetensors.numpy.save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
-    shutil.copymode(directory / CONFIG, directory / WEIGHTS)  # safetensors makes it readable to its owner alone.
+    shutil.copymode(directory / CONFIG, directory / WEIGHTS)  # safetensors makes it readable only by its owner.
 
 
 def read_json(path):
@@ -159,7 +159,7 @@ def read_json(path):
 
 
 def read_json_if_exists(path):
-    """Reads a JSON object; a missing file is an empty one."""
+    """Reads a JSON object; empty if the file is missing."""
     return read_json(path) if path.is_file() else {}
 
 
@@ -175,14 +175,14 @@ def _labels(path, values):
 
 
 def _read_weights(directory, tied):
-    """Returns the tensors of a directory by our names, a tied table once."""
+    """Returns the tensors of a directory by our names, with a tied table only once."""
     tensors = {}
     for path in _weight_files(directory):
         try:
             file = safetensors.safe_open(path, framework="numpy")
             names = list(file.keys())
         except (safetensors.SafetensorError, OSError) as error:
-            raise ValueError(f"{path}: not a readable safetensors file, it may be cut short: {error}") from None
+            raise ValueError(f"{path}: not a readable safetensors file, it may be truncated: {error}") from None
         for name in names:
             shape = tuple(file.get_slice(name).get_shape())
             tensors[_our_name(name)] = Tensor(name, shape, lambda file=file, name=name: file.get_tensor(name))
@@ -200,10 +200,10 @@ def _weight_files(directory):
         return [directory / shard for shard in shards]
     if (directory / _PICKLE).is_file():
         raise ValueError(
-            f"{directory}: {_PICKLE} is refused: it is a pickle, which can run code when it is opened. "
+            f"{directory}: {_PICKLE} is not supported: it is a pickle, which can run code when opened. "
             f"Expected {WEIGHTS}; transformers writes it with model.save_pretrained()"
         )
-    raise FileNotFoundError(f"{directory}: expected {WEIGHTS} or {INDEX} beside {CONFIG}; neither is there")
+    raise FileNotFoundError(f"{directory}: expected {WEIGHTS} or {INDEX} next to {CONFIG}; found neither")
 
 
 def _our_name(name):
@@ -212,9 +212,9 @@ def _our_name(name):
 
 
 def _without_copies(directory, tensors, tied):
-    """Drops second copies of the tied table and of the bias, after a check that they are equal."""
+    """Drops duplicates of the tied table and of the bias, after checking that they are equal."""
     bias, copy = "cls.predictions.bias", "cls.predictions.decoder.bias"
-    if copy in tensors:  # transformers adds this one.
+    if copy in tensors:  # transformers writes this copy.
         if bias in tensors and tied:
             _check_equal(directory, tensors[copy], tensors[bias])
         tensors[bias] = tensors.pop(copy)
@@ -230,5 +230,5 @@ def _check_equal(directory, copy, original):
     if not np.array_equal(copy.read(), original.read()):
         raise ValueError(
             f"{directory}: {copy.name} differs from {original.name}, but `tie_word_embeddings` of {CONFIG} says that "
-            "they are one. Expected equal ones, or `tie_word_embeddings`: false"
+            "they are tied. Expected equal tensors, or `tie_word_embeddings`: false"
         )

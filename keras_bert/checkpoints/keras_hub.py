@@ -1,4 +1,4 @@
-"""KerasHub: reads presets, `BertBackbone` and `BertTextClassifier`, makes a `BertBackbone`. keras-hub is optional."""
+"""KerasHub: reads presets, `BertBackbone`, `BertTextClassifier`; creates `BertBackbone`. keras-hub is optional."""
 
 import dataclasses
 import math
@@ -12,7 +12,7 @@ from keras_bert.models.description import describe
 from keras_bert.text.tokenizer_json import AddedToken
 from keras_bert.text.vocabulary import Vocabulary
 
-# Our keys to KerasHub's.
+# Maps our keys to KerasHub's.
 _SIZES = {
     "vocab_size": "vocabulary_size",
     "hidden_size": "hidden_dim",
@@ -27,7 +27,7 @@ _CLASSIFIER = "BertTextClassifier"
 
 
 def is_model(value):
-    """Whether a value is a `BertBackbone` or a `BertTextClassifier`; does not import keras-hub."""
+    """Returns whether a value is a `BertBackbone` or a `BertTextClassifier`, without importing keras-hub."""
     return any(kind.__name__ in ("BertBackbone", _CLASSIFIER) for kind in type(value).__mro__)
 
 
@@ -40,7 +40,7 @@ def _read_backbone(backbone):
     values = backbone.get_config()
     config = BertConfig(
         **{ours: values[theirs] for ours, theirs in _SIZES.items()},
-        hidden_act="gelu_new",  # KerasHub has the tanh form alone.
+        hidden_act="gelu_new",  # KerasHub only has the tanh form.
         attention_probs_dropout_prob=values["dropout"],
     )
     tensors = {name: _tensor(name, *found) for name, found in _variables(backbone).items()}
@@ -48,7 +48,7 @@ def _read_backbone(backbone):
 
 
 def _read_classifier(task):
-    """Opens a `BertTextClassifier`, whose dense layer is on the pooled vector, as ours is."""
+    """Opens a `BertTextClassifier`, whose dense layer takes the pooled vector, like ours."""
     activation = getattr(task.activation, "__name__", str(task.activation))
     if activation not in ("linear", "softmax", "sigmoid"):
         raise ValueError(f"the activation of {task.name!r} must be linear, softmax or sigmoid. Received: {activation}")
@@ -67,7 +67,7 @@ def read_preset(name, head=None):
 
     Args:
         name: the preset.
-        head: str, "encoder" leaves the head of a task out. Defaults to `None`.
+        head: str, "encoder" omits the head of a task. Defaults to `None`.
     """
     import keras_hub
     from keras_hub.src.utils import preset_utils
@@ -80,14 +80,14 @@ def read_preset(name, head=None):
         else:
             model = keras_hub.models.Backbone.from_preset(str(name))
         tokenizer = keras_hub.tokenizers.Tokenizer.from_preset(str(name))
-    except Exception as error:  # KerasHub, Kaggle and the network each raise their own.
+    except Exception as error:  # KerasHub, Kaggle and the network raise different types.
         raise ValueError(f"{name}: KerasHub cannot load this preset: {str(error).strip().splitlines()[0]}") from error
     if not is_model(model):
         raise ValueError(f"{name}: expected a preset of BertBackbone. Received: {type(model).__name__}")
     if kind not in (None, _CLASSIFIER):
         raise ValueError(
-            f"{name}: the head of the task {kind} cannot be read. Expected {_CLASSIFIER}, or a backbone alone; "
-            "load(..., head='encoder') leaves the head out"
+            f"{name}: the head of the task {kind} cannot be read. Expected {_CLASSIFIER}, or only a backbone; "
+            "load(..., head='encoder') omits the head"
         )
     checkpoint = read_model(model)
     checkpoint.name = str(name)
@@ -98,7 +98,7 @@ def read_preset(name, head=None):
 
 
 def _vocabulary(name, tokenizer):
-    """Returns the vocabulary of a tokenizer of KerasHub with its settings."""
+    """Returns the vocabulary of a KerasHub tokenizer with its settings."""
     for key, expected in (("split", True), ("suffix_indicator", "##"), ("oov_token", "[UNK]")):
         if getattr(tokenizer, key) != expected:
             raise ValueError(
@@ -122,7 +122,7 @@ def preset_names():
 
 
 def to_keras_hub(model):
-    """Makes a KerasHub `BertBackbone` with the weights of a model's encoder.
+    """Creates a KerasHub `BertBackbone` with the weights of a model's encoder.
 
     Example:
         backbone = keras_bert.to_keras_hub(keras_bert.load("bert_dir").encoder)
@@ -140,7 +140,7 @@ def to_keras_hub(model):
     }
     for key, (value, expected) in wrong.items():
         if value != expected:
-            raise ValueError(f"KerasHub's BertBackbone has only `{key}`={expected!r}. Received: {key}={value!r}")
+            raise ValueError(f"KerasHub's BertBackbone only supports `{key}`={expected!r}. Received: {key}={value!r}")
     if "pooler" not in description.layers:
         raise ValueError(f"KerasHub's BertBackbone has a pooler; a {description.head} model has none")
     sizes = {theirs: getattr(config, ours) for ours, theirs in _SIZES.items()}
@@ -154,7 +154,7 @@ def to_keras_hub(model):
 
 
 def _is_kernel(name, shape):
-    """Whether a weight is (in, out) in KerasHub and (out, in) under our names."""
+    """Returns whether a weight is stored as (in, out) in KerasHub and as (out, in) under our names."""
     return len(shape) == 2 and not name.startswith("embeddings.")
 
 
@@ -169,7 +169,7 @@ def _tensor(name, variable, shape):
 
 
 def _variables(backbone):
-    """Returns a backbone's variables by our names, each with its shape after heads and their sizes are merged."""
+    """Returns a backbone's variables by our names, each with its shape after merging the head axes."""
     layer = backbone.get_layer
     tables = {
         "word": layer("token_embedding").embeddings,

@@ -1,7 +1,7 @@
-"""Which tensor of a checkpoint belongs where in a model.
+"""Maps the tensors of a checkpoint to the variables of a model.
 
-All formats are mapped to Hugging Face's names without the prefix `bert.`, with kernels as (out, in). A `Checkpoint` has
-tensors under these names, and `slots` lists the variable, or the part of one, that each of them fills.
+All formats use Hugging Face's names without the prefix `bert.`, with kernels as (out, in). A `Checkpoint` contains
+tensors under these names, and `slots` lists the variable, or part of a variable, for each of them.
 """
 
 import dataclasses
@@ -27,13 +27,13 @@ HEAD_TENSORS = {
     *(f"{name}.{part}" for name in _DENSE_AND_NORM for part in ("weight", "bias")),
 }
 POOLER_TENSORS = {"pooler.dense.weight", "pooler.dense.bias"}
-# Tensors that a model may do without: heads, the pooler, a buffer of old versions of transformers.
+# Tensors that a model may lack: heads, the pooler, a buffer of old transformers versions.
 _OPTIONAL = HEAD_TENSORS | POOLER_TENSORS | {"embeddings.position_ids"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """A tensor of a checkpoint: its name there, its shape as (out, in), and a function that reads it."""
+    """A tensor of a checkpoint: its original name, its shape as (out, in), and a function that reads it."""
 
     name: str
     shape: tuple
@@ -42,7 +42,7 @@ class Tensor:
 
 @dataclasses.dataclass
 class Checkpoint:
-    """An open checkpoint of any format, whose tensors are not read yet."""
+    """An open checkpoint of any format, whose tensors are read on demand."""
 
     name: str
     config: BertConfig
@@ -52,9 +52,9 @@ class Checkpoint:
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-    """The place of one tensor: a variable, or one of `parts` equal groups of its columns.
+    """The destination of a tensor: a variable, or one of `parts` equal groups of its columns.
 
-    `layer` is set where the variable is not the whole table: for a quantized layer and for one adapted by LoRA.
+    `layer` is set if the variable is not the whole table: for quantized and LoRA-adapted layers.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Slot:
         return shape[::-1] if self.transposed else shape
 
     def value(self):
-        """Returns the tensor as a checkpoint holds it, float32."""
+        """Returns the tensor as stored in a checkpoint, float32."""
         # NumPy has no bfloat16.
         table = keras.ops.convert_to_numpy(keras.ops.cast(self._table, "float32"))
         array = np.split(table, self.parts, axis=-1)[self.part]
@@ -83,7 +83,7 @@ class Slot:
 
 
 def slots(description):
-    """Returns the slots of a described model in reading order; parts of one variable follow each other."""
+    """Returns the slots of a described model in reading order; parts of a variable are consecutive."""
     layers, config = description.layers, description.config
     embeddings, table = layers["embeddings"], layers["token_embedding"]
     found = [
@@ -154,7 +154,7 @@ def _norm(name, layer):
 
 
 def tensors_of(description):
-    """Returns all tensors of a model by name, float32. Fixed positions are included, so that others can use them."""
+    """Returns all tensors of a model by name, float32. Fixed positions are included for other programs."""
     tensors = {slot.name: slot.value() for slot in slots(description)}
     if description.positions != "learned":
         tensors[POSITIONS] = keras.ops.convert_to_numpy(description.layers["embeddings"].fixed_positions())
@@ -162,14 +162,14 @@ def tensors_of(description):
 
 
 def check_known(checkpoint, description):
-    """Raises if the checkpoint holds a tensor that neither the model nor a head of BERT has."""
+    """Raises if the checkpoint contains a tensor that neither the model nor a head of BERT has."""
     known = _OPTIONAL | {slot.name for slot in slots(description)}
     if description.positions != "learned":
         known.add(POSITIONS)
     unknown = [tensor for name, tensor in checkpoint.tensors.items() if name not in known]
     if unknown:
         raise ValueError(
-            f"{checkpoint.name}: {len(unknown)} tensor(s) have no place in a BERT of this config: {_listing(unknown)}. "
+            f"{checkpoint.name}: {len(unknown)} tensor(s) do not fit a BERT of this config: {_listing(unknown)}. "
             "Expected the names and the number of layers of its config"
         )
 
@@ -180,7 +180,7 @@ def fill(checkpoint, wanted, optional=()):
     Args:
         checkpoint: the `Checkpoint`.
         wanted: list of `Slot`s.
-        optional: names of tensors that the checkpoint may lack.
+        optional: names of tensors that the checkpoint may lack. Defaults to `()`.
 
     Returns:
         Whether all slots were filled.

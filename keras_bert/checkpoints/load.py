@@ -25,7 +25,7 @@ from keras_bert.models.pretrainer import build_next_sentence, build_pretrainer
 from keras_bert.text.vocabulary import LONGEST_WORD
 
 KERAS_FILE = "model.keras"
-# The checkpoints that ship are in the package in a wheel, and next to it in a checkout.
+# A wheel contains the bundled checkpoints inside the package; a checkout has them next to it.
 _PACKAGE = pathlib.Path(__file__).parents[1]
 _SHELF = _PACKAGE / "saved_models"
 if not _SHELF.is_dir():
@@ -47,7 +47,7 @@ _HUB_FILES = [
 
 
 def load(path_or_name, revision=None, dtype=None, head=None, **encoder_options):
-    """Loads a checkpoint of Google, Hugging Face, KerasHub or this package.
+    """Loads a checkpoint from Google, Hugging Face, KerasHub or this package.
 
     Args:
         path_or_name: a directory, a `.keras` file, a KerasHub `BertBackbone` or `BertTextClassifier`, or a name. A name
@@ -55,9 +55,9 @@ def load(path_or_name, revision=None, dtype=None, head=None, **encoder_options):
             among KerasHub's presets and on the Hugging Face hub, in this order.
         revision: str, branch, tag or commit on the Hugging Face hub. Defaults to `None`.
         dtype: dtype policy of the models, such as "mixed_bfloat16". Defaults to Keras' global one.
-        head: str, the kind of head, see `describe`. "encoder" leaves the head out. Defaults to what the checkpoint
-            says.
-        **encoder_options: further arguments of `build_encoder`, such as `remat` or `hidden_states`.
+        head: str, the kind of head, see `describe`. "encoder" omits the head. Defaults to the head specified by the
+            checkpoint.
+        **encoder_options: more arguments of `build_encoder`, such as `remat` or `hidden_states`.
 
     Returns:
         A `LoadedBert`.
@@ -78,11 +78,11 @@ class LoadedBert:
 
     Attributes:
         config: the `BertConfig`.
-        encoder: the encoder, weights loaded.
+        encoder: the encoder with loaded weights.
         metadata: the `Metadata`. Each of its fields is an attribute too: `head` ("encoder" for none), `vocabulary`,
             `lowercase`, `labels`, `multi_label`, `task`, `pair`, `sequence_length`, `null_threshold`, `pooling`,
             `normalize`, ...
-        strip_accents: bool, whether accents are removed; `None` means as `lowercase`.
+        strip_accents: bool, whether to remove accents; `None` means the same as `lowercase`.
     """
 
     def __init__(self, checkpoint, **encoder_options):
@@ -97,9 +97,9 @@ class LoadedBert:
         description = describe(self.encoder)
         check_known(checkpoint, description)
         complete = fill(checkpoint, slots(description), optional=POOLER_TENSORS)
-        if not complete and self.head != "embedding":  # The pooler does not enter an embedding.
+        if not complete and self.head != "embedding":  # Embeddings do not use the pooler.
             logging.getLogger("keras_bert").warning(
-                "%s has no pooler: the encoder's is freshly initialized. Fine-tune before `pooled_output` is used.",
+                "%s has no pooler: the encoder's is randomly initialized. Fine-tune before using `pooled_output`.",
                 checkpoint.name,
             )
 
@@ -111,15 +111,15 @@ class LoadedBert:
         )
 
     def preprocessor(self, sequence_length, **options):
-        """Returns the `TextPreprocessor` for these models; `options` are its further arguments."""
-        from keras_bert.text.preprocessor import TextPreprocessor  # It needs TensorFlow, the models do not.
+        """Returns the `TextPreprocessor` for these models; `options` are passed to it."""
+        from keras_bert.text.preprocessor import TextPreprocessor  # Needs TensorFlow, unlike the models.
 
         name, limit = self._checkpoint.name, self.config.max_position_embeddings
         if self.vocabulary is None:
-            raise ValueError(f"{name} has no vocabulary. Build a `TextPreprocessor` with one of your own")
+            raise ValueError(f"{name} has no vocabulary. Build a `TextPreprocessor` with your own vocabulary")
         if sequence_length > limit and self.positions == "learned":
             raise ValueError(
-                f"`sequence_length` must be {limit} at most, as many positions as {name} has. "
+                f"`sequence_length` must be at most {limit}, the number of positions of {name}. "
                 f"Received: sequence_length={sequence_length}"
             )
         return TextPreprocessor(self.vocabulary, sequence_length, **{"lowercase": self.lowercase, **options})
@@ -131,7 +131,7 @@ class LoadedBert:
         return self._fill_head(build_pretrainer(self.encoder, next_sentence, self.tied))
 
     def model(self):
-        """Returns the model with the head that the checkpoint holds."""
+        """Returns the model with the head that the checkpoint contains."""
         encoder, dropout = self.encoder, self.config.head_dropout
         match self.head:
             case "encoder":
@@ -155,7 +155,7 @@ class LoadedBert:
     def _num_classes(self):
         name, kernel = self._checkpoint.name, self._checkpoint.tensors.get("classifier.weight")
         if kernel is None:
-            raise ValueError(f"{name}: the config tells of a {self.head} head, but there is no classifier.weight")
+            raise ValueError(f"{name}: the config specifies a {self.head} head, but there is no classifier.weight")
         if self.labels and len(self.labels) != kernel.shape[0]:
             raise ValueError(
                 f"{name}: `id2label` has {len(self.labels)} labels, but classifier.weight has {kernel.shape[0]} rows"
@@ -163,12 +163,12 @@ class LoadedBert:
         return kernel.shape[0]
 
     def left_out(self, model):
-        """Returns the names of the checkpoint's tensors that a model does not hold, such as the head or the pooler."""
+        """Returns the names of the checkpoint's tensors that a model does not use, such as the head or the pooler."""
         held = {slot.name for slot in slots(describe(model))}
         return sorted(tensor.name for name, tensor in self._checkpoint.tensors.items() if name not in held)
 
     def _fill_head(self, model):
-        """Fills the weights that a model has besides the encoder's."""
+        """Loads the weights that a model has besides the encoder's."""
         filled = {slot.name for slot in slots(describe(self.encoder))}
         fill(self._checkpoint, [slot for slot in slots(describe(model)) if slot.name not in filled])
         return model
@@ -188,7 +188,7 @@ def _open(path_or_name, revision, head):
     if isinstance(path_or_name, pathlib.Path) or name.startswith(("/", ".", "~")):
         raise FileNotFoundError(f"{name}: no such checkpoint. Tried: {', '.join(tried)}")
     is_kaggle = name.startswith("kaggle://")
-    if is_kaggle or re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", name):  # Other names need no import of keras-hub.
+    if is_kaggle or re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", name):  # Other names do not import keras-hub.
         if is_kaggle or name in keras_hub.preset_names():
             return keras_hub.read_preset(name, head)
         tried.append("KerasHub's BERT presets")
@@ -200,7 +200,7 @@ def _download(name, revision, tried):
 
     try:
         return pathlib.Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=_HUB_FILES))
-    except Exception as error:  # The hub, the network and the check of the name each raise their own errors.
+    except Exception as error:  # The hub, the network and the name check raise different types.
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ValueError(
             f"{name}: no such checkpoint. Tried: {', '.join(tried)}, the Hugging Face hub ({reason})"
@@ -211,7 +211,7 @@ def _open_path(path, head):
     if path.suffix == ".keras" and path.is_file():
         return _open_keras(path, path.parent)
     if not path.is_dir():
-        raise ValueError(f"{path}: a checkpoint is a directory or a .keras file. Received a file that is neither")
+        raise ValueError(f"{path}: expected a directory or a .keras file. Received: another kind of file")
     folder = path if (path / huggingface.CONFIG).is_file() else sentence_transformers.transformer_folder(path)
     if google.is_google(folder) and not huggingface.has_weights(folder):
         checkpoint = google.read(folder)
@@ -237,7 +237,7 @@ def _open_path(path, head):
 
 
 def _open_keras(file, directory):
-    """Opens a `.keras` file; casing, labels and task are in the JSON files of its directory, if there are any."""
+    """Opens a `.keras` file; casing, labels and task come from JSON files in its directory, if there are any."""
     try:
         model = keras.saving.load_model(file, compile=False)
     except (ValueError, OSError, KeyError) as error:

@@ -1,4 +1,4 @@
-"""`keras_bert.save`: writes a model as a directory that other programs open."""
+"""`keras_bert.save`: writes a model as a directory that other programs can open."""
 
 import logging
 import pathlib
@@ -11,7 +11,7 @@ from keras_bert.models.description import describe
 from keras_bert.text.vocabulary import Vocabulary
 
 _LOG = logging.getLogger("keras_bert")
-# Each format with the files that `load` would read instead of it.
+# The files of other formats that `load` would read instead of each format.
 _FORMATS = {
     "huggingface": [],
     "google": [huggingface.CONFIG],
@@ -35,26 +35,26 @@ def save(
 ):
     """Writes a model, its vocabulary and casing to a directory.
 
-    The files appear when all of them are complete; an interrupted call changes nothing. A model of `build_embedder`
-    also opens in sentence-transformers.
+    Files are moved into place once all of them are complete; an interrupted call changes nothing. A model from
+    `build_embedder` also opens in sentence-transformers.
 
     Args:
-        model: a model of one of the builders.
-        directory: where to write; made if it does not exist.
-        vocabulary: a path, a list of pieces, a `Vocabulary`, or `None` to write none.
+        model: a model from one of the builders.
+        directory: output directory; created if it does not exist.
+        vocabulary: a path, a list of tokens, a `Vocabulary`, or `None` to write none.
         lowercase: bool, whether the vocabulary is uncased. Defaults to `True`.
         labels: list of the class names, in the order of the logits. Defaults to `None`.
         task: str, name of the task that the head was trained on. Defaults to `None`.
         format: str, "huggingface" (`model.safetensors`, opens in transformers), "google" (`bert_model.ckpt`, opens in
-            TF 1, whose programs have a longest word of 200 characters whatever the vocabulary says) or "keras"
-            (`model.keras`). Defaults to "huggingface".
-        strip_accents: bool, whether accents are removed. `None` takes the vocabulary's setting, or else `lowercase`.
+            Google's TF 1 code, which always uses a maximum word length of 200 characters) or "keras" (`model.keras`).
+            Defaults to "huggingface".
+        strip_accents: bool, whether to remove accents. Defaults to the vocabulary's setting, or else to `lowercase`.
         pair: bool, whether the model was trained on pairs of texts. Defaults to `None`.
-        sequence_length: int, the longest sequence that the model was trained on. Defaults to `None`.
-        null_threshold: float, for question answering: how much the score of no answer may exceed that of the best
-            answer. Defaults to `None`.
+        sequence_length: int, maximum sequence length in training. Defaults to `None`.
+        null_threshold: float, for question answering: the answer is empty if the null score exceeds the best answer's
+            score by more than this. Defaults to `None`.
         weights_dtype: str, "float32", or "float16" or "bfloat16" for half the size: `load` and transformers compute in
-            float32 either way. For the Hugging Face format alone. Defaults to "float32".
+            float32 either way. Only for the Hugging Face format. Defaults to "float32".
 
     Example:
         keras_bert.save(model, "my_model", bert.vocabulary, bert.lowercase, labels=["no", "yes"])
@@ -88,7 +88,7 @@ def save(
             model.save(temporary / KERAS_FILE)
         else:
             huggingface.write_weights(description, temporary, weights_dtype)
-    # Files of an older model in the same directory, which would be read with this one.
+    # Files of an older model in the same directory would be read together with the new ones.
     for name in tokenizer_files.STALE if vocabulary is not None else ():
         (directory / name).unlink(missing_ok=True)
     if pooling is None:
@@ -107,7 +107,7 @@ def _write_settings(description, metadata, directory):
 
 
 def _names(labels):
-    """Returns the labels as a list of strings; they may be numbers, and an array."""
+    """Returns the labels, a list or an array of strings or numbers, as a list of strings."""
     if labels is None:
         return None
     if isinstance(labels, str | bytes | dict):
@@ -127,7 +127,7 @@ def _check_format(format, weights_dtype, directory):
     for name in _FORMATS[format]:
         if (directory / name).exists():
             raise ValueError(
-                f"{directory} holds {name} of another format, which would be loaded instead. Expected a new directory "
+                f"{directory} has {name} of another format, which would be loaded instead. Expected a new directory "
                 f"for format={format!r}"
             )
 
@@ -142,8 +142,8 @@ def _check_metadata(description, metadata):
     if labels is None:
         return
     if description.num_classes is None:
-        raise ValueError(f"`labels` belong to a classification head. Received: a model with head={description.head!r}")
+        raise ValueError(f"`labels` require a classification head. Received: a model with head={description.head!r}")
     if len(labels) != description.num_classes or len(set(labels)) != len(labels):
         raise ValueError(
-            f"`labels` must be {description.num_classes} different names, one for each logit. Received: labels={labels}"
+            f"`labels` must be {description.num_classes} different names, one per logit. Received: labels={labels}"
         )

@@ -1,4 +1,4 @@
-"""The format of sentence-transformers: `modules.json`, the pooling, the longest sequence."""
+"""The format of sentence-transformers: `modules.json`, pooling, maximum sequence length."""
 
 import json
 
@@ -12,27 +12,27 @@ _PREFIX = "sentence_transformers.models."
 
 
 def transformer_folder(directory):
-    """Returns the folder that holds the Transformer, which old versions wrote to a subfolder."""
+    """Returns the folder of the Transformer, which old versions wrote to a subfolder."""
     modules = _modules(directory)
     return directory / modules[0].get("path", "") if modules else directory
 
 
 def read(directory, checkpoint):
-    """Returns the metadata with pooling, normalization and the longest sequence, if the directory has modules."""
+    """Returns the metadata with pooling, normalization and maximum sequence length, if the directory has modules."""
     metadata, modules = checkpoint.metadata, _modules(directory)
     if not modules:
         return metadata
     kinds = [module["type"].rpartition(".")[2] for module in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise ValueError(
-            f"{directory / MODULES}: expected the modules Transformer, Pooling and perhaps Normalize. "
-            f"Received: {', '.join(kinds)}; load(..., head='encoder') gives the encoder without them"
+            f"{directory / MODULES}: expected the modules Transformer, Pooling and optionally Normalize. "
+            f"Received: {', '.join(kinds)}; load(..., head='encoder') loads the encoder without them"
         )
     settings = read_json_if_exists(directory / _SETTINGS)
     if settings.get("default_prompt_name"):
         raise ValueError(
             f"{directory / _SETTINGS}: prompts before each text are not supported. Received: default_prompt_name="
-            f"{settings['default_prompt_name']!r}; load(..., head='encoder') gives the encoder without pooling"
+            f"{settings['default_prompt_name']!r}; load(..., head='encoder') loads the encoder without pooling"
         )
     folder = transformer_folder(directory)
     sizes, tokenizer = (read_json_if_exists(folder / name) for name in (_LENGTH, "tokenizer_config.json"))
@@ -70,13 +70,13 @@ def _pooling(path):
     if mode not in _MODES.values():
         raise ValueError(
             f"{path}: the pooling must be one of {', '.join(_MODES.values())}. Received: {mode or modes}; "
-            "load(..., head='encoder') gives the encoder without it"
+            "load(..., head='encoder') loads the encoder without it"
         )
     return mode
 
 
 def write(description, sequence_length, directory):
-    """Writes the files that sentence-transformers reads besides those of transformers."""
+    """Writes the files that sentence-transformers reads in addition to those of transformers."""
     config, pooling = description.config, description.layers["sentence_pooling"]
     modules = [("Transformer", ""), ("Pooling", "1_Pooling"), *([("Normalize", "2_Normalize")] * pooling.normalize)]
     entries = [

@@ -7,11 +7,11 @@ from keras_bert.text.vocabulary import Vocabulary
 
 _VOCABULARY, _TOKENIZER, _SETTINGS = "vocab.txt", "tokenizer.json", "tokenizer_config.json"
 _ADDED, _SPECIAL = "added_tokens.json", "special_tokens_map.json"
-STALE = (_ADDED, _SPECIAL)  # Files of older versions, which `write` does not write and programs would still read.
-_LONGEST_WORD = 100  # Of transformers, where no file says otherwise.
+STALE = (_ADDED, _SPECIAL)  # Legacy files that `write` does not write but other programs would still read.
+_LONGEST_WORD = 100  # The default of transformers.
 # Tokenizer classes of transformers with BERT's algorithm.
 _CLASSES = {"Bert", "DistilBert", "Electra", "MobileBert", "PreTrained", "Tokenizers"}
-# Settings that change the ids, with the values that mean BERT.
+# Settings that change the ids, with the values of BERT.
 _FIXED = {
     "do_basic_tokenize": (True, None),
     "never_split": (None, []),
@@ -22,12 +22,12 @@ _FIXED = {
 
 
 def read(directory, metadata, longest_word=_LONGEST_WORD):
-    """Returns the metadata with vocabulary and casing; where no file says the casing, the vocabulary decides.
+    """Returns the metadata with vocabulary and casing, which is inferred from the vocabulary if no file specifies it.
 
     Args:
         directory: the folder.
         metadata: the `Metadata`.
-        longest_word: int, the longest word where no file says it. Defaults to 100 characters, as in transformers.
+        longest_word: int, maximum word length if no file specifies it. Defaults to 100, as in transformers.
     """
     settings = read_json_if_exists(directory / _SETTINGS)
     if (directory / _TOKENIZER).is_file():
@@ -58,7 +58,7 @@ def _check(directory, settings):
     kind = settings.get("tokenizer_class") or config.get("tokenizer_class") or "BertTokenizer"
     if kind.removesuffix("Fast").removesuffix("Backend").removesuffix("Tokenizer") not in _CLASSES:
         raise ValueError(
-            f"{directory}: the tokenizer is of another kind. Expected BertTokenizer. Received: "
+            f"{directory}: the tokenizer is not supported. Expected BertTokenizer. Received: "
             f"tokenizer_class={kind!r}; to use the weights alone, load a copy of the folder without its tokenizer files"
         )
     for key, allowed in _FIXED.items():
@@ -71,7 +71,7 @@ def _check(directory, settings):
 
 
 def _add_tokens(directory, values, settings):
-    """Adds the tokens of files other than the vocabulary to its pieces and to its added tokens."""
+    """Adds tokens from files other than the vocabulary to its pieces and its added tokens."""
     pieces, known = values["pieces"], set(values["pieces"])
     found = {token.content for token in values["added_tokens"]}
     tokens, extra = {}, _extra_special_tokens(directory, settings)
@@ -101,7 +101,7 @@ def _extra_special_tokens(directory, settings):
 
 
 def kept_special_tokens(vocabulary):
-    """Returns BERT's special tokens that are recognized in texts, or None; Hugging Face's files cannot say it."""
+    """Returns BERT's special tokens that are recognized in texts, or None; Hugging Face's files cannot store this."""
     return [token.content for token in vocabulary.added_tokens if token.content in tokenizer_json.STANDARD] or None
 
 

@@ -1,1 +1,1 @@
-"""SavedModels: text in, answers out."""
+"""SavedModels that take raw text."""

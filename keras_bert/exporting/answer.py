@@ -1,4 +1,4 @@
-"""The signature of question answering: a span of a context of any length."""
+"""The question answering signature: a span of a context of any length."""
 
 import tensorflow as tf
 
@@ -9,13 +9,13 @@ from keras_bert.text.spans import best_spans, max_context, span_probabilities
 
 
 def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer_length=30, top=1, null_threshold=None):
-    """The signature of question answering: the best span over all windows of the context.
+    """Returns the question answering signature: the best span over all windows of the context.
 
     Args:
-        stride: int, pieces between the starts of two windows.
-        max_question_length, max_answer_length: int, the most pieces.
-        top: int, above 1 the outputs also have this many answers with probabilities.
-        null_threshold: float, the answer is empty if `null_score` exceeds the best score by more.
+        stride: int, number of tokens between the starts of two windows. Defaults to 128.
+        max_question_length, max_answer_length: int, maximum number of tokens. Default to 64 and 30.
+        top: int, if above 1, the outputs also contain this many answers with probabilities. Defaults to 1.
+        null_threshold: float, the answer is empty if `null_score` exceeds the best score by more than this.
     """
     tokenizer = preprocessor.tokenizer
     max_question_length = min(max_question_length, (preprocessor.sequence_length - 3) // 2)
@@ -49,7 +49,7 @@ def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer
 
 
 def _at(offsets, pieces):
-    """The offsets of pieces `(batch, count)`, counted from the start of each row; anything where there are none."""
+    """Returns the offsets of tokens `(batch, count)`, given by index within a row; arbitrary for index -1."""
     flat = tf.cast(offsets.row_starts(), tf.int32)[:, None] + tf.maximum(pieces, 0)
     values = tf.pad(tf.cast(offsets.values, tf.int32), [[0, 1]])
     return tf.gather(values, tf.minimum(flat, tf.size(values) - 1))

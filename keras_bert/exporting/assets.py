@@ -1,4 +1,4 @@
-"""The files in `assets.extra/` of a SavedModel: facts about it, probes with their answers, warm-up requests."""
+"""The files in `assets.extra/` of a SavedModel: metadata, probes with expected outputs, warm-up requests."""
 
 import importlib.metadata
 import json
@@ -24,7 +24,7 @@ _CHOICES = (("It rained.", "It was sold.", ""),) * len(_TEXTS)
 
 
 def facts(description, preprocessor, labels, pair, options):
-    """Model metadata for JSON."""
+    """Returns model metadata for JSON."""
     return {
         "head": description.head,
         "labels": labels,
@@ -45,12 +45,12 @@ def facts(description, preprocessor, labels, pair, options):
 
 
 def write(directory, signatures, about):
-    """Writes the folder into a SavedModel; `signatures` are its `tf.function`s, which answer the probes eagerly."""
+    """Writes the folder into a SavedModel; `signatures` are its `tf.function`s, run eagerly on the probes."""
     folder = directory / FOLDER
     folder.mkdir()
     probes = {name: _probe(name, function) for name, function in signatures.items()}
     about = {**about, "signatures": {name: _shapes(*probe) for name, probe in probes.items()}, "ops": ops(directory)}
-    # Options may be NumPy's numbers.
+    # Options may be NumPy scalars.
     text = json.dumps(about, indent=1, ensure_ascii=False, default=lambda value: value.tolist())
     (folder / FACTS).write_text(text + "\n", encoding="utf-8")
     plain = {name: {"inputs": _lists(inputs), "outputs": _lists(outputs)} for name, (inputs, outputs) in probes.items()}
@@ -59,7 +59,7 @@ def write(directory, signatures, about):
 
 
 def ops(directory):
-    """The names of all TensorFlow operations in a SavedModel, sorted."""
+    """Returns the sorted names of all TensorFlow operations in a SavedModel."""
     saved = saved_model_pb2.SavedModel.FromString((directory / "saved_model.pb").read_bytes())
     found = set()
     for graph in (meta.graph_def for meta in saved.meta_graphs):
@@ -70,7 +70,7 @@ def ops(directory):
 
 
 def _probe(name, function):
-    """Inputs of a signature, and the eager answers of its function."""
+    """Returns probe inputs of a signature and the eager outputs of its function."""
     specs = function.input_signature
     inputs = {spec.name: _example(name, spec) for spec in specs}
     with tf.init_scope():
@@ -112,12 +112,12 @@ def _lists(tensors):
 def _decoded(value):
     if isinstance(value, list):
         return [_decoded(part) for part in value]
-    # Latin-1 has a character for each byte, so that JSON can hold any bytes.
+    # Latin-1 has a character for each byte, so that JSON can represent any bytes.
     return value.decode("latin-1") if isinstance(value, bytes) else value
 
 
 def _write_warmup(path, probes):
-    """Requests that TensorFlow Serving sends to a model before it serves it, since first requests are slow."""
+    """Writes requests that TensorFlow Serving runs before it serves a model, since first requests are slow."""
     with tf.io.TFRecordWriter(str(path)) as writer:
         for name, (inputs, _) in probes.items():
             if name in ("classify", "regress"):

@@ -6,9 +6,9 @@ from keras_bert.exporting.signatures import in_groups, texts
 
 
 def classifier(model, preprocessor, labels, pair, multi_label=False, rows_together=8):
-    """Signatures of a classifier; `classify` takes `tf.Example`s, as TensorFlow Serving's classification API does.
+    """Returns the signatures of a classifier; `classify` takes `tf.Example`s, like TensorFlow Serving's Classify API.
 
-    With `multi_label` the probabilities are those of sigmoids. For `rows_together` see `in_groups`.
+    With `multi_label`, the probabilities are sigmoids of the logits. For `rows_together` see `in_groups`.
     """
     if labels is None:
         labels = [f"LABEL_{index}" for index in range(model.output["logits"].shape[-1])]
@@ -20,7 +20,7 @@ def classifier(model, preprocessor, labels, pair, multi_label=False, rows_togeth
         return {
             **({"predicted": logits >= 0} if multi_label else {"label": label}),
             "probabilities": probabilities,
-            # One row for each text: TensorFlow Serving requires outputs that begin with the batch.
+            # One row per text: TensorFlow Serving requires outputs that start with the batch dimension.
             "labels": tf.tile(tf.constant([labels]), [tf.shape(probabilities)[0], 1]),
         }
 
@@ -32,7 +32,7 @@ def classifier(model, preprocessor, labels, pair, multi_label=False, rows_togeth
 
 
 def regressor(model, preprocessor, pair, rows_together=8):
-    """Signatures of a regression model; `regress` takes `tf.Example`s."""
+    """Returns the signatures of a regression model; `regress` takes `tf.Example`s."""
 
     def answer(inputs):
         return {"score": _logits(model, preprocessor(inputs), rows_together)[:, 0]}
@@ -44,7 +44,7 @@ def regressor(model, preprocessor, pair, rows_together=8):
 
 
 def chooser(model, preprocessor):
-    """The signature of multiple choice: `text` `(batch,)`, `choices` `(batch, choices)`."""
+    """Returns the multiple choice signature: `text` `(batch,)`, `choices` `(batch, choices)`."""
 
     def answer(text, choices):
         text = tf.repeat(text[:, None], tf.shape(choices)[1], 1)

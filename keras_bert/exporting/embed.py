@@ -1,4 +1,4 @@
-"""The signature of an encoder: a vector for each text."""
+"""The signature of an encoder: one vector per text."""
 
 import tensorflow as tf
 
@@ -9,7 +9,7 @@ POOLINGS = ("mean", "max", "cls", "pooled")
 
 
 def embedder(model, preprocessor, pooling="mean", layers=(-1,), normalize=False, rows_together=8):
-    """The signature of an encoder: a vector for each text. For the arguments see `pool` and `in_groups`."""
+    """The signature of an encoder: one vector per text. For the arguments see `pool` and `in_groups`."""
     check_pooling(model, pooling, layers)
     width = model.output["pooled_output"].shape[-1] * (1 if pooling == "pooled" else len(layers))
 
@@ -20,7 +20,7 @@ def embedder(model, preprocessor, pooling="mean", layers=(-1,), normalize=False,
 
 
 def sentence_embedder(model, preprocessor, rows_together=8):
-    """The signature of a model of `build_embedder`: a vector for each text. For `rows_together` see `in_groups`."""
+    """The signature of a model from `build_embedder`: one vector per text. For `rows_together` see `in_groups`."""
     width = model.output["embedding"].shape[-1]
 
     return _signature(lambda part: model(part, training=False)["embedding"], preprocessor, width, rows_together)
@@ -34,15 +34,15 @@ def _signature(run, preprocessor, width, rows_together):
 
 
 def pool(outputs, mask, pooling="mean", layers=(-1,), normalize=False):
-    """One vector for each text, float32 `(batch, width)`.
+    """Pools the outputs of an encoder into one vector per text, float32 `(batch, width)`.
 
     Args:
-        outputs: dict, an encoder's outputs; with `hidden_states` for layers other than the last.
+        outputs: dict, outputs of an encoder, including `hidden_states` for layers other than the last.
         mask: the `padding_mask`.
-        pooling: "mean" or "max" over all pieces including [CLS] and [SEP]; "cls", the vector of [CLS]; "pooled", the
+        pooling: str, "mean" or "max" over all tokens including [CLS] and [SEP]; "cls", the [CLS] vector; "pooled", the
             pooler's output, which ignores `layers`. Defaults to "mean".
-        layers: layers whose vectors are concatenated; 0 is the embeddings, -1 the last layer. Defaults to the last.
-        normalize: bool, whether vectors have length 1. Defaults to `False`.
+        layers: layers whose outputs are concatenated; 0 is the embeddings, -1 the last layer. Defaults to `(-1,)`.
+        normalize: bool, whether to scale vectors to length 1. Defaults to `False`.
     """
     if pooling == "pooled":
         vectors = tf.cast(outputs["pooled_output"], tf.float32)
@@ -53,7 +53,7 @@ def pool(outputs, mask, pooling="mean", layers=(-1,), normalize=False):
 
 
 def check_pooling(model, pooling, layers):
-    """Refuses poolings and layers that an encoder does not have."""
+    """Raises for pooling modes and layers that an encoder does not have."""
     if pooling not in POOLINGS:
         raise ValueError(f"`pooling` must be one of {', '.join(POOLINGS)}. Received: pooling={pooling!r}")
     states = model.output.get("hidden_states")

@@ -1,4 +1,4 @@
-"""Raw text in, answers out: as a Keras model, and as a SavedModel whose graph holds the tokenizer."""
+"""Models that take raw text: a Keras model, and a SavedModel whose graph contains the tokenizer."""
 
 import keras
 import numpy as np
@@ -10,20 +10,20 @@ from keras_bert.files import replacing
 from keras_bert.models.description import describe
 from keras_bert.text.preprocessor import TextPreprocessor
 
-# A signature of this name takes `tf.Example`s and has its own API in TensorFlow Serving; all others "predict".
+# Signatures with these names take `tf.Example`s and have their own TensorFlow Serving API; all others use Predict.
 _METHODS = {name: f"tensorflow/serving/{name}" for name in ("classify", "regress")}
 
 
 def build_text_model(model, preprocessor, pair=False):
-    """Puts a preprocessor before a model: strings in, the model's outputs out. For prediction, not for training.
+    """Prepends a preprocessor to a model, which then takes strings. For prediction, not for training.
 
     Args:
-        model: a model of one of the builders.
+        model: a model from one of the builders.
         preprocessor: a `TextPreprocessor`.
-        pair: whether the model takes two texts.
+        pair: bool, whether the model takes two texts. Defaults to `False`.
 
     Returns:
-        A `keras.Model` of `{"text": strings}`, and `"pair"` with `pair`.
+        A `keras.Model` whose inputs are a dict with `"text"` and, with `pair`, `"pair"`.
 
     Example:
         build_text_model(model, preprocessor).predict({"text": np.array(["A sentence."], dtype=object)})
@@ -40,35 +40,35 @@ def build_text_model(model, preprocessor, pair=False):
 
 
 def export(model, preprocessor, directory, labels=None, pair=False, **options):
-    """Writes a SavedModel that takes text and gives answers, for TensorFlow Serving.
+    """Exports a SavedModel that takes raw text, for TensorFlow Serving.
 
-    All signatures take a batch of strings; every output begins with the batch. `serving_default` of each head:
+    Inputs are batches of strings; every output starts with the batch dimension. `serving_default` of each head:
 
     - classification: `text`, with `pair` also `pair` -> `label`, `probabilities`, `labels`; regression -> `score`.
-      `classify` and `regress` take `tf.Example`s. With several labels at a time (`multi_label`) `predicted`, a bool for
-      each of `labels` whether its probability is 0.5 at least, stands for `label`.
-    - token classification: `text` -> `tokens`, `tags`, `scores`, their bytes `starts` and `ends`, `token_count`;
+      `classify` and `regress` take `tf.Example`s. With `multi_label`, `predicted` replaces `label`: a bool for each of
+      `labels`, true if its probability is at least 0.5.
+    - token classification: `text` -> `tokens`, `tags`, `scores`, byte offsets `starts` and `ends`, `token_count`;
       `entities`, `entity_types`, `entity_scores`, `entity_starts`, `entity_ends`, `entity_count`; padded.
       Option: `stride`.
-    - question answering: `question`, `context` -> `answer`, `score`, its bytes `start` and `end`, `null_score`.
+    - question answering: `question`, `context` -> `answer`, `score`, byte offsets `start` and `end`, `null_score`.
       Options: `stride`, `max_question_length`, `max_answer_length`, `top`, `null_threshold`.
     - pre-training: `text` with [MASK] -> `tokens`, `probabilities`, `mask_count`; signature `next_sentence`: `text`,
       `pair` -> `probability`. Option: `top`.
     - multiple choice: `text`, `choices` -> `choice`, `probabilities`.
     - next sentence: `text`, `pair` -> `probability`.
-    - encoder: `text` -> `embedding`. Options: `pooling`, `layers`, `normalize`; those of
-      `build_embedder` are the model's own.
+    - encoder: `text` -> `embedding`. Options: `pooling`, `layers`, `normalize`; a model from `build_embedder` has its
+      own settings instead.
 
-    `tokens` is the model alone, on ids. Texts are padded to the longest of a request; classification, regression and
-    vectors compute `rows_together` (8) of like length at a time, which suits a CPU; `None` computes all at once.
+    The signature `tokens` runs the model on token ids. Texts are padded to the longest of a request; classification,
+    regression and embedding compute `rows_together` (8) of similar length at a time, for CPUs; `None` computes all.
 
     Args:
-        model: a model of one of the builders.
+        model: a model from one of the builders.
         preprocessor: a `TextPreprocessor`.
-        directory: where to write; TensorFlow Serving expects a number as its last part. What is there is replaced.
-        labels: names of the classes or tags, in the order of the logits, a list or an array; numbers become strings.
-        pair: whether a classifier or a regression model takes two texts.
-        **options: of the head, see above.
+        directory: output directory, which is replaced; TensorFlow Serving expects a number as its last component.
+        labels: list or array of class or tag names, in the order of the logits; numbers are converted to strings.
+        pair: bool, whether a classifier or a regression model takes two texts. Defaults to `False`.
+        **options: options of the head, see above.
 
     Example:
         export(model, preprocessor, "saved_models/sst2/1", labels=["negative", "positive"])
@@ -79,7 +79,7 @@ def export(model, preprocessor, directory, labels=None, pair=False, **options):
     signatures = {**_signatures(description, model, preprocessor, labels, pair, options), "tokens": _on_ids(model)}
     module = tf.Module()
     module.weights = [weight.value for weight in model.weights]
-    with replacing(directory) as temporary:  # A server that watches the folder never sees half a model.
+    with replacing(directory) as temporary:  # A server that watches the folder never sees an incomplete model.
         tf.saved_model.save(module, str(temporary), signatures)
         _name_methods(temporary / "saved_model.pb")
         assets.write(temporary, signatures, assets.facts(description, preprocessor, labels, pair, options))
@@ -108,7 +108,7 @@ def _signatures(description, model, preprocessor, labels, pair, options):
 
 
 def _checked_labels(description, labels):
-    """The names as a list of strings; they may be given as numbers and as an array."""
+    """Returns the labels, a list or an array of strings or numbers, as a list of strings."""
     if labels is None:
         return None
     classes = description.num_classes
@@ -120,7 +120,7 @@ def _checked_labels(description, labels):
 
 
 def _for_serving(preprocessor, head):
-    """The preprocessor, padding to the longest text of a request; for filling masks, [MASK] stays whole."""
+    """Returns the preprocessor with padding to the longest text of a request; fill-mask models keep [MASK] intact."""
     config = preprocessor.get_config()
     if config["padding"] == "fixed":
         config["padding"] = "longest"
@@ -130,7 +130,7 @@ def _for_serving(preprocessor, head):
 
 
 def _on_ids(model):
-    """The model itself, for clients that tokenize and for servers without TF-Text."""
+    """Returns the signature on token ids, for clients that tokenize and servers without TF-Text."""
     names = list(model.input)
     specs = [tf.TensorSpec(model.input[name].shape, tf.int32, name) for name in names]
 

@@ -1,4 +1,4 @@
-"""The signatures of pre-trained models: pieces for [MASK], and whether one text follows another."""
+"""The signatures of pre-trained models: fill-mask and next sentence prediction."""
 
 import tensorflow as tf
 
@@ -6,9 +6,9 @@ from keras_bert.exporting.signatures import texts
 
 
 def filler(model, preprocessor, top=5):
-    """Signatures of a pre-trained model: the `top` best pieces for each [MASK], and whether one text follows another.
+    """Returns the signatures of a pre-trained model: `top` tokens for each [MASK], and next sentence prediction.
 
-    The preprocessor must keep [MASK] whole.
+    The preprocessor must keep [MASK] intact.
     """
     pieces, mask = tf.constant(list(preprocessor.vocabulary.pieces)), preprocessor.vocabulary.id("[MASK]")
 
@@ -34,7 +34,7 @@ def filler(model, preprocessor, top=5):
 
 
 def follower(model, preprocessor):
-    """The signature of next sentence prediction: `text`, `pair` -> `probability`."""
+    """Returns the next sentence prediction signature: `text`, `pair` -> `probability`."""
 
     def answer(inputs):
         inputs = preprocessor(inputs)

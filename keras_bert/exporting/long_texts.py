@@ -1,22 +1,22 @@
-"""Texts of any length: a model runs over overlapping windows."""
+"""Runs a model on texts of any length, in overlapping windows."""
 
 import tensorflow as tf
 
 from keras_bert.text.spans import sliding_windows, window_slices
 
-_ROWS = 32  # Windows of a model call; more of them only need more memory.
+_ROWS = 32  # Windows per model call; more would only need more memory.
 
 
 def run_windows(model, preprocessor, pieces, question=None, stride=128):
-    """Runs a model over windows of long texts.
+    """Runs a model on windows of long texts.
 
     Args:
-        pieces: ragged ids `(batch, pieces)`.
-        question: ragged ids that precede every window.
-        stride: int, pieces between the starts of two windows.
+        pieces: ragged token ids `(batch, tokens)`.
+        question: ragged token ids that precede every window. Defaults to `None`.
+        stride: int, number of tokens between the starts of two windows. Defaults to 128.
 
     Returns:
-        The `Windows`; the position of the first piece of each, `(windows,)`; the outputs, `(windows, positions, ...)`.
+        The `Windows`; the position of the first token of each, `(windows,)`; the outputs, `(windows, positions, ...)`.
     """
     asked = 0 if question is None else tf.cast(question.row_lengths(), tf.int32) + 1
     windows = sliding_windows(pieces.row_lengths(), preprocessor.sequence_length - 2 - asked, stride)
@@ -31,7 +31,7 @@ def run_windows(model, preprocessor, pieces, question=None, stride=128):
 
 
 def _in_parts(model, inputs):
-    """The outputs of a model for all rows, computed `_ROWS` at a time to bound memory."""
+    """Returns the outputs of a model for all rows, computed `_ROWS` at a time to limit memory."""
     rows, length = tf.unstack(tf.shape(inputs["token_ids"]))
     empty = {
         name: tf.zeros([0, length, *output.shape[2:]], output.dtype) for name, output in sorted(model.output.items())

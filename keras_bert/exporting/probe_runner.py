@@ -1,11 +1,11 @@
-"""Runs signatures of SavedModels in a process of their own, which has TensorFlow and TF-Text and none of this package.
+"""Runs signatures of SavedModels in a separate process, with TensorFlow and TF-Text but without this package.
 
     python -I probe_runner.py REQUESTS ANSWERS
 
 Both are JSON files. The requests are a list of `{"directory": ..., "calls": [[signature, inputs], ...]}`, where inputs
-are `{"shape": ..., "values": ...}` by name, the values one after the other. The answers, in the same order, have
+are `{"shape": ..., "values": ...}` by name, with flattened values. The answers, in the same order, contain
 `signatures`, the names of the outputs of each, and `answers`, with `dtype`, `shape` and `values` by name of the output;
-or `error`, for a SavedModel or for a call. A character of a string stands for a byte (Latin-1).
+or `error`, for a SavedModel or for a call. A character of a string represents a byte (Latin-1).
 """
 
 import json
@@ -13,11 +13,11 @@ import pathlib
 import sys
 
 if __name__ == "__main__":
-    sys.modules["keras_bert"] = None  # Whatever needs this package fails.
+    sys.modules["keras_bert"] = None  # Importing this package fails.
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text  # noqa: F401  (its ops)
+import tensorflow_text  # noqa: F401  (registers its ops)
 
 
 def main(requests, answers):
@@ -26,10 +26,10 @@ def main(requests, answers):
 
 
 def answer(directory, calls):
-    """What one SavedModel has, and what it answers to each of the calls."""
+    """Returns the signatures of a SavedModel and its answers to the calls."""
     try:
         loaded = tf.saved_model.load(directory)
-    except Exception as error:  # Whatever is wrong with the files.
+    except Exception as error:  # Damaged files raise many types.
         return {"error": _line(error)}
     return {
         "signatures": {name: sorted(function.structured_outputs) for name, function in loaded.signatures.items()},
@@ -46,7 +46,7 @@ def _call(signatures, name, inputs):
         return {"error": f"takes {', '.join(sorted(specs))}"}
     try:
         outputs = function(**{key: _tensor(value, specs[key].dtype) for key, value in inputs.items()})
-    except Exception as error:  # Whatever the graph complains of.
+    except Exception as error:  # Graphs raise many types.
         return {"error": _line(error)}
     return {key: _plain(value) for key, value in outputs.items()}
 

@@ -1,10 +1,10 @@
-"""Functions as signatures, and batches computed in groups of similar length."""
+"""Serving signatures, and batches computed in groups of similar length."""
 
 import tensorflow as tf
 
 
 def texts(answer, *names):
-    """A `tf.function` with string inputs `(batch,)` of these names around a function of a dict of them."""
+    """Wraps a function of a dict in a `tf.function` with string inputs `(batch,)` of these names."""
     specs = [tf.TensorSpec([None], tf.string, name) for name in names]
 
     def signature(*values):
@@ -14,20 +14,20 @@ def texts(answer, *names):
 
 
 def readable(strings):
-    """Strings without the bytes that are not UTF-8, which JSON cannot hold."""
+    """Removes bytes that are not valid UTF-8, which JSON cannot represent."""
     return tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", errors="ignore")
 
 
 def in_groups(run, inputs, shape, rows):
     """Computes rows of similar length together, so that short texts are not padded to the longest one of the request.
 
-    Otherwise half of the work of a mixed request is padding on a CPU. On a GPU one large call is faster.
+    Otherwise, half of the work of a mixed request on CPU is padding. On GPU, one large call is faster.
 
     Args:
         run: function of model inputs `(rows, length)` that returns float32 `(rows, *shape)`.
         inputs: dict of ids `(batch, length)` with `padding_mask`.
         shape: the shape of one row of the result.
-        rows: int, rows that are computed together; `None` for all.
+        rows: int, number of rows to compute together; `None` for all.
     """
     if rows is None:
         return run(inputs)

@@ -1,4 +1,4 @@
-"""The signature of token classification: the words of a text with their tags, and its entities."""
+"""The token classification signature: the words of a text with their tags, and its entities."""
 
 import tensorflow as tf
 
@@ -9,10 +9,10 @@ from keras_bert.text.spans import max_context
 
 
 def tagger(model, preprocessor, labels, stride=128):
-    """The signature of a tagger, for texts of any length: windows start `stride` pieces apart.
+    """Returns the token classification signature, for texts of any length: windows start `stride` pieces apart.
 
-    A word has the tag of its first piece. Its score is the probability of that tag; the score of an entity is the mean
-    of its words' scores.
+    A word gets the tag of its first piece. Its score is the probability of that tag; the score of an entity is the mean
+    score of its words.
     """
     if labels is None:
         raise ValueError("`labels` must be the names of the tags. Received: labels=None")
@@ -52,7 +52,7 @@ def tagger(model, preprocessor, labels, stride=128):
 
 
 def _logits(model, preprocessor, ids, stride):
-    """The logits of all pieces, `(pieces, tags)`, each from the window where it has the most context."""
+    """Returns the logits of all pieces, `(pieces, tags)`, each from the window where it has the most context."""
     windows, first, outputs = run_windows(model, preprocessor, ids, stride=stride)
     chosen = max_context(windows)
     row = chosen.value_rowids()
@@ -62,7 +62,7 @@ def _logits(model, preprocessor, ids, stride):
 
 
 def _slices(text, starts, ends):
-    """The parts of each text, padded."""
+    """Returns the substrings of each text, padded."""
     parts = tf.strings.substr(tf.gather(text, starts.value_rowids()), starts.values, ends.values - starts.values)
     return starts.with_values(readable(parts)).to_tensor("")
 
@@ -72,7 +72,7 @@ def _dense(offsets):
 
 
 def mean_scores(scores, found):
-    """The mean score of the words of each entity."""
+    """Returns the mean score of the words of each entity."""
     # In double precision: the cumulative sum runs over all words of a request.
     sums = tf.cumsum(tf.pad(tf.cast(scores.values, tf.float64), [[1, 0]]))
     first_word = tf.cast(tf.gather(scores.row_starts(), found.start.value_rowids()), tf.int32)

@@ -1,4 +1,4 @@
-"""Checks that a SavedModel is fit to ship: its probes in a fresh process, its ops against TensorFlow Serving's."""
+"""Verifies SavedModels: runs their probes in a new process and checks their ops against TensorFlow Serving's."""
 
 import dataclasses
 import functools
@@ -14,16 +14,16 @@ import numpy as np
 from keras_bert.exporting import assets
 
 _HERE = pathlib.Path(__file__).parent
-# Relative to the largest value of an output. The graph rounds at other places than the eager model: over all heads that
-# changed outputs by at most 2e-6 in float32, 5e-3 in float16 (11 bits) and 5e-2 in bfloat16 (8 bits). Other weights or
-# another tokenizer change them by 1e-1 and more.
+# Relative to the largest value of an output. The graph rounds differently than the eager model: over all heads, this
+# changed outputs by at most 2e-6 in float32, 5e-3 in float16 (11 bits) and 5e-2 in bfloat16 (8 bits). Different weights
+# or a different tokenizer change them by 1e-1 or more.
 TOLERANCES = {"float32": 1e-5, "mixed_float16": 2e-2, "float16": 2e-2, "mixed_bfloat16": 1e-1, "bfloat16": 1e-1}
-_EXTREME = 1e30  # Larger values stand for "none" and do not set the scale.
+_EXTREME = 1e30  # Larger values mean "none" and are excluded from the scale.
 
 
 @dataclasses.dataclass
 class Report:
-    """What `verify` found: lines to read and problems, of which a model that is fit to ship has none."""
+    """The result of `verify`: lines to print, and problems, of which a valid SavedModel has none."""
 
     directory: str
     lines: list = dataclasses.field(default_factory=list)
@@ -32,9 +32,9 @@ class Report:
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """The largest difference of an answer from the expected one, and what is wrong with it, or `None`.
+    """The largest difference between an output and the expected one, and a description of the problem, or `None`.
 
-    `discrete` marks problems of strings, integers or shapes, which in 16 bits depend on near ties.
+    `discrete` marks problems of strings, integers or shapes, which near ties can cause in 16 bits.
     """
 
     absolute: float = 0.0
@@ -44,19 +44,19 @@ class Difference:
 
 
 def verify(directories, tolerance=None):
-    """Checks SavedModels that `export` wrote.
+    """Verifies SavedModels written by `export`.
 
-    Every signature runs on the inputs of its probe in one fresh process, without this package. The answers must be
-    those that the model gave when it was exported, must begin with the batch, and must be the same for a text alone.
+    Runs every signature on the inputs of its probe in one new process, without this package. The outputs must equal
+    those of the model at export, must start with the batch dimension, and must be the same for each text alone.
     TensorFlow Serving must link all ops.
 
     Args:
-        directories: the SavedModels.
-        tolerance: float, the largest difference relative to the largest value of an output. Defaults to that of
+        directories: paths of the SavedModels.
+        tolerance: float, maximum difference relative to the largest value of an output. Defaults to the value in
             `TOLERANCES` for the model's precision.
 
     Returns:
-        A `Report` for each.
+        A list with a `Report` for each.
     """
     reports = [Report(str(directory)) for directory in directories]
     read = {report.directory: _read(report) for report in reports}
@@ -75,7 +75,7 @@ def verify(directories, tolerance=None):
 
 
 def ask(requests):
-    """The answers of SavedModels in one fresh process; `probe_runner` documents requests and answers."""
+    """Returns the answers of SavedModels in one new process; `probe_runner` documents requests and answers."""
     if not requests:
         return []
     with tempfile.TemporaryDirectory() as folder:
@@ -91,22 +91,22 @@ def ask(requests):
 
 
 def compare(expected, got, tolerance, scale=None):
-    """The `Difference` of two arrays: strings and integers must be equal, floats close.
+    """Returns the `Difference` of two arrays: strings and integers must be equal, floats close.
 
     `tolerance` is in units of `scale`, which defaults to the largest value of `expected`.
     """
     try:
         expected = _like(got, expected)
     except (ValueError, TypeError):
-        return Difference(problem="has no such values stored")
+        return Difference(problem="has stored values of another kind")
     if expected.shape != got.shape:
-        return Difference(problem=f"has shape {got.shape} for {expected.shape}", discrete=True)
+        return Difference(problem=f"has shape {got.shape}, expected {expected.shape}", discrete=True)
     if got.dtype.kind != "f":
         different = np.argwhere(expected != got)
         if not len(different):
             return Difference()
         place = tuple(different[0].tolist())
-        problem = f"is {got.item(place)!r} for {expected.item(place)!r} at {list(place)}"
+        problem = f"is {got.item(place)!r}, expected {expected.item(place)!r}, at {list(place)}"
         return Difference(problem=problem, discrete=True)
     if not np.isfinite(got).all():
         return Difference(problem="has values that are not finite")
@@ -120,20 +120,20 @@ def compare(expected, got, tolerance, scale=None):
 
 
 def scale_of(values):
-    """The largest value of an array of floats; 1 if it is empty or all values are 0."""
+    """Returns the largest absolute value of an array of floats; 1 if it is empty or all values are 0."""
     values = np.abs(values)
     return float(values[values < _EXTREME].max(initial=0.0)) or 1.0
 
 
 def _like(got, expected):
-    """Nested lists as an array. An empty one gets its last axes from `got`, since lists cannot hold them."""
+    """Converts nested lists to an array. An empty one gets its last axes from `got`, since lists do not store them."""
     expected = np.array(expected, got.dtype)
     empty = expected.size == got.size == 0 and got.shape[: expected.ndim] == expected.shape
     return expected.reshape(got.shape) if empty else expected
 
 
 def _read(report):
-    """The probes and the precision of a SavedModel, and the calls to make."""
+    """Returns the probes and the precision of a SavedModel, and the calls to make."""
     folder = pathlib.Path(report.directory)
     if not (folder / "saved_model.pb").is_file():
         report.problems.append("no SavedModel: it has no saved_model.pb")
@@ -154,13 +154,13 @@ def _read(report):
 
 
 def _input(values):
-    """An array of integers, or of strings as objects: NumPy's own strings lose trailing zero bytes."""
+    """Returns an array of integers or of string objects, since NumPy strings lose trailing zero bytes."""
     values = np.array(values, object)
     return values if isinstance(next(iter(values.flat)), str) else values.astype("int32")
 
 
 def _calls(probes):
-    """Each probe, and after it each of its rows alone."""
+    """Returns a call for each probe, followed by calls for each of its rows alone."""
     return [
         [name, {key: _request(value[rows]) for key, value in inputs.items()}]
         for name, (inputs, _) in probes.items()
@@ -177,7 +177,7 @@ def _request(values):
 
 
 def array(answer):
-    """The array of an output in an answer; strings are objects."""
+    """Returns the array of an output in an answer; strings are objects."""
     kind = np.dtype(object if answer["dtype"] == "string" else "f8" if "float" in answer["dtype"] else "i8")
     return np.array(answer["values"], kind).reshape(answer["shape"])
 
@@ -205,7 +205,7 @@ def _check_signature(report, name, stored, whole, alone, tolerance, exact):
         got = array(whole[key])
         at_once.append((key, compare(stored[key], got, tolerance)))
         if got.shape[:1] != (rows,):
-            problems.append(f"{key} does not begin with the batch: {rows} rows in, shape {got.shape} out")
+            problems.append(f"{key} does not start with the batch dimension: {rows} rows in, shape {got.shape} out")
             continue
         one_by_one += [(f"{key} alone", _compare_alone(got, row, alone, key, tolerance)) for row in range(rows)]
     wrong, ties = _judge((*at_once, *one_by_one), exact)
@@ -214,10 +214,10 @@ def _check_signature(report, name, stored, whole, alone, tolerance, exact):
 
 
 def _judge(named, exact):
-    """Problems, and a note of discrete outputs that near ties changed: in 16 bits only floats are judged."""
+    """Returns problems, and a note on discrete outputs changed by near ties: in 16 bits, only floats are checked."""
     wrong = [f"{key} {found.problem}" for key, found in named if found.problem and (exact or not found.discrete)]
     ties = dict.fromkeys(key.removesuffix(" alone") for key, found in named if found.discrete and not exact)
-    return wrong, f"; by near ties other {', '.join(ties)}" if ties else ""
+    return wrong, f"; near ties changed {', '.join(ties)}" if ties else ""
 
 
 def _compare_alone(whole, row, alone, key, tolerance):
@@ -241,7 +241,7 @@ def _largest(named):
 
 @functools.cache
 def serving_ops():
-    """The names in `serving_ops.txt`, and its line about the versions that it was made from."""
+    """Returns the names in `serving_ops.txt`, and its line about the versions that it was made from."""
     lines = (_HERE / "serving_ops.txt").read_text().splitlines()
     names = {name for line in lines if not line.startswith("#") for name in line.split()}
     return frozenset(names), lines[0].removeprefix("# ")

@@ -1,4 +1,4 @@
-"""Layers on `keras.ops` alone; importing this package registers them, so that `.keras` files load."""
+"""Layers built only on `keras.ops`. Importing this package registers them, so that `.keras` files load."""
 
 from keras_bert.layers.attention import MultiHeadAttention
 from keras_bert.layers.dense import Dense

@@ -1,4 +1,4 @@
-"""Activations by the names of `hidden_act`; GELU after Hendrycks & Gimpel, 2016."""
+"""Activation functions with the names of `hidden_act`; GELU follows Hendrycks & Gimpel, 2016."""
 
 import math
 
@@ -10,8 +10,8 @@ from keras_bert.layers.graphs import custom_gradient
 
 @custom_gradient
 def gelu(x):
-    """x times the normal distribution function of x, by erf. Computed in float32."""
-    # Automatic differentiation takes twice the passes over the widest tensor of BERT.
+    """Exact GELU: `x` times the normal CDF of `x`, computed with erf in float32."""
+    # Automatic differentiation would make twice as many passes over BERT's widest tensor.
     dtype = x.dtype
     x = ops.cast(x, "float32")
     scaled = x * math.sqrt(0.5)
@@ -26,7 +26,7 @@ def gelu(x):
 
 @custom_gradient
 def gelu_tanh(x):
-    """The tanh form of GELU, as in Google's BERT. Computed in float32."""
+    """The tanh approximation of GELU, as in Google's BERT, computed in float32."""
     dtype = x.dtype
     x = ops.cast(x, "float32")
     a, b = math.sqrt(2 / math.pi), math.sqrt(2 / math.pi) * 0.044715
@@ -42,7 +42,7 @@ def gelu_tanh(x):
 
 @custom_gradient
 def silu(x):
-    """x times the logistic function of x; TensorFlow's own op leaks memory."""
+    """SiLU, `x * sigmoid(x)`. TensorFlow's own op leaks memory."""
 
     def gradient(upstream):
         share = ops.sigmoid(x)
@@ -53,8 +53,8 @@ def silu(x):
 
 def _gelu_for_inference(x):
     if x.dtype != "float32":
-        return ops.gelu(x, approximate=False)  # By erfc, which loses nothing in 16 bits; ONNX has no such operation.
-    return 0.5 * x * (1.0 + ops.erf(x * math.sqrt(0.5)))  # In this form LiteRT's converter knows it.
+        return ops.gelu(x, approximate=False)  # Uses erfc: no precision loss in 16 bits, but ONNX lacks it.
+    return 0.5 * x * (1.0 + ops.erf(x * math.sqrt(0.5)))  # The form that LiteRT's converter supports.
 
 
 _INFERENCE = {
@@ -69,17 +69,17 @@ _TRAINING = {**_INFERENCE, "gelu": gelu, "gelu_new": gelu_tanh}
 
 
 def activate(x, name, training=None):
-    """Applies the activation that `BertConfig.hidden_act` names.
+    """Applies the activation function with a name from `BertConfig.hidden_act`.
 
-    In training GELU has a custom gradient. For inference on TensorFlow it is plain operations in the dtype of `x`;
-    other backends fuse the custom one, which computes in float32.
+    In training, GELU has a custom gradient. In inference, TensorFlow runs plain operations in the dtype of `x`; other
+    backends fuse the version with the custom gradient, which computes in float32.
     """
     ours = training or keras.config.backend() != "tensorflow"
     return (_TRAINING if ours else _INFERENCE)[name](x)
 
 
 def check_activation(name):
-    """Returns the name of an activation, or raises if there is none."""
+    """Returns `name` if it is a supported activation; raises otherwise."""
     if name not in _INFERENCE:
         raise ValueError(f"`activation` must be one of {', '.join(_INFERENCE)}. Received: activation={name!r}")
     return name

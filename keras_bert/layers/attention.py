@@ -12,22 +12,22 @@ from keras_bert.layers.masks import attention_bias
 class MultiHeadAttention(Composite):
     """Attention with `num_heads` heads and its own dropout on the probabilities.
 
-    One product projects to query, key and value together; the columns of its kernel are all heads of the
-    query, then of the key, then of the value.
+    A single projection computes query, key and value. The columns of its kernel are all heads of the query, then
+    all heads of the key, then all heads of the value.
 
     Args:
-        hidden_size: width of the input and of the output, a multiple of `num_heads`.
-        num_heads: number of heads.
-        dropout: dropout rate of the attention probabilities.
-        cross_attention: whether key and value come from `memory`, as in a decoder.
-        initializer_range: standard deviation of the kernels' initializer.
+        hidden_size: int, width of the input and the output, a multiple of `num_heads`.
+        num_heads: int, number of heads.
+        dropout: float, dropout rate of the attention probabilities. Defaults to 0.0.
+        cross_attention: bool, whether key and value come from `memory`, as in a decoder. Defaults to `False`.
+        initializer_range: float, standard deviation of the kernel initializer. Defaults to 0.02.
 
     Call arguments:
         hidden: `(batch, length, hidden_size)`.
-        attention_mask: boolean, broadcasts to `(batch, num_heads, length, key length)`, true where
-            attention is allowed.
-        memory: `(batch, key length, hidden_size)`, with `cross_attention` only.
-        seed: seed of the dropout, see `Dropout`. Defaults to `None`.
+        attention_mask: boolean, broadcasts to `(batch, num_heads, length, key length)`, true where attention is
+            allowed. Defaults to `None`.
+        memory: `(batch, key length, hidden_size)`, only with `cross_attention`.
+        seed: dropout seed, see `Dropout`. Defaults to `None`.
         training: bool, whether to apply dropout.
 
     Returns:
@@ -87,12 +87,12 @@ class MultiHeadAttention(Composite):
         return self._split_heads(self.query_key_value(hidden), hidden, 3)
 
     def _split_heads(self, projected, source, parts):
-        # Shapes of the inputs: converters cannot infer that of the product, which is itself reshaped.
+        # Use the input's shape: converters cannot infer the shape of the projection, which is itself reshaped.
         batch, length, _ = ops.shape(source)
         heads = ops.reshape(projected, (batch, length, parts, self.num_heads, self.hidden_size // self.num_heads))
         return ops.unstack(ops.transpose(heads, (2, 0, 3, 1, 4)), parts)  # (parts, batch, heads, length, size)
 
 
 def _softmax(scores):
-    # Keras warns about a softmax over one value, which is what a sequence of one token has.
+    # Keras warns about a softmax over a single value, which occurs for a sequence of one token.
     return ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores)

@@ -1,4 +1,4 @@
-"""The base of layers that are made of layers."""
+"""Base class of layers that contain other layers."""
 
 import keras
 
@@ -7,18 +7,18 @@ from keras_bert.layers.dense import Dense
 
 
 class Composite(Configured, keras.layers.Layer):
-    """A layer whose config also has the changes to its parts: which of them are frozen or quantized.
+    """A layer whose config also records which of its sublayers are frozen or quantized.
 
-    Keras writes the config of the outer layer alone, so a `.keras` file and `clone_model` would lose them.
+    Keras only saves the config of the outer layer, so a `.keras` file and `clone_model` would lose these changes.
     """
 
     @property
     def part_options(self):
-        """The arguments that every part shares with the whole."""
+        """The arguments that every sublayer shares with this layer."""
         return {"dtype": self.dtype_policy, "trainable": self.trainable}
 
     def make_dense(self, units, name, activation=None):
-        """Returns a dense layer as a part; needs `initializer_range`."""
+        """Returns a dense sublayer; requires `self.initializer_range`."""
         initializer = keras.initializers.TruncatedNormal(stddev=self.initializer_range)
         return Dense(units, activation, kernel_initializer=initializer, name=name, **self.part_options)
 
@@ -52,7 +52,7 @@ class Composite(Configured, keras.layers.Layer):
 
 
 def _parts(layer, prefix=""):
-    """Yields the layers inside a layer by path, a layer before its own parts."""
+    """Yields the path and the layer of all nested sublayers, parents before children."""
     for part in layer._flatten_layers(include_self=False, recursive=False):
         yield prefix + part.name, part
         yield from _parts(part, f"{prefix}{part.name}/")

@@ -1,10 +1,10 @@
-"""Configs of layers."""
+"""Layer configs."""
 
 import inspect
 
 
 class Configured:
-    """Mixed into layers whose config is the arguments of `__init__`, each an attribute of its name."""
+    """Mixin for layers whose config contains the arguments of `__init__`, each stored under its own name."""
 
     def get_config(self):
         kinds = [

@@ -1,4 +1,4 @@
-"""A dense layer whose bias is fused and has a fast gradient."""
+"""A dense layer with a fused bias and a fast bias gradient."""
 
 import keras
 from keras import ops
@@ -9,7 +9,7 @@ from keras_bert.layers.quantization import Quantizable
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Dense(Quantizable, keras.layers.Dense):
-    """`keras.layers.Dense` on flattened rows: TensorFlow fuses a bias into products of rank 2 only.
+    """`keras.layers.Dense` on flattened inputs: TensorFlow only fuses the bias into matrix products of rank 2.
 
     Example:
         y = Dense(3072, activation="relu")(x)
@@ -31,7 +31,7 @@ class Dense(Quantizable, keras.layers.Dense):
 @custom_gradient
 def _add_bias(rows, bias):
     def gradient(upstream):
-        # A product with ones sums in float32 and on all cores; in bfloat16 BiasAddGrad does neither.
+        # A matrix product with ones sums in float32 on all cores; BiasAddGrad does neither in bfloat16.
         ones = ops.ones((1, ops.shape(upstream)[0]), upstream.dtype)
         return upstream, ops.matmul(ones, upstream)[0]
 

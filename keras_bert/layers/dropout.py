@@ -1,4 +1,4 @@
-"""Dropout (Srivastava et al., 2014) from 16 random bits, with a seed that the caller can provide."""
+"""Dropout (Srivastava et al., 2014) with 16 random bits per element and an optional seed from the caller."""
 
 import math
 
@@ -9,7 +9,7 @@ from keras_bert.layers.quantization import Unquantized
 
 
 class _GivenSeed(keras.random.SeedGenerator):
-    """Passes a given seed to functions of Keras that expect a generator."""
+    """Passes a given seed to Keras functions that expect a generator."""
 
     def __init__(self, seed):
         self._seed = seed
@@ -20,19 +20,19 @@ class _GivenSeed(keras.random.SeedGenerator):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Dropout(Unquantized, keras.layers.Layer):
-    """Sets a fraction of the inputs to zero in training and scales up the rest.
+    """Sets a fraction of the inputs to zero during training and scales up the rest.
 
-    Keras' own layer draws a float32 for each element, which costs a fifth of a bfloat16 forward pass. Here
-    16 random bits decide, so the rate is rounded to a multiple of 1/65536 and the scale is exact for it.
+    Keras' own layer draws a float32 per element, which takes a fifth of a bfloat16 forward pass. This layer draws
+    16 bits, so the rate is rounded to a multiple of 1/65536; the scale matches the rounded rate.
 
     Args:
         rate: float in [0, 1), fraction of the elements to drop.
-        seed: int, seed of the layer's generator. Defaults to `None`.
+        seed: int, seed of the layer's random generator. Defaults to `None`.
 
     Call arguments:
         inputs: a float tensor of any shape.
-        seed: a seed from `next_seed()`; `None` draws the next one. Recomputation passes it, since it needs the same
-            mask twice.
+        seed: a seed from `next_seed()`, for rematerialization, which needs the same mask twice. Defaults to `None`,
+            which draws the next seed.
         training: bool, whether to apply dropout.
 
     Returns:
@@ -55,13 +55,13 @@ class Dropout(Unquantized, keras.layers.Layer):
         self.built = True
 
     def next_seed(self):
-        """Draws the seed of the next call; None at rate 0."""
+        """Returns a new seed for `call`, or `None` if the rate is 0."""
         return self.seed_generator.next() if self.rate > 0 else None
 
     def call(self, inputs, seed=None, training=None):
         if not training or self.rate == 0:
             return inputs
-        # Differs from BERT: the rate is rounded to a multiple of 1/65536, so that 16 bits decide.
+        # Differs from BERT: the rate is rounded to a multiple of 1/65536, the resolution of 16 bits.
         dropped = round(self.rate * 65536)
         bits = _random_int16(ops.shape(inputs), self.next_seed() if seed is None else seed)
         keep = ops.cast(bits >= dropped - 32768, inputs.dtype)
@@ -69,7 +69,7 @@ class Dropout(Unquantized, keras.layers.Layer):
 
 
 def _random_int16(shape, seed):
-    """Uniform int16 of a shape, two from each 32-bit word."""
+    """Returns uniform int16 values of a shape, two from each 32-bit word."""
     size = math.prod(shape)
     words = keras.random.randint(((size + 1) // 2, 1), -(2**31), 2**31 - 1, "int32", _GivenSeed(seed))
     return ops.reshape(ops.reshape(ops.view(words, "int16"), (-1,))[:size], shape)

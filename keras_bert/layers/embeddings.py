@@ -12,10 +12,10 @@ from keras_bert.layers.quantization import Quantizable
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TokenEmbedding(Quantizable, keras.layers.ReversibleEmbedding):
-    """The token table; with `reverse=True` its transpose, which turns vectors into logits over the vocabulary.
+    """Token embedding table; with `reverse=True`, multiplies by its transpose to get logits over the vocabulary.
 
-    `keras.ops.take` lets a negative id wrap around to the end of the table. Here an id outside the table is an
-    error on a CPU, as `tf.gather` has it; XLA and GPUs give zeros, JAX gives NaN.
+    `keras.ops.take` wraps negative ids around to the end of the table. Here, an id outside the table raises an error
+    on CPU, as in `tf.gather`; XLA and GPUs return zeros, JAX returns NaN.
 
     Example:
         table = TokenEmbedding(30522, 768)
@@ -34,19 +34,19 @@ class TokenEmbedding(Quantizable, keras.layers.ReversibleEmbedding):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class BertEmbeddings(Composite):
-    """Adds segment and position embeddings to embedded tokens, then LayerNorm and dropout.
+    """Adds segment and position embeddings to token embeddings, then applies LayerNorm and dropout.
 
     Args:
-        hidden_size: width of the embeddings.
-        max_length: the longest sequence, the rows of a learned position table.
-        num_segments: rows of the segment table.
-        positions: "learned", "sinusoid" or "none".
-        dropout: dropout rate of the sum.
-        initializer_range: standard deviation of the tables' initializer.
-        layer_norm_eps: epsilon of the LayerNorm.
+        hidden_size: int, width of the embeddings.
+        max_length: int, maximum sequence length, the number of rows of a learned position table.
+        num_segments: int, number of rows of the segment table. Defaults to 2.
+        positions: str, "learned", "sinusoid" or "none". Defaults to "learned".
+        dropout: float, dropout rate of the sum. Defaults to 0.0.
+        initializer_range: float, standard deviation of the tables' initializer. Defaults to 0.02.
+        layer_norm_eps: float, epsilon of the LayerNorm. Defaults to 1e-12.
 
     Call arguments:
-        tokens: embedded tokens, `(batch, length, hidden_size)`.
+        tokens: token embeddings, `(batch, length, hidden_size)`.
         segment_ids: `(batch, length)`.
         training: bool, whether to apply dropout.
 
@@ -108,7 +108,7 @@ class BertEmbeddings(Composite):
             "(max_position_embeddings); truncate it. Received: length="
         )
         length = tokens.shape[1]
-        # An unknown length is None, or a symbol of JAX.
+        # An unknown length is `None`, or a symbolic dimension in JAX.
         if not isinstance(length, int):
             return expect_at_most(tokens, ops.shape(tokens)[1], self.max_length, message)
         if length > self.max_length:
@@ -119,7 +119,7 @@ class BertEmbeddings(Composite):
         return tokens_shape
 
     def fixed_positions(self):
-        """Returns the fixed position vectors: sines in even columns and cosines in odd ones, or zeros."""
+        """Returns the fixed position embeddings: sines in even columns and cosines in odd ones, or all zeros."""
         if self.positions == "none":
             return ops.zeros((self.max_length, self.hidden_size))
         columns = ops.arange(self.hidden_size, dtype="float32")
@@ -129,7 +129,7 @@ class BertEmbeddings(Composite):
 
 
 def _no_wrap(ids, size):
-    """Moves negative ids past the end of the table; `ops.take` would count them from its end."""
-    # Differs from BERT: there an unknown segment id gives a zero vector, from a one-hot product.
+    """Moves negative ids past the end of the table; `ops.take` would wrap them around."""
+    # Differs from BERT: its one-hot product maps an unknown segment id to a zero vector.
     ids = ops.convert_to_tensor(ids)
     return ops.where(ids < 0, ops.cast(size, ids.dtype), ids)

@@ -1,35 +1,35 @@
-"""TensorFlow graphs beyond `keras.ops`: custom gradients and recomputation without leaks, and a check at run time."""
+"""TensorFlow graph features beyond `keras.ops`: custom gradients and remat without leaks, and a run-time check."""
 
 import functools
 
 import keras
 from keras import ops
 
-# The one file of the layers that knows a backend: TensorFlow alone needs more than `keras.ops` has.
+# The only backend-specific file of the layers: only TensorFlow needs more than `keras.ops` provides.
 if keras.config.backend() == "tensorflow":
     import tensorflow as tf
     from tensorflow.python.eager import record
 
 
 def custom_gradient(function):
-    """`keras.ops.custom_gradient` that does not leak deleted models.
+    """A `keras.ops.custom_gradient` that does not leak deleted models.
 
-    TensorFlow keeps the gradient of every custom gradient in a global registry, and with it the graph and the model.
-    Here the gradient belongs to an operation of the graph, like that of a function call. A SavedModel contains the
+    TensorFlow keeps every custom gradient in a global registry, and with it the graph and the model. Here, the
+    gradient belongs to an operation of the graph, like the gradient of a function call. A SavedModel contains the
     plain operations instead, which any program can differentiate.
 
     Args:
-        function: takes tensors, no variables; returns a tensor and a function from the upstream gradient to the
-            gradients of the arguments.
+        function: callable that takes tensors but no variables. Returns a tensor and a function that maps the
+            upstream gradient to the gradients of the arguments.
 
     Returns:
-        A function of the same arguments that returns the tensor.
+        A callable with the same arguments that returns the tensor.
     """
 
     @ops.custom_gradient
     def outside_graphs(*tensors):
         result, gradient = function(*tensors)
-        # PyTorch's backend calls it with the arguments and `upstream`, the others with the upstream gradient alone.
+        # The PyTorch backend passes the arguments and `upstream`, the others only the upstream gradient.
         return result, lambda *args, upstream=None: gradient(args[0] if upstream is None else upstream)
 
     @functools.wraps(function)
@@ -44,14 +44,14 @@ def custom_gradient(function):
 
 
 def remat(function):
-    """`keras.remat` that does not leak deleted models.
+    """A `keras.remat` that does not leak deleted models.
 
     Args:
-        function: takes one tensor; returns a tensor or a structure of tensors, the same ones each time it is called.
-            It may read variables.
+        function: deterministic callable that takes one tensor and returns a tensor or a structure of tensors. It may
+            read variables.
 
     Returns:
-        The same function. Only its argument is kept for the backward pass, which calls `function` again.
+        A callable like `function`. It keeps only its argument for the backward pass, which calls `function` again.
     """
 
     def wrapper(inputs):
@@ -69,7 +69,7 @@ def remat(function):
                 repeated = function(again)
             return tape.gradient(tf.nest.flatten(repeated), [again, *variables], upstream, tf.UnconnectedGradients.ZERO)
 
-        # Converted here, where the tapes of the caller record it.
+        # Convert here, where the caller's tapes record it.
         tensors = [tf.convert_to_tensor(value) for value in (inputs, *variables)]
         return tf.nest.pack_sequence_as(results, _attach(tf.nest.flatten(results), tensors, backward))
 
@@ -77,9 +77,9 @@ def remat(function):
 
 
 def expect_at_most(tensor, size, limit, message):
-    """Returns the tensor; raises an error with a message when the graph runs and `size` is too large.
+    """Returns the tensor; a TensorFlow graph raises an error with `message` if `size` exceeds `limit` at run time.
 
-    XLA leaves checks out, and other backends have none.
+    XLA drops the check, and other backends do not have it.
     """
     if not _in_graph():
         return tensor
@@ -101,7 +101,7 @@ def _attach(results, tensors, backward):
     nodes = [*results, *tensors]
     with record.stop_recording():
         outputs = tf.identity_n(nodes)
-    # Tapes use the record; gradients of graphs, such as those of loops and functions, use the operation.
+    # Tapes use the record; gradients of graphs, such as loops and functions, use the operation.
     record.record_operation("IdentityN", outputs, nodes, gradient)
     outputs[0].op._gradient_function = lambda _, *upstream: gradient(*upstream)
     return outputs[: len(results)]

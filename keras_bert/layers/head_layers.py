@@ -1,4 +1,4 @@
-"""Layers of the heads: poolers, both ends of the masked-LM head, folding of multiple choices."""
+"""Layers of the heads: pooling, transform and output bias of the masked-LM head, reshaping for multiple choice."""
 
 import keras
 from keras import ops
@@ -12,11 +12,11 @@ from keras_bert.layers.quantization import Unquantized
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Pooler(Composite):
-    """Dense layer and tanh on the final vector of [CLS]: C in the paper.
+    """Applies a dense layer with tanh to the final [CLS] vector: C in the paper.
 
     Args:
-        hidden_size: width of the encoder.
-        initializer_range: standard deviation of the kernel's initializer.
+        hidden_size: int, width of the encoder.
+        initializer_range: float, standard deviation of the kernel initializer. Defaults to 0.02.
 
     Call arguments:
         sequence_output: `(batch, length, hidden_size)`.
@@ -43,15 +43,15 @@ class Pooler(Composite):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class MaskedLMTransform(Composite):
-    """Gathers the masked positions, then dense layer, activation and LayerNorm (section 3.1, task 1).
+    """Gathers the masked positions, then applies dense layer, activation and LayerNorm (section 3.1, task 1).
 
-    Only these few vectors enter the product with the token table, the most expensive one of the model.
+    Only these few vectors are multiplied by the token table, the most expensive product of the model.
 
     Args:
-        hidden_size: width of the encoder.
-        activation: a `hidden_act` of `BertConfig`.
-        initializer_range: standard deviation of the kernel's initializer.
-        layer_norm_eps: epsilon of the LayerNorm.
+        hidden_size: int, width of the encoder.
+        activation: str, a `hidden_act` of `BertConfig`. Defaults to "gelu_new".
+        initializer_range: float, standard deviation of the kernel initializer. Defaults to 0.02.
+        layer_norm_eps: float, epsilon of the LayerNorm. Defaults to 1e-12.
 
     Call arguments:
         sequence_output: `(batch, length, hidden_size)`.
@@ -80,8 +80,8 @@ class MaskedLMTransform(Composite):
 
     def call(self, sequence_output, mask_positions, training=None):
         batch, length, width = ops.shape(sequence_output)
-        # In flattened rows a position outside its sequence would read another one: it is moved past the end, which is
-        # an error on a CPU.
+        # In flattened rows, a position outside its sequence would read another sequence. It is moved past the end,
+        # which raises an error on CPU.
         inside = ops.logical_and(mask_positions >= 0, mask_positions < length)
         rows = mask_positions + ops.arange(batch, dtype=mask_positions.dtype)[:, None] * length
         rows = ops.where(inside, rows, batch * length)
@@ -149,7 +149,7 @@ class UnfoldChoices(Unquantized, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class MultiLabelDense(Dense):
-    """A `Dense` of independent labels: its outputs are logits of sigmoids, not of one softmax.
+    """A `Dense` layer for independent labels: its outputs are sigmoid logits, not softmax logits.
 
     Example:
         logits = MultiLabelDense(5)(pooled_output)
@@ -158,17 +158,17 @@ class MultiLabelDense(Dense):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class SentencePooling(Unquantized, keras.layers.Layer):
-    """Pools the token vectors of a sequence to one float32 vector (Reimers & Gurevych, 2019, section 3).
+    """Pools the token vectors of a sequence into one float32 vector (Reimers & Gurevych, 2019, section 3).
 
     Args:
-        pooling: str, "mean" or "max" over all real tokens, including [CLS] and [SEP]; or "cls", the vector of [CLS].
+        pooling: str, "mean" or "max" over all real tokens, including [CLS] and [SEP]; or "cls", the [CLS] vector.
             Defaults to "mean".
-        normalize: bool, whether vectors have length 1. Defaults to `False`.
-        sequence_length: int, the longest sequence that the model was trained on, for `save`. Defaults to `None`.
+        normalize: bool, whether to scale vectors to length 1. Defaults to `False`.
+        sequence_length: int, maximum sequence length in training, stored by `save`. Defaults to `None`.
 
     Call arguments:
         sequence_output: `(batch, length, width)`.
-        padding_mask: `(batch, length)`, not zero at real tokens.
+        padding_mask: `(batch, length)`, nonzero for real tokens.
 
     Returns:
         float32 `(batch, width)`.

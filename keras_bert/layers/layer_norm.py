@@ -11,8 +11,8 @@ from keras_bert.layers.quantization import Unquantized
 class LayerNorm(Unquantized, keras.layers.Layer):
     """Normalizes the last axis to mean 0 and variance 1, then scales by `gamma` and shifts by `beta`.
 
-    It computes in float32 under any dtype policy. Keras' own layer rounds `gamma` and `beta` to the compute dtype, and
-    its automatic gradient takes 1.5x the time.
+    Computes in float32 under any dtype policy. Keras' own layer rounds `gamma` and `beta` to the compute dtype, and
+    its automatic gradient takes 1.5x as long.
 
     Args:
         epsilon: float, added to the variance. Defaults to 1e-12.

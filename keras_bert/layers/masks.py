@@ -15,10 +15,10 @@ class AttentionMask(Unquantized, keras.layers.Layer):
     """Turns a padding mask into an attention mask.
 
     Args:
-        causal: bool, whether each position attends to itself and its left context only. Defaults to `False`.
+        causal: bool, whether each position attends only to itself and its left context. Defaults to `False`.
 
     Call arguments:
-        padding_mask: `(batch, length)`, not zero at real tokens.
+        padding_mask: `(batch, length)`, nonzero for real tokens.
 
     Returns:
         A boolean tensor that broadcasts to `(batch, heads, query length, key length)`, true where attention

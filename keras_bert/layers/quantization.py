@@ -1,4 +1,4 @@
-"""`model.quantize` on our layers, and the float tables that quantized and LoRA-adapted layers compute with."""
+"""Support for `model.quantize`, and the float tables of quantized and LoRA-adapted layers."""
 
 from keras import ops, quantizers
 
@@ -8,7 +8,7 @@ _MODES = ("int8", "int4")
 
 
 def _check_mode(mode):
-    """Raises for a mode that our layers do not support; Keras would skip them without an error."""
+    """Raises for a mode that our layers do not support; Keras would silently skip the layers."""
     if mode not in _MODES:
         raise ValueError(
             f"`mode` must be one of {', '.join(_MODES)} for a model with layers of keras_bert. Received: mode={mode!r}"
@@ -16,21 +16,21 @@ def _check_mode(mode):
 
 
 class Unquantized(Configured):
-    """Mixed into layers that quantization leaves as they are; Keras would warn about each of them."""
+    """Mixin for layers that are not quantized; Keras would warn about each of them."""
 
     def quantize(self, mode=None, type_check=True, config=None):
         _check_mode(mode)
 
 
 class Quantizable:
-    """Mixed into subclasses of Keras' layers with one table, `table_name`, whose scales belong to `scaled_axis`."""
+    """Mixin for subclasses of Keras layers with one table, `table_name`, with a scale per index of `scaled_axis`."""
 
     def quantize(self, mode=None, type_check=True, config=None):
         _check_mode(mode)
         super().quantize(mode, type_check=False, config=config)  # Keras' type check refuses subclasses.
 
     def float_table(self):
-        """Returns the table as a float32 tensor, dequantized and with the update of LoRA."""
+        """Returns the table as a float32 tensor, dequantized and including the LoRA update."""
         name = self.table_name
         table = getattr(self, f"_{name}")
         if self.quantization_mode is None:
@@ -49,7 +49,7 @@ class Quantizable:
         table = ops.cast(table, "float32")
         if len(scale.shape) == 1:
             return table / ops.expand_dims(scale, other_axis)
-        # Groups along the other axis have scales and zero points of their own.
+        # Each group along the other axis has its own scales and zero points.
         groups = ops.cast(self.g_idx, "int32")
         scale, zero = (ops.take(value, groups, axis=other_axis) for value in (scale, ops.cast(zero, "float32")))
         return (table - zero) * scale

@@ -13,13 +13,13 @@ from keras_bert.layers.layer_norm import LayerNorm
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class FeedForward(Composite):
-    """Two dense layers with an activation between them, applied to each position.
+    """Position-wise feed-forward network: two dense layers with an activation between them.
 
     Args:
-        hidden_size: width of the input and of the output.
-        intermediate_size: width between the two layers.
-        activation: a `hidden_act` of `BertConfig`.
-        initializer_range: standard deviation of the kernels' initializer.
+        hidden_size: int, width of the input and the output.
+        intermediate_size: int, width between the two layers.
+        activation: str, a `hidden_act` of `BertConfig`. Defaults to "gelu_new".
+        initializer_range: float, standard deviation of the kernel initializer. Defaults to 0.02.
 
     Call arguments:
         hidden: `(batch, length, hidden_size)`.
@@ -46,7 +46,7 @@ class FeedForward(Composite):
         self.output_dense.build((None, None, self.intermediate_size))
 
     def call(self, hidden, training=None):
-        # On flattened rows TensorFlow fuses product, bias and activation.
+        # On flattened rows, TensorFlow fuses matrix product, bias and activation.
         rows = ops.reshape(hidden, (-1, self.hidden_size))
         rows = activate(self.intermediate_dense(rows), self.activation, training)
         return ops.reshape(self.output_dense(rows), ops.shape(hidden))
@@ -54,23 +54,23 @@ class FeedForward(Composite):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TransformerBlock(Composite):
-    """Self-attention and feed-forward, each followed by dropout, residual sum and LayerNorm.
+    """Self-attention and feed-forward network, each followed by dropout, residual connection and LayerNorm.
 
     Args:
-        hidden_size: width of the block.
-        num_heads: attention heads.
-        intermediate_size: inner width of the feed-forward layer.
-        activation: a `hidden_act` of `BertConfig`.
-        dropout: dropout rate of the output of both sub-layers.
-        attention_dropout: dropout rate of the attention probabilities.
-        initializer_range: standard deviation of the kernels' initializer.
-        layer_norm_eps: epsilon of both LayerNorms.
+        hidden_size: int, width of the block.
+        num_heads: int, number of attention heads.
+        intermediate_size: int, inner width of the feed-forward network.
+        activation: str, a `hidden_act` of `BertConfig`. Defaults to "gelu_new".
+        dropout: float, dropout rate of the output of both sublayers. Defaults to 0.0.
+        attention_dropout: float, dropout rate of the attention probabilities. Defaults to 0.0.
+        initializer_range: float, standard deviation of the kernel initializer. Defaults to 0.02.
+        layer_norm_eps: float, epsilon of both LayerNorms. Defaults to 1e-12.
         remat: bool, whether to recompute the activations in the backward pass. Defaults to `False`.
 
     Call arguments:
         hidden: `(batch, length, hidden_size)`.
         attention_mask: boolean, see `AttentionMask`.
-        return_attention_scores: whether to return the attention probabilities as well.
+        return_attention_scores: bool, whether to also return the attention probabilities. Defaults to `False`.
         training: bool, whether to apply dropout.
 
     Returns:
@@ -128,7 +128,7 @@ class TransformerBlock(Composite):
             part.build(shape)
 
     def call(self, hidden, attention_mask=None, return_attention_scores=False, training=None):
-        # Drawn outside `remat`, which would draw other seeds in the backward pass.
+        # Drawn outside `remat`, which would draw different seeds in the backward pass.
         dropouts = (self.attention.probability_dropout, self.attended_dropout, self.output_dropout)
         seeds = [dropout.next_seed() if training else None for dropout in dropouts]
 

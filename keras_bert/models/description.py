@@ -38,9 +38,9 @@ class Description:
         multi_label: bool, whether several classes may apply to one text.
         next_sentence: bool, whether there is an NSP head.
         tied: bool, whether the masked-LM head shares the token table.
-        causal, positions: as given to `build_encoder`.
+        causal, positions: as passed to `build_encoder`.
         dtype: str, name of the encoder's dtype policy.
-        layers: dict of the layers by the builders' names, including those of a nested encoder.
+        layers: dict of layers, keyed by the builders' names, including those of a nested encoder.
     """
 
     config: BertConfig
@@ -56,29 +56,29 @@ class Description:
 
 
 def describe(model):
-    """Describes a model of this package's builders, also after it was saved and loaded by Keras.
+    """Describes a model made by a builder of this package, also after it was saved and loaded by Keras.
 
-    The graph is followed from the outputs to the inputs, so that a custom head is never mistaken for one of ours.
+    Follows the graph from the outputs to the inputs, so that a custom head is never mistaken for one of ours.
 
     Raises:
-        ValueError: if the graph is not that of a builder.
+        ValueError: if no builder makes this graph.
     """
     try:
         return _description(*read(model))
     except OtherWiringError as error:
         raise ValueError(
             "`model` must come from a builder of keras_bert, such as build_encoder or build_classifier, with nothing "
-            f"added, left out or wired otherwise. {error}. Received: model={model.name!r}. Only models of the builders "
-            "can be saved and exported by keras_bert; any model can be saved by Keras: model.save('model.keras')"
+            f"added, removed or changed. {error}. Received: model={model.name!r}. keras_bert only saves and exports "
+            "models from its builders; Keras saves any model: model.save('model.keras')"
         ) from None
 
 
 def describe_encoder(encoder):
-    """Describes a model of `build_encoder`, or raises if it is another one."""
+    """Describes a model from `build_encoder`; raises for any other model."""
     description = describe(encoder)
     if description.head != "encoder":
         raise ValueError(
-            f"`encoder` must be a model of build_encoder. Received: a model with a {description.head} head"
+            f"`encoder` must be a model from build_encoder. Received: a model with a {description.head} head"
         )
     return description
 
@@ -120,7 +120,7 @@ def _description(head, layers):
 
 
 def _check_settings(config, layers, blocks):
-    """Raises where layers differ in a setting that a config has once, or from their own parts."""
+    """Raises if layers differ in a setting that the config stores once, or from their own sublayers."""
     for layer in layers.values():
         _check_parts(layer)
     for block in blocks:
@@ -130,14 +130,14 @@ def _check_settings(config, layers, blocks):
     transform = layers.get("mlm_transform")
     if transform is not None:
         same = (transform.activation, transform.layer_norm_eps) == (config.hidden_act, config.layer_norm_eps)
-        expect(same, f"the layer {transform.name!r} has another activation or epsilon than the blocks")
+        expect(same, f"the layer {transform.name!r} has a different activation or epsilon than the blocks")
 
 
 def _check_parts(layer):
-    """Raises where a part of a layer was changed after the layer was made."""
+    """Raises if a sublayer was changed after its layer was created."""
     parts = layer._flatten_layers(include_self=False)
     twins = type(layer).from_config(layer.get_config())._flatten_layers(include_self=False)
     for part, twin in zip(parts, twins, strict=True):
         for name in ("activation", "epsilon", "rate"):
             value, expected = (getattr(each, name, None) for each in (part, twin))
-            expect(value == expected, f"the part {part.path!r} has {name}={value}, but its layer has {expected}")
+            expect(value == expected, f"the sublayer {part.path!r} has {name}={value}, but its layer has {expected}")

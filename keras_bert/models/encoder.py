@@ -19,21 +19,21 @@ def build_encoder(
 
     Args:
         config: a `BertConfig`.
-        causal: bool, whether each token attends to itself and its left context only. Defaults to `False`.
-        hidden_states: bool, whether to return the output of every layer, the embeddings first. Defaults to `False`.
-        attention_scores: bool, whether to return the attention probabilities of every layer. Defaults to `False`.
+        causal: bool, whether each token attends only to itself and its left context. Defaults to `False`.
+        hidden_states: bool, whether to return the outputs of the embeddings and of all blocks. Defaults to `False`.
+        attention_scores: bool, whether to return the attention probabilities of all layers. Defaults to `False`.
         positions: str, "learned", "sinusoid" or "none". Defaults to "learned".
         remat: bool, whether to recompute the activations of the blocks in the backward pass, to save memory. Defaults
             to `False`.
-        dtype: dtype policy such as "mixed_bfloat16". Defaults to Keras' global one.
-        name: str, name of the model and prefix of its layers' names, for several encoders in one model. Defaults to
+        dtype: dtype policy, such as "mixed_bfloat16". Defaults to Keras' global dtype policy.
+        name: str, model name and prefix of the layer names, to combine several encoders in one model. Defaults to
             "bert_encoder" without a prefix.
 
     Returns:
         A `keras.Model`. Inputs, int32 `(batch, length)`: `token_ids`, `segment_ids`, `padding_mask` (1 = real).
         Outputs: `sequence_output` `(batch, length, hidden_size)`, `pooled_output` `(batch, hidden_size)`; on
-        request the lists `hidden_states` (of `sequence_output`'s shape, one more than there are layers) and
-        `attention_scores` (`(batch, heads, length, length)`).
+        request, the lists `hidden_states` (`num_hidden_layers + 1` tensors with the shape of `sequence_output`) and
+        `attention_scores` (`num_hidden_layers` tensors `(batch, heads, length, length)`).
 
     Example:
         encoder = build_encoder(named_config("tiny"))

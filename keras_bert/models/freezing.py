@@ -1,14 +1,14 @@
-"""Freezes the lower layers of a model, so that fine-tuning changes the upper ones alone."""
+"""Freezes the lower layers of a model, so that fine-tuning only updates the upper ones."""
 
 from keras_bert.layers import BertEmbeddings, TokenEmbedding, TransformerBlock
 
 
 def freeze_layers(model, count):
-    """Freezes the embeddings and the lowest `count` blocks of a model. Call it before the optimizer is created.
+    """Freezes the embeddings and the lowest `count` blocks of a model. Call before creating the optimizer.
 
     Args:
-        model: a model with one or more encoders of `build_encoder`, with any head.
-        count: int, number of blocks, from 0 (the embeddings alone) to all of them.
+        model: a model with any head that contains one or more encoders from `build_encoder`.
+        count: int, number of blocks, from 0 (only the embeddings) to all of them.
 
     Example:
         freeze_layers(model, 8)
@@ -19,15 +19,15 @@ def freeze_layers(model, count):
         if isinstance(layer, TransformerBlock):
             if not layer._inbound_nodes:
                 raise ValueError(
-                    "`model` must hold blocks that are wired by a functional model, such as that of build_encoder. "
+                    "`model` must contain its blocks in a functional model, such as one from build_encoder. "
                     f"Received: model={model.name!r} with {layer.name!r} outside of one; set its `trainable` instead"
                 )
             _depth(layer, depths)
     blocks = max(depths.values(), default=0)
     if not blocks:
-        raise ValueError(f"`model` must hold an encoder of build_encoder. Received: model={model.name!r} without one")
+        raise ValueError(f"`model` must contain an encoder from build_encoder. Received: model={model.name!r}")
     if not 0 <= count <= blocks:
-        raise ValueError(f"`count` must be from 0 to the {blocks} blocks of the model. Received: count={count}")
+        raise ValueError(f"`count` must be between 0 and {blocks}, the number of blocks. Received: count={count}")
     for layer in layers:
         if isinstance(layer, TokenEmbedding | BertEmbeddings) or (
             isinstance(layer, TransformerBlock) and depths[id(layer)] <= count
@@ -36,7 +36,7 @@ def freeze_layers(model, count):
 
 
 def _depth(operation, depths):
-    """Returns the number of blocks between the inputs and an operation, itself included."""
+    """Returns the number of blocks from the inputs to an operation, including the operation itself."""
     if id(operation) not in depths:
         below = [tensor._keras_history.operation for tensor in operation._inbound_nodes[0].arguments.keras_tensors]
         deepest = max((_depth(other, depths) for other in below), default=0)

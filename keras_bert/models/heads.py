@@ -1,4 +1,4 @@
-"""The fine-tuning heads (BERT, section 4): one new layer each, on the encoder's graph."""
+"""Fine-tuning heads (BERT, section 4). Each adds one new layer to the encoder's graph."""
 
 import keras
 
@@ -7,13 +7,13 @@ from keras_bert.models.description import describe_encoder
 
 
 def build_classifier(encoder, num_classes, dropout=None, multi_label=False):
-    """Classifies a text or a pair by the pooled vector of [CLS].
+    """Classifies a text or a pair of texts from the pooled [CLS] vector.
 
     Args:
-        encoder: a model of `build_encoder`.
-        num_classes: int, number of classes; 1 is regression.
+        encoder: a model from `build_encoder`.
+        num_classes: int, number of classes, 1 for regression.
         dropout: float, dropout rate before the head. Defaults to the encoder's `hidden_dropout_prob`.
-        multi_label: bool, whether several classes may apply to one text: the logits are those of sigmoids. Defaults to
+        multi_label: bool, whether several classes may apply to one text; the outputs are sigmoid logits. Defaults to
             `False`.
 
     Returns:
@@ -37,7 +37,7 @@ def build_token_classifier(encoder, num_classes, dropout=None):
     """Classifies each token.
 
     Args:
-        encoder: a model of `build_encoder`.
+        encoder: a model from `build_encoder`.
         num_classes: int, number of tags.
         dropout: float, dropout rate before the head. Defaults to the encoder's `hidden_dropout_prob`.
 
@@ -61,7 +61,7 @@ def build_span_labeler(encoder):
     """Scores each token as the start and as the end of an answer.
 
     Args:
-        encoder: a model of `build_encoder`.
+        encoder: a model from `build_encoder`.
 
     Returns:
         A `keras.Model` with the outputs `start_logits` and `end_logits`, float32 `(batch, length)`.
@@ -81,12 +81,12 @@ def build_span_labeler(encoder):
 
 
 def build_multiple_choice(encoder, dropout=None):
-    """Scores each choice by the pooled vector of its [CLS].
+    """Scores each choice from its pooled [CLS] vector.
 
-    This head alone calls the encoder as a layer, since its inputs have a different rank.
+    Only this head calls the encoder as a layer, since its inputs have a different rank.
 
     Args:
-        encoder: a model of `build_encoder`.
+        encoder: a model from `build_encoder`.
         dropout: float, dropout rate before the head. Defaults to the encoder's `hidden_dropout_prob`.
 
     Returns:
@@ -111,14 +111,13 @@ def build_multiple_choice(encoder, dropout=None):
 
 
 def build_embedder(encoder, pooling="mean", normalize=False, sequence_length=None):
-    """Embeds each text as one vector, as sentence-transformers does. No weights are added.
+    """Embeds each text as one vector, as in sentence-transformers. Adds no weights.
 
     Args:
-        encoder: a model of `build_encoder`.
-        pooling: str, see `layers.SentencePooling`. Defaults to "mean".
-        normalize: bool, whether vectors have length 1. Defaults to `False`.
-        sequence_length: int, the longest sequence that the model was trained on, which `save` writes. Defaults to
-            `None`.
+        encoder: a model from `build_encoder`.
+        pooling: str, see `keras_bert.layers.SentencePooling`. Defaults to "mean".
+        normalize: bool, whether to scale vectors to length 1. Defaults to `False`.
+        sequence_length: int, maximum sequence length in training, stored by `save`. Defaults to `None`.
 
     Returns:
         A `keras.Model` with the output `embedding`, float32 `(batch, hidden_size)`.
@@ -138,7 +137,7 @@ def build_embedder(encoder, pooling="mean", normalize=False, sequence_length=Non
 
 
 def _head(encoder, units, dropout, name, kind=Dense):
-    """Returns the dropout and the dense layer of a head, which computes in float32."""
+    """Returns the dropout layer and the float32 dense layer of a head."""
     if type(units) is not int or units < 1:
         raise ValueError(f"`num_classes` must be a positive integer. Received: num_classes={units!r}")
     encoding = describe_encoder(encoder)

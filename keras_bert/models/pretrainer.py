@@ -10,14 +10,14 @@ def build_pretrainer(encoder, next_sentence=True, tied=True):
     """Adds the masked-LM head and the NSP head to the encoder's graph.
 
     Args:
-        encoder: a model of `build_encoder`.
-        next_sentence: bool, whether to predict if B follows A. Defaults to `True`.
+        encoder: a model from `build_encoder`.
+        next_sentence: bool, whether to predict whether B follows A. Defaults to `True`.
         tied: bool, whether the masked-LM head shares the token table, as in BERT. Defaults to `True`.
 
     Returns:
-        A `keras.Model`. Inputs: the encoder's and `mask_positions` `(batch, predictions)`, the only positions
-        that are predicted. Outputs, float32: `mlm_logits` `(batch, predictions, vocab_size)` and, with
-        `next_sentence`, `nsp_logits` `(batch, 2)`, class 0 for "B follows A".
+        A `keras.Model`. Inputs: the encoder's inputs and `mask_positions` `(batch, predictions)`, the positions to
+        predict. Outputs, float32: `mlm_logits` `(batch, predictions, vocab_size)` and, with `next_sentence`,
+        `nsp_logits` `(batch, 2)`, class 0 for "B follows A".
 
     Example:
         model = build_pretrainer(build_encoder(named_config("tiny")))
@@ -52,10 +52,10 @@ def build_pretrainer(encoder, next_sentence=True, tied=True):
 
 
 def build_next_sentence(encoder):
-    """Adds the NSP head alone to the encoder's graph.
+    """Adds only the NSP head to the encoder's graph.
 
     Args:
-        encoder: a model of `build_encoder`.
+        encoder: a model from `build_encoder`.
 
     Returns:
         A `keras.Model` with the output `nsp_logits`, float32 `(batch, 2)`, class 0 for "B follows A".

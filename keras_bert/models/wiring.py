@@ -22,30 +22,30 @@ _ENCODER_OUTPUTS = ("sequence_output", "pooled_output", "hidden_states", "attent
 
 
 def read(model):
-    """Returns the head of a builder's model and its layers by the builders' names, or raises `OtherWiringError`."""
+    """Returns the head of a model and its layers, keyed by the builders' names, or raises `OtherWiringError`."""
     graph = _Graph(model)
     return graph.read_head(), graph.layers
 
 
 class OtherWiringError(Exception):
-    """Says where a graph differs from those of the builders."""
+    """Raised where a graph differs from the graphs of the builders."""
 
 
 def expect(condition, message):
-    """Raises `OtherWiringError` with a message unless the condition holds."""
+    """Raises `OtherWiringError` with a message unless the condition is true."""
     if not condition:
         raise OtherWiringError(message[0].upper() + message[1:])
 
 
 class _Graph:
-    """The graph of a functional model; `layers` has the layers found so far by the builders' names."""
+    """The graph of a functional model; `layers` contains the layers found so far, keyed by the builders' names."""
 
     def __init__(self, model):
-        expect(type(model).call.__qualname__ == "Functional.call", "its class has a `call` of its own")
+        expect(type(model).call.__qualname__ == "Functional.call", "its class overrides `call`")
         strings = any(tensor.dtype == "string" for tensor in getattr(model, "inputs", None) or [])
-        expect(not strings, "it takes texts: pass the model on token ids that build_text_model was given")
+        expect(not strings, "it takes strings: pass the model on token ids that build_text_model received")
         dicts = isinstance(getattr(model, "input", None), dict) and isinstance(model.output, dict)
-        expect(dicts, "its inputs and outputs are no dicts")
+        expect(dicts, "its inputs and outputs are not dicts")
         self.inputs, self.outputs = model.input, model.output
         self.layers = {}
 
@@ -71,7 +71,7 @@ class _Graph:
         self._pooled(self.outputs["pooled_output"], states[-1])
         for name, expected in (("hidden_states", states), ("attention_scores", scores)):
             if name in self.outputs:
-                expect(_same(self.outputs[name], expected), f"{name!r} are not those of the layers in their order")
+                expect(_same(self.outputs[name], expected), f"{name!r} are not the layers' outputs in order")
         return "encoder"
 
     def _embedding(self):
@@ -94,7 +94,7 @@ class _Graph:
         table = self.layers.get("token_embedding")
         states, _ = self._read_encoder(sequence, "mask_positions")
         tied = table in (None, self.layers["token_embedding"])
-        expect(tied, "the masked-LM head is tied to another table than the encoder's")
+        expect(tied, "the masked-LM head is not tied to the encoder's table")
         if "nsp_logits" in self.outputs:
             self._pooled(self._dense("next_sentence", self.outputs["nsp_logits"]), states[-1])
         return "pretraining"
@@ -113,7 +113,7 @@ class _Graph:
             sequence = self._call("pooler", Pooler, hidden)
             self._read_encoder(sequence)
             return "classification"
-        expect(kind is Dense, f"{_origin_name(logits)} stands where keras_bert.layers.Dense does")
+        expect(kind is Dense, f"{_origin_name(logits)} replaces keras_bert.layers.Dense")
         self.layers["token_classifier"] = self.layers.pop("classifier")
         self._read_encoder(hidden)
         return "token_classification"
@@ -122,16 +122,16 @@ class _Graph:
         scores = self._call("unfold_choices", UnfoldChoices, logits, self.inputs.get("token_ids"))
         pooled = self._call("head_dropout", Dropout, self._dense("choice_scorer", scores))
         nested = isinstance(pooled, keras.KerasTensor) and isinstance(pooled._keras_history.operation, keras.Model)
-        expect(nested, "no model of build_encoder lies below the head")
+        expect(nested, "the head is not on a model from build_encoder")
         encoder, arguments, _ = _origin(pooled)
         inner = _Graph(encoder)
-        expect(inner.read_head() == "encoder", "no model of build_encoder lies below the head")
+        expect(inner.read_head() == "encoder", "the head is not on a model from build_encoder")
         position = pooled._keras_history.tensor_index
         expect(encoder.outputs[position] is encoder.output["pooled_output"], "the head is not on 'pooled_output'")
         rows = arguments[0] if len(arguments) == 1 and isinstance(arguments[0], dict) else {}
         expect(set(rows) == set(inner.inputs) == set(self.inputs), "its inputs are not those of the encoder")
         for name, row in rows.items():
-            expect(self._call("fold_choices", FoldChoices, row) is self.inputs[name], f"{name!r} is not folded")
+            expect(self._call("fold_choices", FoldChoices, row) is self.inputs[name], f"{name!r} bypasses FoldChoices")
         self.layers = {**inner.layers, **self.layers}
         return "multiple_choice"
 
@@ -140,13 +140,13 @@ class _Graph:
         states, blocks, scores, masks = [sequence], [], [], []
         while _made_by(states[0], TransformerBlock):
             block, arguments, options = _origin(states[0], "attention_mask", "return_attention_scores")
-            expect(len(arguments) == 1 and block not in blocks, f"the layer {block.name!r} is called otherwise")
+            expect(len(arguments) == 1 and block not in blocks, f"the layer {block.name!r} has unexpected arguments")
             tensors = block._inbound_nodes[states[0]._keras_history.node_index].outputs
             blocks.insert(0, block)
             masks.append(options.get("attention_mask"))
             scores[:0] = tensors[1:]
             states.insert(0, arguments[0])
-        expect(blocks, f"{_origin_name(sequence)} stands where keras_bert.layers.TransformerBlock does")
+        expect(blocks, f"{_origin_name(sequence)} replaces keras_bert.layers.TransformerBlock")
         for index, block in enumerate(blocks):
             self.layers[f"block_{index}"] = block
         expect(masks[0] is not None and _same(masks, [masks[0]] * len(masks)), "the blocks have different masks")
@@ -159,7 +159,7 @@ class _Graph:
         expected = {*inputs, *more_inputs}
         expect(set(self.inputs) == expected, f"its inputs are {', '.join(map(repr, sorted(self.inputs)))}")
         for name, tensor in inputs.items():
-            expect(tensor is self.inputs[name], f"the input {name!r} is not what its layer reads")
+            expect(tensor is self.inputs[name], f"the input {name!r} is not connected to its layer")
         return states, scores
 
     def _pooled(self, pooled, sequence):
@@ -173,11 +173,11 @@ class _Graph:
         return below
 
     def _call(self, name, kind, tensor, *others, **options):
-        """Returns the first argument of the layer that made `tensor`: a `kind`, whose other arguments are `others`."""
-        expect(_made_by(tensor, kind), f"{_origin_name(tensor)} stands where keras_bert.layers.{kind.__name__} does")
+        """Returns the first argument of the layer that made `tensor`, which must be a `kind` called with `others`."""
+        expect(_made_by(tensor, kind), f"{_origin_name(tensor)} replaces keras_bert.layers.{kind.__name__}")
         layer, arguments, found = _origin(tensor, *options)
         alike = len(arguments) == 1 + len(others) and _same(arguments[1:], others) and found == options
-        expect(alike, f"the layer {layer.name!r} is called otherwise")
+        expect(alike, f"the layer {layer.name!r} has unexpected arguments")
         self.layers[name] = layer
         return arguments[0]
 
@@ -186,7 +186,7 @@ def _origin(tensor, *options):
     """Returns the operation that made a tensor, its positional arguments and its keyword arguments among `options`."""
     operation, index, _ = tensor._keras_history
     arguments = operation._inbound_nodes[index].arguments
-    # Keras adds a mask to the call of a nested model, a dict of None.
+    # Keras passes a mask, a dict of `None`, to a nested model.
     given = {name: value for name, value in arguments.kwargs.items() if _is_given(value)}
     expect(set(given) <= set(options), f"the layer {operation.name!r} is called with {', '.join(sorted(given))}")
     return operation, arguments.args, given
@@ -211,7 +211,7 @@ def _column(tensor, index):
     """Returns the tensor whose column `index` is `tensor`."""
     operation, arguments, _ = _origin(tensor)
     sliced = type(operation).__name__ == "GetItem" and list(arguments[1]) == [Ellipsis, index]
-    expect(sliced, f"{_origin_name(tensor)} stands where a column of the logits does")
+    expect(sliced, f"{_origin_name(tensor)} replaces a column of the logits")
     return arguments[0]
 
 

@@ -1,1 +1,1 @@
-"""Training: optimizer, losses, the loop."""
+"""Training: optimizer, losses, training loop."""

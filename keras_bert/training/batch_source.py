@@ -1,4 +1,4 @@
-"""The protocol of everything that `Trainer` reads batches from."""
+"""The interface of the batch sources that `Trainer` reads."""
 
 import functools
 from collections.abc import Callable
@@ -6,48 +6,47 @@ from typing import NamedTuple
 
 
 class BatchSource:
-    """Batches in epochs of a fixed number of steps; an epoch can start at any step.
+    """Batches in epochs of a fixed number of steps; reading can start at any step of an epoch.
 
-    Base class of `Batches`, `Stream`, `Phases` and `pretraining.dataset.Records`. An attribute that a source does not
-    know is `None`.
+    Base class of `Batches`, `Stream`, `Phases` and `pretraining.dataset.Records`. Unknown attributes are `None`.
 
     Attributes:
-        steps: int, batches of an epoch.
-        batch_size: int, rows of a batch.
-        sequence_length: int, the greatest length of a row.
-        examples: int, rows of an epoch.
-        tokens: int, tokens of an epoch without padding.
-        seed: int, seed of the order.
+        steps: int, batches per epoch.
+        batch_size: int, rows per batch.
+        sequence_length: int, maximum length of a row.
+        examples: int, rows per epoch.
+        tokens: int, tokens per epoch, without padding.
+        seed: int, shuffle seed.
     """
 
     steps = batch_size = sequence_length = examples = tokens = seed = None
 
     def dataset(self, epoch=0, start=0):
-        """The batches of an epoch from step `start` on.
+        """Returns the batches of an epoch, starting at step `start`.
 
         Returns:
-            `tf.data.Dataset` of `(inputs, targets, weights)`: `targets` may be `None`, `weights` is float32 `(batch,)`,
-            0 for rows that only fill up a batch.
+            A `tf.data.Dataset` of `(inputs, targets, weights)`: `targets` may be `None`, `weights` is float32
+            `(batch,)`, 0 for filler rows.
         """
         raise NotImplementedError
 
     def rows(self, epoch=0):
-        """The row numbers of each batch, a list of integer arrays, -1 for filler; `None` if rows keep their order."""
+        """Returns the row indices of each batch, integer arrays with -1 for filler; `None` if rows are in order."""
         return None
 
     def segment(self, step):
-        """The `Segment` of a run that starts at `step`: by default the rest of an epoch."""
+        """Returns the `Segment` of a run that starts at `step`; by default, the rest of the epoch."""
         epoch, start = divmod(step, self.steps)
         return Segment(self, functools.partial(self.dataset, epoch, start), self.steps - start)
 
 
 class Segment(NamedTuple):
-    """Steps of a run that one iterator over one source serves.
+    """Steps of a run that are read by one iterator over one source.
 
     Args:
         source: the `BatchSource`.
-        make_dataset: function without arguments that makes the dataset.
-        steps: how many steps it serves; infinite for a stream.
+        make_dataset: callable without arguments that returns the dataset.
+        steps: float, number of steps, infinite for a stream.
     """
 
     source: BatchSource

@@ -1,4 +1,4 @@
-"""Batches of rows of similar length, so that little padding is computed."""
+"""Batches of rows of similar length, to minimize padding."""
 
 import functools
 
@@ -9,30 +9,30 @@ import tensorflow as tf
 from keras_bert.training.batch_source import BatchSource
 
 MOST_BOUNDARIES = 12
-PADDING_RATIO = 1.15  # Computed tokens per real one that `Batches` aims at.
+PADDING_RATIO = 1.15  # Target ratio of computed to real tokens in `Batches`.
 
 
 def fit_boundaries(lengths, count=MOST_BOUNDARIES, ratio=1.0):
-    """The lengths to pad to that compute the fewest tokens, if each row is padded to the first that holds it.
+    """Returns the boundaries with the fewest computed tokens, if each row is padded to the next boundary.
 
     Args:
         lengths: integer array, the length of each row.
-        count: int, the most boundaries.
-        ratio: float, stops at the fewest boundaries that compute at most `ratio` tokens per real one.
+        count: int, maximum number of boundaries. Defaults to 12.
+        ratio: float, stops at the fewest boundaries with `ratio` computed tokens per real one. Defaults to 1.0.
 
     Returns:
-        list of increasing integers; the last holds the longest row.
+        List of increasing integers; the last one fits the longest row.
     """
     fits = list(_best_boundaries(np.asarray(lengths), count))
     return next((fit for fit, computed in fits if computed <= ratio * np.sum(lengths)), fits[-1][0])
 
 
 def _best_boundaries(lengths, count):
-    """Yields the best boundary, the best two, and so on, with the tokens that they compute: dynamic programming."""
+    """Yields the best 1, 2, ... boundaries with their number of computed tokens, by dynamic programming."""
     rows = np.bincount(np.maximum(lengths, 1).astype(np.int64))
     sizes = np.flatnonzero(rows)
     below = np.concatenate([[0], np.cumsum(rows[sizes])])
-    # cost[i, j]: the rows of sizes[i:j], all padded to the last of these. best[j]: those of sizes[:j], at their best.
+    # cost[i, j]: tokens of the rows in sizes[i:j], padded to the largest of these. best[j]: minimum for sizes[:j].
     cost = np.full((len(below), len(below)), np.inf)
     cost[:, 1:] = sizes * (below[1:] - below[:, None])
     cost[np.tril_indices_from(cost)] = np.inf
@@ -50,40 +50,40 @@ def _best_boundaries(lengths, count):
 
 
 class Batches(BatchSource):
-    """Rows in memory as batches of similar length and of few fixed shapes, each padded to one of a few boundaries.
+    """Splits in-memory rows into batches of similar length, each padded to one of a few boundaries.
 
-    Every row comes once in an epoch, in an order that is a function of `seed` and the epoch alone. The rows are
-    shuffled, sorted by boundary and cut into batches; the rest of a boundary moves up to the next, so that only one
-    batch of an epoch can lack rows. It is filled up with copies of its first row, of weight 0. Then the batches are
-    shuffled.
+    Each epoch contains every row once, in an order that depends only on `seed` and the epoch. Rows are shuffled,
+    sorted by boundary and split into batches. The remaining rows of a boundary move up to the next one, so that at
+    most one batch per epoch is incomplete; it is filled with copies of its first row, with weight 0. Finally, the
+    batches are shuffled.
 
     Args:
-        inputs: a dict of features over the same rows, or one feature. A `tf.RaggedTensor` `(rows, length)`, or
-            `(rows, choices, length)` with as many choices in every row, is padded with zeros; any other is taken as it
-            is. A row is as long as its longest sequence.
-        targets: likewise, or `None`. Integers are padded with -1, which `token_loss` and Keras'
+        inputs: dict of features over the same rows, or a single feature. A `tf.RaggedTensor` `(rows, length)`, or
+            `(rows, choices, length)` with the same number of choices in every row, is padded with zeros; other tensors
+            are unchanged. The length of a row is that of its longest sequence.
+        targets: like `inputs`, or `None`. Integers are padded with -1, which `token_loss` and Keras'
             `SparseCategoricalCrossentropy(ignore_class=-1)` ignore.
-        batch_size: int, rows of a batch.
-        boundaries: increasing integers, the lengths to pad to. Defaults to the fewest that compute at most 1.15 tokens
-            per real one, filler included, or to the best 12.
-        shuffle: bool, whether to shuffle rows and batches; otherwise they come sorted by boundary.
-        seed: int, seed of the order.
-        tokens_per_batch: int, in place of `batch_size`: as many rows as make up so many tokens, padding included, but
-            at least one. A row with choices counts as one sequence.
-        grouped: bool, whether rows of a batch are of similar length. `False` draws a batch from all rows and pads it to
-            the boundary of its longest one: more padding, but each batch looks like the whole.
+        batch_size: int, rows per batch. Defaults to 32.
+        boundaries: increasing integers, the lengths to pad to. Defaults to the fewest with at most 1.15 computed tokens
+            per real token, including filler, or else to the best of at most 12.
+        shuffle: bool, whether to shuffle rows and batches; otherwise they are sorted by boundary. Defaults to `True`.
+        seed: int, shuffle seed. Defaults to 0.
+        tokens_per_batch: int, replaces `batch_size`: maximum number of tokens per batch, including padding, but at
+            least one row. A row with choices counts as one sequence.
+        grouped: bool, whether the rows of a batch have similar lengths. `False` draws batches from all rows and pads to
+            the boundary of the longest row: more padding, but each batch is a random sample. Defaults to `True`.
 
     Attributes:
         steps, batch_size, sequence_length, examples, tokens, seed: see `BatchSource`.
         boundaries: list of int, the boundaries in use.
-        computed: int, tokens of an epoch with padding and filler; the first epoch if not grouped.
+        computed: int, tokens per epoch, including padding and filler; of the first epoch if not grouped.
 
     Example:
         batches = Batches(inputs, labels, batch_size=32)
         model.fit(batches.dataset(epoch=0), shuffle=False)
         logits = model.predict(batches.dataset(epoch=0))
         order = np.concatenate(batches.rows(epoch=0))
-        logits = logits[np.argsort(order)][-len(labels) :]  # In the order of the inputs: filler is row -1, so first.
+        logits = logits[np.argsort(order)][-len(labels) :]  # In input order: filler is row -1, so comes first.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Batches(BatchSource):
             self._sizes = np.full(-(-len(lengths) // batch_size), batch_size)
             longest = self._longest(lengths, 0)
             self.boundaries = fit_boundaries(longest, ratio=1.02) if boundaries is None else _used(boundaries, lengths)
-        self._bucket = np.searchsorted(self.boundaries, lengths).astype(np.uint16)  # 16 bits sort in linear time.
+        self._bucket = np.searchsorted(self.boundaries, lengths).astype(np.uint16)  # Sorting 16 bits takes linear time.
         self._starts = np.cumsum(self._sizes) - self._sizes
         self.steps, self.sequence_length = len(self._sizes), self.boundaries[-1]
         self.computed = int(self._sizes @ self._lengths(0))
@@ -132,7 +132,7 @@ class Batches(BatchSource):
         return min(fits, key=lambda fit: fit[0])[1]
 
     def _layout(self, boundaries, lengths):
-        """Rows and padded length of each batch, `(steps,)`, from the shortest to the longest."""
+        """Returns the rows and the padded length of each batch, `(steps,)`, from shortest to longest."""
         boundaries = np.array(boundaries)
         if self.tokens_per_batch is None:
             sizes = np.full_like(boundaries, self.batch_size)
@@ -146,18 +146,18 @@ class Batches(BatchSource):
         return np.repeat(sizes, batches), np.repeat(boundaries, batches)
 
     def _lengths(self, epoch):
-        """The padded length of each batch of the layout."""
+        """Returns the padded length of each batch of the layout."""
         if self.grouped:
             return self._padded
         return np.array(self.boundaries)[self._longest(self._bucket, epoch)]
 
     def _longest(self, values, epoch):
-        """The highest value of the rows of each batch."""
+        """Returns the maximum of `values` over the rows of each batch."""
         rows, _ = self._order(epoch)
         return np.where(rows < 0, 0, values[rows]).reshape(len(self._sizes), self.batch_size).max(1)
 
     def _order(self, epoch):
-        """The rows of the batches of the layout one after the other, filler as -1; the steps in the epoch's order."""
+        """Returns the row indices of all batches of the layout, filler as -1, and the order of the batches."""
         _check_integers(0, epoch=epoch)
         rows, steps = np.arange(len(self._bucket)), np.arange(len(self._sizes))
         if self.shuffle:
@@ -168,7 +168,7 @@ class Batches(BatchSource):
         return np.pad(rows, (0, self._sizes.sum() - len(rows)), constant_values=-1), steps
 
     def rows(self, epoch=0):
-        """The row numbers of each batch in the order of `dataset`, a list of integer arrays; filler is -1."""
+        """Returns the row indices of each batch in the order of `dataset`, a list of integer arrays; filler is -1."""
         rows, steps = self._order(epoch)
         batches = np.split(rows, self._starts[1:])
         return [batches[step] for step in steps]
@@ -182,7 +182,7 @@ class Batches(BatchSource):
             batch = functools.partial(self._batch, tf.constant(rows))
         dataset = tf.data.Dataset.from_tensor_slices(plan).map(batch, num_parallel_calls=tf.data.AUTOTUNE)
         options = tf.data.Options()
-        # TensorFlow's optimizations would copy all features for every iterator and gain nothing.
+        # TensorFlow's optimizations would copy all features for every iterator without any gain.
         options.experimental_optimization.apply_default_optimizations = False
         return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)
 
@@ -198,7 +198,7 @@ class Batches(BatchSource):
 
 
 def _take(feature, rows, length, padding=0):
-    """Some rows of a feature; of a ragged one, integers are padded with `padding`, anything else with zeros."""
+    """Gathers rows of a feature; ragged integers are padded with `padding`, other ragged values with zeros."""
     if feature is None:
         return None
     taken = tf.gather(feature, rows)
@@ -216,14 +216,14 @@ def _to_tensors(value):
         return {name: _to_tensors(part) for name, part in value.items()}
     if value is None:
         return None
-    with tf.device("CPU:0"):  # Where batches are made.
+    with tf.device("CPU:0"):  # Batches are made there.
         if isinstance(value, tf.RaggedTensor):
             return tf.nest.map_structure(tf.identity, value, expand_composites=True)
         return tf.convert_to_tensor(value)
 
 
 def _row_lengths(inputs, targets):
-    """The length of the longest sequence of each row, `(rows,)`."""
+    """Returns the length of the longest sequence of each row, `(rows,)`."""
     features = keras.tree.flatten_with_path({"inputs": inputs, "targets": targets})
     features = {".".join(map(str, path)): feature for path, feature in features if feature is not None}
     rows = {name: int(tf.shape(feature)[0]) for name, feature in features.items()}
@@ -232,7 +232,7 @@ def _row_lengths(inputs, targets):
     ragged = {name: feature for name, feature in features.items() if isinstance(feature, tf.RaggedTensor)}
     if not ragged:
         raise ValueError(
-            "one feature must be ragged at least, since lengths decide; see `tf.RaggedTensor.from_tensor`. "
+            "at least one feature must be a `tf.RaggedTensor`; see `tf.RaggedTensor.from_tensor`. "
             f"Received: dense {', '.join(features)}"
         )
     lengths = []
@@ -252,7 +252,7 @@ def _row_lengths(inputs, targets):
 
 
 def _used(boundaries, lengths):
-    """The boundaries up to that of the longest row."""
+    """Returns the boundaries up to the one that fits the longest row."""
     boundaries = np.asarray(boundaries)
     if boundaries.ndim != 1 or boundaries.dtype.kind not in "iu" or (np.diff(boundaries, prepend=0) <= 0).any():
         raise ValueError(

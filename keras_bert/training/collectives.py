@@ -7,9 +7,9 @@ _PREFIX = "CustomGradient-"
 
 
 def all_reduce(tensors):
-    """Sums each of a list of tensors over the replicas; call it in a replica context.
+    """Sums each tensor of a list over all replicas. Call in a replica context.
 
-    `tf.distribute` registers a custom gradient for the sum, which keeps the graph and so the model alive forever. A
+    `tf.distribute` registers a custom gradient for the sum, which keeps the graph and the model alive forever. A
     training step does not differentiate the sum, so the registration is removed.
     """
     registry = ops.gradient_registry._registry
@@ -18,10 +18,10 @@ def all_reduce(tensors):
         return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tensors)
     finally:
         for name in [name for name in registry if name.startswith(_PREFIX) and name not in before]:
-            registry.pop(name, None)  # Another replica may have been here.
+            registry.pop(name, None)  # Another replica may have removed it.
 
 
 def sum_over_replicas(strategy, number):
-    """The sum over all replicas of a number that each worker has; workers wait for each other."""
+    """Returns the sum over all replicas of one number per worker; workers wait for each other."""
     numbers = strategy.run(tf.constant, [float(number)])
     return float(strategy.reduce(tf.distribute.ReduceOp.SUM, numbers, axis=None))

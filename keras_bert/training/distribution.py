@@ -1,4 +1,4 @@
-"""Strategies: one device, the GPUs of a machine, several machines, a TPU."""
+"""Distribution strategies: one device, the GPUs of one machine, several machines, a TPU."""
 
 import json
 import os
@@ -14,11 +14,11 @@ def create_strategy(kind="auto", tpu=None, timeout_s=600):
     """Creates a `tf.distribute` strategy. Call before any other TensorFlow code.
 
     Args:
-        kind: "one" device; "mirrored" over all GPUs of this machine, or its logical CPUs without one; "multi_worker"
-            over the machines of `TF_CONFIG`; "tpu"; or "auto": "multi_worker" where `TF_CONFIG` names workers,
-            "mirrored" where there are several GPUs, else "one".
-        tpu: name or address of the TPU. Defaults to the one of this machine.
-        timeout_s: float, how long to wait for the other workers.
+        kind: str, "one" device; "mirrored" over all GPUs of this machine, or its logical CPUs if it has none;
+            "multi_worker" over the machines in `TF_CONFIG`; "tpu"; or "auto": "multi_worker" if `TF_CONFIG` lists
+            workers, "mirrored" if there are several GPUs, else "one". Defaults to "auto".
+        tpu: str, name or address of the TPU. Defaults to the TPU of this machine.
+        timeout_s: float, seconds to wait for the other workers. Defaults to 600.
 
     Example:
         trainer = Trainer(..., strategy=create_strategy("mirrored"))
@@ -41,7 +41,7 @@ def create_strategy(kind="auto", tpu=None, timeout_s=600):
 
 
 def is_chief(strategy):
-    """Whether this process is the one that writes files."""
+    """Returns whether this process is the one that writes files."""
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return True
     resolver = strategy.cluster_resolver
@@ -50,7 +50,7 @@ def is_chief(strategy):
 
 
 def _workers():
-    """The addresses of the workers in `TF_CONFIG`, and of this one; none without it."""
+    """Returns the addresses of all workers in `TF_CONFIG` and of this one; `([], None)` if it is not set."""
     text = os.environ.get("TF_CONFIG", "").strip()
     if not text:
         return [], None
@@ -66,12 +66,12 @@ def _workers():
             f"Received: {text!r} ({type(error).__name__}: {error})"
         ) from None
     if not known:
-        raise ValueError(f"TF_CONFIG: this task, {kind} {index}, is not in its cluster. Received: {text!r}")
+        raise ValueError(f"TF_CONFIG: this task, {kind} {index}, is not in the cluster. Received: {text!r}")
     return workers, config["cluster"][kind][index]
 
 
 def _wait_for_workers(timeout_s):
-    """Waits until the port of every worker answers, this one's too; TensorFlow would wait forever."""
+    """Waits until the ports of all workers, including this one, respond; TensorFlow would wait forever."""
     workers, own = _workers()
     if not workers:
         raise ValueError("TF_CONFIG is not set. Expected it to name all workers and this one; see the README")

@@ -1,4 +1,4 @@
-"""Outputs and losses of a model over all rows, in their order, on any strategy."""
+"""Computes the outputs and losses of a model for all rows, in order, on any strategy."""
 
 import math
 
@@ -9,7 +9,7 @@ from keras_bert.training.input_pipeline import replica_dataset
 
 
 class Evaluator:
-    """Runs a model over batches, each row once.
+    """Runs a model on batches, each row once.
 
     Args:
         model: the model, built in the strategy's scope.
@@ -22,16 +22,16 @@ class Evaluator:
         self._outputs = tf.function(self._outputs, reduce_retracing=True, autograph=False)
 
     def outputs(self, batches, keep=True, with_losses=False):
-        """Computes one epoch of a `BatchSource`.
+        """Runs the model on one epoch of a `BatchSource`.
 
         Args:
-            batches: the source.
-            keep: bool, whether to return outputs and targets, as NumPy arrays.
-            with_losses: bool, whether to compute the losses.
+            batches: the `BatchSource`.
+            keep: bool, whether to return outputs and targets, as NumPy arrays. Defaults to `True`.
+            with_losses: bool, whether to compute the losses. Defaults to `False`.
 
         Returns:
-            outputs, targets, dict of losses. Where batches differ in length, shorter rows are padded: targets that are
-            signed integers with -1, as `Batches` does it, anything else with zeros.
+            Outputs, targets and a dict of losses. If batches differ in length, shorter rows are padded: signed integer
+            targets with -1, as in `Batches`, everything else with zeros.
         """
         losses = self._losses if with_losses else []
         sums, parts = np.zeros([len(losses), 2]), []
@@ -59,7 +59,7 @@ class Evaluator:
         return outputs, targets, results
 
     def _outputs(self, inputs, targets, real, keep, with_losses):
-        """Outputs, targets and whether they are real of a global batch's rows, to `keep`; the sums of the losses."""
+        """Returns the outputs, targets and real flags of the rows of a global batch if `keep`; and the loss sums."""
 
         def forward(inputs, targets, real):
             targets, weights = targets
@@ -76,12 +76,12 @@ class Evaluator:
 
 @tf.autograph.experimental.do_not_convert
 def _all_rows(inputs, targets, weights):
-    """Keeps rows of weight 0 apart from those that only fill up."""
+    """Distinguishes rows of weight 0 from filler rows."""
     return inputs, (() if targets is None else targets, weights), tf.ones_like(weights)
 
 
 def _order(batches):
-    """The positions of the rows among those that were computed, without filler."""
+    """Returns the positions of the rows among the computed rows, without filler."""
     batches_of_rows = batches.rows(0)
     if batches_of_rows is None:
         return slice(None)
@@ -90,7 +90,7 @@ def _order(batches):
 
 
 def _stacked(arrays, padding):
-    """Arrays end to end; where other axes differ, signed integers are filled up with `padding`, the rest with zeros."""
+    """Concatenates arrays; if other axes differ, pads signed integers with `padding` and the rest with zeros."""
     padding = padding if arrays[0].dtype.kind == "i" else 0
     shape = np.max([array.shape[1:] for array in arrays], axis=0)
     padded = []

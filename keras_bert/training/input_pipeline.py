@@ -1,4 +1,4 @@
-"""Global batches to replicas, and the sources of batches around a `tf.data.Dataset`."""
+"""Distributes global batches to replicas; batch sources that wrap a `tf.data.Dataset`."""
 
 import functools
 import math
@@ -12,18 +12,18 @@ def replica_dataset(strategy, make_dataset, losses=(), micro_batches=1):
     """Distributes a dataset of global batches over the replicas of a strategy.
 
     Each worker reads the whole dataset and takes its own rows of every batch, so batches do not depend on the number of
-    workers. Rows that cannot be divided evenly are filled up with copies of the last one, of weight 0; a replica may
-    get nothing but filler.
+    workers. If rows cannot be divided evenly, copies of the last row are added with weight 0; a replica may receive
+    only filler.
 
     Args:
         strategy: a `tf.distribute` strategy.
-        make_dataset: function that makes the dataset of `(inputs, targets, weights)`.
+        make_dataset: callable that returns a dataset of `(inputs, targets, weights)`.
         losses: list of `Loss`.
-        micro_batches: int, the rows of a replica are divisible by it.
+        micro_batches: int, divisor of the number of rows per replica. Defaults to 1.
 
     Returns:
-        A distributed dataset of `(inputs, targets, weights, totals)`; `targets` are `()` where there are none, `totals`
-        the sums of the weights of each loss over the whole global batch.
+        A distributed dataset of `(inputs, targets, weights, totals)`; `targets` is `()` if there are none, `totals`
+        contains the total weight of each loss over the global batch.
     """
     replicas = strategy.num_replicas_in_sync
 
@@ -51,7 +51,7 @@ def _only(*batch):
 
 
 def _divided(batch, replicas, micro_batches):
-    """Every tensor `(rows, ...)` as `(replicas, rows of a replica, ...)`; the last of the batch is the weights."""
+    """Reshapes each tensor `(rows, ...)` to `(replicas, rows per replica, ...)`; `batch[-1]` is the weights."""
     rows = batch[-1].shape[0] or tf.shape(batch[-1])[0]
     parts = replicas * micro_batches
     each = (rows + parts - 1) // parts * micro_batches
@@ -67,20 +67,20 @@ def _divided(batch, replicas, micro_batches):
 class Stream(BatchSource):
     """A `tf.data.Dataset` of batches for `Trainer`: `(inputs, targets)` or `(inputs, targets, weights)`.
 
-    Predictions need the inputs alone. Weights are those of the rows. A run reads one epoch after the other, each batch
-    once. The dataset must give the same batches in a new process, for instance by shuffling with a seed: a resumed run
-    skips those that it has seen.
+    Predictions only need the inputs. Each row has one weight. A run reads the epochs in sequence, each batch once. The
+    dataset must return the same batches in a new process, for example by shuffling with a seed: a resumed run skips
+    the batches that it has already seen.
 
     Args:
         dataset: the dataset.
-        steps: int, batches of an epoch. Defaults to the length of the dataset, which must be known then.
+        steps: int, batches per epoch. Defaults to the length of the dataset, if it is known.
     """
 
     def __init__(self, dataset, steps=None):
         cardinality = int(dataset.cardinality())
         if steps is None and cardinality < 1:
             raise ValueError(
-                "`steps` is needed, the number of batches in an epoch: the dataset does not know it. "
+                "`steps`, the number of batches per epoch, is required: the length of the dataset is unknown. "
                 f"Received: steps=None, dataset={dataset}"
             )
         self.steps = steps or cardinality
@@ -90,7 +90,7 @@ class Stream(BatchSource):
         return self._from(epoch * self.steps + start).take(self.steps - start)
 
     def segment(self, step):
-        """All steps from `step` on: one iterator reads every epoch, so that no batch is read twice."""
+        """Returns all steps from `step` on: one iterator reads every epoch, so that no batch is read twice."""
         return Segment(self, functools.partial(self._from, step), math.inf)
 
     def _from(self, step):
@@ -98,11 +98,11 @@ class Stream(BatchSource):
 
 
 class _Finite(BatchSource):
-    """All batches of a dataset whose length need not be known: for evaluation."""
+    """All batches of a finite dataset, whose length may be unknown, for evaluation."""
 
     def __init__(self, dataset):
         if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
-            raise ValueError(f"the dataset has no end. Expected `Stream(dataset, steps)`. Received: {dataset}")
+            raise ValueError(f"the dataset is infinite. Expected `Stream(dataset, steps)`. Received: {dataset}")
         self._dataset = dataset
 
     def dataset(self, epoch=0, start=0):
@@ -110,10 +110,10 @@ class _Finite(BatchSource):
 
 
 class Phases(BatchSource):
-    """Several sources, one after the other, in one run; optimizer state and schedule carry over between phases.
+    """Several sources in sequence in one run; optimizer state and schedule carry over between phases.
 
     Args:
-        phases: list of `(batches, steps)`: a `BatchSource` and how many steps it is used for.
+        phases: list of `(batches, steps)`: a `BatchSource` and its number of steps.
     """
 
     def __init__(self, phases):
@@ -127,11 +127,11 @@ class Phases(BatchSource):
                 segment = batches.segment(left)
                 return segment._replace(steps=min(segment.steps, steps - left))
             left -= steps
-        raise ValueError(f"`step` is behind the last phase. Received: step={step}, steps={self.steps}")
+        raise ValueError(f"`step` is past the last phase. Received: step={step}, steps={self.steps}")
 
 
 def as_source(batches, finite=False):
-    """The argument of `Trainer.fit` or, `finite`, of `evaluate` and `predict` as a `BatchSource`."""
+    """Converts the argument of `Trainer.fit` (or, if `finite`, of `evaluate` and `predict`) to a `BatchSource`."""
     if isinstance(batches, tf.data.Dataset):
         return _Finite(batches) if finite else Stream(batches)
     if not isinstance(batches, BatchSource):
@@ -153,7 +153,7 @@ def _with_weights(inputs, targets=None, weights=None):
         weights = weights[:, 0]
     if weights.shape.rank != 1:
         raise ValueError(
-            "the weights of a batch must be one for each row; those of pieces are the `weights` of a `Loss`. "
+            "the weights of a batch must have one value per row; for weights per token, use `weights` of a `Loss`. "
             f"Received: weights.shape={weights.shape}"
         )
     return inputs, targets, weights

@@ -1,4 +1,4 @@
-"""Losses: sums over a global batch, divided by the weights of that whole batch."""
+"""Losses: sums over a global batch, divided by the total weight of that batch."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,15 +10,15 @@ import tensorflow as tf
 class Loss(NamedTuple):
     """One term of the loss: `sum(values * weights) / sum(weights)` over the rows of all replicas and micro-batches.
 
-    Rows that only fill up a batch have weight 0. Weights of fewer dimensions than the values belong to the leading
-    ones: with one weight for each row, several values of a row are summed.
+    Filler rows have weight 0. Weights with fewer dimensions than the values apply to the leading dimensions: with one
+    weight per row, the values of a row are summed.
 
     Args:
-        name: name in the logs.
+        name: str, name in the logs.
         values: function of `(targets, outputs)` that returns a float tensor `(rows, ...)`.
-        weights: function of the targets that returns a tensor of the values' leading dimensions; `None` is 1 for each
-            row. It cannot use the outputs: its sum over the batch is known before the first replica starts.
-        finish: function of the mean, such as `np.exp`; evaluations report its result.
+        weights: function of the targets that returns a tensor with the values' leading dimensions; `None` means 1 per
+            row. It cannot use the outputs: its sum over the batch is computed before the replicas start.
+        finish: function applied to the mean, such as `np.exp`; evaluations report its result. Defaults to `None`.
     """
 
     name: str
@@ -27,14 +27,14 @@ class Loss(NamedTuple):
     finish: Callable | None = None
 
     def row_weights(self, targets, rows):
-        """The weights times those of the rows, `(rows, ...)`."""
+        """Returns the weights multiplied by the row weights, `(rows, ...)`."""
         if self.weights is None:
             return rows
         weights = tf.cast(self.weights(targets), tf.float32)
         return weights * tf.reshape(rows, [-1] + [1] * (weights.shape.rank - 1))
 
     def sums(self, targets, outputs, rows):
-        """The sums of the weighted values and of the weights; `rows` are the weights of the rows."""
+        """Returns the sums of the weighted values and of the weights; `rows` contains the row weights."""
         targets = None if isinstance(targets, tuple) and not targets else targets  # See `replica_dataset`.
         values = tf.cast(self.values(targets, outputs), tf.float32)
         weights = self.row_weights(targets, rows)
@@ -55,18 +55,18 @@ class Loss(NamedTuple):
 
 
 def classification_loss():
-    """Cross-entropy of `logits` with class numbers, `(rows,)` or `(rows, 1)`; for multiple choice too."""
+    """Cross-entropy of `logits` with class indices, `(rows,)` or `(rows, 1)`; also for multiple choice."""
     return Loss("loss", lambda targets, outputs: _cross_entropy(targets, outputs["logits"]))
 
 
 def regression_loss():
-    """Squared error of `logits` `(rows, 1)` with numbers, `(rows,)` or `(rows, 1)`."""
+    """Squared error of `logits` `(rows, 1)` with target values, `(rows,)` or `(rows, 1)`."""
 
     def values(targets, outputs):
         logits = tf.convert_to_tensor(outputs["logits"])
         if logits.shape.rank != 2 or logits.shape[1] != 1:
             raise ValueError(
-                "`regression_loss` needs a model of one number a row, logits of shape (rows, 1). "
+                "`regression_loss` requires a model with logits of shape (rows, 1). "
                 f"Received: logits.shape={logits.shape}"
             )
         targets = _in_shape(targets, logits.shape[:1], "targets")
@@ -76,7 +76,7 @@ def regression_loss():
 
 
 def token_loss():
-    """Cross-entropy of `logits` with a class number for each piece, `(rows, length)`; negative ones are ignored."""
+    """Cross-entropy of `logits` with a class index per token, `(rows, length)`; negative indices are ignored."""
 
     def values(targets, outputs):
         targets = _in_shape(targets, tf.convert_to_tensor(outputs["logits"]).shape[:-1], "targets", squeeze=False)
@@ -112,7 +112,7 @@ def pretraining_metrics(next_sentence=True):
 
 def _masked_lm(values):
     def of(targets, outputs):
-        labels = tf.maximum(_part(targets, "mask_labels"), 0)  # Ragged ones are padded with -1, of weight 0.
+        labels = tf.maximum(_part(targets, "mask_labels"), 0)  # Ragged labels are padded with -1, which has weight 0.
         return values(labels, outputs["mlm_logits"], "targets['mask_labels']", squeeze=False)
 
     return of
@@ -139,15 +139,15 @@ def _is_right(labels, logits, name="targets", squeeze=True):
 
 
 def _classes(labels, logits, name, squeeze):
-    """Class numbers in the shape of the logits without their last dimension."""
+    """Returns class indices in the shape of the logits without the last dimension."""
     labels = _in_shape(labels, logits.shape[:-1], name, squeeze)
     if not labels.dtype.is_integer:
-        raise ValueError(f"`{name}` must be class numbers, integers. Received: {name}.dtype={labels.dtype.name}")
+        raise ValueError(f"`{name}` must be integer class indices. Received: {name}.dtype={labels.dtype.name}")
     return labels if labels.dtype in (tf.int32, tf.int64) else tf.cast(labels, tf.int64)
 
 
 def _in_shape(targets, shape, name, squeeze=True):
-    """Checks the shape of targets, so that nothing is broadcast; `squeeze` allows one more dimension of 1."""
+    """Checks the shape of targets to rule out broadcasting; `squeeze` allows an extra dimension of 1."""
     targets = tf.convert_to_tensor(_given(targets, name))
     if squeeze and targets.shape.rank == len(shape) + 1 and targets.shape[-1] in (1, None):
         targets = tf.squeeze(targets, -1)
@@ -159,12 +159,12 @@ def _in_shape(targets, shape, name, squeeze=True):
 
 def _given(targets, name):
     if targets is None:
-        raise ValueError(f"`{name}` are needed by the loss. Received: batches without targets")
+        raise ValueError(f"`{name}` are required by the loss. Received: batches without targets")
     return targets
 
 
 def _part(targets, name):
-    """One of a dict of targets."""
+    """Returns one entry of a dict of targets."""
     _given(targets, "targets")
     if not isinstance(targets, dict) or name not in targets:
         found = list(targets) if isinstance(targets, dict) else type(targets).__name__

@@ -1,10 +1,10 @@
-"""Metrics of predictions, by SciPy and scikit-learn. An undefined score is 0, as a scorer must give a number."""
+"""Metrics of predictions, based on SciPy and scikit-learn. Undefined scores are 0."""
 
 import numpy as np
 
 
 def accuracy(labels, predictions):
-    """The share of predictions that equal their labels."""
+    """The fraction of predictions that equal their labels."""
     labels, predictions = _checked(labels, predictions)
     return float(np.mean(labels == predictions))
 
@@ -18,16 +18,16 @@ def f1(labels, predictions, positive=1):
 
 
 def macro_f1(labels, predictions):
-    """The mean of F1 over all classes that are a label or predicted."""
+    """The mean F1 over all classes that occur in the labels or predictions."""
     from sklearn.metrics import f1_score
 
     return float(f1_score(*_checked(labels, predictions), average="macro"))
 
 
 def matthews_correlation(labels, predictions):
-    """Correlation of two classifications, -1 to 1, for any number of classes (Gorodkin, 2004).
+    """Matthews correlation coefficient, -1 to 1, for any number of classes (Gorodkin, 2004).
 
-    It is 0 if all labels or all predictions are of one class.
+    Returns 0 if all labels or all predictions are the same class.
     """
     from sklearn.metrics import matthews_corrcoef
 
@@ -36,14 +36,14 @@ def matthews_correlation(labels, predictions):
 
 
 def pearson(labels, predictions):
-    """Linear correlation, -1 to 1; 0 if all labels or all predictions are equal, where SciPy gives NaN."""
+    """Pearson correlation, -1 to 1; 0 if all labels or all predictions are equal, where SciPy returns NaN."""
     from scipy.stats import pearsonr
 
     return _correlation(pearsonr, labels, predictions)
 
 
 def spearman(labels, predictions):
-    """The linear correlation of the ranks, equal values sharing their mean rank; 0 where `pearson` is."""
+    """Spearman correlation, with mean ranks for ties; 0 if all labels or all predictions are equal."""
     from scipy.stats import spearmanr
 
     return _correlation(spearmanr, labels, predictions)
@@ -59,11 +59,11 @@ def _is_constant(values):
 
 
 def _checked(labels, predictions):
-    """Both as float64, which class numbers fit exactly."""
+    """Returns both as float64, which represents class indices exactly."""
     labels, predictions = _numbers("labels", labels), _numbers("predictions", predictions)
     if len(labels) != len(predictions):
         raise ValueError(
-            "`predictions` must be as many as `labels`. "
+            "`predictions` and `labels` must have the same length. "
             f"Received: {len(labels)} labels and {len(predictions)} predictions"
         )
     return labels, predictions

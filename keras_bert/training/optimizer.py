@@ -1,11 +1,11 @@
-"""AdamW (Loshchilov & Hutter, 2019) and LAMB (You et al., 2020), as BERT is trained with them."""
+"""AdamW (Loshchilov & Hutter, 2019) and LAMB (You et al., 2020), as used to train BERT."""
 
 import keras
 import tensorflow as tf
 
 from keras_bert.training.schedule import LinearSchedule
 
-_UNDECAYED = ("bias", "gamma", "beta")  # Attributes of layers that hold biases and LayerNorm weights.
+_UNDECAYED = ("bias", "gamma", "beta")  # Layer attributes for biases and LayerNorm weights.
 _NARROW = ("float16", "bfloat16")
 
 
@@ -27,18 +27,18 @@ def create_optimizer(
 
     Args:
         model: a built model. Its biases and LayerNorms are excluded from weight decay.
-        learning_rate: float, peak of `LinearSchedule`.
-        total_steps: int, length of the run.
-        warmup_steps: int, length of the warm-up.
-        weight_decay: float, decoupled from the gradient, times the learning rate.
-        clip_norm: float, maximum global norm of the gradient, or `None`.
-        beta_1: float, decay of the first moment.
-        beta_2: float, decay of the second moment.
-        epsilon: float, added to the root of the second moment.
-        bias_correction: bool, `False` reproduces Google's training step for step.
-        layer_decay: float, factor of the learning rate from each block to the one below it, such as 0.8: heads and
-            pooler have 1, the last block has 0.8, the embeddings the least. `None` is 1.
-        kind: "adamw" or "lamb".
+        learning_rate: float, peak learning rate, see `LinearSchedule`.
+        total_steps: int, number of training steps.
+        warmup_steps: int, number of warm-up steps. Defaults to 0.
+        weight_decay: float, decoupled weight decay, multiplied by the learning rate. Defaults to 0.01.
+        clip_norm: float, maximum global norm of the gradients, or `None`. Defaults to 1.0.
+        beta_1: float, decay rate of the first moment. Defaults to 0.9.
+        beta_2: float, decay rate of the second moment. Defaults to 0.999.
+        epsilon: float, added to the square root of the second moment. Defaults to 1e-6.
+        bias_correction: bool, `False` reproduces Google's training step for step. Defaults to `True`.
+        layer_decay: float, learning rate multiplier from each block to the one below it, such as 0.8: 1 for heads and
+            pooler, 0.8 for the last block, lowest for the embeddings. Defaults to `None`, no layer-wise decay.
+        kind: str, "adamw" or "lamb". Defaults to "adamw".
 
     Returns:
         An `AdamW` or a `LAMB`.
@@ -70,7 +70,7 @@ def create_optimizer(
 
 
 def _layer_rates(model, decay):
-    """The factor of the learning rate of each weight, by path."""
+    """Returns the learning rate multiplier of each weight, by path."""
     layers = [layer for part in model.layers for layer in (part.layers if hasattr(part, "layers") else [part])]
     blocks = [layer for layer in layers if hasattr(layer, "feed_forward")]
     if not blocks:
@@ -87,17 +87,17 @@ def _layer_rates(model, decay):
 class AdamW(keras.optimizers.AdamW):
     """`keras.optimizers.AdamW` with the update of each weight in one TensorFlow kernel.
 
-    Keras composes the update of a dozen operations, each a pass over memory. The numbers are the paper's: Keras adds
-    epsilon before it corrects the bias, and squares the gradient rows of a repeated token before it adds them. It runs
+    Keras composes the update from a dozen operations, each a pass over memory. The results follow the paper: Keras adds
+    epsilon before the bias correction, and squares the gradient rows of a repeated token before summing them. Works
     eagerly, in `fit`, in `Trainer` and under `tf.distribute`.
 
-    Its variables are never in 16 bits. Weights in float16 or bfloat16 have a float32 copy, which is updated and
-    rounded: most updates are smaller than the distance between two such numbers.
+    Its variables are never in 16 bits. Weights in float16 or bfloat16 have a float32 copy, which is updated and then
+    rounded: most updates are smaller than the spacing of 16-bit numbers.
 
     Args:
-        bias_correction: bool, whether to correct the moments for their start at 0. Google's BERT does not.
-        undecayed: list of paths of the weights that are not decayed; `create_optimizer` finds them.
-        rates: dict of factors of the learning rate by path, 1 for the others.
+        bias_correction: bool, whether to correct the bias of the moments. Google's BERT does not. Defaults to `True`.
+        undecayed: list of paths of the weights without weight decay; set by `create_optimizer`. Defaults to `()`.
+        rates: dict of learning rate multipliers by path, 1 for weights not listed. Defaults to `None`.
         *args, **kwargs: as in `keras.optimizers.AdamW`.
 
     Example:
@@ -131,12 +131,12 @@ class AdamW(keras.optimizers.AdamW):
         unknown = {*self.undecayed, *self.rates} - {*self._paths}
         if unknown:
             raise ValueError(
-                f"the optimizer was created for another model: it knows of {sorted(unknown)[0]!r}, which is not among "
-                "the weights to train. Create it after weights are frozen and after the model is built"
+                f"the optimizer was created for another model: {sorted(unknown)[0]!r} is not one of the weights to "
+                "train. Create it after the model is built and weights are frozen"
             )
 
     def add_variable(self, shape, initializer="zeros", dtype=None, **options):
-        """As in Keras, but never in 16 bits."""
+        """Like in Keras, but never in 16 bits."""
         dtype = keras.backend.standardize_dtype(dtype)
         return super().add_variable(shape, initializer, "float32" if dtype in _NARROW else dtype, **options)
 
@@ -145,7 +145,7 @@ class AdamW(keras.optimizers.AdamW):
         super().apply(grads, trainable_variables)
 
     def apply_reduced(self, gradients):
-        """Updates this replica's copy of the weights; gradients are summed over replicas and clipped already."""
+        """Updates this replica's copy of the weights; gradients must already be summed over replicas and clipped."""
         learning_rate = self._get_current_learning_rate()
         for gradient, variable in zip(gradients, self._trainable_variables, strict=True):
             self.update_step(gradient, variable.value, learning_rate)
@@ -156,14 +156,14 @@ class AdamW(keras.optimizers.AdamW):
 
     def _clip_gradients(self, grads):
         if self.global_clipnorm or self.clipnorm or self.clipvalue:
-            # Dense first, so that the rows of a repeated token are added.
+            # Dense first, so that the rows of a repeated token are summed.
             grads = [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in grads]
         if self.global_clipnorm:
             return tf.clip_by_global_norm(grads, self.global_clipnorm)[0]
         return super()._clip_gradients(grads)
 
     def _apply_weight_decay(self, variables):
-        """Done by `update_step`, where the learning rate of the weight is known."""
+        """Does nothing: `update_step` decays weights, since it knows their learning rates."""
 
     def update_step(self, gradient, variable, learning_rate):
         weight = self._exact(variable)
@@ -180,13 +180,13 @@ class AdamW(keras.optimizers.AdamW):
             lr=learning_rate,
             beta1=beta_1,
             beta2=beta_2,
-            epsilon=self.epsilon * tf.sqrt(1 - power_2),  # The kernel adds it before the correction.
+            epsilon=self.epsilon * tf.sqrt(1 - power_2),  # The kernel adds it before bias correction.
             grad=tf.convert_to_tensor(tf.cast(gradient, weight.dtype)),
         )
         _round(weight, variable)
 
     def _exact(self, variable):
-        """The variable to update: of a 16-bit one its float32 copy, renewed if the variable was set from outside."""
+        """Returns the variable to update: for 16 bits the float32 copy, refreshed if the variable was set elsewhere."""
         copy = self._copies[self._get_variable_index(variable)]
         if copy is None:
             return variable
@@ -196,7 +196,7 @@ class AdamW(keras.optimizers.AdamW):
         return copy.value
 
     def _scalars(self, variable, dtype, learning_rate):
-        """Learning rate, betas, weight decay or None, and powers of the betas that are 0 without correction."""
+        """Returns learning rate, betas, weight decay or None, and powers of the betas (0 without bias correction)."""
         learning_rate = tf.cast(learning_rate, dtype) * self.rates.get(self._path(variable), 1.0)
         beta_1, beta_2 = (tf.constant(beta, dtype) for beta in (self.beta_1, self.beta_2))
         step = tf.cast(self.iterations + 1, dtype) if self.bias_correction else float("inf")
@@ -207,7 +207,7 @@ class AdamW(keras.optimizers.AdamW):
         return self._paths[self._get_variable_index(variable)]
 
     def _decays(self, variable):
-        """Whether weight decay applies to a weight, even if the decay is 0."""
+        """Returns whether weight decay applies to a weight, even if the decay is 0."""
         return self._path(variable) not in self.undecayed and self._use_weight_decay(variable)
 
     def get_config(self):
@@ -221,13 +221,13 @@ class AdamW(keras.optimizers.AdamW):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class LAMB(AdamW):
-    """AdamW with the step of each weight scaled to the norm of the weight, for large batches.
+    """AdamW with each update scaled to the norm of the weight, for large batches.
 
-    The norm of the step includes the decay, as in the paper. Weights excluded from the decay are not scaled either, as
-    in its authors' program; the others are scaled with `weight_decay=0` too.
+    The norm of the update includes weight decay, as in the paper. Weights excluded from weight decay are not scaled, as
+    in its authors' code; all others are scaled even with `weight_decay=0`.
 
     Args:
-        fused: list of paths of the weights that hold query, key and value: each part has its own ratio.
+        fused: list of paths of the weights that combine query, key and value: each part has its own trust ratio.
         *args, **kwargs: as in `AdamW`.
 
     Example:
@@ -258,7 +258,7 @@ class LAMB(AdamW):
 
 
 def _scaled(step, weight, parts):
-    """Scales the step to the norm of the weight, for each of the parts along the last axis."""
+    """Scales the update to the norm of the weight, separately for each part along the last axis."""
     folded = [-1, parts, step.shape[-1] // parts]
     weight, folded = tf.reshape(weight, folded), tf.reshape(step, folded)
     sizes = [tf.norm(value, axis=[0, 2], keepdims=True) for value in (weight, folded)]
@@ -267,12 +267,12 @@ def _scaled(step, weight, parts):
 
 
 def assign(variable, value):
-    """Assigns this replica's copy: `variable.assign` would wait for the other replicas."""
+    """Assigns only this replica's copy; `variable.assign` would wait for the other replicas."""
     tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
 
 
 def is_narrow(value):
-    """Whether a variable or tensor is in 16 bits."""
+    """Returns whether a variable or tensor is in 16 bits."""
     return keras.backend.standardize_dtype(value.dtype) in _NARROW
 
 

@@ -1,4 +1,4 @@
-"""The log of a run: a progress line, `metrics.jsonl`, TensorBoard."""
+"""Logs a run: progress line, `metrics.jsonl`, TensorBoard."""
 
 import json
 import pathlib
@@ -7,16 +7,16 @@ import sys
 import tensorflow as tf
 import tqdm
 
-# What TensorBoard's own `scalar` writes; that one needs TensorBoard to be installed.
+# The same as `tf.summary.scalar`, which requires TensorBoard to be installed.
 _PLUGIN = tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
 _SCALAR = tf.compat.v1.SummaryMetadata(plugin_data=_PLUGIN, data_class=1)
 
-# So that a line fits a terminal.
+# Abbreviations, so that a line fits into a terminal.
 _SHORT = {"learning_rate": "lr", "gradient_norm": "norm", "examples": "ex", "tokens": "tok"}
 
 
 class Progress:
-    """A progress line on a terminal; in a log file a line every 10 seconds.
+    """A progress line on a terminal, or a line every 10 seconds in a log file.
 
     Args:
         total: int, steps of the run.
@@ -25,10 +25,10 @@ class Progress:
 
     def __init__(self, total, stream=None):
         self._total, self._stream = total, stream or sys.stderr
-        self._bar = None  # Made after the first steps, so that tracing does not count in the time that is left.
+        self._bar = None  # Created after the first steps, so that the remaining time excludes tracing.
 
     def show(self, step, numbers, rates):
-        """Updates the line, if it is time, with a dict of numbers and one of amounts a second."""
+        """Updates the line, if it is due, with a dict of numbers and a dict of rates per second."""
         parts = [f"{_SHORT.get(name, name)} {_short(value)}" for name, value in numbers.items()]
         parts += [f"{_large(value)} {_SHORT.get(name, name)}/s" for name, value in rates.items()]
         if self._bar is None:
@@ -48,17 +48,17 @@ class Progress:
         self._bar.update(step - self._bar.n)
 
     def say(self, line):
-        """Writes a line that stays."""
+        """Writes a permanent line."""
         tqdm.tqdm.write(line, self._stream)
 
     def close(self):
-        """Writes the last state of the line and ends it."""
+        """Writes the final progress line and ends it."""
         if self._bar is not None:
             self._bar.close()
 
 
 class _Lines:
-    """A stream that gets each state of a progress bar as a line of its own."""
+    """A stream that writes each state of a progress bar on a separate line."""
 
     def __init__(self, stream):
         self._stream, self._last = stream, None
@@ -81,15 +81,15 @@ def _large(value):
 
 
 class RunLog:
-    """The log of a run: the progress line, `metrics.jsonl` and TensorBoard.
+    """The log of a run: progress line, `metrics.jsonl` and TensorBoard.
 
     Args:
-        directory: path of the files. `None` writes none.
-        total: int, steps of the run.
+        directory: path of the log files. `None` writes none.
+        total: int, number of steps of the run.
         every: int, steps between lines of the files.
-        state: what `state()` gave for the snapshot that the run resumes from: later lines of the file are dropped.
-            `None` for a new run: what an earlier run has left in the directory is dropped.
-        show: bool, whether there is a progress line.
+        state: dict, the result of `state()` in the snapshot to resume from: later lines of the file are removed.
+            `None` starts a new run and removes the logs of an earlier one. Defaults to `None`.
+        show: bool, whether to show a progress line. Defaults to `True`.
     """
 
     def __init__(self, directory, total, every, state=None, show=True):
@@ -108,7 +108,7 @@ class RunLog:
             self._board = tf.summary.create_file_writer(str(directory / "tensorboard"))
 
     def add(self, step, lines, rates):
-        """Adds the numbers of the last steps, a list of dicts; returns the means since the last line of the files."""
+        """Adds the numbers of the last steps, a list of dicts; returns the means since the last written line."""
         self._pending += lines
         means = {name: sum(line[name] for line in self._pending) / len(self._pending) for name in self._pending[0]}
         means["learning_rate"] = self._pending[-1]["learning_rate"]
@@ -120,7 +120,7 @@ class RunLog:
         return means
 
     def evaluated(self, step, results):
-        """Adds the results of an evaluation."""
+        """Logs the results of an evaluation."""
         if self._progress:
             numbers = "  ".join(f"{name} {_short(value)}" for name, value in results.items())
             self._progress.say(f"step {step:,} evaluated  {numbers}")
@@ -138,7 +138,7 @@ class RunLog:
                 tf.summary.write(f"{kind}/{name}", tf.cast(value, tf.float32), step, _SCALAR)
 
     def state(self):
-        """What a snapshot stores of it, a JSON-able dict."""
+        """Returns the state to store in a snapshot, a JSON-serializable dict."""
         return {"pending": list(self._pending), "size": self._file.tell() if self._file else 0}
 
     def close(self):

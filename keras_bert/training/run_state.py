@@ -1,4 +1,4 @@
-"""The state of a run: restored from its newest snapshot, saved with the next one, and its best weights."""
+"""The state of a run, restored from its newest snapshot and saved to the next one, and its best weights."""
 
 import logging
 import math
@@ -10,25 +10,25 @@ _LOG = logging.getLogger("keras_bert")
 
 
 class RunState:
-    """What a run needs to be resumed exactly, in `snapshots/` of its directory, and its best weights, in `best/`.
+    """Stores the state for an exact resume in `snapshots/` of a run's directory, and its best weights in `best/`.
 
     Args:
         directory: path of the run. `None` writes nothing.
         strategy: a `tf.distribute` strategy.
         model: the model.
-        variables: dict of what training changes besides the weights of the model, by name.
-        settings: dict that a snapshot must agree with.
-        metric: name of the score whose best weights are kept, `"-name"` where less is better, or `None`. NaN is worse
-            than any number.
-        patience: int, the run is done after this many evaluations without a better one. `None` never stops early.
-        write: bool, whether this process writes.
+        variables: dict of the variables that training changes besides the model's weights, by name.
+        settings: dict of settings that must match those of a snapshot.
+        metric: str, metric whose best weights are kept, `"-name"` if lower is better, or `None`. NaN is worse than any
+            number. Defaults to `None`.
+        patience: int, number of evaluations without improvement before stopping. `None` disables early stopping.
+        write: bool, whether this process writes files. Defaults to `True`.
 
     Attributes:
-        best: float, the highest score so far, or `None`.
-        worse: int, the number of evaluations since then.
-        done: bool, whether the run ends before its last step.
-        result: dict, the numbers that `fit` returns: those of the best evaluation, if a metric is given.
-        log: what `RunLog.state` gave for the snapshot, or `None`.
+        best: float, the best score so far, or `None`.
+        worse: int, the number of evaluations since the best one.
+        done: bool, whether to stop before the last step.
+        result: dict, the return value of `fit`: the results of the best evaluation, if a metric is given.
+        log: dict, the result of `RunLog.state` in the snapshot, or `None`.
     """
 
     def __init__(self, directory, strategy, model, variables, settings, metric=None, patience=None, write=True):
@@ -47,7 +47,7 @@ class RunState:
         step = found["step"] if found else 0
         if sum_over_replicas(self._strategy, step) != step * self._strategy.num_replicas_in_sync:
             raise ValueError(
-                f"the workers found different snapshots, this one that of step {step}. Expected a `directory` that all "
+                f"the workers found different snapshots, this one of step {step}. Expected a `directory` that all "
                 f"workers share. Received: directory={str(self._directory)!r}"
             )
         if found:
@@ -56,16 +56,16 @@ class RunState:
             self._keep_best()
             if self._needed is not None and not self._best_weights.has(self._needed):
                 raise ValueError(
-                    f"{self._best_weights.directory} has no weights of step {self._needed}, the best of the run that "
-                    "is resumed. Expected them there, or remove its snapshots to begin anew"
+                    f"{self._best_weights.directory} has no weights of step {self._needed}, the best step of the run "
+                    "to resume. Restore them, or remove its snapshots to start over"
                 )
         return step
 
     def _check(self, found):
         if differs := difference(found["settings"], self._settings):
             raise ValueError(
-                f"{self._snapshots.directory} has a run of other settings: {differs}. Expected the same ones to resume "
-                "it, or another `directory` for a new run"
+                f"{self._snapshots.directory} contains a run with different settings: {differs}. Expected the same "
+                "settings to resume it, or another `directory` for a new run"
             )
 
     def _keep_best(self):
@@ -74,14 +74,14 @@ class RunState:
         self._best_weights.keep_only(self._needed)
 
     def update(self, step, results, evaluated=True):
-        """Takes the results of a step, `evaluated` on held-out data or not; saves the weights if they are the best."""
+        """Records the results of a step, `evaluated` on held-out data or not; saves the best weights."""
         if not (evaluated and self._metric):
             self.result = results
             return
         name = self._metric.removeprefix("-")
         if name not in results:
             raise ValueError(
-                f"`best` must be one of {', '.join(results)}, or '-' and one. Received: best={self._metric!r}"
+                f"`best` must be one of {', '.join(results)}, or '-' and a name. Received: best={self._metric!r}"
             )
         score = -results[name] if self._metric.startswith("-") else results[name]
         if math.isnan(score):
@@ -104,9 +104,9 @@ class RunState:
         self._keep_best()
 
     def finish(self):
-        """Restores the best weights, if they are kept; without any they stay those of the last step."""
+        """Restores the best weights, if any; otherwise the model keeps the weights of the last step."""
         if self._metric:
-            sum_over_replicas(self._strategy, 0)  # The first worker writes, all read: they wait for each other.
+            sum_over_replicas(self._strategy, 0)  # Workers wait for each other: the first one writes, all read.
             if self.best is not None:
                 self._best_weights.restore(self._weights, step=self.result["step"])
             else:

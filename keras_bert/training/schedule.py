@@ -1,4 +1,4 @@
-"""The learning rate of BERT: linear warm-up, linear decay. BERT, appendix A.2."""
+"""BERT's learning rate schedule: linear warm-up and linear decay (BERT, appendix A.2)."""
 
 import keras
 from keras import ops
@@ -8,13 +8,13 @@ from keras import ops
 class LinearSchedule(keras.optimizers.schedules.LearningRateSchedule):
     """Rises from 0 over `warmup_steps`, then follows the line from `learning_rate` at step 0 to 0 at `total_steps`.
 
-    The decay counts from step 0, as in Google's program: the first step after the warm-up has
+    The decay counts from step 0, as in Google's code: the first step after the warm-up has
     `1 - warmup_steps / total_steps` of the rate.
 
     Args:
-        learning_rate: float, peak of a run without warm-up.
+        learning_rate: float, peak learning rate without warm-up.
         total_steps: int, the step at which the rate reaches 0.
-        warmup_steps: int, length of the warm-up.
+        warmup_steps: int, number of warm-up steps. Defaults to 0.
 
     Example:
         LinearSchedule(1e-4, total_steps=1_000_000, warmup_steps=10_000)

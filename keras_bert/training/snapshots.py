@@ -1,4 +1,4 @@
-"""Snapshots of variables on disk: written atomically, checked on reading, the last few kept."""
+"""Snapshots of variables on disk: written atomically, verified when read, the last few kept."""
 
 import json
 import logging
@@ -15,12 +15,12 @@ _LOG = logging.getLogger("keras_bert")
 
 
 class Snapshots:
-    """Snapshots of variables and of a JSON-able state in a directory.
+    """Snapshots of variables and of a JSON-serializable state in a directory.
 
     Args:
         directory: path, with one folder for each snapshot.
-        keep: int, how many of the last ones to keep. `None` keeps all, see `keep_only`.
-        write: bool, whether this process writes; all processes read.
+        keep: int, number of most recent snapshots to keep. `None` keeps all, see `keep_only`. Defaults to 2.
+        write: bool, whether this process writes; all processes read. Defaults to `True`.
     """
 
     def __init__(self, directory, keep=2, write=True):
@@ -39,20 +39,20 @@ class Snapshots:
             self.keep_only(*self._steps()[: self.keep])
 
     def keep_only(self, *steps):
-        """Removes all snapshots but those of the steps."""
+        """Removes all snapshots except those of the given steps."""
         for old in set(self._steps()) - set(steps) if self.write else ():
             shutil.rmtree(self.directory / f"step-{old:09}")
 
     def has(self, step):
-        """Whether there is a snapshot of a step."""
+        """Returns whether there is a snapshot of a step."""
         return step in self._steps()
 
     def restore(self, variables, check=lambda state: None, step=None):
-        """Reads the newest undamaged snapshot, or that of `step`, into the variables.
+        """Restores the variables from the newest undamaged snapshot, or from the one of `step`.
 
         Args:
             variables: `{name: variable}`.
-            check: function that is called with the state before anything is assigned; may raise.
+            check: function of the state that is called before anything is assigned; may raise.
             step: int or `None`.
 
         Returns:
@@ -68,9 +68,9 @@ class Snapshots:
             except (tf.errors.OpError, OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
                 if step == steps[-1]:
                     raise ValueError(
-                        f"{self.directory} has no snapshot that can be read. Remove it to begin anew. Received: {error}"
+                        f"{self.directory} has no readable snapshot. Remove it to start over. Received: {error}"
                     ) from None
-                _LOG.warning("%s is damaged, the one before is taken (%s)", folder, str(error).split("\n")[0])
+                _LOG.warning("%s is damaged, using the previous snapshot (%s)", folder, str(error).split("\n")[0])
                 continue
             for name, variable in variables.items():
                 variable.assign(values[name])
@@ -98,13 +98,13 @@ def _read(prefix, variables):
 
 
 def difference(before, now, name=""):
-    """Describes the first difference of two JSON-able values; `None` if they are equal."""
+    """Describes the first difference between two JSON-serializable values; `None` if they are equal."""
     if isinstance(before, dict) and isinstance(now, dict):
         for key in [*before, *(key for key in now if key not in before)]:
             inner = f"{name}.{key}" if name else key
             if key not in before or key not in now:
-                side, value = ("then", before[key]) if key in before else ("now", now[key])
-                return f"`{inner}` is there only {side}: {value!r}"
+                side, value = ("in the earlier run", before[key]) if key in before else ("now", now[key])
+                return f"`{inner}` is set only {side}: {value!r}"
             if found := difference(before[key], now[key], inner):
                 return found
         return None

@@ -14,27 +14,27 @@ PENALTY = "regularization"  # In the logs: the sum of regularizers and `add_loss
 _UNSUPPORTED = {
     "use_ema": "Train with model.fit",
     "gradient_accumulation_steps": "Make the batches larger and set `micro_batches`",
-    "loss_scale_factor": "In float16 the loss is scaled without it",
+    "loss_scale_factor": "Float16 losses are scaled automatically",
 }
 
 
 class TrainStep:
-    """Trains on the rows of one replica of a global batch. Call it in `strategy.run`.
+    """Trains on one replica's rows of a global batch. Call in `strategy.run`.
 
-    Dropout masks are a function of (seed, step, micro-batch, replica): Keras' own generators draw the same on every
-    replica. In float16 the loss is scaled, and steps whose gradient is not finite are skipped.
+    Dropout masks are a function of (seed, step, micro-batch, replica), while Keras' generators draw the same masks on
+    every replica. In float16, the loss is scaled, and steps with non-finite gradients are skipped.
 
-    Regularizers of weights are added to the loss. `add_loss` and updates of the forward pass, such as the statistics of
-    BatchNormalization, depend on the rows that a layer sees: one replica without micro-batches behaves as Keras' `fit`,
-    several are refused when the step is traced.
+    Weight regularizers are added to the loss. `add_loss` and updates of the forward pass, such as the statistics of
+    BatchNormalization, depend on the rows that a layer sees: one replica without micro-batches behaves like Keras'
+    `fit`; anything else raises an error when the step is traced.
 
     Args:
         model: the model, built in the strategy's scope.
         optimizer: an `AdamW` or a `LAMB` of this package.
-        losses: list of `Loss`; their sum is minimised.
-        micro_batches: int, number of parts in which the rows are computed, one after the other.
-        seed: int, seed of the dropout.
-        jit_compile: bool, whether XLA compiles forward and backward pass.
+        losses: list of `Loss`; their sum is minimized.
+        micro_batches: int, number of parts in which the rows are processed sequentially. Defaults to 1.
+        seed: int, dropout seed. Defaults to 0.
+        jit_compile: bool, whether XLA compiles the forward and backward pass. Defaults to `False`.
     """
 
     def __init__(self, model, optimizer, losses, micro_batches=1, seed=0, jit_compile=False):
@@ -58,15 +58,15 @@ class TrainStep:
 
     @property
     def names(self):
-        """The names of the numbers that a call returns, once it has been traced."""
+        """The names of the numbers that a call returns, available after tracing."""
         penalty, skipped = [PENALTY] if self._penalized else [], ["skipped"] if self.scaled else []
         return ["stop", *(loss.name for loss in self.losses), *penalty, "gradient_norm", "learning_rate", *skipped]
 
     def __call__(self, inputs, targets, weights, totals, step, stop):
-        """Trains on one replica's rows; `stop` is summed too, so that all workers see the SIGTERM of one.
+        """Trains on one replica's rows; `stop` is summed too, so that all workers learn of a SIGTERM.
 
         Returns:
-            float32 numbers, the same on each replica, see `names`.
+            A float32 vector, the same on each replica, see `names`.
         """
         replica = tf.distribute.get_replica_context()
         seed = tf.random.experimental.stateless_fold_in([self.seed, 0], step)
@@ -82,7 +82,7 @@ class TrainStep:
         return tf.concat([shared, tf.stack([norm, learning_rate, *skipped])], 0)
 
     def _accumulate(self, batch, totals, seed):
-        """Gradients and losses summed over the micro-batches of this replica; new values of `self._updated`."""
+        """Returns gradients and losses summed over this replica's micro-batches; new values of `self._updated`."""
         if self.micro_batches == 1:
             return self._gradients(*batch, totals, self._seeds(seed, 0))
         parts = tf.nest.map_structure(
@@ -100,12 +100,12 @@ class TrainStep:
         return *sums, []
 
     def _seeds(self, seed, micro_batch):
-        """A state for each of the model's random generators."""
+        """Returns a state for each of the model's random generators."""
         seed = tf.random.experimental.stateless_fold_in(seed, micro_batch)
         return tf.random.stateless_uniform([len(self._generators), 2], seed, None, None, tf.uint32)
 
     def _gradients(self, inputs, targets, weights, totals, seeds):
-        """Dense gradients, never in 16 bits; these rows' share of the loss terms, the penalty last; the updates."""
+        """Returns dense gradients, never in 16 bits; the rows' share of each loss term, penalty last; the updates."""
         states = zip(self._generators, tf.unstack(seeds, len(self._generators)), strict=True)
         with tf.GradientTape() as tape:
             with keras.StatelessScope(state_mapping=states, collect_losses=True) as scope:
@@ -119,11 +119,11 @@ class TrainStep:
         return [tf.convert_to_tensor(gradient) for gradient in gradients], losses, self._updates(scope)
 
     def _penalty(self, added):
-        """This part's share of regularizers and `add_loss`."""
+        """Returns this part's share of regularizers and `add_loss`."""
         if added and self._parts > 1:
             raise ValueError(
                 "a layer of the model calls `add_loss` or has an `activity_regularizer`, whose sum over replicas and "
-                "micro-batches is not known to be that of the whole batch. Train on one replica with micro_batches=1, "
+                "micro-batches may differ from that of the whole batch. Train on one replica with micro_batches=1, "
                 f"or make it a `Loss`. Received: {self._received()}"
             )
         self._penalized = bool(added or self._regularized)
@@ -133,15 +133,15 @@ class TrainStep:
         )
 
     def _updates(self, scope):
-        """The new values of the weights that the forward pass updates, `self._updated`."""
+        """Returns the new values of the weights that the forward pass updates, `self._updated`."""
         changed = set(scope.state_mapping) - {id(generator) for generator in self._generators}
         weights = [weight for weight in self.model.non_trainable_weights if id(weight) in changed]
         if len(weights) < len(changed):
             known = (*self.model.trainable_weights, *self.model.metrics_variables)
             found = next((variable.path for variable in known if id(variable) in changed), "the state of a generator")
             raise ValueError(
-                "the forward pass of the model updates what is neither a non-trainable weight nor a "
-                "`keras.random.SeedGenerator` of a layer. `Trainer` would lose it: train with model.fit. "
+                "the forward pass of the model updates a variable that is neither a non-trainable weight nor a "
+                "`keras.random.SeedGenerator` of a layer. `Trainer` would lose the update: train with model.fit. "
                 f"Received: {found}"
             )
         if weights and self._parts > 1:
@@ -188,10 +188,10 @@ class TrainStep:
 
 
 def _check_optimizer(optimizer, model):
-    """Refuses settings that a step would ignore."""
+    """Raises for settings that a step would ignore."""
     if not isinstance(optimizer, AdamW):
         raise ValueError(
-            "`optimizer_fn` must make an `AdamW` or a `LAMB` of keras_bert, without a wrapper; see `create_optimizer`. "
+            "`optimizer_fn` must return keras_bert's `AdamW` or `LAMB`, without a wrapper; see `create_optimizer`. "
             f"Other optimizers are for model.fit. Received: {type(optimizer).__module__}.{type(optimizer).__name__}"
         )
     for name, instead in _UNSUPPORTED.items():

@@ -1,4 +1,4 @@
-"""The training loop: one for any number of replicas, resumable to the step."""
+"""The training loop for any number of replicas, with exact resume."""
 
 import contextlib
 import pathlib
@@ -24,26 +24,26 @@ TERMINATED = 143  # Exit status after SIGTERM, once the state is saved: 128 + 15
 class Trainer:
     """Trains, evaluates and predicts on any `tf.distribute` strategy.
 
-    Losses and weights are the same for 1 and n replicas and for any number of micro-batches: losses are divided by the
-    weights of the whole global batch, gradients summed once and clipped by their true norm.
+    Losses and weights do not depend on the number of replicas and micro-batches: losses are divided by the total weight
+    of the global batch, gradients are summed once and clipped by their global norm.
 
-    Regularizers, constraints and clipping are honoured. `add_loss` and layers that update their weights in the forward
-    pass, such as BatchNormalization, are supported on one replica without micro-batches. What would depend on the
-    number of either, or be ignored, is refused before the first step.
+    Regularizers, constraints and clipping are supported. `add_loss` and layers that update their weights in the forward
+    pass, such as BatchNormalization, are supported on one replica without micro-batches. Anything that would depend on
+    the number of either, or be ignored, raises an error before the first step.
 
     Args:
         model_fn: function that builds the model.
-        optimizer_fn: function of the model that makes its optimizer, an `AdamW` or a `LAMB`; see `create_optimizer`.
-        loss: a `Loss` or a list of them; the sum is minimised.
-        metrics: functions of `(targets, outputs)`, NumPy arrays of all rows in their order, that return a dict; or
-            `Loss`es, whose means are computed batch by batch.
+        optimizer_fn: function that takes the model and returns an `AdamW` or a `LAMB`; see `create_optimizer`.
+        loss: a `Loss` or a list of them; the sum is minimized.
+        metrics: functions of `(targets, outputs)`, NumPy arrays of all rows in order, that return a dict; or `Loss`es,
+            whose means are computed batch by batch.
         directory: path of the snapshots, the best weights and `metrics.jsonl`. `None` writes nothing.
         strategy: see `create_strategy`. Defaults to one device.
-        micro_batches: int, number of parts that a replica computes its rows in, one after the other.
-        steps_per_call: int, steps of one call of the training graph.
-        jit_compile: bool, whether XLA compiles the forward and backward pass. Not needed on TPU.
-        seed: int, seed of the dropout.
-        settings: dict of extra settings that must match on resume, such as flags.
+        micro_batches: int, number of parts in which a replica processes its rows sequentially. Defaults to 1.
+        steps_per_call: int, steps per call of the training graph. Defaults to 10.
+        jit_compile: bool, whether XLA compiles the forward and backward pass. Not needed on TPU. Defaults to `False`.
+        seed: int, dropout seed. Defaults to 0.
+        settings: dict of extra settings that must match on resume, such as flags. Defaults to `None`.
 
     Example:
         trainer = Trainer(
@@ -103,31 +103,31 @@ class Trainer:
         """Trains, resuming from the last snapshot in the directory if there is one.
 
         Args:
-            batches: `Batches`, `Stream` around a dataset, a dataset that knows its length, or `Phases`.
-            epochs: int, passes over the data.
-            steps: int, length of the run, in place of `epochs`.
+            batches: `Batches`, a `Stream`, a dataset of known length, or `Phases`.
+            epochs: int, passes over the data. Defaults to 1.
+            steps: int, number of training steps, overrides `epochs`.
             evaluation: batches to evaluate on, or a dataset of them.
-            evaluate_every: int, steps between evaluations. Defaults to an epoch. The last step is evaluated too.
-            best: name of the metric whose best weights are kept in the directory and restored at the end; `"-name"`
-                where less is better. NaN is worse than any number.
-            patience: int, stops after this many evaluations without a better one.
-            save_every: int, steps between snapshots. Defaults to an epoch.
-            log_every: int, steps between lines of `metrics.jsonl`.
-            after_save: function that the worker that writes calls after each snapshot.
+            evaluate_every: int, steps between evaluations. Defaults to one epoch. The last step is always evaluated.
+            best: str, metric whose best weights are kept in the directory and restored at the end; `"-name"` if lower
+                is better. NaN is worse than any number.
+            patience: int, number of evaluations without improvement before stopping.
+            save_every: int, steps between snapshots. Defaults to one epoch.
+            log_every: int, steps between lines of `metrics.jsonl`. Defaults to 50.
+            after_save: function that the chief worker calls after each snapshot.
 
         Returns:
-            The numbers of the last evaluation, of the best one with `best`; without evaluation, the last losses.
+            A dict of the last evaluation's results, or the best one's with `best`; without evaluation, the last losses.
         """
         if best and (self.directory is None or evaluation is None):
             raise ValueError(
                 f"`best` needs `evaluation`, and a `directory` to keep the weights. Received: best={best!r}"
             )
         if patience is not None and not best:
-            raise ValueError(f"`patience` needs `best`, the metric that it waits for. Received: patience={patience}")
+            raise ValueError(f"`patience` needs `best`, the metric to monitor. Received: patience={patience}")
         batches = as_source(batches)
         epoch = batches.steps
         total, evaluate_every, save_every = steps or epochs * epoch, evaluate_every or epoch, save_every or epoch
-        batches.segment(total - 1)  # Refuses `Phases` that are too short.
+        batches.segment(total - 1)  # Raises for `Phases` that are too short.
         settings = self._all_settings(
             batches, total_steps=total, best=best, patience=patience, evaluate_every=evaluate_every
         )
@@ -165,7 +165,7 @@ class Trainer:
         return state.result
 
     def evaluate(self, batches):
-        """The losses over all rows, and the metrics of all rows in their order, a dict of floats."""
+        """Returns the losses and the metrics over all rows, a dict of floats."""
         batches = as_source(batches, finite=True)
         with _explaining_out_of_memory(batches):
             outputs, targets, results = self._evaluator.outputs(batches, keep=bool(self.metrics), with_losses=True)
@@ -174,10 +174,10 @@ class Trainer:
         return {name: float(value) for name, value in results.items()}
 
     def predict(self, batches):
-        """The outputs of the model for all rows in their order, a dict of NumPy arrays.
+        """Returns the outputs of the model for all rows in order, a dict of NumPy arrays.
 
         Args:
-            batches: `Batches`, `Stream` or a dataset of batches; inputs alone are enough. Where they differ in length,
+            batches: `Batches`, a `Stream` or a dataset of batches; only inputs are needed. If they differ in length,
                 shorter rows are padded with zeros.
         """
         batches = as_source(batches, finite=True)
@@ -185,11 +185,11 @@ class Trainer:
             return self._evaluator.outputs(batches)[0]
 
     def _calls(self, batches, step, total, every, state):
-        """Trains from `step` to `total`, a few steps at a call; a call ends at each multiple of one of `every`.
+        """Trains from `step` to `total`, several steps per call; calls end at each multiple of any of `every`.
 
         Yields:
-            The steps done; the numbers of each step of the call, a list of dicts; examples, tokens and steps a second;
-            whether a worker received SIGTERM.
+            The steps done; the numbers of each step of the call, a list of dicts; examples, tokens and steps per
+            second; whether a worker received SIGTERM.
         """
         segment, left = None, 0
         while step < total and not state.done:
@@ -207,7 +207,7 @@ class Trainer:
             yield step, numbers, _rates(segment.source, count, time.monotonic() - began), stop
 
     def _run(self, iterator, step, count):
-        """Trains some steps; returns the numbers of each, a list of dicts, and whether a worker received SIGTERM."""
+        """Trains `count` steps; returns the numbers of each, a list of dicts, and whether a worker received SIGTERM."""
         terminating = tf.constant(float(self._terminating))
         rows = self._train(iterator, tf.constant(step), tf.constant(count), terminating).numpy()
         numbers = [dict(zip(self._step.names, row, strict=True)) for row in rows.astype(float).tolist()]
@@ -227,7 +227,7 @@ class Trainer:
         return tf.while_loop(lambda index, _: index < count, train, (0, numbers))[1].stack()
 
     def _all_settings(self, batches, total_steps, **options):
-        """The settings that a snapshot must agree with to be resumed."""
+        """Returns the settings that must match those of a snapshot on resume."""
         return {
             **self._settings,
             "total_steps": total_steps,
@@ -242,8 +242,8 @@ class Trainer:
         losses = {name: line[name] for name in names if name in line}
         if not np.isfinite(list(losses.values())).all():
             raise FloatingPointError(
-                f"the loss is not finite at step {step}: {losses}. Usual causes: a learning rate that is too high, too "
-                "short a warm-up, labels outside of the classes. Snapshots on disk are from before it"
+                f"the loss is not finite at step {step}: {losses}. Usual causes: a learning rate that is too high, a "
+                "warm-up that is too short, labels outside the classes. Snapshots on disk are from earlier steps"
             )
 
     @contextlib.contextmanager
@@ -268,14 +268,14 @@ def _explaining_out_of_memory(batches):
 
 
 def _rates(batches, steps, seconds):
-    """Examples, tokens and steps a second, as far as the batches know them."""
+    """Returns examples, tokens and steps per second, as far as the batches know them."""
     amounts = {name: getattr(batches, name) for name in ("examples", "tokens")}
     rates = {name: amount / batches.steps * steps for name, amount in amounts.items() if amount}
     return {name: amount / max(seconds, 1e-9) for name, amount in {**rates, "steps": steps}.items()}
 
 
 def _plain(config):
-    """A config as JSON has it, without names that change from run to run."""
+    """Returns a config as it looks after JSON, without names, which change from run to run."""
     if isinstance(config, dict):
         return {key: _plain(value) for key, value in config.items() if key != "name"}
     return [_plain(value) for value in config] if isinstance(config, list | tuple) else config

@@ -20,7 +20,7 @@ def config(config):
 
 @pytest.fixture(scope="session")
 def models(config):
-    """The model of each head, no two weights alike. Tests must not change them."""
+    """The model of each head, with random weights. Tests must not change them."""
 
     @functools.cache
     def model(head):
@@ -34,7 +34,7 @@ def models(config):
 
 @pytest.fixture(scope="session")
 def saved(models, pieces, tmp_path_factory):
-    """Folders with these models. Tests must not change them."""
+    """Folders of these models. Tests must not change them."""
 
     @functools.cache
     def save(head, format="huggingface"):
@@ -53,13 +53,13 @@ def folder(saved, tmp_path):
 
 @pytest.fixture(scope="session")
 def loaded(golden):
-    """Checkpoints among the goldens, loaded once. Tests must not change them."""
+    """Golden checkpoints, loaded once. Tests must not change them."""
     return functools.cache(lambda name, **options: keras_bert.load(golden / name, **options))
 
 
 @pytest.fixture(scope="session")
 def loaded_model(loaded):
-    """Their models with heads. Tests must not change them."""
+    """The models of golden checkpoints with heads. Tests must not change them."""
     return functools.cache(lambda name, **options: loaded(name, **options).model())
 
 

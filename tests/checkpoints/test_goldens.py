@@ -1,4 +1,4 @@
-"""Activations that Google's and Hugging Face's own programs computed, reproduced from their checkpoints."""
+"""Reproduces activations computed by Google's and Hugging Face's programs from their checkpoints."""
 
 import json
 import pathlib
@@ -12,7 +12,7 @@ from tests.conftest import HF_HEADS, relative, to_numpy
 
 FLOAT32 = 2e-5
 # These weights are 12 times BERT's scale. Even bfloat16 products inside otherwise exact arithmetic lose 2.2e-2 of
-# `start_logits`; tanh and the small heads amplify what the residual stream, bfloat16 here, has lost.
+# `start_logits`; tanh and the small heads amplify the rounding errors of the bfloat16 residual stream.
 BFLOAT16 = {"pooled_output": 5e-2, "nsp_logits": 5e-2, "start_logits": 5e-2}
 # A processor without bfloat16 instructions rounds more often: 5.7e-2 and 2.4e-2 were measured.
 NATIVE = any(flag in pathlib.Path("/proc/cpuinfo").read_text() for flag in ("avx512_bf16", "amx_bf16"))
@@ -33,7 +33,7 @@ HF_OUTPUTS = {
 def tolerance(name, dtype):
     if dtype == "float32":
         return FLOAT32
-    # XLA rounds at other places than oneDNN; the bound was set for TensorFlow.
+    # XLA rounds differently than oneDNN; the bound was chosen for TensorFlow.
     return (1 if NATIVE else 1.4) * BFLOAT16.get(name, 2e-2 if keras.backend.backend() == "tensorflow" else 5e-2)
 
 
@@ -155,7 +155,7 @@ def test_real_weights_of_minilm(golden, real_bert, pairs):
 
 
 def embed(bert, inputs):
-    """Mean over the real tokens, then length 1: as the authors of MiniLM pool."""
+    """Mean over the real tokens, normalized to length 1, as the authors of MiniLM do."""
     mask = inputs["padding_mask"][..., None]
     mean = (to_numpy(bert.encoder(inputs)["sequence_output"]) * mask).sum(1) / mask.sum(1)
     return mean / np.linalg.norm(mean, axis=-1, keepdims=True)

@@ -1,4 +1,4 @@
-"""KerasHub's own model, converted both ways."""
+"""KerasHub's model, converted in both directions."""
 
 import dataclasses
 
@@ -53,12 +53,12 @@ def test_a_preset_name_goes_to_keras_hub(monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"hidden_act": "gelu"}, "has only `hidden_act`='gelu_new'. Received: hidden_act='gelu'"),
-        ({"attention_probs_dropout_prob": 0.2}, "has only `attention_probs_dropout_prob`=0.1"),
-        ({"layer_norm_eps": 1e-6}, "has only `layer_norm_eps`=1e-12"),
+        ({"hidden_act": "gelu"}, "only supports `hidden_act`='gelu_new'. Received: hidden_act='gelu'"),
+        ({"attention_probs_dropout_prob": 0.2}, "only supports `attention_probs_dropout_prob`=0.1"),
+        ({"layer_norm_eps": 1e-6}, "only supports `layer_norm_eps`=1e-12"),
     ],
 )
-def test_what_keras_hub_cannot_say(config, changes, message):
+def test_models_that_keras_hub_cannot_represent(config, changes, message):
     with pytest.raises(ValueError, match=message):
         keras_bert.to_keras_hub(keras_bert.build_encoder(dataclasses.replace(config, **changes)))
 
@@ -69,8 +69,8 @@ def test_a_model_without_pooler(models):
 
 
 @pytest.mark.tensorflow
-def test_how_a_presets_tokenizer_splits_texts(backbone, pieces, tmp_path):
-    """Its ids, for texts that both programs clean up alike; the weights and the casing too."""
+def test_the_tokenizer_of_a_preset(backbone, pieces, tmp_path):
+    """Token ids of texts that both programs normalize equally; also weights and casing."""
     pieces = [*pieces[:-2], "é", "中国"]
     options = {"strip_accents": False, "special_tokens_in_strings": True}
     tokenizer = keras_hub.models.BertTokenizer(vocabulary=pieces, lowercase=True, **options)
@@ -90,7 +90,7 @@ def test_how_a_presets_tokenizer_splits_texts(backbone, pieces, tmp_path):
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("activation", ["sigmoid", "softmax"])
 def test_a_classifier_keeps_its_head(backbone, pieces, batch, tmp_path, activation):
-    """The one from the object, the other from a preset."""
+    """One activation with an object, the other with a preset."""
     tokenizer = keras_hub.models.BertTokenizer(vocabulary=pieces, lowercase=False)
     preprocessor = keras_hub.models.BertTextClassifierPreprocessor(tokenizer, sequence_length=12)
     source = task = keras_hub.models.BertTextClassifier(
@@ -102,12 +102,12 @@ def test_a_classifier_keeps_its_head(backbone, pieces, batch, tmp_path, activati
     bert = keras_bert.load(source)
     is_sigmoid = activation == "sigmoid"
     assert (bert.head, bert.multi_label, bert.config.head_dropout) == ("classification", is_sigmoid, 0.2)
-    assert bert.lowercase == is_sigmoid  # An object has no vocabulary, so that the default holds.
+    assert bert.lowercase == is_sigmoid  # An object has no vocabulary, so the default applies.
     found = getattr(keras.ops, activation)(bert.model()(batch)["logits"])
     np.testing.assert_allclose(to_numpy(found), to_numpy(task(batch)), atol=1e-5)
 
 
-def test_another_task_is_named(backbone, pieces, tmp_path):
+def test_the_error_names_an_unsupported_task(backbone, pieces, tmp_path):
     preprocessor = keras_hub.models.BertMaskedLMPreprocessor(
         keras_hub.models.BertTokenizer(vocabulary=pieces, lowercase=True), sequence_length=12
     )

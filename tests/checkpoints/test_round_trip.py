@@ -1,4 +1,4 @@
-"""What is saved is loaded again bit for bit, in each format and through all of them."""
+"""Saved models load bit for bit, in each format and after conversion between formats."""
 
 import dataclasses
 import json
@@ -104,7 +104,7 @@ def test_hugging_face_tensors_are_bit_exact(golden, loaded, loaded_model, tmp_pa
 
 
 @pytest.mark.parametrize(("positions", "causal"), [("sinusoid", False), ("none", True)])
-def test_ablations_open_elsewhere_too(build, batch, tmp_path, positions, causal):
+def test_ablations_open_in_other_programs(build, batch, tmp_path, positions, causal):
     model = build("encoder", causal=causal, positions=positions)
     keras_bert.save(model, tmp_path / "bert", None)
     copy = keras_bert.load(tmp_path / "bert").encoder
@@ -112,7 +112,7 @@ def test_ablations_open_elsewhere_too(build, batch, tmp_path, positions, causal)
     assert (description.causal, description.positions) == (causal, positions)
     expected = to_numpy(model(batch)["sequence_output"])
     np.testing.assert_array_equal(to_numpy(copy(batch)["sequence_output"]), expected)
-    # A program that knows learned positions alone computes the same from the table that was written.
+    # A program that only supports learned positions computes the same from the saved table.
     config = json.loads((tmp_path / "bert" / "config.json").read_text())
     assert config["is_decoder"] == causal
     del config["keras_bert"]
@@ -160,14 +160,14 @@ def test_metadata(config, pieces, tmp_path):
 @pytest.mark.parametrize(
     ("format", "file"), [("google", "config.json"), ("keras", "model.safetensors"), ("keras", "bert_config.json")]
 )
-def test_a_format_that_would_not_be_loaded_is_refused(models, tmp_path, format, file):
+def test_a_format_that_would_not_be_loaded_raises(models, tmp_path, format, file):
     (tmp_path / file).touch()
     with pytest.raises(ValueError, match="of another format, which would be loaded instead. Expected a new directory"):
         keras_bert.save(models("encoder"), tmp_path, None, format=format)
     assert [path.name for path in tmp_path.iterdir()] == [file]
 
 
-def test_a_failed_save_leaves_what_was_there(models, folder, pieces, monkeypatch):
+def test_a_failed_save_changes_nothing(models, folder, pieces, monkeypatch):
     def full_disk(*args, **kwargs):
         raise OSError("No space left on device")
 
@@ -192,7 +192,7 @@ def test_a_failed_save_leaves_what_was_there(models, folder, pieces, monkeypatch
             {"vocabulary": [*STANDARD, *map(chr, range(300, 346))]},
             "`vocabulary` has 51 pieces, more than the",
         ),
-        ("encoder", {"labels": ["a"]}, "`labels` belong to a classification head. Received: .* head='encoder'"),
+        ("encoder", {"labels": ["a"]}, "`labels` require a classification head. Received: .* head='encoder'"),
         (
             "encoder",
             {"weights_dtype": "float16", "format": "google"},
@@ -206,14 +206,14 @@ def test_bad_arguments_of_save(models, tmp_path, head, options, message):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_target_is_a_file(models, tmp_path):
+def test_the_directory_is_a_file(models, tmp_path):
     (tmp_path / "bert").touch()
     with pytest.raises(ValueError, match="`directory` must be a directory. Received: the file"):
         keras_bert.save(models("encoder"), tmp_path / "bert", None)
 
 
 @pytest.mark.tensorflow
-def test_models_that_a_format_cannot_hold(build, tmp_path):
+def test_models_that_a_format_cannot_represent(build, tmp_path):
     model = build("encoder", causal=True)
     with pytest.raises(ValueError, match=r"Google's format can only represent .* causal=True"):
         keras_bert.save(model, tmp_path / "bert", None, format="google")

@@ -1,4 +1,4 @@
-"""Settings of other programs' folders that are easily ignored: each is honoured, kept by `save`, or refused."""
+"""Easily ignored settings of other programs' folders: each is applied and kept by `save`, or raises an error."""
 
 import dataclasses
 import functools
@@ -40,7 +40,7 @@ LOGITS = {"pretraining": "mlm_logits", "next_sentence": "nsp_logits"}
 
 @functools.cache
 def preprocessor(vocabulary, lowercase, length):
-    """Half of the folders have the same tokenizer, whose function takes long to trace."""
+    """Half of the folders have the same tokenizer, which takes long to trace."""
     options = {"padding": "longest", "keep_special_tokens": ["[MASK]", "[SEP]"]}
     return keras_bert.TextPreprocessor(vocabulary, length, lowercase=lowercase, **options)
 
@@ -57,7 +57,7 @@ def inputs_of(bert, texts):
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("case", CASES)
 def test_a_folder_of_transformers(golden, loaded, loaded_model, tmp_path, case):
-    """Ids and outputs are those of transformers, and `save` keeps everything."""
+    """Ids and outputs equal those of transformers, and `save` keeps all settings."""
     tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
     folder, ours = golden / "hf_edge" / case, tmp_path / "ours"
     content, expected = json.loads((folder / "texts.json").read_text()), np.load(folder / "golden.npz")
@@ -88,7 +88,7 @@ def test_a_folder_of_transformers(golden, loaded, loaded_model, tmp_path, case):
 
 
 def test_added_tokens_with_a_vocab_txt(golden, tmp_path):
-    """The older files say the same as `tokenizer.json`."""
+    """The older files specify the same as `tokenizer.json`."""
     shutil.copytree(
         golden / "hf_edge" / "added_special_tokens_v4_layout", tmp_path / "old", copy_function=shutil.copyfile
     )
@@ -99,7 +99,7 @@ def test_added_tokens_with_a_vocab_txt(golden, tmp_path):
 
 
 def test_special_tokens_in_other_files(config, pieces, tmp_path):
-    """One that is in the vocabulary, and one that takes the next id, as transformers has it."""
+    """One that is in the vocabulary, and one that gets the next id, as in transformers."""
     model, folder = keras_bert.build_encoder(dataclasses.replace(config, vocab_size=52)), tmp_path / "bert"
     keras_bert.save(model, folder, [*pieces, "<a>"])
     settings = folder / "tokenizer_config.json"
@@ -114,7 +114,7 @@ def test_special_tokens_in_other_files(config, pieces, tmp_path):
             keras_bert.AddedToken("<b>", normalized=False, special=True),
         )
         assert vocabulary.ids(["<a>", "<b>"]) == [50, 51]
-        if tokens is named:  # Then from `vocab.txt`.
+        if tokens is named:  # Read from `vocab.txt`.
             (folder / "tokenizer.json").unlink()
 
 
@@ -139,23 +139,23 @@ def folder(saved, tmp_path):
             {"added_tokens": [{"id": 9, "content": "e", "single_word": True}]},
             "the added token 'e' has `single_word`",
         ),
-        ("config.json", {"problem_type": "regression"}, "`problem_type` must fit the number of labels"),
+        ("config.json", {"problem_type": "regression"}, "`problem_type` must match the number of labels"),
         ("config.json", {"problem_type": "ranking"}, "`problem_type` must be one of regression"),
         ("config.json", {"quantization_config": {"bits": 4}}, "`quantization_config` is not supported"),
         (
             "config.json",
             {"architectures": ["MyBert"], "keras_bert": {}},
-            r"`architectures` does not tell what head classifier.* is of.*Received: architectures=\['MyBert'\]",
+            r"`architectures` does not identify the head of classifier.*Received: architectures=\['MyBert'\]",
         ),
     ],
 )
-def test_what_cannot_be_honoured_is_refused(folder, file, values, message):
+def test_unsupported_settings_raise(folder, file, values, message):
     edit(folder / file, **values)
     with pytest.raises(ValueError, match=message):
         keras_bert.load(folder)
 
 
-def test_a_head_can_be_named(folder):
+def test_the_head_argument(folder):
     edit(folder / "config.json", architectures=["MyBert"], keras_bert={})
     assert keras_bert.load(folder, head="encoder").model().name == "bert_encoder"
     assert keras_bert.load(folder, head="classification").model().output["logits"].shape == (None, 3)
@@ -180,7 +180,7 @@ def test_saving_over_an_older_model_replaces_its_files_and_keeps_others(models, 
     assert [path.name for path in folder.parent.iterdir()] == ["bert"]
 
 
-def test_labels_are_names_and_a_path_may_be_below_the_home(models, tmp_path, monkeypatch):
+def test_labels_of_other_types_and_a_path_in_the_home_directory(models, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     for labels in (np.array(["a", "b", "c"]), [0, 1, 2]):
         keras_bert.save(models("classification"), "~/bert", None, labels=labels)
@@ -188,7 +188,7 @@ def test_labels_are_names_and_a_path_may_be_below_the_home(models, tmp_path, mon
 
 
 @pytest.mark.tensorflow
-def test_a_sentence_encoder_has_what_sentence_transformers_reads(loaded, tmp_path):
+def test_a_sentence_encoder_has_the_files_of_sentence_transformers(loaded, tmp_path):
     bert = loaded("hf_edge/sentence_encoder")
     assert (bert.head, bert.pooling, bert.normalize, bert.sequence_length) == ("embedding", "cls", True, 12)
     keras_bert.save(bert.model(), tmp_path / "bert", bert.vocabulary)
@@ -205,7 +205,7 @@ def test_a_sentence_encoder_has_what_sentence_transformers_reads(loaded, tmp_pat
     edit(prompts, default_prompt_name="query")
     with pytest.raises(ValueError, match="prompts before each text are not supported"):
         keras_bert.load(tmp_path / "bert", head=None)
-    # A new model in its place has its own pooling, no prompt, and its length where newer releases write it.
+    # Saving a new model there writes its pooling, no prompt, and its length where newer releases store it.
     keras_bert.save(bert.model(), tmp_path / "bert", bert.vocabulary, sequence_length=9)
     (tmp_path / "bert" / "sentence_bert_config.json").unlink()
     assert keras_bert.load(tmp_path / "bert").sequence_length == 9

@@ -1,4 +1,4 @@
-"""The checkpoints that ship: found by name in a checkout and in an installed wheel, small, with a card."""
+"""The bundled checkpoints: found by name in a checkout and in an installed wheel, small, with a card."""
 
 import functools
 import os
@@ -23,7 +23,7 @@ def shipped():
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_checkpoint_is_whole_and_small(shipped, name):
+def test_a_checkpoint_is_complete_and_small(shipped, name):
     folder = ROOT / "saved_models" / name
     assert sum(path.stat().st_size for path in folder.iterdir()) < 20e6
     card = (folder / "README.md").read_text()
@@ -34,7 +34,7 @@ def test_a_checkpoint_is_whole_and_small(shipped, name):
 
 
 @pytest.mark.tensorflow
-def test_it_knows_what_stands_in_books(shipped):
+def test_it_predicts_masked_words_of_books(shipped):
     bert = shipped("bert_tiny_books")
     text = "He opened the [MASK] and went into the room."
     inputs = bert.preprocessor(32, padding="longest", keep_special_tokens=("[MASK]",))([text])

@@ -1,4 +1,4 @@
-"""transformers opens what we save, with nothing missing and nothing unexpected, and computes the same."""
+"""transformers opens our checkpoints, with no missing or unexpected weights, and computes the same."""
 
 import dataclasses
 
@@ -60,14 +60,14 @@ def test_left_to_right_and_fixed_positions(build, batch, tmp_path, positions):
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_the_tokenizer_opens_too(models, pieces, tmp_path, lowercase):
+def test_the_tokenizer_opens(models, pieces, tmp_path, lowercase):
     keras_bert.save(models("encoder"), tmp_path / "bert", pieces, lowercase=lowercase)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "bert")
     assert tokenizer.tokenize("AB c") == (["a", "##b", "c"] if lowercase else ["[UNK]", "c"])
     assert tokenizer.model_max_length == 40
 
 
-def test_their_own_save_opens_here(models, batch, pieces, tmp_path):
+def test_models_saved_by_transformers_open_here(models, batch, pieces, tmp_path):
     model = models("classification")
     keras_bert.save(model, tmp_path / "ours", pieces, labels=["x", "y", "z"])
     twin = transformers.BertForSequenceClassification.from_pretrained(tmp_path / "ours")
@@ -93,8 +93,8 @@ TEXTS = ["Hello there!", "the <ent> has covid-19covid-19", "a" * 90 + " b", "", 
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_settings_travel_both_ways(config, pieces, tmp_path, case):
-    """Ids and logits of a folder that we wrote, and of one that transformers wrote from it."""
+def test_settings_are_kept_in_both_directions(config, pieces, tmp_path, case):
+    """Ids and logits of a folder saved by us, and of the same model saved by transformers."""
     config = dataclasses.replace(config, vocab_size=52)
     model = HEADS[CASES[case]].build(keras_bert.build_encoder(config))
     for variable in model.trainable_variables:

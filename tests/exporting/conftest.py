@@ -12,7 +12,7 @@ from tests.conftest import HEADS
 
 LABELS = ["3", "1", "2"]
 TAGS = ["O", *(f"{prefix}-{kind}" for kind in ("PER", "LOC", "ORG", "MISC") for prefix in "BI")]
-# Labels may be NumPy's numbers, and so may options.
+# Labels and options may be NumPy scalars.
 OPTIONS = {
     "classification": {"labels": np.array([3, 1, 2])},
     "token_classification": {"labels": TAGS, "stride": np.int64(7)},
@@ -28,7 +28,7 @@ def config(config):
 
 @pytest.fixture(scope="session")
 def model_of(config):
-    """Builds a model by its head, once. The weights of heads are so large that a wrong one shows."""
+    """Builds a model by its head, once. Head weights are large, so that a wrong one is noticed."""
 
     @functools.cache
     def build(head, **options):

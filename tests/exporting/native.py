@@ -15,13 +15,13 @@ SOURCE = pathlib.Path(__file__).with_name("native_runner.cc")
 
 
 def compiler():
-    """A C++ compiler, or `None`."""
+    """Returns a C++ compiler, or `None`."""
     return shutil.which(os.environ.get("CXX") or "g++") or shutil.which("clang++")
 
 
 def build(program):
-    """Compiles `native_runner.cc` for the installed TensorFlow; takes a quarter of a minute."""
-    # The wheel's flags name the framework alone. Sessions and kernels are in the other library, which registers them
+    """Compiles `native_runner.cc` for the installed TensorFlow; takes 15 seconds."""
+    # The wheel's flags only name the framework. Sessions and kernels are in the other library, which registers them
     # when it is loaded: nothing calls it by name, so the linker must be told to keep it.
     linked = ["-Wl,--no-as-needed", *tf.sysconfig.get_link_flags(), "-l:libtensorflow_cc.so.2"]
     linked.append(f"-Wl,-rpath,{tf.sysconfig.get_lib()}")
@@ -30,7 +30,7 @@ def build(program):
 
 
 def run(program, directory, signature, inputs):
-    """The outputs of a signature, arrays by name. A character of a string stands for a byte."""
+    """Returns the outputs of a signature, arrays by name. A character of a string represents a byte."""
     folder = pathlib.Path(importlib.util.find_spec("tensorflow_text").origin).parent
     command = [str(program), str(directory), signature, *map(str, sorted(folder.glob("python/ops/*.so")))]
     request = "".join(_line(name, np.asarray(values)) for name, values in inputs.items())

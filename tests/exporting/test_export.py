@@ -1,4 +1,4 @@
-"""SavedModels answer what the Keras model and NumPy over it answer, for every head.
+"""SavedModels of every head give the same answers as the Keras model with NumPy.
 
 Pieces and their offsets, windows and entities have tests of their own in tests/text; their plain loops are used here.
 """
@@ -50,25 +50,25 @@ FUNCTIONS = {
     "embedding": embed.sentence_embedder,
 }
 GRAPHS = ["classification", "token_classification", "question_answering", "pretraining", "multiple_choice", "encoder"]
-# What a client may send: nothing, white space, no UTF-8, more than a window, other scripts, a sigma, zeros.
+# Unusual requests: empty, white space, invalid UTF-8, more than a window, other scripts, a sigma, zeros.
 STRANGE = [b"", b" \n", b"\xff\xfea b\xc3", "Ünïcödé ΣΑΣ 今天".encode(), b"a " * 60, b"a\0b", b"[MASK]"]
 
 
 @dataclasses.dataclass
 class Served:
-    """A model and its signatures by name: functions before, or concrete ones after they were exported."""
+    """A model and its signatures by name: functions before export, or concrete functions after it."""
 
     model: keras.Model
     preprocessor: keras_bert.TextPreprocessor
     signatures: dict
     directory: object = None
-    loaded: object = None  # Holds the weights.
+    loaded: object = None  # Keeps the weights alive.
 
     def __call__(self, signature="serving_default", **inputs):
         return self._answer(self.signatures[signature], inputs)
 
     def eagerly(self, signature="serving_default", **inputs):
-        """The answers without a trace."""
+        """Returns the answers, computed eagerly."""
         return self._answer(self.signatures[signature].python_function, inputs)
 
     def _answer(self, function, inputs):
@@ -100,12 +100,12 @@ def softmax(logits):
 
 
 def strings(values):
-    """The same nested lists, of `str`."""
+    """Decodes nested lists to `str`."""
     return [strings(value) for value in values] if isinstance(values, list) else values.decode()
 
 
 def close(value, expected, most=1e-5):
-    """Nearly equal, in units of the largest expected value."""
+    """Compares arrays, relative to the largest expected value."""
     assert np.shape(value) == np.shape(expected)
     assert np.abs(value - expected).max() <= most * np.abs(expected).max()
 
@@ -152,7 +152,7 @@ def slow_answers(model, preprocessor, question, context, stride, longest):
     return sorted(spans, key=lambda span: -span[0]), min(nulls)
 
 
-# ---- Strings in, a Keras model
+# ---- Keras models on strings
 
 
 def test_text_model(model_of, preprocessor):
@@ -167,8 +167,8 @@ def test_text_model(model_of, preprocessor):
 
 
 @pytest.mark.parametrize("head", GRAPHS)
-def test_outputs_begin_with_the_batch_and_are_finite(served, head):
-    """For a batch of nothing, for empty texts and for bytes that are no text."""
+def test_outputs_start_with_the_batch_dimension_and_are_finite(served, head):
+    """For an empty batch, empty texts and invalid UTF-8."""
     model = served(head)
     names = {"question_answering": ["question", "context"], "multiple_choice": ["text", "choices"]}
     for texts in ([], [b""], STRANGE):
@@ -184,7 +184,7 @@ def test_outputs_begin_with_the_batch_and_are_finite(served, head):
 
 
 def test_facts_and_warmup(served, pieces):
-    """In place of an older export, next to which a killed one left its files."""
+    """Replaces an older export, next to files left behind by a killed one."""
     classifier = served("classification")
     assert [path.name for path in classifier.directory.parent.iterdir()] == ["1"]
     assert not (classifier.directory / "old").exists()
@@ -227,7 +227,7 @@ def test_a_classifier(served):
     assert strings(answers["label"].tolist()) == [LABELS[index] for index in logits.argmax(-1)]
     assert strings(answers["labels"].tolist()) == [LABELS] * 4
     close(classifier("tokens", **inputs)["logits"], logits)
-    # tf.Examples, in their own API.
+    # The Classify API takes tf.Examples.
     classified = classifier("classify", inputs=examples({"text": TEXTS}))
     close(classified["scores"], softmax(logits))
     assert strings(classified["classes"].tolist()) == [LABELS] * 4
@@ -293,7 +293,7 @@ TAGGED = {
 
 
 def test_words_tags_and_offsets(served):
-    """Also in more windows than a model call has, in accents and in Chinese; entities by conlleval's loop."""
+    """Also with more windows than fit a model call, accents and Chinese; entities from conlleval's loop."""
     model = served("token_classification")
     answers = model(text=list(TAGGED))
     for row, (text, words) in enumerate(TAGGED.items()):
@@ -324,7 +324,7 @@ def test_words_tags_and_offsets(served):
         np.testing.assert_allclose(answers["entity_scores"][row, :count], means, atol=1e-5)
 
 
-def test_scores_of_entities_do_not_drown_in_a_long_request():
+def test_entity_scores_are_exact_in_a_long_request():
     """The mean of three words after a million others."""
     count = 1_000_003
     scores = tf.RaggedTensor.from_row_lengths(tf.fill([count], 0.7), [count])
@@ -336,7 +336,7 @@ def test_scores_of_entities_do_not_drown_in_a_long_request():
 
 # ---- Question answering
 
-# The first question is cut to 4 pieces, its context has several windows.
+# The first question is truncated to 4 tokens, its context has several windows.
 ASKED = [
     ("k l m n o p", " ".join(["abc", "d", "ef", "ghi", "j"] * 6)),
     ("ab cd", "abc de fg. hi"),
@@ -345,7 +345,7 @@ ASKED = [
 ]
 
 
-def test_the_best_few_answers_over_windows_and_none_below_a_threshold(served):
+def test_top_answers_over_windows_and_null_threshold(served):
     model = served("question_answering")
     questions, contexts = zip(*ASKED, strict=True)
     answers = model(question=questions, context=contexts)
@@ -373,8 +373,8 @@ def test_the_best_few_answers_over_windows_and_none_below_a_threshold(served):
 MASKED = ["a [MASK] b", "c", "[MASK] d [MASK]", "[MASK]"]
 
 
-def test_filled_masks(served, pieces):
-    """None, one and several in one batch."""
+def test_fill_mask(served, pieces):
+    """No, one and several masks in one batch."""
     model = served("pretraining")
     answers = model(text=MASKED)
     assert answers["mask_count"].tolist() == [1, 0, 2, 1]
@@ -399,14 +399,14 @@ def test_next_sentence(served):
     inputs = model.preprocessor((TEXTS, PAIRS))
     logits = model.model({**inputs, "mask_positions": tf.zeros((4, 1), tf.int32)})["nsp_logits"].numpy()
     close(model.eagerly("next_sentence", text=TEXTS, pair=PAIRS)["probability"], softmax(logits)[:, 0])
-    # By itself, and where there is no head for it.
+    # As the only head, and without an NSP head.
     model = served("next_sentence")
     logits = model.model(inputs)["nsp_logits"].numpy()
     close(model.eagerly(text=TEXTS, pair=PAIRS)["probability"], softmax(logits)[:, 0])
     assert list(served("mlm").signatures) == ["serving_default"]
 
 
-# ---- Vectors
+# ---- Embeddings
 
 
 def test_an_embedder(served):
@@ -431,7 +431,7 @@ def numpy_pool(outputs, inputs, pooling, layers, normalize):
     ("pooling", "layers", "normalize"),
     [("mean", [-1], False), ("mean", [-1, -2], True), ("cls", [0, 1], False), ("pooled", [-1], True)],
 )
-def test_ways_to_pool(model_of, preprocessor, pooling, layers, normalize):
+def test_pooling(model_of, preprocessor, pooling, layers, normalize):
     model = model_of("encoder", hidden_states=True)
     inputs = preprocessor(TEXTS)
     found = embed.pool(model(inputs), inputs["padding_mask"], pooling, layers, normalize)
@@ -444,7 +444,7 @@ def test_vectors_of_an_encoder(model_of, served):
     close(model(text=TEXTS)["embedding"], numpy_pool(model.model(inputs), inputs, "mean", [-1], False))
 
 
-# ---- What cannot be exported
+# ---- Errors
 
 
 @pytest.mark.parametrize(
@@ -464,19 +464,19 @@ def test_vectors_of_an_encoder(model_of, served):
         ("encoder", {"layers": (0,)}, "`layers` other than the last need an encoder with `hidden_states=True`"),
     ],
 )
-def test_what_cannot_be_exported(model_of, preprocessor, tmp_path, head, options, message):
+def test_bad_arguments_of_export(model_of, preprocessor, tmp_path, head, options, message):
     with pytest.raises(ValueError, match=message):
         keras_bert.export(model_of(head), preprocessor, tmp_path / "1", **options)
     assert not list(tmp_path.iterdir())
 
 
-def test_layers_that_are_not_there(model_of, preprocessor):
+def test_missing_layers(model_of, preprocessor):
     with pytest.raises(ValueError, match=r"`layers` must be from -2 to 1. Received: \[3\]"):
         embed.embedder(model_of("encoder", hidden_states=True), preprocessor, layers=(0, 3))
 
 
 @pytest.mark.slow
-def test_published_similarities_out_of_a_saved_model(golden, minilm, tmp_path):
+def test_published_similarities_from_a_saved_model(golden, minilm, tmp_path):
     """Real weights and texts, in a process without this package."""
     published = json.loads((golden / "minilm_published_values.json").read_text())["cases"]
     bert = keras_bert.load(minilm)
@@ -492,8 +492,8 @@ def test_published_similarities_out_of_a_saved_model(golden, minilm, tmp_path):
     np.testing.assert_allclose(np.linalg.norm(several, axis=-1), 1, atol=1e-6)
 
 
-def test_rows_of_like_length_are_computed_together():
-    """Each row comes back in its place, with all that it has and no more padding than its group needs."""
+def test_rows_of_similar_length_are_computed_together():
+    """Rows keep their order and their content, and are padded only to the length of their group."""
     lengths = np.array([5, 2, 9, 2, 7, 3, 2])
     mask = np.arange(9) < lengths[:, None]
     ids = np.where(mask, np.arange(7)[:, None] + 1, 0)

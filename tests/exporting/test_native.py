@@ -1,4 +1,4 @@
-"""Every head in TensorFlow's C++ runtime, without Python, as TensorFlow Serving runs it."""
+"""Every head in TensorFlow's C++ runtime, without Python, as in TensorFlow Serving."""
 
 import re
 import subprocess
@@ -35,14 +35,14 @@ def program(tmp_path_factory):
     return program
 
 
-# In 16 bits few heads are enough: the signatures have the same operations.
+# In 16 bits, few heads suffice: the signatures have the same operations.
 NARROW = {
     "mixed_bfloat16": ["classification", "question_answering"],
     "mixed_float16": ["token_classification", "pretraining"],
 }
 
 
-def test_every_head_is_fit_to_ship(exported):
+def test_every_head_passes_verification(exported):
     """In a process without this package."""
     directories = [exported(head) for head in SIGNATURES]
     directories += [exported(head, dtype=dtype) for dtype, heads in NARROW.items() for head in heads]
@@ -56,7 +56,7 @@ def test_every_head_is_fit_to_ship(exported):
 @pytest.mark.parametrize(
     ("head", "dtype"), [*((head, "float32") for head in SIGNATURES), ("classification", "mixed_bfloat16")]
 )
-def test_answers_natively(exported, program, head, dtype):
+def test_answers_in_the_native_runtime(exported, program, head, dtype):
     directory = exported(head) if dtype == "float32" else exported(head, dtype=dtype)
     probe = read_json(directory / assets.FOLDER / assets.PROBES)["serving_default"]
     inputs = {name: np.array(values, object) for name, values in probe["inputs"].items()}
@@ -64,7 +64,7 @@ def test_answers_natively(exported, program, head, dtype):
     assert set(got) == set(probe["outputs"])
     for name, stored in probe["outputs"].items():
         found = verification.compare(stored, got[name], verification.TOLERANCES[dtype])
-        # In 16 bits near ties decide strings and integers.
+        # In 16 bits, strings and integers depend on near ties.
         assert found.problem is None or (dtype != "float32" and found.discrete), (name, found)
 
 

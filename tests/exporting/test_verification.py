@@ -1,4 +1,4 @@
-"""What is wrong with a SavedModel is found and named in one line."""
+"""Each problem of a SavedModel is reported in one line."""
 
 import importlib.metadata
 import json
@@ -22,19 +22,19 @@ from keras_bert.exporting import assets, probe_runner, verification  # noqa: E40
 
 @pytest.fixture
 def here(monkeypatch):
-    """Runs what would run in a fresh process in this one, to save its start."""
+    """Runs the probe runner in this process, to avoid starting a new one."""
     monkeypatch.setattr(verification, "ask", lambda requests: [probe_runner.answer(**one) for one in requests])
 
 
 @pytest.fixture
 def copy(exported, tmp_path):
-    """A copy to damage of a SavedModel that is fit to ship."""
+    """A copy of a valid SavedModel, for tests that damage it."""
     return shutil.copytree(exported("classification"), tmp_path / "copy")
 
 
 @pytest.fixture
 def toy(tmp_path):
-    """Writes a SavedModel of a function of strings and the probe of it."""
+    """Writes a SavedModel of a function of strings, with its probe."""
 
     def write(function, outputs, precision="float32"):
         function = tf.function(function, input_signature=[tf.TensorSpec([None], tf.string, "text")], autograph=False)
@@ -65,7 +65,7 @@ def problems(directory, **options):
     return report.problems
 
 
-def test_a_good_model(exported, here):
+def test_a_valid_model(exported, here):
     (report,) = verification.verify([exported("classification")])
     assert report.problems == []
     assert [line.split(":")[0] for line in report.lines] == ["serving_default", "classify", "tokens", "ops"]
@@ -74,21 +74,21 @@ def test_a_good_model(exported, here):
 
 
 @pytest.mark.slow
-def test_other_weights(copy, config, preprocessor, here):
-    """The right graph around the weights of another model."""
+def test_wrong_weights(copy, config, preprocessor, here):
+    """The graph of one model with the weights of another."""
     keras.utils.set_random_seed(2)
     model = keras_bert.build_classifier(keras_bert.build_encoder(config), 3)
     keras_bert.export(model, preprocessor, copy.with_name("other"))
     shutil.rmtree(copy / "variables")
     shutil.copytree(copy.with_name("other") / "variables", copy / "variables")
     floats = {"serving_default: probabilities", "classify: scores", "tokens: logits"}
-    # Nor does it pass for the rounding of 16 bits.
+    # Not even the tolerance for 16 bits accepts it.
     for tolerance in (None, verification.TOLERANCES["bfloat16"]):
         found = problems(copy, tolerance=tolerance)
         assert {problem.split(" differs by ")[0] for problem in found if " differs by " in problem} >= floats
 
 
-def test_signatures_and_outputs_of_other_names_and_stored_answers_that_are_none(copy, here):
+def test_wrong_signatures_outputs_and_stored_answers(copy, here):
     probes = probes_of(copy)
     probes["next_sentence"] = {"inputs": probes["tokens"]["inputs"], "outputs": {}}
     del probes["classify"]
@@ -100,8 +100,8 @@ def test_signatures_and_outputs_of_other_names_and_stored_answers_that_are_none(
         "next_sentence: no such signature",
         "classify: there is no probe for it",
         "serving_default: output rating is missing",
-        "serving_default: label has shape (4,) for (1,)",
-        "serving_default: probabilities has no such values stored",
+        "serving_default: label has shape (4,), expected (1,)",
+        "serving_default: probabilities has stored values of another kind",
         "tokens: takes padding_mask, segment_ids, token_ids",
     ]
 
@@ -120,7 +120,7 @@ def test_signatures_and_outputs_of_other_names_and_stored_answers_that_are_none(
         (lambda path: shutil.rmtree(path / "variables"), "does not load: "),
     ],
 )
-def test_a_damaged_folder_is_one_line(copy, here, damage, message):
+def test_a_damaged_folder_is_reported_in_one_line(copy, here, damage, message):
     damage(copy)
     (problem,) = problems(copy)
     assert problem.startswith(message)
@@ -128,15 +128,15 @@ def test_a_damaged_folder_is_one_line(copy, here, damage, message):
 
 
 def test_python_in_the_graph(toy, here):
-    """Runs here and never in TensorFlow Serving."""
+    """Works here but not in TensorFlow Serving."""
     directory = toy(
         lambda text: {"length": tf.ensure_shape(tf.numpy_function(np.shape, [text], tf.int64), [1])}, {"length": [3]}
     )
     assert "TensorFlow Serving does not link the op PyFunc" in problems(directory)
 
 
-def test_a_toy_that_is_good(toy, here):
-    """A string with a byte 0 at its end, an integer, floats; padding may differ in a text alone."""
+def test_a_valid_toy_model(toy, here):
+    """A string that ends with byte 0, an integer, floats; padding may differ for a single text."""
     directory = toy(
         lambda text: {
             "text": text,
@@ -162,16 +162,16 @@ def test_outputs_that_depend_on_the_batch(toy, here):
             "fixed": tf.constant([1.0, 2.0]),
             "mean": lengths(text) - tf.reduce_mean(lengths(text)),
             "sum": tf.reduce_sum(lengths(text)),
-            # As wide as the batch is long: not padding.
+            # The width is the batch size, which is not padding.
             "wide": tf.tile(lengths(text)[:, None], [1, tf.size(text)]),
         },
         {"fixed": [1.0, 2.0], "mean": [-1.0, 0.0, 1.0], "sum": 6.0, "wide": [[1.0] * 3, [2.0] * 3, [3.0] * 3]},
     )
     found = dict(problem.removeprefix("serving_default: ").split(" ", 1) for problem in reversed(problems(directory)))
     assert found == {
-        "fixed": "does not begin with the batch: 3 rows in, shape (2,) out",
+        "fixed": "does not start with the batch dimension: 3 rows in, shape (2,) out",
         "mean": "alone differs by 1, 1 of its largest value",
-        "sum": "does not begin with the batch: 3 rows in, shape () out",
+        "sum": "does not start with the batch dimension: 3 rows in, shape () out",
         "wide": "alone has shape (1, 1), but there is more than padding in (1, 3)",
     }
 
@@ -179,8 +179,8 @@ def test_outputs_that_depend_on_the_batch(toy, here):
 @pytest.mark.parametrize(
     ("expected", "got", "message"),
     [
-        (["A", "CB\0"], np.array(["A", "CC\0"], object), "is 'CC\\x00' for 'CB\\x00' at [1]"),
-        ([1, 7, 3], np.array([1, 2, 3]), "is 2 for 7 at [1]"),
+        (["A", "CB\0"], np.array(["A", "CC\0"], object), "is 'CC\\x00', expected 'CB\\x00', at [1]"),
+        ([1, 7, 3], np.array([1, 2, 3]), "is 2, expected 7, at [1]"),
         ([1.0, 2.0, 3.0001], np.array([1.0, 2.0, 3.0]), "differs by 0.0001, 3.3e-05 of its largest value"),
         ([1.0, 2.0], np.array([1.0, np.inf]), "has values that are not finite"),
         ([1.0, -3e38], np.array([1.0, 3.0]), "has a value where there should be none, or none where"),
@@ -190,17 +190,17 @@ def test_a_wrong_output(expected, got, message):
     assert verification.compare(expected, got, 1e-5).problem.startswith(message)
 
 
-def test_compare_by_hand():
+def test_compare():
     expected, got = np.array([2.0, -4.0]), np.array([2.0, -4.5])
     assert verification.compare(expected, got, 0.2) == verification.Difference(0.5, 0.125)
     assert verification.compare(expected, got, 0.1).problem == "differs by 0.5, 0.12 of its largest value"
     assert verification.compare(expected, got, 0.1, scale=10).problem is None
-    # What stands for "none" is no scale, and all zeros have the scale 1.
+    # Values that mean "none" are excluded from the scale, and all zeros have scale 1.
     assert verification.compare([-3.4e38, 1.0], np.array([-3.4e38, 1.5]), 1.0).relative == 0.5
     assert verification.compare([0.0], np.array([0.25]), 1.0).relative == 0.25
 
 
-def test_a_process_that_breaks(exported, monkeypatch):
+def test_a_failing_process(exported, monkeypatch):
     monkeypatch.setattr(sys, "executable", "false")
     with pytest.raises(ValueError, match="^false ended with status 1: nothing on its standard error$"):
         verification.verify([exported("classification")])
@@ -233,8 +233,8 @@ print(json.dumps([sorted(op for op in core if not left_out.match(op)), sorted(li
 
 
 @pytest.mark.slow
-def test_the_list_is_that_of_the_installed_tensorflow():
-    """How the list was made: ops with a CPU kernel, those of TensorFlow save some families, and those of TF-Text."""
+def test_the_list_matches_the_installed_tensorflow():
+    """The list contains the TensorFlow ops with a CPU kernel, except some families, and the TF-Text ops."""
     path = pathlib.Path(verification.__file__).with_name("serving_ops.txt")
     versions = [importlib.metadata.version(name) for name in ("tensorflow", "tensorflow-text")]
     if not re.search("of TensorFlow {} and TF-Text {};".format(*map(re.escape, versions)), path.read_text()):
@@ -245,7 +245,7 @@ def test_the_list_is_that_of_the_installed_tensorflow():
 
 
 @pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
-def test_near_ties_are_reported_but_are_no_problem_in_16_bits(toy, here, precision):
+def test_near_ties_are_noted_but_accepted_in_16_bits(toy, here, precision):
     directory = toy(
         lambda text: {"label": tf.strings.upper(text), "score": lengths(text)},
         {"label": ["A", "XX", "CC\0"], "score": [1.0, 2.0, 3.1]},
@@ -257,7 +257,7 @@ def test_near_ties_are_reported_but_are_no_problem_in_16_bits(toy, here, precisi
         assert "near ties" not in report.lines[0]
     else:
         assert report.problems == []
-        assert report.lines[0].endswith("; by near ties other label")
+        assert report.lines[0].endswith("; near ties changed label")
 
 
 def test_a_smaller_tolerance(toy, here):

@@ -8,19 +8,19 @@ from tests.conftest import to_numpy as numpy
 
 @pytest.mark.parametrize("shape", [(1000, 1000), (3, 5, 7), (1,), (101,)])
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
-def test_values_are_zero_at_the_rate_or_scaled(rate, shape):
+def test_fraction_of_zeros_and_scale_of_the_rest(rate, shape):
     y = numpy(Dropout(rate, seed=3)(keras.ops.ones(shape), training=True))
     np.testing.assert_allclose(y[y != 0], 1 / (1 - rate), rtol=1e-4)
     assert abs((y == 0).mean() - rate) < 5 * (rate * (1 - rate) / y.size) ** 0.5
 
 
-def test_neighbours_are_independent():
+def test_neighboring_elements_are_independent():
     dropped = numpy(Dropout(0.5, seed=3)(keras.ops.ones((1000, 1000)), training=True)) == 0
     for shifted in (dropped[:, 1:] ^ dropped[:, :-1], dropped[1:] ^ dropped[:-1]):
         assert abs(shifted.mean() - 0.5) < 0.0025
 
 
-def test_each_call_draws_anew_and_a_seed_repeats():
+def test_calls_differ_unless_a_seed_is_given():
     layer, twin, x = Dropout(0.5, seed=7), Dropout(0.5, seed=7), keras.ops.ones((64, 64))
     first, second = numpy(layer(x, training=True)), numpy(layer(x, training=True))
     assert (first != second).any()
@@ -29,7 +29,7 @@ def test_each_call_draws_anew_and_a_seed_repeats():
     np.testing.assert_array_equal(numpy(layer(x, seed=seed, training=True)), numpy(layer(x, seed=seed, training=True)))
 
 
-def test_nothing_happens_outside_training_or_at_rate_zero():
+def test_identity_in_inference_and_at_rate_zero():
     x = keras.ops.ones((4, 4))
     assert Dropout(0.5)(x) is x
     assert Dropout(0.0)(x, training=True) is x

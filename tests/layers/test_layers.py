@@ -1,4 +1,4 @@
-"""Values against NumPy and by hand, configs, and errors of the layers."""
+"""Layers: values against NumPy, configs, errors."""
 
 import inspect
 
@@ -16,7 +16,7 @@ def softmax(scores):
 
 
 def attention_oracle(query, memory, weights, heads, allowed):
-    """Scaled dot-product attention, one head at a time, as section 3.2 of the paper reads."""
+    """Scaled dot-product attention, one head at a time, as in section 3.2 of the paper."""
     (wq, wk, wv, wo), (bq, bk, bv, bo) = weights
     q, k, v = (np.split(x, heads, -1) for x in (query @ wq + bq, memory @ wk + bk, memory @ wv + bv))
     scores = [q[head] @ k[head].swapaxes(-1, -2) / np.sqrt(q[head].shape[-1]) for head in range(heads)]
@@ -144,8 +144,8 @@ def test_dense_without_bias():
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("shape", [(4, 6), (2, 3, 6)])
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
-def test_tables_with_lora_are_what_is_computed(shape, policy):
-    """A NumPy sum of table and update; in bfloat16 nothing is rounded."""
+def test_float_tables_with_lora_match_the_layer(shape, policy):
+    """Compared with the sum of table and update in NumPy; the float table is not rounded to bfloat16."""
     rng = np.random.default_rng(0)
     dense, table = layers.Dense(5, dtype=policy), layers.TokenEmbedding(7, 6, dtype=policy)
     dense.build(shape)
@@ -165,8 +165,8 @@ def test_tables_with_lora_are_what_is_computed(shape, policy):
 
 
 @pytest.mark.parametrize("mode", ["int8", "int4", "int4 in groups"])
-def test_quantized_tables_are_what_is_computed(mode):
-    """The rows of a unit matrix through the layer are its kernel, up to the quantization of these rows."""
+def test_float_tables_with_quantization_match_the_layer(mode):
+    """The layer maps an identity matrix to its kernel, up to the quantization of the inputs."""
     dense, table = layers.Dense(6, use_bias=False), layers.TokenEmbedding(7, 8)
     dense.build((None, 8))
     table.build()
@@ -175,7 +175,7 @@ def test_quantized_tables_are_what_is_computed(mode):
     for layer in (dense, table):
         groups = keras.quantizers.Int4QuantizationConfig(block_size=4)
         layer.quantize(**({"config": groups} if mode == "int4 in groups" else {"mode": mode}))
-    if mode != "int4 in groups":  # Keras clips a group whose values have one sign.
+    if mode != "int4 in groups":  # Keras clips groups whose values all have the same sign.
         step = {"int8": 1 / 127, "int4": 1 / 7}[mode]
         for layer, value in zip((dense, table), before, strict=True):
             assert np.abs(numpy(layer.float_table()) - value).max() <= step * np.abs(value).max()
@@ -191,18 +191,18 @@ def test_an_id_outside_a_quantized_table_does_not_wrap():
     table = layers.TokenEmbedding(7, 8)
     table.build()
     table.quantize("int8")
-    # An error on a CPU, NaN in JAX; never the last row.
+    # An error on CPU, NaN in JAX, but never the last row.
     with pytest.raises(Exception, match=r"not in \[0, 7\)|out of range|not equal"):
         np.testing.assert_array_equal(numpy(table(np.array([-1]))), numpy(table(np.array([6]))), "not equal")
 
 
-def test_sinusoid_is_the_papers_formula():
+def test_sinusoid_positions_follow_the_paper():
     layer = layers.BertEmbeddings(hidden_size=6, max_length=50, positions="sinusoid")
     expected = [[f(pos / 10000 ** (2 * i / 6)) for i in range(3) for f in (np.sin, np.cos)] for pos in range(50)]
     np.testing.assert_allclose(numpy(layer.fixed_positions()), expected, atol=1e-5)
 
 
-def test_masked_positions_are_picked():
+def test_masked_positions_are_gathered():
     layer = layers.MaskedLMTransform(4, activation="linear")
     layer.build((None, None, 4))
     layer.dense.kernel.assign(np.eye(4, dtype="float32"))
@@ -236,7 +236,7 @@ def test_config_round_trip(layer):
     copy = keras.saving.deserialize_keras_object(config)
     assert type(copy) is type(layer)
     assert copy.get_config() == layer.get_config()
-    if "__init__" in vars(type(layer)):  # Those of Keras are Keras' own.
+    if "__init__" in vars(type(layer)):  # Otherwise Keras writes the config.
         arguments = inspect.signature(type(layer).__init__).parameters.keys() - {"self", "kwargs"}
         assert arguments <= layer.get_config().keys()
 

@@ -1,4 +1,4 @@
-"""Models with one block, where two prove nothing more."""
+"""Models with a single block, which is enough for these tests."""
 
 import dataclasses
 

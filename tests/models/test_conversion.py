@@ -1,4 +1,4 @@
-"""Models as ONNX and LiteRT files, run by ONNX Runtime and by the LiteRT interpreter."""
+"""Models converted to ONNX and LiteRT, run by ONNX Runtime and the LiteRT interpreter."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from tests.conftest import HEADS, to_numpy
 pytestmark = [
     pytest.mark.tensorflow,
     pytest.mark.slow,
-    # Converters and Keras warn of the future of their own calls.
+    # Converters and Keras raise deprecation warnings about their own calls.
     pytest.mark.filterwarnings("ignore"),
 ]
 
@@ -39,14 +39,14 @@ def onnx_runner(model, path):
     session = runtime.InferenceSession(path / "model.onnx")
     names = {value.name for value in session.get_inputs()}
     assert names == set(model.input)
-    # Keras loses the outputs' names on this way; they stand in the order of a sorted dict.
+    # The Keras export loses the output names; outputs are in the order of a sorted dict.
     return lambda batch: dict(zip(sorted(model.output), session.run(None, batch), strict=True))
 
 
 def litert_runner(model, path):
     interpreter = pytest.importorskip("ai_edge_litert.interpreter", reason="pip install -r requirements-convert.txt")
     model.export(path / "model.tflite", format="litert", verbose=False)
-    # Without the Flex delegate, which this interpreter does not have: an operation of TensorFlow's would not run.
+    # This interpreter has no Flex delegate, so TensorFlow operations would not run.
     signature = interpreter.Interpreter(str(path / "model.tflite")).get_signature_runner()
     return lambda batch: signature(**batch)
 
@@ -62,7 +62,7 @@ def litert_runner(model, path):
         ("token_classification", "silu", {"positions": "none"}),
     ],
 )
-def test_the_file_computes_the_same(config, tmp_path, runner, head, hidden_act, options):
+def test_converted_models_compute_the_same(config, tmp_path, runner, head, hidden_act, options):
     encoder = keras_bert.build_encoder(dataclasses.replace(config, hidden_act=hidden_act), **options)
     model = HEADS[head].build(encoder)
     model(batch_of(head, 1, 2))

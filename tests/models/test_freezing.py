@@ -14,7 +14,7 @@ def config(config):
     return dataclasses.replace(config, num_hidden_layers=2)
 
 
-def test_what_is_frozen(build):
+def test_trainable_weights_after_freezing(build):
     model = build("multiple_choice")
     before = {weight.path for weight in model.trainable_weights}
     for count, frozen in ((0, ("embedding",)), (1, ("embedding", "block_0"))):
@@ -28,7 +28,7 @@ def test_what_is_frozen(build):
 def test_frozen_layers_stay_frozen(build, tmp_path):
     model = build("multiple_choice")
     keras_bert.freeze_layers(model, 1)
-    keras_bert.describe(model).layers["block_1"].attention.trainable = False  # A part alone.
+    keras_bert.describe(model).layers["block_1"].attention.trainable = False  # Only a sublayer.
     frozen = [weight.path for weight in model.non_trainable_weights]
     model.save(tmp_path / "model.keras")
     for copy in (keras.saving.load_model(tmp_path / "model.keras"), keras.models.clone_model(model)):
@@ -38,7 +38,7 @@ def test_frozen_layers_stay_frozen(build, tmp_path):
         assert len(copy.trainable_weights) == len(model.weights)
 
 
-def test_a_layer_made_frozen_is():
+def test_trainable_argument_of_a_layer():
     block = TransformerBlock(8, 2, 16, trainable=False)
     block.build((None, None, 8))
     assert not block.trainable_weights
@@ -63,9 +63,9 @@ class Unwired(keras.Model):
 def test_models_that_cannot_be_frozen(build):
     stranger = keras.Sequential([keras.layers.Dense(1)], name="stranger")
     for model, count, message in (
-        (stranger, 0, "`model` must hold an encoder of build_encoder. Received: model='stranger'"),
+        (stranger, 0, "`model` must contain an encoder from build_encoder. Received: model='stranger'"),
         (Unwired(), 0, "set its `trainable` instead"),
-        (encoder := build("encoder"), -1, "`count` must be from 0 to the 2 blocks .* Received: count=-1"),
+        (encoder := build("encoder"), -1, "`count` must be between 0 and 2, .* Received: count=-1"),
         (encoder, 3, "Received: count=3"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -13,7 +13,7 @@ from tests.conftest import HEADS, relative, to_numpy
 
 @pytest.fixture(scope="module")
 def encoder(config):
-    """An encoder that no test changes."""
+    """An encoder that tests must not modify."""
     return keras_bert.build_encoder(config)
 
 
@@ -26,12 +26,12 @@ def ones(*shape):
 
 
 def fit(model, data, optimizer, epochs=1, **options):
-    """Returns the losses of `model.fit`; on TensorFlow without a graph, which takes longer than so short a run."""
+    """Returns the losses of `model.fit`; eager on TensorFlow, where tracing takes longer than so short a run."""
     inputs, targets, losses = data
     if not options:
         options = {"run_eagerly": keras.backend.backend() == "tensorflow"}
     model.compile(optimizer, losses, **options)
-    model.optimizer.build(model.trainable_variables)  # Variables that are made in a graph make a second one.
+    model.optimizer.build(model.trainable_variables)  # Creating variables in a graph causes a second trace.
     return model.fit(inputs, targets, epochs=epochs, verbose=0).history["loss"]
 
 
@@ -47,7 +47,7 @@ def test_outputs_of_every_layer(build, batch):
 
 @pytest.mark.parametrize("head", [head for head in HEADS if head not in ("mlm", "regression")])
 def test_each_head(build, task, tmp_path, head):
-    """Shapes, dtypes and description; after a `.keras` file the same outputs and description."""
+    """Shapes, dtypes and description, also after a `.keras` round trip."""
     inputs, _, _ = task(head)
     options = {"hidden_states": True, "attention_scores": True, "remat": True, "causal": True, "name": "tower"}
     model = build(head, dtype="mixed_bfloat16", **options)
@@ -56,7 +56,7 @@ def test_each_head(build, task, tmp_path, head):
     dtype = "bfloat16" if head == "encoder" else "float32"
     assert {model.output[name].dtype for name in shapes} == {dtype}
     assert {keras.backend.standardize_dtype(weight.dtype) for weight in model.trainable_weights} == {"float32"}
-    assert keras.config.dtype_policy().name == "float32", "the dtype is the model's own"
+    assert keras.config.dtype_policy().name == "float32", "the global dtype policy must not change"
     description = keras_bert.describe(model)
     assert description.layers["block_0"].name == "tower_block_0"
     model.save(tmp_path / "model.keras")
@@ -95,17 +95,17 @@ def test_causal_sees_only_the_left(build, batch, causal):
 
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoid", "none"])
-def test_only_without_positions_is_order_lost(build, batch, positions):
+def test_only_without_positions_order_does_not_matter(build, batch, positions):
     model = build("encoder", positions=positions)
     order = np.array([0, 3, 1, 2, *range(4, 12)])
     shuffled = {name: value[:, order] for name, value in batch.items()}
     got, expected = (run(model, inputs)["sequence_output"] for inputs in (shuffled, batch))
     assert np.allclose(got[0], expected[0][order], atol=1e-5) == (positions == "none")
-    if positions == "none":  # No sequence is too long either.
+    if positions == "none":  # There is no maximum length either.
         assert np.isfinite(run(model, ones(1, 41))["pooled_output"]).all()
 
 
-def test_a_fully_masked_row_trains_in_the_narrowest_range(build, task):
+def test_training_with_a_fully_masked_row_in_float16(build, task):
     inputs, targets, losses = task("pretraining")
     mask = inputs["padding_mask"] * np.array([[1], [0], [1]], "int32")
     model = build("pretraining", dtype="mixed_float16")
@@ -115,7 +115,7 @@ def test_a_fully_masked_row_trains_in_the_narrowest_range(build, task):
     assert all(np.isfinite(to_numpy(weight)).all() for weight in model.weights)
 
 
-def test_describe_reads_everything_back(config, encoder):
+def test_describe_recovers_all_settings(config, encoder):
     config = dataclasses.replace(config, classifier_dropout=0.3, hidden_act="gelu", layer_norm_eps=1e-6)
     model = keras_bert.build_encoder(config, causal=True, positions="sinusoid")
     description = keras_bert.describe(keras_bert.build_classifier(model, 5, dropout=0.3))
@@ -125,7 +125,7 @@ def test_describe_reads_everything_back(config, encoder):
     assert not keras_bert.describe(keras_bert.build_pretrainer(encoder, next_sentence=False)).next_sentence
 
 
-def test_a_reloaded_pretrainer_learns_with_its_table_tied(build, task, tmp_path):
+def test_a_reloaded_pretrainer_trains_with_a_tied_table(build, task, tmp_path):
     inputs, targets, _ = data = task("pretraining")
     build("pretraining").save(tmp_path / "model.keras")
     model = keras.saving.load_model(tmp_path / "model.keras")
@@ -133,7 +133,7 @@ def test_a_reloaded_pretrainer_learns_with_its_table_tied(build, task, tmp_path)
     before = to_numpy(table)
     history = fit(model, data, keras.optimizers.SGD(0.3), epochs=6)
     assert history[-1] < 0.7 * history[0]
-    # Ids that are in no input and no target move only if the softmax over the tied table reaches them.
+    # Embeddings of ids outside inputs and targets only change through the softmax over the tied table.
     unseen = sorted(set(range(50)) - set(inputs["token_ids"].ravel()) - set(targets["mlm_logits"].ravel()))
     assert unseen
     assert (np.abs(to_numpy(table) - before)[unseen].max(-1) > 0).all()
@@ -147,19 +147,19 @@ def test_fit_learns(build, task, head):
 
 
 @pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_recomputation_keeps_the_gradients_with_dropout(build, task, jit):
+def test_remat_keeps_the_gradients_with_dropout(build, task, jit):
     data, results = task("classification"), []
     for remat in (False, True):
         keras.utils.set_random_seed(5)
         model = build("classification", remat=remat)
-        options = {"jit_compile": jit} if remat or jit else {}  # One graph at most; XLA draws other masks.
+        options = {"jit_compile": jit} if remat or jit else {}  # At most one graph; XLA draws different masks.
         losses = fit(model, data, keras.optimizers.SGD(0.1), epochs=2, **options)
         results.append((losses, model.get_weights()))
     (expected_losses, expected), (losses, weights) = results
     np.testing.assert_allclose(losses, expected_losses, rtol=1e-5)
     for left, right in zip(weights, expected, strict=True):
         np.testing.assert_allclose(left, right, atol=1e-6 * max(1.0, np.abs(right).max()))
-    # With dropout, that is.
+    # Dropout is active.
     first, second = (to_numpy(model(data[0], training=True)["logits"]) for _ in range(2))
     assert np.abs(first - second).max() > 0.01
 
@@ -170,12 +170,12 @@ def test_bad_arguments_of_heads(encoder):
             keras_bert.build_classifier(encoder, num_classes)
     model = keras_bert.build_classifier(encoder, 2)
     assert model.get_layer("token_embedding").embeddings is encoder.get_layer("token_embedding").embeddings
-    with pytest.raises(ValueError, match="`encoder` must be a model of build_encoder. Received: a model with a class"):
+    with pytest.raises(ValueError, match="`encoder` must be a model from build_encoder. Received: a model with a"):
         keras_bert.build_classifier(model, 2)
 
 
 def custom_models(config):
-    """Models that a user may wire on an encoder; none is a builder's."""
+    """Models that a user may build on an encoder, none of them from a builder."""
     encoder, other = keras_bert.build_encoder(config), keras_bert.build_encoder(config, name="other")
     inputs, sequence, pooled = encoder.input, encoder.output["sequence_output"], encoder.output["pooled_output"]
     fresh = {name: keras.Input((None,), dtype="int32", name=name) for name in inputs}
@@ -191,10 +191,10 @@ def custom_models(config):
             return {name: 2 * value for name, value in super().call(inputs, training=training).items()}
 
     return {
-        "a call of its own": Doubled(inputs, encoder.output),
-        "another activation inside": changed[0],
-        "another epsilon inside": changed[1],
-        "another activation than its part": changed[2],
+        "overridden call": Doubled(inputs, encoder.output),
+        "changed inner activation": changed[0],
+        "changed inner epsilon": changed[1],
+        "activation differs from its sublayer": changed[2],
         "two dense layers": keras.Model(inputs, {"logits": keras.layers.Dense(3)(between(pooled))}),
         "nested encoder": keras.Model(fresh, {"logits": ours(3)(drop(encoder(fresh)["pooled_output"]))}),
         "mean": keras.Model(inputs, {"logits": ours(3, name="classifier")(drop(keras.ops.mean(sequence, 1)))}),
@@ -225,13 +225,13 @@ def test_custom_models_are_refused(config):
 def test_a_text_model_is_refused_with_a_hint(encoder, pieces):
     model = keras_bert.build_classifier(encoder, 2)
     text_model = keras_bert.build_text_model(model, keras_bert.TextPreprocessor(pieces, 12))
-    with pytest.raises(ValueError, match="It takes texts: pass the model on token ids"):
+    with pytest.raises(ValueError, match="It takes strings: pass the model on token ids"):
         keras_bert.describe(text_model)
 
 
 @pytest.mark.filterwarnings("ignore:The use of `x.T`")  # In Keras, on PyTorch.
 @pytest.mark.parametrize("head", ["pretraining", "multiple_choice"])
-def test_int8_is_close_and_survives_a_keras_file_and_a_clone(build, task, tmp_path, head):
+def test_int8_is_close_and_kept_by_keras_files_and_clones(build, task, tmp_path, head):
     inputs, _, _ = task(head)
     model = build(head)
     expected = run(model, inputs)
@@ -239,9 +239,9 @@ def test_int8_is_close_and_survives_a_keras_file_and_a_clone(build, task, tmp_pa
         warnings.simplefilter("always", UserWarning)
         model.quantize("int8")
     messages = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
-    assert [message for message in messages if "InputLayer" not in message] == []  # Keras warns of its own.
+    assert [message for message in messages if "InputLayer" not in message] == []  # Keras warns about its own layer.
     quantized = {weight.path for weight in model.weights if weight.dtype == "int8"}
-    assert len(quantized) >= 1 + 4 + 1  # The token table, four kernels in the block, the head's.
+    assert len(quantized) >= 1 + 4 + 1  # The token table, four kernels in the block, one in the head.
     got = run(model, inputs)
     for name, value in expected.items():
         assert 0 < relative(got[name], value) < 0.1
@@ -255,14 +255,14 @@ def test_int8_is_close_and_survives_a_keras_file_and_a_clone(build, task, tmp_pa
         assert_same_description(keras_bert.describe(other), keras_bert.describe(model))
 
 
-def test_a_mode_without_numbers_is_refused_before_anything_changes(build):
+def test_an_unsupported_quantization_mode_changes_nothing(build):
     model = build("classification")
     with pytest.warns(UserWarning, match="InputLayer"), pytest.raises(ValueError, match="Received: mode='float8'"):
         model.quantize("float8")
     assert not any(layer.quantization_mode for layer in model._flatten_layers())
 
 
-def test_what_is_saved_of_an_adapted_model_computes_the_same(build, batch, pieces, tmp_path):
+def test_saving_a_lora_model_keeps_its_outputs(build, batch, pieces, tmp_path):
     model = build("classification")
     plain = run(model, batch)["logits"]
     for layer in model._flatten_layers():
@@ -300,7 +300,7 @@ def test_too_long_a_sequence(build):
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("name", ["token_ids", "segment_ids", "mask_positions"])
-def test_ids_outside_their_table_are_an_error(encoder, task, name):
+def test_ids_outside_their_table_raise(encoder, task, name):
     import tensorflow as tf
 
     model, (inputs, _, _) = keras_bert.build_pretrainer(encoder, next_sentence=False), task("mlm")
@@ -312,8 +312,8 @@ def test_ids_outside_their_table_are_an_error(encoder, task, name):
 
 
 @pytest.mark.tensorflow
-def test_too_long_a_sequence_in_a_graph_of_unknown_length(build):
-    """TensorFlow's own kind of error, since the length is known only when the graph runs; the text is the same."""
+def test_a_sequence_that_is_too_long_in_a_graph_of_unknown_length(build):
+    """Raises a TensorFlow error, since the length is only known at run time; the message is the same."""
     import tensorflow as tf
 
     encoder = build("encoder", positions="sinusoid")

@@ -1,4 +1,4 @@
-"""Training on TensorFlow: two replicas, memory of recomputation."""
+"""Training on TensorFlow: two replicas, memory use of rematerialization."""
 
 import pathlib
 import subprocess
@@ -44,7 +44,7 @@ steps = []
 for remat in (True, False):
     encoder = keras_bert.build_encoder(config, remat=remat)
     steps.append(tf.function(lambda rows, encoder=encoder: step(encoder, rows), autograph=False))
-    steps[-1](tf.constant(1))  # Tracing aside.
+    steps[-1](tf.constant(1))  # Trace first.
 before = peak()
 for step in steps:
     step(tf.constant(8))
@@ -54,7 +54,7 @@ for step in steps:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not pathlib.Path("/proc/self/status").exists(), reason="reads the peak memory from Linux' /proc")
-def test_recomputation_saves_memory():
+def test_remat_saves_memory():
     output = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True).stdout
     recomputed, kept = map(int, output.split())
     assert recomputed < 0.6 * kept

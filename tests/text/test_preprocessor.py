@@ -163,7 +163,7 @@ def test_preprocessor_of_a_checkpoint(eager):
     bert = keras_bert.load("bert_tiny_books")
     packed = bert.preprocessor(16, padding="longest")(["A man."])
     assert ids(packed) == [bert.vocabulary.ids(["[CLS]", "a", "man", ".", "[SEP]"])]
-    with pytest.raises(ValueError, match="`sequence_length` must be 512 at most, as many positions as .* Received"):
+    with pytest.raises(ValueError, match="`sequence_length` must be at most 512, the number of positions of .*"):
         bert.preprocessor(513)
 
 

@@ -1,4 +1,4 @@
-"""Small training runs; as a program, one worker of several.
+"""Small training runs; run as a program, this is one of several workers.
 
 python -m tests.training.small_run DIRECTORY WEIGHTS.npz
 """
@@ -21,7 +21,7 @@ ROWS, LENGTH, MASKED = 22, 12, 4
 
 
 def data(batch_size=8):
-    """Three batches, the last of 6 rows, with uneven masks, shuffled anew in each epoch."""
+    """Three batches, the last of 6 rows, with uneven masks, reshuffled each epoch."""
     rng = np.random.default_rng(0)
     lengths = rng.integers(4, LENGTH + 1, ROWS)
     mask = (np.arange(LENGTH) < lengths[:, None]).astype("int32")
@@ -41,7 +41,7 @@ def data(batch_size=8):
 
 
 def trainer(directory=None, strategy=None, dropout=0.0, dtype=None, kind="adamw", layer_decay=None, **options):
-    """A trainer of a small BERT whose clipping bites."""
+    """A trainer of a small BERT with active gradient clipping."""
     keras.utils.set_random_seed(3)
     config = keras_bert.BertConfig(
         vocab_size=50,
@@ -73,7 +73,7 @@ def fit(run):
 
 
 def metrics(directory, kind=None):
-    """metrics.jsonl without what depends on the speed."""
+    """Returns metrics.jsonl without the numbers that depend on speed."""
     lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
     lines = [line for line in lines if kind in (None, line["kind"])]
     return [{name: value for name, value in line.items() if name not in ("time", "kind")} for line in lines]
@@ -84,7 +84,7 @@ def steps_of(folder):
 
 
 def arrays(*numbers):
-    """Inputs and targets of batches of two rows, whose targets are one number."""
+    """Inputs and targets of batches of two rows; the targets of a batch are one of `numbers`."""
     rng = np.random.default_rng(numbers[0])
     inputs = {"x": rng.normal(size=(len(numbers), 2, 3)).astype("float32")}
     return inputs, np.repeat(np.array(numbers, "float32")[:, None], 2, 1)
@@ -95,7 +95,7 @@ def numbered(*numbers):
 
 
 def linear(directory=None, classes=1, dtype=None, learning_rate=0.1, **options):
-    """A linear model. The logs have the number of each batch next to its loss; the rate rises for 3 of 8 steps."""
+    """A linear model. The logs contain the number of each batch and its loss; warm-up takes 3 of 8 steps."""
     keras.utils.set_random_seed(3)
 
     def model():

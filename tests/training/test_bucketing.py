@@ -1,4 +1,4 @@
-"""Batches by length: boundaries against brute force, batches against the rows that they are made of."""
+"""Batches by length: boundaries against brute force, batches against their rows."""
 
 import itertools
 import re
@@ -39,7 +39,7 @@ INPUTS = {"token_ids": ragged(LENGTHS), "row": np.arange(230)}
 
 
 @pytest.mark.parametrize("count", range(1, 8))
-def test_boundaries_are_the_best_of_all(count):
+def test_boundaries_are_optimal(count):
     rng = np.random.default_rng(count)
     for _ in range(5):
         lengths = rng.choice(np.arange(1, 40), 7)[rng.integers(0, 7, 50)]
@@ -57,7 +57,7 @@ def test_fewest_boundaries_for_a_ratio():
         assert padded_sum(LENGTHS, found) <= ratio * LENGTHS.sum()
         assert padded_sum(LENGTHS, fit_boundaries(LENGTHS, len(found) - 1)) > ratio * LENGTHS.sum()
     assert len(fit_boundaries(LENGTHS, 2, 1.01)) == 2
-    # By hand: {1, 9} computes 1 + 1 + 9 + 9 for 1 + 1 + 8 + 9.
+    # Boundaries {1, 9} compute 1 + 1 + 9 + 9 tokens for 1 + 1 + 8 + 9.
     assert fit_boundaries([1, 9, 8, 1], ratio=20 / 19) == [1, 9]
     assert fit_boundaries([1, 9, 8, 1]) == [1, 8, 9]
 
@@ -72,7 +72,7 @@ def test_empty_rows_get_a_boundary_of_at_least_one():
 @pytest.mark.parametrize(
     "options", [{}, {"shuffle": False}, {"tokens_per_batch": 100}, {"boundaries": [5, 20, 99, 200]}]
 )
-def test_every_row_once_in_its_place(options):
+def test_every_row_occurs_once_at_its_index(options):
     batches = Batches(INPUTS, -np.arange(230), batch_size=8, **options)
     elements, rows = arrays(batches.dataset(epoch=3)), batches.rows(epoch=3)
     assert len(elements) == len(rows) == batches.steps == len(batches.dataset(epoch=3))
@@ -95,10 +95,10 @@ def test_every_row_once_in_its_place(options):
     assert sum((numbers < 0).any() for numbers in rows) <= 1
     assert len(shapes) <= len(batches.boundaries)
     assert (batches.tokens, batches.computed) == (LENGTHS.sum(), computed)
-    assert batches.boundaries[-1] <= 99  # Nothing moves up to where no row is.
+    assert batches.boundaries[-1] <= 99  # No rows move up to an empty boundary.
 
 
-def test_batches_that_look_like_the_whole():
+def test_ungrouped_batches():
     lengths = np.random.default_rng(0).integers(1, 60, 203)
     batches = Batches(ragged(lengths), np.arange(203), 16, seed=3, grouped=False)
     assert (batches.steps, batches.boundaries[-1]) == (13, lengths.max())
@@ -110,7 +110,7 @@ def test_batches_that_look_like_the_whole():
         assert inputs.shape[1] == min(boundary for boundary in batches.boundaries if boundary >= lengths[rows].max())
         assert inputs.max(1).tolist() == (1000 * rows + lengths[rows]).tolist()
         seen += real.tolist()
-        assert 15 < lengths[real].mean() < 45  # Of like length they would lie from 3 to 58.
+        assert 15 < lengths[real].mean() < 45  # Grouped batches would range from 3 to 58.
     assert sorted(seen) == list(range(203))
     assert batches.computed == sum(inputs.size for inputs, _, _ in elements)
 
@@ -122,16 +122,16 @@ def test_default_boundaries_count_leftovers_too():
     fewer = fit_boundaries(LENGTHS, len(batches.boundaries) - 1)
     assert padded_sum(LENGTHS, fewer) < 1.15 * LENGTHS.sum()
     assert Batches(inputs, boundaries=fewer).computed > 1.15 * batches.tokens
-    # Out of reach: the fewest of the best. 3 rows in a batch of 4 compute 4 * 9 whatever the boundaries.
+    # Ratio out of reach: the fewest of the best. 3 rows in a batch of 4 compute 4 * 9 with any boundaries.
     assert Batches(ragged([2, 5, 9]), batch_size=4).boundaries == [9]
 
 
 def test_leftovers_move_up():
-    # By hand, in batches of 2: of rows 1, 3, 5 (up to 2) the last moves up to rows 0, 4 (up to 4), then row 4 to row 2.
+    # In batches of 2: of rows 1, 3, 5 (up to 2) the last moves up to rows 0, 4 (up to 4), then row 4 to row 2.
     batches = Batches(ragged([4, 2, 7, 1, 3, 2]), batch_size=2, boundaries=[2, 4, 7], shuffle=False)
     assert [rows.tolist() for rows in batches.rows()] == [[1, 3], [5, 0], [4, 2]]
     assert [inputs.shape for inputs, _, _ in arrays(batches.dataset())] == [(2, 2), (2, 4), (2, 7)]
-    # Rows 1, 3, 4 are too few and move up to row 0. Row 2 is alone, with three copies of itself.
+    # Rows 1, 3, 4 are too few and move up to row 0. Row 2 is filled up with three copies of itself.
     batches = Batches(ragged([4, 2, 7, 1, 2]), batch_size=4, boundaries=[2, 4, 7], shuffle=False)
     assert [rows.tolist() for rows in batches.rows()] == [[1, 3, 4, 0], [2, -1, -1, -1]]
     assert [weights.tolist() for _, _, weights in arrays(batches.dataset())] == [[1, 1, 1, 1], [1, 0, 0, 0]]
@@ -141,7 +141,7 @@ def test_leftovers_move_up():
 
 
 def test_token_budget():
-    # By hand: 8 // 2 = 4 rows of up to 2, 2 rows of up to 4, one of 9, which is over the budget.
+    # 8 // 2 = 4 rows of up to 2, 2 rows of up to 4, one of 9, which exceeds the budget.
     batches = Batches(
         ragged([1, 2, 2, 1, 2, 3, 9, 4]), tokens_per_batch=8, boundaries=[2, 4, 9], shuffle=False, batch_size=99
     )
@@ -164,14 +164,14 @@ def test_order_is_a_function_of_seed_and_epoch():
 
     assert order(1, 2) == order(1, 2)
     assert len({tuple(order(seed, epoch)) for seed in range(3) for epoch in range(3)}) == 9
-    # Lengths do not come sorted.
+    # Lengths are not sorted.
     batches = arrays(Batches(INPUTS, batch_size=8).dataset())
     changes = np.diff([inputs["token_ids"].shape[1] for inputs, _, _ in batches])
     assert 0.3 < np.mean(changes > 0) / np.mean(changes != 0) < 0.7
 
 
 def test_ragged_targets_and_several_features():
-    # Row 1 is as long as its tags.
+    # The length of row 1 is that of its tags.
     inputs = {"token_ids": ragged([3, 1]), "other": ragged([2, 2], "int64"), "text": ["a", "b"]}
     targets = {"tags": ragged([1, 4], "float32"), "classes": ragged([2, 1], "int64"), "label": [7.0, 8.0]}
     batches = Batches(inputs, targets, batch_size=2, boundaries=[3, 4], shuffle=False)
@@ -210,7 +210,7 @@ def test_trains_and_predicts_in_keras():
     outputs = model.predict(batches.dataset(5), verbose=0)
     order = np.concatenate(batches.rows(5))
     np.testing.assert_array_equal(outputs[np.argsort(order)][-230:, 0], 1000 * np.arange(230) + LENGTHS)
-    # Row r is wrong by r, filler does not count.
+    # Row r has error r, filler does not count.
     targets = (1001 * np.arange(230) + LENGTHS)[:, None].astype("float32")
     model.compile(keras.optimizers.SGD(0.0), "mae", weighted_metrics=["mae"])
     batches = Batches(inputs, targets, batch_size=8)
@@ -246,7 +246,7 @@ def boundary_error(boundaries):
         ),
         (
             lambda: Batches({"token_ids": np.ones([2, 3])}, [1, 2]),
-            "one feature must be ragged at least, since lengths decide; see `tf.RaggedTensor.from_tensor`. "
+            "at least one feature must be a `tf.RaggedTensor`; see `tf.RaggedTensor.from_tensor`. "
             "Received: dense inputs.token_ids, targets",
         ),
         (

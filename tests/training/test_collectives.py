@@ -1,4 +1,4 @@
-"""One model after another in one process."""
+"""Several models in sequence in one process."""
 
 import dataclasses
 import gc
@@ -54,15 +54,15 @@ def answer_texts(config, task):
         pytest.param(answer_texts, "gelu_new", marks=pytest.mark.slow),
     ],
 )
-def test_no_graph_outlives_its_model(config, task, use, hidden_act):
+def test_graphs_of_deleted_models_are_freed(config, task, use, hidden_act):
     config = dataclasses.replace(config, hidden_act=hidden_act, num_hidden_layers=1)
-    use(config, task)  # What TensorFlow and Keras keep once for all.
+    use(config, task)  # Creates the graphs that TensorFlow and Keras keep globally.
     before = graphs()
     use(config, task)
     assert not graphs() - before
 
 
-def test_nor_do_replicas_keep_it(mirrored):
+def test_graphs_of_replicas_are_freed(mirrored):
     @tf.function(autograph=False)
     def step(x):
         return mirrored.run(lambda x: all_reduce([x + 1.0])[0], args=(x,))

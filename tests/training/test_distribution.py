@@ -1,4 +1,4 @@
-"""Strategies, and errors where there is none."""
+"""Strategies, and errors for unavailable ones."""
 
 import json
 
@@ -28,18 +28,18 @@ def cluster(kind, index):
         (["auto", "multi_worker"], "{", "TF_CONFIG is malformed. Expected JSON such as .* Received: '{'"),
         (["auto"], "[]", "TF_CONFIG is malformed"),
         (["auto"], '{"cluster": {"worker": ["a:1"]}}', r"TF_CONFIG is malformed.*\(KeyError: 'task'\)"),
-        (["auto"], cluster("worker", 2), "TF_CONFIG: this task, worker 2, is not in its cluster"),
-        (["auto"], cluster("ps", 0), "TF_CONFIG: this task, ps 0, is not in its cluster"),
+        (["auto"], cluster("worker", 2), "TF_CONFIG: this task, worker 2, is not in the cluster"),
+        (["auto"], cluster("ps", 0), "TF_CONFIG: this task, ps 0, is not in the cluster"),
     ],
 )
-def test_no_such_strategy(monkeypatch, kinds, config, message):
+def test_unavailable_strategies(monkeypatch, kinds, config, message):
     monkeypatch.setenv("TF_CONFIG", config)
     for kind in kinds:
         with pytest.raises(ValueError, match=message):
             create_strategy(kind)
 
 
-def test_a_worker_that_does_not_answer(two_addresses, monkeypatch):
+def test_a_worker_that_does_not_respond(two_addresses, monkeypatch):
     cluster = {"cluster": {"worker": two_addresses}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))
     message = rf"the worker {two_addresses[1]} of TF_CONFIG did not answer for 0.5 s \(.*Start the same command on each"

@@ -1,4 +1,4 @@
-"""Losses by hand."""
+"""Losses against NumPy."""
 
 import numpy as np
 import pytest
@@ -21,8 +21,8 @@ def mean(loss, targets, outputs, rows=(1.0, 1.0)):
 
 
 @pytest.mark.parametrize("shape", [(2,), (2, 1)])
-def test_one_target_a_row_may_stand_in_a_column(shape):
-    """Nothing is broadcast to (2, 2)."""
+def test_targets_may_have_an_extra_dimension(shape):
+    """Shapes (2,) and (2, 1) are not broadcast to (2, 2)."""
     outputs = {"logits": np.array([[1.0], [4.0]], "float32")}
     targets = tf.reshape(tf.constant([3.0, 4.5]), shape)
     assert mean(losses.regression_loss(), targets, outputs) == pytest.approx((4 + 0.25) / 2)
@@ -56,7 +56,7 @@ def test_spans():
 
 
 def test_pretraining():
-    """The first label is the most probable one, the second is not; so it is with the two pairs."""
+    """The first label is the most probable one, the second is not; likewise for the two pairs."""
     outputs = {"mlm_logits": np.stack([LOGITS, LOGITS]), "nsp_logits": LOGITS[:, :2]}
     targets = {
         "mask_labels": tf.constant([[1, 0], [1, 2]]),
@@ -71,7 +71,7 @@ def test_pretraining():
     found = {loss.name: (loss.finish or float)(mean(loss, targets, outputs)) for loss in every}
     assert found == pytest.approx(expected)
     with np.errstate(over="ignore"):
-        assert every[3].finish(np.float64(1000)) == np.inf  # A run that diverges goes on to its next log line.
+        assert every[3].finish(np.float64(1000)) == np.inf  # A diverging run still writes its next log line.
     without = [*losses.pretraining_losses(next_sentence=False), *losses.pretraining_metrics(next_sentence=False)]
     assert [loss.name for loss in without] == ["mlm_loss", "mlm_accuracy", "mlm_perplexity"]
 
@@ -89,24 +89,24 @@ TOKENS = {"mask_labels": tf.zeros([2, 1], tf.int32), "mask_weights": tf.ones([2,
     [
         ("regression_loss", tf.zeros([2, 3]), [2, 1], r"`targets` must be of shape \(2,\) or \(2, 1\). Received: .*"),
         ("regression_loss", tf.zeros([1, 2]), [2, 1], r"must be of shape .* Received: targets.shape=\(1, 2\)"),
-        ("regression_loss", tf.zeros([2]), [2, 3], r"of one number a row, logits of shape \(rows, 1\)"),
-        ("regression_loss", None, [2, 1], "`targets` are needed by the loss. Received: batches without targets"),
+        ("regression_loss", tf.zeros([2]), [2, 3], r"requires a model with logits of shape \(rows, 1\)"),
+        ("regression_loss", None, [2, 1], "`targets` are required by the loss. Received: batches without targets"),
         ("classification_loss", tf.zeros([2, 3], tf.int32), [2, 3], r"must be of shape \(2,\) or \(2, 1\)"),
-        ("classification_loss", tf.zeros([2]), [2, 3], "must be class numbers, integers. Received: .*=float32"),
+        ("classification_loss", tf.zeros([2]), [2, 3], "must be integer class indices. Received: .*=float32"),
         ("token_loss", tf.zeros([2], tf.int32), [2, 2, 3], r"must be of shape \(2, 2\). Received: .*=\(2,\)"),
         ("token_loss", tf.zeros([2, 1], tf.int32), [2, 2, 3], r"must be of shape \(2, 2\). Received: .*=\(2, 1\)"),
         ("span_loss", tf.zeros([2], tf.int32), [2, 3], "`targets` must be a dict with 'start'. Received: EagerTensor"),
         ("pretraining", TOKENS, [2, 3, 3], r"`targets\['mask_labels'\]` must be of shape \(2, 3\). Received: "),
     ],
 )
-def test_targets_of_another_shape(loss, targets, logits, message):
+def test_targets_of_wrong_shape_or_type(loss, targets, logits, message):
     loss = losses.pretraining_metrics()[0] if loss == "pretraining" else getattr(losses, loss)()
     with pytest.raises(ValueError, match=message):
         loss.values(targets, {"logits": tf.zeros(logits), "mlm_logits": tf.zeros(logits)})
 
 
-def test_weights_belong_to_rows():
-    """By hand, with as many values in a row as rows: along the other axis it would be 1 * 3 + 2 * 5."""
+def test_weights_apply_to_leading_dimensions():
+    """With as many values per row as rows: along the other axis, the sum would be 1 * 4 + 2 * 6."""
     values, weights = tf.constant([[1.0, 2.0], [3.0, 4.0]]), tf.constant([1.0, 2.0])
     for given, rows in ((lambda _: weights, tf.ones(2)), (None, weights), (lambda _: weights[:, None], tf.ones(2))):
         total, weight = losses.Loss("x", lambda *_: values, given).sums(None, None, rows)
@@ -124,7 +124,7 @@ def test_weights_belong_to_rows():
         ([4, 1], [4, 2], r"Received: weights.shape=\(4, 2\), values.shape=\(4, 1\)"),
     ],
 )
-def test_values_and_weights_that_do_not_fit(values, weights, message):
+def test_values_and_weights_of_incompatible_shapes(values, weights, message):
     loss = losses.Loss("x", lambda *_: tf.ones(values), lambda _: tf.ones(weights))
     with pytest.raises(ValueError, match=message):
         loss.sums(None, None, tf.ones(4))

@@ -1,4 +1,4 @@
-"""Metrics against their definitions, written down in NumPy."""
+"""Metrics against their definitions in NumPy."""
 
 import math
 
@@ -16,7 +16,7 @@ def f1_of(labels, predictions, positive):
 
 
 def ranks(values):
-    """The mean place of each value in the sorted list, from 1."""
+    """The mean rank of each value in the sorted list, starting at 1."""
     return [np.mean(1 + np.flatnonzero(np.sort(values) == value)) for value in values]
 
 
@@ -25,13 +25,13 @@ def test_metrics_of_classes(classes):
     rng = np.random.default_rng(classes)
     for size in (5, 60):
         labels, predictions = rng.integers(0, classes, (2, size))
-        labels[:2], predictions[:2] = (0, 1), (1, 0)  # No side is constant.
+        labels[:2], predictions[:2] = (0, 1), (1, 0)  # Neither is constant.
         assert accuracy(labels, predictions) == pytest.approx(sum(labels == predictions) / size)
         kinds = sorted({*labels, *predictions})
         assert macro_f1(labels, predictions) == pytest.approx(np.mean([f1_of(labels, predictions, k) for k in kinds]))
         for positive in range(classes + 1):
             assert f1(labels, predictions, positive) == pytest.approx(f1_of(labels, predictions, positive))
-        # The correlation of the one-hot vectors, all classes end to end.
+        # The correlation of the flattened one-hot vectors.
         one_hot = [np.eye(classes)[side] - np.eye(classes)[side].mean(0) for side in (labels, predictions)]
         expected = np.vdot(*one_hot) / np.prod([np.linalg.norm(side) for side in one_hot])
         assert matthews_correlation(labels, predictions) == pytest.approx(expected)
@@ -70,7 +70,7 @@ def test_undefined_scores_are_0():
 def test_plain_floats_and_errors(metric):
     assert type(metric([0, 1, 1], [0, 1, 0])) is float
     for labels, predictions, message in (
-        ([0, 1], [0], "`predictions` must be as many as `labels`. Received: 2 labels and 1 predictions"),
+        ([0, 1], [0], "`predictions` and `labels` must have the same length. Received: 2 labels and 1 predictions"),
         ([], [], "`labels` must be a list of at least one number"),
         ([0, 1], [[0], [1]], r"`predictions` must be a list .* of shape \(2, 1\)"),
         ([0, 1], [0.5, math.nan], r"`predictions` must be finite. Received: predictions\[1\]=nan, 1 such values"),

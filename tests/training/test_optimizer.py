@@ -1,4 +1,4 @@
-"""AdamW and LAMB against NumPy and Keras, and what `create_optimizer` finds in a model."""
+"""AdamW and LAMB against NumPy and Keras, and the settings that `create_optimizer` derives from a model."""
 
 import keras
 import numpy as np
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.tensorflow
 def numpy_steps(
     weight, gradients, learning_rate, weight_decay, beta_1=0.9, beta_2=0.999, epsilon=1e-6, kind="AdamW", parts=1
 ):
-    """The algorithms as their papers have them, with bias correction."""
+    """The algorithms of the papers, with bias correction."""
     if parts > 1:
         pieces = zip(np.split(weight, parts, 1), np.split(gradients, parts, 2), strict=True)
         options = learning_rate, weight_decay, beta_1, beta_2, epsilon, kind
@@ -31,7 +31,7 @@ def numpy_steps(
 
 
 def test_adamw_equals_numpy():
-    """Dense gradients, and those of a lookup: Keras' own AdamW squares the rows of a repeated token one by one."""
+    """Dense and sparse gradients: Keras' own AdamW squares the rows of a repeated token one by one."""
     rng = np.random.default_rng(0)
     ids, rows = np.array([1, 1, 3, 1]), rng.normal(size=(5, 4, 3))
     start, gradients, options = rng.normal(size=(4, 3)), rng.normal(size=(5, 4, 3)), {"beta_1": 0.8, "beta_2": 0.95}
@@ -52,7 +52,7 @@ def test_adamw_equals_numpy():
 
 @pytest.mark.parametrize("decay", [0.1, 0.0])
 def test_lamb_equals_numpy(decay):
-    """Weights excluded from the decay are not scaled; the others are, with a decay of 0 too. Zeros move."""
+    """Weights excluded from weight decay are not scaled; all others are, even with a decay of 0. Zeros are updated."""
     rng = np.random.default_rng(0)
     gradients = rng.normal(size=(5, 4, 6))
     start = dict.fromkeys(("plain", "query_key_value", "bias", "excluded"), rng.normal(size=(4, 6)))
@@ -71,8 +71,8 @@ def test_lamb_equals_numpy(decay):
 
 @pytest.mark.parametrize("kind", ["AdamW", "LAMB"])
 @pytest.mark.parametrize("clip", ["clipvalue", "clipnorm", "global_clipnorm"])
-def test_repeated_tokens_are_added_before_they_are_clipped(kind, clip):
-    """Rows 1 and 2 of the whole gradient are (9, 12) and (-3, 4), of norm root 250; each of the four is below 5."""
+def test_repeated_tokens_are_summed_before_clipping(kind, clip):
+    """The gradient has rows (9, 12) and (-3, 4), with norm sqrt(250); each of the four summands is at most 5."""
     ids, rows = tf.constant([1, 1, 1, 2]), tf.constant([[3.0, 4.0]] * 3 + [[-3.0, 4.0]])
     gradient = tf.IndexedSlices(rows, ids, tf.constant([4, 2]))
     optimizer = getattr(keras_bert, kind)(1.0, weight_decay=0, beta_1=0.0, bias_correction=False, **{clip: 5.0})
@@ -83,8 +83,8 @@ def test_repeated_tokens_are_added_before_they_are_clipped(kind, clip):
     np.testing.assert_allclose(moment, expected, rtol=1e-5)
 
 
-def test_fit_is_as_with_keras_adamw(mirrored):
-    """On two replicas too; in bfloat16 approximately, with a learning rate whose steps vanish there."""
+def test_fit_equals_keras_adamw(mirrored):
+    """Also on two replicas; approximately in bfloat16, where steps of this size would round to zero."""
     rng = np.random.default_rng(0)
     x, y, losses = rng.normal(size=(16, 5)).astype("float32"), rng.normal(size=(16, 1)).astype("float32"), []
     data = tf.data.Dataset.from_tensors((x, y)).repeat(30)
@@ -109,7 +109,7 @@ def test_fit_is_as_with_keras_adamw(mirrored):
     assert losses[1:] == [pytest.approx(losses[0], rel=1e-5), pytest.approx(losses[0], rel=0.02)]
 
 
-def test_what_cannot_be_in_16_bits():
+def test_settings_not_supported_in_16_bits():
     variable = keras.Variable(np.zeros(2), dtype="bfloat16")
     with pytest.raises(ValueError, match="`use_ema` is not supported for weights in 16 bits. Received: use_ema=True"):
         keras_bert.AdamW(1e-3, use_ema=True).build([variable])
@@ -121,7 +121,7 @@ def test_what_cannot_be_in_16_bits():
         keras.config.set_floatx("float32")
 
 
-def test_the_schedule_is_googles():
+def test_the_schedule_equals_googles():
     schedule = keras_bert.LinearSchedule(1.0, total_steps=10, warmup_steps=4)
     rates = [float(schedule(step)) for step in range(12)]
     np.testing.assert_allclose(rates, [0, 0.25, 0.5, 0.75, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0, 0], atol=1e-6)
@@ -132,7 +132,7 @@ def test_the_schedule_is_googles():
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("kind", ["AdamW", "LAMB"])
 def test_weights_in_16_bits(dtype, kind):
-    """Steps of a third of the distance between two bfloat16 numbers, far from their end: the rounded float64 run."""
+    """With steps of a third of the bfloat16 spacing, the weights equal the rounded weights of a float64 run."""
     rng = np.random.default_rng(0)
     weights, gradients = rng.uniform(1, 2, (3, 4)), 1e-3 * np.abs(rng.normal(size=(40, 3, 4)))
     variable = keras.Variable(weights, dtype=dtype)
@@ -147,7 +147,7 @@ def test_weights_in_16_bits(dtype, kind):
         np.testing.assert_allclose(to_numpy(variable), expected, rtol=2**-8 if dtype == "bfloat16" else 2**-11)
         assert (to_numpy(variable) != start).all()
         assert {slot.dtype for slot in fresh.variables} == {"int64", "float32"}
-        variable.assign(1.5 * variable)  # Weights that are set from outside count, not their copy.
+        variable.assign(1.5 * variable)  # Weights set elsewhere replace their copy.
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def bert(config):
     return keras_bert.build_pretrainer(keras_bert.build_encoder(config))
 
 
-def test_weights_of_bert_that_are_not_decayed(bert):
+def test_weights_excluded_from_weight_decay(bert):
     in_block = """attention/query_key_value/bias attention/output/bias attention_norm/gamma attention_norm/beta
         feed_forward/intermediate/bias feed_forward/output/bias output_norm/gamma output_norm/beta"""
     assert keras_bert.create_optimizer(bert, 1e-4, 10).undecayed == [
@@ -213,7 +213,7 @@ def test_bad_arguments(bert):
         with pytest.raises(ValueError, match=message):
             keras_bert.create_optimizer(model, **{"learning_rate": 1e-3, "total_steps": 10, **arguments})
     optimizer = keras_bert.create_optimizer(bert, 1e-3, 10)
-    with pytest.raises(ValueError, match="the optimizer was created for another model: it knows of '"):
+    with pytest.raises(ValueError, match="the optimizer was created for another model: '"):
         optimizer.build(model.trainable_variables)
     with pytest.raises(ValueError, match="`amsgrad` is not supported"):
         keras_bert.AdamW(1e-3, amsgrad=True)

@@ -1,4 +1,4 @@
-"""Runs that are interrupted and resumed, phases and streams."""
+"""Interrupted and resumed runs, phases and streams."""
 
 import math
 import os
@@ -25,14 +25,14 @@ def cut():
 
 
 def assert_equal_state(run, expected):
-    """Weights and moments."""
+    """Compares weights and moments."""
     for variables in (lambda run: run.model.weights, lambda run: run.optimizer.variables):
         for variable, other in zip(variables(run), variables(expected), strict=True):
             np.testing.assert_array_equal(variable.numpy(), other.numpy(), err_msg=variable.path)
 
 
-def test_a_resumed_run_equals_one_that_was_not_interrupted(tmp_path):
-    """Dropout on; cut in the middle of an epoch by SIGTERM, then by an error three steps after the last snapshot."""
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
+    """With dropout; interrupted mid-epoch by SIGTERM, then by an error three steps after the last snapshot."""
     rng = np.random.default_rng(0)
     rows = tf.RaggedTensor.from_row_lengths(rng.normal(size=22 * 8).astype("float32"), [8] * 22)
     batches = keras_bert.Batches({"x": rows}, rng.normal(size=22).astype("float32"), batch_size=4)
@@ -69,8 +69,8 @@ def test_a_resumed_run_equals_one_that_was_not_interrupted(tmp_path):
     assert metrics(folder.parent) == metrics(tmp_path / "whole")
 
 
-def test_a_finished_run_is_restored_or_refused(tmp_path, monkeypatch):
-    """The last two snapshots are kept; the same run restores the last, another one refuses it."""
+def test_a_finished_run_is_only_restored_with_equal_settings(tmp_path, monkeypatch):
+    """The last two snapshots are kept; the same run restores the last one, other settings raise an error."""
 
     def fit(steps=5, **options):
         run = linear(tmp_path, **options)
@@ -82,18 +82,18 @@ def test_a_finished_run_is_restored_or_refused(tmp_path, monkeypatch):
     for options, difference in (
         ({"learning_rate": 1e-3}, r"`optimizer.learning_rate.config.learning_rate` was 0.1, is 0.001"),
         ({"seed": 4}, "`seed` was 0, is 4"),
-        ({"settings": {"task": "mrpc"}}, "`task` is there only now: 'mrpc'"),
+        ({"settings": {"task": "mrpc"}}, "`task` is set only now: 'mrpc'"),
         ({"steps": 6}, "`total_steps` was 5, is 6"),
     ):
-        message = f"has a run of other settings: {difference}. Expected the same ones to resume it, or another"
+        message = f"contains a run with different settings: {difference}. Expected the same settings to resume it, or"
         with pytest.raises(ValueError, match=message):
             fit(**options)
     monkeypatch.setattr(trainer, "replica_dataset", None)  # No batch is read.
     assert_equal_state(fit(), whole)
 
 
-def test_a_run_of_phases_that_is_cut_behind_each_step(tmp_path):
-    """At the border of epochs, step 3, and of phases, steps 4 and 5; the other run makes several steps at a call."""
+def test_a_run_of_phases_resumes_at_any_step(tmp_path):
+    """At the end of an epoch (step 3) and of phases (steps 4 and 5); the other run trains several steps per call."""
     phases = Phases([(numbered(0, 1, 2), 4), (numbered(10, 11), 1), (numbered(0, 1, 2), 3)])
     whole = linear(tmp_path / "whole")
     whole.fit(phases, log_every=4)
@@ -118,7 +118,7 @@ def test_a_run_of_phases_that_is_cut_behind_each_step(tmp_path):
 
 
 def test_streams():
-    """Epochs of 3 batches, each in an order of its own; a resumed run gets those that it has not seen."""
+    """Epochs of 3 batches, each in a different order; a resumed run reads the batches not yet seen."""
     dataset = tf.data.Dataset.range(6).batch(2)
 
     def read(choose):
@@ -132,12 +132,12 @@ def test_streams():
     assert read(lambda stream: stream.dataset(epoch=2, start=1)) == seen[7:]
     assert Stream(dataset).segment(4).steps == math.inf  # One iterator reads every epoch.
     assert Stream(dataset.repeat(), steps=5).steps == 5
-    with pytest.raises(ValueError, match="`steps` is needed, the number of batches in an epoch"):
+    with pytest.raises(ValueError, match="`steps`, the number of batches per epoch, is required"):
         Stream(dataset.filter(lambda x: True))
 
 
 def test_phases_locate_a_step():
-    """3 and 2 steps an epoch, counted by hand."""
+    """3 and 2 steps per epoch."""
     first, second = (keras_bert.Batches(tf.ragged.constant([[1]] * rows), batch_size=1) for rows in (3, 2))
     phases = Phases([(first, 4), (second, 1), (first, 3)])
     assert phases.steps == 8
@@ -157,12 +157,12 @@ def test_phases_locate_a_step():
         (first, 0, 2, 1),
     ]
     assert place(first, 7) == (first, 2, 1, 2)
-    with pytest.raises(ValueError, match="`step` is behind the last phase. Received: step=8, steps=8"):
+    with pytest.raises(ValueError, match="`step` is past the last phase. Received: step=8, steps=8"):
         phases.segment(8)
 
 
 def test_moments_and_learning_rate_carry_over_between_phases(tmp_path):
-    """The same batches in one phase and in two."""
+    """The same batches in one phase and in two phases."""
     numbers = (3, 1, 4, 1, 5, 9, 2)
     dataset = tf.data.Dataset.from_tensor_slices(arrays(*numbers))
     whole, parts = linear(tmp_path / "whole"), linear(tmp_path / "parts")
@@ -171,21 +171,21 @@ def test_moments_and_learning_rate_carry_over_between_phases(tmp_path):
     lines = metrics(tmp_path / "parts")
     assert lines == metrics(tmp_path / "whole")
     assert [line["number"] for line in lines] == list(numbers)
-    # Google's schedule: up to 0.1 over 3 steps, then along the line to 0 at step 8.
+    # Google's schedule: warm-up over 3 steps, then the line from 0.1 at step 0 to 0 at step 8.
     rates = [0.1 * (step / 3 if step < 3 else 1 - step / 8) for step in range(7)]
     assert [line["learning_rate"] for line in lines] == pytest.approx(rates)
     assert_equal_state(parts, whole)
 
 
-def test_phases_that_are_too_short_are_refused_before_the_first_step():
+def test_phases_that_are_too_short_raise_before_the_first_step():
     run = linear()
     before = run.model.get_weights()[0]
-    with pytest.raises(ValueError, match="`step` is behind the last phase. Received: step=7, steps=5"):
+    with pytest.raises(ValueError, match="`step` is past the last phase. Received: step=7, steps=5"):
         run.fit(Phases([(numbered(0, 1), 5)]), steps=8)
     np.testing.assert_array_equal(run.model.get_weights()[0], before)
 
 
-def test_after_save_comes_after_each_snapshot(tmp_path, monkeypatch):
+def test_after_save_is_called_after_each_snapshot(tmp_path, monkeypatch):
     found = []
 
     def after_save():
@@ -198,5 +198,5 @@ def test_after_save_comes_after_each_snapshot(tmp_path, monkeypatch):
     run.fit(numbered(*range(5)), save_every=2, after_save=after_save)
     assert found == [2, 4, 5]
     monkeypatch.setattr(trainer, "is_chief", lambda strategy: False)
-    linear(tmp_path / "worker").fit(numbered(1, 2), after_save=lambda: pytest.fail("this worker writes nothing"))
+    linear(tmp_path / "worker").fit(numbered(1, 2), after_save=lambda: pytest.fail("this worker must not write"))
     assert not (tmp_path / "worker").exists()

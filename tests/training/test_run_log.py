@@ -1,4 +1,4 @@
-"""What people see of a run."""
+"""Progress lines, metrics and TensorBoard of a run."""
 
 import io
 import json
@@ -19,7 +19,7 @@ class Screen(io.StringIO):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that tests set."""
+    """A clock that is set by tests."""
     now = [0.0]
     monkeypatch.setattr("tqdm.std.time", lambda: now[0])
     monkeypatch.setenv("COLUMNS", "81")
@@ -33,7 +33,7 @@ def show(progress, clock, steps):
         progress.show(step, {"loss": 0.51234, "learning_rate": 3e-5}, {"tokens": 12345.6, "steps": 2.34})
 
 
-def test_a_line_on_a_terminal_is_written_over(clock):
+def test_a_terminal_line_is_overwritten(clock):
     screen = Screen()
     progress = run_log.Progress(1000, screen)
     show(progress, clock, [(100, 1.0), (200, 1.05), (300, 3.1)])
@@ -47,7 +47,7 @@ def test_a_line_on_a_terminal_is_written_over(clock):
     assert screen.getvalue().endswith("\n")
 
 
-def test_a_log_file_gets_a_line_now_and_then(clock):
+def test_a_log_file_gets_a_line_every_10_seconds(clock):
     log = io.StringIO()
     progress = run_log.Progress(1000, log)
     show(progress, clock, [(step, step / 10) for step in range(10, 1001, 10)])

@@ -15,7 +15,7 @@ NAN = float("nan")
 
 
 def run(directory, scores=(), metric="score", patience=None, save_every=1):
-    """A run whose weight is the number of the step, from its newest snapshot on; its state, weight and last step."""
+    """Resumes a run whose weight is its step number; returns its state, weight and last step."""
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False, name="dense")], name="model")
     (weight,) = model.weights
     state = run_state.RunState(directory, tf.distribute.get_strategy(), model, {}, {}, metric, patience)
@@ -39,7 +39,7 @@ def run(directory, scores=(), metric="score", patience=None, save_every=1):
         # NaN is worse than any number.
         ([0.3, NAN, 0.2, 0.4, 0.1, NAN], {}, 4, 6, [2, 6]),
         ([NAN, NAN, 0.2, 0.4, 0.1, 0.3], {"patience": 3}, 4, 6, [1, 2]),
-        ([NAN, NAN, 0.2], {"patience": 2}, 2, 2, [1, 2]),  # The last step, as there is no best one.
+        ([NAN, NAN, 0.2], {"patience": 2}, 2, 2, [1, 2]),  # The last step, since there is no best one.
         ([NAN] * 3, {}, 3, 3, [1, 2, 3]),
     ],
 )
@@ -61,18 +61,18 @@ def test_a_new_run_removes_the_best_of_an_old_one(tmp_path):
 
 
 def test_a_resumed_run_keeps_the_best_of_its_snapshot(tmp_path):
-    """Cut after two better ones that the snapshot of step 3 does not know; this time they are worse."""
+    """Interrupted after two better scores since the snapshot of step 3; after resuming, they are worse."""
     run(tmp_path, [0.5, 0.1, 0.1, 0.6, 0.7], save_every=3)
     state, weight, step = run(tmp_path, [0.2, 0.1, 0.2], save_every=3)
     state.finish()
     assert (float(weight[0, 0]), state.result, step) == (1, {"score": 0.5, "step": 1}, 6)
     assert steps_of(tmp_path / "best") == [1]
     shutil.rmtree(tmp_path / "best")
-    with pytest.raises(ValueError, match="has no weights of step 1, the best of the run that is resumed. Expected"):
+    with pytest.raises(ValueError, match="has no weights of step 1, the best step of the run to resume. Restore"):
         run(tmp_path)
 
 
-def test_a_damaged_snapshot_falls_back_to_the_one_before(tmp_path, caplog):
+def test_a_damaged_snapshot_falls_back_to_the_previous_one(tmp_path, caplog):
     run(tmp_path, [0.9, 0.1, 0.1])
     assert steps_of(tmp_path / "snapshots") == [2, 3]
     path = tmp_path / "snapshots" / "step-000000003" / "variables.data-00000-of-00001"
@@ -81,16 +81,16 @@ def test_a_damaged_snapshot_falls_back_to_the_one_before(tmp_path, caplog):
     path.write_bytes(content)
     _, weight, step = run(tmp_path)
     assert (float(weight[0, 0]), step) == (2, 2)
-    assert "step-000000003 is damaged, the one before is taken" in caplog.text
+    assert "step-000000003 is damaged, using the previous snapshot" in caplog.text
     for path in (tmp_path / "snapshots").glob("*/state.json"):
         path.write_text("{")
-    with pytest.raises(ValueError, match="has no snapshot that can be read. Remove it to begin anew"):
+    with pytest.raises(ValueError, match="has no readable snapshot. Remove it to start over"):
         run(tmp_path)
 
 
 def test_errors(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="`best` must be one of score, or '-' and one. Received: best='f1'"):
+    with pytest.raises(ValueError, match="`best` must be one of score, or '-' and a name. Received: best='f1'"):
         run(tmp_path, [0.1], "f1")
     monkeypatch.setattr(run_state, "sum_over_replicas", lambda strategy, number: number + 4.0)
-    with pytest.raises(ValueError, match="the workers found different snapshots, this one that of step 0. Expected"):
+    with pytest.raises(ValueError, match="the workers found different snapshots, this one of step 0. Expected"):
         run(tmp_path)

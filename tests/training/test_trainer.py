@@ -1,4 +1,4 @@
-"""The training loop: the same on any number of replicas and micro-batches, and as Keras' fit."""
+"""The training loop: equal for any number of replicas and micro-batches, and equal to Keras' fit."""
 
 import json
 import math
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.tensorflow
 
 
 def train(directory, **options):
-    """The losses of 2 epochs, step by step, and the weights after them."""
+    """Returns the losses of each step of 2 epochs and the final weights."""
     run = small_run.trainer(directory, **options)
     run.fit(small_run.data(), epochs=2, log_every=1)
     losses = [[line[name] for name in ("mlm_loss", "nsp_loss", "gradient_norm")] for line in metrics(directory)]
@@ -35,7 +35,7 @@ def train(directory, **options):
 
 
 def assert_same(found, expected):
-    """Losses and weights to 1e-5; Adam blows up the key biases, whose gradient is rounding alone."""
+    """Compares losses and weights to 1e-5; Adam amplifies key biases, whose gradients are only rounding errors."""
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
     for path, weight in expected[1].items():
         bound = np.full(weight.shape, 1e-5 * np.abs(weight).max())
@@ -47,7 +47,7 @@ def assert_same(found, expected):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """One replica, everything at once."""
+    """One replica without micro-batches."""
     losses, weights = train(tmp_path_factory.mktemp("alone"))
     assert min(norm for *_, norm in losses) > 1.0, "clipping must be active"
     return losses, weights
@@ -96,7 +96,7 @@ def test_16_bits_train_like_float32(alone, tmp_path, dtype):
 
 
 def test_one_trace_for_all_epochs_and_lengths(mirrored):
-    """A trace calls the loss; a phase of another source is traced again, with its static shapes."""
+    """Tracing calls the loss; a phase with another source is traced again, with its static shapes."""
     traced = []
 
     def values(targets, outputs):
@@ -125,7 +125,7 @@ def test_one_trace_for_all_epochs_and_lengths(mirrored):
 
 
 def test_predict_and_evaluate_keep_every_row_in_order(mirrored):
-    """7 rows as inputs alone, of unknown number, with targets, with weights."""
+    """7 rows: only inputs, of unknown number, with targets, with weights."""
     x, y = np.random.default_rng(0).normal(size=(7, 3)).astype("float32"), np.arange(7, dtype="float32")
     inputs = tf.data.Dataset.from_tensor_slices({"x": x}).batch(3)
     ragged = {"x": tf.RaggedTensor.from_row_lengths(x.reshape(-1), [3] * 7)}
@@ -139,14 +139,14 @@ def test_predict_and_evaluate_keep_every_row_in_order(mirrored):
     assert run.evaluate(weighted) == pytest.approx(expected, rel=1e-5)
 
 
-def test_batches_that_cannot_be_used():
+def test_unsupported_batches():
     run, x = linear(), np.ones((7, 3), "float32")
     inputs = tf.data.Dataset.from_tensor_slices({"x": x}).batch(3)
-    with pytest.raises(ValueError, match="the weights of a batch must be one for each row"):
+    with pytest.raises(ValueError, match="the weights of a batch must have one value per row"):
         run.evaluate(tf.data.Dataset.from_tensors(({"x": x}, x[:, 0], x[:, :2])))
-    with pytest.raises(ValueError, match="`targets` are needed by the loss. Received: batches without targets"):
+    with pytest.raises(ValueError, match="`targets` are required by the loss. Received: batches without targets"):
         run.fit(inputs)
-    with pytest.raises(ValueError, match=r"has no end. Expected `Stream\(dataset, steps\)`. Received: <_Repeat"):
+    with pytest.raises(ValueError, match=r"is infinite. Expected `Stream\(dataset, steps\)`. Received: <_Repeat"):
         run.predict(inputs.repeat())
     message = "must be a `Batches`, a `Stream`, `Phases`, another `BatchSource` or a `tf.data.Dataset`. Received: dict"
     with pytest.raises(ValueError, match=message):
@@ -154,7 +154,7 @@ def test_batches_that_cannot_be_used():
 
 
 def test_padding_of_ragged_targets_does_not_count(mirrored):
-    """Rows of 1, 4, 2, 3 and 5 pieces in batches of 2 and of other lengths."""
+    """Rows of 1, 4, 2, 3 and 5 tokens in batches of 2 of different lengths."""
     rng = np.random.default_rng(0)
     lengths, x = [1, 4, 2, 3, 5], rng.normal(size=(15, 3)).astype("float32")
     classes = rng.integers(0, 3, 15).astype("int32")
@@ -184,7 +184,7 @@ def test_padding_of_ragged_targets_does_not_count(mirrored):
     assert float(loss(padded, outputs)) == pytest.approx(losses.mean(), rel=1e-5)
 
 
-def test_rows_of_replicas_come_once(mirrored):
+def test_each_row_goes_to_one_replica(mirrored):
     numbers = tf.data.Dataset.range(5).map(lambda x: (x, x)).batch(5)
     loss = Loss("count", None, None)
     dataset = trainer.replica_dataset(mirrored, Stream(numbers).dataset, [loss], micro_batches=2)
@@ -196,8 +196,8 @@ def test_rows_of_replicas_come_once(mirrored):
     assert [part.numpy().tolist() for part in mirrored.experimental_local_results(totals)] == [[5], [5]]
 
 
-def test_means_among_the_metrics(mirrored):
-    """Batch by batch, with rows of weight 0, beside a metric of all rows; `finish` is of the mean."""
+def test_losses_as_metrics(mirrored):
+    """Batch by batch, with rows of weight 0, and with a metric over all rows; `finish` is applied to the mean."""
     rng = np.random.default_rng(7)
     inputs, labels = {"x": rng.normal(size=(7, 3)).astype("float32")}, np.array([0, 1, 1, 2, 0, 1, 2], "int32")
     weights = np.array([1, 0, 0.5, 1, 0, 2, 0], "float32")
@@ -229,7 +229,7 @@ def test_means_among_the_metrics(mirrored):
     )
 
 
-def test_means_alone_keep_no_outputs(monkeypatch):
+def test_losses_as_the_only_metrics_keep_no_outputs(monkeypatch):
     """The logits of all held-out records would not fit into memory."""
     run = linear(metrics=Loss("mean", lambda y, out: out["logits"][:, 0]))
     outputs, kept = Evaluator.outputs, []
@@ -246,7 +246,7 @@ def test_best_weights_are_restored(tmp_path):
         kernels.append(run.model.get_weights()[0])
         return {"score": scores[len(kernels) - 1]}
 
-    for _ in range(2):  # The second run finds the first one finished.
+    for _ in range(2):  # In the second iteration, the run is already finished.
         run = linear(tmp_path, metrics=metric)
         result = run.fit(numbered(*range(6)), evaluation=numbered(1), evaluate_every=1, best="score", patience=2)
         assert (result["score"], result["step"], len(kernels)) == (0.5, 2, 4)
@@ -257,7 +257,7 @@ def test_bad_arguments_of_fit():
     batches = numbered(1, 2)
     for options, message in (
         ({"best": "loss"}, "`best` needs `evaluation`, and a `directory` to keep the weights. Received: best='loss'"),
-        ({"patience": 2}, "`patience` needs `best`, the metric that it waits for. Received: patience=2"),
+        ({"patience": 2}, "`patience` needs `best`, the metric to monitor. Received: patience=2"),
     ):
         with pytest.raises(ValueError, match=message):
             linear().fit(batches, evaluation=batches, **options)
@@ -278,14 +278,14 @@ def test_float16_skips_steps_that_overflow(tmp_path):
     run.fit(data, log_every=1)
     lines = metrics(tmp_path)
     assert [line["skipped"] for line in lines] == [1, 1, 1, 1, 0, 0, 0]
-    assert [line["loss"] for line in lines[:6]] == [48] * 6  # The first step that counts has a rate of 0.
+    assert [line["loss"] for line in lines[:6]] == [48] * 6  # The first step taken has a learning rate of 0.
     assert lines[6]["loss"] < 48
     assert int(run.optimizer.iterations) == 3
     assert lines[6]["gradient_norm"] == pytest.approx((3 * 16**2 + 1) ** 0.5)
 
 
-def test_out_of_memory_is_one_line(monkeypatch):
-    """An error as TensorFlow's allocator raises it."""
+def test_out_of_memory_error_message(monkeypatch):
+    """With an error like that of TensorFlow's allocator."""
 
     def full(*_, **__):
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[16,12,512,512]")
@@ -304,8 +304,8 @@ def test_out_of_memory_is_one_line(monkeypatch):
         run.predict(data)
 
 
-def test_replicas_and_micro_batches_draw_their_own_masks(mirrored):
-    """The gradient of a linear layer behind a dropout counts how often each of 256 inputs was kept in 4 rows."""
+def test_replicas_and_micro_batches_draw_different_masks(mirrored):
+    """The gradient of a linear layer after dropout counts how often each of 256 inputs was kept in 4 rows."""
 
     def model():
         x = keras.Input((256,))
@@ -313,7 +313,7 @@ def test_replicas_and_micro_batches_draw_their_own_masks(mirrored):
         return keras.Model(x, {"sum": dense(keras_bert.layers.Dropout(0.5)(x))})
 
     def trainer(seed):
-        # Without moments, and an epsilon that drowns the second one.
+        # Without moments, and with an epsilon that dominates the second one.
         options = {"beta_1": 0.0, "beta_2": 0.0, "epsilon": 1e6, "weight_decay": 0.0, "bias_correction": False}
         loss = Loss("sum", lambda targets, outputs: -outputs["sum"][:, 0])
         return Trainer(model, lambda _: keras_bert.AdamW(1e5, **options), loss, (), None, mirrored, 2, seed=seed)
@@ -325,14 +325,14 @@ def test_replicas_and_micro_batches_draw_their_own_masks(mirrored):
 
     run = trainer(seed=0)
     once = fit(run)
-    # Each row is kept with probability 1/2: binomial. With one mask for all only 0 and 4 would come.
+    # Each row is kept with probability 1/2: binomial. With the same mask for all, only 0 and 4 would occur.
     np.testing.assert_allclose(np.bincount(once, minlength=5) / 256, np.array([1, 4, 6, 4, 1]) / 16, atol=0.1)
     np.testing.assert_array_equal(fit(run), once)
     assert (fit(run, steps=2) - once != once).any()
     assert (fit(trainer(seed=1)) != once).any()
 
 
-# What Keras' fit trains too.
+# Comparison with Keras' fit.
 
 NUMBERS = 3, 1, 4, 1, 5, 9
 
@@ -350,14 +350,14 @@ class Counts(keras.layers.Layer):
 
 
 class Noise(keras.layers.Layer):
-    """Draws from Keras' own generator, which no layer has."""
+    """Draws from Keras' global generator, which belongs to no layer."""
 
     def call(self, x):
         return x + keras.random.normal(keras.ops.shape(x))
 
 
 def extras(*layers):
-    """Inputs `x` of 3 numbers, the layers, a kernel with a regularizer and a constraint, and `logits`."""
+    """A model with `layers` after a kernel with a regularizer and a constraint."""
     x = keras.Input((3,), name="x")
     options = {"kernel_regularizer": keras.regularizers.L2(0.3), "kernel_constraint": keras.constraints.MaxNorm(0.4)}
     y = keras.layers.Dense(4, name="first", **options)(x)
@@ -385,7 +385,7 @@ def trained(
 
 
 def fit_in_keras(model, optimizer):
-    """The losses of the same batches."""
+    """Returns the losses of the same batches."""
     model.compile(optimizer, "mse", run_eagerly=True)
     inputs, targets = arrays(*NUMBERS)
     batches = zip(inputs["x"], targets[..., None], strict=True)
@@ -397,7 +397,7 @@ def assert_equal_weights(found, expected):
         np.testing.assert_allclose(weight.numpy(), other.numpy(), rtol=1e-4, atol=1e-6, err_msg=weight.path)
 
 
-def test_one_replica_trains_whatever_keras_fit_trains(tmp_path):
+def test_one_replica_trains_like_keras_fit(tmp_path):
     def layers():
         return Counts(), keras.layers.BatchNormalization(), keras.layers.Dense(4, "tanh", activity_regularizer="l2")
 
@@ -415,8 +415,8 @@ def test_one_replica_trains_whatever_keras_fit_trains(tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "clip"), [("AdamW", {"clipnorm": 0.5}), ("LAMB", {"clipvalue": 0.1})])
-def test_two_replicas_train_as_keras_fit(mirrored, kind, clip):
-    """Regularizers, constraints, clipping; batches of two rows in four parts, so that one replica has none."""
+def test_two_replicas_train_like_keras_fit(mirrored, kind, clip):
+    """Regularizers, constraints, clipping; batches of two rows in four parts, so that one replica gets only filler."""
 
     def optimizer():
         return getattr(keras_bert, kind)(0.1, weight_decay=0.1, **clip)
@@ -428,7 +428,7 @@ def test_two_replicas_train_as_keras_fit(mirrored, kind, clip):
 
 
 def test_the_step_compiles_for_a_tpu():
-    """XLA accepts it, with static shapes, and it has no string and no call of Python in it."""
+    """XLA compiles it with static shapes, and it contains no strings or Python calls."""
     model, optimizer = extras(keras_bert.layers.Dropout(0.1)), keras_bert.AdamW(0.1, global_clipnorm=1.0)
     optimizer.build(model.trainable_variables)
     step = tf.function(TrainStep(model, optimizer, [regression_loss()]), jit_compile=True)
@@ -446,16 +446,16 @@ def test_the_step_compiles_for_a_tpu():
     [
         (Counts, 1, 2, "calls `add_loss` or has an `activity_regularizer`.* Received: replicas=1, micro_batches=2"),
         (keras.layers.BatchNormalization, 2, 1, "which would depend on .* Received: replicas=2, micro_batches=1"),
-        (Noise, 1, 1, "updates what is neither a .* Received: the state of a generator"),
+        (Noise, 1, 1, "updates a variable that is neither a .* Received: the state of a generator"),
         (
             lambda: keras.layers.SpectralNormalization(keras.layers.Dense(4, name="inner"), name="outer"),
             1,
             1,
-            "updates what is neither a non-trainable weight .* train with model.fit. Received: .*inner/kernel",
+            "updates a variable that is neither a .* train with model.fit. Received: .*inner/kernel",
         ),
     ],
 )
-def test_layers_that_would_be_ignored_in_part(mirrored, make_layer, replicas, micro_batches, message):
+def test_unsupported_layers(mirrored, make_layer, replicas, micro_batches, message):
     strategy = mirrored if replicas == 2 else tf.distribute.get_strategy()
     with pytest.raises(ValueError, match=message), strategy.scope():
         trained([make_layer()], strategy, micro_batches)
@@ -464,16 +464,16 @@ def test_layers_that_would_be_ignored_in_part(mirrored, make_layer, replicas, mi
 @pytest.mark.parametrize(
     ("optimizer", "message"),
     [
-        (lambda: keras.optimizers.SGD(0.1), "`optimizer_fn` must make an `AdamW` .* Received: keras.*SGD"),
+        (lambda: keras.optimizers.SGD(0.1), "`optimizer_fn` must return keras_bert's `AdamW` .* Received: keras.*SGD"),
         (lambda: keras.optimizers.LossScaleOptimizer(keras_bert.AdamW(0.1)), "without a wrapper; .*LossScaleOptimizer"),
         (lambda: keras_bert.AdamW(0.1, use_ema=True), "`use_ema` of the optimizer is not supported by `Trainer`. Tr"),
         (
             lambda: keras_bert.LAMB(0.1, gradient_accumulation_steps=2),
             "and set `micro_batches`. Received: gradient_acc",
         ),
-        (lambda: keras_bert.AdamW(0.1, loss_scale_factor=8.0), "is scaled without it. Received: loss_scale_factor=8.0"),
+        (lambda: keras_bert.AdamW(0.1, loss_scale_factor=8.0), "scaled automatically. Received: loss_scale_factor=8.0"),
     ],
 )
-def test_optimizers_that_would_be_ignored_in_part(optimizer, message):
+def test_unsupported_optimizers(optimizer, message):
     with pytest.raises(ValueError, match=message):
         Trainer(extras, lambda model: optimizer(), regression_loss())
