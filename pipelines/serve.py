@@ -23,8 +23,8 @@ from pipelines import common_flags
 
 _MODELS = flags.DEFINE_string("saved_models", "saved_models", "Folder of models.")
 _HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen on; 0.0.0.0 for all interfaces.")
-_PORT = flags.DEFINE_integer("port", 8501, "REST port; 0 selects a free port.")
-_GRPC_PORT = flags.DEFINE_integer("grpc_port", 8500, "gRPC port; 0 selects a free port, -1 disables gRPC.")
+_PORT = flags.DEFINE_integer("port", 8501, "REST port; 0 selects a free port.", 0, 65535)
+_GRPC_PORT = flags.DEFINE_integer("grpc_port", 8500, "gRPC port; 0 selects a free port, -1 disables gRPC.", -1, 65535)
 _WINDOW = flags.DEFINE_float("batch_window_ms", 2.0, "Milliseconds that a batch waits for more requests.")
 _BATCH = flags.DEFINE_integer("max_batch_size", 32, "Maximum number of rows of a batch.")
 _QUEUE = flags.DEFINE_integer("max_queue", 1000, "Maximum number of waiting requests; others are rejected.")

@@ -81,9 +81,16 @@ def _to_tensor(name, value, dtype):
     """Converts a value to a tensor with the input's dtype. The server rejects unknown names."""
     try:
         kind = dtype and tf.dtypes.as_dtype(types_pb2.DataType.Value(dtype))
-        return tf.make_tensor_proto(np.array(value, object) if kind == tf.string else value, kind)
+        array = np.array(value, object if kind == tf.string else None)
+        if kind and kind.is_integer and array.size and not _are_integers(array, kind.as_numpy_dtype):
+            raise ValueError("expected integers in its range")
+        return tf.make_tensor_proto(array, kind)
     except (TypeError, ValueError) as error:
         raise ValueError(f"input `{name}` must be {dtype or 'a tensor'}: {one_line(error)}") from error
+
+
+def _are_integers(array, dtype):
+    return array.dtype.kind in "iu" and (array == array.astype(dtype)).all()
 
 
 def _to_array(name, tensor):

@@ -37,6 +37,7 @@ class RunState:
         self._weights = {f"model/{index}/{weight.path}": weight.value for index, weight in enumerate(model.weights)}
         self._variables = {**self._weights, **variables}
         self.best, self.worse, self.done, self.result, self.log = None, 0, False, {}, None
+        self._needed = []  # Steps of best weights that snapshots refer to.
         if directory is not None:
             self._snapshots = Snapshots(directory / "snapshots", write=write)
             self._best_weights = Snapshots(directory / "best", keep=None, write=write)
@@ -52,13 +53,14 @@ class RunState:
             )
         if found:
             vars(self).update(found["state"])
-        if self._directory:
-            self._keep_best()
-            if self._needed is not None and not self._best_weights.has(self._needed):
+            self._needed = [self._best_step]
+            if self.best is not None and not self._best_weights.has(self._best_step):
                 raise ValueError(
-                    f"{self._best_weights.directory} has no weights of step {self._needed}, the best step of the run "
-                    "to resume. Restore them, or remove its snapshots to start over"
+                    f"{self._best_weights.directory} has no weights of step {self._best_step}, the best step of the "
+                    "run to resume. Restore them, or remove its snapshots to start over"
                 )
+        elif self._directory:
+            self._best_weights.keep_only()  # A new run does not see the best weights of another.
         return step
 
     def _check(self, found):
@@ -68,10 +70,9 @@ class RunState:
                 "settings to resume it, or another `directory` for a new run"
             )
 
-    def _keep_best(self):
-        """Keeps the best weights that the newest snapshot refers to, and no others."""
-        self._needed = None if self.best is None else self.result["step"]
-        self._best_weights.keep_only(self._needed)
+    @property
+    def _best_step(self):
+        return None if self.best is None else self.result["step"]
 
     def update(self, step, results, evaluated=True):
         """Records the results of a step, `evaluated` on held-out data or not; saves the best weights."""
@@ -89,7 +90,7 @@ class RunState:
         elif self.best is None or score > self.best:
             self.best, self.worse, self.result = score, 0, {**results, "step": step}
             self._best_weights.save(step, self._weights, {})
-            self._best_weights.keep_only(step, self._needed)
+            self._best_weights.keep_only(step, *self._needed)
             return
         if self.best is None:
             self.result = {**results, "step": step}
@@ -101,14 +102,15 @@ class RunState:
         self.log = log
         state = {name: getattr(self, name) for name in ("best", "worse", "done", "result", "log")}
         self._snapshots.save(step, self._variables, {"state": state, "settings": self._settings})
-        self._keep_best()
+        self._needed = [self._best_step, *self._needed[:1]]  # The two snapshots that are kept.
+        self._best_weights.keep_only(*self._needed)
 
     def finish(self):
         """Restores the best weights, if any; otherwise the model keeps the weights of the last step."""
         if self._metric:
             sum_over_replicas(self._strategy, 0)  # Workers wait for each other: the first one writes, all read.
             if self.best is not None:
-                self._best_weights.restore(self._weights, step=self.result["step"])
+                self._best_weights.restore(self._weights, step=self._best_step)
             else:
                 name = self._metric.removeprefix("-")
                 _LOG.warning("`%s` was NaN at every evaluation: the model keeps the weights of the last step", name)

@@ -65,7 +65,7 @@ class Snapshots:
                 state = read_json(folder / "state.json")
                 check(state)
                 values = _read(folder / "variables", variables)
-            except (tf.errors.OpError, OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
+            except (tf.errors.OpError, OSError, json.JSONDecodeError, UnicodeDecodeError, KeyError) as error:
                 if step == steps[-1]:
                     raise ValueError(
                         f"{self.directory} has no readable snapshot. Remove it to start over. Received: {error}"

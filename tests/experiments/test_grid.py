@@ -39,6 +39,8 @@ def test_an_interrupted_grid_resumes(tmp_path):
     assert results == [{"setting": {"seed": s}, "scores": {"f1": s / 10}} for s in (1, 2, 3)]
     assert grid.run_grid(runs, tmp_path, None, {"model": "a"}) == results
     assert sorted(path.name for path in tmp_path.iterdir()) == ["common.json", "seed=1", "seed=2", "seed=3"]
+    with pytest.raises(ValueError, match="two settings would share the folder model=a_b"):
+        grid.run_grid(grid.settings(model=["a/b", "a_b"]), tmp_path / "new", None, {})
 
     # Another grid in the same folder adds runs; one with other common settings raises.
     assert grid.run_grid(grid.settings(seed=[2, 0]), tmp_path, run, {"model": "a"})[0] == {

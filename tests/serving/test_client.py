@@ -72,9 +72,10 @@ def test_invalid_requests_raise(client, model, inputs, options, code, message):
     assert getattr(error.value, "code", None) == code
 
 
-def test_text_for_an_integer_input_raises(client):
+@pytest.mark.parametrize("value", ["a", 1 << 40, 1.5, True])
+def test_other_values_for_an_integer_input_raise(client, value):
     with pytest.raises(ValueError, match="`token_ids`"):
-        client.predict("many", [["a"]], signature="ids")
+        client.predict("many", [[value]], signature="ids")
 
 
 @pytest.mark.parametrize("protocol", ["rest", "grpc"])

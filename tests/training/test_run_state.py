@@ -67,14 +67,15 @@ def test_a_resumed_run_keeps_the_best_of_its_snapshot(tmp_path):
     state.finish()
     assert (float(weight[0, 0]), state.result, step) == (1, {"score": 0.5, "step": 1}, 6)
     assert steps_of(tmp_path / "best") == [1]
-    shutil.rmtree(tmp_path / "best")
+    (tmp_path / "best" / "step-000000001").rename(tmp_path / "best" / "step-000000009")
     with pytest.raises(ValueError, match="has no weights of step 1, the best step of the run to resume. Restore"):
         run(tmp_path)
+    assert steps_of(tmp_path / "best") == [9]  # Nothing is removed.
 
 
 def test_a_damaged_snapshot_falls_back_to_the_previous_one(tmp_path, caplog):
-    run(tmp_path, [0.9, 0.1, 0.1])
-    assert steps_of(tmp_path / "snapshots") == [2, 3]
+    run(tmp_path, [0.9, 0.1, 0.95])  # The previous snapshot refers to other best weights.
+    assert (steps_of(tmp_path / "snapshots"), steps_of(tmp_path / "best")) == ([2, 3], [1, 3])
     path = tmp_path / "snapshots" / "step-000000003" / "variables.data-00000-of-00001"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1

@@ -95,6 +95,12 @@ def test_16_bits_train_like_float32(alone, tmp_path, dtype):
 # A linear model.
 
 
+@pytest.mark.parametrize("length", [{"steps": 0}, {"steps": -1}, {"epochs": 0}])
+def test_a_run_has_at_least_one_step(length):
+    with pytest.raises(ValueError, match="`steps` and `epochs` must be at least 1. Received: steps="):
+        linear().fit(numbered(1), **length)
+
+
 def test_one_trace_for_all_epochs_and_lengths(mirrored):
     """Tracing calls the loss; a phase with another source is traced again, with its static shapes."""
     traced = []

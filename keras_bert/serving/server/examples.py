@@ -29,14 +29,14 @@ def from_json(request):
     examples = request.get("examples")
     if not isinstance(examples, list) or not examples:
         raise bad('expected {"examples": [{"feature": value or list of values, ...}, ...]} with at least one example')
-    if "context" in request:
-        raise RequestError("UNIMPLEMENTED", "`context`, features shared by all examples, is not supported")
-    found = []
+    context, found = request.get("context", {}), []
+    if not isinstance(context, dict):
+        raise bad(f"`context` must be an object of features. Received: {type(context).__name__}")
     for number, features in enumerate(examples):
         if not isinstance(features, dict):
             raise bad(f"example {number} must be an object of features. Received: {type(features).__name__}")
         example = tf.train.Example()
-        for name, values in features.items():
+        for name, values in {**context, **features}.items():
             _fill(example, name, values if isinstance(values, list) else [values], f"of example {number}")
         found.append(example)
     return found
@@ -49,13 +49,18 @@ def _fill(example, name, values, where):
     try:
         feature = example.features.feature[name]
         for kind in kinds:
-            getattr(feature, kind).value.extend(map(_to_bytes, values) if kind == "bytes_list" else values)
+            convert = {"bytes_list": _to_bytes, "int64_list": int, "float_list": float}[kind]
+            getattr(feature, kind).value.extend(map(convert, values))
     except (ValueError, TypeError) as error:
         raise bad(f"feature `{name}` {where}: {error}") from error
 
 
 def _to_bytes(value):
-    return base64.b64decode(value.get("b64"), validate=True) if isinstance(value, dict) else value.encode()
+    if isinstance(value, str):
+        return value.encode()
+    if set(value) != {"b64"}:
+        raise ValueError('expected {"b64": "..."}')
+    return base64.b64decode(value["b64"], validate=True)
 
 
 def answer(method, outputs, rows):

@@ -79,12 +79,12 @@ def test_classify_and_regress(server):
     asked = {"signature_name": "classify", "examples": examples}
     rows = [[["low", 0.75], ["high", 0.25]], [["low", 0.0], ["high", 1.0]]]
     assert server.predict("many", asked, "classify") == (200, {"results": rows})
+    asked = {"signature_name": "classify", "context": {"x": 0.25}, "examples": [{}, {"x": 1.0}, {"other": True}]}
+    assert server.predict("many", asked, "classify")[1]["results"] == [*rows, rows[0]]
     asked = {"signature_name": "regress", "examples": examples}
     assert server.predict("many", asked, "regress") == (200, {"results": [0.5, 2.0]})
     asked = {"signature_name": "regress", "examples": [{"x": 0.5, "y": "z"}, {"x": 1.0, "b": {"b64": "YQ=="}}]}
     assert server.predict("many", asked, "regress") == (200, {"results": [1.0, 2.0]})
-    status, answer = server.predict("many", {**asked, "context": {"x": 0.5}}, "regress")
-    assert (status, answer) == (501, {"error": "`context`, features shared by all examples, is not supported"})
     # A model may return only labels or only scores.
     assert answer_of(CLASSIFY, {"scores": np.array([[0.25]])}, 1) == [[("", 0.25)]]
     assert answer_of(CLASSIFY, {"classes": np.array([[b"low"]], object)}, 1) == [[("low", 0.0)]]
@@ -156,6 +156,7 @@ def test_error_messages_of_invalid_requests(server, model, body, status, message
         ("classify", [3], "example 0 must be an object of features. Received: int"),
         ("classify", [{"x": [1, "a"]}], "feature `x` of example 0 must contain only"),
         ("classify", [{"x": 1 << 70}], "feature `x` of example 0"),
+        ("classify", [{"x": {"b64": "YQ==", "c": 1}}], "feature `x` of example 0: expected {"),
         ("classify", [{"\ud83d": 1.0}], "feature `?` of example 0: "),
         ("classify", [{"y": 1.0}], "model execution failed"),
     ],

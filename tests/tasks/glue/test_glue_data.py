@@ -155,6 +155,7 @@ def test_bad_rows(tmp_path, caplog):
         ("cola", ["s,2,,a"], r"train\.tsv:1: unknown label '2'. Expected one of: '0', '1'"),
         ("mnli", [f"{MNLI},gold_label", "0,p,p,p,p,p,p,p,a,b,-"], r"train\.tsv:2: unknown label '-'.* 'entailment',"),
         ("stsb", [f"{STSB},score", "0,g,f,y,o,x,x,a,c,x"], r"train\.tsv:2: column `score` must be a finite"),
+        ("rte", [f"{PAIR},label,index", "0,a,b,entailment,1"], r"train\.tsv:1: the column `index` appears twice"),
         ("rte", [PAIR, "0,a,b"], r"train\.tsv:1: no column `label`. It has: 'index', 'sentence1'"),
         ("wnli", [f"{PAIR},label", "x,a,b,1"], r"train\.tsv:2: the index must be a whole number"),
         ("sst2", ["sentence,label"], r"train\.tsv: no rows"),
