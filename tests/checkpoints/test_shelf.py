@@ -27,7 +27,7 @@ def test_a_checkpoint_is_complete_and_small(shipped, name):
     folder = ROOT / "saved_models" / name
     assert sum(path.stat().st_size for path in folder.iterdir()) < 20e6
     card = (folder / "README.md").read_text()
-    assert all(title in card for title in ("# Data", "# Settings", "# Scores", "# What it cannot do"))
+    assert all(title in card for title in ("# Data", "# Settings", "# Scores", "# Limitations"))
     bert = shipped(name)
     assert bert.vocabulary is not None
     assert bert.left_out(bert.pretrainer()) == []

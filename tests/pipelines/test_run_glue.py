@@ -171,7 +171,7 @@ def test_user_errors(made, tmp_path):
         "--train_file=a.csv": "--train_file: only for --task=classification or regression. Received: --task=wnli",
         "--init_from=mnli": "--init_from=mnli must be a task of this run or a folder",
         "--model=": "--model is required for wnli",
-        "--freeze_layers=3": "`count` must be from 0 to the 1 blocks of the model. Received: count=3",
+        "--freeze_layers=3": "`count` must be between 0 and 1, the number of blocks. Received: count=3",
     }
     for argument, message in cases.items():
         told = mistake(PROGRAM, *flags(made, tmp_path, "--task=wnli", f"--data_dir={made}/data", argument))

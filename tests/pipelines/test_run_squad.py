@@ -107,7 +107,7 @@ MISTAKES = [
         "unanswered.json: 1 question(s) have no answer to train on, the first is alone",
         {"version": "1", "train_file": "{made}/unanswered.json"},
     ),
-    ("`sequence_length` must be 40 at most", {"sequence_length": 48}),
+    ("`sequence_length` must be at most 40, the number of positions", {"sequence_length": 48}),
     ("--learning_rate must be comma-separated numbers", {"learning_rate": "high"}),
     ("this is SQuAD 2.0", {"version": "1", "predict_file": "{made}/test2.json"}),
 ]
