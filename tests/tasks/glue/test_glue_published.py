@@ -33,6 +33,8 @@ def test_table_of_all_tasks_has_average_of_the_paper():
     assert ours.split(" | ")[1:] == ["50.0"] * 10 + ["50.0 |"]
     paper = ["52.1", "93.5", "88.9", "85.8", "71.2", "84.6", "83.4", "90.5", "66.4", "", "79.6 |"]
     assert base.split(" | ")[1:] == paper
+    large = glue_published.comparison_table(scores, keras_bert.BERT_LARGE).splitlines()[-1]
+    assert large.endswith(" | 82.1 |")
 
 
 def test_leaderboard_average():
