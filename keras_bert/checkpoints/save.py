@@ -82,6 +82,9 @@ def save(
     with adding_to(directory) as temporary:
         if format == "google":
             google.write(description, vocabulary, temporary)
+            facts = ("labels", "task", "pair", "sequence_length", "null_threshold")
+            if lost := [name for name in facts if getattr(metadata, name) is not None]:
+                _LOG.warning("Google's format has no place for %s: not saved", ", ".join(lost))
             return
         _write_settings(description, metadata, temporary)
         if format == "keras":

@@ -63,13 +63,14 @@ def test_googles_format_with_each_head(models, saved, tmp_path, head):
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("name", ["google_tf1_small", "tf1_toy_checkpoint"])
-def test_google_to_ours_to_hugging_face_to_google(golden, loaded, tmp_path, name):
+def test_google_to_ours_to_hugging_face_to_google(golden, loaded, tmp_path, caplog, name):
     import tensorflow as tf
 
     bert = loaded(name)
     keras_bert.save(bert.pretrainer(), tmp_path / "hf", bert.vocabulary, format="huggingface")
     through = keras_bert.load(tmp_path / "hf")
-    keras_bert.save(through.pretrainer(), tmp_path / "google", through.vocabulary, format="google")
+    keras_bert.save(through.pretrainer(), tmp_path / "google", through.vocabulary, task="mrpc", format="google")
+    assert "Google's format has no place for task: not saved" in caplog.text
     before = tf.train.load_checkpoint(str(golden / name / "bert_model.ckpt"))
     after = tf.train.load_checkpoint(str(tmp_path / "google" / "bert_model.ckpt"))
     names = {key for key in before.get_variable_to_shape_map() if "adam" not in key} - {"global_step"}
