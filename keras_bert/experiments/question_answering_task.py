@@ -103,7 +103,7 @@ class QuestionAnsweringTask(FinetuningTask):
 
     def _check_answers(self, train_files, dev_file):
         for path, part in zip(train_files, self._train, strict=True):
-            if not len(part.lengths):
+            if set(part.unmapped) >= set(part.questions.ids):
                 raise ValueError(f"{path}: no answer can be located in its context. Expected at least one to learn")
             unanswered = [name for name, gold in zip(part.questions.ids, part.questions.golds, strict=True) if not gold]
             if unanswered and not self._settings.version_2:

@@ -1,6 +1,7 @@
 """The SQuAD fine-tuning task, without training."""
 
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -61,3 +62,11 @@ def test_existing_heads_are_kept(checkpoint, file):
     resumed, kept = (task.logits(trainer.predict, outputs)["dev"] for outputs in ({}, evaluated))
     for name, values in resumed.items():
         np.testing.assert_allclose(kept[name], values, atol=1e-6)
+
+
+def test_a_training_file_without_a_located_answer_is_refused(checkpoint, file, tmp_path):
+    content = json.loads(pathlib.Path(file).read_text())
+    del content["data"][0]["paragraphs"][0]["qas"][:2]
+    (tmp_path / "wrong.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"wrong.json: no answer can be located in its context. Expected at least one"):
+        QuestionAnsweringTask([str(checkpoint)], SETTINGS, [str(tmp_path / "wrong.json")], file)
