@@ -126,8 +126,9 @@ class Trainer:
             raise ValueError(f"`patience` needs `best`, the metric to monitor. Received: patience={patience}")
         batches = as_source(batches)
         epoch = batches.steps
-        total, evaluate_every, save_every = steps or epochs * epoch, evaluate_every or epoch, save_every or epoch
-        if steps == 0 or total < 1:
+        evaluate_every, save_every = evaluate_every or epoch, save_every or epoch
+        total = epochs * epoch if steps is None else steps
+        if total < 1:
             raise ValueError(f"`steps` and `epochs` must be at least 1. Received: steps={steps}, epochs={epochs}")
         batches.segment(total - 1)  # Raises for `Phases` that are too short.
         settings = self._all_settings(

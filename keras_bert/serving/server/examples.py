@@ -49,8 +49,7 @@ def _fill(example, name, values, where):
     try:
         feature = example.features.feature[name]
         for kind in kinds:
-            convert = {"bytes_list": _to_bytes, "int64_list": int, "float_list": float}[kind]
-            getattr(feature, kind).value.extend(map(convert, values))
+            getattr(feature, kind).value.extend(map(_CONVERSIONS[kind], values))
     except (ValueError, TypeError) as error:
         raise bad(f"feature `{name}` {where}: {error}") from error
 
@@ -61,6 +60,9 @@ def _to_bytes(value):
     if set(value) != {"b64"}:
         raise ValueError('expected {"b64": "..."}')
     return base64.b64decode(value["b64"], validate=True)
+
+
+_CONVERSIONS = {"bytes_list": _to_bytes, "int64_list": int, "float_list": float}
 
 
 def answer(method, outputs, rows):
