@@ -75,8 +75,7 @@ def export(model, preprocessor, directory, labels=None, pair=False, **options):
     """
     description = describe(model)
     labels = _checked_labels(description, labels)
-    preprocessor = _for_serving(preprocessor, description.head)
-    signatures = {**_signatures(description, model, preprocessor, labels, pair, options), "tokens": _on_ids(model)}
+    signatures = {**build_signatures(model, preprocessor, labels, pair, **options), "tokens": _on_ids(model)}
     module = tf.Module()
     module.weights = [weight.value for weight in model.weights]
     with replacing(directory) as temporary:  # A server that watches the folder never sees an incomplete model.
@@ -85,7 +84,11 @@ def export(model, preprocessor, directory, labels=None, pair=False, **options):
         assets.write(temporary, signatures, assets.facts(description, preprocessor, labels, pair, options))
 
 
-def _signatures(description, model, preprocessor, labels, pair, options):
+def build_signatures(model, preprocessor, labels=None, pair=False, **options):
+    """Returns the signatures of a model by name, `tf.function`s on raw text; for the arguments see `export`."""
+    description = describe(model)
+    labels = _checked_labels(description, labels)
+    preprocessor = _for_serving(preprocessor, description.head)
     match description.head:
         case "classification" if description.num_classes == 1 and not description.multi_label:
             return classify.regressor(model, preprocessor, pair, **options)
