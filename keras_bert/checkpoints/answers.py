@@ -50,7 +50,7 @@ class Answerer:
         """See `LoadedBert.encode`."""
         rows, is_single = read_rows(texts)
         check_rows(rows, [("text",)], "`encode`")
-        signature = self._build("embedding", sequence_length, rows_together=None)["serving_default"]
+        signature = self._build("embedding", sequence_length, **_grouping())["serving_default"]
         vectors = np.zeros([len(rows), self._bert.config.hidden_size], "float32")
         for numbers, part in _batches(rows, batch_size):
             vectors[numbers] = _call(signature, ("text",), part)["embedding"]
@@ -84,7 +84,7 @@ class Answerer:
             case "pretraining":
                 return {"top": n_best or 5}
             case "classification" | "embedding" | "encoder":
-                return {"rows_together": None}  # The batches here contain texts of similar length.
+                return _grouping()
             case _:
                 return {}
 
@@ -154,6 +154,11 @@ def _batches(rows, batch_size):
     for _, group in itertools.groupby(order, key=lambda number: sizes[number][0]):
         while numbers := list(itertools.islice(group, batch_size)):
             yield numbers, [rows[number] for number in numbers]
+
+
+def _grouping():
+    """Returns the option that computes a batch at once on GPU; on CPU, groups of 8 are up to twice as fast."""
+    return {"rows_together": None} if tf.config.list_physical_devices("GPU") else {}
 
 
 def _call(signature, names, rows):
