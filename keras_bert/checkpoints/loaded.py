@@ -16,6 +16,8 @@ from keras_bert.models.heads import (
 )
 from keras_bert.models.pretrainer import build_next_sentence, build_pretrainer
 
+_WITHOUT_POOLER = ("embedding", "question_answering", "token_classification")
+
 
 class LoadedBert:
     """A checkpoint in memory. Its models share the weights of `encoder`.
@@ -43,7 +45,7 @@ class LoadedBert:
         description = describe(self.encoder)
         check_known(checkpoint, description)
         complete = fill(checkpoint, slots(description), optional=POOLER_TENSORS)
-        if not complete and self.head != "embedding":  # Embeddings do not use the pooler.
+        if not complete and self.head not in _WITHOUT_POOLER:
             logging.getLogger("keras_bert").warning(
                 "%s has no pooler: the encoder's is randomly initialized. Fine-tune before using `pooled_output`.",
                 checkpoint.name,
