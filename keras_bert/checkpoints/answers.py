@@ -32,7 +32,7 @@ class Answerer:
     def predict(self, texts, batch_size=32, n_best=None, sequence_length=None, **options):
         """See `LoadedBert.predict`."""
         rows, is_single = read_rows(texts)
-        names = self._check(rows)
+        names = check_rows(rows, input_names(self._bert), f"the model (head={self._bert.head!r})")
         head, options = self._bert.head, {**self._head_options(n_best), **options}
         signatures = self._build(head, sequence_length, pair="pair" in names, **options)
         signature = signatures["next_sentence" if head == "pretraining" and "pair" in names else "serving_default"]
@@ -55,26 +55,6 @@ class Answerer:
         for numbers, part in _batches(rows, batch_size):
             vectors[numbers] = _call(signature, ("text",), part)["embedding"]
         return vectors[0] if is_single else vectors
-
-    def _check(self, rows):
-        """Returns the names of the model's inputs, in order; raises if the rows have others."""
-        bert = self._bert
-        match bert.head:
-            case "question_answering":
-                allowed = [("question", "context")]
-            case "multiple_choice":
-                allowed = [("text", "choices")]
-            case "next_sentence":
-                allowed = [("text", "pair")]
-            case "pretraining" if "nsp_logits" in bert.model().output:
-                allowed = [("text",), ("text", "pair")]
-            case "classification" if bert.pair is None:
-                allowed = [("text",), ("text", "pair")]
-            case "classification" if bert.pair:
-                allowed = [("text", "pair")]
-            case _:
-                allowed = [("text",)]
-        return check_rows(rows, allowed, f"the model (head={bert.head!r})")
 
     def _head_options(self, n_best):
         """Returns the options of the signature for the model's head."""
@@ -101,6 +81,25 @@ class Answerer:
             preprocessor = bert.preprocessor(length, padding="longest")
             self._signatures[key] = build_signatures(model, preprocessor, labels, pair, **options)
         return self._signatures[key]
+
+
+def input_names(bert):
+    """Returns a list of the inputs that `predict` takes: tuples of their names."""
+    match bert.head:
+        case "question_answering":
+            return [("question", "context")]
+        case "multiple_choice":
+            return [("text", "choices")]
+        case "next_sentence":
+            return [("text", "pair")]
+        case "pretraining" if "nsp_logits" in bert.model().output:
+            return [("text",), ("text", "pair")]
+        case "classification" if bert.pair is None:
+            return [("text",), ("text", "pair")]
+        case "classification" if bert.pair:
+            return [("text", "pair")]
+        case _:
+            return [("text",)]
 
 
 def read_rows(texts):

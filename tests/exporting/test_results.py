@@ -42,7 +42,13 @@ def load(model_of, pieces, tmp_path_factory):
     return loaded
 
 
-@pytest.mark.parametrize("head", [name for name in HEADS if name != "untied"])
+DEFAULT = ("classification", "question_answering", "token_classification")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [pytest.param(head, marks=() if head in DEFAULT else pytest.mark.slow) for head in HEADS if head != "untied"],
+)
 def test_predict_equals_the_saved_model(load, exported, head):
     columns = COLUMNS.get(head, {"text": TEXTS})
     outputs = served(exported(head), columns)
@@ -130,6 +136,27 @@ def test_probabilities_of_answers():
     outputs |= {"null_score": np.log(np.array([4.0])), "start": np.array([-1]), "end": np.array([-1])}
     none = {"answer": "", "score": pytest.approx(0.5), "start": -1, "end": -1, "null_score": pytest.approx(0.5)}
     assert results(outputs, rows) == [none]
+
+
+def test_results_of_other_heads():
+    """The padding of a batch is removed."""
+    fills = {
+        "mask_count": [1],
+        "tokens": [[[b"a", "ü".encode()], [b"", b""]]],
+        "probabilities": [[[0.5, 0.25], [0, 0]]],
+    }
+    for outputs, expected in (
+        (fills, {"fills": [[{"token": "a", "score": 0.5}, {"token": "ü", "score": 0.25}]]}),
+        ({"choice": [1], "probabilities": [[0.25, 0.75]]}, {"choice": 1, "scores": [0.25, 0.75]}),
+        ({"score": [1.5]}, {"value": 1.5}),
+        ({"probability": [0.5]}, {"probability": 0.5}),
+        (
+            {"labels": [["a", "b"]], "probabilities": [[0.25, 0.5]], "predicted": [[False, True]]},
+            {"labels": ["b"], "scores": {"a": 0.25, "b": 0.5}},
+        ),
+    ):
+        outputs = {name: np.array(value, object if name == "tokens" else None) for name, value in outputs.items()}
+        assert results(outputs, [{"text": "a"}]) == [expected]
 
 
 def test_inputs_of_predict(load):
