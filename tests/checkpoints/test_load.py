@@ -12,7 +12,7 @@ import pytest
 import safetensors.numpy
 
 import keras_bert
-from keras_bert.checkpoints import huggingface, load, loaded, tokenizer_files
+from keras_bert.checkpoints import huggingface, loaded, tokenizer_files
 from keras_bert.checkpoints.layout import fill, slots
 from keras_bert.metadata import Metadata
 from tests.checkpoints.conftest import edit

@@ -19,7 +19,7 @@ PROGRAM = "pipelines.show_attention"
 def test_the_page_has_the_attention_of_a_pair_and_no_foreign_links(build, pieces, tmp_path):
     keras_bert.save(build("classification"), tmp_path / "model", pieces)
     flags = [f"--model={tmp_path}/model", f"--output={tmp_path}/page.html"]
-    assert call(PROGRAM, *flags, "a b", "c </script>").endswith("1 layers, 4 heads, 13 tokens\n")
+    assert call(PROGRAM, *flags, "a b", "c </script>").endswith("1 layers, 4 heads, 10 tokens\n")
     page = (tmp_path / "page.html").read_text()
     data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
     tokens, attention = keras_bert.load(tmp_path / "model").attention(("a b", "c </script>"))
