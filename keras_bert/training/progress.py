@@ -53,7 +53,7 @@ class Progress:
     def say(self, line):
         """Writes a permanent line."""
         if self._stream.isatty():
-            line = textwrap.fill(line, shutil.get_terminal_size().columns - 1, subsequent_indent="  ")
+            line = textwrap.fill(line, _width(), subsequent_indent="  ")
         tqdm.tqdm.write(line, self._stream)
 
     def evaluated(self, step, results):
@@ -150,16 +150,13 @@ class _Line(tqdm.tqdm):
             mininterval=0.1 if self._terminal else 10.0,
             miniters=1,
             position=0,
-            dynamic_ncols=self._terminal,
             **options,
         )
 
     def __str__(self):
-        fields = self.format_dict
-        parts = self._compose(fields)
-        if not fields["ncols"]:
+        parts, width = self._compose(self.format_dict), _width()
+        if not self._terminal:
             return ", ".join(parts)
-        width = fields["ncols"] - 1
         while len(parts) > 1 and len(", ".join(parts)) > width:
             parts.pop()
         return ", ".join(parts)[:width].ljust(width)  # Hides what another line has left.
@@ -178,6 +175,10 @@ class _Lines:
 
     def flush(self):
         self._stream.flush()
+
+
+def _width():
+    return shutil.get_terminal_size().columns - 1
 
 
 def _rate(fields):

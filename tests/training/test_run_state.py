@@ -53,6 +53,16 @@ def test_best_weights_and_patience(tmp_path, caplog, scores, options, best, last
     assert caplog.messages == messages
 
 
+def test_of_equal_scores_the_lower_loss_is_better(tmp_path):
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    strategy = tf.distribute.get_strategy()
+    state = run_state.RunState(tmp_path, strategy, model, {}, {}, "-error", patience=2, losses=["a_loss", "b_loss"])
+    results = [(0.5, 2.0, 2.0), (0.5, 2.5, 1.0), (0.5, 1.0, 2.5), (0.5, NAN, 0.0)]
+    for step, numbers in enumerate(results, 1):
+        state.update(step, dict(zip(("error", "a_loss", "b_loss"), numbers, strict=True)))
+    assert (state.result["step"], state.worse, state.done) == (2, 2, True)
+
+
 def test_a_new_run_removes_the_best_of_an_old_one(tmp_path):
     run(tmp_path, [0.1, 0.2, 0.9])
     shutil.rmtree(tmp_path / "snapshots")
