@@ -145,7 +145,7 @@ def _named(numbers):
     return {f"{'speed' if name.endswith(_SPEED) else 'train'}/{name}": value for name, value in numbers.items()}
 
 
-class _Service(Callback):
+class TrackingService(Callback):
     """Base class for services: continues the run of the service after an interruption, without repeating points.
 
     Args:
@@ -188,7 +188,7 @@ class _Service(Callback):
         raise NotImplementedError
 
 
-class WeightsAndBiases(_Service):
+class WeightsAndBiases(TrackingService):
     """Reports to Weights & Biases; `WANDB_PROJECT`, `WANDB_MODE=offline` and its other variables apply.
 
     Args:
@@ -209,6 +209,7 @@ class WeightsAndBiases(_Service):
             config=settings,
             resume="allow",
             reinit="finish_previous",
+            settings=wandb.Settings(quiet=True),
         )
         return self._run.id
 
@@ -220,7 +221,7 @@ class WeightsAndBiases(_Service):
         self._run.finish()
 
 
-class MLflow(_Service):
+class MLflow(TrackingService):
     """Reports to MLflow; `MLFLOW_TRACKING_URI` and `MLFLOW_EXPERIMENT_NAME` apply.
 
     Args:

@@ -93,7 +93,7 @@ def test_tensorboard_keeps_one_curve_after_an_interruption(tmp_path):
     assert points(board)[0] == []
 
 
-class Service(callbacks._Service):
+class Service(callbacks.TrackingService):
     """A service that keeps what it receives in a list."""
 
     name = "service"
