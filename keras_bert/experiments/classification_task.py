@@ -1,7 +1,6 @@
 """Fine-tuning for classification and regression: GLUE tasks and users' own tables."""
 
 import functools
-import logging
 import pathlib
 
 import numpy as np
@@ -10,13 +9,12 @@ from keras_bert.experiments.finetuning import Findings, FinetuningTask
 from keras_bert.experiments.reports.labels import classification_sections, regression_sections
 from keras_bert.files import write_text
 from keras_bert.models.heads import build_classifier
-from keras_bert.tasks.classification import predict, predictions_table, score
+from keras_bert.tasks import data_summary
+from keras_bert.tasks.classification import predict, predictions_table, same_prediction, score
 from keras_bert.tasks.glue import data as glue
 from keras_bert.tasks.glue import published, submission
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.losses import classification_loss, regression_loss
-
-_LOG = logging.getLogger("keras_bert")
 
 
 class ClassificationTask(FinetuningTask):
@@ -38,6 +36,9 @@ class ClassificationTask(FinetuningTask):
         self.loss = classification_loss() if task.labels else regression_loss()
         self._preprocessor = bert.preprocessor(sequence_length)
         train = self._examples(data.train)
+        lengths = train[0]["token_ids"].row_lengths().numpy()
+        lengths = data_summary.token_counts(self._preprocessor.tokenizer, data.train, sequence_length, lengths)
+        self.summary = data_summary.summarize(data, lengths, sequence_length, bert.config.max_position_embeddings)
         self.train = [lambda: train]
         self._dev, self._test = (
             {name: Batches(*self._examples(part), 64, shuffle=False) for name, part in parts.items()}
@@ -57,9 +58,8 @@ class ClassificationTask(FinetuningTask):
             "start": f"{model}, {bert.config.num_hidden_layers} layers, width {bert.config.hidden_size}",
             "training examples": f"{len(data.train):,}; {data.balance()}",
             "dev examples": ", ".join(f"{name}: {len(part):,}" for name, part in data.dev.items()),
+            **data_summary.facts(self.summary),
         }
-        for name, text in self.facts.items():
-            _LOG.info("%s, %s: %s", task.title, name, text)
 
     def _examples(self, examples):
         """Returns model inputs and labels for `Batches`."""
@@ -105,11 +105,13 @@ class ClassificationTask(FinetuningTask):
         sections = sections(own.text, own.pair, own.labels, dev[task.name])
         return Findings(
             results,
-            "; ".join(f"{name}: {_listed(values)}" for name, values in scores.items()),
+            "; ".join(f"{name}: {data_summary.listed(values)}" for name, values in scores.items()),
             facts,
             tables,
             sections,
             self._write_predictions(test, output),
+            scores[task.name],
+            same_prediction(task, dev[task.name]),
         )
 
     def _write_predictions(self, logits, output):
@@ -121,11 +123,7 @@ class ClassificationTask(FinetuningTask):
                 submission.write_submission(glue.TASKS[name], predictions, self.submissions, examples.ids)
                 continue
             if examples.labels is not None:
-                messages.append(f"test: {_listed(score(self.task, examples.labels, logits[name]))}")
+                messages.append(f"test: {data_summary.listed(score(self.task, examples.labels, logits[name]))}")
             lines = predictions_table(logits[name], self.task.labels)
             write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
         return messages
-
-
-def _listed(scores):
-    return ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items())

@@ -18,6 +18,7 @@ from keras_bert.experiments.study import Study
 from keras_bert.exporting.export import export
 from keras_bert.files import write_json, write_text
 from keras_bert.models.freezing import freeze_layers
+from keras_bert.tasks import data_summary
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.optimizer import create_optimizer
@@ -65,6 +66,8 @@ class Findings:
         tables: Markdown tables for the end of `results.md`.
         sections: HTML sections for the end of `report.html`.
         messages: lines to print.
+        measured: dict, the dev scores that are compared with the majority baseline.
+        same: string, the prediction for all rows of dev; `None` if the predictions differ.
     """
 
     results: dict
@@ -73,6 +76,8 @@ class Findings:
     tables: list
     sections: list
     messages: tuple = ()
+    measured: dict = dataclasses.field(default_factory=dict)
+    same: str | None = None
 
 
 class FinetuningTask(abc.ABC):
@@ -86,6 +91,7 @@ class FinetuningTask(abc.ABC):
         sequence_length: maximum number of tokens of a sequence.
         settings: dict of the task's settings, which must be the same for all runs in a folder.
         facts: dict, entries about the data for the head of the report.
+        summary: dict of JSON values about the data, see `tasks.data_summary`.
         train: list of functions that return `(inputs, targets)`, one for each training stage, usually one.
         dev: `Batches` to evaluate on.
         loss: a `Loss`.
@@ -153,6 +159,8 @@ class Finetuning:
 
     def run(self):
         """Trains the unfinished runs of the grid."""
+        for name, text in self.task.facts.items():
+            _LOG.info("%s, %s: %s", self.task.title, name, text)
         _LOG.info("%s, runs: %d", self.task.title, len(self.settings))
         common = {**self.task.settings, **dataclasses.asdict(self.hyperparameters)}
         self.study.run(self.settings, common, self._run)
@@ -237,13 +245,21 @@ class Finetuning:
         self._export()
         best = study.best()
         together = f" (ensemble of the {len(best)} best runs)" if len(best) > 1 else ""
+        warning = self._warning(findings)
         facts = {
             **task.facts,
             "best run": grid.folder_name(best[0]["setting"]).replace(",", ", "),
             "scores on dev": findings.scores + together,
+            **({"warning": warning} if warning else {}),
             **findings.facts,
         }
-        self.report = {**findings.results, "facts": facts, **study.summary()}
+        self.report = {
+            **findings.results,
+            "facts": facts,
+            "data": task.summary,
+            "no_better_than_majority": warning is not None,
+            **study.summary(),
+        }
         summary = grid.markdown(self.report["summary"], study.metric)
         lines = [f"# {task.title}, dev", "", *(f"- {name}: {text}" for name, text in facts.items()), "", summary]
         lines += [grid.runs_table(study.results, study.metric), *findings.tables]
@@ -259,7 +275,19 @@ class Finetuning:
             findings.sections,
         )
         best_run = f"best: {facts['best run']}: {facts['scores on dev']}"
-        return "\n".join([*findings.messages, "", f"{task.title}, dev", f"{summary}{best_run}", ""])
+        messages = [*findings.messages, *([f"warning: {warning}"] if warning else [])]
+        return "\n".join([*messages, "", f"{task.title}, dev", f"{summary}{best_run}", ""])
+
+    def _warning(self, findings):
+        """Returns a sentence if the model is no better than the majority baseline, or else `None`."""
+        metric, summary = self.task.metric, self.task.summary
+        if findings.same is not None:
+            return f"the model predicts {findings.same} for every row of dev"
+        score, majority = findings.measured.get(metric), summary["majority"].get(metric)
+        if score is None or majority is None or score > majority + 1e-9:
+            return None
+        numbers = f"{data_summary.listed({metric: score})} against {100 * majority:.2f}%"
+        return f"no better than the majority baseline ({summary['baseline']}): {numbers}"
 
     def _export(self):
         bert = load(self.output / "model")  # Reloaded outside of any strategy, in float32.
