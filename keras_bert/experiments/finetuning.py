@@ -13,7 +13,8 @@ import keras
 from keras_bert.checkpoints.load import load
 from keras_bert.checkpoints.save import save
 from keras_bert.experiments import grid
-from keras_bert.experiments.reports.report import write_report
+from keras_bert.experiments.reports.environment import environment
+from keras_bert.experiments.reports.report import Head, short_name, write_report
 from keras_bert.experiments.study import Study
 from keras_bert.exporting.export import export
 from keras_bert.files import write_json, write_text
@@ -65,6 +66,7 @@ class Findings:
         facts: dict, entries for the head of the report.
         tables: Markdown tables for the end of `results.md`.
         sections: HTML sections for the end of `report.html`.
+        errors: rows of `errors.tsv`, the header first.
         messages: lines to print.
         measured: dict, the dev scores that are compared with the majority baseline.
         same: string, the prediction for all rows of dev; `None` if the predictions differ.
@@ -75,6 +77,7 @@ class Findings:
     facts: dict
     tables: list
     sections: list
+    errors: list
     messages: tuple = ()
     measured: dict = dataclasses.field(default_factory=dict)
     same: str | None = None
@@ -155,15 +158,17 @@ class Finetuning:
         self.task, self.hyperparameters, self.strategy = task, hyperparameters, strategy
         self.settings, self.output = grid.settings(**choices), pathlib.Path(output)
         self.study = Study(output, task.metric, ensemble, strategy is None or is_chief(strategy), task.combine)
-        self.report = None
+        self.report = self._parameters = None
 
     def run(self):
         """Trains the unfinished runs of the grid."""
         for name, text in self.task.facts.items():
             _LOG.info("%s, %s: %s", self.task.title, name, text)
         _LOG.info("%s, runs: %d", self.task.title, len(self.settings))
-        common = {**self.task.settings, **dataclasses.asdict(self.hyperparameters)}
-        self.study.run(self.settings, common, self._run)
+        self.study.run(self.settings, self._common(), self._run)
+
+    def _common(self):
+        return {**self.task.settings, **dataclasses.asdict(self.hyperparameters)}
 
     def _run(self, setting, folder):
         """Trains one run. Returns its scores, its logits and a function that saves its model."""
@@ -265,18 +270,26 @@ class Finetuning:
         lines += [grid.runs_table(study.results, study.metric), *findings.tables]
         write_json(self.output / "results.json", self.report)
         write_text(self.output / "results.md", "\n".join(lines).rstrip() + "\n")
-        write_report(
-            self.output / "report.html",
-            task.title,
-            list(facts.items()),
-            study.metric,
-            study.results,
-            study.curves(),
-            findings.sections,
-        )
+        self._write_report(facts, findings)
         best_run = f"best: {facts['best run']}: {facts['scores on dev']}"
         messages = [*findings.messages, *([f"warning: {warning}"] if warning else [])]
         return "\n".join([*messages, "", f"{task.title}, dev", f"{summary}{best_run}", ""])
+
+    def _write_report(self, facts, findings):
+        study, replicas = self.study, self.strategy.num_replicas_in_sync if self.strategy else 1
+        model = study.best()[0]["setting"].get("model", self.task.model)
+        settings = {name: sorted({run["setting"][name] for run in study.results}) for name in self.settings[0]}
+        settings = {name: ", ".join(map(str, values)) for name, values in settings.items()}
+        facts = {**facts, "parameters": f"{self._parameters:,}"}
+        head = Head(
+            f"{self.task.title} - {short_name(model)}",
+            {name: text for name, text in facts.items() if name != "warning"},
+            environment(study.seconds(), replicas),
+            {**settings, **self._common()},
+            [f"Warning: {facts['warning']}."] if "warning" in facts else [],
+        )
+        path, runs = self.output / "report.html", study.results
+        write_report(path, head, study.metric, runs, study.curves(), findings.sections, findings.errors)
 
     def _warning(self, findings):
         """Returns a sentence if the model is no better than the majority baseline, or else `None`."""
@@ -291,8 +304,10 @@ class Finetuning:
 
     def _export(self):
         bert = load(self.output / "model")  # Reloaded outside of any strategy, in float32.
+        model = bert.model()
+        self._parameters = model.count_params()
         export(
-            bert.model(),
+            model,
             bert.preprocessor(self.task.sequence_length, padding="longest"),
             self.output / "saved_model" / "1",
             **self.task.export_options(bert),

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_bert.checkpoints.load import load
 from keras_bert.experiments.finetuning import Findings, FinetuningTask
-from keras_bert.experiments.reports.questions import question_sections
+from keras_bert.experiments.reports.questions import question_errors, question_sections
 from keras_bert.models.heads import build_span_labeler
 from keras_bert.tasks import data_summary
 from keras_bert.tasks.squad import data as squad
@@ -181,9 +181,9 @@ class QuestionAnsweringTask(FinetuningTask):
             facts["threshold of no answer"] = f"{threshold:.3f}, chosen on dev"
         rows = predictions.report_rows(questions, answers, threshold)
         tables = [published.comparison_table(scores, version_2)]
-        sections = question_sections(rows, version_2)
+        sections, errors = question_sections(rows, version_2), question_errors(rows)
         measured = {name: value / 100 for name, value in scores.items() if name in ("exact", "f1")}
-        return Findings({"scores": scores}, _listed(scores), facts, tables, sections, measured=measured)
+        return Findings({"scores": scores}, _listed(scores), facts, tables, sections, errors, measured=measured)
 
 
 def _load(models):

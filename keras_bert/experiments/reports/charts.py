@@ -52,7 +52,13 @@ def scale(low, high, start, end):
 
 
 def lines(series, name, x_name):
-    """Draws curves over steps; `series` is a list of `(style, title, [(step, value), ...])`, the last one on top."""
+    """Draws curves over steps.
+
+    Args:
+        series: list of `(style, title, [(step, value), ...])`, the last one on top. A style consists of classes of
+            `style.css`: a colour, such as "best" or "h0", and optionally "training" (thin) or "dev" (with dots).
+        name, x_name: names of the axes.
+    """
     points = [point for _, _, line in series for point in line]
     low, high = span([value for _, value in points])
     if min(value for _, value in points) >= 0:
@@ -70,6 +76,20 @@ def scatter(x_values, y_values, x_name, y_name):
     points = list(zip(map(x, x_values), map(y, y_values), strict=True))
     diagonal = x(low), y(low), x(high), y(high)
     return page.draw("scatter", frame=frame, label=f"{y_name} against {x_name}", points=points, diagonal=diagonal)
+
+
+def reliability(points):
+    """Draws accuracy over confidence, both in percent, and the diagonal of perfect calibration.
+
+    Args:
+        points: list of `(confidence, accuracy, count)`; the area of a dot grows with the count.
+    """
+    names = "confidence (%)", "correct (%)"
+    x, y, frame = _axes((0, 100), (0, 100), (_WIDTH, _WIDTH - 110), *names)
+    most = max(count for _, _, count in points)
+    dots = [(x(sure), y(accuracy), 4 + 10 * math.sqrt(count / most), count) for sure, accuracy, count in points]
+    diagonal = x(0), y(0), x(100), y(100)
+    return page.draw("reliability", frame=frame, label="accuracy over confidence", dots=dots, diagonal=diagonal)
 
 
 def _axes(x_ends, y_ends, size, x_name, y_name):
