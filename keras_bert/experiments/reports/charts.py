@@ -51,20 +51,21 @@ def scale(low, high, start, end):
     return lambda value: start + (value - low) / (high - low) * (end - start)
 
 
-def lines(series, name, x_name):
+def lines(series, name, x_name, height=_HEIGHT):
     """Draws curves over steps.
 
     Args:
         series: list of `(style, title, [(step, value), ...])`, the last one on top. A style consists of classes of
             `style.css`: a colour, such as "best" or "h0", and optionally "training" (thin) or "dev" (with dots).
         name, x_name: names of the axes.
+        height: int, in pixels at a width of 470. Defaults to 280.
     """
     points = [point for _, _, line in series for point in line]
     low, high = span([value for _, value in points])
     if min(value for _, value in points) >= 0:
         low = max(low, 0.0)
     steps = (0, max(1, *(step for step, _ in points)))
-    x, y, frame = _axes(steps, (low, high), (_WIDTH, _HEIGHT), x_name, name)
+    x, y, frame = _axes(steps, (low, high), (_WIDTH, height), x_name, name)
     curves = [(style, title, [(x(a), y(b)) for a, b in line]) for style, title, line in series]
     return page.draw("lines", frame=frame, label=f"{name} over {x_name}", curves=curves)
 
@@ -95,7 +96,7 @@ def reliability(points):
 def _axes(x_ends, y_ends, size, x_name, y_name):
     """Returns the scales of both axes, and the frame to draw."""
     x_ticks = zip(*ticks(*x_ends, most=8 if x_ends[1] < 1e4 else 4), strict=True)
-    y_ticks = list(zip(*ticks(*y_ends), strict=True))
+    y_ticks = list(zip(*ticks(*y_ends, most=6 if size[1] >= _HEIGHT else 3), strict=True))
     left = 14 + 7 * max((len(text) for _, text in y_ticks), default=0)
     right, bottom = size[0] - _RIGHT, size[1] - _BOTTOM
     x, y = scale(*x_ends, left, right), scale(*y_ends, bottom, _TOP)

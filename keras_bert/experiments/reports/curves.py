@@ -18,23 +18,23 @@ def figures(metric, unit, curves, best):
         best: folder name of the best run, or `None`.
     """
     drawn = {name: _lines(lines, metric, unit) for name, lines in curves.items()}
-    seen = [name for name, lines in drawn.items() if any(lines.values())]
+    seen = [name for name, lines in drawn.items() if lines["training"] or lines["dev"] or lines["score"]]
     if not seen:
         return {"figures": [], "notes": ["No run has a curve."]}
     ordered = sorted(seen, key=lambda name: name == best)  # The best run is drawn last, on top.
     styles, texts = _styles(ordered, best), _short_names(seen)
 
-    def chart(name, *kinds):
+    def chart(name, *kinds, **size):
         series = [(run, kind) for kind in kinds for run in ordered if drawn[run][kind]]
         series = [(f"{styles[run]} {kind}", f"{texts[run]}, {kind}", drawn[run][kind]) for run, kind in series]
-        return name, charts.lines(series, name, "steps") if series else ""
+        return name, charts.lines(series, name, "steps", **size) if series else ""
 
     missing = [name for name in curves if name not in seen]
     return {
         "figures": [
             chart("loss", "training", "dev"),
             chart(f"{metric} on dev{' (%)' if unit == 100 else ''}", "score"),
-            chart("learning rate", "rate"),
+            chart("learning rate", "rate", height=150),
         ],
         "key": _key(styles, texts, best),
         "notes": [f"Without a curve: {'; '.join(missing)}."] if missing else [],
