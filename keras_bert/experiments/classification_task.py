@@ -1,22 +1,24 @@
 """Fine-tuning for classification and regression: GLUE tasks and users' own tables."""
 
-import functools
-import logging
 import pathlib
 
 import numpy as np
 
 from keras_bert.experiments.finetuning import Findings, FinetuningTask
-from keras_bert.experiments.reports.labels import classification_sections, regression_sections
+from keras_bert.experiments.reports.labels import (
+    classification_errors,
+    classification_sections,
+    regression_errors,
+    regression_sections,
+)
 from keras_bert.files import write_text
 from keras_bert.models.heads import build_classifier
-from keras_bert.tasks.classification import predict, predictions_table, score
+from keras_bert.tasks import data_summary
+from keras_bert.tasks.classification import predict, predictions_table, same_prediction, score
 from keras_bert.tasks.glue import data as glue
 from keras_bert.tasks.glue import published, submission
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.losses import classification_loss, regression_loss
-
-_LOG = logging.getLogger("keras_bert")
 
 
 class ClassificationTask(FinetuningTask):
@@ -38,11 +40,15 @@ class ClassificationTask(FinetuningTask):
         self.loss = classification_loss() if task.labels else regression_loss()
         self._preprocessor = bert.preprocessor(sequence_length)
         train = self._examples(data.train)
+        lengths = train[0]["token_ids"].row_lengths().numpy()
+        lengths = data_summary.token_counts(self._preprocessor.tokenizer, data.train, sequence_length, lengths)
+        self.summary = data_summary.summarize(data, lengths, sequence_length, bert.config.max_position_embeddings)
         self.train = [lambda: train]
+        dev, test = ({name: self._examples(part) for name, part in parts.items()} for parts in (data.dev, data.test))
         self._dev, self._test = (
-            {name: Batches(*self._examples(part), 64, shuffle=False) for name, part in parts.items()}
-            for parts in (data.dev, data.test)
+            {name: Batches(*rows, 64, shuffle=False) for name, rows in parts.items()} for parts in (dev, test)
         )
+        self._dev_lengths = dev[task.name][0]["token_ids"].row_lengths().numpy()
         self.dev = self._dev[task.name]
         self.settings = {
             "model": self.model,
@@ -57,9 +63,8 @@ class ClassificationTask(FinetuningTask):
             "start": f"{model}, {bert.config.num_hidden_layers} layers, width {bert.config.hidden_size}",
             "training examples": f"{len(data.train):,}; {data.balance()}",
             "dev examples": ", ".join(f"{name}: {len(part):,}" for name, part in data.dev.items()),
+            **data_summary.facts(self.summary),
         }
-        for name, text in self.facts.items():
-            _LOG.info("%s, %s: %s", task.title, name, text)
 
     def _examples(self, examples):
         """Returns model inputs and labels for `Batches`."""
@@ -93,24 +98,35 @@ class ClassificationTask(FinetuningTask):
         results, facts, tables = {"task": task.name, "scores": scores}, {}, []
         if task.name in glue.TASKS:
             for row, numbers in published.published(self.bert.config):
-                facts[f"{row}, test"] = ", ".join(f"{name}: {numbers[name]}" for name in scores if numbers[name])
+                known = {name: numbers[name] for name in scores if numbers[name] is not None}
+                if known:
+                    facts[f"{row}, test"] = ", ".join(f"{name}: {value}%" for name, value in known.items())
             tables.append(published.comparison_table(scores, self.bert.config))
         if data.categories:
             found = glue.score_diagnostics(data.dev["ax"].labels, dev["ax"], data.categories)
             results["diagnostics"] = found
             tables += ["| diagnostics | Matthews |", "|---|---|"]
             tables += [f"| {name} | {100 * value:.1f} |" for name, value in found.items()]
-        own, labels = data.dev[task.name], task.labels
-        sections = functools.partial(classification_sections, labels) if labels else regression_sections
-        sections = sections(own.text, own.pair, own.labels, dev[task.name])
+        sections, errors = self._report(dev[task.name])
         return Findings(
             results,
-            "; ".join(f"{name}: {_listed(values)}" for name, values in scores.items()),
+            "; ".join(f"{name}: {data_summary.listed(values)}" for name, values in scores.items()),
             facts,
             tables,
             sections,
+            errors,
             self._write_predictions(test, output),
+            scores[task.name],
+            same_prediction(task, dev[task.name]),
         )
+
+    def _report(self, logits):
+        """Returns the sections of `report.html` and the rows of `errors.tsv`."""
+        own, labels = self.data.dev[self.task.name], self.task.labels
+        rows, lengths = (own.text, own.pair, own.labels, logits), self._dev_lengths
+        if not labels:
+            return regression_sections(*rows, lengths), regression_errors(*rows)
+        return classification_sections(labels, *rows, lengths), classification_errors(labels, *rows)
 
     def _write_predictions(self, logits, output):
         """Writes the GLUE submission files, or `predictions.tsv` for a user's table. Returns lines to print."""
@@ -121,11 +137,7 @@ class ClassificationTask(FinetuningTask):
                 submission.write_submission(glue.TASKS[name], predictions, self.submissions, examples.ids)
                 continue
             if examples.labels is not None:
-                messages.append(f"test: {_listed(score(self.task, examples.labels, logits[name]))}")
+                messages.append(f"test: {data_summary.listed(score(self.task, examples.labels, logits[name]))}")
             lines = predictions_table(logits[name], self.task.labels)
             write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
         return messages
-
-
-def _listed(scores):
-    return ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items())

@@ -13,11 +13,13 @@ import keras
 from keras_bert.checkpoints.load import load
 from keras_bert.checkpoints.save import save
 from keras_bert.experiments import grid
-from keras_bert.experiments.reports.report import write_report
+from keras_bert.experiments.reports.environment import environment
+from keras_bert.experiments.reports.report import Head, short_name, write_report
 from keras_bert.experiments.study import Study
 from keras_bert.exporting.export import export
 from keras_bert.files import write_json, write_text
 from keras_bert.models.freezing import freeze_layers
+from keras_bert.tasks import data_summary
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.optimizer import create_optimizer
@@ -64,7 +66,10 @@ class Findings:
         facts: dict, entries for the head of the report.
         tables: Markdown tables for the end of `results.md`.
         sections: HTML sections for the end of `report.html`.
+        errors: rows of `errors.tsv`, the header first.
         messages: lines to print.
+        measured: dict, the dev scores that are compared with the majority baseline.
+        same: string, the prediction for all rows of dev; `None` if the predictions differ.
     """
 
     results: dict
@@ -72,7 +77,10 @@ class Findings:
     facts: dict
     tables: list
     sections: list
+    errors: list
     messages: tuple = ()
+    measured: dict = dataclasses.field(default_factory=dict)
+    same: str | None = None
 
 
 class FinetuningTask(abc.ABC):
@@ -86,6 +94,7 @@ class FinetuningTask(abc.ABC):
         sequence_length: maximum number of tokens of a sequence.
         settings: dict of the task's settings, which must be the same for all runs in a folder.
         facts: dict, entries about the data for the head of the report.
+        summary: dict of JSON values about the data, see `tasks.data_summary`.
         train: list of functions that return `(inputs, targets)`, one for each training stage, usually one.
         dev: `Batches` to evaluate on.
         loss: a `Loss`.
@@ -149,13 +158,17 @@ class Finetuning:
         self.task, self.hyperparameters, self.strategy = task, hyperparameters, strategy
         self.settings, self.output = grid.settings(**choices), pathlib.Path(output)
         self.study = Study(output, task.metric, ensemble, strategy is None or is_chief(strategy), task.combine)
-        self.report = None
+        self.report = self._parameters = None
 
     def run(self):
         """Trains the unfinished runs of the grid."""
+        for name, text in self.task.facts.items():
+            _LOG.info("%s, %s: %s", self.task.title, name, text)
         _LOG.info("%s, runs: %d", self.task.title, len(self.settings))
-        common = {**self.task.settings, **dataclasses.asdict(self.hyperparameters)}
-        self.study.run(self.settings, common, self._run)
+        self.study.run(self.settings, self._common(), self._run)
+
+    def _common(self):
+        return {**self.task.settings, **dataclasses.asdict(self.hyperparameters)}
 
     def _run(self, setting, folder):
         """Trains one run. Returns its scores, its logits and a function that saves its model."""
@@ -237,34 +250,64 @@ class Finetuning:
         self._export()
         best = study.best()
         together = f" (ensemble of the {len(best)} best runs)" if len(best) > 1 else ""
+        warning = self._warning(findings)
         facts = {
             **task.facts,
             "best run": grid.folder_name(best[0]["setting"]).replace(",", ", "),
             "scores on dev": findings.scores + together,
+            **({"warning": warning} if warning else {}),
             **findings.facts,
         }
-        self.report = {**findings.results, "facts": facts, **study.summary()}
+        self.report = {
+            **findings.results,
+            "facts": facts,
+            "data": task.summary,
+            "no_better_than_majority": warning is not None,
+            **study.summary(),
+        }
         summary = grid.markdown(self.report["summary"], study.metric)
         lines = [f"# {task.title}, dev", "", *(f"- {name}: {text}" for name, text in facts.items()), "", summary]
         lines += [grid.runs_table(study.results, study.metric), *findings.tables]
         write_json(self.output / "results.json", self.report)
         write_text(self.output / "results.md", "\n".join(lines).rstrip() + "\n")
-        write_report(
-            self.output / "report.html",
-            task.title,
-            list(facts.items()),
-            study.metric,
-            study.results,
-            study.curves(),
-            findings.sections,
-        )
+        self._write_report(facts, findings)
         best_run = f"best: {facts['best run']}: {facts['scores on dev']}"
-        return "\n".join([*findings.messages, "", f"{task.title}, dev", f"{summary}{best_run}", ""])
+        messages = [*findings.messages, *([f"warning: {warning}"] if warning else [])]
+        return "\n".join([*messages, "", f"{task.title}, dev", f"{summary}{best_run}", ""])
+
+    def _write_report(self, facts, findings):
+        study, replicas = self.study, self.strategy.num_replicas_in_sync if self.strategy else 1
+        model = study.best()[0]["setting"].get("model", self.task.model)
+        settings = {name: sorted({run["setting"][name] for run in study.results}) for name in self.settings[0]}
+        settings = {name: ", ".join(map(str, values)) for name, values in settings.items()}
+        facts = {**facts, "parameters": f"{self._parameters:,}"}
+        head = Head(
+            f"{self.task.title} - {short_name(model)}",
+            {name: text for name, text in facts.items() if name != "warning"},
+            environment(study.seconds(), replicas),
+            {**settings, **self._common()},
+            [f"Warning: {facts['warning']}."] if "warning" in facts else [],
+        )
+        path, runs = self.output / "report.html", study.results
+        write_report(path, head, study.metric, runs, study.curves(), findings.sections, findings.errors)
+
+    def _warning(self, findings):
+        """Returns a sentence if the model is no better than the majority baseline, or else `None`."""
+        metric, summary = self.task.metric, self.task.summary
+        if findings.same is not None:
+            return f"the model predicts {findings.same} for every row of dev"
+        score, majority = findings.measured.get(metric), summary["majority"].get(metric)
+        if score is None or majority is None or score > majority + 1e-9:
+            return None
+        numbers = f"{data_summary.listed({metric: score})} against {100 * majority:.2f}%"
+        return f"no better than the majority baseline ({summary['baseline']}): {numbers}"
 
     def _export(self):
         bert = load(self.output / "model")  # Reloaded outside of any strategy, in float32.
+        model = bert.model()
+        self._parameters = model.count_params()
         export(
-            bert.model(),
+            model,
             bert.preprocessor(self.task.sequence_length, padding="longest"),
             self.output / "saved_model" / "1",
             **self.task.export_options(bert),

@@ -7,10 +7,12 @@ import numpy as np
 
 from keras_bert.checkpoints.load import load
 from keras_bert.experiments.finetuning import Findings, FinetuningTask
-from keras_bert.experiments.reports.questions import question_sections
+from keras_bert.experiments.reports.questions import question_errors, question_sections
 from keras_bert.models.heads import build_span_labeler
+from keras_bert.tasks import data_summary
 from keras_bert.tasks.squad import data as squad
-from keras_bert.tasks.squad import metrics, predictions, published
+from keras_bert.tasks.squad import data_summary as question_summary
+from keras_bert.tasks.squad import predictions, published
 from keras_bert.tasks.squad.features import QuestionWindows
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.losses import span_loss
@@ -72,9 +74,18 @@ class QuestionAnsweringTask(FinetuningTask):
             "test": [predict_file, len(self._test.questions) if self._test else 0],
             **of_windows,
         }
+        self.summary = question_summary.summarize(
+            self._train,
+            self._dev,
+            self._test,
+            {"dev": dev_file, "test": predict_file},
+            settings.max_question_length,
+        )
         self.facts = {
             "training questions": "; ".join(f"{path}: {count:,}" for path, count in sizes),
             "dev questions": f"{dev_file}: {len(self._dev.questions):,}",
+            **question_summary.facts(self.summary),
+            **data_summary.facts(self.summary),
         }
 
     def _read(self, path, most=None):
@@ -167,12 +178,12 @@ class QuestionAnsweringTask(FinetuningTask):
             predictions.write(output / "test", self._answers(self._test, test), threshold)
         facts = {}
         if version_2:
-            empty = metrics.score(questions, dict.fromkeys(questions.ids, ""))
-            facts["always no answer"] = f"F1 {empty['f1']:.2f}"
             facts["threshold of no answer"] = f"{threshold:.3f}, chosen on dev"
         rows = predictions.report_rows(questions, answers, threshold)
         tables = [published.comparison_table(scores, version_2)]
-        return Findings({"scores": scores}, _listed(scores), facts, tables, question_sections(rows, version_2))
+        sections, errors = question_sections(rows, version_2), question_errors(rows)
+        measured = {name: value / 100 for name, value in scores.items() if name in ("exact", "f1")}
+        return Findings({"scores": scores}, _listed(scores), facts, tables, sections, errors, measured=measured)
 
 
 def _load(models):

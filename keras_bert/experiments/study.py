@@ -1,12 +1,17 @@
 """A study: the runs of a grid in one folder, their logits, and an ensemble of the best runs."""
 
+import contextlib
 import json
 import pathlib
 import shutil
+import time
 
 import numpy as np
 
 from keras_bert.experiments import grid
+from keras_bert.files import read_json, write_json
+
+_SECONDS = "seconds.json"
 
 
 class Study:
@@ -38,7 +43,8 @@ class Study:
         """
 
         def run(setting, folder, finished):
-            scores, logits, save = train(setting, folder)
+            with _timed(folder / _SECONDS) if self.write else contextlib.nullcontext():
+                scores, logits, save = train(setting, folder)
             if self.write:
                 for split, arrays in logits.items():
                     np.savez(folder / f"{split}.npz", **arrays)
@@ -68,6 +74,10 @@ class Study:
         files = {self._folder(result).name: self._folder(result) / "metrics.jsonl" for result in self.results}
         return {name: [json.loads(line) for line in file.read_text().splitlines()] for name, file in files.items()}
 
+    def seconds(self):
+        """Returns the duration of all runs, including interrupted parts."""
+        return sum(_seconds(self._folder(result) / _SECONDS) for result in self.results)
+
     def summary(self):
         """Returns the results of the study as JSON values."""
         best = self.best()
@@ -81,3 +91,17 @@ class Study:
 
     def _folder(self, result):
         return self.directory / "runs" / grid.folder_name(result["setting"])
+
+
+@contextlib.contextmanager
+def _timed(path):
+    """Adds the duration of the block to that in the file."""
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        write_json(path, _seconds(path) + time.monotonic() - began)
+
+
+def _seconds(path):
+    return read_json(path) if path.exists() else 0.0

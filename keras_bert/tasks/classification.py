@@ -113,6 +113,12 @@ def predict(task, logits):
     return logits.argmax(-1).tolist() if task.labels else logits[:, 0].tolist()
 
 
+def same_prediction(task, logits):
+    """Returns the class name or score that is predicted for every row; `None` if the predictions differ."""
+    first, *others = set(predict(task, logits))
+    return None if others else str(task.labels[first] if task.labels else first)
+
+
 def predictions_table(logits, labels):
     """Returns tab-separated lines with a header: predicted class and all probabilities, or the regression score."""
     if not len(labels):
