@@ -72,7 +72,7 @@ def main():
             evaluation=held_out,
             evaluate_every=_EVERY.value,
             save_every=_EVERY.value,
-            after_save=lambda: _save(trainer.model, records[0]),
+            after_save=lambda: _after_save(trainer.model, records[0]),
             extend=EXTENDABLE,
         )
     except tf.errors.DataLossError as error:
@@ -134,7 +134,7 @@ def _trainer(phases, records, held_out, objective, strategy):
         settings=settings,
         callbacks=create_callbacks(_FLAGS.report_to.value, output, output.name),
     )
-    if is_chief(strategy):
+    if is_chief(strategy) and not (output / "flags.txt").exists():
         write_text(output / "flags.txt", command.given_flags())
     return trainer
 
@@ -149,6 +149,11 @@ def _optimizer(model, schedule):
     )
     optimizer.learning_rate = schedule
     return optimizer
+
+
+def _after_save(model, records):
+    _save(model, records)
+    write_text(pathlib.Path(_FLAGS.output_dir.value) / "flags.txt", command.given_flags())  # Those of an extension.
 
 
 def _save(model, records):

@@ -48,8 +48,9 @@ def _check_extension(directory, found, settings):
     before = found["settings"]
     if found["step"] < before["total_steps"]:
         raise ValueError(
-            f"--phase: the run in {directory} is at step {found['step']:,} of {before['total_steps']:,}. Finish it with "
-            f"the same phases before you extend it, or choose another --output_dir. Received: {_text(settings)}"
+            f"--phase: the run in {directory} is at step {found['step']:,} of {before['total_steps']:,}. Finish it "
+            "with the same phases before you extend it, or choose another --output_dir. Expected: "
+            f"{_text(before)}. Received: {_text(settings)}"
         )
     count = len(before["phases"])
     steps = before["phases"][-1]["steps"]
