@@ -115,6 +115,19 @@ def track(items, what, total=None, show=True):
 
 
 @contextlib.contextmanager
+def messages():
+    """Yields a function that shows a message in place of the last one, if the block takes more than two seconds."""
+    last = []
+    with contextlib.closing(_Line(lambda _: last, sys.stderr, leave=False, delay=_DELAY)) as line:
+
+        def show(message):
+            last[:] = [message]
+            line.update()
+
+        yield show
+
+
+@contextlib.contextmanager
 def announced(what, show=True, delay=_DELAY):
     """Shows what is being done while the block runs, if it takes more than `delay` seconds."""
     lines = []
