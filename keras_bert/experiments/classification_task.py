@@ -90,7 +90,12 @@ class ClassificationTask(FinetuningTask):
         return {"labels": labels, "task": self.task.name, "pair": self.task.pair is not None}
 
     def export_options(self, bert):
-        return {"labels": bert.labels if self.task.labels else None, "pair": bert.pair}
+        options, own = {"pair": bert.pair}, self.data.dev[self.task.name]
+        options["example"] = {"text": own.text[0], **({"pair": own.pair[0]} if own.pair else {})}
+        if self.task.labels:
+            return {"labels": bert.labels, **options}
+        ends = self.summary["range"]
+        return {"score_range": (ends["lowest"], ends["highest"]), **options}
 
     def conclude(self, dev, test, output):
         task, data = self.task, self.data

@@ -163,11 +163,13 @@ class QuestionAnsweringTask(FinetuningTask):
         return {"task": "squad", "null_threshold": self._scored(logits["dev"])[1]}
 
     def export_options(self, bert):
+        questions = self._dev.questions
         return {
             "stride": self._settings.doc_stride,
             "max_question_length": self._settings.max_question_length,
             "max_answer_length": self._settings.max_answer_length,
             "null_threshold": bert.null_threshold,
+            "example": {"question": questions.questions[0], "context": questions.contexts[questions.context[0]]},
         }
 
     def conclude(self, dev, test, output):
