@@ -66,7 +66,7 @@ class ClassificationTask(FinetuningTask):
             "test": {name: len(part) for name, part in data.test.items()},
         }
         self.summary, self.card = self._summary(), _card(data)
-        dev = ", ".join(f"{name}: {len(part):,}" for name, part in data.dev.items())
+        dev = ", ".join(f"{data.source or name}: {len(part):,}" for name, part in data.dev.items())
         self.facts = {
             "start": f"{model}, {bert.config.num_hidden_layers} layers, width {bert.config.hidden_size}",
             "training examples": f"{len(data.train):,}; {data.balance()}",
@@ -142,7 +142,7 @@ class ClassificationTask(FinetuningTask):
         sections = sections(own.text, own.pair, own.labels, dev[task.name])
         return Findings(
             results,
-            "; ".join(f"{name}: {data_summary.listed(values)}" for name, values in scores.items()),
+            _listed(scores),
             facts,
             tables,
             sections,
@@ -164,6 +164,12 @@ class ClassificationTask(FinetuningTask):
             lines = predictions_table(logits[name], self.task.labels)
             write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
         return messages
+
+
+def _listed(scores):
+    """Formats the scores of one or more dev sets in one line."""
+    lines = {name: data_summary.listed(values) for name, values in scores.items()}
+    return "; ".join(f"{name}: {line}" if len(lines) > 1 else line for name, line in lines.items())
 
 
 def _loss(data, class_weights):

@@ -1,6 +1,7 @@
 """k-fold cross-validation, for tables without dev data."""
 
 import math
+import statistics
 
 import numpy as np
 
@@ -15,9 +16,9 @@ _RESULT = "result.json"
 class CrossValidation(Finetuning):
     """Runs a grid with cross-validation, and then trains the model to keep on all rows with the best setting.
 
-    Each run trains on all folds but one, for all its epochs, and predicts the remaining one. The scores are those of
-    the predictions of all folds; the best setting has the highest mean over folds and seeds. Each seed has its own
-    folds. The model to keep has the first seed.
+    Each run trains on all folds but one, for all its epochs, and predicts the remaining one. The best setting has the
+    highest mean over folds and seeds; each seed has its own folds. The model to keep has the first seed, and so have
+    the predictions of all rows in the report.
 
     Args:
         task: a `ClassificationTask` whose data has `folds`.
@@ -62,7 +63,7 @@ class CrossValidation(Finetuning):
 
     def _best_facts(self, scores):
         kept = f"{grid.setting_text(self.study.chosen())}; the model is trained on all rows"
-        return {"best run": kept, f"scores of {self.evaluated_on}": scores}
+        return {"best run": kept, f"scores of {self.evaluated_on}": self.study.means(), "scores of all rows": scores}
 
 
 class _FoldStudy(Study):
@@ -84,24 +85,31 @@ class _FoldStudy(Study):
             return []
         return [result for result in self.results if grid.without_seed(result["setting"]) == row["setting"]]
 
-    def logits(self, split):
-        """Returns the logits of all rows, each predicted by the model that was not trained on it."""
-        if split == "test":
-            with np.load(self.final / "test.npz") as file:
-                return dict(file)
-        seeds = {}
-        for result in self.best():
-            seeds.setdefault(result["setting"]["seed"], []).append(result)
-        name = self._task.task.name
-        return {name: self._combine([self._of_all_rows(results, name) for results in seeds.values()])}
+    def means(self):
+        """Formats mean and standard deviation of the scores over the folds and seeds of the best setting."""
+        folds = self.best()
+        texts = []
+        for name in self._task.summary["majority"]:
+            values = [100 * fold["scores"][name] for fold in folds]
+            texts.append(f"{name.replace('_', ' ')} {statistics.fmean(values):.2f}% ± {statistics.stdev(values):.2f}")
+        return f"{', '.join(texts)} (mean and deviation of {len(folds)} runs)"
 
-    def _of_all_rows(self, results, name):
-        parts, rows = [], []
-        for result in results:
-            with np.load(self._folder(result) / "dev.npz") as file:
-                parts.append(file[name])
-            rows.append(self._task.fold_rows(result["setting"]["fold"], result["setting"]["seed"]))
-        return np.concatenate(parts)[np.argsort(np.concatenate(rows))]
+    def logits(self, split):
+        """Returns the logits of all rows, each predicted by the model that was not trained on it, of the first seed."""
+        if split == "test":
+            return self._read(self.final / "test.npz")
+        parts, rows, seed = [], [], self.chosen()["seed"]
+        for fold in self.best():
+            if fold["setting"]["seed"] == seed:
+                parts.append(self._read(self._folder(fold) / "dev.npz"))
+                rows.append(self._task.fold_rows(fold["setting"]["fold"], seed))
+        order = np.argsort(np.concatenate(rows))
+        return {name: np.concatenate([part[name] for part in parts])[order] for name in parts[0]}
+
+    @staticmethod
+    def _read(path):
+        with np.load(path) as file:
+            return dict(file)
 
     def summary(self):
         folds = self.best()

@@ -183,9 +183,10 @@ class Finetuning:
         findings = task.conclude(study.logits("dev"), study.logits("test"), self.output)
         self._export()
         warning = self._warning(findings)
+        best = self._best_facts(findings.scores)
         facts = {
             **task.facts,
-            **self._best_facts(findings.scores),
+            **best,
             **({"warning": warning} if warning else {}),
             **findings.facts,
         }
@@ -211,9 +212,8 @@ class Finetuning:
             findings.sections,
         )
         write_text(self.output / "model" / "README.md", self._model_card(findings))
-        best = f"best: {facts['best run']}: {findings.scores}"
         messages = [*findings.messages, *([f"warning: {warning}"] if warning else [])]
-        return "\n".join([*messages, "", title, summary + best, ""])
+        return "\n".join([*messages, "", title, f"{summary}best: {': '.join(best.values())}", ""])
 
     def _best_facts(self, scores):
         """Returns entries about the best runs for the head of the report."""
@@ -226,7 +226,7 @@ class Finetuning:
     def _model_card(self, findings):
         best = self.report["best"]
         settings = {**best["setting"], **dataclasses.asdict(self.hyperparameters)}
-        settings["sequence_length"] = self.task.sequence_length
+        settings |= {name: self.task.settings.get(name) for name in ("sequence_length", "class_weights")}
         scores = {name: best["scores"][name] for name in findings.measured}
         return model_card.write(self.output.resolve().name, self.task, self.evaluated_on, settings, scores)
 

@@ -12,6 +12,7 @@ from keras_bert.version import __version__
 
 # The hub's names of metrics, where they differ.
 _METRICS = {"macro_f1": "f1", "pearson": "pearsonr", "spearman": "spearmanr", "exact": "exact_match"}
+_RESERVED = ("true", "false", "yes", "no", "on", "off", "null")  # In YAML 1.1.
 _CLASSES = {"text-classification": "AutoModelForSequenceClassification"}
 _CLASSES["question-answering"] = "AutoModelForQuestionAnswering"
 
@@ -32,7 +33,8 @@ def write(name, task, evaluated_on, settings, scores):
     """
     start = settings.get("model", task.model)
     metadata = _metadata(name, task, start, evaluated_on, scores)
-    settings = {"start": base_name(start), **{key: value for key, value in settings.items() if key != "model"}}
+    settings = {"start": base_name(start), **settings}
+    rows = {key: value for key, value in settings.items() if key != "model" and value is not None}
     versions = {"keras_bert": __version__, "keras": keras.__version__, "tensorflow": tf.__version__}
     versions["python"] = platform.python_version()
     parts = [
@@ -42,7 +44,7 @@ def write(name, task, evaluated_on, settings, scores):
         f"## Data\n\n{_data(task.facts)}",
         f"## Scores\n\n{_scores(task.summary, evaluated_on, scores)}",
         f"## Use\n\n{_use(task.card)}",
-        f"## Training settings\n\n{_table(('setting', 'value'), settings)}",
+        f"## Training settings\n\n{_table(('setting', 'value'), rows)}",
         f"## Versions\n\n{_table(('package', 'version'), versions)}",
     ]
     return "\n".join(parts)
@@ -84,7 +86,7 @@ def base_name(name):
 
 
 def _yaml(value, indent=""):
-    """Returns a dict as YAML; strings are quoted as in JSON, which YAML includes."""
+    """Returns a dict as YAML."""
     lines = []
     for key, part in value.items():
         if isinstance(part, dict):
@@ -92,14 +94,20 @@ def _yaml(value, indent=""):
         elif isinstance(part, list):
             lines.append(f"{indent}{key}:\n{''.join(_yaml_item(item, indent) for item in part)}")
         else:
-            lines.append(f"{indent}{key}: {json.dumps(part, ensure_ascii=False)}\n")
+            lines.append(f"{indent}{key}: {_scalar(part)}\n")
     return "".join(lines)
 
 
 def _yaml_item(item, indent):
     if isinstance(item, dict):
         return f"{indent}- {_yaml(item, indent + '  ').lstrip()}"
-    return f"{indent}- {json.dumps(item, ensure_ascii=False)}\n"
+    return f"{indent}- {_scalar(item)}\n"
+
+
+def _scalar(value):
+    """Returns a string or number as YAML; strings other than names are quoted as in JSON, which YAML includes."""
+    is_name = re.fullmatch(r"[a-zA-Z][\w./-]+", str(value)) and str(value).lower() not in _RESERVED
+    return value if is_name else json.dumps(value, ensure_ascii=False)
 
 
 def _data(facts):
