@@ -54,6 +54,7 @@ class Hyperparameters:
     group_by_length: bool = True
     gradient_accumulation: int = 1
     precision: str = "float32"
+    # Differs from BERT: the original evaluates the weights after the last epoch.
     best: bool = True
     patience: int | None = None
 
@@ -234,7 +235,7 @@ class Finetuning:
         """Returns a sentence if the model is no better than the majority baseline, or else `None`."""
         metric, summary = self.task.metric, self.task.summary
         if findings.same is not None:
-            return f"the model predicts {findings.same} for every row of dev"
+            return f"the model predicts {findings.same} for every row"
         score, majority = findings.measured.get(metric), summary["majority"].get(metric)
         if score is None or majority is None or score > majority + 1e-9:
             return None

@@ -24,6 +24,7 @@ class Task:
         labels: class names by id; empty for regression.
         metrics: functions of (labels, predictions). The first one selects the best run.
         epochs, batch_size: int, default training settings. Default to 3 and 32, as in the paper.
+        learning_rates: tuple of floats, the default grid. Defaults to one value.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Task:
     metrics: tuple
     epochs: int = dataclasses.field(default=3, kw_only=True)
     batch_size: int = dataclasses.field(default=32, kw_only=True)
+    learning_rates: tuple = dataclasses.field(default=(3e-5,), kw_only=True)
 
     def __post_init__(self):
         object.__setattr__(self, "labels", tuple(str(label) for label in self.labels))
