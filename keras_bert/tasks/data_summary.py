@@ -21,24 +21,26 @@ def summarize(data, lengths, sequence_length, limit):
         limit: int, the highest `sequence_length` of the model.
 
     Returns:
-        A dict: `unit`, "rows"; `train`, the number of rows; `dev` and `test`, the same by name; `labels`, the training
-        rows of each class, or `range` for regression, with `lowest`, `highest` and `mean`; `truncated`, see
-        `truncation`; `overlap`, the rows of `dev` and `test` that are also in train; `contradictory`, the training rows
-        that occur with different labels; `baseline`, a description; `majority`, its scores on dev.
+        A dict: `unit`, "rows"; `train`, the number of rows; `dev` and `test`, the same by name; `folds`, the number of
+        folds of cross-validation, or `None`; `labels`, the training rows of each class, or `range` for regression, with
+        `lowest`, `highest` and `mean`; `truncated`, see `truncation`; `overlap`, the rows of the first dev and test set
+        that are also in train; `contradictory`, the training rows that occur with different labels; `baseline`, a
+        description; `majority`, its scores on dev.
     """
     task, train = data.task, _keys(data.train)
     seen, name = set(train), task.name
     return {
         "unit": "rows",
         "train": len(train),
-        "dev": {part: len(examples) for part, examples in data.dev.items()},
+        "dev": {} if data.folds else {part: len(examples) for part, examples in data.dev.items()},
         "test": {part: len(examples) for part, examples in data.test.items()},
+        "folds": data.folds,
         **_distribution(task, data.train.labels),
         "truncated": truncation(lengths, sequence_length, limit),
         "overlap": {
             split: sum(key in seen for key in _keys(parts[name]))
             for split, parts in (("dev", data.dev), ("test", data.test))
-            if name in parts
+            if name in parts and parts[name] is not data.train
         },
         "contradictory": contradictory(train, data.train.labels) if task.labels else 0,
         "baseline": baseline(task, data.train.labels),
@@ -119,6 +121,22 @@ def _keys(examples):
     """Returns the texts of each row without differences in case and white space."""
     columns = [column for column in (examples.text, examples.pair) if column is not None]
     return [tuple(" ".join(text.casefold().split()) for text in row) for row in zip(*columns, strict=True)]
+
+
+def warnings(summary):
+    """Returns sentences about what is probably a mistake in the data."""
+    unit, labels, found = summary["unit"], summary.get("labels", {}), []
+    used, unused = ([name for name, count in labels.items() if bool(count) == wanted] for wanted in (True, False))
+    if len(used) == 1:
+        found.append(f"all training {unit} have the label {used[0]}: the model can only learn to predict it")
+    elif unused:
+        found.append(f"no training {unit} have the label(s) {', '.join(unused)}")
+    for split, count in summary["overlap"].items():
+        if count:
+            found.append(f"{count:,} {split} {unit} are also in train: the {split} scores are too high")
+    if summary.get("contradictory"):
+        found.append(f"{summary['contradictory']:,} training {unit} occur with different labels")
+    return found
 
 
 def facts(summary):

@@ -19,11 +19,10 @@ class RunState:
         variables: dict of the variables that training changes besides the model's weights, by name.
         settings: dict of settings that must match those of a snapshot.
         metric: str, metric whose best weights are kept, `"-name"` if lower is better, or `None`. NaN is worse than any
-            number. Defaults to `None`.
+            number; of equal scores, the one with the lower loss is best. Defaults to `None`.
         patience: int, number of evaluations without improvement before stopping. `None` disables early stopping.
         extend: names of settings that may change when a finished run continues with more steps, besides the number of
             steps, the batches and the learning rate schedule. `None` does not allow it. Defaults to `None`.
-        losses: names of the losses in the results; of equal scores, the one with the lower sum of losses is better.
         write: bool, whether this process writes files. Defaults to `True`.
 
     Attributes:
@@ -45,11 +44,10 @@ class RunState:
         metric=None,
         patience=None,
         extend=None,
-        losses=(),
         write=True,
     ):
         self._directory, self._strategy, self._settings = directory, strategy, settings
-        self._metric, self._patience, self._extend, self._losses = metric, patience, extend, losses
+        self._metric, self._patience, self._extend = metric, patience, extend
         self._weights = {f"model/{index}/{weight.path}": weight.value for index, weight in enumerate(model.weights)}
         self._variables = {**self._weights, **variables}
         self.best, self.worse, self.done, self.interrupted, self.result, self.log = None, 0, False, False, {}, None
@@ -107,7 +105,7 @@ class RunState:
         score = -results[name] if self._metric.startswith("-") else results[name]
         if math.isnan(score):
             _LOG.warning("`%s` is NaN at step %s, which counts as worse than any number", name, f"{step:,}")
-        elif self.best is None or (score, -self._loss(results)) > (self.best, -self._loss(self.result)):
+        elif self.best is None or (score, -_loss(results)) > (self.best, -_loss(self.result)):
             self.best, self.worse, self.result = score, 0, {**results, "step": step}
             self._best_weights.save(step, self._weights, {})
             self._best_weights.keep_only(step, *self._needed)
@@ -116,9 +114,6 @@ class RunState:
             self.result = {**results, "step": step}
         self.worse += 1
         self.done = self._patience is not None and self.worse >= self._patience
-
-    def _loss(self, results):
-        return sum(results[name] for name in self._losses)
 
     def save(self, step, log):
         """Saves a snapshot with the state of the log."""
@@ -134,9 +129,15 @@ class RunState:
             sum_over_replicas(self._strategy, 0)  # Workers wait for each other: the first one writes, all read.
             if self.best is not None:
                 self._best_weights.restore(self._weights, step=self._best_step)
+                sum_over_replicas(self._strategy, 0)  # All have read: the caller may remove the directory.
             else:
                 name = self._metric.removeprefix("-")
                 _LOG.warning("`%s` was NaN at every evaluation: the model keeps the weights of the last step", name)
+
+
+def _loss(results):
+    """Returns the sum of the losses in the results of an evaluation."""
+    return sum(value for name, value in results.items() if name == "loss" or name.endswith("_loss"))
 
 
 def _without(settings, names):

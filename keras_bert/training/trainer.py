@@ -188,7 +188,6 @@ class Trainer:
             metric=best,
             patience=patience,
             extend=extend,
-            losses=[loss.name for loss in self.losses],
             write=self._chief,
         )
 

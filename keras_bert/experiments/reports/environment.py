@@ -63,9 +63,9 @@ def versions():
 
 def command():
     """Returns the command line of this process, or "" in an interactive session or a notebook."""
-    if hasattr(sys, "ps1") or "ipykernel" in sys.modules:
+    program, *arguments = sys.argv
+    if program in ("", "-c") or "ipykernel" in sys.modules:
         return ""
-    program, *arguments = sys.orig_argv
-    if arguments and arguments[0] != "-m":  # A script, such as a console command.
-        program, *arguments = arguments
-    return shlex.join([os.path.basename(program), *arguments])
+    module = getattr(sys.modules["__main__"], "__spec__", None)
+    start = ["python", "-m", module.name.removesuffix(".__main__")] if module else [os.path.basename(program)]
+    return shlex.join([*start, *arguments])

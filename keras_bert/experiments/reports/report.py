@@ -1,6 +1,7 @@
 """report.html: a fine-tuning study as a self-contained page with SVG charts, without scripts."""
 
 import dataclasses
+import math
 import pathlib
 
 from keras_bert.experiments import grid
@@ -74,7 +75,7 @@ def _tsv_line(row):
 
 def _unit(name, results):
     """Returns 100 for scores between -1 and 1, which are shown in percent; 1 for losses and other scores."""
-    values = [result["scores"][name] for result in results if charts.drawable(result["scores"][name])]
+    values = [result["scores"].get(name) for result in results if charts.drawable(result["scores"].get(name))]
     return 1 if "loss" in name or any(abs(value) > 1.000001 for value in values) else 100
 
 
@@ -122,6 +123,7 @@ _STATISTICS = ("mean", "deviation", "lowest", "highest")
 def _seed_dot(run, metric, unit, best):
     value = run["scores"][metric]
     text = f"{'best run: ' if best else ''}{_score(value, unit)}, seed {run['setting']['seed']}"
+    text += f", fold {run['setting']['fold']}" if "fold" in run["setting"] else ""
     return unit * value, text, best
 
 
@@ -132,14 +134,18 @@ def _runs(metric, results, drawn, best):
         notes.append("A single run has no spread: a standard deviation needs two seeds of a setting.")
     if len(drawn) < len(results):
         notes.append(f"Runs without a finite {metric}, not plotted: {len(results) - len(drawn)}.")
-    settings, names = results[0]["setting"], dict.fromkeys([metric, *results[0]["scores"]])
+    settings = results[0]["setting"]
+    names = dict.fromkeys([metric, *(name for result in results for name in result["scores"])])  # Diverged: only one.
     units = {name: _unit(name, results) for name in names}
     return {
         "notes": notes,
         "heads": ["run", *(name.replace("_", " ") for name in (*settings, *names))],
         "rows": [
-            [number, *result["setting"].values(), *(_score(result["scores"][name], units[name]) for name in names)]
-            for number, result in enumerate(results, 1)
+            [number, *result["setting"].values(), *_scores(result, units)] for number, result in enumerate(results, 1)
         ],
         "best": next((number for number, result in enumerate(results) if result is best), None),
     }
+
+
+def _scores(result, units):
+    return [_score(result["scores"].get(name, math.nan), unit) for name, unit in units.items()]

@@ -18,8 +18,9 @@ def summarize(train, dev, test, paths, most):
         most: int, the maximum number of tokens of a question.
 
     Returns:
-        A dict with the same entries; `labels` and `majority` only for SQuAD 2.0. In addition, `windows`, the number of
-        training windows, and `several_windows`, the share of the training questions whose context needs several.
+        A dict with the same entries, but for `labels`: `answers`, the number of training questions with and without an
+        answer (SQuAD 2.0). `majority` is empty for SQuAD 1.1. In addition, `windows`, the number of training windows,
+        and `several_windows`, the share of the training questions whose context needs several.
     """
     total = sum(len(part.questions) for part in train)
     seen = {key for part in train for key in _keys(part.questions)}
@@ -31,7 +32,7 @@ def summarize(train, dev, test, paths, most):
         "train": total,
         **{split: {} for split in ("dev", "test")},
         **{split: {pathlib.Path(paths[split]).name: len(part.questions)} for split, part in splits.items()},
-        **_labels(train),
+        **_answers(train),
         "windows": int(sum(counts.sum() for counts in windows)),
         "several_windows": float(np.mean(np.concatenate(windows) > 1)),
         "truncated": {"rows": truncated, "share": truncated / total, "sequence_length": most},
@@ -41,10 +42,10 @@ def summarize(train, dev, test, paths, most):
     }
 
 
-def _labels(train):
+def _answers(train):
     golds = [answers for part in train for answers in part.questions.golds]
     counts = {"with an answer": sum(map(bool, golds)), "without an answer": golds.count([])}
-    return {"labels": counts} if any(part.questions.version_2 for part in train) else {}
+    return {"answers": counts} if any(part.questions.version_2 for part in train) else {}
 
 
 def _majority(questions):
@@ -67,7 +68,7 @@ def facts(summary):
     lines = {"training windows": f"{summary['windows']:,}"}
     if summary["several_windows"]:
         lines["training windows"] += f"; {summary['several_windows']:.1%} of the contexts need more than one"
-    if labels := summary.get("labels"):
-        total = sum(labels.values())
-        lines["answers"] = ", ".join(f"{name}: {count:,} ({count / total:.1%})" for name, count in labels.items())
+    if answers := summary.get("answers"):
+        total = sum(answers.values())
+        lines["answers"] = ", ".join(f"{name}: {count:,} ({count / total:.1%})" for name, count in answers.items())
     return lines

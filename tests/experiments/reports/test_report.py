@@ -4,6 +4,8 @@ import csv
 import math
 import platform
 import re
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from keras_bert.experiments import grid
 from keras_bert.experiments.reports import calibration, charts, lengths
-from keras_bert.experiments.reports.environment import duration, environment
+from keras_bert.experiments.reports.environment import command, duration, environment
 from keras_bert.experiments.reports.labels import (
     classification_errors,
     classification_sections,
@@ -112,9 +114,10 @@ def test_one_run_of_any_score(write):
 
 
 def test_runs_without_a_score(write):
-    page = write(results=[*RESULTS, result(math.nan, rate=3, seed=1)], run_curves={})
+    diverged = {"setting": {"rate": 0, "seed": 1}, "scores": {"f1": math.nan}, "diverged": "at step 3"}
+    page = write(results=[diverged, *RESULTS], run_curves={})
     assert "Runs without a finite f1, not plotted: 1." in page.source
-    assert [row[3] for row in rows_of(page.sections["Scores of the runs"], "list")][3:] == ["nan"]
+    assert [row[3] for row in rows_of(page.sections["Scores of the runs"], "list")][:2] == ["nan", "80.00%"]
     assert "No run has a curve." in page.source
 
 
@@ -255,7 +258,9 @@ def test_all_errors_are_in_a_table(write, tmp_path):
     ]
 
 
-def test_head(write):
+def test_head(write, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/keras-bert", "run_glue", "--model=my model"])
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     head = Head("a", {"truncated": "none"}, environment(187), {"warmup": 0.1}, ["Warning: no better."])
     page = write(head=head)
     first, second, settings = [list(map(text_of, block)) for block in page.root.iter("dl")]
@@ -264,7 +269,9 @@ def test_head(write):
     assert second[3] == "3 min 07 s"
     assert re.fullmatch(r"[0-9]+ \S+ cores?, [0-9]+ GB memory, .+", second[5])
     assert f"Python {platform.python_version()}" in second[7]
-    assert "pytest" in second[9]
+    assert second[9].strip() == "keras-bert run_glue '--model=my model'"
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", types.SimpleNamespace(name="pipelines.__main__"))
+    assert command() == "python -m pipelines run_glue '--model=my model'"
     assert text_of(having(page.root, "warning")[0]) == "Warning: no better."
     assert [duration(seconds) for seconds in (0.04, 59.94, 3600, 7500)] == [
         "0.0 s",
