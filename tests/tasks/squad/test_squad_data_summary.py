@@ -12,7 +12,12 @@ from keras_bert.text.preprocessor import TextPreprocessor
 pytestmark = pytest.mark.tensorflow
 
 
-def windows(path, pieces, version, *questions):
+@pytest.fixture(scope="module")
+def preprocessor(pieces):
+    return TextPreprocessor(pieces, 10)
+
+
+def windows(path, preprocessor, version, *questions):
     """Writes a file of `(question, context, answer or None)` and returns its windows."""
     paragraphs = [
         {
@@ -28,14 +33,16 @@ def windows(path, pieces, version, *questions):
         for number, (question, context, answer) in enumerate(questions)
     ]
     path.write_text(json.dumps({"version": version, "data": [{"paragraphs": paragraphs}]}))
-    return features.QuestionWindows(data.read(path), TextPreprocessor(pieces, 10), stride=3, max_question_length=2)
+    return features.QuestionWindows(data.read(path), preprocessor, stride=3, max_question_length=2)
 
 
-def test_questions(tmp_path, pieces):
+def test_questions(tmp_path, preprocessor):
     shared = ("y", "a b c d e f g h", "c")  # In three windows: 6 of its 8 tokens fit.
-    train = windows(tmp_path / "train.json", pieces, "v2.0", shared, ("y x z", "a b", None), ("x", "c", "c"))
+    train = windows(tmp_path / "train.json", preprocessor, "v2.0", shared, ("y x z", "a b", None), ("x", "c", "c"))
     same = (" Y", "A b  c d e f g h", None)
-    dev = windows(tmp_path / "dev.json", pieces, "v2.0", same, ("z", "a b", "b"), ("z", "b c", None), ("z", "d", None))
+    dev = windows(
+        tmp_path / "dev.json", preprocessor, "v2.0", same, ("z", "a b", "b"), ("z", "b c", None), ("z", "d", None)
+    )
     summary = question_summary.summarize([train], dev, None, {"dev": tmp_path / "dev.json"}, 2)
     assert summary == {
         "unit": "questions",
@@ -59,8 +66,8 @@ def test_questions(tmp_path, pieces):
     }
 
 
-def test_version_1_has_no_baseline(tmp_path, pieces):
-    part = windows(tmp_path / "1.json", pieces, "1.1", ("x", "a b", "a"))
+def test_version_1_has_no_baseline(tmp_path, preprocessor):
+    part = windows(tmp_path / "1.json", preprocessor, "1.1", ("x", "a b", "a"))
     summary = question_summary.summarize([part], part, part, {"dev": "dev.json", "test": "more/test.json"}, 2)
     assert (summary["majority"], summary["test"], "answers" in summary) == ({}, {"test.json": 1}, False)
     assert "majority baseline" not in data_summary.facts(summary)
