@@ -1,0 +1,145 @@
+"""README and documentation: every code block is run or checked, links lead somewhere, lists are complete."""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import re
+import shlex
+import warnings
+
+import pytest
+
+import keras_bert
+from tests import documents
+from tests.experiments import glue_files
+from tests.pipelines import programs
+from keras_bert.tasks.glue.tasks import TASKS
+
+ROOT = documents.ROOT
+# What the documentation names, and what its blocks are run with: small models, few steps.
+MODELS = {"google-bert/bert-base-uncased": "bert_tiny_books"}
+ARGUMENTS = {"--config=base": "--config=tiny"}
+STEPS = re.compile(r"steps:\d+,batch:\d+")
+
+_with_blocks = [page for page in documents.PAGES if documents.blocks(page)]
+_pages = pytest.mark.parametrize("page", _with_blocks, ids=documents.name)
+
+
+@pytest.fixture
+def workspace(tmp_path, monkeypatch):
+    """An empty working directory, in which the names of `MODELS` load small models."""
+    for name, small in MODELS.items():
+        path = tmp_path / "models" / name
+        path.parent.mkdir(parents=True)
+        path.symlink_to(ROOT / "saved_models" / small)
+    monkeypatch.setenv("KERAS_BERT_MODELS", str(tmp_path / "models"))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "work"
+
+
+@_pages
+def test_blocks_of_a_page(page, workspace):
+    """Runs the quick Python blocks, and checks the flags of all commands."""
+    _run(page, {"run"})
+    for block in documents.blocks(page):
+        if block.language == "sh":
+            _check_commands(block)
+        elif block.language == "python":
+            compile(block.code, f"{documents.name(page)}:{block.line}", "exec")
+
+
+@pytest.mark.slow
+@_pages
+def test_page_as_a_whole(page, workspace):
+    """Runs all blocks of a page in order."""
+    if {"run slowly"} & {block.check for block in documents.blocks(page)}:
+        _write_samples(workspace)
+        _run(page, {"run", "run slowly"})
+
+
+def _run(page, checks):
+    """Writes the files of a page and runs its blocks with these checks, in one namespace."""
+    blocks, namespace, printed = documents.blocks(page), {}, None
+    for block in blocks:
+        if block.check == "file":
+            _write(block)
+    for block in blocks:
+        place = f"{documents.name(page)}:{block.line}"
+        if block.check == "output" and printed is not None:
+            assert printed.split() == block.code.split(), place
+        elif block.check in checks:
+            printed = _output(block, place, namespace)
+        else:
+            printed = None
+
+
+def _output(block, place, namespace):
+    """Runs a block and returns what it prints."""
+    if block.language == "sh":
+        return "".join(programs.call(*_shortened(words)) for words in documents.commands(block.code) if words[0] != "make")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(compile(block.code, place, "exec"), namespace)
+    return printed.getvalue()
+
+
+def _shortened(words):
+    module, arguments = documents.program(words)
+    arguments = [ARGUMENTS.get(argument, argument) for argument in arguments]
+    return module, *(STEPS.sub("steps:2,batch:2", argument) for argument in arguments)
+
+
+def _write(block):
+    """Writes the file of a block. JSON is parsed: as one value, or line by line."""
+    path = pathlib.Path(block.title)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(block.code)
+    if block.language == "json":
+        for text in block.code.splitlines() if path.suffix == ".jsonl" else [block.code]:
+            json.loads(text)
+
+
+def _check_commands(block):
+    """Checks that commands and their flags, and targets of make, exist; other programs must not be run."""
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for words in documents.commands(block.code):
+        if found := documents.program(words):
+            with programs.command(found[0], *found[1]):
+                pass
+        elif words[0] == "make":
+            assert set(words[1:]) <= set(targets), words
+        else:
+            assert block.check == "not run", f"line {block.line}: mark it as `not run: reason`: {shlex.join(words)}"
+
+
+def test_every_block_has_a_check():
+    """Lists the blocks: `pytest tests/test_documents.py -k every_block -s`."""
+    for page in _with_blocks:
+        for block in documents.blocks(page):
+            print(f"{documents.name(page)}:{block.line}: {block.language}: {block.check} {block.title or block.mark}")
+            assert block.check
+
+
+def test_quoted_messages_exist():
+    paths = [path for folder in ("keras_bert", "pipelines") for path in (ROOT / folder).rglob("*.py")]
+    sources = re.sub(r'"\n\s+f?"', "", "\n".join(path.read_text() for path in paths))
+    page = (ROOT / "docs" / "guides" / "troubleshooting.md").read_text()
+    quoted = [text for cell in re.findall(r"^\| (`.+?`) \|", page, re.MULTILINE) for text in re.findall("`(.+?)`", cell)]
+    assert quoted
+    assert [text for text in quoted if text not in sources] == []
+
+
+def test_the_reference_has_every_public_name():
+    pages = "".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
+    listed = set(re.findall(r"keras_bert\.(?:layers\.)?(\w+)[`,}\n]", pages))
+    assert {*keras_bert.__all__, *keras_bert.layers.__all__} - listed == {"__version__", "layers"}
+
+
+def test_commands_are_listed():
+    page = (ROOT / "docs" / "guides" / "commands.md").read_text()
+    found = {path.stem for path in (ROOT / "pipelines").glob("*.py")} - {"__init__", "command", "common_flags"}
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) >= found
