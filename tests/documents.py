@@ -1,8 +1,8 @@
 """Finds the code blocks of README and the documentation, and how each of them is checked.
 
 A comment on the line before a block changes how it is checked: `<!-- slow -->` runs it in `make slow` only,
-`<!-- not run: reason -->` only checks Python's syntax and the flags of commands, and `<!-- output -->` marks the output of
-the block before. A block with the title of a file is written to that file before the page is run.
+`<!-- not run: reason -->` only checks Python's syntax and the flags of commands, and `<!-- output -->` marks the output
+of the block before. A block with the title of a file is written to that file before the page is run.
 """
 
 import pathlib
@@ -44,11 +44,11 @@ class Block(NamedTuple):
         if self.language == "text":
             return "output" if self.mark == "output" else "illustration"
         if self.language not in ("python", "sh"):
-            raise ValueError(f'line {self.line}: expected python, sh, text or a title="file". Received: {self.language!r}')
+            raise ValueError(f"line {self.line}: expected python, sh, text or a title. Received: {self.language!r}")
         if self.mark.startswith("not run: "):
             return "not run"
         if self.mark not in ("", "slow"):
-            raise ValueError(f"line {self.line}: expected the mark slow, output or not run: reason. Received: {self.mark}")
+            raise ValueError(f"line {self.line}: expected slow, output or not run: reason. Received: {self.mark!r}")
         return "run slowly" if self.mark or self.language == "sh" else "run"
 
 
@@ -60,19 +60,21 @@ def name(page):
 def blocks(page):
     """Returns the blocks of a page in order."""
     text = page.read_text()
-    if indented := _INDENTED.search(_BLOCK.sub("", f"\n\n{text}")):
-        raise ValueError(f"{name(page)}: expected code between ``` lines. Received: {indented[0]!r}")
     return [
         Block(text.count("\n", 0, match.start(4)) + 1, *(group or "" for group in match.groups()))
         for match in _BLOCK.finditer(text)
     ]
 
 
+def indented(page):
+    """Returns the code of a page that is indented instead of fenced, which is not checked."""
+    return _INDENTED.findall(_BLOCK.sub("", f"\n\n{page.read_text()}"))
+
+
 def commands(code):
     """Returns the commands of a shell block as lists of words, without comments and variables."""
-    lines = code.replace("\\\n", " ").splitlines()
-    words = [shlex.split(line, comments=True) for line in lines]
-    return [_without_variables(line) for line in words if line]
+    lines = [shlex.split(line, comments=True) for line in code.replace("\\\n", " ").splitlines()]
+    return [words for words in map(_without_variables, lines) if words]
 
 
 def _without_variables(words):
