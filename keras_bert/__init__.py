@@ -1,31 +1,19 @@
 """BERT for TensorFlow 2 and Keras 3. See README.md; all public names are listed here.
 
-They are imported on first use (PEP 562), except for classes that `.keras` files may contain: Keras must know these.
+They are imported on first use (PEP 562), so that `import keras_bert` takes a few milliseconds.
 """
 
 import importlib
+import importlib.abc
+import importlib.util
+import sys
 
-try:
-    import keras
-except ModuleNotFoundError as error:
-    if (error.name or "").split(".")[0] != "tensorflow":
-        raise
-    # TensorFlow is Keras' default backend, and its error says only that it is missing.
-    raise ModuleNotFoundError(
-        "Keras is set to the TensorFlow backend, and TensorFlow is not installed. Install it with "
-        "`pip install keras-bert-whole[tensorflow]`, or set the environment variable KERAS_BACKEND=jax for the models "
-        "alone, which run on JAX",
-        name=error.name,
-    ) from error
-
-from keras_bert import layers
 from keras_bert.version import __version__
 
-if keras.config.backend() == "tensorflow":
-    from keras_bert.text import preprocessor as _preprocessor  # noqa: F401
-    from keras_bert.training import optimizer as _optimizer  # noqa: F401
-
+# Classes that `.keras` files may contain: `keras.saving.load_model` must know them.
+_SAVED = ("keras_bert.layers", "keras_bert.text.preprocessor", "keras_bert.training.optimizer")
 _MODULES = {
+    "keras_bert": "layers",
     "keras_bert.config": "BERT_TINY BERT_MINI BERT_SMALL BERT_MEDIUM BERT_BASE BERT_LARGE BertConfig named_config",
     "keras_bert.models.encoder": "build_encoder",
     "keras_bert.models.pretrainer": "build_next_sentence build_pretrainer",
@@ -54,29 +42,67 @@ _MODULES = {
     "keras_bert.training.losses": "Loss classification_loss pretraining_losses regression_loss span_loss token_loss",
 }
 # Installed by the extra `tensorflow`.
+_INSTALL = "pip install keras-bert-whole[tensorflow]"
 _EXTRA = ("tensorflow", "tensorflow_text", "tensorflow_serving", "jinja2", "scipy", "sklearn", "tqdm")
 _PUBLIC = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = ["__version__", "layers", *sorted(_PUBLIC)]
+__all__ = ["__version__", *sorted(_PUBLIC)]
 
 
 def __getattr__(name):
     if name not in _PUBLIC:
         raise AttributeError(f"module 'keras_bert' has no attribute {name!r}")
     try:
-        value = getattr(importlib.import_module(_PUBLIC[name]), name)
+        module = _PUBLIC[name]
+        value = (
+            importlib.import_module(f"{module}.{name}")
+            if module == __name__
+            else getattr(importlib.import_module(module), name)
+        )
     except ModuleNotFoundError as error:
         package = (error.name or "").split(".")[0]
         if package not in _EXTRA:
             raise
-        raise ModuleNotFoundError(
-            f"`keras_bert.{name}` needs {package}, which is not installed. Install it with "
-            "`pip install keras-bert-whole[tensorflow]`",
-            name=error.name,
-        ) from error
+        raise ModuleNotFoundError(_missing(name, package), name=error.name) from error
     globals()[name] = value
     return value
 
 
+def _missing(name, package):
+    needs = f"`keras_bert.{name}` needs {package}, which is not installed. Install it with `{_INSTALL}`"
+    if package == "tensorflow":
+        needs += ", or set the environment variable KERAS_BACKEND=jax for the models alone, which run on JAX"
+    return needs
+
+
 def __dir__():
     return __all__
+
+
+def _register_classes(keras):
+    for module in _SAVED if keras.config.backend() == "tensorflow" else _SAVED[:1]:
+        importlib.import_module(module)
+
+
+class _AfterKeras(importlib.abc.MetaPathFinder):
+    """Registers the classes of saved models as soon as Keras is imported, which takes seconds."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "keras":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        execute = spec.loader.exec_module
+
+        def exec_module(module):
+            execute(module)
+            _register_classes(module)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+if "keras" in sys.modules:
+    _register_classes(sys.modules["keras"])
+else:
+    sys.meta_path.insert(0, _AfterKeras())

@@ -1,51 +1,12 @@
-"""Shared code of the commands: startup, error handling and the training flags."""
+"""Flags that several commands share, and their values."""
 
 import codecs
 import dataclasses
-import sys
 import types
 
-from absl import app, flags
+from absl import flags
 
-import keras_bert
-from keras_bert.files import write_text
-
-flags.disclaim_key_flags()  # Makes `--help` of a command list the flags defined here.
-
-# Errors caused by the user; any other error is a bug and keeps its traceback.
-MISTAKES = (ValueError, OSError, MemoryError, FloatingPointError)
-
-
-def run(main, with_arguments=False):
-    """Parses the flags and runs `main()`. User errors print one line and exit with status 2.
-
-    Args:
-        main: function to run; called with the list of positional arguments if `with_arguments`.
-        with_arguments: bool, whether positional arguments are allowed. Defaults to `False`.
-    """
-
-    def guarded(argv):
-        if len(argv) > 1 and not with_arguments:
-            sys.exit(_complain(f"unexpected argument(s) {' '.join(argv[1:])}. Expected only flags, see --help"))
-        try:
-            with keras_bert.explain_out_of_memory():
-                main(argv[1:]) if with_arguments else main()
-        except MISTAKES as error:
-            sys.exit(_complain(error))
-
-    app.run(guarded, flags_parser=_parse)
-
-
-def _parse(arguments):
-    try:
-        return flags.FLAGS(arguments)
-    except flags.Error as error:
-        sys.exit(_complain(error))
-
-
-def _complain(message):
-    print(f"error: {' '.join(str(message).split())}", file=sys.stderr)
-    return 2
+from .command import section
 
 
 def text_lines(content):
@@ -59,16 +20,19 @@ def text_lines(content):
 def training(warmup, bias_correction):
     """Defines the flags of all training and returns their holders by name. The arguments are defaults."""
     precisions = ["float32", "mixed_bfloat16", "mixed_float16"]
-    return types.SimpleNamespace(
-        output_dir=flags.DEFINE_string("output_dir", None, "Output directory.", required=True),
-        warmup=flags.DEFINE_float("warmup", warmup, "Fraction of the steps used for warmup.", 0, 1),
-        bias_correction=flags.DEFINE_bool(
+    section("training")
+    holders = {
+        "warmup": flags.DEFINE_float("warmup", warmup, "Fraction of the steps used for warmup.", 0, 1),
+        "bias_correction": flags.DEFINE_bool(
             "bias_correction", bias_correction, "Bias correction of the optimizer; Google's BERT has none."
         ),
-        gradient_accumulation=flags.DEFINE_integer("gradient_accumulation", 1, "Micro-batches per batch.", 1),
-        precision=flags.DEFINE_enum("precision", "float32", precisions, "Computation precision."),
-        strategy=flags.DEFINE_string("strategy", "auto", "Distribution: auto, one, mirrored, multi_worker or tpu."),
-    )
+        "gradient_accumulation": flags.DEFINE_integer("gradient_accumulation", 1, "Micro-batches per batch.", 1),
+        "precision": flags.DEFINE_enum("precision", "float32", precisions, "Computation precision."),
+        "strategy": flags.DEFINE_string("strategy", "auto", "Distribution: auto, one, mirrored, multi_worker or tpu."),
+    }
+    section("output")
+    output = flags.DEFINE_string("output_dir", None, "Output directory.", required=True)
+    return types.SimpleNamespace(output_dir=output, **holders)
 
 
 def finetuning(learning_rates):
@@ -77,9 +41,11 @@ def finetuning(learning_rates):
     Args:
         learning_rates: list of strings, the default grid.
     """
+    section("model")
+    model = flags.DEFINE_string("model", None, "Directory or name of the model to start from.")
+    section("training")
     return types.SimpleNamespace(
-        **vars(training(warmup=0.1, bias_correction=True)),
-        model=flags.DEFINE_string("model", None, "Directory or name of the model to start from."),
+        model=model,
         learning_rate=flags.DEFINE_list("learning_rate", learning_rates, "Peak learning rate(s)."),
         batch_size=flags.DEFINE_list("batch_size", None, "Batch size(s); default: the task's."),
         epochs=flags.DEFINE_list("epochs", None, "Number(s) of epochs; default: the task's."),
@@ -93,6 +59,7 @@ def finetuning(learning_rates):
         ),
         group_by_length=flags.DEFINE_bool("group_by_length", True, "Batches rows of similar length, which is faster."),
         max_train_examples=flags.DEFINE_integer("max_train_examples", None, "Number of training examples to use.", 1),
+        **vars(training(warmup=0.1, bias_correction=True)),
     )
 
 
@@ -118,10 +85,3 @@ def numbers(holder, kind):
         return None if holder.value is None else [kind(value) for value in holder.value]
     except ValueError:
         raise ValueError(f"--{holder.name} must be comma-separated numbers. Received: {holder.value}") from None
-
-
-def write_given(path):
-    """Writes the given flags to a file for `--flagfile`, except those of absl and TensorFlow."""
-    own = flags.FLAGS.flags_by_module_dict()
-    given = [flag for module in (sys.argv[0], "__main__") for flag in own.get(module, []) if flag.present]
-    write_text(path, "".join(f"{flag.serialize()}\n" for flag in given))

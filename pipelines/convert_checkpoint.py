@@ -1,8 +1,8 @@
 """Converts a BERT checkpoint between Google's, Hugging Face's and Keras' formats, heads included.
 
-    python -m pipelines.convert_checkpoint --input=uncased_L-12_H-768_A-12 --output=bert_hf --format=huggingface
+    python -m pipelines.convert_checkpoint --model=uncased_L-12_H-768_A-12 --output_dir=bert_hf --format=huggingface
 
-`--input` is what `keras_bert.load` takes: a directory in any of these formats, a KerasHub preset or a name on the
+`--model` is what `keras_bert.load` takes: a directory in any of these formats, a KerasHub preset or a name on the
 Hugging Face hub. Tensors are converted exactly (unless `--weights_dtype` is narrower); tensors that the model does not
 use are listed. BERT BASE takes about ten seconds.
 """
@@ -10,19 +10,26 @@ use are listed. BERT BASE takes about ten seconds.
 from absl import flags
 
 import keras_bert
-from pipelines import common_flags
 
-_INPUT = flags.DEFINE_string("input", None, "Directory or name of the checkpoint.", required=True)
-_OUTPUT = flags.DEFINE_string("output", None, "Output directory.", required=True)
+from . import command
+
+command.section("model")
+_MODEL = flags.DEFINE_string("model", None, "Directory or name of the checkpoint.", required=True)
+_REVISION = flags.DEFINE_string("revision", None, "Branch, tag or commit on the Hugging Face hub.")
+command.section("output")
+_OUTPUT = flags.DEFINE_string("output_dir", None, "Output directory.", required=True)
 _FORMAT = flags.DEFINE_enum("format", "huggingface", ["huggingface", "google", "keras"], "Output format.")
 _DTYPE = flags.DEFINE_enum(
-    "weights_dtype", "float32", ["float32", "float16", "bfloat16"], "Data type of the weights in the file."
+    "weights_dtype",
+    "float32",
+    ["float32", "float16", "bfloat16"],
+    "Data type of the weights in the file.",
 )
-_REVISION = flags.DEFINE_string("revision", None, "Branch, tag or commit on the Hugging Face hub.")
+command.renamed(input="model", output="output_dir")
 
 
 def main():
-    bert = keras_bert.load(_INPUT.value, revision=_REVISION.value)
+    bert = keras_bert.load(_MODEL.value, revision=_REVISION.value)
     model = bert.model()
     keras_bert.save(
         model,
@@ -43,4 +50,4 @@ def main():
 
 
 if __name__ == "__main__":
-    common_flags.run(main)
+    command.run(main)

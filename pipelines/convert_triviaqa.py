@@ -13,13 +13,16 @@ take about a second.
 from absl import flags
 
 from keras_bert.tasks.squad import triviaqa
-from pipelines import common_flags
 
+from . import command
+
+command.section("data")
 _QA = flags.DEFINE_list("qa", None, "TriviaQA's question file(s), of train or dev.", required=True)
 _EVIDENCE = flags.DEFINE_string("evidence", None, "TriviaQA's directory with wikipedia/ and web/.", required=True)
-_OUTPUT = flags.DEFINE_string("output", None, "Output file.", required=True)
 _MAX_WORDS = flags.DEFINE_integer("max_words", 400, "Number of words of a document to use as context.", 1)
 _SOURCES = flags.DEFINE_list("sources", None, "Source(s): wikipedia, web; default: as given in each question file.")
+command.section("output")
+_OUTPUT = flags.DEFINE_string("output", None, "Output file.", required=True)
 
 _REASONS = {
     "no_answer": "without an answer in the first {} words",
@@ -42,4 +45,4 @@ def main():
 
 
 if __name__ == "__main__":
-    common_flags.run(main)
+    command.run(main, tensorflow=False)

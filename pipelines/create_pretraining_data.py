@@ -1,60 +1,73 @@
 """Creates pre-training data from text: TFRecords with the same features as Google's create_pretraining_data.py.
 
-    python -m pipelines.create_pretraining_data --input="corpus/*.txt" --vocab=vocab.txt --output=data/128
-    python -m pipelines.create_pretraining_data --inspect=3 --output=data/128
-    python -m pipelines.create_pretraining_data --input="/mnt/corpus/*" --vocab=vocab.txt --output=gs://bucket/128 \\
-        --runner=DataflowRunner --beam_options=--project=me,--region=europe-west4
+    python -m pipelines.create_pretraining_data --input="corpus/*.txt" --vocab=vocab.txt --output_dir=data/128
+    python -m pipelines.create_pretraining_data --inspect=3 --output_dir=data/128
+    python -m pipelines.create_pretraining_data --input="/mnt/corpus/*" --vocab=vocab.txt --runner=DataflowRunner \\
+        --output_dir=gs://bucket/128 --beam_options=--project=me,--region=europe-west4
 
 `--input` is a glob pattern of UTF-8 text files, optionally `.gz`: one sentence per line and a blank line between
 documents (`--format=sentences`), one paragraph per line and a blank line between documents (`paragraphs`), or one JSON
 object per line with a document in the field `text` (`jsonl`). Masks are drawn when the data is read, differently in
 each epoch; `--static` draws them now, 10 times, as Google's run_pretraining.py expects. Writes `examples-*.tfrecord`,
-`vocab.txt` and `manifest.json` with statistics to `--output`. The same command resumes an interrupted run. 42 MB of
+`vocab.txt` and `manifest.json` with statistics to `--output_dir`. The same command resumes an interrupted run. 42 MB of
 English books take 5 seconds on one core after startup, and 1 GB of memory. With `--runner`, Apache Beam creates the
 same examples on its workers, which need this package and the input at the same path; interrupted runs do not resume.
 """
 
 import json
+import logging
 
-from absl import flags, logging
+from absl import flags
 
-from keras_bert.pretraining.beam import generate_with_beam
-from keras_bert.pretraining.generate import MANIFEST, generate
-from keras_bert.pretraining.inspection import describe
-from keras_bert.pretraining.masking import Masking
-from keras_bert.pretraining.settings import Settings
-from pipelines import common_flags
+from . import command, common_flags
 
+command.section("data")
 _INPUT = flags.DEFINE_string("input", None, "Glob pattern of the text files.")
 _VOCAB = flags.DEFINE_string("vocab", None, "Vocabulary file, a vocab.txt.")
-_OUTPUT = flags.DEFINE_string("output", None, "Output folder.", required=True)
-_INSPECT = flags.DEFINE_integer("inspect", 0, "Only prints this many examples of --output.")
-_FORMAT = flags.DEFINE_enum("format", "sentences", ["sentences", "paragraphs", "jsonl"], "Format of the input.")
+_FORMAT = flags.DEFINE_enum(
+    "format",
+    "sentences",
+    ["sentences", "paragraphs", "jsonl"],
+    "Format of the input, see above.",
+)
 flags.DEFINE_string("field", "text", "Field with the text in jsonl.")
 flags.DEFINE_bool("lowercase", True, "Whether the vocabulary is uncased.")
 flags.DEFINE_bool("strip_accents", None, "Whether to strip accents; default: as --lowercase.")
+command.section("examples")
 flags.DEFINE_integer("sequence_length", 128, "Number of tokens of an example.")
 flags.DEFINE_bool("next_sentence", True, "Creates sentence pairs; otherwise full-length rows of text.")
 flags.DEFINE_float("short_seq_prob", 0.1, "Probability of a shorter pair.")
-_STATIC = flags.DEFINE_bool("static", False, "Draws the masks now, fixed for all epochs.")
 flags.DEFINE_integer("duplicates", None, "Passes over the text; default: 1, with --static 10.")
+flags.DEFINE_integer("seed", 1, "Random seed.")
+command.section("masks")
+_STATIC = flags.DEFINE_bool("static", False, "Draws the masks now, fixed for all epochs.")
 flags.DEFINE_float("masked_lm_prob", 0.15, "Fraction of the tokens to predict.")
 flags.DEFINE_integer("max_predictions", None, "Maximum predictions per example; default: that fraction of it.")
 flags.DEFINE_bool("whole_word", False, "Masks all tokens of a word together.")
 flags.DEFINE_integer("max_ngram", 1, "Maximum number of adjacent words to mask together.")
 flags.DEFINE_float("mask_share", 0.8, "Fraction of the predicted tokens replaced by [MASK].")
 flags.DEFINE_float("random_share", 0.1, "Fraction replaced by a random token; the rest are unchanged.")
-flags.DEFINE_integer("seed", 1, "Random seed.")
+command.section("output")
+_OUTPUT = flags.DEFINE_string("output_dir", None, "Output folder.", required=True)
+_INSPECT = flags.DEFINE_integer("inspect", 0, "Only prints this many examples of --output_dir.")
 _SHARDS = flags.DEFINE_integer("shards", None, "Number of files; default: one per 64 MB, at least 16.", 1)
 _PROCESSES = flags.DEFINE_integer(
     "processes", None, "Number of processes; default: one per core, or one for small inputs.", 1
 )
 _COMPRESS = flags.DEFINE_bool("compress", False, "Compresses the files to .gz.")
+command.section("Apache Beam")
 _RUNNER = flags.DEFINE_string("runner", None, "Apache Beam runner, such as DirectRunner; default: no Beam.")
 _BEAM_OPTIONS = flags.DEFINE_list("beam_options", [], "Pipeline option(s) of the runner.")
+command.renamed(output="output_dir")
 
 
 def main():
+    from keras_bert.pretraining.beam import generate_with_beam
+    from keras_bert.pretraining.generate import MANIFEST, generate
+    from keras_bert.pretraining.inspection import describe
+    from keras_bert.pretraining.masking import Masking
+    from keras_bert.pretraining.settings import Settings
+
     if _INSPECT.value:
         print(describe(_OUTPUT.value, _INSPECT.value, _VOCAB.value))
         return
@@ -74,11 +87,11 @@ def main():
     if _RUNNER.value:
         manifest = generate_with_beam(*what, _RUNNER.value, _BEAM_OPTIONS.value, **how)
     else:
-        manifest = generate(*what, workers=_PROCESSES.value, progress=logging.info, **how)
+        manifest = generate(*what, workers=_PROCESSES.value, progress=logging.getLogger("keras_bert").info, **how)
     statistics = {name: value for name, value in manifest.items() if name not in ("input", "recipe", "files")}
     print(json.dumps(statistics, indent=1))
     print(f"full manifest: {_OUTPUT.value.rstrip('/')}/{MANIFEST}")
 
 
 if __name__ == "__main__":
-    common_flags.run(main)
+    command.run(main)

@@ -1,6 +1,6 @@
 """Checks the result of `make demo`: the score, and predictions of the exported SavedModel for two new sentences.
 
-    python -m pipelines.demo --run=runs/demo
+    python -m pipelines.demo --output_dir=runs/demo
 
 `make demo` runs this after `pipelines.run_glue` with `recipes/demo.txt`. Exits with status 2 unless the accuracy
 exceeds the majority-label baseline by 10 points.
@@ -9,21 +9,24 @@ exceeds the majority-label baseline by 10 points.
 import collections
 import pathlib
 
-import tensorflow as tf
-import tensorflow_text  # noqa: F401 (The SavedModel uses its ops.)
 from absl import flags
 
 from keras_bert.files import read_json
 from keras_bert.tasks.glue import data as glue
-from pipelines import common_flags
 
-_RUN = flags.DEFINE_string("run", "runs/demo", "--output_dir of run_glue.")
+from . import command
+
+command.section("data")
+_RUN = flags.DEFINE_string("output_dir", "runs/demo", "--output_dir of run_glue.")
 _DATA = flags.DEFINE_string("data_dir", "pipelines/sample_data/sentiment", "--data_dir of run_glue.")
 _SENTENCES = ("I would see it again tomorrow.", "Two hours that I will not get back.")
 _MARGIN = 0.1
 
 
 def main():
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401 (The SavedModel uses its ops.)
+
     run = pathlib.Path(_RUN.value)
     best = read_json(run / "results.json")["best"]
     labels = glue.read(glue.TASKS["sst2"], _DATA.value, "dev").labels
@@ -39,4 +42,4 @@ def main():
 
 
 if __name__ == "__main__":
-    common_flags.run(main)
+    command.run(main)

@@ -1,10 +1,10 @@
 """Exports a model for TensorFlow Serving, as a SavedModel that takes raw text.
 
-    python -m pipelines.export_saved_model --model=runs/mrpc/model --output=saved_models/mrpc
+    python -m pipelines.export_saved_model --model=runs/mrpc/model --output_dir=saved_models/mrpc
     python -m pipelines.verify_saved_model saved_models/mrpc/1
 
 `--model` is an argument for `keras_bert.load`; its head determines the signatures, see `keras_bert.export`. Unless
-`--output` ends with a version number, the next free version is used. Takes about twenty seconds for BASE.
+`--output_dir` ends with a version number, the next free version is used. Takes about twenty seconds for BASE.
 """
 
 import pathlib
@@ -12,18 +12,20 @@ import pathlib
 from absl import flags
 
 import keras_bert
-from pipelines import common_flags
 
+from . import command, common_flags
+
+command.section("model")
 _MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", required=True)
-_OUTPUT = flags.DEFINE_string("output", None, "Folder of the model or of a version.", required=True)
 _LENGTH = flags.DEFINE_integer(
     "sequence_length", None, "Maximum number of tokens; default: as in training, or the model's maximum."
 )
 _PAIR = flags.DEFINE_bool("pair", None, "Whether a classifier takes two texts; default: as in training.")
 _PRECISIONS = ["float32", "mixed_bfloat16", "bfloat16"]
 _PRECISION = flags.DEFINE_enum("precision", "float32", _PRECISIONS, "Precision; bfloat16 includes the weights.")
-_STRIDE = flags.DEFINE_integer("stride", None, "Tagging, question answering: tokens from window to window.", 1)
-_TOP = flags.DEFINE_integer("top", None, "Number of answers (question answering) or of tokens (masks).", 1)
+command.section("signature")
+_STRIDE = flags.DEFINE_integer("doc_stride", None, "Tagging, question answering: tokens from window to window.", 1)
+_TOP = flags.DEFINE_integer("n_best", None, "Number of answers (question answering) or of tokens (masks).", 1)
 _ANSWER = flags.DEFINE_integer("max_answer_length", None, "Question answering: maximum tokens of an answer.", 1)
 _NULL = flags.DEFINE_float(
     "null_threshold", None, "Question answering: score margin by which no answer must beat the best."
@@ -31,6 +33,9 @@ _NULL = flags.DEFINE_float(
 _POOLING = flags.DEFINE_enum("pooling", None, ["mean", "max", "cls", "pooled"], "Encoder: pooling of the vectors.")
 _LAYERS = flags.DEFINE_list("layers", None, "Encoder: layers to concatenate, such as -4,-3,-2,-1.")
 _NORMALIZE = flags.DEFINE_bool("normalize", None, "Encoder: whether to scale vectors to length 1.")
+command.section("output")
+_OUTPUT = flags.DEFINE_string("output_dir", None, "Folder of the model or of a version.", required=True)
+command.renamed(output="output_dir", stride="doc_stride", top="n_best")
 _OPTIONS = {
     "classification": (),
     "multiple_choice": (),
@@ -69,18 +74,19 @@ def main():
         **options,
     )
     print(f"wrote {directory}")
-    print(f"next: python -m pipelines.verify_saved_model {directory}")
+    print(f"next: {command.spelling('verify_saved_model')} {directory}")
 
 
 def _options(head):
-    """Returns the given options; raises an error if the head does not support one."""
+    """Returns the given options as arguments of `export`; raises an error if the head does not support one."""
     known = [flag.name for flag in _OPTIONS[head]]
     given = {flag.name: flag.value for of_head in _OPTIONS.values() for flag in of_head if flag.value is not None}
     for name in given:
         if name not in known:
             has = ", ".join(f"--{option}" for option in known) or "none"
             raise ValueError(f"--{name} is not an option for head={head!r}. Expected one of: {has}")
-    return given
+    keywords = {"doc_stride": "stride", "n_best": "top"}
+    return {keywords.get(name, name): value for name, value in given.items()}
 
 
 def _version(folder):
@@ -92,4 +98,4 @@ def _version(folder):
 
 
 if __name__ == "__main__":
-    common_flags.run(main)
+    command.run(main)

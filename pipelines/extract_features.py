@@ -9,32 +9,44 @@ counts them. Embeds a thousand GLUE sentences per second with the 6-layer MiniLM
 """
 
 import json
+import logging
 import pathlib
 
-import numpy as np
-import tensorflow as tf
-from absl import flags, logging
+from absl import flags
 
 import keras_bert
-from keras_bert.exporting.embed import POOLINGS, check_pooling, pool
 from keras_bert.files import replacing
-from pipelines import common_flags
 
-_MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", required=True)
+from . import command, common_flags
+
+command.section("data")
 _INPUT = flags.DEFINE_string("input", None, "File of texts, one per line.", required=True)
-_OUTPUT = flags.DEFINE_string("output", None, "Output file, .npz or .jsonl.", required=True)
+command.section("model")
+_MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", required=True)
 _LAYERS = flags.DEFINE_list("layers", ["-1"], "Layer(s) to concatenate; 0 is the embeddings, -1 the last.")
-_POOLING = flags.DEFINE_enum("pooling", None, POOLINGS, "Pooling; default: the checkpoint's, or mean.")
+_POOLING = flags.DEFINE_enum(
+    "pooling",
+    None,
+    ["mean", "max", "cls", "pooled"],
+    "Pooling; default: the checkpoint's, or mean.",
+)
 _NORMALIZE = flags.DEFINE_bool("normalize", None, "Scales vectors to length 1; default: as in the checkpoint.")
 _LENGTH = flags.DEFINE_integer(
     "sequence_length", None, "Maximum number of tokens of a text; default: the checkpoint's, or the model's maximum."
 )
 _BATCH = flags.DEFINE_integer("batch_size", 32, "Batch size.", 1)
 _PRECISION = flags.DEFINE_enum("precision", "float32", ["float32", "mixed_bfloat16"], "Computation precision.")
+command.section("output")
+_OUTPUT = flags.DEFINE_string("output", None, "Output file, .npz or .jsonl.", required=True)
 _CHUNK = 4096  # Number of texts to process, sorted by length, at a time.
 
 
 def main():
+    import numpy as np
+    import tensorflow as tf
+
+    from keras_bert.exporting.embed import check_pooling, pool
+
     output = pathlib.Path(_OUTPUT.value)
     if output.suffix not in (".npz", ".jsonl"):
         raise ValueError(f"--output must end in .npz or .jsonl. Received: {output}")
@@ -60,7 +72,9 @@ def main():
         cut += int(np.sum(pieces.row_lengths().numpy() > length - 2))
         parts.append(_vectors(run, preprocessor, pieces))
     if cut:
-        logging.warning("texts of more than %d tokens, truncated: %d of %d", length, cut, len(texts))
+        logging.getLogger("keras_bert").warning(
+            "texts of more than %d tokens, truncated: %d of %d", length, cut, len(texts)
+        )
     _write(output, texts, np.concatenate(parts))
     print(f"wrote {len(texts):,} vectors of {parts[0].shape[1]} numbers to {output}")
 
@@ -74,6 +88,9 @@ def _read(path):
 
 def _vectors(run, preprocessor, pieces):
     """Computes the vectors of some texts, in batches of similar length."""
+    import numpy as np
+    import tensorflow as tf
+
     order = np.argsort(pieces.row_lengths().numpy(), kind="stable")
     vectors = [
         run(preprocessor.pack(tf.gather(pieces, order[start : start + _BATCH.value]))).numpy()
@@ -83,6 +100,8 @@ def _vectors(run, preprocessor, pieces):
 
 
 def _write(path, texts, vectors):
+    import numpy as np
+
     with replacing(path) as temporary:
         if path.suffix == ".npz":
             np.savez(temporary, vectors=vectors)
@@ -94,4 +113,4 @@ def _write(path, texts, vectors):
 
 
 if __name__ == "__main__":
-    common_flags.run(main)
+    command.run(main)

@@ -28,7 +28,8 @@ from keras_bert.tasks.classification import multi_label_table, predictions_table
 from keras_bert.tasks.squad import predictions as squad_predictions
 from keras_bert.tasks.squad.data import Questions
 from keras_bert.tasks.squad.features import QuestionWindows
-from pipelines import common_flags
+
+from . import command, common_flags
 
 _MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", required=True)
 _INPUT = flags.DEFINE_string("input", None, "File of texts, one per line.")
@@ -163,4 +164,4 @@ def _texts(arguments):
 
 
 if __name__ == "__main__":
-    common_flags.run(main, with_arguments=True)
+    command.run(main, with_arguments=True)

@@ -12,52 +12,58 @@ provides them. Flags with several values form a grid; the same command resumes i
 `--output_dir` contains `flags.txt` (for `--flagfile`), `runs/` with `metrics.jsonl`, `dev.npz` and `test.npz` for each
 run, `results.json`, `results.md` with published scores, `report.html`, the best model in `model/` and its export, from
 text to labels, in `saved_model/1/`. With several tasks, each has its own folder. `submission/` and `submission.zip` are
-for the GLUE server; `predictions.tsv` has a line for each row of `--test_file`; labels that contain tabs or line breaks
-are quoted (dialect `excel-tab` of `csv`). Three epochs on MRPC with a model of 6 layers, width 384, take two and a half
-minutes on two cores.
+for the GLUE server; `predictions.tsv` has a line for each row of `--predict_file`; labels that contain tabs or line
+breaks are quoted (dialect `excel-tab` of `csv`). Three epochs on MRPC with a model of 6 layers, width 384, take two and
+a half minutes on two cores.
 """
 
 import dataclasses
 import functools
+import logging
 import pathlib
 
-from absl import flags, logging
+from absl import flags
 
 import keras_bert
-from keras_bert.experiments.classification_task import ClassificationTask
-from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
 from keras_bert.files import write_json, write_text
 from keras_bert.tasks.classification import OWN, own_data
 from keras_bert.tasks.glue import data as glue
 from keras_bert.tasks.glue import published, submission
 from keras_bert.tasks.glue.tasks import LEARNING_RATES
-from keras_bert.training.distribution import is_chief
-from pipelines import common_flags
+
+from . import command, common_flags
 
 _GLUE = [name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")]  # The other two are test sets of mnli.
+command.section("data")
 _TASK = flags.DEFINE_list(
     "task", None, f"Task(s): {', '.join(_GLUE)}; all; or classification or regression.", required=True
 )
 _DATA = flags.DEFINE_string("data_dir", None, "Folder with the official files; default: downloaded.")
 _SKIP = flags.DEFINE_integer("skip_bad_rows", 0, "Maximum number of unreadable rows to skip per file.", 0)
 _DIAGNOSTICS = flags.DEFINE_string("diagnostics", None, "diagnostic-full.tsv, to score the mnli model by category.")
-_INIT = flags.DEFINE_string("init_from", None, "Output of another run, or a task of this run, to start from.")
 _TRAIN = flags.DEFINE_string("train_file", None, "Your own training data: CSV, TSV or JSONL.")
 _DEV = flags.DEFINE_string("dev_file", None, "File to select the best run on.")
-_TEST = flags.DEFINE_string("test_file", None, "File to predict.")
+_PREDICT = flags.DEFINE_string("predict_file", None, "File to predict.")
 _TEXT = flags.DEFINE_string("text_column", "text", "Column with the text.")
 _PAIR = flags.DEFINE_string("pair_column", None, "Column with the second text.")
 _LABEL = flags.DEFINE_string("label_column", "label", "Column with the label.")
 _LENGTH = flags.DEFINE_integer("sequence_length", 128, "Maximum number of tokens of a sequence.", 3)
+command.section("model")
+_INIT = flags.DEFINE_string("init_from", None, "Output of another run, or a task of this run, to start from.")
 _FLAGS = common_flags.finetuning([str(rate) for rate in LEARNING_RATES])
+command.renamed(test_file="predict_file")
 
 
 def main():
+    from keras_bert.experiments.classification_task import ClassificationTask
+    from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
+    from keras_bert.training.distribution import is_chief
+
     strategy = keras_bert.create_strategy(_FLAGS.strategy.value)
     output, names = pathlib.Path(_FLAGS.output_dir.value), task_names()
     everything = [_read(name) for name in names]  # Missing files are reported before hours of training.
     if is_chief(strategy):
-        common_flags.write_given(output / "flags.txt")
+        write_text(output / "flags.txt", command.given_flags())
     load, scores = functools.cache(keras_bert.load), {}
     for data in everything:
         start = _start(data.task.name, output)
@@ -80,7 +86,7 @@ def main():
         if names[0] in glue.TASKS:
             _zip(output)
         texts = '"A text."' if data.task.pair is None else '"A text." "Its pair."'
-        print(f"next: python -m pipelines.predict --model={finetuning.output / 'model'} {texts}")
+        print(f"next: {command.spelling('predict')} --model={finetuning.output / 'model'} {texts}")
 
 
 def _write_together(output, scores, config):
@@ -96,7 +102,7 @@ def _zip(output):
         try:
             submission.zip_submission(output / "submission", output / "submission.zip")
         except ValueError as error:
-            logging.warning("no submission.zip: %s", error)
+            logging.getLogger("keras_bert").warning("no submission.zip: %s", error)
 
 
 def task_names():
@@ -117,8 +123,8 @@ def _read(name):
         if None in files.values():
             raise ValueError(f"--task={name} requires --train_file and --dev_file. Received: {files}")
         columns = {"text": _TEXT.value, "pair": _PAIR.value, "label": _LABEL.value}
-        data = own_data(name, **files, test_file=_TEST.value, **columns, skip_bad_rows=_SKIP.value)
-    elif given := [f"--{flag}" for flag, value in {**files, "test_file": _TEST.value}.items() if value]:
+        data = own_data(name, **files, test_file=_PREDICT.value, **columns, skip_bad_rows=_SKIP.value)
+    elif given := [f"--{flag}" for flag, value in {**files, "predict_file": _PREDICT.value}.items() if value]:
         raise ValueError(f"{', '.join(given)}: only for --task=classification or regression. Received: --task={name}")
     else:
         data = glue.read_all(glue.TASKS[name], _DATA.value, _SKIP.value, _DIAGNOSTICS.value)
@@ -144,4 +150,4 @@ def _start(name, output):
 
 
 if __name__ == "__main__":
-    common_flags.run(main)
+    command.run(main)

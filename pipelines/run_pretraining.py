@@ -1,6 +1,6 @@
 """Pre-trains BERT: masked LM and next sentence prediction, in phases with different sequence lengths.
 
-    python -m pipelines.create_pretraining_data --input="corpus/*.txt" --vocab=vocab.txt --output=data/128
+    python -m pipelines.create_pretraining_data --input="corpus/*.txt" --vocab=vocab.txt --output_dir=data/128
     python -m pipelines.run_pretraining --data=data/128 --config=tiny --phase=length:128,steps:100000,batch:64 \\
         --output_dir=runs/tiny --eval_data=data/held_out
 
@@ -11,27 +11,26 @@ transformers can load. On two cores, a model of 2 layers, width 128, processes 4
 `--precision=mixed_bfloat16`; one of 4 layers, width 256, processes 10,500 or 15,000.
 """
 
+import logging
 import pathlib
 
-import keras
-import tensorflow as tf
-from absl import flags, logging
+from absl import flags
 
 import keras_bert
-from keras_bert.experiments.pretraining import Objective, build_model, open_held_out, open_phases, parse_phase
-from keras_bert.pretraining.dataset import find_damage
-from keras_bert.training import losses
-from keras_bert.training.distribution import is_chief
-from keras_bert.training.input_pipeline import Phases
-from pipelines import common_flags
+from keras_bert.files import write_text
 
+from . import command, common_flags
+
+command.section("data")
 _DATA = flags.DEFINE_list("data", None, "Folder(s) of create_pretraining_data, or glob patterns.", required=True)
 _EVAL = flags.DEFINE_string("eval_data", None, "Folder or glob pattern of the data to evaluate on.")
 _EVAL_EXAMPLES = flags.DEFINE_integer("eval_examples", 2000, "Maximum number of examples to evaluate on.", 1)
 _VOCAB = flags.DEFINE_string("vocab", None, "vocab.txt for records without one.")
 _LOWERCASE = flags.DEFINE_bool("lowercase", True, "Whether --vocab is uncased.")
+command.section("model")
 _CONFIG = flags.DEFINE_string("config", None, "Size: tiny ... large, L-4_H-256, or a config file.")
 _MODEL = flags.DEFINE_string("model", None, "Directory or name of a model to start from, instead of --config.")
+command.section("training")
 _PHASE = flags.DEFINE_multi_string("phase", None, "length:128,steps:90000,batch:256; repeatable.", required=True)
 flags.DEFINE_bool("next_sentence", True, "Whether to train next sentence prediction.")
 flags.DEFINE_bool("causal", False, "Trains a left-to-right language model instead of a masked one.")
@@ -44,6 +43,13 @@ _FLAGS = common_flags.training(warmup=0.01, bias_correction=False)
 
 
 def main():
+    import tensorflow as tf
+
+    from keras_bert.experiments.pretraining import Objective, open_held_out, open_phases, parse_phase
+    from keras_bert.pretraining.dataset import find_damage
+    from keras_bert.training.distribution import is_chief
+    from keras_bert.training.input_pipeline import Phases
+
     strategy, output = keras_bert.create_strategy(_FLAGS.strategy.value), pathlib.Path(_FLAGS.output_dir.value)
     objective = common_flags.instance(Objective)
     phases = [parse_phase(text) for text in _PHASE.value]
@@ -53,9 +59,9 @@ def main():
         held_out = open_held_out(_EVAL.value, records[0], objective, _VOCAB.value, _EVAL_EXAMPLES.value)
     trainer = _trainer(phases, records, held_out, objective, strategy)
     if is_chief(strategy) and not (output / "flags.txt").exists():
-        common_flags.write_given(output / "flags.txt")
+        write_text(output / "flags.txt", command.given_flags())
     total = sum(phase["steps"] for phase in phases)
-    logging.info("%s weights, %s steps", f"{trainer.model.count_params():,}", f"{total:,}")
+    logging.getLogger("keras_bert").info("%s weights, %s steps", f"{trainer.model.count_params():,}", f"{total:,}")
     try:
         results = trainer.fit(
             Phases([(source, phase["steps"]) for source, phase in zip(records, phases, strict=True)]),
@@ -76,6 +82,11 @@ def main():
 
 
 def _trainer(phases, records, held_out, objective, strategy):
+    import keras
+
+    from keras_bert.experiments.pretraining import build_model
+    from keras_bert.training import losses
+
     longest = max(source.sequence_length for source in [*records, held_out or records[0]])
     steps = sum(phase["steps"] for phase in phases)
 
@@ -120,4 +131,4 @@ def _save(model, records):
 
 
 if __name__ == "__main__":
-    common_flags.run(main)
+    command.run(main)

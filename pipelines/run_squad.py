@@ -20,11 +20,11 @@ import pathlib
 from absl import flags
 
 import keras_bert
-from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
-from keras_bert.experiments.question_answering_task import QuestionAnsweringTask, QuestionSettings
-from keras_bert.training.distribution import is_chief
-from pipelines import common_flags
+from keras_bert.files import write_text
 
+from . import command, common_flags
+
+command.section("data")
 _TRAIN = flags.DEFINE_list("train_file", None, "Training file(s) in SQuAD's format, in training order.", required=True)
 _DEV = flags.DEFINE_string("dev_file", None, "File to select the best run on.", required=True)
 _PREDICT = flags.DEFINE_string("predict_file", None, "File to predict.")
@@ -38,6 +38,10 @@ _FLAGS = common_flags.finetuning(["5e-5"])
 
 
 def main():
+    from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
+    from keras_bert.experiments.question_answering_task import QuestionAnsweringTask, QuestionSettings
+    from keras_bert.training.distribution import is_chief
+
     strategy = keras_bert.create_strategy(_FLAGS.strategy.value)
     output, models = pathlib.Path(_FLAGS.output_dir.value), (_FLAGS.model.value or "").split(",")
     if not all(models) or len(set(models)) < len(models):
@@ -58,12 +62,12 @@ def main():
     hyperparameters = common_flags.instance(Hyperparameters)
     finetuning = Finetuning(task, choices, hyperparameters, output, _FLAGS.ensemble.value, strategy)
     if is_chief(strategy):
-        common_flags.write_given(output / "flags.txt")
+        write_text(output / "flags.txt", command.given_flags())
     finetuning.run()
     if is_chief(strategy):
         print(finetuning.finish())
-        print(f"next: python -m pipelines.predict --model={output / 'model'} --question=... --context_file=...")
+        print(f"next: {command.spelling('predict')} --model={output / 'model'} --question=... --context_file=...")
 
 
 if __name__ == "__main__":
-    common_flags.run(main)
+    command.run(main)

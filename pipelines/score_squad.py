@@ -1,7 +1,7 @@
 """Prints the official scores of predictions for SQuAD 1.1 or 2.0 as JSON.
 
-    python -m pipelines.score_squad --data=dev-v1.1.json --predictions=predictions.json
-    python -m pipelines.score_squad --data=dev-v2.0.json --predictions=predictions.json --na_prob=null_odds.json
+    python -m pipelines.score_squad --dev_file=dev-v1.1.json --predictions=predictions.json
+    python -m pipelines.score_squad --dev_file=dev-v2.0.json --predictions=predictions.json --na_prob=null_odds.json
 
 `--predictions` maps question ids to answers, "" for no answer; `--na_prob` maps them to the probability or odds of no
 answer, from which the best thresholds are computed. A question without a prediction counts as 0. Takes five seconds.
@@ -15,16 +15,19 @@ from absl import flags
 
 from keras_bert.tasks.squad import data as squad
 from keras_bert.tasks.squad import metrics as squad_metrics
-from pipelines import common_flags
 
-_DATA = flags.DEFINE_string("data", None, "File with the questions and their answers.", required=True)
+from . import command
+
+command.section("data")
+_DEV = flags.DEFINE_string("dev_file", None, "File with the questions and their answers.", required=True)
 _PREDICTIONS = flags.DEFINE_string("predictions", None, "Answers by id, JSON.", required=True)
 _NA_PROB = flags.DEFINE_string("na_prob", None, "Probabilities or odds of no answer by id, JSON.")
 _THRESHOLD = flags.DEFINE_float("na_prob_thresh", 1.0, "Threshold of no answer.")
+command.renamed(data="dev_file")
 
 
 def main():
-    questions = squad.read(_DATA.value)
+    questions = squad.read(_DEV.value)
     predictions = _read(_PREDICTIONS.value, str)
     no_answer = _read(_NA_PROB.value, int | float) if _NA_PROB.value else None
     _tell([name for name in questions.ids if name not in predictions], "question(s) have no prediction and count as 0")
@@ -51,4 +54,4 @@ def _tell(names, what):
 
 
 if __name__ == "__main__":
-    common_flags.run(main)
+    command.run(main, tensorflow=False)

@@ -18,21 +18,24 @@ import sys
 
 from absl import flags
 
-from keras_bert.serving.server.server import Server, Settings
-from pipelines import common_flags
+from . import command
 
+command.section("models")
 _MODELS = flags.DEFINE_string("saved_models", "saved_models", "Folder of models.")
+_POLL = flags.DEFINE_float("poll_seconds", 1.0, "Seconds between scans of the folder.")
+command.section("server")
 _HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen on; 0.0.0.0 for all interfaces.")
 _PORT = flags.DEFINE_integer("port", 8501, "REST port; 0 selects a free port.", 0, 65535)
 _GRPC_PORT = flags.DEFINE_integer("grpc_port", 8500, "gRPC port; 0 selects a free port, -1 disables gRPC.", -1, 65535)
 _WINDOW = flags.DEFINE_float("batch_window_ms", 2.0, "Milliseconds that a batch waits for more requests.")
 _BATCH = flags.DEFINE_integer("max_batch_size", 32, "Maximum number of rows of a batch.")
 _QUEUE = flags.DEFINE_integer("max_queue", 1000, "Maximum number of waiting requests; others are rejected.")
-_BODY = flags.DEFINE_integer("max_body_bytes", Settings.max_body_bytes, "Maximum size of a request.")
-_POLL = flags.DEFINE_float("poll_seconds", 1.0, "Seconds between scans of the folder.")
+_BODY = flags.DEFINE_integer("max_body_bytes", 8 << 20, "Maximum size of a request.")
 
 
 def main():
+    from keras_bert.serving.server.server import Server, Settings
+
     settings = Settings(
         host=_HOST.value,
         port=_PORT.value,
@@ -79,4 +82,4 @@ def _log_lines():
 
 
 if __name__ == "__main__":
-    common_flags.run(main)
+    command.run(main)

@@ -7,27 +7,34 @@ held-out text: every 100th line, or the files of `--held_out`. 42 MB of English 
 of it TensorFlow; the held-out lines have 1.018 pieces per word (1.110 with `--vocab_size=8000`).
 """
 
+import logging
 import pathlib
 
-from absl import flags, logging
+from absl import flags
 
-from keras_bert.corpus import word_counts, wordpiece_trainer
-from pipelines import common_flags
+from . import command
 
+command.section("data")
 _INPUT = flags.DEFINE_string("input", None, "Glob pattern of the text files to learn from.", required=True)
-_OUTPUT = flags.DEFINE_string("output", None, "Output file, a vocab.txt.", required=True)
+_HELD_OUT = flags.DEFINE_string("held_out", None, "Glob pattern of text files to hold out instead of lines.")
+_HELD_OUT_EVERY = flags.DEFINE_integer("held_out_every", 100, "Holds out every n-th line; 0 for none.")
+_PROCESSES = flags.DEFINE_integer("processes", None, "Number of processes that count words; default: by size.")
+command.section("vocabulary")
 _VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 30522, "Maximum number of pieces, including special ones.")
 _LOWERCASE = flags.DEFINE_bool("lowercase", True, "Whether to lowercase words.")
 _STRIP_ACCENTS = flags.DEFINE_bool("strip_accents", None, "Whether to strip accents; default: as --lowercase.")
 _UNUSED = flags.DEFINE_integer("unused", 99, "Number of [unused] pieces after [PAD]; 99 gives Google's ids.")
 _MIN_COUNT = flags.DEFINE_integer("min_count", 2, "Minimum number of occurrences of a word.")
 _ALPHABET_LIMIT = flags.DEFINE_integer("alphabet_limit", 1000, "Maximum number of characters to cover.")
-_HELD_OUT = flags.DEFINE_string("held_out", None, "Glob pattern of text files to hold out instead of lines.")
-_HELD_OUT_EVERY = flags.DEFINE_integer("held_out_every", 100, "Holds out every n-th line; 0 for none.")
-_PROCESSES = flags.DEFINE_integer("processes", None, "Number of processes that count words; default: by size.")
+command.section("output")
+_OUTPUT = flags.DEFINE_string("output", None, "Output file, a vocab.txt.", required=True)
+
+_LOG = logging.getLogger("keras_bert")
 
 
 def main():
+    from keras_bert.corpus import wordpiece_trainer
+
     output = pathlib.Path(_OUTPUT.value)
     if output.is_dir():
         raise ValueError(f"{output}: is a directory. Expected the name of the vocab.txt to write")
@@ -43,7 +50,7 @@ def main():
         unused=_UNUSED.value,
         min_count=_MIN_COUNT.value,
         alphabet_limit=_ALPHABET_LIMIT.value,
-        progress=logging.info,
+        progress=_LOG.info,
     )
     vocabulary.save(output)
     print(f"{output}: {len(vocabulary):,} pieces")
@@ -53,10 +60,12 @@ def main():
 
 
 def _count(files, held_out_every=None):
+    from keras_bert.corpus import word_counts
+
     return word_counts.count_words(
-        files, _LOWERCASE.value, _STRIP_ACCENTS.value, held_out_every, _PROCESSES.value, progress=logging.info
+        files, _LOWERCASE.value, _STRIP_ACCENTS.value, held_out_every, _PROCESSES.value, progress=_LOG.info
     )
 
 
 if __name__ == "__main__":
-    common_flags.run(main)
+    command.run(main)

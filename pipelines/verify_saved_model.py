@@ -12,15 +12,17 @@ import sys
 
 from absl import flags
 
-from keras_bert.exporting import verification
-from pipelines import common_flags
+from . import command
 
+command.section("verification")
 _TOLERANCE = flags.DEFINE_float(
     "tolerance", None, "Maximum relative difference; default: 1e-5, float16 2e-2, bfloat16 0.1.", 0.0
 )
 
 
 def main(directories):
+    from keras_bert.exporting import verification
+
     if not directories:
         raise ValueError("expected one or more SavedModel directories")
     reports = verification.verify(directories, _TOLERANCE.value)
@@ -33,4 +35,4 @@ def main(directories):
 
 
 if __name__ == "__main__":
-    common_flags.run(main, with_arguments=True)
+    command.run(main, with_arguments=True)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from pipelines import common_flags
+from pipelines import command
 
 
 def test_an_error_of_numpy_is_explained():
@@ -52,9 +52,10 @@ def test_a_command_prints_a_one_line_error(monkeypatch, capsys, facts, error, li
         with contextlib.nullcontext() if facts is None else keras_bert.explain_out_of_memory(**facts):
             raise error
 
-    monkeypatch.setattr(common_flags.app, "run", lambda guarded, flags_parser: guarded(["program"]))
+    monkeypatch.setattr("sys.argv", ["program"])
+    monkeypatch.setattr(command, "show_messages", lambda _: None)
     with pytest.raises(SystemExit) as end:
-        common_flags.run(main)
+        command.run(main)
     assert end.value.code == 2
     (written,) = capsys.readouterr().err.splitlines()
     assert written.startswith(f"error: {line}")

@@ -2,7 +2,10 @@
 
 import collections
 import concurrent.futures
+import contextlib
 import multiprocessing
+import os
+import signal
 
 import tensorflow as tf
 
@@ -27,7 +30,8 @@ class Workers:
         if count > 1:
             context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork.
             self._pool = concurrent.futures.ProcessPoolExecutor(count - 1, context, _use_one_core)
-            self.starting = [self._pool.submit(_do_nothing) for _ in range(count - 1)]
+            with _without_stderr():  # Errors arrive as exceptions; TensorFlow's messages would repeat for each process.
+                self.starting = [self._pool.submit(_do_nothing) for _ in range(count - 1)]
 
     def __enter__(self):
         return self
@@ -52,7 +56,21 @@ class Workers:
                 yield done.result()
 
 
+@contextlib.contextmanager
+def _without_stderr():
+    """Closes standard error for the processes that are started."""
+    stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(nowhere)
+
+
 def _use_one_core():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the first process, which ends the others.
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.config.set_visible_devices([], "GPU")

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from absl import flags
 
-from pipelines import common_flags
+from pipelines import command as startup
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tensorflow", "tensorflow_text", "keras_bert"])
@@ -126,6 +126,6 @@ def call(module, *arguments, given=""):
 
 def mistake(module, *arguments, given=""):
     """Returns the error message of a command that fails with a user error."""
-    with pytest.raises((*common_flags.MISTAKES, flags.Error)) as error:
+    with pytest.raises((*startup.MISTAKES, flags.Error)) as error:
         call(module, *arguments, given=given)
     return " ".join(str(error.value).split())

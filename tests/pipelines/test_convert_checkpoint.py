@@ -15,7 +15,7 @@ PROGRAM = "pipelines.convert_checkpoint"
 def test_hugging_face_to_google(build, pieces, tmp_path):
     model = build("pretraining")
     keras_bert.save(model, tmp_path / "hf", pieces, lowercase=True)
-    printed = call(PROGRAM, f"--input={tmp_path}/hf", f"--output={tmp_path}/google", "--format=google")
+    printed = call(PROGRAM, f"--model={tmp_path}/hf", f"--output_dir={tmp_path}/google", "--format=google")
     assert printed.strip().endswith(f"google (google, {model.count_params():,} parameters)")
     copy = keras_bert.load(tmp_path / "google")
     assert copy.vocabulary.pieces == tuple(pieces)
@@ -28,6 +28,6 @@ def test_unused_tensors_are_listed(build, tmp_path):
     config = json.loads((tmp_path / "hf" / "config.json").read_text())
     config["architectures"], config["keras_bert"] = ["BertModel"], {}
     (tmp_path / "hf" / "config.json").write_text(json.dumps(config))
-    printed, _ = run(PROGRAM, f"--input={tmp_path}/hf", f"--output={tmp_path}/out", "--format=keras")
+    printed, _ = run(PROGRAM, f"--model={tmp_path}/hf", f"--output_dir={tmp_path}/out", "--format=keras")
     assert "not converted, unused by a model with head='encoder': cls.predictions.bias, " in printed
     assert keras_bert.load(tmp_path / "out").head == "encoder"

@@ -24,7 +24,14 @@ def folder(tmp_path):
 def test_all_flags(folder):
     rows = "\n".join(json.dumps({"body": document}) for document in SOURCE.text.split("\n\n"))
     (folder / "a.jsonl").write_text(rows)
-    flags = ["--input=*.jsonl", "--vocab=vocab.txt", "--output=deep/er", "--format=jsonl", "--field=body", "--static"]
+    flags = [
+        "--input=*.jsonl",
+        "--vocab=vocab.txt",
+        "--output_dir=deep/er",
+        "--format=jsonl",
+        "--field=body",
+        "--static",
+    ]
     flags += ["--sequence_length=32", "--masked_lm_prob=0.2", "--max_predictions=5", "--whole_word", "--max_ngram=2"]
     flags += ["--mask_share=0.7", "--random_share=0.2", "--seed=7", "--shards=3", "--processes=1", "--compress"]
     flags += ["--short_seq_prob=0.3", "--duplicates=2", "--nolowercase", "--strip_accents"]
@@ -65,7 +72,7 @@ def test_all_flags(folder):
 def test_user_errors_print_one_line_and_exit_with_status_2(folder):
     """Tested in a new process for this command only."""
     (folder / "a.txt").write_bytes("Ein Satz.\n\nÜbung\n".encode("latin-1"))
-    flags = ["--input=*.txt", "--vocab=vocab.txt", "--output=data"]
+    flags = ["--input=*.txt", "--vocab=vocab.txt", "--output_dir=data"]
     _, stderr = run(PROGRAM, *flags, cwd=folder, status=2)
     message = "a.txt:3: not UTF-8: b'\\xdcbung'. Convert the file, for example by `iconv -f latin1 -t utf-8`"
     assert stderr.strip().splitlines()[-1] == f"error: {message}"
@@ -74,7 +81,7 @@ def test_user_errors_print_one_line_and_exit_with_status_2(folder):
 
 def test_user_errors():
     """User errors of the flags; tests/pretraining covers those of the data."""
-    both = ["--input=a", "--vocab=v", "--output=data"]
+    both = ["--input=a", "--vocab=v", "--output_dir=data"]
     for message, flags in {
         "--input is required. Received: none": both[1:],
         "--beam_options requires --runner. Received: --a=1": [*both, "--beam_options=--a=1"],
@@ -86,12 +93,12 @@ def test_user_errors():
 @pytest.mark.slow
 def test_defaults_and_inspection(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    flags = ["--input=*.txt", "--vocab=vocab.txt", "--output=data", "--sequence_length=16"]
+    flags = ["--input=*.txt", "--vocab=vocab.txt", "--output_dir=data", "--sequence_length=16"]
     printed = call(PROGRAM, *flags)
     manifest = json.loads((folder / "data" / "manifest.json").read_text())
     assert manifest["recipe"]["duplicates"] == 1
     assert manifest["shards"] == 16
     assert "mask_share" not in printed
-    printed = call(PROGRAM, "--inspect=2", "--output=data")
+    printed = call(PROGRAM, "--inspect=2", "--output_dir=data")
     assert printed.startswith("example 1: ")
     assert printed.count("\n  A: [CLS] ") == printed.count("\n  B: ") == 2

@@ -17,7 +17,7 @@ def export(build, pieces, tmp_path):
     def exported(how, head, *arguments, **facts):
         model = build(head)
         keras_bert.save(model, tmp_path / head, pieces, **facts)
-        return model, how(PROGRAM, f"--model={tmp_path / head}", f"--output={tmp_path}/served", *arguments)
+        return model, how(PROGRAM, f"--model={tmp_path / head}", f"--output_dir={tmp_path}/served", *arguments)
 
     return exported
 
@@ -53,5 +53,5 @@ def test_encoder_options_in_bfloat16(export, tmp_path):
 
 
 def test_options_of_other_heads_raise(export):
-    _, message = export(mistake, "encoder", "--top=3")
-    assert message.startswith("--top is not an option for head='encoder'. Expected one of: --pooling,")
+    _, message = export(mistake, "encoder", "--n_best=3")
+    assert message.startswith("--n_best is not an option for head='encoder'. Expected one of: --pooling,")

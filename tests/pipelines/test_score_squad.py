@@ -37,7 +37,7 @@ def test_version_2_with_odds(tmp_path):
         answers={"q1": "KÖLN.", "q2": "Rhine", "q3": "Rhine", "x2": "", "x1": ""},
         odds={"q1": 0, "q2": 0.7, "q3": 0.25, "q4": 2},
     )
-    flags = ["--data=dev.json", "--predictions=answers.json", "--na_prob=odds.json", "--na_prob_thresh=0.5"]
+    flags = ["--dev_file=dev.json", "--predictions=answers.json", "--na_prob=odds.json", "--na_prob_thresh=0.5"]
     printed, errors = run(PROGRAM, *flags, cwd=tmp_path)
     # q1 is correct, q2 becomes no answer by its odds, q3 has one of two words, q4 has no prediction.
     exact = {"exact": 50, "HasAns_exact": 50, "NoAns_exact": 50, "best_exact": 50, "best_exact_thresh": 0}
@@ -72,7 +72,7 @@ def test_user_errors(tmp_path, monkeypatch):
         "`no_answer` is for SQuAD 2.0": ["old", "answers", "odds"],
         "Flag --predictions must have a value other than None.": ["old"],
     }
-    flags = ("--data={}.json", "--predictions={}.json", "--na_prob={}.json")
+    flags = ("--dev_file={}.json", "--predictions={}.json", "--na_prob={}.json")
     for message, files in cases.items():
         arguments = (flag.format(name) for flag, name in zip(flags, files, strict=False))
         assert message in mistake(PROGRAM, *arguments)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.tensorflow
 # What DirectRunner falls back to if it cannot download another program.
 RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]  # They share only files.
-PROGRAM, FLAGS = "pipelines.create_pretraining_data", ["--vocab=vocab.txt", "--output=out"]
+PROGRAM, FLAGS = "pipelines.create_pretraining_data", ["--vocab=vocab.txt", "--output_dir=out"]
 SETTINGS = {
     "pairs": (Settings(sequence_length=32, seed=3), {}),
     "pairs with masks": (

@@ -1,0 +1,193 @@
+"""Runs a command: its flags, `--help`, messages, errors and Ctrl-C."""
+
+import logging
+import os
+import re
+import shutil
+import sys
+import tempfile
+import textwrap
+import warnings
+
+from absl import flags
+
+import keras_bert
+
+# Errors caused by the user; any other error is a bug and keeps its traceback.
+MISTAKES = (ValueError, OSError, MemoryError, FloatingPointError)
+INTERRUPTED = 130  # Exit status after Ctrl-C: 128 + SIGINT.
+CONSOLE = "keras-bert"
+
+_LOG = logging.getLogger("keras_bert")
+_SECTIONS = []  # Pairs of a title and the names of the flags defined before it.
+_OLD_NAMES = {}
+# TensorFlow prints these at every start. Whether a machine without an NVIDIA device has no driver is of no interest.
+_NOISE = ["All log messages before absl", "cudart_stub", "cpu_feature_guard", "^To enable the following instructions"]
+_NVIDIA = "/dev/nvidiactl"
+_VERBOSE = flags.DEFINE_bool("verbose", False, "Shows the messages of TensorFlow and other libraries.")
+_INDENT = 32  # Columns of a flag's name in `--help`.
+
+
+def run(main, with_arguments=False, tensorflow=True):
+    """Parses the flags and runs `main()`. User errors print one line and exit with status 2, Ctrl-C with 130.
+
+    Args:
+        main: function to run; called with the list of positional arguments if `with_arguments`.
+        with_arguments: bool, whether positional arguments are allowed. Defaults to `False`.
+        tensorflow: bool, whether the command needs TensorFlow. Defaults to `True`.
+    """
+    try:
+        arguments = _parse(sys.argv, main.__globals__["__doc__"])
+        if arguments and not with_arguments:
+            raise ValueError(f"unexpected argument(s) {' '.join(arguments)}. Expected only flags, see --help")
+        show_messages(_VERBOSE.value)
+        for old, new in _OLD_NAMES.items():
+            if flags.FLAGS[old].present:
+                _LOG.warning("--%s is now --%s; the old name will be removed in the next release", old, new)
+        if tensorflow and not _VERBOSE.value:
+            _start_tensorflow()
+        with keras_bert.explain_out_of_memory():
+            main(arguments) if with_arguments else main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # The reader of the output, such as `head`, has closed it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (*MISTAKES, flags.Error) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+
+
+def section(title):
+    """Starts a section of `--help`: the flags that are defined after this call."""
+    _SECTIONS.append((title, set(flags.FLAGS)))
+
+
+def renamed(**names):
+    """Accepts the old names of flags, `old="new"`, with a warning."""
+    for old, new in names.items():
+        flags.DEFINE_alias(old, new)
+        _OLD_NAMES[old] = new
+
+
+def spelling(name):
+    """Returns a command as this user runs it: `keras-bert predict` or `python -m pipelines.predict`."""
+    return f"{CONSOLE} {name}" if sys.argv[0].startswith(f"{CONSOLE} ") else f"python -m {__package__}.{name}"
+
+
+def given_flags():
+    """Returns the given flags as lines for `--flagfile`."""
+    names = [name for name in _names() if name not in _OLD_NAMES and flags.FLAGS[name].present]
+    return "".join(f"{flags.FLAGS[name].serialize()}\n" for name in names)
+
+
+def _names():
+    """Returns the names of the command's flags, in the order of their definition."""
+    before = _SECTIONS[0][1]
+    return [name for name in flags.FLAGS if name not in before]
+
+
+def _parse(arguments, document):
+    """Parses the flags and returns the positional arguments; `--help` prints the help and exits."""
+    asked = {"--help", "-h", "--helpshort", "--helpfull"} & set(arguments[1:])
+    if asked:
+        print(flags.FLAGS.get_help() if "--helpfull" in asked else _help(document))
+        sys.exit(0)
+    try:
+        return flags.FLAGS(arguments)[1:]
+    except flags.IllegalFlagValueError as error:
+        message = re.sub(r"invalid literal for int.*", "expected an integer", str(error))
+        message = re.sub(r"could not convert string to float.*", "expected a number", message)
+        missing = re.findall(r"flag --(\w+)=None: .*must have a value", message)
+        raise ValueError(_missing(missing, document) if missing else message) from None
+
+
+def _missing(names, document):
+    """Returns the message about required flags, with the examples in the command's documentation."""
+    parts = []
+    for name in names:
+        example = re.search(rf'--{name}=("[^"]*"|\S+)', document)
+        parts.append(
+            f"--{name} is required: {flags.FLAGS[name].help}" + (f" Example: {example[0]}." if example else "")
+        )
+    return " ".join([*parts, "See --help"])
+
+
+def _help(document):
+    """Returns the documentation of the command and its flags by section."""
+    names, sections = [name for name in _names() if name not in _OLD_NAMES], {}
+    ends = [before for _, before in _SECTIONS[1:]] + [set(names)]
+    for (title, before), end in zip(_SECTIONS, ends, strict=True):
+        sections.setdefault(title, []).extend(_described(name) for name in names if name in end - before)
+    other = [_described("verbose"), _columns("--flagfile=FILE", "Reads flags from a file, one per line.")]
+    lines = [document.replace("python -m pipelines.", spelling(""))]
+    lines += [f"{title}:\n" + "\n".join(described) + "\n" for title, described in {**sections, "other": other}.items()]
+    return "\n".join(lines).rstrip()
+
+
+def _described(name):
+    flag = flags.FLAGS[name]
+    required = any("must have a value" in validator.message for validator in flag.validators)
+    default = "" if flag.default in (None, False) else f" Default: {flag.default_as_str.strip(chr(39))}."
+    text = re.sub(r"^<[^>]*>: ", "", flag.help)  # The values of an enum.
+    values = getattr(flag.parser, "enum_values", None)
+    text += f" One of {', '.join(values)}." if values else ""
+    return _columns(_usage(flag), f"{text}{default}{' Required.' if required else ''}")
+
+
+def _usage(flag):
+    if flag.boolean:
+        return f"--[no]{flag.name}"
+    kinds = {"int": "N", "float": "X", "string enum": "NAME", "comma separated list of strings": "A,B,..."}
+    return f"--{flag.name}={kinds.get(flag.flag_type(), 'TEXT')}"
+
+
+def _columns(usage, text):
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    lines = textwrap.wrap(text, width - _INDENT, break_long_words=False, break_on_hyphens=False)
+    if len(usage) > _INDENT - 4:
+        lines.insert(0, "")
+    return "\n".join([f"  {usage:{_INDENT - 4}}  {lines[0]}".rstrip(), *(" " * _INDENT + line for line in lines[1:])])
+
+
+def show_messages(verbose=False):
+    """Shows this package's messages and the warnings of all others, without prefixes."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Formatter())
+    if not verbose:
+        handler.addFilter(_of_interest)
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+
+
+class _Formatter(logging.Formatter):
+    def format(self, record):
+        level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
+        return level + super().format(record)
+
+
+def _of_interest(record):
+    """Keeps this package's messages and the warnings of others, except those about every SavedModel."""
+    own = record.name.startswith("keras_bert")
+    return own or (record.levelno >= logging.WARNING and "unsupported characters" not in record.getMessage())
+
+
+def _start_tensorflow():
+    """Imports TensorFlow without the messages that it prints at every start."""
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as printed:
+        os.dup2(printed.fileno(), 2)
+        try:
+            import tensorflow as tf
+
+            tf.config.list_physical_devices()  # Looks for GPUs.
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            printed.seek(0)
+            noise = re.compile("|".join([*_NOISE, *([] if os.path.exists(_NVIDIA) else ["cuInit"])]))
+            lines = printed.read().decode("utf-8", "replace").splitlines(keepends=True)
+            sys.stderr.writelines(line for line in lines if not noise.search(line))
