@@ -36,8 +36,7 @@ format: .venv/installed
 	.venv/bin/ruff format .
 
 docs: .venv-docs/installed
-	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
-	@echo "built build/docs/index.html"
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
 
 browser: .venv/installed
 	.venv/bin/python $(PIP) playwright==1.65.2
