@@ -6,9 +6,12 @@ They are imported on first use (PEP 562), so that `import keras_bert` takes a fe
 import importlib
 import importlib.abc
 import importlib.util
+import os
 import sys
 
 from keras_bert.version import __version__
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # TensorFlow's warnings, without its greeting.
 
 # Classes that `.keras` files may contain: `keras.saving.load_model` must know them.
 _SAVED = ("keras_bert.layers", "keras_bert.text.preprocessor", "keras_bert.training.optimizer")

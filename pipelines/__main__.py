@@ -26,7 +26,8 @@ def main():
     if name not in known:
         similar = difflib.get_close_matches(name, known, 1)
         hint = f"Did you mean {similar[0]}? " if similar else ""
-        sys.exit(f"error: {name} is not a command. {hint}`{CONSOLE}` lists all commands")
+        print(f"error: {name} is not a command. {hint}`{CONSOLE}` lists all commands", file=sys.stderr)
+        sys.exit(2)
     sys.argv = [f"{CONSOLE} {name}", *sys.argv[2:]]
     runpy.run_module(f"{__package__}.{name}", run_name="__main__")
 

@@ -1,4 +1,4 @@
-"""Converts a BERT checkpoint between Google's, Hugging Face's and Keras' formats, heads included.
+"""Converts checkpoints between Google's, Hugging Face's and Keras' formats.
 
     python -m pipelines.convert_checkpoint --model=uncased_L-12_H-768_A-12 --output_dir=bert_hf --format=huggingface
 

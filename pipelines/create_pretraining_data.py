@@ -1,4 +1,4 @@
-"""Creates pre-training data from text: TFRecords with the same features as Google's create_pretraining_data.py.
+"""Creates pre-training data from text: TFRecords with Google's features.
 
     python -m pipelines.create_pretraining_data --input="corpus/*.txt" --vocab=vocab.txt --output_dir=data/128
     python -m pipelines.create_pretraining_data --inspect=3 --output_dir=data/128

@@ -1,4 +1,4 @@
-"""Checks the result of `make demo`: the score, and predictions of the exported SavedModel for two new sentences.
+"""Checks the result of `make demo`: the score and two predictions.
 
     python -m pipelines.demo --output_dir=runs/demo
 

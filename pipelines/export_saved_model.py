@@ -1,4 +1,4 @@
-"""Exports a model for TensorFlow Serving, as a SavedModel that takes raw text.
+"""Exports a SavedModel that takes raw text, for TensorFlow Serving.
 
     python -m pipelines.export_saved_model --model=runs/mrpc/model --output_dir=saved_models/mrpc
     python -m pipelines.verify_saved_model saved_models/mrpc/1

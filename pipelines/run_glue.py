@@ -1,4 +1,4 @@
-"""Fine-tunes on GLUE tasks or your own table, over a grid of settings and seeds, and keeps the best model on dev.
+"""Fine-tunes on your own table or on GLUE, and keeps the best model on dev.
 
     python -m pipelines.run_glue --task=mrpc --data_dir=glue_data --model=google-bert/bert-base-uncased \\
         --output_dir=runs/mrpc --learning_rate=2e-5,3e-5,5e-5 --seed=1,2,3

@@ -1,4 +1,4 @@
-"""Pre-trains BERT: masked LM and next sentence prediction, in phases with different sequence lengths.
+"""Pre-trains BERT: masked LM and next sentence prediction, in phases.
 
     python -m pipelines.create_pretraining_data --input="corpus/*.txt" --vocab=vocab.txt --output_dir=data/128
     python -m pipelines.run_pretraining --data=data/128 --config=tiny --phase=length:128,steps:100000,batch:64 \\

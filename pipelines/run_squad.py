@@ -1,4 +1,4 @@
-"""Fine-tunes on SQuAD 1.1 or 2.0, over a grid of settings and seeds, and keeps the best model on dev.
+"""Fine-tunes on SQuAD or files in its format, and keeps the best model on dev.
 
     python -m pipelines.run_squad --train_file=train-v1.1.json --dev_file=dev-v1.1.json \\
         --model=google-bert/bert-base-uncased --output_dir=runs/squad

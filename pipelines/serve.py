@@ -1,4 +1,4 @@
-"""Development server with TensorFlow Serving's REST and gRPC APIs. Use TensorFlow Serving in production.
+"""Serves SavedModels for development, with TensorFlow Serving's APIs.
 
     python -m pipelines.serve --saved_models=saved_models --port=8501 --grpc_port=8500
     curl -d '{"instances": ["A charming film."]}' localhost:8501/v1/models/sst2:predict
@@ -6,7 +6,7 @@
 `--saved_models` is a folder of `<model>/<version number>/saved_model.pb`, as written by `keras_bert.export`;
 checkpoints in it are skipped. The latest version that loads is served; a version added later replaces it without
 downtime. Concurrent requests are batched. The server starts in about five seconds and then loads the models. On SIGTERM
-it finishes running requests and exits with status 0.
+it finishes running requests and exits with status 0. Use TensorFlow Serving in production.
 """
 
 import asyncio

@@ -30,6 +30,7 @@ _PACKAGE = pathlib.Path(__file__).parents[1]
 _SHELF = _PACKAGE / "saved_models"
 if not _SHELF.is_dir():
     _SHELF = _PACKAGE.parent / "saved_models"
+_WITHOUT_POOLER = ("embedding", "question_answering", "token_classification")
 _HUB_FILES = [
     "config.json",
     "*.safetensors",
@@ -97,7 +98,7 @@ class LoadedBert:
         description = describe(self.encoder)
         check_known(checkpoint, description)
         complete = fill(checkpoint, slots(description), optional=POOLER_TENSORS)
-        if not complete and self.head != "embedding":  # Embeddings do not use the pooler.
+        if not complete and self.head not in _WITHOUT_POOLER:
             logging.getLogger("keras_bert").warning(
                 "%s has no pooler: the encoder's is randomly initialized. Fine-tune before using `pooled_output`.",
                 checkpoint.name,

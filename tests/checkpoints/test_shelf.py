@@ -47,13 +47,13 @@ def test_it_predicts_masked_words_of_books(shipped):
 def test_a_wheel_has_every_package():
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     folders = [path.parent for room in ("keras_bert", "pipelines") for path in (ROOT / room).rglob("__init__.py")]
-    found = [".".join(folder.relative_to(ROOT).parts) for folder in folders]
-    assert sorted(packages) == sorted([*found, "keras_bert.saved_models"])
+    found = [".".join(folder.relative_to(ROOT).parts) for folder in folders if folder.name != "pipelines"]
+    assert sorted(packages) == sorted([*found, "keras_bert.pipelines", "keras_bert.saved_models"])
 
 
 @pytest.mark.slow
 @pytest.mark.tensorflow
-def test_an_installed_wheel_finds_it(tmp_path):
+def test_an_installed_wheel_finds_it_and_has_the_console_command(tmp_path):
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", tmp_path, ROOT], check=True)
     (wheel,) = tmp_path.glob("*.whl")
@@ -66,3 +66,13 @@ def test_an_installed_wheel_finds_it(tmp_path):
     file, loaded = done.stdout.splitlines()
     assert file.startswith(str(tmp_path / "site"))
     assert "bert_tiny_books" in loaded
+    assert not (tmp_path / "site" / "pipelines").exists()
+    done = subprocess.run(
+        [sys.executable, tmp_path / "site" / "bin" / "keras-bert", "convert_checkpoint", "--help"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "keras-bert convert_checkpoint --model=" in done.stdout

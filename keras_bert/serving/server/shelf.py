@@ -52,7 +52,7 @@ class Shelf:
         self._retired = []  # Replaced versions, some still in use
         self._changing = {}  # (model, number) -> stamp of files that may still be changing
         self._missing = set()  # Models whose served version the last poll did not find
-        self._polled = False
+        self._scanned = self._polled = False
 
     @property
     def ready(self):
@@ -70,7 +70,7 @@ class Shelf:
         with self._lock:
             version = self._served.get(name)
             if version is None:
-                known = not self._polled or self._folders.get(name)
+                known = not self._scanned or self._folders.get(name)
                 code = "UNAVAILABLE" if known else "NOT_FOUND"
                 raise RequestError(code, f"model {name} is not served: {self._why_not(name)}")
             if number not in (None, version.number):
@@ -110,7 +110,7 @@ class Shelf:
     def _why_not(self, name):
         if errors := self._errors(name):
             return "version {}: {}".format(*list(errors.items())[-1])
-        if self._folders.get(name) or not self._polled:
+        if self._folders.get(name) or not self._scanned:
             return "it is still loading"
         if name in self._folders:
             return f"its folder has no version. Expected {self._directory / name}/<number>/saved_model.pb"
@@ -123,7 +123,7 @@ class Shelf:
         """Scans the folder, loads new versions and unloads replaced versions that are no longer in use."""
         folders, checkpoints = _find_models(self._directory)
         with self._lock:
-            self._folders, self._checkpoints = folders, checkpoints
+            self._folders, self._checkpoints, self._scanned = folders, checkpoints, True
             self._failures = {key: value for key, value in self._failures.items() if key[1] in folders.get(key[0], ())}
         for name in {**folders, **self._served}:
             self._update(name, folders.get(name, {}))

@@ -1,0 +1,70 @@
+"""What all commands share: `--help`, required and renamed flags, messages, Ctrl-C, the console command."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+FOLDER = pathlib.Path(__file__).parents[2] / "pipelines"
+COMMANDS = sorted(path.stem for path in FOLDER.glob("[a-z]*.py") if "command.run(main" in path.read_text())
+HELP = """
+import contextlib, io, runpy, sys
+from absl import flags
+for name in sys.argv[1:]:
+    sys.argv = [name, "--help"]
+    status, printed = None, io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed):
+            runpy.run_module(f"pipelines.{name}", run_name="__main__")
+    except SystemExit as end:
+        status = end.code
+    print(f"COMMAND {name} {status}\\n{printed.getvalue()}")
+    for flag in [flag for flag in flags.FLAGS if flag != "verbose"]:
+        delattr(flags.FLAGS, flag)
+    sys.modules["pipelines.command"]._SECTIONS.clear()
+print("HEAVY", [name for name in ("tensorflow", "keras", "scipy", "sklearn") if name in sys.modules])
+"""
+
+
+def python(*arguments, **options):
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, **options)
+
+
+def test_help_lists_all_flags_without_tensorflow():
+    assert len(COMMANDS) >= 14
+    printed = python("-c", HELP, *COMMANDS).stdout
+    *pages, end = re.split(r"^(?=COMMAND |HEAVY )", printed, flags=re.MULTILINE)[1:]
+    assert end == "HEAVY []\n"
+    for name, page in zip(COMMANDS, pages, strict=True):
+        source = (FOLDER / f"{name}.py").read_text()
+        defined = re.findall(r"flags\.DEFINE_\w+\(\s*\"(\w+)\"", source)
+        assert page.startswith(f"COMMAND {name} 0\n")
+        assert f"python -m pipelines.{name}" in page
+        assert {flag for flag in defined if not re.search(rf"^  --(\[no\])?{flag}\b", page, re.MULTILINE)} == set()
+        assert max(map(len, page.splitlines())) <= 120
+        assert "\nother:\n  --[no]verbose" in page
+
+
+def test_mistakes_in_flags():
+    done = python("-m", "pipelines.score_squad", "--dev_file=dev.json")
+    expected = (
+        "error: --predictions is required: Answers by id, JSON. Example: --predictions=predictions.json. See --help\n"
+    )
+    assert (done.returncode, done.stderr) == (2, expected)
+    done = python("-m", "pipelines.score_squad", "--data=none.json", "--predictions=none.json")
+    assert done.stderr.splitlines() == [
+        "warning: --data is now --dev_file; the old name will be removed in the next release",
+        "error: [Errno 2] No such file or directory: 'none.json'",
+    ]
+
+
+def test_the_console_command():
+    code = "import sys; from pipelines.__main__ import main; sys.argv[0] = 'keras-bert'; sys.exit(main())"
+    listed = python("-c", code).stdout
+    assert re.findall(r"^  (\w+)", listed, re.MULTILINE) == COMMANDS
+    assert "    keras-bert score_squad --dev_file=" in python("-c", code, "score_squad", "--help").stdout
+    done = python("-c", code, "run_gleu")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: run_gleu is not a command. Did you mean run_glue? `keras-bert` lists all commands\n",
+    )
