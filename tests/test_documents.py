@@ -1,4 +1,4 @@
-"""README and documentation: every code block is run or checked, and lists are complete."""
+"""README and documentation: every code block and notebook is run or checked; links and lists are complete."""
 
 import contextlib
 import io
@@ -20,7 +20,7 @@ from tests.pipelines import programs
 
 ROOT = documents.ROOT
 # What the documentation names, and what its blocks are run with instead: a small model with random weights, few steps.
-MODELS = ["google-bert/bert-base-uncased"]
+BASE, MINILM = "google-bert/bert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2"
 ARGUMENTS = {"--config=base": "--config=tiny"}
 STEPS = re.compile(r"steps:\d+,batch:\d+")
 
@@ -45,12 +45,12 @@ def small(shared_folder):
 
 
 @pytest.fixture
-def workspace(small, tmp_path, monkeypatch):
-    """An empty working directory, in which the names of `MODELS` load the small model."""
-    for name in MODELS:
+def workspace(small, minilm, tmp_path, monkeypatch):
+    """A working directory with the recipes, in which `BASE` loads the small model and nothing is downloaded."""
+    for name, folder in ((BASE, small), (MINILM, minilm)):
         path = tmp_path / "models" / name
         path.parent.mkdir(parents=True)
-        path.symlink_to(small)
+        path.symlink_to(folder)
     monkeypatch.setenv("KERAS_BERT_MODELS", str(tmp_path / "models"))
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "pipelines").symlink_to(ROOT / "pipelines")
@@ -140,6 +140,16 @@ def _check_commands(block):
             assert block.check == "not run", f"line {block.line}: mark it as `not run: reason`: {shlex.join(words)}"
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("workspace")
+@pytest.mark.parametrize("notebook", sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")), ids=documents.name)
+def test_notebooks(notebook):
+    namespace = {"__name__": "__main__"}
+    for number, cell in enumerate(json.loads(notebook.read_text())["cells"]):
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), f"{notebook.name}, cell {number}", "exec"), namespace)
+
+
 def test_quoted_messages_exist():
     paths = [path for folder in ("keras_bert", "pipelines") for path in (ROOT / folder).rglob("*.py")]
     sources = re.sub(r'"\n\s+f?"', "", "\n".join(path.read_text() for path in paths))
@@ -159,3 +169,23 @@ def test_the_reference_has_every_public_name():
 def test_commands_are_listed():
     page = (ROOT / "docs" / "guides" / "commands.md").read_text()
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(commands())
+
+
+def test_the_architecture_names_every_file():
+    named = set(re.findall(r"\b(\w+\.py)\b", (ROOT / "docs" / "architecture.md").read_text()))
+    found = {path.name for path in (ROOT / "keras_bert").rglob("*.py")} - {"__init__.py", "version.py"}
+    assert {name for name in named if not list(ROOT.glob(f"*/{name}"))} - found == set()
+    reports_and_server = ("reports", "server")  # Listed as folders.
+    inner = {path.name for folder in reports_and_server for path in (ROOT / "keras_bert").rglob(f"{folder}/*.py")}
+    assert found - named - inner == set()
+
+
+def test_every_deviation_is_listed():
+    marks = sum(path.read_text().count("# Differs from BERT:") for path in (ROOT / "keras_bert").rglob("*.py"))
+    assert marks == (ROOT / "docs" / "differences.md").read_text().count("\n- ")
+
+
+@_every_page
+def test_links_are_valid(page):
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), target
