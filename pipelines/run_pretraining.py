@@ -81,8 +81,8 @@ def main():
     pretraining.report(trainer, results, phases, records[0], _EVAL.value or _DATA.value[0], objective, _next())
     if is_chief(strategy):
         _save(trainer.model, records[0])
-        print(f"saved the model to {output}/model, and a report to {output}/report.html")
-        print("\n".join(["next:", *(f"  {line}" for _, line in _next())]))
+        print(f"report:       {output / 'report.html'}\nmodel:        {output / 'model'}")
+        print("next:         " + "\n              ".join(line for _, line in _next()))
 
 
 def _next():

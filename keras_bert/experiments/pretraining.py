@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras_bert.checkpoints.load import load
 from keras_bert.config import BertConfig, named_config
 from keras_bert.experiments.reports.environment import environment
-from keras_bert.experiments.reports.pretraining import write_pretraining_report
+from keras_bert.experiments.reports.pretraining import results_text, write_pretraining_report
 from keras_bert.experiments.reports.report import Head
 from keras_bert.models.description import describe
 from keras_bert.models.encoder import build_encoder
@@ -162,8 +162,8 @@ def report(trainer, results, phases, records, source, objective, steps):
     facts = {
         "model": f"{size}, {trainer.model.count_params():,} parameters",
         "training": "; ".join(texts),
-        "data": f"{records.examples:,} examples, {len(records.vocabulary):,} pieces",
-        "last results": ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in results.items()),
+        "data": f"{records.examples:,} examples, a vocabulary of {len(records.vocabulary):,} pieces",
+        "last results": results_text(results),
     }
     settings = flat_settings(Snapshots(output / "snapshots", write=False).newest()["settings"])
     head = Head(

@@ -17,6 +17,7 @@ from keras_bert.tasks.squad import predictions, published
 from keras_bert.tasks.squad.features import QuestionWindows
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.losses import span_loss
+from keras_bert.training.progress import announced
 
 _LOG = logging.getLogger("keras_bert")
 
@@ -98,7 +99,8 @@ class QuestionAnsweringTask(FinetuningTask):
         """Reads the windows of a file and warns about problematic questions."""
         settings = self._settings
         questions = squad.read(path, settings.version_2).first(most)
-        windows = QuestionWindows(questions, self._preprocessor, settings.doc_stride, settings.max_question_length)
+        with announced(f"tokenizing {len(questions.ids):,} questions"):
+            windows = QuestionWindows(questions, self._preprocessor, settings.doc_stride, settings.max_question_length)
         problems = {
             "answer(s) are not at the given position": [name for name, _, _ in questions.wrong],
             "question(s) have answers but are marked is_impossible; they are scored against the answers, as in the "

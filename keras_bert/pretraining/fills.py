@@ -56,9 +56,9 @@ def _examples(records, count):
 
 
 def _context(inputs, row, place, around, pieces):
-    """Returns the text before and after a token, up to [CLS] and [SEP], with an ellipsis if it is longer."""
+    """Returns the text before and after a token, up to [CLS] and [SEP]; `_` for other masks, `…` for omitted text."""
     ids = inputs["token_ids"][row]
-    text = [pieces[piece] for piece in ids[: inputs["padding_mask"][row].sum()]]
+    text = [pieces[piece].replace("[MASK]", "_") for piece in ids[: inputs["padding_mask"][row].sum()]]
     ends = [index for index, piece in enumerate(text) if piece in ("[CLS]", "[SEP]")]
     first = max((end for end in ends if end < place), default=-1) + 1
     last = min((end for end in ends if end > place), default=len(text))

@@ -21,27 +21,29 @@ class Progress:
         run: int, number of this run, from 1. Defaults to 1.
         runs: int, number of runs. Defaults to 1.
         rest: float, the time of all later runs in multiples of the time of this one. Defaults to 0.
+        resumed: bool, whether the earlier runs were finished before this process started. Defaults to `False`.
         stream: where to write. Defaults to stderr.
 
     Example:
         trainer.fit(batches, progress=Progress(run=2, runs=4, rest=2.0))
     """
 
-    def __init__(self, run=1, runs=1, rest=0.0, stream=None):
+    def __init__(self, run=1, runs=1, rest=0.0, resumed=False, stream=None):
         self._run, self._runs, self._rest, self._stream = run, runs, rest, stream or sys.stderr
+        self._resumed = resumed and run > 1
         self._total = self._line = None  # The line starts after the first steps, so that its rate excludes tracing.
         self._numbers = self._rates = {}
 
     def begin(self, step, total, finished=False):
         """Starts a run of `total` steps; reports where an interrupted run resumes."""
         self._total, self._line = total, None
-        if not step:
-            return
-        place = f"has finished training at step {step:,}" if finished else f"goes on at step {step:,} of {total:,}"
-        if self._runs == 1:
-            self.say(f"the run {place}")
-        else:
+        place = f"goes on at step {step:,} of {total:,}" if step else "starts"
+        place = f"has finished training at step {step:,}" if finished else place
+        if self._resumed:
             self.say(f"{self._run - 1} of {self._runs} runs are finished; run {self._run} {place}")
+        elif step:
+            self.say(f"{f'run {self._run}' if self._runs > 1 else 'the run'} {place}")
+        self._resumed = False  # Said once, also if the run has several stages.
 
     def show(self, step, numbers, rates):
         """Updates the line, if it is due, with a dict of numbers and a dict of rates per second."""

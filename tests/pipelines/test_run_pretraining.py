@@ -277,7 +277,7 @@ def test_evaluation_equals_numpy(said, made):
 
 def test_model_directory_and_learning_rate(said, made):
     folder = made / "two_phases"
-    assert f"saved the model to {folder}/model, and" in said
+    assert f"\nmodel:        {folder}/model\n" in said
     bert = keras_bert.load(folder / "model")
     assert (bert.vocabulary.pieces, bert.lowercase, bert.strip_accents) == (tuple(PIECES), True, False)
     assert_holds(bert.pretrainer(), snapshot(folder, 35))
@@ -289,7 +289,8 @@ def test_model_directory_and_learning_rate(said, made):
 
 def test_the_report_and_the_next_commands(said, made):
     folder = made / "two_phases"
-    assert f"a report to {folder}/report.html\nnext:\n  python -m pipelines.run_glue --task=classification" in said
+    assert f"report:       {folder}/report.html\n" in said
+    assert "\nnext:         python -m pipelines.run_glue --task=classification --train_file=train.csv" in said
     page = ElementTree.fromstring((folder / "report.html").read_text().removeprefix("<!DOCTYPE html>"))
     names = [text.text for text in page.iter() if text.get("class") == "name" and text.text != "steps"]
     assert [name.split(" (")[0] for name in names] == [
@@ -378,7 +379,7 @@ def test_two_workers_equal_one(made, two_addresses):
     for index in range(2):
         config = json.dumps({"cluster": {"worker": two_addresses}, "task": {"type": "worker", "index": index}})
         workers.append(start(PROGRAM, *flags(made, "workers", **TWO_PHASES), TF_CONFIG=config))
-    assert ["saved the model" in finish(worker)[0] for worker in workers] == [True, False]
+    assert ["\nmodel: " in finish(worker)[0] for worker in workers] == [True, False]
     for found, line in zip(metrics(made / "workers"), metrics(made / "two_phases"), strict=True):
         assert found.pop("kind") == line.pop("kind")
         assert found == pytest.approx(line, rel=1e-4)

@@ -36,7 +36,7 @@ def test_a_terminal_line_is_overwritten(clock, monkeypatch, columns):
     """200 steps in 2.1 s; the later runs take twice the time of this one. As many numbers are shown as fit."""
     monkeypatch.setenv("COLUMNS", str(columns))
     screen = Screen()
-    shown = progress.Progress(run=3, runs=4, rest=2.0, stream=screen)
+    shown = progress.Progress(run=3, runs=4, rest=2.0, resumed=True, stream=screen)
     shown.begin(100, 1000)
     show(shown, clock, [(100, 1.0)], {})
     show(shown, clock, [(200, 1.05), (300, 3.1)])

@@ -37,6 +37,15 @@ def write_pretraining_report(path, head, lines, fills, steps):
     write_text(path, text)
 
 
+def results_text(results):
+    """Formats the results of an evaluation, accuracies in percent."""
+    names = {name: _NAMES.get(name, name.replace("_", " ")).removesuffix(" (%)") for name in results}
+    return ", ".join(
+        f"{names[name]} {page.percent(value, 1) if name.endswith('_accuracy') else f'{value:.4g}'}"
+        for name, value in results.items()
+    )
+
+
 def _figure(name, lines):
     unit = 100 if name.endswith("_accuracy") else 1
     points = {style: curves.points(lines, kind, name, unit) for style, kind in _STYLES.items()}
