@@ -33,7 +33,8 @@ ROOMS = {
     "checkpoints": ["config", "files", "memory", "metadata", "models"]
     + ["text.preprocessor", "text.tokenizer_json", "text.vocabulary"],
     # Floor 5
-    "experiments": ["checkpoints", "config", "exporting", "files", "models", "pretraining", "tasks", "training"],
+    "experiments": ["checkpoints", "config", "exporting", "files", "models", "pretraining", "tasks", "training"]
+    + ["version"],
     # Separate: implements the protocol of TensorFlow Serving, independent of BERT.
     "serving": ["files"],
     # The public API, whose other names are imported on first use.

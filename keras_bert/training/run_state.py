@@ -19,7 +19,7 @@ class RunState:
         variables: dict of the variables that training changes besides the model's weights, by name.
         settings: dict of settings that must match those of a snapshot.
         metric: str, metric whose best weights are kept, `"-name"` if lower is better, or `None`. NaN is worse than any
-            number. Defaults to `None`.
+            number; of equal scores, the one with the lower loss is best. Defaults to `None`.
         patience: int, number of evaluations without improvement before stopping. `None` disables early stopping.
         write: bool, whether this process writes files. Defaults to `True`.
 
@@ -87,7 +87,7 @@ class RunState:
         score = -results[name] if self._metric.startswith("-") else results[name]
         if math.isnan(score):
             _LOG.warning("`%s` is NaN at step %s, which counts as worse than any number", name, f"{step:,}")
-        elif self.best is None or score > self.best:
+        elif self.best is None or (score, -_loss(results)) > (self.best, -_loss(self.result)):
             self.best, self.worse, self.result = score, 0, {**results, "step": step}
             self._best_weights.save(step, self._weights, {})
             self._best_weights.keep_only(step, *self._needed)
@@ -111,6 +111,12 @@ class RunState:
             sum_over_replicas(self._strategy, 0)  # Workers wait for each other: the first one writes, all read.
             if self.best is not None:
                 self._best_weights.restore(self._weights, step=self._best_step)
+                sum_over_replicas(self._strategy, 0)  # All have read: the caller may remove the directory.
             else:
                 name = self._metric.removeprefix("-")
                 _LOG.warning("`%s` was NaN at every evaluation: the model keeps the weights of the last step", name)
+
+
+def _loss(results):
+    """Returns the sum of the losses in the results of an evaluation."""
+    return sum(value for name, value in results.items() if name == "loss" or name.endswith("_loss"))
