@@ -2,11 +2,12 @@
 
 import codecs
 import dataclasses
+import shlex
 import types
 
 from absl import flags
 
-from .command import section
+from .command import section, spelling
 
 
 def text_lines(content):
@@ -31,25 +32,31 @@ def training(warmup, bias_correction):
         "strategy": flags.DEFINE_string("strategy", "auto", "Distribution: auto, one, mirrored, multi_worker or tpu."),
     }
     section("output")
-    output = flags.DEFINE_string("output_dir", None, "Output directory.", required=True)
-    return types.SimpleNamespace(output_dir=output, **holders)
+    holders["output_dir"] = flags.DEFINE_string("output_dir", None, "Output directory.", required=True)
+    holders["report_to"] = flags.DEFINE_list(
+        "report_to", ["tensorboard"], "Where to log: tensorboard, wandb, mlflow; empty for none."
+    )
+    return types.SimpleNamespace(**holders)
 
 
-def finetuning(learning_rates):
-    """Defines the fine-tuning flags and returns their holders by name.
-
-    Args:
-        learning_rates: list of strings, the default grid.
-    """
+def finetuning():
+    """Defines the fine-tuning flags and returns their holders by name."""
     section("model")
     model = flags.DEFINE_string("model", None, "Directory or name of the model to start from.")
     section("training")
     return types.SimpleNamespace(
         model=model,
-        learning_rate=flags.DEFINE_list("learning_rate", learning_rates, "Peak learning rate(s)."),
+        learning_rate=flags.DEFINE_list("learning_rate", None, "Peak learning rate(s); default: the task's."),
         batch_size=flags.DEFINE_list("batch_size", None, "Batch size(s); default: the task's."),
         epochs=flags.DEFINE_list("epochs", None, "Number(s) of epochs; default: the task's."),
         seed=flags.DEFINE_list("seed", ["1"], "Random seed(s)."),
+        best=flags.DEFINE_bool(
+            "best", True, "Keeps the best epoch on dev by the task's metric; --nobest the last one, as in the paper."
+        ),
+        patience=flags.DEFINE_integer(
+            "patience", None, "Number of epochs without improvement on dev after which a run stops.", 1
+        ),
+        log_every=flags.DEFINE_integer("log_every", 10, "Steps between lines of metrics.jsonl.", 1),
         ensemble=flags.DEFINE_integer("ensemble", 1, "Number of the best runs whose predictions are averaged.", 1),
         layer_decay=flags.DEFINE_float("layer_decay", None, "Learning rate factor from each block to the one below."),
         weight_decay=flags.DEFINE_float("weight_decay", 0.01, "Weight decay, except on biases and LayerNorms."),
@@ -63,14 +70,24 @@ def finetuning(learning_rates):
     )
 
 
-def choices(holders, batch_size, epochs):
-    """Returns the grid of the `finetuning` flags; `batch_size` and `epochs` are the task's defaults."""
+def choices(holders, learning_rates, batch_size, epochs):
+    """Returns the grid of the `finetuning` flags; the other arguments are the task's defaults."""
     return {
-        "learning_rate": numbers(holders.learning_rate, float),
+        "learning_rate": numbers(holders.learning_rate, float) or list(learning_rates),
         "batch_size": numbers(holders.batch_size, int) or [batch_size],
         "epochs": numbers(holders.epochs, int) or [epochs],
         "seed": numbers(holders.seed, int),
     }
+
+
+def print_next(output, texts):
+    """Prints where the results of fine-tuning are, and the next two commands; `texts` are arguments of `predict`."""
+    folder = shlex.quote(str(output))
+    print(f"report:       {output / 'report.html'}")
+    print(f"model:        {output / 'model'}")
+    print(f"saved model:  {output / 'saved_model'}")
+    print(f"next:         {spelling('predict')} --model={shlex.quote(str(output / 'model'))} {texts}")
+    print(f"              {spelling('serve')} --saved_models={folder}")
 
 
 def instance(kind, **given):

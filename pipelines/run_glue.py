@@ -6,9 +6,13 @@
         --output_dir=runs/glue
     python -m pipelines.run_glue --task=classification --train_file=train.csv --dev_file=dev.csv --text_column=review \\
         --label_column=stars --model=google-bert/bert-base-uncased --output_dir=runs/reviews
+    python -m pipelines.run_glue --task=classification --train_file=train.csv --folds=5 \\
+        --model=google-bert/bert-base-uncased --output_dir=runs/reviews
 
 `--data_dir` contains the official files, directly or in folders such as `MRPC`; without it, tensorflow-datasets
 provides them. Flags with several values form a grid; the same command resumes interrupted runs and keeps finished ones.
+Each run keeps its best epoch on dev. With `--folds`, each run trains on all folds of the table but one for all its
+epochs and predicts the remaining one; then the model to keep is trained on all rows with the best setting.
 `--output_dir` contains `flags.txt` (for `--flagfile`), `runs/` with `metrics.jsonl`, `dev.npz` and `test.npz` for each
 run, `results.json`, `results.md` with published scores, `report.html`, the best model in `model/` and its export, from
 text to labels, in `saved_model/1/`. With several tasks, each has its own folder. `submission/` and `submission.zip` are
@@ -17,7 +21,6 @@ breaks are quoted (dialect `excel-tab` of `csv`). Three epochs on MRPC with a mo
 a half minutes on two cores.
 """
 
-import dataclasses
 import functools
 import logging
 import pathlib
@@ -29,7 +32,6 @@ from keras_bert.files import write_json, write_text
 from keras_bert.tasks.classification import OWN, own_data
 from keras_bert.tasks.glue import data as glue
 from keras_bert.tasks.glue import published, submission
-from keras_bert.tasks.glue.tasks import LEARNING_RATES
 
 from . import command, common_flags
 
@@ -43,6 +45,7 @@ _SKIP = flags.DEFINE_integer("skip_bad_rows", 0, "Maximum number of unreadable r
 _DIAGNOSTICS = flags.DEFINE_string("diagnostics", None, "diagnostic-full.tsv, to score the mnli model by category.")
 _TRAIN = flags.DEFINE_string("train_file", None, "Your own training data: CSV, TSV or JSONL.")
 _DEV = flags.DEFINE_string("dev_file", None, "File to select the best run on.")
+_FOLDS = flags.DEFINE_integer("folds", None, "Folds of cross-validation, instead of --dev_file; such as 5.", 2)
 _PREDICT = flags.DEFINE_string("predict_file", None, "File to predict.")
 _TEXT = flags.DEFINE_string("text_column", "text", "Column with the text.")
 _PAIR = flags.DEFINE_string("pair_column", None, "Column with the second text.")
@@ -50,15 +53,18 @@ _LABEL = flags.DEFINE_string("label_column", "label", "Column with the label.")
 _LENGTH = flags.DEFINE_integer("sequence_length", 128, "Maximum number of tokens of a sequence.", 3)
 command.section("model")
 _INIT = flags.DEFINE_string("init_from", None, "Output of another run, or a task of this run, to start from.")
-_FLAGS = common_flags.finetuning([str(rate) for rate in LEARNING_RATES])
+_FLAGS = common_flags.finetuning()
+command.section("training")
+_WEIGHTS = flags.DEFINE_enum("class_weights", None, ["balanced"], "Weights the loss so that all classes count equally.")
 command.renamed(test_file="predict_file")
 
 
 def main():
     from keras_bert.experiments.classification_task import ClassificationTask
-    from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
+    from keras_bert.training.callbacks import check_report_to
     from keras_bert.training.distribution import is_chief
 
+    check_report_to(_FLAGS.report_to.value)
     strategy = keras_bert.create_strategy(_FLAGS.strategy.value)
     output, names = pathlib.Path(_FLAGS.output_dir.value), task_names()
     everything = [_read(name) for name in names]  # Missing files are reported before hours of training.
@@ -67,15 +73,10 @@ def main():
     load, scores = functools.cache(keras_bert.load), {}
     for data in everything:
         start = _start(data.task.name, output)
-        task = ClassificationTask(data, start, load(start), _LENGTH.value, output / "submission")
-        finetuning = Finetuning(
-            task,
-            common_flags.choices(_FLAGS, data.task.batch_size, data.task.epochs),
-            common_flags.instance(Hyperparameters),
-            output / data.task.name if len(names) > 1 else output,
-            _FLAGS.ensemble.value,
-            strategy,
+        task = ClassificationTask(
+            data, start, load(start), _LENGTH.value, output / "submission", class_weights=_WEIGHTS.value
         )
+        finetuning = _finetuning(task, output / data.task.name if len(names) > 1 else output, strategy)
         finetuning.run()
         if is_chief(strategy):
             print(finetuning.finish())
@@ -85,8 +86,21 @@ def main():
             _write_together(output, scores, task.bert.config)
         if names[0] in glue.TASKS:
             _zip(output)
-        texts = '"A text."' if data.task.pair is None else '"A text." "Its pair."'
-        print(f"next: {command.spelling('predict')} --model={finetuning.output / 'model'} {texts}")
+        common_flags.print_next(finetuning.output, '"A text."' if data.task.pair is None else '"A text." "Its pair."')
+
+
+def _finetuning(task, output, strategy):
+    from keras_bert.experiments.cross_validation import CrossValidation
+    from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
+
+    defaults = task.task
+    choices = common_flags.choices(_FLAGS, defaults.learning_rates, defaults.batch_size, defaults.epochs)
+    options = {"strategy": strategy, "log_every": _FLAGS.log_every.value, "report_to": _FLAGS.report_to.value}
+    if not _FOLDS.value:
+        hyperparameters = common_flags.instance(Hyperparameters)
+        return Finetuning(task, choices, hyperparameters, output, _FLAGS.ensemble.value, **options)
+    hyperparameters = common_flags.instance(Hyperparameters, best=False)  # No dev data to choose the epoch on.
+    return CrossValidation(task, choices, hyperparameters, output, **options)
 
 
 def _write_together(output, scores, config):
@@ -118,17 +132,29 @@ def task_names():
 
 
 def _read(name):
-    files = {"train_file": _TRAIN.value, "dev_file": _DEV.value}
+    folds = _FOLDS.value
     if name in OWN:
-        if None in files.values():
-            raise ValueError(f"--task={name} requires --train_file and --dev_file. Received: {files}")
+        if _TRAIN.value is None or (_DEV.value is None) == (folds is None):
+            raise ValueError(
+                f"--task={name} requires --train_file, and either --dev_file or --folds=5 for cross-validation. "
+                f"Received: {_own_flags()}"
+            )
+        if folds and _FLAGS.ensemble.value > 1:
+            raise ValueError(f"--folds keeps one model. Expected no --ensemble. Received: {_FLAGS.ensemble.value}")
         columns = {"text": _TEXT.value, "pair": _PAIR.value, "label": _LABEL.value}
-        data = own_data(name, **files, test_file=_PREDICT.value, **columns, skip_bad_rows=_SKIP.value)
-    elif given := [f"--{flag}" for flag, value in {**files, "predict_file": _PREDICT.value}.items() if value]:
+        data = own_data(
+            name, _TRAIN.value, _DEV.value, _PREDICT.value, **columns, skip_bad_rows=_SKIP.value, folds=folds
+        )
+    elif given := [f"--{flag}" for flag, value in _own_flags().items() if value]:
         raise ValueError(f"{', '.join(given)}: only for --task=classification or regression. Received: --task={name}")
     else:
         data = glue.read_all(glue.TASKS[name], _DATA.value, _SKIP.value, _DIAGNOSTICS.value)
-    return dataclasses.replace(data, train=data.train.first(_FLAGS.max_train_examples.value))
+    return data.first(_FLAGS.max_train_examples.value)
+
+
+def _own_flags():
+    holders = {"train_file": _TRAIN, "dev_file": _DEV, "predict_file": _PREDICT, "folds": _FOLDS}
+    return {name: holder.value for name, holder in holders.items()}
 
 
 def _start(name, output):

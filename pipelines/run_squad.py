@@ -34,14 +34,16 @@ flags.DEFINE_integer("doc_stride", 128, "Distance in tokens between the windows 
 flags.DEFINE_integer("max_question_length", 64, "Maximum number of tokens of a question.", 1)
 flags.DEFINE_integer("max_answer_length", 30, "Maximum number of tokens of an answer.", 1)
 flags.DEFINE_integer("n_best", 20, "Number of answers to write for each question.", 1)
-_FLAGS = common_flags.finetuning(["5e-5"])
+_FLAGS = common_flags.finetuning()
 
 
 def main():
     from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
     from keras_bert.experiments.question_answering_task import QuestionAnsweringTask, QuestionSettings
+    from keras_bert.training.callbacks import check_report_to
     from keras_bert.training.distribution import is_chief
 
+    check_report_to(_FLAGS.report_to.value)
     strategy = keras_bert.create_strategy(_FLAGS.strategy.value)
     output, models = pathlib.Path(_FLAGS.output_dir.value), (_FLAGS.model.value or "").split(",")
     if not all(models) or len(set(models)) < len(models):
@@ -50,7 +52,7 @@ def main():
             f"Received: {_FLAGS.model.value}"
         )
     epochs, batch_size = (2, 48) if _VERSION_2.value else (3, 32)  # As in the paper.
-    choices = {"model": models, **common_flags.choices(_FLAGS, batch_size, epochs)}
+    choices = {"model": models, **common_flags.choices(_FLAGS, [5e-5], batch_size, epochs)}
     task = QuestionAnsweringTask(
         models,
         common_flags.instance(QuestionSettings),
@@ -60,13 +62,14 @@ def main():
         _FLAGS.max_train_examples.value,
     )
     hyperparameters = common_flags.instance(Hyperparameters)
-    finetuning = Finetuning(task, choices, hyperparameters, output, _FLAGS.ensemble.value, strategy)
+    options = {"log_every": _FLAGS.log_every.value, "report_to": _FLAGS.report_to.value}
+    finetuning = Finetuning(task, choices, hyperparameters, output, _FLAGS.ensemble.value, strategy, **options)
     if is_chief(strategy):
         write_text(output / "flags.txt", command.given_flags())
     finetuning.run()
     if is_chief(strategy):
         print(finetuning.finish())
-        print(f"next: {command.spelling('predict')} --model={output / 'model'} --question=... --context_file=...")
+        common_flags.print_next(output, '--question="Who?" --context_file=article.txt')
 
 
 if __name__ == "__main__":

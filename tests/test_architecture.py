@@ -33,7 +33,8 @@ ROOMS = {
     "checkpoints": ["config", "exporting", "files", "memory", "metadata", "models"]
     + ["text.preprocessor", "text.tokenizer_json", "text.vocabulary"],
     # Floor 5
-    "experiments": ["checkpoints", "config", "exporting", "files", "models", "pretraining", "tasks", "training"],
+    "experiments": ["checkpoints", "config", "exporting", "files", "models", "pretraining", "tasks", "training"]
+    + ["version"],
     # Separate: implements the protocol of TensorFlow Serving, independent of BERT.
     "serving": ["files"],
     # The public API, whose other names are imported on first use.
@@ -48,7 +49,7 @@ IMPORTLIB = {"keras_bert/__init__.py", "keras_bert/serving/__init__.py"}
 EXCEPTIONS = {("keras_bert/layers/graphs.py", "tensorflow")}
 # Optional dependencies, imported where they are used; so are the modules that need TensorFlow.
 OPTIONAL = {"tensorflow", "tensorflow_text", "keras_hub", "huggingface_hub", "tensorflow_datasets", "apache_beam"}
-OPTIONAL |= {"scipy", "sklearn"}
+OPTIONAL |= {"scipy", "sklearn", "wandb", "mlflow"}
 NEED_TENSORFLOW = ("keras_bert.text.preprocessor.", "keras_bert.checkpoints.answers.")
 
 

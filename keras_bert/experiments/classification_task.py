@@ -1,20 +1,34 @@
 """Fine-tuning for classification and regression: GLUE tasks and users' own tables."""
 
-import functools
 import logging
 import pathlib
 
 import numpy as np
+import tensorflow as tf
 
-from keras_bert.experiments.finetuning import Findings, FinetuningTask
-from keras_bert.experiments.reports.labels import classification_sections, regression_sections
+from keras_bert.experiments.finetuning_task import Findings, FinetuningTask
+from keras_bert.experiments.reports.labels import (
+    classification_errors,
+    classification_sections,
+    regression_errors,
+    regression_sections,
+)
 from keras_bert.files import write_text
 from keras_bert.models.heads import build_classifier
-from keras_bert.tasks.classification import predict, predictions_table, score
+from keras_bert.tasks import data_summary
+from keras_bert.tasks.classification import (
+    assign_folds,
+    balanced_weights,
+    predict,
+    predictions_table,
+    same_prediction,
+    score,
+)
 from keras_bert.tasks.glue import data as glue
 from keras_bert.tasks.glue import published, submission
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.losses import classification_loss, regression_loss
+from keras_bert.training.progress import announced
 
 _LOG = logging.getLogger("keras_bert")
 
@@ -28,45 +42,74 @@ class ClassificationTask(FinetuningTask):
         bert: the loaded checkpoint.
         sequence_length: int, maximum number of tokens of a sequence.
         submissions: folder for the submission files of the GLUE server.
+        class_weights: "balanced" weights the loss so that all classes count equally. Defaults to `None`.
     """
 
-    def __init__(self, data, model, bert, sequence_length, submissions):
+    def __init__(self, data, model, bert, sequence_length, submissions, class_weights=None):
         task = data.task
         self.task, self.data, self.model, self.bert = task, data, str(model), bert
         self.sequence_length, self.submissions = sequence_length, pathlib.Path(submissions)
         self.title, self.metric = task.title, task.main_metric
-        self.loss = classification_loss() if task.labels else regression_loss()
+        self.loss = _loss(data, class_weights)
         self._preprocessor = bert.preprocessor(sequence_length)
-        train = self._examples(data.train)
-        self.train = [lambda: train]
+        self._train = self._examples(data.train)
+        self.train = [lambda: self._train]
         self._dev, self._test = (
             {name: Batches(*self._examples(part), 64, shuffle=False) for name, part in parts.items()}
-            for parts in (data.dev, data.test)
+            for parts in ({} if data.folds else data.dev, data.test)
         )
-        self.dev = self._dev[task.name]
+        self.dev = self._dev.get(task.name)
         self.settings = {
             "model": self.model,
             "task": task.name,
             "labels": list(task.labels),
             "sequence_length": sequence_length,
+            "class_weights": class_weights,
+            "folds": data.folds,
             "train": len(data.train),
             "dev": {name: len(part) for name, part in data.dev.items()},
             "test": {name: len(part) for name, part in data.test.items()},
         }
+        self.summary, self.card = self._summary(), _card(data)
+        dev = ", ".join(f"{data.source or name}: {len(part):,}" for name, part in data.dev.items())
         self.facts = {
             "start": f"{model}, {bert.config.num_hidden_layers} layers, width {bert.config.hidden_size}",
             "training examples": f"{len(data.train):,}; {data.balance()}",
-            "dev examples": ", ".join(f"{name}: {len(part):,}" for name, part in data.dev.items()),
+            "dev examples": f"{data.folds}-fold cross-validation of the training examples" if data.folds else dev,
+            **data_summary.facts(self.summary),
         }
-        for name, text in self.facts.items():
-            _LOG.info("%s, %s: %s", task.title, name, text)
+
+    def _summary(self):
+        """Summarizes the data, and warns about what is probably a mistake."""
+        lengths = self._train[0]["token_ids"].row_lengths().numpy()
+        tokenizer, limit = self._preprocessor.tokenizer, self.bert.config.max_position_embeddings
+        lengths = data_summary.token_counts(tokenizer, self.data.train, self.sequence_length, lengths)
+        summary = data_summary.summarize(self.data, lengths, self.sequence_length, limit)
+        for warning in data_summary.warnings(summary):
+            _LOG.warning("%s: %s", self.title, warning)
+        return summary
+
+    def fold_rows(self, fold, seed):
+        """Returns the rows of a fold."""
+        return np.flatnonzero(assign_folds(self.data.train, self.data.folds, seed) == fold)
+
+    def fold(self, fold, seed):
+        """Returns the function that makes the training examples of a fold, and its `Batches` to evaluate on."""
+        dev = self.fold_rows(fold, seed)
+        train = np.setdiff1d(np.arange(len(self.data.train)), dev)
+        return lambda: self._rows(train), Batches(*self._rows(dev), 64, shuffle=False)
+
+    def _rows(self, rows):
+        inputs, labels = self._train
+        return {name: tf.gather(values, rows) for name, values in inputs.items()}, labels[rows]
 
     def _examples(self, examples):
         """Returns model inputs and labels for `Batches`."""
         texts = examples.text if examples.pair is None else (examples.text, examples.pair)
         kind = "int32" if self.task.labels else "float32"
         labels = np.zeros(len(examples), kind) if examples.labels is None else np.array(examples.labels, kind)
-        return self._preprocessor.ragged(texts), labels
+        with announced(f"tokenizing {len(examples):,} rows"):
+            return self._preprocessor.ragged(texts), labels
 
     def build(self, bert):
         return build_classifier(bert.encoder, self.task.num_classes)
@@ -74,18 +117,23 @@ class ClassificationTask(FinetuningTask):
     def score(self, targets, outputs):
         return score(self.task, targets, outputs["logits"])
 
-    def logits(self, predict, evaluated):
-        return {
-            split: {name: predict(batches)["logits"] for name, batches in parts.items()}
-            for split, parts in (("dev", self._dev), ("test", self._test))
-        }
+    def dev_logits(self, predict):
+        return {name: predict(batches)["logits"] for name, batches in self._dev.items()}
+
+    def test_logits(self, predict):
+        return {name: predict(batches)["logits"] for name, batches in self._test.items()}
 
     def save_options(self, logits):
         labels = list(self.task.labels) or None
         return {"labels": labels, "task": self.task.name, "pair": self.task.pair is not None}
 
     def export_options(self, bert):
-        return {"labels": bert.labels if self.task.labels else None, "pair": bert.pair}
+        options, own = {"pair": bert.pair}, self.data.dev[self.task.name]
+        options["example"] = {"text": own.text[0], **({"pair": own.pair[0]} if own.pair else {})}
+        if self.task.labels:
+            return {"labels": bert.labels, **options}
+        ends = self.summary["range"]
+        return {"score_range": (ends["lowest"], ends["highest"]), **options}
 
     def conclude(self, dev, test, output):
         task, data = self.task, self.data
@@ -93,24 +141,36 @@ class ClassificationTask(FinetuningTask):
         results, facts, tables = {"task": task.name, "scores": scores}, {}, []
         if task.name in glue.TASKS:
             for row, numbers in published.published(self.bert.config):
-                facts[f"{row}, test"] = ", ".join(f"{name}: {numbers[name]}" for name in scores if numbers[name])
+                known = {name: numbers[name] for name in scores if numbers[name] is not None}
+                if known:
+                    facts[f"{row}, test"] = ", ".join(f"{name}: {value}%" for name, value in known.items())
             tables.append(published.comparison_table(scores, self.bert.config))
         if data.categories:
             found = glue.score_diagnostics(data.dev["ax"].labels, dev["ax"], data.categories)
             results["diagnostics"] = found
             tables += ["| diagnostics | Matthews |", "|---|---|"]
             tables += [f"| {name} | {100 * value:.1f} |" for name, value in found.items()]
-        own, labels = data.dev[task.name], task.labels
-        sections = functools.partial(classification_sections, labels) if labels else regression_sections
-        sections = sections(own.text, own.pair, own.labels, dev[task.name])
+        sections, errors = self._report(dev[task.name])
         return Findings(
             results,
-            "; ".join(f"{name}: {_listed(values)}" for name, values in scores.items()),
+            _listed(scores),
             facts,
             tables,
             sections,
+            errors,
             self._write_predictions(test, output),
+            measured=scores[task.name],
+            same=same_prediction(task, dev[task.name]),
         )
+
+    def _report(self, logits):
+        """Returns the sections of `report.html` and the rows of `errors.tsv`."""
+        own, labels = self.data.dev[self.task.name], self.task.labels
+        rows = own.text, own.pair, own.labels, logits
+        lengths = self._examples(own)[0]["token_ids"].row_lengths().numpy()
+        if not labels:
+            return regression_sections(*rows, lengths), regression_errors(*rows)
+        return classification_sections(labels, *rows, lengths), classification_errors(labels, *rows)
 
     def _write_predictions(self, logits, output):
         """Writes the GLUE submission files, or `predictions.tsv` for a user's table. Returns lines to print."""
@@ -121,11 +181,39 @@ class ClassificationTask(FinetuningTask):
                 submission.write_submission(glue.TASKS[name], predictions, self.submissions, examples.ids)
                 continue
             if examples.labels is not None:
-                messages.append(f"test: {_listed(score(self.task, examples.labels, logits[name]))}")
+                messages.append(f"test: {data_summary.listed(score(self.task, examples.labels, logits[name]))}")
             lines = predictions_table(logits[name], self.task.labels)
             write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
         return messages
 
 
 def _listed(scores):
-    return ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items())
+    """Formats the scores of one or more dev sets in one line."""
+    lines = {name: data_summary.listed(values) for name, values in scores.items()}
+    return "; ".join(f"{name}: {line}" if len(lines) > 1 else line for name, line in lines.items())
+
+
+def _loss(data, class_weights):
+    if class_weights not in (None, "balanced") or (class_weights and not data.task.labels):
+        raise ValueError(
+            "`class_weights` must be None or 'balanced', which requires classes. "
+            f"Received: class_weights={class_weights!r} for {data.task.title}"
+        )
+    if not data.task.labels:
+        return regression_loss()
+    return classification_loss(class_weights and balanced_weights(data.train.labels, data.task.num_classes))
+
+
+def _card(data):
+    """Returns the metadata for the model card; only complete official data is called GLUE."""
+    task = data.task
+    kind = "json" if str(data.source).endswith(".jsonl") else "csv"
+    card = {"datasets": [], "dataset": {"type": kind, "name": data.source or f"own data for {task.title}"}}
+    if len(data.test.get(task.name, ())) == getattr(task, "test_rows", None):
+        card["datasets"] = ["nyu-mll/glue"]
+        card["dataset"] = {"type": "nyu-mll/glue", "name": f"GLUE {task.title}", "config": task.name}
+        card["dataset"]["split"] = f"validation{task.suffix}"
+    single = task.pair is None
+    example = '["A text."]' if single else '[("A text.", "Its pair.")]'
+    arguments = '"A text."' if single else '"A text.", "Its pair."'
+    return {"pipeline_tag": "text-classification", "example": example, "arguments": arguments, **card}

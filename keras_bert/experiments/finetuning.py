@@ -3,7 +3,6 @@
 A `FinetuningTask` contains the task-specific code, `Finetuning` everything else.
 """
 
-import abc
 import dataclasses
 import logging
 import pathlib
@@ -12,15 +11,19 @@ import keras
 
 from keras_bert.checkpoints.load import load
 from keras_bert.checkpoints.save import save
-from keras_bert.experiments import grid
-from keras_bert.experiments.reports.report import write_report
+from keras_bert.experiments import grid, model_card
+from keras_bert.experiments.reports.environment import environment
+from keras_bert.experiments.reports.report import Head, short_name, write_report
 from keras_bert.experiments.study import Study
 from keras_bert.exporting.export import export
 from keras_bert.files import write_json, write_text
 from keras_bert.models.freezing import freeze_layers
+from keras_bert.tasks import data_summary
 from keras_bert.training.bucketing import Batches
+from keras_bert.training.callbacks import create_callbacks
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.optimizer import create_optimizer
+from keras_bert.training.progress import announced
 from keras_bert.training.trainer import Trainer
 
 _LOG = logging.getLogger("keras_bert")
@@ -41,6 +44,8 @@ class Hyperparameters:
         group_by_length: bool, whether to batch rows of similar length.
         gradient_accumulation: int, number of micro-batches per batch.
         precision: string, name of a Keras dtype policy.
+        best: bool, whether a run keeps the weights of its best epoch on dev instead of the last ones.
+        patience: int, number of epochs without improvement after which a run stops; `None` disables early stopping.
     """
 
     warmup: float = 0.1
@@ -52,76 +57,9 @@ class Hyperparameters:
     group_by_length: bool = True
     gradient_accumulation: int = 1
     precision: str = "float32"
-
-
-@dataclasses.dataclass(frozen=True)
-class Findings:
-    """A task's results for the predictions of the best runs.
-
-    Args:
-        results: dict, the task's entries in `results.json`; `scores` are the dev scores.
-        scores: the scores in one line.
-        facts: dict, entries for the head of the report.
-        tables: Markdown tables for the end of `results.md`.
-        sections: HTML sections for the end of `report.html`.
-        messages: lines to print.
-    """
-
-    results: dict
-    scores: str
-    facts: dict
-    tables: list
-    sections: list
-    messages: tuple = ()
-
-
-class FinetuningTask(abc.ABC):
-    """Base class of the tasks for `Finetuning`.
-
-    Attributes:
-        title: heading of the results.
-        metric: name of the score that selects the best run.
-        model: directory or name of the checkpoint to start from, unless `model` is in the grid.
-        bert: a loaded checkpoint with the vocabulary of the models.
-        sequence_length: maximum number of tokens of a sequence.
-        settings: dict of the task's settings, which must be the same for all runs in a folder.
-        facts: dict, entries about the data for the head of the report.
-        train: list of functions that return `(inputs, targets)`, one for each training stage, usually one.
-        dev: `Batches` to evaluate on.
-        loss: a `Loss`.
-        combine: function that combines the logits of several runs, a list of arrays.
-    """
-
-    combine = staticmethod(grid.mean_logits)
-
-    @abc.abstractmethod
-    def build(self, bert):
-        """Builds the model to train from a loaded checkpoint."""
-
-    @abc.abstractmethod
-    def score(self, targets, outputs):
-        """Returns the dev scores as a dict."""
-
-    @abc.abstractmethod
-    def logits(self, predict, evaluated):
-        """Returns the logits of each split, `{"dev": {name: array}, "test": {name: array}}`.
-
-        Args:
-            predict: function from `Batches` to the outputs of the trained model.
-            evaluated: the outputs for `dev` in the last evaluation; empty if a resumed run had none.
-        """
-
-    @abc.abstractmethod
-    def save_options(self, logits):
-        """Returns the task's arguments of `keras_bert.save`, given the logits of the run to save."""
-
-    @abc.abstractmethod
-    def export_options(self, bert):
-        """Returns the task's arguments of `keras_bert.export` for the saved model."""
-
-    @abc.abstractmethod
-    def conclude(self, dev, test, output):
-        """Writes predictions to the folder `output` and returns `Findings`. `dev` and `test` are logits."""
+    # Differs from BERT: the original evaluates the weights after the last epoch.
+    best: bool = True
+    patience: int | None = None
 
 
 class Finetuning:
@@ -134,6 +72,8 @@ class Finetuning:
         output: output folder.
         ensemble: int, number of best runs in the ensemble. Defaults to 1.
         strategy: see `create_strategy`; `None` uses one device.
+        log_every: int, steps between lines of a run's `metrics.jsonl`. Defaults to 10.
+        report_to: list of names, see `create_callbacks`. Defaults to TensorBoard.
 
     Attributes:
         report: the content of `results.json`, set by `finish`.
@@ -145,41 +85,67 @@ class Finetuning:
         print(finetuning.finish())
     """
 
-    def __init__(self, task, choices, hyperparameters, output, ensemble=1, strategy=None):
+    evaluated_on = "dev"
+
+    def __init__(
+        self,
+        task,
+        choices,
+        hyperparameters,
+        output,
+        ensemble=1,
+        strategy=None,
+        log_every=10,
+        report_to=("tensorboard",),
+    ):
+        self.report_to = report_to
         self.task, self.hyperparameters, self.strategy = task, hyperparameters, strategy
-        self.settings, self.output = grid.settings(**choices), pathlib.Path(output)
+        self.settings, self.output, self.log_every = grid.settings(**choices), pathlib.Path(output), log_every
         self.study = Study(output, task.metric, ensemble, strategy is None or is_chief(strategy), task.combine)
-        self.report = None
+        self.report = self._parameters = None
 
     def run(self):
         """Trains the unfinished runs of the grid."""
+        for name, text in self.task.facts.items():
+            _LOG.info("%s, %s: %s", self.task.title, name, text)
         _LOG.info("%s, runs: %d", self.task.title, len(self.settings))
-        common = {**self.task.settings, **dataclasses.asdict(self.hyperparameters)}
-        self.study.run(self.settings, common, self._run)
+        self.study.run(self.settings, self._common(), self._run)
+
+    def _common(self):
+        return {**self.task.settings, **dataclasses.asdict(self.hyperparameters)}
 
     def _run(self, setting, folder):
-        """Trains one run. Returns its scores, its logits and a function that saves its model."""
-        _LOG.info("%s: %s", self.task.title, grid.folder_name(setting))
+        """Trains one run. Returns its result, its logits and a function that saves its model."""
+        trainer, result = self._train(setting, folder, self.task.train, self.task.dev)
+        logits = {"dev": self.task.dev_logits(trainer.predict), "test": self.task.test_logits(trainer.predict)}
+        return result, logits, lambda: self._save(trainer.model, logits["dev"])
+
+    def _train(self, setting, folder, stages, dev):
+        """Trains a model in stages. Returns its trainer, and its result: the scores on `dev` and their epoch."""
+        _LOG.info("%s: %s", self.task.title, grid.setting_text(setting))
         keras.backend.clear_session()
         keras.utils.set_random_seed(setting["seed"])
-        *earlier, last = self.task.train
-        weights, evaluated = None, {}
+        *earlier, last = stages
+        weights, shared = None, self.hyperparameters
         for number, examples in enumerate(earlier, 1):
             weights = self._weights_after(setting, examples, folder / f"before_{number}", weights)
-
-        def score(targets, outputs):
-            evaluated.update(outputs)
-            return self.task.score(targets, outputs)
-
-        trainer, batches = self._trainer(setting, last, folder, weights, score)
-        scores = trainer.fit(batches, epochs=setting["epochs"], evaluation=self.task.dev)
-        logits = self.task.logits(trainer.predict, evaluated)
-        return scores, logits, lambda: self._save(trainer.model, logits)
+        trainer, batches = self._trainer(setting, last, folder, weights, self.task.score)
+        scores = trainer.fit(
+            batches,
+            epochs=setting["epochs"],
+            evaluation=dev,
+            best=self.task.metric if shared.best else None,
+            patience=shared.patience,
+            log_every=self.log_every,
+            progress=self.study.progress,
+        )
+        epoch = scores.pop("step", setting["epochs"] * batches.steps) // batches.steps
+        return trainer, {"scores": scores, "epoch": epoch}
 
     def _weights_after(self, setting, examples, folder, weights):
         """Returns the weights after one stage; its trainer is freed before the next one is created."""
         trainer, batches = self._trainer(setting, examples, folder, weights)
-        trainer.fit(batches, epochs=setting["epochs"])
+        trainer.fit(batches, epochs=setting["epochs"], log_every=self.log_every, progress=self.study.progress)
         return trainer.model.get_weights()
 
     def _trainer(self, setting, examples, folder, weights, metrics=()):
@@ -203,6 +169,7 @@ class Finetuning:
             micro_batches=shared.gradient_accumulation,
             seed=setting["seed"],
             settings={"model": name, "precision": shared.precision},
+            callbacks=create_callbacks(self.report_to, folder, f"{self.task.title}, {grid.setting_text(setting)}"),
         )
         return trainer, batches
 
@@ -227,7 +194,7 @@ class Finetuning:
         )
 
     def finish(self):
-        """Scores the ensemble, writes predictions, results and report, and exports the best model.
+        """Scores the ensemble, writes predictions, results, report and model card, and exports the best model.
 
         Returns:
             A summary to print.
@@ -235,37 +202,81 @@ class Finetuning:
         study, task = self.study, self.task
         findings = task.conclude(study.logits("dev"), study.logits("test"), self.output)
         self._export()
-        best = study.best()
-        together = f" (ensemble of the {len(best)} best runs)" if len(best) > 1 else ""
+        warning = self._warning(findings)
+        best = self._best_facts(findings.scores)
         facts = {
             **task.facts,
-            "best run": grid.folder_name(best[0]["setting"]).replace(",", ", "),
-            "scores on dev": findings.scores + together,
+            **best,
+            **({"warning": warning} if warning else {}),
             **findings.facts,
         }
-        self.report = {**findings.results, "facts": facts, **study.summary()}
-        summary = grid.markdown(self.report["summary"], study.metric)
-        lines = [f"# {task.title}, dev", "", *(f"- {name}: {text}" for name, text in facts.items()), "", summary]
-        lines += [grid.runs_table(study.results, study.metric), *findings.tables]
+        self.report = {
+            **findings.results,
+            "facts": facts,
+            "data": task.summary,
+            "no_better_than_majority": warning is not None,
+            **study.summary(),
+        }
         write_json(self.output / "results.json", self.report)
+        title, summary = f"{task.title}, {self.evaluated_on}", grid.markdown(self.report["summary"], study.metric)
+        lines = [f"# {title}", "", *(f"- {name}: {text}" for name, text in facts.items()), "", summary]
+        lines += [grid.runs_table(study.results, study.metric), *findings.tables]
         write_text(self.output / "results.md", "\n".join(lines).rstrip() + "\n")
-        write_report(
-            self.output / "report.html",
-            task.title,
-            list(facts.items()),
-            study.metric,
-            study.results,
-            study.curves(),
-            findings.sections,
+        self._write_report(facts, findings)
+        write_text(self.output / "model" / "README.md", self._model_card(findings))
+        messages = [*findings.messages, *([f"warning: {warning}"] if warning else [])]
+        return "\n".join([*messages, "", title, f"{summary}best: {': '.join(best.values())}", ""])
+
+    def _best_facts(self, scores):
+        """Returns entries about the best runs for the head of the report."""
+        best = self.study.best()
+        setting, epoch = best[0]["setting"], best[0].get("epoch")
+        together = f" (ensemble of the {len(best)} best runs)" if len(best) > 1 else ""
+        chosen = f"; epoch {epoch} of {setting['epochs']}" if epoch else ""
+        return {"best run": grid.setting_text(setting) + chosen, "scores on dev": scores + together}
+
+    def _model_card(self, findings):
+        best = self.report["best"]
+        settings = {**best["setting"], **dataclasses.asdict(self.hyperparameters)}
+        settings |= {name: self.task.settings.get(name) for name in ("sequence_length", "class_weights")}
+        scores = {name: best["scores"][name] for name in findings.measured}
+        return model_card.write(self.output.resolve().name, self.task, self.evaluated_on, settings, scores)
+
+    def _write_report(self, facts, findings):
+        study, replicas = self.study, self.strategy.num_replicas_in_sync if self.strategy else 1
+        model = study.best()[0]["setting"].get("model", self.task.model)
+        settings = {name: sorted({run["setting"][name] for run in study.results}) for name in self.settings[0]}
+        settings = {name: ", ".join(map(str, values)) for name, values in settings.items()}
+        facts = {**facts, **({"parameters": f"{self._parameters:,}"} if self._parameters else {})}
+        head = Head(
+            f"{self.task.title} - {short_name(model)}",
+            {name: text for name, text in facts.items() if name != "warning"},
+            environment(study.seconds(), replicas),
+            {**settings, **self._common()},
+            [f"Warning: {facts['warning']}."] if "warning" in facts else [],
         )
-        best_run = f"best: {facts['best run']}: {facts['scores on dev']}"
-        return "\n".join([*findings.messages, "", f"{task.title}, dev", f"{summary}{best_run}", ""])
+        path, runs = self.output / "report.html", study.results
+        write_report(path, head, study.metric, runs, study.curves(), findings.sections, findings.errors)
+
+    def _warning(self, findings):
+        """Returns a sentence if the model is no better than the majority baseline, or else `None`."""
+        metric, summary = self.task.metric, self.task.summary
+        if findings.same is not None:
+            return f"the model predicts {findings.same} for every row"
+        score, majority = findings.measured.get(metric), summary["majority"].get(metric)
+        if score is None or majority is None or score > majority + 1e-9:
+            return None
+        numbers = f"{data_summary.listed({metric: score})} against {100 * majority:.2f}%"
+        return f"no better than the majority baseline ({summary['baseline']}): {numbers}"
 
     def _export(self):
         bert = load(self.output / "model")  # Reloaded outside of any strategy, in float32.
-        export(
-            bert.model(),
-            bert.preprocessor(self.task.sequence_length, padding="longest"),
-            self.output / "saved_model" / "1",
-            **self.task.export_options(bert),
-        )
+        model = bert.model()
+        self._parameters = model.count_params()
+        with announced("exporting the model"):
+            export(
+                model,
+                bert.preprocessor(self.task.sequence_length, padding="longest"),
+                self.output / "saved_model" / "1",
+                **self.task.export_options(bert),
+            )

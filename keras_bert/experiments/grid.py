@@ -38,13 +38,14 @@ def run_grid(grid, directory, run, common, write=True):
     Args:
         grid: list of settings.
         directory: folder of the runs; may contain runs of earlier grids.
-        run: function of `(setting, folder, finished results)` that returns a dict of numbers. It may be interrupted
-            and called again.
+        run: function of `(setting, folder, finished results)` that returns the result, a dict with `scores`, a dict of
+            numbers. It may be interrupted and called again.
         common: dict of the settings that all runs share, such as the model. Must equal that of the folder's runs.
         write: bool, whether this process writes files; only one of several workers should. Defaults to `True`.
 
     Returns:
-        A sorted list of `{"setting", "scores"}` of all runs in the directory, including those of earlier grids.
+        A sorted list of `{"setting", "scores", ...}` of all runs in the directory, including those of earlier grids.
+        Scores that only other runs have are NaN.
     """
     directory = pathlib.Path(directory)
     _check_common(directory / "common.json", common, write)
@@ -57,12 +58,19 @@ def run_grid(grid, directory, run, common, write=True):
         if setting not in done:
             folder = directory / folder_name(setting)
             folder.mkdir(parents=True, exist_ok=True)
-            result = {"setting": setting, "scores": run(setting, folder, list(results))}
+            result = {"setting": setting, **run(setting, folder, list(results))}
             results.append(result)
             gc.collect()  # Models are in reference cycles; this frees their memory for the next run.
             if write:
                 write_json(folder / _RESULT, result)
-    return sorted(results, key=_order)
+    return sorted(_with_all_scores(results), key=_order)
+
+
+def _with_all_scores(results):
+    """Adds NaN for scores that only other runs have; a run that diverged may have none."""
+    longest_first = sorted(results, key=lambda result: -len(result["scores"]))
+    names = dict.fromkeys((name for result in longest_first for name in result["scores"]), math.nan)
+    return [{**result, "scores": names | result["scores"]} for result in results]
 
 
 def _check_common(path, common, write):
@@ -126,7 +134,8 @@ def summary(results, metric):
 
 
 def without_seed(setting):
-    return {name: value for name, value in setting.items() if name != "seed"}
+    """Returns what the repetitions of a run have in common: the setting without its seed and fold."""
+    return {name: value for name, value in setting.items() if name not in ("seed", "fold")}
 
 
 def _deviation(values):
@@ -136,19 +145,40 @@ def _deviation(values):
 
 
 def runs_table(results, metric):
-    """Returns a Markdown table of all runs and scores, the best first."""
+    """Returns a Markdown table of all runs and scores, the best first; scores in percent, losses as they are."""
     names = list(results[0]["scores"])
-    lines = [f"| run | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|"]
+    lines = [f"| run | {' | '.join(map(_title, names))} |", "|---" * (1 + len(names)) + "|"]
     for result in ranked(results, metric):
-        numbers = " | ".join(f"{result['scores'][name]:.4f}" for name in names)
-        lines.append(f"| {folder_name(result['setting']).replace(',', ', ')} | {numbers} |")
+        numbers = " | ".join(_cell(name, result["scores"][name]) for name in names)
+        lines.append(f"| {setting_text(result['setting'])} | {numbers} |")
     return "\n".join(lines) + "\n"
 
 
 def markdown(rows, metric):
-    """Returns a Markdown table of a `summary`."""
-    lines = [f"| setting | runs | {metric}, mean | deviation | lowest | highest |", "|---|---|---|---|---|---|"]
+    """Returns a Markdown table of a `summary`, in percent; a setting with a single run has no deviation."""
+    if all(row["runs"] == 1 for row in rows):
+        cells = [f"| {setting_text(row['setting'])} | {_cell(metric, row['mean'])} |" for row in rows]
+        return "\n".join([f"| setting | {_title(metric)} |", "|---|---|", *cells]) + "\n"
+    lines = [f"| setting | runs | {_title(metric)}, mean | deviation | lowest | highest |", "|---|---|---|---|---|---|"]
     for row in rows:
-        numbers = " | ".join(f"{100 * row[name]:.2f}" for name in ("mean", "deviation", "lowest", "highest"))
-        lines.append(f"| {folder_name(row['setting']).replace(',', ', ')} | {row['runs']} | {numbers} |")
+        names = ("mean", "deviation", "lowest", "highest")
+        numbers = [_cell(metric, row[name]) if name == "mean" or row["runs"] > 1 else "" for name in names]
+        lines.append(f"| {setting_text(row['setting'])} | {row['runs']} | {' | '.join(numbers)} |")
     return "\n".join(lines) + "\n"
+
+
+def setting_text(setting):
+    """Returns a setting as text, such as `learning_rate=3e-05, seed=1`."""
+    return folder_name(setting).replace(",", ", ")
+
+
+def _is_share(name):
+    return name != "loss" and not name.endswith("_loss")
+
+
+def _title(name):
+    return f"{name} (%)" if _is_share(name) else name
+
+
+def _cell(name, value):
+    return "diverged" if math.isnan(value) else f"{100 * value:.2f}" if _is_share(name) else f"{value:.4f}"

@@ -2,18 +2,22 @@
 
 import dataclasses
 import logging
+import pathlib
 
 import numpy as np
 
 from keras_bert.checkpoints.load import load
-from keras_bert.experiments.finetuning import Findings, FinetuningTask
-from keras_bert.experiments.reports.questions import question_sections
+from keras_bert.experiments.finetuning_task import Findings, FinetuningTask
+from keras_bert.experiments.reports.questions import question_errors, question_sections
 from keras_bert.models.heads import build_span_labeler
+from keras_bert.tasks import data_summary
 from keras_bert.tasks.squad import data as squad
-from keras_bert.tasks.squad import metrics, predictions, published
+from keras_bert.tasks.squad import data_summary as question_summary
+from keras_bert.tasks.squad import predictions, published
 from keras_bert.tasks.squad.features import QuestionWindows
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.losses import span_loss
+from keras_bert.training.progress import announced
 
 _LOG = logging.getLogger("keras_bert")
 
@@ -72,16 +76,31 @@ class QuestionAnsweringTask(FinetuningTask):
             "test": [predict_file, len(self._test.questions) if self._test else 0],
             **of_windows,
         }
+        self.summary = self._summary(dev_file, predict_file)
         self.facts = {
-            "training questions": "; ".join(f"{path}: {count:,}" for path, count in sizes),
-            "dev questions": f"{dev_file}: {len(self._dev.questions):,}",
+            "training questions": "; ".join(f"{pathlib.Path(path).name}: {count:,}" for path, count in sizes),
+            "dev questions": f"{pathlib.Path(dev_file).name}: {len(self._dev.questions):,}",
+            **question_summary.facts(self.summary),
+            **data_summary.facts(self.summary),
         }
+        self.card = _card(dev_file)
+
+    def _summary(self, dev_file, predict_file):
+        """Summarizes the data, and warns about what is probably a mistake."""
+        names = {"dev": dev_file, "test": predict_file}
+        summary = question_summary.summarize(
+            self._train, self._dev, self._test, names, self._settings.max_question_length
+        )
+        for warning in data_summary.warnings(summary):
+            _LOG.warning("%s: %s", self.title, warning)
+        return summary
 
     def _read(self, path, most=None):
         """Reads the windows of a file and warns about problematic questions."""
         settings = self._settings
         questions = squad.read(path, settings.version_2).first(most)
-        windows = QuestionWindows(questions, self._preprocessor, settings.doc_stride, settings.max_question_length)
+        with announced(f"tokenizing {len(questions.ids):,} questions"):
+            windows = QuestionWindows(questions, self._preprocessor, settings.doc_stride, settings.max_question_length)
         problems = {
             "answer(s) are not at the given position": [name for name, _, _ in questions.wrong],
             "question(s) have answers but are marked is_impossible; they are scored against the answers, as in the "
@@ -128,6 +147,8 @@ class QuestionAnsweringTask(FinetuningTask):
         return bert.model() if bert.head == "question_answering" else build_span_labeler(bert.encoder)
 
     def score(self, targets, outputs):
+        if not all(np.isfinite(outputs[f"{name}_logits"]).all() for name in ("start", "end")):
+            raise FloatingPointError("the logits are not finite: the training has diverged")
         _, _, official = self._scored(self._dev.flat(outputs))
         # From 0 to 1, like all scores of a study.
         return {name: value / 100 for name, value in official.items() if name.endswith(("exact", "match", "f1"))}
@@ -141,22 +162,27 @@ class QuestionAnsweringTask(FinetuningTask):
     def _answers(self, windows, logits):
         return windows.answers(logits, self._settings.n_best, self._settings.max_answer_length)
 
-    def logits(self, predict, evaluated):
-        def run(inputs):
-            return predict(Batches(inputs, shuffle=False))
+    def dev_logits(self, predict):
+        return self._logits(self._dev, predict)
 
-        dev = self._dev.flat(evaluated) if evaluated else self._dev.logits(run)
-        return {"dev": dev, "test": self._test.logits(run) if self._test else {}}
+    def test_logits(self, predict):
+        return self._logits(self._test, predict) if self._test else {}
+
+    @staticmethod
+    def _logits(windows, predict):
+        return windows.logits(lambda inputs: predict(Batches(inputs, shuffle=False)))
 
     def save_options(self, logits):
-        return {"task": "squad", "null_threshold": self._scored(logits["dev"])[1]}
+        return {"task": "squad", "null_threshold": self._scored(logits)[1]}
 
     def export_options(self, bert):
+        questions = self._dev.questions
         return {
             "stride": self._settings.doc_stride,
             "max_question_length": self._settings.max_question_length,
             "max_answer_length": self._settings.max_answer_length,
             "null_threshold": bert.null_threshold,
+            "example": {"question": questions.questions[0], "context": questions.contexts[questions.context[0]]},
         }
 
     def conclude(self, dev, test, output):
@@ -167,12 +193,26 @@ class QuestionAnsweringTask(FinetuningTask):
             predictions.write(output / "test", self._answers(self._test, test), threshold)
         facts = {}
         if version_2:
-            empty = metrics.score(questions, dict.fromkeys(questions.ids, ""))
-            facts["always no answer"] = f"F1 {empty['f1']:.2f}"
             facts["threshold of no answer"] = f"{threshold:.3f}, chosen on dev"
         rows = predictions.report_rows(questions, answers, threshold)
         tables = [published.comparison_table(scores, version_2)]
-        return Findings({"scores": scores}, _listed(scores), facts, tables, question_sections(rows, version_2))
+        sections, errors = question_sections(rows, version_2), question_errors(rows)
+        measured = {name: value / 100 for name, value in scores.items() if name in ("exact", "exact_match", "f1")}
+        return Findings({"scores": scores}, _listed(scores), facts, tables, sections, errors, measured=measured)
+
+
+def _card(dev_file):
+    """Returns the metadata for the model card; only files with the official names are called SQuAD."""
+    name = pathlib.Path(dev_file).name
+    official = {"dev-v1.1.json": "rajpurkar/squad", "dev-v2.0.json": "rajpurkar/squad_v2"}.get(name)
+    dataset = {"type": "json", "name": name} if official is None else {"type": official, "name": "SQuAD"}
+    return {
+        "pipeline_tag": "question-answering",
+        "datasets": [official] if official else [],
+        "dataset": dataset | ({"split": "validation"} if official else {}),
+        "example": '[{"question": "A question?", "context": "The text with the answer."}]',
+        "arguments": '"A question?", "The text with the answer."',
+    }
 
 
 def _load(models):
@@ -189,6 +229,9 @@ def _load(models):
 
 
 def _listed(scores):
-    """Formats the scores in one line; question counts are integers."""
-    texts = {name: f"{value:,}" if isinstance(value, int) else f"{value:.2f}" for name, value in scores.items()}
+    """Formats the scores in one line: percentages, thresholds and numbers of questions."""
+    texts = {
+        name: f"{value:,}" if isinstance(value, int) else f"{value:.2f}{'' if name.endswith('thresh') else '%'}"
+        for name, value in scores.items()
+    }
     return ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in texts.items())

@@ -1,12 +1,22 @@
 """A study: the runs of a grid in one folder, their logits, and an ensemble of the best runs."""
 
+import contextlib
 import json
+import logging
+import math
 import pathlib
 import shutil
+import time
 
 import numpy as np
 
 from keras_bert.experiments import grid
+from keras_bert.files import read_json, write_json
+from keras_bert.training.progress import Progress
+
+_SECONDS = "seconds.json"
+
+_LOG = logging.getLogger("keras_bert")
 
 
 class Study:
@@ -20,12 +30,13 @@ class Study:
         combine: function that combines the logits of several runs, a list of arrays.
 
     Attributes:
-        results: list of `{"setting", "scores"}` of all runs, set by `run`.
+        results: list of `{"setting", "scores", ...}` of all runs, set by `run`. A run that diverged has NaN as score.
+        progress: `Progress` of the current run, or `None`.
     """
 
     def __init__(self, directory, metric, ensemble=1, write=True, combine=grid.mean_logits):
         self.directory, self.metric, self.write = pathlib.Path(directory), metric, write
-        self._ensemble, self._combine, self.results = ensemble, combine, []
+        self._ensemble, self._combine, self.results, self.progress = ensemble, combine, [], None
 
     def run(self, settings, common, train):
         """Trains the unfinished runs.
@@ -33,27 +44,46 @@ class Study:
         Args:
             settings: list of settings, see `grid.settings`.
             common: the settings that all runs share, see `grid.run_grid`.
-            train: function of `(setting, folder)` that returns the scores, the logits of each split as dicts of arrays,
-                `{"dev": {...}, "test": {...}}`, and a function that saves the model.
+            train: function of `(setting, folder)` that returns the result, a dict with `scores`; the logits of each
+                split as dicts of arrays, `{"dev": {...}, "test": {...}}`; and a function that saves the model. If it
+                raises a FloatingPointError, the run has diverged: it is ranked last, and the grid continues.
         """
 
         def run(setting, folder, finished):
-            scores, logits, save = train(setting, folder)
+            self.progress = _progress(settings, setting, finished, resumed=self.progress is None)
+            with _timed(folder / _SECONDS) if self.write else contextlib.nullcontext():
+                result = self._train_and_store(train, setting, folder, finished)
             if self.write:
-                for split, arrays in logits.items():
-                    np.savez(folder / f"{split}.npz", **arrays)
-                result = {"setting": setting, "scores": scores}
-                if grid.ranked([*finished, result], self.metric)[0] is result:
-                    save()
-                for snapshots in list(folder.rglob("snapshots")):  # Including those of earlier stages.
-                    shutil.rmtree(snapshots, ignore_errors=True)
-            return scores
+                remove_snapshots(folder)
+            return result
 
         self.results = grid.run_grid(settings, self.directory / "runs", run, common, write=self.write)
+        self.progress = None
+        if not self.best():
+            diverged = [result["diverged"] for result in self.results if "diverged" in result]
+            raise FloatingPointError(
+                f"{len(diverged)} of {len(self.results)} run(s) in {self.directory / 'runs'} diverged, which leaves no "
+                f"model to keep. Add a lower learning rate. The first one: {diverged[0]}"
+            )
+
+    def _train_and_store(self, train, setting, folder, finished):
+        try:
+            result, logits, save = train(setting, folder)
+        except FloatingPointError as error:
+            _LOG.warning("%s diverged and is ranked last: %s", grid.setting_text(setting), error)
+            return {"scores": {self.metric: math.nan}, "diverged": str(error)}
+        if self.write:
+            for split, arrays in logits.items():
+                np.savez(folder / f"{split}.npz", **arrays)
+            mine = {"setting": setting, **result}
+            if grid.ranked([*finished, mine], self.metric)[0] is mine:
+                save()
+        return result
 
     def best(self):
-        """Returns the results of the ensemble's runs, the best first."""
-        return grid.ranked(self.results, self.metric)[: self._ensemble]
+        """Returns the results of the ensemble's runs, the best first, without runs that diverged."""
+        ranked = grid.ranked(self.results, self.metric)[: self._ensemble]
+        return [result for result in ranked if not math.isnan(result["scores"][self.metric])]
 
     def logits(self, split):
         """Returns the combined logits of the ensemble as a dict of arrays."""
@@ -68,6 +98,10 @@ class Study:
         files = {self._folder(result).name: self._folder(result) / "metrics.jsonl" for result in self.results}
         return {name: [json.loads(line) for line in file.read_text().splitlines()] for name, file in files.items()}
 
+    def seconds(self):
+        """Returns the duration of all runs, including interrupted parts."""
+        return sum(_seconds(self._folder(result) / _SECONDS) for result in self.results)
+
     def summary(self):
         """Returns the results of the study as JSON values."""
         best = self.best()
@@ -81,3 +115,32 @@ class Study:
 
     def _folder(self, result):
         return self.directory / "runs" / grid.folder_name(result["setting"])
+
+
+def _progress(settings, setting, finished, resumed):
+    """Returns the `Progress` of a run of the grid; a run takes time in proportion to its epochs."""
+    done = [setting, *(result["setting"] for result in finished)]
+    later = [other for other in settings if other not in done]
+    rest = sum(other.get("epochs", 1) for other in later) / setting.get("epochs", 1)
+    return Progress(len(settings) - len(later), len(settings), rest, resumed)
+
+
+@contextlib.contextmanager
+def _timed(path):
+    """Adds the duration of the block to that in the file."""
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        write_json(path, _seconds(path) + time.monotonic() - began)
+
+
+def _seconds(path):
+    return read_json(path) if path.exists() else 0.0
+
+
+def remove_snapshots(folder):
+    """Removes the snapshots and best weights of a run, including those of earlier stages."""
+    for name in ("snapshots", "best"):
+        for snapshots in list(folder.rglob(name)):
+            shutil.rmtree(snapshots, ignore_errors=True)

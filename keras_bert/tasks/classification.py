@@ -1,6 +1,7 @@
 """Classification and regression of sentences and pairs: tasks, examples, scores and predictions."""
 
 import dataclasses
+import itertools
 import pathlib
 
 import numpy as np
@@ -23,6 +24,7 @@ class Task:
         labels: class names by id; empty for regression.
         metrics: functions of (labels, predictions). The first one selects the best run.
         epochs, batch_size: int, default training settings. Default to 3 and 32, as in the paper.
+        learning_rates: tuple of floats, the default grid. Defaults to one value.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Task:
     metrics: tuple
     epochs: int = dataclasses.field(default=3, kw_only=True)
     batch_size: int = dataclasses.field(default=32, kw_only=True)
+    learning_rates: tuple = dataclasses.field(default=(3e-5,), kw_only=True)
 
     def __post_init__(self):
         object.__setattr__(self, "labels", tuple(str(label) for label in self.labels))
@@ -59,6 +62,8 @@ class Data:
         dev: dict of labeled data by name. The first, named like the task, selects the best run.
         test: dict of data to predict, by name.
         categories: list of the categories of each row of the GLUE diagnostics, or `None`.
+        folds: int, number of folds of cross-validation, for which dev is the training data; `None` for another dev set.
+        source: str, name of the file of the first dev set, if it is a user's.
     """
 
     task: Task
@@ -66,22 +71,33 @@ class Data:
     dev: dict
     test: dict
     categories: list | None = None
+    folds: int | None = None
+    source: str | None = None
+
+    def first(self, count):
+        """Returns the same data with the first `count` training rows, or all for `None`."""
+        train = self.train.first(count)
+        return dataclasses.replace(self, train=train, dev={self.task.name: train} if self.folds else self.dev)
 
     def balance(self):
         """Returns a summary of the training labels, see `table.balance`."""
         return balance(self.train.labels, self.task.labels)
 
 
-def own_data(kind, train_file, dev_file, test_file=None, text="text", pair=None, label="label", skip_bad_rows=0):
+def own_data(
+    kind, train_file, dev_file=None, test_file=None, text="text", pair=None, label="label", skip_bad_rows=0, folds=None
+):
     """Reads `Data` from a user's CSV, TSV or JSONL files, see `tasks.table`.
 
     Args:
         kind: "classification" (the classes are the sorted labels of the training data) or "regression".
         train_file: path of the training data.
         dev_file: path of the data that selects the best run. Labels that are not in the training data are an error.
+            `None` for cross-validation.
         test_file: path of the data to predict. It is scored if it has labels.
         text, pair, label: str, the columns; `pair` only for sentence pairs.
         skip_bad_rows: int, maximum unreadable rows to skip in train and dev each. The test data must have none.
+        folds: int, number of folds of a cross-validation of the training data, instead of `dev_file`.
     """
     if kind not in OWN:
         raise ValueError(f"`kind` must be one of {', '.join(OWN)}. Received: kind={kind!r}")
@@ -95,12 +111,38 @@ def own_data(kind, train_file, dev_file, test_file=None, text="text", pair=None,
         numbers = {"labels": labels}
     metrics = (spearman, pearson) if labels is None else (accuracy, macro_f1, matthews_correlation)
     task = Task(kind, kind.capitalize(), text, pair, label, tuple(labels or ()), metrics)
-    dev = {kind: read_table(dev_file, text, pair, label, **numbers, skip_bad_rows=skip_bad_rows)}
+    if (dev_file is None) == (folds is None):
+        raise ValueError(f"expected either `dev_file` or `folds`. Received: dev_file={dev_file!r}, folds={folds}")
+    dev = train if folds else read_table(dev_file, text, pair, label, **numbers, skip_bad_rows=skip_bad_rows)
     test = {}
     if test_file is not None:
         with_labels = label in column_names(pathlib.Path(test_file), [text, *([pair] if pair else [])])
         test = {kind: read_table(test_file, text, pair, label if with_labels else None, **numbers)}
-    return Data(task, train, dev, test)
+    return Data(task, train, {kind: dev}, test, folds=folds, source=pathlib.Path(dev_file or train_file).name)
+
+
+def assign_folds(examples, folds, seed):
+    """Returns the fold of each row, 1 to `folds`: an integer array.
+
+    Each fold has the same share of each class, or of low and high values for regression. Rows with the same text are in
+    the same fold.
+    """
+    texts = examples.text if examples.pair is None else list(zip(examples.text, examples.pair, strict=True))
+    first = {text: row for row, text in reversed(list(enumerate(texts)))}
+    if len(first) < folds or folds < 2:
+        raise ValueError(
+            f"`folds` must be from 2 to the number of different texts, {len(first)}. Received: folds={folds}"
+        )
+    rows = np.random.default_rng(seed).permutation(sorted(first.values()))
+    rows = rows[np.argsort(np.array(examples.labels)[rows], kind="stable")]
+    fold = dict(zip(rows.tolist(), itertools.cycle(range(1, folds + 1)), strict=False))
+    return np.array([fold[first[text]] for text in texts])
+
+
+def balanced_weights(labels, classes):
+    """Returns a weight for each class, `rows / (classes that occur * rows of the class)`, so that all count equally."""
+    counts = np.bincount(labels, minlength=classes)
+    return [float(len(labels) / (np.count_nonzero(counts) * count)) if count else 1.0 for count in counts]
 
 
 def predict(task, logits):
@@ -109,8 +151,14 @@ def predict(task, logits):
     if logits.ndim != 2 or logits.shape[1] != task.num_classes:
         raise ValueError(f"`logits` must have shape (rows, {task.num_classes}). Received: shape {logits.shape}")
     if not np.isfinite(logits).all():
-        raise ValueError("`logits` must be finite. Received: NaN or infinity: the training has diverged")
+        raise FloatingPointError("`logits` must be finite. Received: NaN or infinity: the training has diverged")
     return logits.argmax(-1).tolist() if task.labels else logits[:, 0].tolist()
+
+
+def same_prediction(task, logits):
+    """Returns the class name or score that is predicted for every row; `None` if the predictions differ."""
+    first, *others = set(predict(task, logits))
+    return None if others else str(task.labels[first] if task.labels else first)
 
 
 def predictions_table(logits, labels):

@@ -54,9 +54,22 @@ class Loss(NamedTuple):
         return tf.reduce_sum(values * spread), tf.reduce_sum(weights)
 
 
-def classification_loss():
-    """Cross-entropy of `logits` with class indices, `(rows,)` or `(rows, 1)`; also for multiple choice."""
-    return Loss("loss", lambda targets, outputs: _cross_entropy(targets, outputs["logits"]))
+def classification_loss(class_weights=None):
+    """Cross-entropy of `logits` with class indices, `(rows,)` or `(rows, 1)`; also for multiple choice.
+
+    Args:
+        class_weights: list of floats, the weight of the rows of each class. The loss is the weighted mean. Defaults to
+            `None`, equal weights.
+    """
+
+    def weights(targets):
+        return tf.gather(tf.constant(class_weights, tf.float32), tf.reshape(_given(targets, "targets"), [-1]))
+
+    return Loss(
+        "loss",
+        lambda targets, outputs: _cross_entropy(targets, outputs["logits"]),
+        None if class_weights is None else weights,
+    )
 
 
 def regression_loss():

@@ -29,7 +29,7 @@ def test_an_interrupted_grid_resumes(tmp_path):
         (folder / "trace").touch()
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return {"f1": setting["seed"] / 10}
+        return {"scores": {"f1": setting["seed"] / 10}}
 
     runs = grid.settings(seed=[1, 2, 3])
     with pytest.raises(KeyboardInterrupt):
@@ -92,11 +92,12 @@ def test_summary_and_best():
     for row in (grid.summary(some, "f1")[1], grid.summary(some[::-1], "f1")[1]):
         assert np.isnan([row[name] for name in ("mean", "deviation", "lowest", "highest")]).all()
     assert grid.markdown(rows, "f1").splitlines()[2:] == [
-        "| rate=2 | 1 | 65.00 | 0.00 | 65.00 | 65.00 |",
+        "| rate=2 | 1 | 65.00 |  |  |  |",
         "| rate=1 | 2 | 60.00 | 14.14 | 50.00 | 70.00 |",
     ]
+    assert grid.markdown(rows[:1], "f1").splitlines() == ["| setting | f1 (%) |", "|---|---|", "| rate=2 | 65.00 |"]
     assert grid.runs_table(results, "f1").splitlines()[2:] == [
-        "| rate=1, seed=2 | 0.7000 |",
-        "| rate=2, seed=1 | 0.6500 |",
-        "| rate=1, seed=1 | 0.5000 |",
+        "| rate=1, seed=2 | 70.00 |",
+        "| rate=2, seed=1 | 65.00 |",
+        "| rate=1, seed=1 | 50.00 |",
     ]

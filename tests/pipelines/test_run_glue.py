@@ -44,7 +44,7 @@ def read(path):
 SETTINGS = ["--batch_size=6", "--learning_rate=1e-3", "--epochs=1"]
 
 
-def evaluate_only(trainer, batches, epochs, evaluation):
+def evaluate_only(trainer, batches, epochs, evaluation, **options):
     """Replaces `Trainer.fit` in tests that need no training."""
     (trainer.directory / "metrics.jsonl").touch()
     return trainer.evaluate(evaluation)
@@ -66,12 +66,20 @@ def test_two_tasks(made, tmp_path, caplog):
     assert (tmp_path / "rte" / "report.html").exists()
     assert "no submission.zip" in caplog.text
     assert "MNLI-m.tsv: expected 9796 predictions, got 12" in caplog.text
-    assert f"next: python -m pipelines.predict --model={tmp_path}/mnli/model " in printed
+    assert printed.splitlines()[-5:] == [
+        f"report:       {tmp_path}/mnli/report.html",
+        f"model:        {tmp_path}/mnli/model",
+        f"saved model:  {tmp_path}/mnli/saved_model",
+        f'next:         python -m pipelines.predict --model={tmp_path}/mnli/model "A text." "Its pair."',
+        f"              python -m pipelines.serve --saved_models={tmp_path}/mnli",
+    ]
     assert read(tmp_path / "rte" / "runs" / "common.json") == {
         "model": f"{made}/bert",
         "task": "rte",
         "labels": ["entailment", "not_entailment"],
         "sequence_length": 16,
+        "class_weights": None,
+        "folds": None,
         "train": 12,
         "dev": {"rte": 12},
         "test": {"rte": 12},
@@ -84,6 +92,8 @@ def test_two_tasks(made, tmp_path, caplog):
         "group_by_length": True,
         "gradient_accumulation": 1,
         "precision": "float32",
+        "best": True,
+        "patience": None,
     }
 
 
@@ -96,7 +106,13 @@ def test_own_table_on_two_devices(made, tmp_path):
         (tmp_path / f"{split}.csv").write_text("\n".join(["review,stars", *rows]) + "\n")
     files = [f"--{split}_file={tmp_path}/{split}.csv" for split in labels]
     columns = ("--text_column=review", "--label_column=stars", "--skip_bad_rows=1")
-    settings = ("--freeze_layers=1", "--layer_decay=0.9", "--strategy=mirrored", "--gradient_accumulation=2")
+    settings = (
+        "--class_weights=balanced",
+        "--freeze_layers=1",
+        "--layer_decay=0.9",
+        "--strategy=mirrored",
+        "--gradient_accumulation=2",
+    )
     output = tmp_path / "out"
     arguments = flags(made, output, "--task=classification", *files, *columns, *settings)
     printed, errors = run(PROGRAM, *arguments, devices=2)
@@ -167,7 +183,8 @@ def test_user_errors(made, tmp_path):
         "--task=cola": "`data_dir` has no train.tsv of ",
         "--task=sst": "--task must be one or more of cola, sst2, ",
         "--task=wnli,wnli": "--task contains duplicates",
-        "--task=regression": "--task=regression requires --train_file and --dev_file",
+        "--task=regression": "--task=regression requires --train_file, and either --dev_file or --folds=5 for",
+        "--folds=3": "--folds: only for --task=classification or regression. Received: --task=wnli",
         "--train_file=a.csv": "--train_file: only for --task=classification or regression. Received: --task=wnli",
         "--init_from=mnli": "--init_from=mnli must be a task of this run or a folder",
         "--model=": "--model is required for wnli",

@@ -6,8 +6,18 @@ import io
 import numpy as np
 import pytest
 
-from keras_bert.tasks.classification import Task, own_data, predict, predictions_table, score
+from keras_bert.tasks.classification import (
+    Task,
+    assign_folds,
+    balanced_weights,
+    own_data,
+    predict,
+    predictions_table,
+    same_prediction,
+    score,
+)
 from keras_bert.tasks.glue.tasks import TASKS
+from keras_bert.tasks.table import Examples
 from keras_bert.training.metrics import accuracy
 
 LABELS = ["a\tb", "c\nd", "e\r\nf", '"g" h', 'i "j"', "\x00\x0b\x85\u2028", " k ", "\\t"]
@@ -27,6 +37,10 @@ def test_own_classification_data(tmp_path):
     assert (data.train.labels, data.dev["classification"].labels) == ([1, 0, 0], [1])
     assert data.test["classification"].labels is None
     assert data.balance() == "9: 2 (66.7%), 10: 1 (33.3%)"
+    assert data.first(2).dev == data.dev
+    folds = own_data("classification", train, folds=2).first(2)
+    assert folds.train.text == ["a", "b"]
+    assert folds.dev["classification"] is folds.train
 
 
 def test_own_regression_data(tmp_path):
@@ -45,6 +59,9 @@ def test_invalid_own_data(tmp_path):
             own_data("classification", *files)
     with pytest.raises(ValueError, match="`kind` must be one of classification, regression. Received: kind='tagging'"):
         own_data("tagging", "a.csv", "b.csv")
+    for options in ({}, {"dev_file": train, "folds": 3}):
+        with pytest.raises(ValueError, match="expected either `dev_file` or `folds`. Received: dev_file="):
+            own_data("classification", train, **options)
 
 
 def test_test_rows_are_never_skipped(tmp_path):
@@ -79,5 +96,42 @@ def test_scores():
     for shape in ((4,), (4, 3)):
         with pytest.raises(ValueError, match=r"`logits` must have shape \(rows, 2\). Received: shape"):
             predict(TASKS["rte"], np.zeros(shape))
-    with pytest.raises(ValueError, match="`logits` must be finite. Received: NaN or infinity"):
+    with pytest.raises(FloatingPointError, match="`logits` must be finite. Received: NaN or infinity"):
         score(TASKS["rte"], [1], [[np.nan, 0.0]])
+
+
+def test_folds_are_stratified():
+    """Folds and the classes in them differ by at most one row; equal texts stay together; seeds differ."""
+    labels = [0] * 23 + [1] * 11 + [2] * 2
+    examples = Examples([f"text {row}" for row in range(36)], None, labels, list(range(36)))
+    folds = [assign_folds(examples, 5, seed) for seed in (1, 1, 2)]
+    counts = np.array(
+        [[np.sum((folds[0] == fold) & (np.array(labels) == label)) for label in range(3)] for fold in range(1, 6)]
+    )
+    assert counts.sum() == 36
+    assert (counts.max(0) - counts.min(0) <= 1).all()
+    assert np.ptp(counts.sum(1)) == 1
+    assert (folds[0] == folds[1]).all()
+    assert (folds[0] != folds[2]).any()
+    twice = Examples(["a", "b", "a", "c", "a"], ["x"] * 5, [0.5, 1.0, 0.1, 2.0, 3.0], list(range(5)))
+    together = assign_folds(twice, 3, 1)
+    assert len(set(together[[0, 2, 4]])) == 1
+    assert set(together) == {1, 2, 3}
+    for count in (1, 4):
+        with pytest.raises(ValueError, match="`folds` must be from 2 to the number of different texts, 3. Received"):
+            assign_folds(twice, count, 1)
+
+
+def test_balanced_weights():
+    from sklearn.utils.class_weight import compute_class_weight
+
+    labels, present = np.array([0, 0, 0, 2, 2, 0, 3]), np.array([0, 2, 3])
+    found = np.array(balanced_weights(labels, 4))
+    np.testing.assert_allclose(found[present], compute_class_weight("balanced", classes=present, y=labels))
+    assert found[1] == 1  # A class without rows.
+
+
+def test_same_prediction():
+    assert same_prediction(TASKS["rte"], np.array([[0.0, 1.0], [1.0, 2.0]])) == "not_entailment"
+    assert same_prediction(TASKS["rte"], np.eye(2)) is None
+    assert same_prediction(TASKS["stsb"], np.array([[2.5], [2.5]])) == "2.5"

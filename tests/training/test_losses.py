@@ -41,6 +41,14 @@ def test_rows_of_weight_zero_do_not_count():
     assert found == pytest.approx(cross_entropy(LOGITS[0], 1))
 
 
+def test_class_weights():
+    loss = losses.classification_loss([1.0, 0.5, 2.0])
+    expected = (0.5 * cross_entropy(LOGITS[0], 1) + 2 * cross_entropy(LOGITS[1], 2)) / 2.5
+    for shape in ((2,), (2, 1)):
+        targets = tf.reshape(tf.constant([1, 2]), shape)
+        assert mean(loss, targets, {"logits": LOGITS}) == pytest.approx(expected)
+
+
 def test_tokens():
     labels = tf.constant([[0, -1], [-1, -1]])
     outputs = {"logits": np.stack([LOGITS, LOGITS])}

@@ -25,7 +25,8 @@ def run(directory, scores=(), metric="score", patience=None, save_every=1):
             break
         step += 1
         weight.assign([[step]])
-        state.update(step, {"score": score})
+        score, loss = score if isinstance(score, tuple) else (score, 1.0)
+        state.update(step, {"score": score, "loss": loss})
         if step % save_every == 0:
             state.save(step, None)
     return state, weight, step
@@ -36,6 +37,9 @@ def run(directory, scores=(), metric="score", patience=None, save_every=1):
     [
         ([0.1, 0.5, 0.4, 0.3, 0.9], {"patience": 2}, 2, 4, []),
         ([0.4, 0.1, 0.3], {"metric": "-score"}, 2, 3, []),
+        # Of equal scores, the one with the lower loss.
+        ([(0.5, 2.0), (0.5, 1.0), (0.4, 0.1), (0.5, 1.0)], {"patience": 2}, 2, 4, []),
+        ([(0.5, 1.0), (0.5, NAN)], {"metric": "-score"}, 1, 2, []),
         # NaN is worse than any number.
         ([0.3, NAN, 0.2, 0.4, 0.1, NAN], {}, 4, 6, [2, 6]),
         ([NAN, NAN, 0.2, 0.4, 0.1, 0.3], {"patience": 3}, 4, 6, [1, 2]),
@@ -57,7 +61,7 @@ def test_a_new_run_removes_the_best_of_an_old_one(tmp_path):
     run(tmp_path, [0.1, 0.2, 0.9])
     shutil.rmtree(tmp_path / "snapshots")
     state, _, _ = run(tmp_path, [0.1, 0.3, 0.2])
-    assert (state.result, steps_of(tmp_path / "best")) == ({"score": 0.3, "step": 2}, [2])
+    assert (state.result, steps_of(tmp_path / "best")) == ({"score": 0.3, "loss": 1.0, "step": 2}, [2])
 
 
 def test_a_resumed_run_keeps_the_best_of_its_snapshot(tmp_path):
@@ -65,7 +69,7 @@ def test_a_resumed_run_keeps_the_best_of_its_snapshot(tmp_path):
     run(tmp_path, [0.5, 0.1, 0.1, 0.6, 0.7], save_every=3)
     state, weight, step = run(tmp_path, [0.2, 0.1, 0.2], save_every=3)
     state.finish()
-    assert (float(weight[0, 0]), state.result, step) == (1, {"score": 0.5, "step": 1}, 6)
+    assert (float(weight[0, 0]), state.result, step) == (1, {"score": 0.5, "loss": 1.0, "step": 1}, 6)
     assert steps_of(tmp_path / "best") == [1]
     (tmp_path / "best" / "step-000000001").rename(tmp_path / "best" / "step-000000009")
     with pytest.raises(ValueError, match="has no weights of step 1, the best step of the run to resume. Restore"):
@@ -90,7 +94,7 @@ def test_a_damaged_snapshot_falls_back_to_the_previous_one(tmp_path, caplog):
 
 
 def test_errors(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="`best` must be one of score, or '-' and a name. Received: best='f1'"):
+    with pytest.raises(ValueError, match="`best` must be one of score, loss, or '-' and a name. Received: best='f1'"):
         run(tmp_path, [0.1], "f1")
     monkeypatch.setattr(run_state, "sum_over_replicas", lambda strategy, number: number + 4.0)
     with pytest.raises(ValueError, match="the workers found different snapshots, this one of step 0. Expected"):

@@ -245,6 +245,23 @@ def test_losses_as_the_only_metrics_keep_no_outputs(monkeypatch):
     assert kept == [(None, None, results)]
 
 
+def test_class_weights_on_two_replicas(mirrored, tmp_path):
+    """The loss of a step is the weighted mean over its rows, on any number of replicas."""
+    rng, weights = np.random.default_rng(1), np.array([0.25, 1.0, 4.0])
+    inputs, labels = {"x": rng.normal(size=(2, 4, 3)).astype("float32")}, np.array([[0, 0, 2, 1], [1, 1, 0, 0]])
+    batches = Stream(tf.data.Dataset.from_tensor_slices((inputs, labels)))
+    losses, options = [], {"classes": 3, "loss": classification_loss(weights.tolist())}
+    for name, strategy, parts in (("one", None, 1), ("two", mirrored, 2)):
+        run = linear(tmp_path / name, strategy=strategy, micro_batches=parts, **options)
+        kernel, bias = run.model.get_weights()
+        run.fit(batches, steps=2, log_every=1)
+        losses.append([line["loss"] for line in metrics(tmp_path / name)])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-6)
+    logits = inputs["x"][0] @ kernel + bias
+    each = np.log(np.exp(logits).sum(-1)) - logits[np.arange(4), labels[0]]
+    assert losses[0][0] == pytest.approx(np.average(each, weights=weights[labels[0]]))
+
+
 def test_best_weights_are_restored(tmp_path):
     scores, kernels = [0.1, 0.5, 0.4, 0.3, 0.9, 0.9], []
 

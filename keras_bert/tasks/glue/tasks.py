@@ -33,6 +33,7 @@ class GlueTask(Task):
     suffix: str = ""
     tfds: str | None = None
     tfds_columns: tuple | None = None
+    learning_rates: tuple = dataclasses.field(default=LEARNING_RATES, kw_only=True)
 
     @property
     def files(self):

@@ -1,0 +1,115 @@
+"""k-fold cross-validation, for tables without dev data."""
+
+import math
+import statistics
+
+import numpy as np
+
+from keras_bert.experiments import grid
+from keras_bert.experiments.finetuning import Finetuning
+from keras_bert.experiments.study import Study, remove_snapshots
+from keras_bert.files import read_json, write_json
+
+_RESULT = "result.json"
+
+
+class CrossValidation(Finetuning):
+    """Runs a grid with cross-validation, and then trains the model to keep on all rows with the best setting.
+
+    Each run trains on all folds but one, for all its epochs, and predicts the remaining one. The best setting has the
+    highest mean over folds and seeds; each seed has its own folds. The model to keep has the first seed, and so have
+    the predictions of all rows in the report.
+
+    Args:
+        task: a `ClassificationTask` whose data has `folds`.
+        choices, hyperparameters, output, **options: see `Finetuning`.
+    """
+
+    def __init__(self, task, choices, hyperparameters, output, **options):
+        if hyperparameters.best or hyperparameters.patience is not None:
+            raise ValueError(
+                "`best` and `patience` need dev data: in cross-validation, each fold trains for all its epochs, like "
+                f"the final model. Received: best={hyperparameters.best}, patience={hyperparameters.patience}"
+            )
+        folds = list(range(1, task.data.folds + 1))
+        super().__init__(task, {**choices, "fold": folds}, hyperparameters, output, **options)
+        self.evaluated_on = f"{task.data.folds}-fold cross-validation"
+        self.study = _FoldStudy(output, task, self.study.write)
+
+    def run(self):
+        super().run()
+        setting = self.study.chosen()
+        folder = self.study.final / grid.folder_name(setting)
+        result = self.study.final / _RESULT
+        if not result.exists() or read_json(result) != setting:
+            self._train_final(setting, folder)
+            if self.study.write:
+                write_json(result, setting)
+
+    def _run(self, setting, folder):
+        train, dev = self.task.fold(setting["fold"], setting["seed"])
+        trainer, result = self._train(setting, folder, [train], dev)
+        return result, {"dev": {self.task.task.name: trainer.predict(dev)["logits"]}}, lambda: None
+
+    def _train_final(self, setting, folder):
+        trainer, _ = self._train(setting, folder, self.task.train, None)
+        logits = self.task.test_logits(trainer.predict)
+        if self.study.write:
+            np.savez(self.study.final / "test.npz", **logits)
+            self._save(trainer.model, {})
+            remove_snapshots(folder)
+
+    def _best_facts(self, scores):
+        kept = f"{grid.setting_text(self.study.chosen())}; the model is trained on all rows"
+        return {"best run": kept, f"scores of {self.evaluated_on}": self.study.means(), "scores of all rows": scores}
+
+
+class _FoldStudy(Study):
+    """A study whose runs are the folds of each setting and seed."""
+
+    def __init__(self, directory, task, write):
+        super().__init__(directory, task.metric, write=write, combine=task.combine)
+        self._task, self.final = task, self.directory / "final"
+
+    def chosen(self):
+        """Returns the setting with the highest mean, with its first seed."""
+        best = self.best()[0]["setting"]
+        return {name: value for name, value in best.items() if name != "fold"}
+
+    def best(self):
+        """Returns the folds of the setting with the highest mean; none if a run of every setting diverged."""
+        row = grid.summary(self.results, self.metric)[0]
+        if math.isnan(row["mean"]):
+            return []
+        return [result for result in self.results if grid.without_seed(result["setting"]) == row["setting"]]
+
+    def means(self):
+        """Formats mean and standard deviation of the scores over the folds and seeds of the best setting."""
+        folds = self.best()
+        texts = []
+        for name in self._task.summary["majority"]:
+            values = [100 * fold["scores"][name] for fold in folds]
+            texts.append(f"{name.replace('_', ' ')} {statistics.fmean(values):.2f}% ± {statistics.stdev(values):.2f}")
+        return f"{', '.join(texts)} (mean and deviation of {len(folds)} runs)"
+
+    def logits(self, split):
+        """Returns the logits of all rows, each predicted by the model that was not trained on it, of the first seed."""
+        if split == "test":
+            return self._read(self.final / "test.npz")
+        parts, rows, seed = [], [], self.chosen()["seed"]
+        for fold in self.best():
+            if fold["setting"]["seed"] == seed:
+                parts.append(self._read(self._folder(fold) / "dev.npz"))
+                rows.append(self._task.fold_rows(fold["setting"]["fold"], seed))
+        order = np.argsort(np.concatenate(rows))
+        return {name: np.concatenate([part[name] for part in parts])[order] for name in parts[0]}
+
+    @staticmethod
+    def _read(path):
+        with np.load(path) as file:
+            return dict(file)
+
+    def summary(self):
+        folds = self.best()
+        scores = {name: float(np.mean([fold["scores"][name] for fold in folds])) for name in folds[0]["scores"]}
+        return {**super().summary(), "best": {"setting": self.chosen(), "scores": scores}, "ensemble": []}

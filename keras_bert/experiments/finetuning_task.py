@@ -1,0 +1,83 @@
+"""The base class of the task-specific code of fine-tuning, and its results."""
+
+import abc
+import dataclasses
+
+from keras_bert.experiments import grid
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """A task's results for the predictions of the best runs.
+
+    Args:
+        results: dict, the task's entries in `results.json`; `scores` are the dev scores.
+        scores: the scores in one line.
+        facts: dict, entries for the head of the report.
+        tables: Markdown tables for the end of `results.md`.
+        sections: HTML sections for the end of `report.html`.
+        errors: rows of `errors.tsv`, the header first.
+        messages: lines to print.
+        measured: dict, the dev scores that are compared with the majority baseline.
+        same: string, the prediction for all rows of dev; `None` if the predictions differ.
+    """
+
+    results: dict
+    scores: str
+    facts: dict
+    tables: list
+    sections: list
+    errors: list
+    messages: tuple = ()
+    measured: dict = dataclasses.field(default_factory=dict)
+    same: str | None = None
+
+
+class FinetuningTask(abc.ABC):
+    """Base class of the tasks for `Finetuning`.
+
+    Attributes:
+        title: heading of the results.
+        metric: name of the score that selects the best run.
+        model: directory or name of the checkpoint to start from, unless `model` is in the grid.
+        bert: a loaded checkpoint with the vocabulary of the models.
+        sequence_length: maximum number of tokens of a sequence.
+        settings: dict of the task's settings, which must be the same for all runs in a folder.
+        facts: dict, entries about the data for the head of the report.
+        summary: dict of JSON values about the data, see `tasks.data_summary`.
+        card: dict of the task's metadata for the model card, see `model_card.write`.
+        train: list of functions that return `(inputs, targets)`, one for each training stage, usually one.
+        dev: `Batches` to evaluate on.
+        loss: a `Loss`.
+        combine: function that combines the logits of several runs, a list of arrays.
+    """
+
+    combine = staticmethod(grid.mean_logits)
+
+    @abc.abstractmethod
+    def build(self, bert):
+        """Builds the model to train from a loaded checkpoint."""
+
+    @abc.abstractmethod
+    def score(self, targets, outputs):
+        """Returns the dev scores as a dict."""
+
+    @abc.abstractmethod
+    def dev_logits(self, predict):
+        """Returns the dev logits as a dict of arrays; `predict` is a function from `Batches` to the model's outputs."""
+
+    @abc.abstractmethod
+    def test_logits(self, predict):
+        """Returns the logits of the data to predict like `dev_logits`."""
+
+    @abc.abstractmethod
+    def save_options(self, logits):
+        """Returns the task's arguments of `keras_bert.save`, given the dev logits of the run to save."""
+
+    @abc.abstractmethod
+    def export_options(self, bert):
+        """Returns the task's arguments of `keras_bert.export` for the saved model."""
+
+    @abc.abstractmethod
+    def conclude(self, dev, test, output):
+        """Writes predictions to the folder `output` and returns `Findings`. `dev` and `test` are logits."""

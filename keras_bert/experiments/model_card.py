@@ -1,0 +1,142 @@
+"""The model card of a fine-tuned model: README.md with metadata, in the form of the Hugging Face hub."""
+
+import json
+import pathlib
+import platform
+import re
+
+import keras
+import tensorflow as tf
+
+from keras_bert.version import __version__
+
+# The hub's names of metrics, where they differ.
+_METRICS = {"macro_f1": "f1", "pearson": "pearsonr", "spearman": "spearmanr", "exact": "exact_match"}
+_RESERVED = ("true", "false", "yes", "no", "on", "off", "null")  # In YAML 1.1.
+_CLASSES = {"text-classification": "AutoModelForSequenceClassification"}
+_CLASSES["question-answering"] = "AutoModelForQuestionAnswering"
+
+
+def write(name, task, evaluated_on, settings, scores):
+    """Returns the text of a model card.
+
+    Local files and folders are named without their path; the license and the language are unknown and left out.
+
+    Args:
+        name: name of the model.
+        task: the `FinetuningTask`. Its `card` has `pipeline_tag`, `dataset` (the metadata of the hub: `type`, `name`,
+            `config`, `split`), `datasets` (names of data sets on the hub), `example` (Python code of the texts to
+            predict) and `arguments` (Python code, the arguments of the tokenizer).
+        evaluated_on: string, what the scores are from, such as "dev".
+        settings: dict of the training settings.
+        scores: dict of the scores, from 0 to 1.
+    """
+    start = settings.get("model", task.model)
+    metadata = _metadata(name, task, start, evaluated_on, scores)
+    settings = {"start": base_name(start), **settings}
+    rows = {key: value for key, value in settings.items() if key != "model" and value is not None}
+    versions = {"keras_bert": __version__, "keras": keras.__version__, "tensorflow": tf.__version__}
+    versions["python"] = platform.python_version()
+    parts = [
+        "---\n" + _yaml(metadata) + "---\n",
+        f"# {name}\n",
+        f"BERT fine-tuned for {task.title} with keras_bert, starting from {settings['start']}.\n",
+        f"## Data\n\n{_data(task.facts)}",
+        f"## Scores\n\n{_scores(task.summary, evaluated_on, scores)}",
+        f"## Use\n\n{_use(task.card)}",
+        f"## Training settings\n\n{_table(('setting', 'value'), rows)}",
+        f"## Versions\n\n{_table(('package', 'version'), versions)}",
+    ]
+    return "\n".join(parts)
+
+
+def _metadata(name, task, start, evaluated_on, scores):
+    card, percent = task.card, task.card["pipeline_tag"] == "question-answering"
+    results = [
+        {
+            "type": _METRICS.get(metric, metric),
+            "value": round(100 * value, 2) if percent else round(value, 4),
+            "name": f"{metric.replace('_', ' ')} ({evaluated_on})",
+        }
+        for metric, value in scores.items()
+    ]
+    metadata = {"library_name": "transformers", "pipeline_tag": card["pipeline_tag"]}
+    if is_hub_name(start):
+        metadata["base_model"] = str(start)
+    metadata["tags"] = ["bert", "keras_bert"]
+    if card["datasets"]:
+        metadata["datasets"] = card["datasets"]
+    metadata["metrics"] = list(dict.fromkeys(result["type"] for result in results))
+    evaluation = {"type": card["pipeline_tag"], "name": task.title}
+    metadata["model-index"] = [
+        {"name": name, "results": [{"task": evaluation, "dataset": card["dataset"], "metrics": results}]}
+    ]
+    return metadata
+
+
+def is_hub_name(name):
+    """Whether a model that was loaded by this name came from the Hugging Face hub, judging by the name."""
+    is_name = re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", str(name)) is not None
+    return is_name and not pathlib.Path(name).exists()
+
+
+def base_name(name):
+    """Returns a name of the hub unchanged, and the last part of a path."""
+    return str(name) if is_hub_name(name) else pathlib.Path(name).name
+
+
+def _yaml(value, indent=""):
+    """Returns a dict as YAML."""
+    lines = []
+    for key, part in value.items():
+        if isinstance(part, dict):
+            lines.append(f"{indent}{key}:\n{_yaml(part, indent + '  ')}")
+        elif isinstance(part, list):
+            lines.append(f"{indent}{key}:\n{''.join(_yaml_item(item, indent) for item in part)}")
+        else:
+            lines.append(f"{indent}{key}: {_scalar(part)}\n")
+    return "".join(lines)
+
+
+def _yaml_item(item, indent):
+    if isinstance(item, dict):
+        return f"{indent}- {_yaml(item, indent + '  ').lstrip()}"
+    return f"{indent}- {_scalar(item)}\n"
+
+
+def _scalar(value):
+    """Returns a string or number as YAML; strings other than names are quoted as in JSON, which YAML includes."""
+    is_name = re.fullmatch(r"[a-zA-Z][\w./-]+", str(value)) and str(value).lower() not in _RESERVED
+    return value if is_name else json.dumps(value, ensure_ascii=False)
+
+
+def _data(facts):
+    return "".join(f"- {name}: {text}\n" for name, text in facts.items() if name != "start")
+
+
+def _scores(summary, evaluated_on, scores):
+    majority = summary["majority"]
+    heads = [f"{evaluated_on}, in percent", "this model", *([summary["baseline"]] if majority else [])]
+    rows = {
+        name.replace("_", " "): " | ".join(f"{100 * part[name]:.2f}" for part in (scores, majority) if name in part)
+        for name in scores
+    }
+    return _table(heads, rows)
+
+
+def _table(heads, rows):
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    return "\n".join([*lines, *(f"| {name} | {value} |" for name, value in rows.items())]) + "\n"
+
+
+def _use(card):
+    model = _CLASSES[card["pipeline_tag"]]
+    return (
+        "With keras_bert:\n\n```python\nimport keras_bert\n\n"
+        'bert = keras_bert.load("path/to/this/folder")\n'
+        f"print(bert.predict({card['example']}))\n```\n\n"
+        f"With transformers:\n\n```python\nfrom transformers import AutoTokenizer, {model}\n\n"
+        'tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")\n'
+        f'model = {model}.from_pretrained("path/to/this/folder")\n'
+        f'outputs = model(**tokenizer({card["arguments"]}, truncation=True, return_tensors="pt"))\n```\n'
+    )

@@ -1,0 +1,165 @@
+"""What to know about a data set before training: label shares, truncated and repeated rows, the majority baseline."""
+
+import collections
+import math
+
+import numpy as np
+import tensorflow as tf
+
+_CHUNK = 2**14  # Texts to tokenize at a time.
+_LENGTHS = (32, 64, 128, 256, 384, 512, 1024, 2048)  # Values to suggest for `sequence_length`.
+_HELD = 0.99  # Share of the rows that a suggested length should hold.
+
+
+def summarize(data, lengths, sequence_length, limit):
+    """Summarizes a `classification.Data` as JSON values.
+
+    Args:
+        data: the `Data`.
+        lengths: integer array, the number of tokens of each training row without truncation.
+        sequence_length: int, the length to which rows are truncated.
+        limit: int, the highest `sequence_length` of the model.
+
+    Returns:
+        A dict: `unit`, "rows"; `train`, the number of rows; `dev` and `test`, the same by name; `folds`, the number of
+        folds of cross-validation, or `None`; `labels`, the training rows of each class, or `range` for regression, with
+        `lowest`, `highest` and `mean`; `truncated`, see `truncation`; `overlap`, the rows of the first dev and test set
+        that are also in train; `contradictory`, the training rows that occur with different labels; `baseline`, a
+        description; `majority`, its scores on dev.
+    """
+    task, train = data.task, _keys(data.train)
+    seen, name = set(train), task.name
+    return {
+        "unit": "rows",
+        "train": len(train),
+        "dev": {} if data.folds else {part: len(examples) for part, examples in data.dev.items()},
+        "test": {part: len(examples) for part, examples in data.test.items()},
+        "folds": data.folds,
+        **_distribution(task, data.train.labels),
+        "truncated": truncation(lengths, sequence_length, limit),
+        "overlap": {
+            split: sum(key in seen for key in _keys(parts[name]))
+            for split, parts in (("dev", data.dev), ("test", data.test))
+            if name in parts and parts[name] is not data.train
+        },
+        "contradictory": contradictory(train, data.train.labels) if task.labels else 0,
+        "baseline": baseline(task, data.train.labels),
+        "majority": majority(task, data.train.labels, data.dev[name].labels),
+    }
+
+
+def token_counts(tokenizer, examples, sequence_length, lengths):
+    """Returns the number of tokens of each row without truncation, including `[CLS]` and `[SEP]`.
+
+    Args:
+        tokenizer: the `BertTokenizer`.
+        examples: the `Examples`.
+        sequence_length: int, the length to which rows were truncated.
+        lengths: the lengths of the truncated rows. Only rows of the full length are tokenized again.
+    """
+    counts, columns = np.array(lengths), [column for column in (examples.text, examples.pair) if column is not None]
+    full = np.flatnonzero(counts >= sequence_length)
+    for first in range(0, len(full), _CHUNK):
+        rows = full[first : first + _CHUNK]
+        sizes = [tokenizer(tf.constant([column[row] for row in rows])).row_lengths().numpy() for column in columns]
+        counts[rows] = np.sum(sizes, axis=0) + 1 + len(columns)
+    return counts
+
+
+def truncation(lengths, sequence_length, limit):
+    """Returns how many rows are longer than `sequence_length`, and a length that holds 99% of them.
+
+    Returns:
+        A dict: `rows` and `share`, the truncated ones; `sequence_length`; `longest`, the length of the longest row; and
+        if rows are truncated and a longer one is possible, `enough`, the suggested length, and `held`, the share of the
+        rows that it holds.
+    """
+    lengths = np.asarray(lengths)
+    rows = int(np.sum(lengths > sequence_length))
+    found = {"rows": rows, "share": rows / len(lengths), "sequence_length": sequence_length}
+    found["longest"] = int(lengths.max())
+    longer = [length for length in (*_LENGTHS, limit) if sequence_length < length <= limit]
+    if rows and longer:
+        held = {length: float(np.mean(lengths <= length)) for length in sorted(longer)}
+        enough = next((length for length, share in held.items() if share >= _HELD), max(longer))
+        found |= {"enough": enough, "held": held[enough]}
+    return found
+
+
+def contradictory(keys, labels):
+    """Returns the number of rows whose text also occurs with another label."""
+    found = collections.defaultdict(set)
+    for key, label in zip(keys, labels, strict=True):
+        found[key].add(label)
+    return sum(len(found[key]) > 1 for key in keys)
+
+
+def baseline(task, labels):
+    """Describes the majority baseline."""
+    return f"always {task.labels[_majority_class(labels)]}" if task.labels else "always the mean"
+
+
+def majority(task, train_labels, labels):
+    """Returns the scores of predicting the most frequent training label for every row; for regression, the mean."""
+    constant = _majority_class(train_labels) if task.labels else math.fsum(train_labels) / len(train_labels)
+    return {metric.__name__: metric(labels, [constant] * len(labels)) for metric in task.metrics}
+
+
+def _majority_class(labels):
+    counts = collections.Counter(labels)
+    return min(counts, key=lambda label: (-counts[label], label))
+
+
+def _distribution(task, labels):
+    if not task.labels:
+        return {"range": {"lowest": min(labels), "highest": max(labels), "mean": math.fsum(labels) / len(labels)}}
+    counts = collections.Counter(labels)
+    return {"labels": {name: counts[number] for number, name in enumerate(task.labels)}}
+
+
+def _keys(examples):
+    """Returns the texts of each row without differences in case and white space."""
+    columns = [column for column in (examples.text, examples.pair) if column is not None]
+    return [tuple(" ".join(text.casefold().split()) for text in row) for row in zip(*columns, strict=True)]
+
+
+def warnings(summary):
+    """Returns sentences about what is probably a mistake in the data."""
+    unit, labels, found = summary["unit"], summary.get("labels", {}), []
+    used, unused = ([name for name, count in labels.items() if bool(count) == wanted] for wanted in (True, False))
+    if len(used) == 1:
+        found.append(f"all training {unit} have the label {used[0]}: the model can only learn to predict it")
+    elif unused:
+        found.append(f"no training {unit} have the label(s) {', '.join(unused)}")
+    for split, count in summary["overlap"].items():
+        if count:
+            found.append(f"{count:,} {split} {unit} are also in train: the {split} scores are too high")
+    if summary.get("contradictory"):
+        found.append(f"{summary['contradictory']:,} training {unit} occur with different labels")
+    return found
+
+
+def facts(summary):
+    """Returns the summary as lines of text by title, for people."""
+    unit, cut, overlap = summary["unit"], summary["truncated"], summary["overlap"]
+    lines = {"truncated": _truncated(cut, unit)}
+    if any(overlap.values()):
+        counts = [f"{count:,} of {split}" for split, count in overlap.items() if count]
+        lines["also in train"] = f"{unit}: {', '.join(counts)}"
+    if summary.get("contradictory"):
+        lines["contradictory labels"] = f"{summary['contradictory']:,} training {unit} occur with different labels"
+    if summary["majority"]:
+        lines["majority baseline"] = f"{listed(summary['majority'])} ({summary['baseline']})"
+    return lines
+
+
+def _truncated(cut, unit):
+    if not cut["rows"]:
+        return f"none of the training {unit} is longer than {cut['sequence_length']} tokens"
+    text = f"{cut['share']:.1%} of the training {unit} are longer than {cut['sequence_length']} tokens"
+    return text + (f"; --sequence_length={cut['enough']} would hold {cut['held']:.1%}" if "enough" in cut else "")
+
+
+def listed(scores):
+    """Formats scores from 0 to 1 (correlations from -1) in one line, in percent."""
+    return ", ".join(f"{name.replace('_', ' ')} {100 * value:.2f}%" for name, value in scores.items())

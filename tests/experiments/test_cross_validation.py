@@ -1,0 +1,126 @@
+"""Cross-validation, with models that answer by rule instead of training."""
+
+import types
+
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.experiments import finetuning
+from keras_bert.experiments.classification_task import ClassificationTask
+from keras_bert.experiments.cross_validation import CrossValidation
+from keras_bert.experiments.finetuning import Hyperparameters
+from keras_bert.files import read_json
+from keras_bert.tasks.classification import own_data
+
+pytestmark = pytest.mark.tensorflow
+LABELS = ["yes", "no", "no", "yes", "no", "yes", "no", "no", "yes", "no", "no"]
+
+
+@pytest.fixture
+def task(tmp_path, checkpoint):
+    rows = [f"{chr(97 + row)} b c,{label}" for row, label in enumerate(LABELS)]
+    (tmp_path / "all.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    (tmp_path / "test.csv").write_text("text\na\nc\n")
+    data = own_data("classification", tmp_path / "all.csv", test_file=tmp_path / "test.csv", folds=3)
+    return ClassificationTask(data, "start", keras_bert.load(checkpoint), 8, tmp_path)
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Replaces training: the model predicts the first letter of a text, scaled by the learning rate."""
+    calls = []
+
+    def train(self, setting, folder, stages, dev):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "metrics.jsonl").touch()
+        rows = first_letters(stages[0]()[0])
+        calls.append((setting, rows, dev and first_letters(dev)))
+
+        def predict(batches):
+            return {"logits": np.array(first_letters(batches))[:, None] * [0.0, setting["learning_rate"]]}
+
+        score = setting["learning_rate"] + len(calls) / 100
+        scores = {"loss": 1.0, "accuracy": score, "macro_f1": 0.5, "matthews_correlation": 0.0}
+        return types.SimpleNamespace(predict=predict, model=None), {"scores": scores, "epoch": setting["epochs"]}
+
+    monkeypatch.setattr(finetuning.Finetuning, "_train", train)
+    monkeypatch.setattr(finetuning.Finetuning, "_export", lambda self: None)
+    monkeypatch.setattr(finetuning.Finetuning, "_save", lambda self, model, logits: calls.append("saved"))
+    return calls
+
+
+def first_letters(examples):
+    """Returns the number of the letter that each row starts with."""
+    if hasattr(examples, "dataset"):
+        order = np.concatenate(examples.rows(0))
+        ids = np.concatenate([inputs["token_ids"].numpy() for inputs, _, _ in examples.dataset(0)])
+        return ids[np.argsort(order)][np.sum(order < 0) :, 1].tolist()
+    return examples["token_ids"].to_tensor().numpy()[:, 1].tolist()
+
+
+def run(task, tmp_path, seeds=(4, 2)):
+    choices = {"learning_rate": [0.1, 0.2], "batch_size": [4], "epochs": [2], "seed": list(seeds)}
+    found = CrossValidation(task, choices, Hyperparameters(best=False), tmp_path / "out")
+    found.run()
+    return found
+
+
+def test_every_row_is_predicted_once_and_the_final_model_sees_all(task, trained, tmp_path):
+    found = run(task, tmp_path)
+    *folds, final, saved = trained
+    assert saved == "saved"
+    everything = list(range(5, 16))  # "a" is piece 5.
+    for start in range(0, 12, 3):  # Two learning rates and two seeds.
+        assert sorted(row for _, _, dev in folds[start : start + 3] for row in dev) == everything
+    for setting, train, dev in folds:
+        assert sorted(train + dev) == everything
+        assert setting["fold"] in (1, 2, 3)
+    assert folds[0][2] != folds[3][2]  # Each seed has its own folds.
+    setting = {"learning_rate": 0.2, "batch_size": 4, "epochs": 2, "seed": 2}
+    assert final == (setting, everything, None)
+
+    # The predictions are in the order of the rows, and those for the test rows are the final model's.
+    np.testing.assert_allclose(found.study.logits("dev")["classification"][:, 1], 0.2 * np.arange(5, 16))
+    np.testing.assert_allclose(found.study.logits("test")["classification"][:, 1], [0.2 * 5, 0.2 * 7])
+    (tmp_path / "out" / "model").mkdir()
+    text = found.finish()
+    report = read_json(tmp_path / "out" / "results.json")
+    scores = [0.2 + number / 100 for number in range(7, 13)]
+    assert report["best"]["setting"] == setting
+    assert report["best"]["scores"]["accuracy"] == pytest.approx(np.mean(scores))
+    assert report["summary"][0]["runs"] == 6
+    assert report["data"]["folds"] == 3
+    mean, deviation = 100 * np.mean(scores), 100 * np.std(scores, ddof=1)
+    assert f"accuracy {mean:.2f}% ± {deviation:.2f}, macro f1 50.00% ± 0.00" in text
+    assert "(mean and deviation of 6 runs)" in text
+    # Every row gets the second class, "yes".
+    assert report["no_better_than_majority"]
+    assert "warning: the model predicts yes for every row" in text
+    header, *lines = (tmp_path / "out" / "predictions.tsv").read_text().splitlines()
+    assert (header, [line.split("\t")[0] for line in lines]) == ("label\tno\tyes", ["yes", "yes"])
+
+    # Nothing is repeated.
+    trained.clear()
+    assert run(task, tmp_path).study.summary() == found.study.summary()
+    assert trained == []
+
+
+def test_a_setting_with_a_diverged_fold_is_not_chosen(task, trained, tmp_path, monkeypatch):
+    train = finetuning.Finetuning._train
+
+    def diverge(self, setting, *rest):
+        if setting["learning_rate"] == 0.2 and setting.get("fold") == 3:
+            raise FloatingPointError("the loss is not finite")
+        return train(self, setting, *rest)
+
+    monkeypatch.setattr(finetuning.Finetuning, "_train", diverge)
+    assert run(task, tmp_path, [1]).study.chosen()["learning_rate"] == 0.1
+
+
+def test_options_that_need_dev_data(task, tmp_path):
+    for options in ({}, {"best": False, "patience": 2}):
+        with pytest.raises(ValueError, match="`best` and `patience` need dev data: in cross-validation, each fold"):
+            CrossValidation(task, {"seed": [1]}, Hyperparameters(**options), tmp_path)
+    with pytest.raises(ValueError, match="`class_weights` must be None or 'balanced', which requires classes"):
+        ClassificationTask(task.data, "start", None, 8, tmp_path, class_weights="most")

@@ -1,0 +1,96 @@
+"""The summary of the data before training, against counts by hand."""
+
+import json
+
+import pytest
+
+from keras_bert.tasks import data_summary
+from keras_bert.tasks.classification import Data, Task
+from keras_bert.tasks.glue.tasks import TASKS
+from keras_bert.tasks.table import Examples
+from keras_bert.training.metrics import accuracy, f1
+
+TASK = Task("own", "Own", "text", None, "label", ("no", "yes"), (f1, accuracy))
+
+
+def examples(texts, labels, pair=None):
+    return Examples(texts, pair, labels, list(range(len(texts))))
+
+
+def test_a_table():
+    train = examples(["a b", "c", "d", "A  b"], [1, 0, 1, 0])  # The last text equals the first one.
+    dev, test = examples(["a B ", "e", "f"], [1, 1, 0]), examples(["c", "d", "g"], None)
+    data = Data(TASK, train, {"own": dev}, {"own": test})
+    summary = data_summary.summarize(data, [3, 200, 100, 130], 128, 512)
+    assert summary == json.loads(json.dumps(summary))
+    assert summary == {
+        "unit": "rows",
+        "train": 4,
+        "dev": {"own": 3},
+        "test": {"own": 3},
+        "folds": None,
+        "labels": {"no": 2, "yes": 2},
+        "truncated": {
+            "rows": 2,
+            "share": 0.5,
+            "sequence_length": 128,
+            "longest": 200,
+            "enough": 256,
+            "held": 1.0,
+        },
+        "overlap": {"dev": 1, "test": 2},
+        "contradictory": 2,
+        "baseline": "always no",  # A tie goes to the first class.
+        "majority": {"f1": 0.0, "accuracy": pytest.approx(1 / 3)},
+    }
+    facts = data_summary.facts(summary)
+    assert facts["truncated"] == (
+        "50.0% of the training rows are longer than 128 tokens; --sequence_length=256 would hold 100.0%"
+    )
+    assert facts["majority baseline"] == "f1 0.00%, accuracy 33.33% (always no)"
+    assert data_summary.warnings(summary) == [
+        "1 dev rows are also in train: the dev scores are too high",
+        "2 test rows are also in train: the test scores are too high",
+        "2 training rows occur with different labels",
+    ]
+
+
+def test_majority_baselines():
+    """MRPC's F1 of a model that always says yes is 81.22."""
+    labels = [1] * 279 + [0] * 129
+    assert 100 * data_summary.majority(TASKS["mrpc"], labels, labels)["f1"] == pytest.approx(81.22, abs=5e-3)
+    assert data_summary.majority(TASKS["stsb"], [1.0, 4.0], [0.0, 1.0, 5.0]) == {"spearman": 0.0, "pearson": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("lengths", "limit", "expected"),
+    [
+        ([5, 8], 512, {"rows": 0}),
+        ([300] * 3 + [9] * 197, 512, {"rows": 3, "enough": 384, "held": 1.0}),
+        ([300] * 2 + [9] * 198, 512, {"rows": 2, "enough": 256, "held": 0.99}),
+        ([600, 9], 512, {"rows": 1, "enough": 512, "held": 0.5}),
+        ([600, 9], 128, {"rows": 1}),  # The model takes no more.
+        ([70, 9], 100, {"rows": 0}),
+    ],
+)
+def test_truncation(lengths, limit, expected):
+    found = data_summary.truncation(lengths, 128, limit)
+    given = {"share": expected["rows"] / len(lengths), "sequence_length": 128, "longest": max(lengths)}
+    assert found == pytest.approx({**given, **expected})
+
+
+def test_warnings_about_labels():
+    data = Data(TASK, examples(["a", "b"], [1, 1]), {"own": examples(["c"], [1])}, {})
+    (warning,) = data_summary.warnings(data_summary.summarize(data, [3, 3], 128, 512))
+    assert warning == "all training rows have the label yes: the model can only learn to predict it"
+
+
+@pytest.mark.tensorflow
+def test_token_counts_are_those_before_truncation(pieces):
+    from keras_bert.text.preprocessor import TextPreprocessor
+
+    table = examples(["a b c d", "a", "e"], [0, 1, 0], pair=["a b c", "b", "a b c d e f g"])
+    preprocessor = TextPreprocessor(pieces, 8)
+    lengths = preprocessor.ragged((table.text, table.pair))["token_ids"].row_lengths().numpy()
+    assert lengths.tolist() == [8, 5, 8]
+    assert data_summary.token_counts(preprocessor.tokenizer, table, 8, lengths).tolist() == [10, 5, 11]
