@@ -1,7 +1,6 @@
 """Fine-tuning for classification and regression: GLUE tasks and users' own tables."""
 
 import functools
-import logging
 import pathlib
 
 import numpy as np
@@ -24,8 +23,6 @@ from keras_bert.tasks.glue import data as glue
 from keras_bert.tasks.glue import published, submission
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.losses import classification_loss, regression_loss
-
-_LOG = logging.getLogger("keras_bert")
 
 
 class ClassificationTask(FinetuningTask):
@@ -75,14 +72,11 @@ class ClassificationTask(FinetuningTask):
         }
 
     def _summary(self):
-        """Summarizes the data, and warns about what is probably a mistake."""
+        """Summarizes the data, see `tasks.data_summary`."""
         lengths = self._train[0]["token_ids"].row_lengths().numpy()
         tokenizer, limit = self._preprocessor.tokenizer, self.bert.config.max_position_embeddings
         lengths = data_summary.token_counts(tokenizer, self.data.train, self.sequence_length, lengths)
-        summary = data_summary.summarize(self.data, lengths, self.sequence_length, limit)
-        for warning in data_summary.warnings(summary):
-            _LOG.warning("%s: %s", self.title, warning)
-        return summary
+        return data_summary.summarize(self.data, lengths, self.sequence_length, limit)
 
     def fold_rows(self, fold, seed):
         """Returns the rows of a fold."""

@@ -93,6 +93,8 @@ class Finetuning:
         """Trains the unfinished runs of the grid."""
         for name, text in self.task.facts.items():
             _LOG.info("%s, %s: %s", self.task.title, name, text)
+        for problem in data_summary.warnings(self.task.summary):
+            _LOG.warning("%s: %s", self.task.title, problem)
         _LOG.info("%s, runs: %d", self.task.title, len(self.settings))
         common = {**self.task.settings, **dataclasses.asdict(self.hyperparameters)}
         self.study.run(self.settings, common, self._run)
@@ -183,10 +185,12 @@ class Finetuning:
         study, task = self.study, self.task
         findings = task.conclude(study.logits("dev"), study.logits("test"), self.output)
         self._export()
-        warning = self._warning(findings)
+        warning = data_summary.no_better(task.summary, task.metric, findings.measured, findings.same)
         best = self._best_facts(findings.scores)
+        problems = data_summary.warnings(task.summary)
         facts = {
             **task.facts,
+            **({"problems of the data": "; ".join(problems)} if problems else {}),
             **best,
             **({"warning": warning} if warning else {}),
             **findings.facts,
@@ -230,17 +234,6 @@ class Finetuning:
         settings |= {name: self.task.settings.get(name) for name in ("sequence_length", "class_weights")}
         scores = {name: best["scores"][name] for name in findings.measured}
         return model_card.write(self.output.resolve().name, self.task, self.evaluated_on, settings, scores)
-
-    def _warning(self, findings):
-        """Returns a sentence if the model is no better than the majority baseline, or else `None`."""
-        metric, summary = self.task.metric, self.task.summary
-        if findings.same is not None:
-            return f"the model predicts {findings.same} for every row"
-        score, majority = findings.measured.get(metric), summary["majority"].get(metric)
-        if score is None or majority is None or score > majority + 1e-9:
-            return None
-        numbers = f"{data_summary.listed({metric: score})} against {100 * majority:.2f}%"
-        return f"no better than the majority baseline ({summary['baseline']}): {numbers}"
 
     def _export(self):
         bert = load(self.output / "model")  # Reloaded outside of any strategy, in float32.

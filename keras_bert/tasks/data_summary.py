@@ -139,15 +139,27 @@ def warnings(summary):
     return found
 
 
+def no_better(summary, metric, scores, same=None):
+    """Returns a sentence if a model is no better than the majority baseline, or else `None`.
+
+    Args:
+        summary: the result of `summarize`.
+        metric: string, the score to compare.
+        scores: dict of the scores of the model.
+        same: string, the prediction for all rows; `None` if the predictions differ.
+    """
+    if same is not None:
+        return f"the model predicts {same} for every row"
+    majority = summary["majority"].get(metric)
+    if majority is None or scores[metric] > majority + 1e-9:
+        return None
+    numbers = f"{listed({metric: scores[metric]})} against {100 * majority:.2f}%"
+    return f"no better than the majority baseline ({summary['baseline']}): {numbers}"
+
+
 def facts(summary):
-    """Returns the summary as lines of text by title, for people."""
-    unit, cut, overlap = summary["unit"], summary["truncated"], summary["overlap"]
-    lines = {"truncated": _truncated(cut, unit)}
-    if any(overlap.values()):
-        counts = [f"{count:,} of {split}" for split, count in overlap.items() if count]
-        lines["also in train"] = f"{unit}: {', '.join(counts)}"
-    if summary.get("contradictory"):
-        lines["contradictory labels"] = f"{summary['contradictory']:,} training {unit} occur with different labels"
+    """Returns truncation and majority baseline as lines of text by title, for people."""
+    lines = {"truncated": _truncated(summary["truncated"], summary["unit"])}
     if summary["majority"]:
         lines["majority baseline"] = f"{listed(summary['majority'])} ({summary['baseline']})"
     return lines

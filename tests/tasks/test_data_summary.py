@@ -85,6 +85,16 @@ def test_warnings_about_labels():
     assert warning == "all training rows have the label yes: the model can only learn to predict it"
 
 
+def test_models_that_have_learned_nothing():
+    summary = {"baseline": "always yes", "majority": {"f1": 0.8122, "accuracy": 0.6838}}
+    for score in (0.8, 0.8122):
+        found = data_summary.no_better(summary, "f1", {"accuracy": 0.9, "f1": score})
+        assert found == f"no better than the majority baseline (always yes): f1 {100 * score:.2f}% against 81.22%"
+    assert data_summary.no_better(summary, "f1", {"f1": 0.8123}) is None
+    assert data_summary.no_better({"majority": {}}, "f1", {"f1": 0.0}) is None
+    assert data_summary.no_better(summary, "f1", {"f1": 0.9}, "no") == "the model predicts no for every row"
+
+
 @pytest.mark.tensorflow
 def test_token_counts_are_those_before_truncation(pieces):
     from keras_bert.text.preprocessor import TextPreprocessor
