@@ -3,6 +3,7 @@
 # make slow     runs the slow tests
 # make jax      runs the tests that need no TensorFlow, on JAX, in an environment without TensorFlow
 # make lint     checks the style
+# make docs     builds the documentation in build/docs; checks its links
 # make browser  installs playwright for the tests of the server's web page; requires chromium
 # make beam     installs Apache Beam for its tests
 # make convert  installs the packages for the tests of ONNX and LiteRT files
@@ -34,6 +35,9 @@ format: .venv/installed
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
+docs: .venv-docs/installed
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
+
 browser: .venv/installed
 	.venv/bin/python $(PIP) playwright==1.65.2
 
@@ -63,4 +67,9 @@ peers: .venv/installed
 	.venv-jax/bin/python $(PIP) --no-deps --editable .
 	touch $@
 
-.PHONY: test demo slow jax lint format browser beam convert peers
+.venv-docs/installed: requirements-docs.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python $(PIP) -r requirements-docs.txt
+	touch $@
+
+.PHONY: test demo slow jax docs lint format browser beam convert peers
