@@ -169,7 +169,10 @@ def _truncated(cut, unit):
     if not cut["rows"]:
         return f"none of the training {unit} is longer than {cut['sequence_length']} tokens"
     text = f"{cut['share']:.1%} of the training {unit} are longer than {cut['sequence_length']} tokens"
-    return text + (f"; --sequence_length={cut['enough']} would hold {cut['held']:.1%}" if "enough" in cut else "")
+    if "enough" not in cut:
+        return text
+    held = math.floor(1000 * cut["held"]) / 10  # Not rounded up to 100.
+    return f"{text}; --sequence_length={cut['enough']} would hold {held:g}%"
 
 
 def listed(scores):

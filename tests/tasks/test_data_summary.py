@@ -45,8 +45,10 @@ def test_a_table():
     }
     facts = data_summary.facts(summary)
     assert facts["truncated"] == (
-        "50.0% of the training rows are longer than 128 tokens; --sequence_length=256 would hold 100.0%"
+        "50.0% of the training rows are longer than 128 tokens; --sequence_length=256 would hold 100%"
     )
+    summary["truncated"]["held"] = 0.9996
+    assert data_summary.facts(summary)["truncated"].endswith("--sequence_length=256 would hold 99.9%")
     assert facts["majority baseline"] == "f1 0.00%, accuracy 33.33% (always no)"
     assert data_summary.warnings(summary) == [
         "1 dev rows are also in train: the dev scores are too high",
