@@ -66,7 +66,7 @@ class ClassificationTask(FinetuningTask):
         dev = ", ".join(f"{data.source or name}: {len(part):,}" for name, part in data.dev.items())
         self.facts = {
             "start": f"{model}, {bert.config.num_hidden_layers} layers, width {bert.config.hidden_size}",
-            "training examples": f"{len(data.train):,}; {data.balance()}",
+            "training examples": f"{len(data.train):,}; {data.balance()}" if task.labels else data.balance(),
             "dev examples": f"{data.folds}-fold cross-validation of the training examples" if data.folds else dev,
             **data_summary.facts(self.summary),
         }

@@ -133,7 +133,8 @@ def warnings(summary):
         found.append(f"no training {unit} have the label(s) {', '.join(unused)}")
     for split, count in summary["overlap"].items():
         if count:
-            found.append(f"{count:,} {split} {unit} are also in train: the {split} scores are too high")
+            total = next(iter(summary[split].values()))
+            found.append(f"{count:,} of {total:,} {split} {unit} are also in train, which raises the {split} scores")
     if summary.get("contradictory"):
         found.append(f"{summary['contradictory']:,} training {unit} occur with different labels")
     return found
@@ -168,7 +169,8 @@ def facts(summary):
 def _truncated(cut, unit):
     if not cut["rows"]:
         return f"none of the training {unit} is longer than {cut['sequence_length']} tokens"
-    text = f"{cut['share']:.1%} of the training {unit} are longer than {cut['sequence_length']} tokens"
+    amount = f"{cut['share']:.1%}" if cut["share"] >= 0.001 else f"{cut['rows']:,}"
+    text = f"{amount} of the training {unit} are longer than {cut['sequence_length']} tokens"
     if "enough" not in cut:
         return text
     held = math.floor(1000 * cut["held"]) / 10  # Not rounded up to 100.

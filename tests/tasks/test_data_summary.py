@@ -51,8 +51,8 @@ def test_a_table():
     assert data_summary.facts(summary)["truncated"].endswith("--sequence_length=256 would hold 99.9%")
     assert facts["majority baseline"] == "f1 0.00%, accuracy 33.33% (always no)"
     assert data_summary.warnings(summary) == [
-        "1 dev rows are also in train: the dev scores are too high",
-        "2 test rows are also in train: the test scores are too high",
+        "1 of 3 dev rows are also in train, which raises the dev scores",
+        "2 of 3 test rows are also in train, which raises the test scores",
         "2 training rows occur with different labels",
     ]
 
