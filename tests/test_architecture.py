@@ -49,7 +49,7 @@ IMPORTLIB = {"keras_bert/__init__.py", "keras_bert/serving/__init__.py"}
 EXCEPTIONS = {("keras_bert/layers/graphs.py", "tensorflow")}
 # Optional dependencies, imported where they are used; so is the preprocessor, which needs TensorFlow.
 OPTIONAL = {"tensorflow", "tensorflow_text", "keras_hub", "huggingface_hub", "tensorflow_datasets", "apache_beam"}
-OPTIONAL |= {"scipy", "sklearn"}
+OPTIONAL |= {"scipy", "sklearn", "wandb", "mlflow"}
 
 
 def violations(root):
