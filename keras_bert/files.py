@@ -10,6 +10,9 @@ import tempfile
 # Where TensorFlow Serving looks for the requests that warm up a SavedModel.
 WARMUP_REQUESTS = "assets.extra/tf_serving_warmup_requests"
 
+# The metadata that `keras_bert.export` stores in a SavedModel.
+MODEL_FACTS = "assets.extra/keras_bert.json"
+
 
 @contextlib.contextmanager
 def replacing(path):

@@ -1,6 +1,5 @@
 """Fine-tuning for classification and regression: GLUE tasks and users' own tables."""
 
-import functools
 import logging
 import pathlib
 
@@ -8,7 +7,12 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.experiments.finetuning_task import Findings, FinetuningTask
-from keras_bert.experiments.reports.labels import classification_sections, regression_sections
+from keras_bert.experiments.reports.labels import (
+    classification_errors,
+    classification_sections,
+    regression_errors,
+    regression_sections,
+)
 from keras_bert.files import write_text
 from keras_bert.models.heads import build_classifier
 from keras_bert.tasks import data_summary
@@ -24,6 +28,7 @@ from keras_bert.tasks.glue import data as glue
 from keras_bert.tasks.glue import published, submission
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.losses import classification_loss, regression_loss
+from keras_bert.training.progress import announced
 
 _LOG = logging.getLogger("keras_bert")
 
@@ -103,7 +108,8 @@ class ClassificationTask(FinetuningTask):
         texts = examples.text if examples.pair is None else (examples.text, examples.pair)
         kind = "int32" if self.task.labels else "float32"
         labels = np.zeros(len(examples), kind) if examples.labels is None else np.array(examples.labels, kind)
-        return self._preprocessor.ragged(texts), labels
+        with announced(f"tokenizing {len(examples):,} rows"):
+            return self._preprocessor.ragged(texts), labels
 
     def build(self, bert):
         return build_classifier(bert.encoder, self.task.num_classes)
@@ -122,7 +128,12 @@ class ClassificationTask(FinetuningTask):
         return {"labels": labels, "task": self.task.name, "pair": self.task.pair is not None}
 
     def export_options(self, bert):
-        return {"labels": bert.labels if self.task.labels else None, "pair": bert.pair}
+        options, own = {"pair": bert.pair}, self.data.dev[self.task.name]
+        options["example"] = {"text": own.text[0], **({"pair": own.pair[0]} if own.pair else {})}
+        if self.task.labels:
+            return {"labels": bert.labels, **options}
+        ends = self.summary["range"]
+        return {"score_range": (ends["lowest"], ends["highest"]), **options}
 
     def conclude(self, dev, test, output):
         task, data = self.task, self.data
@@ -130,26 +141,36 @@ class ClassificationTask(FinetuningTask):
         results, facts, tables = {"task": task.name, "scores": scores}, {}, []
         if task.name in glue.TASKS:
             for row, numbers in published.published(self.bert.config):
-                facts[f"{row}, test"] = ", ".join(f"{name}: {numbers[name]}" for name in scores if numbers[name])
+                known = {name: numbers[name] for name in scores if numbers[name] is not None}
+                if known:
+                    facts[f"{row}, test"] = ", ".join(f"{name}: {value}%" for name, value in known.items())
             tables.append(published.comparison_table(scores, self.bert.config))
         if data.categories:
             found = glue.score_diagnostics(data.dev["ax"].labels, dev["ax"], data.categories)
             results["diagnostics"] = found
             tables += ["| diagnostics | Matthews |", "|---|---|"]
             tables += [f"| {name} | {100 * value:.1f} |" for name, value in found.items()]
-        own, labels = data.dev[task.name], task.labels
-        sections = functools.partial(classification_sections, labels) if labels else regression_sections
-        sections = sections(own.text, own.pair, own.labels, dev[task.name])
+        sections, errors = self._report(dev[task.name])
         return Findings(
             results,
             _listed(scores),
             facts,
             tables,
             sections,
+            errors,
             self._write_predictions(test, output),
             measured=scores[task.name],
             same=same_prediction(task, dev[task.name]),
         )
+
+    def _report(self, logits):
+        """Returns the sections of `report.html` and the rows of `errors.tsv`."""
+        own, labels = self.data.dev[self.task.name], self.task.labels
+        rows = own.text, own.pair, own.labels, logits
+        lengths = self._examples(own)[0]["token_ids"].row_lengths().numpy()
+        if not labels:
+            return regression_sections(*rows, lengths), regression_errors(*rows)
+        return classification_sections(labels, *rows, lengths), classification_errors(labels, *rows)
 
     def _write_predictions(self, logits, output):
         """Writes the GLUE submission files, or `predictions.tsv` for a user's table. Returns lines to print."""

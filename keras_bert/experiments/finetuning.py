@@ -12,15 +12,18 @@ import keras
 from keras_bert.checkpoints.load import load
 from keras_bert.checkpoints.save import save
 from keras_bert.experiments import grid, model_card
-from keras_bert.experiments.reports.report import write_report
+from keras_bert.experiments.reports.environment import environment
+from keras_bert.experiments.reports.report import Head, short_name, write_report
 from keras_bert.experiments.study import Study
 from keras_bert.exporting.export import export
 from keras_bert.files import write_json, write_text
 from keras_bert.models.freezing import freeze_layers
 from keras_bert.tasks import data_summary
 from keras_bert.training.bucketing import Batches
+from keras_bert.training.callbacks import create_callbacks
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.optimizer import create_optimizer
+from keras_bert.training.progress import announced
 from keras_bert.training.trainer import Trainer
 
 _LOG = logging.getLogger("keras_bert")
@@ -70,6 +73,7 @@ class Finetuning:
         ensemble: int, number of best runs in the ensemble. Defaults to 1.
         strategy: see `create_strategy`; `None` uses one device.
         log_every: int, steps between lines of a run's `metrics.jsonl`. Defaults to 10.
+        report_to: list of names, see `create_callbacks`. Defaults to TensorBoard.
 
     Attributes:
         report: the content of `results.json`, set by `finish`.
@@ -83,19 +87,32 @@ class Finetuning:
 
     evaluated_on = "dev"
 
-    def __init__(self, task, choices, hyperparameters, output, ensemble=1, strategy=None, log_every=10):
+    def __init__(
+        self,
+        task,
+        choices,
+        hyperparameters,
+        output,
+        ensemble=1,
+        strategy=None,
+        log_every=10,
+        report_to=("tensorboard",),
+    ):
+        self.report_to = report_to
         self.task, self.hyperparameters, self.strategy = task, hyperparameters, strategy
         self.settings, self.output, self.log_every = grid.settings(**choices), pathlib.Path(output), log_every
         self.study = Study(output, task.metric, ensemble, strategy is None or is_chief(strategy), task.combine)
-        self.report = None
+        self.report = self._parameters = None
 
     def run(self):
         """Trains the unfinished runs of the grid."""
         for name, text in self.task.facts.items():
             _LOG.info("%s, %s: %s", self.task.title, name, text)
         _LOG.info("%s, runs: %d", self.task.title, len(self.settings))
-        common = {**self.task.settings, **dataclasses.asdict(self.hyperparameters)}
-        self.study.run(self.settings, common, self._run)
+        self.study.run(self.settings, self._common(), self._run)
+
+    def _common(self):
+        return {**self.task.settings, **dataclasses.asdict(self.hyperparameters)}
 
     def _run(self, setting, folder):
         """Trains one run. Returns its result, its logits and a function that saves its model."""
@@ -120,6 +137,7 @@ class Finetuning:
             best=self.task.metric if shared.best else None,
             patience=shared.patience,
             log_every=self.log_every,
+            progress=self.study.progress,
         )
         epoch = scores.pop("step", setting["epochs"] * batches.steps) // batches.steps
         return trainer, {"scores": scores, "epoch": epoch}
@@ -127,7 +145,7 @@ class Finetuning:
     def _weights_after(self, setting, examples, folder, weights):
         """Returns the weights after one stage; its trainer is freed before the next one is created."""
         trainer, batches = self._trainer(setting, examples, folder, weights)
-        trainer.fit(batches, epochs=setting["epochs"], log_every=self.log_every)
+        trainer.fit(batches, epochs=setting["epochs"], log_every=self.log_every, progress=self.study.progress)
         return trainer.model.get_weights()
 
     def _trainer(self, setting, examples, folder, weights, metrics=()):
@@ -151,6 +169,7 @@ class Finetuning:
             micro_batches=shared.gradient_accumulation,
             seed=setting["seed"],
             settings={"model": name, "precision": shared.precision},
+            callbacks=create_callbacks(self.report_to, folder, f"{self.task.title}, {grid.setting_text(setting)}"),
         )
         return trainer, batches
 
@@ -203,15 +222,7 @@ class Finetuning:
         lines = [f"# {title}", "", *(f"- {name}: {text}" for name, text in facts.items()), "", summary]
         lines += [grid.runs_table(study.results, study.metric), *findings.tables]
         write_text(self.output / "results.md", "\n".join(lines).rstrip() + "\n")
-        write_report(
-            self.output / "report.html",
-            task.title,
-            list(facts.items()),
-            study.metric,
-            study.results,
-            study.curves(),
-            findings.sections,
-        )
+        self._write_report(facts, findings)
         write_text(self.output / "model" / "README.md", self._model_card(findings))
         messages = [*findings.messages, *([f"warning: {warning}"] if warning else [])]
         return "\n".join([*messages, "", title, f"{summary}best: {': '.join(best.values())}", ""])
@@ -231,6 +242,22 @@ class Finetuning:
         scores = {name: best["scores"][name] for name in findings.measured}
         return model_card.write(self.output.resolve().name, self.task, self.evaluated_on, settings, scores)
 
+    def _write_report(self, facts, findings):
+        study, replicas = self.study, self.strategy.num_replicas_in_sync if self.strategy else 1
+        model = study.best()[0]["setting"].get("model", self.task.model)
+        settings = {name: sorted({run["setting"][name] for run in study.results}) for name in self.settings[0]}
+        settings = {name: ", ".join(map(str, values)) for name, values in settings.items()}
+        facts = {**facts, **({"parameters": f"{self._parameters:,}"} if self._parameters else {})}
+        head = Head(
+            f"{self.task.title} - {short_name(model)}",
+            {name: text for name, text in facts.items() if name != "warning"},
+            environment(study.seconds(), replicas),
+            {**settings, **self._common()},
+            [f"Warning: {facts['warning']}."] if "warning" in facts else [],
+        )
+        path, runs = self.output / "report.html", study.results
+        write_report(path, head, study.metric, runs, study.curves(), findings.sections, findings.errors)
+
     def _warning(self, findings):
         """Returns a sentence if the model is no better than the majority baseline, or else `None`."""
         metric, summary = self.task.metric, self.task.summary
@@ -244,9 +271,12 @@ class Finetuning:
 
     def _export(self):
         bert = load(self.output / "model")  # Reloaded outside of any strategy, in float32.
-        export(
-            bert.model(),
-            bert.preprocessor(self.task.sequence_length, padding="longest"),
-            self.output / "saved_model" / "1",
-            **self.task.export_options(bert),
-        )
+        model = bert.model()
+        self._parameters = model.count_params()
+        with announced("exporting the model"):
+            export(
+                model,
+                bert.preprocessor(self.task.sequence_length, padding="longest"),
+                self.output / "saved_model" / "1",
+                **self.task.export_options(bert),
+            )

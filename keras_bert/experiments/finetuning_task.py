@@ -16,6 +16,7 @@ class Findings:
         facts: dict, entries for the head of the report.
         tables: Markdown tables for the end of `results.md`.
         sections: HTML sections for the end of `report.html`.
+        errors: rows of `errors.tsv`, the header first.
         messages: lines to print.
         measured: dict, the dev scores that are compared with the majority baseline.
         same: string, the prediction for all rows of dev; `None` if the predictions differ.
@@ -26,6 +27,7 @@ class Findings:
     facts: dict
     tables: list
     sections: list
+    errors: list
     messages: tuple = ()
     measured: dict = dataclasses.field(default_factory=dict)
     same: str | None = None

@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_bert.checkpoints.load import load
 from keras_bert.experiments.finetuning_task import Findings, FinetuningTask
-from keras_bert.experiments.reports.questions import question_sections
+from keras_bert.experiments.reports.questions import question_errors, question_sections
 from keras_bert.models.heads import build_span_labeler
 from keras_bert.tasks import data_summary
 from keras_bert.tasks.squad import data as squad
@@ -17,6 +17,7 @@ from keras_bert.tasks.squad import predictions, published
 from keras_bert.tasks.squad.features import QuestionWindows
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.losses import span_loss
+from keras_bert.training.progress import announced
 
 _LOG = logging.getLogger("keras_bert")
 
@@ -98,7 +99,8 @@ class QuestionAnsweringTask(FinetuningTask):
         """Reads the windows of a file and warns about problematic questions."""
         settings = self._settings
         questions = squad.read(path, settings.version_2).first(most)
-        windows = QuestionWindows(questions, self._preprocessor, settings.doc_stride, settings.max_question_length)
+        with announced(f"tokenizing {len(questions.ids):,} questions"):
+            windows = QuestionWindows(questions, self._preprocessor, settings.doc_stride, settings.max_question_length)
         problems = {
             "answer(s) are not at the given position": [name for name, _, _ in questions.wrong],
             "question(s) have answers but are marked is_impossible; they are scored against the answers, as in the "
@@ -174,11 +176,13 @@ class QuestionAnsweringTask(FinetuningTask):
         return {"task": "squad", "null_threshold": self._scored(logits)[1]}
 
     def export_options(self, bert):
+        questions = self._dev.questions
         return {
             "stride": self._settings.doc_stride,
             "max_question_length": self._settings.max_question_length,
             "max_answer_length": self._settings.max_answer_length,
             "null_threshold": bert.null_threshold,
+            "example": {"question": questions.questions[0], "context": questions.contexts[questions.context[0]]},
         }
 
     def conclude(self, dev, test, output):
@@ -192,9 +196,9 @@ class QuestionAnsweringTask(FinetuningTask):
             facts["threshold of no answer"] = f"{threshold:.3f}, chosen on dev"
         rows = predictions.report_rows(questions, answers, threshold)
         tables = [published.comparison_table(scores, version_2)]
-        sections = question_sections(rows, version_2)
+        sections, errors = question_sections(rows, version_2), question_errors(rows)
         measured = {name: value / 100 for name, value in scores.items() if name in ("exact", "exact_match", "f1")}
-        return Findings({"scores": scores}, _listed(scores), facts, tables, sections, measured=measured)
+        return Findings({"scores": scores}, _listed(scores), facts, tables, sections, errors, measured=measured)
 
 
 def _card(dev_file):

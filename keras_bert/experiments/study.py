@@ -1,14 +1,20 @@
 """A study: the runs of a grid in one folder, their logits, and an ensemble of the best runs."""
 
+import contextlib
 import json
 import logging
 import math
 import pathlib
 import shutil
+import time
 
 import numpy as np
 
 from keras_bert.experiments import grid
+from keras_bert.files import read_json, write_json
+from keras_bert.training.progress import Progress
+
+_SECONDS = "seconds.json"
 
 _LOG = logging.getLogger("keras_bert")
 
@@ -25,11 +31,12 @@ class Study:
 
     Attributes:
         results: list of `{"setting", "scores", ...}` of all runs, set by `run`. A run that diverged has NaN as score.
+        progress: `Progress` of the current run, or `None`.
     """
 
     def __init__(self, directory, metric, ensemble=1, write=True, combine=grid.mean_logits):
         self.directory, self.metric, self.write = pathlib.Path(directory), metric, write
-        self._ensemble, self._combine, self.results = ensemble, combine, []
+        self._ensemble, self._combine, self.results, self.progress = ensemble, combine, [], None
 
     def run(self, settings, common, train):
         """Trains the unfinished runs.
@@ -43,12 +50,15 @@ class Study:
         """
 
         def run(setting, folder, finished):
-            result = self._train_and_store(train, setting, folder, finished)
+            self.progress = _progress(settings, setting, finished, resumed=self.progress is None)
+            with _timed(folder / _SECONDS) if self.write else contextlib.nullcontext():
+                result = self._train_and_store(train, setting, folder, finished)
             if self.write:
                 remove_snapshots(folder)
             return result
 
         self.results = grid.run_grid(settings, self.directory / "runs", run, common, write=self.write)
+        self.progress = None
         if not self.best():
             diverged = [result["diverged"] for result in self.results if "diverged" in result]
             raise FloatingPointError(
@@ -88,6 +98,10 @@ class Study:
         files = {self._folder(result).name: self._folder(result) / "metrics.jsonl" for result in self.results}
         return {name: [json.loads(line) for line in file.read_text().splitlines()] for name, file in files.items()}
 
+    def seconds(self):
+        """Returns the duration of all runs, including interrupted parts."""
+        return sum(_seconds(self._folder(result) / _SECONDS) for result in self.results)
+
     def summary(self):
         """Returns the results of the study as JSON values."""
         best = self.best()
@@ -101,6 +115,28 @@ class Study:
 
     def _folder(self, result):
         return self.directory / "runs" / grid.folder_name(result["setting"])
+
+
+def _progress(settings, setting, finished, resumed):
+    """Returns the `Progress` of a run of the grid; a run takes time in proportion to its epochs."""
+    done = [setting, *(result["setting"] for result in finished)]
+    later = [other for other in settings if other not in done]
+    rest = sum(other.get("epochs", 1) for other in later) / setting.get("epochs", 1)
+    return Progress(len(settings) - len(later), len(settings), rest, resumed)
+
+
+@contextlib.contextmanager
+def _timed(path):
+    """Adds the duration of the block to that in the file."""
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        write_json(path, _seconds(path) + time.monotonic() - began)
+
+
+def _seconds(path):
+    return read_json(path) if path.exists() else 0.0
 
 
 def remove_snapshots(folder):

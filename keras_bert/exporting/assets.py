@@ -8,10 +8,11 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
-from keras_bert.files import WARMUP_REQUESTS
+from keras_bert.files import MODEL_FACTS, WARMUP_REQUESTS
 from keras_bert.version import __version__
 
-FOLDER, FACTS, PROBES = "assets.extra", "keras_bert.json", "probes.json"
+FOLDER, FACTS = MODEL_FACTS.split("/")
+PROBES = "probes.json"
 # A long and a short text, accents, another script, an empty text.
 _TEXTS = (
     "The old house by the river was sold to a couple from Toronto last week.",
@@ -23,13 +24,15 @@ _PAIRS = ("A couple from Toronto bought the house.", "Who sold it?", "Yes", "Not
 _CHOICES = (("It rained.", "It was sold.", ""),) * len(_TEXTS)
 
 
-def facts(description, preprocessor, labels, pair, options):
-    """Returns model metadata for JSON."""
+def facts(description, preprocessor, labels, pair, options, example=None, score_range=None):
+    """Returns model metadata for JSON; for the arguments see `export`."""
     return {
         "head": description.head,
         "labels": labels,
         "pair": pair,
         "options": options,
+        "example": example,
+        "range": score_range,
         "sequence_length": preprocessor.sequence_length,
         "precision": description.dtype,
         "lowercase": preprocessor.lowercase,
@@ -52,7 +55,7 @@ def write(directory, signatures, about):
     about = {**about, "signatures": {name: _shapes(*probe) for name, probe in probes.items()}, "ops": ops(directory)}
     # Options may be NumPy scalars.
     text = json.dumps(about, indent=1, ensure_ascii=False, default=lambda value: value.tolist())
-    (folder / FACTS).write_text(text + "\n", encoding="utf-8")
+    (folder / FACTS).write_text(text + "\n", encoding="utf-8", errors="replace")
     plain = {name: {"inputs": _lists(inputs), "outputs": _lists(outputs)} for name, (inputs, outputs) in probes.items()}
     (folder / PROBES).write_text(json.dumps(plain, ensure_ascii=False) + "\n", encoding="utf-8")
     _write_warmup(directory / WARMUP_REQUESTS, probes)

@@ -39,7 +39,7 @@ def build_text_model(model, preprocessor, pair=False):
     return keras.Model(inputs, outputs, name=f"text_{model.name}")
 
 
-def export(model, preprocessor, directory, labels=None, pair=False, **options):
+def export(model, preprocessor, directory, labels=None, pair=False, example=None, score_range=None, **options):
     """Exports a SavedModel that takes raw text, for TensorFlow Serving.
 
     Inputs are batches of strings; every output starts with the batch dimension. `serving_default` of each head:
@@ -68,6 +68,9 @@ def export(model, preprocessor, directory, labels=None, pair=False, **options):
         directory: output directory, which is replaced; TensorFlow Serving expects a number as its last component.
         labels: list or array of class or tag names, in the order of the logits; numbers are converted to strings.
         pair: bool, whether a classifier or a regression model takes two texts. Defaults to `False`.
+        example: dict of the inputs of `serving_default` for one text, such as `{"text": "A text."}`, which the
+            development server offers as an example. It is stored in the SavedModel. Defaults to `None`.
+        score_range: tuple `(lowest, highest)` of the scores of a regression model, for display. Defaults to `None`.
         **options: options of the head, see above.
 
     Example:
@@ -75,17 +78,23 @@ def export(model, preprocessor, directory, labels=None, pair=False, **options):
     """
     description = describe(model)
     labels = _checked_labels(description, labels)
-    preprocessor = _for_serving(preprocessor, description.head)
-    signatures = {**_signatures(description, model, preprocessor, labels, pair, options), "tokens": _on_ids(model)}
+    signatures = {**build_signatures(model, preprocessor, labels, pair, **options), "tokens": _on_ids(model)}
+    _check_example(signatures["serving_default"], example)
+    score_range = _checked_range(description, score_range)
+    about = assets.facts(description, preprocessor, labels, pair, options, example, score_range)
     module = tf.Module()
     module.weights = [weight.value for weight in model.weights]
     with replacing(directory) as temporary:  # A server that watches the folder never sees an incomplete model.
         tf.saved_model.save(module, str(temporary), signatures)
         _name_methods(temporary / "saved_model.pb")
-        assets.write(temporary, signatures, assets.facts(description, preprocessor, labels, pair, options))
+        assets.write(temporary, signatures, about)
 
 
-def _signatures(description, model, preprocessor, labels, pair, options):
+def build_signatures(model, preprocessor, labels=None, pair=False, **options):
+    """Returns the signatures of a model by name, `tf.function`s on raw text; for the arguments see `export`."""
+    description = describe(model)
+    labels = _checked_labels(description, labels)
+    preprocessor = _for_serving(preprocessor, description.head)
     match description.head:
         case "classification" if description.num_classes == 1 and not description.multi_label:
             return classify.regressor(model, preprocessor, pair, **options)
@@ -117,6 +126,27 @@ def _checked_labels(description, labels):
         expected = f"names of the {classes} classes" if classes else f"None for a model with head={description.head!r}"
         raise ValueError(f"`labels` must be {expected}. Received: labels={labels}")
     return [label.decode() if isinstance(label, bytes) else str(label) for label in labels]
+
+
+def _check_example(signature, example):
+    ranks = {spec.name: spec.shape.rank for spec in signature.input_signature}
+    kinds = {1: str, 2: list}
+    if example is not None and (
+        set(example) != set(ranks) or any(not isinstance(example[name], kinds[rank]) for name, rank in ranks.items())
+    ):
+        expected = ", ".join(f"`{name}` ({kinds[rank].__name__})" for name, rank in ranks.items())
+        raise ValueError(f"`example` must be a dict of {expected}. Received: example={example}")
+
+
+def _checked_range(description, score_range):
+    """Returns the range as a list of floats."""
+    if score_range is None:
+        return None
+    regression = description.head == "classification" and description.num_classes == 1 and not description.multi_label
+    if not regression or len(score_range) != 2 or not score_range[0] <= score_range[1]:
+        expected = "(lowest, highest)" if regression else "None for a model that is no regression model"
+        raise ValueError(f"`score_range` must be {expected}. Received: score_range={score_range}")
+    return [float(end) for end in score_range]
 
 
 def _for_serving(preprocessor, head):

@@ -9,6 +9,7 @@ import pytest
 import keras_bert
 from keras_bert.experiments.classification_task import ClassificationTask
 from keras_bert.tasks.glue import data as glue
+from keras_bert.tasks.glue import published
 from tests.experiments.glue_files import WORDS, write_diagnostics, write_task
 
 pytestmark = pytest.mark.tensorflow
@@ -51,7 +52,10 @@ def test_official_files_to_submission(bert, tmp_path, name):
     assert list(scores) == ([name] if name != "mnli" else ["mnli", "mnli_mismatched", "ax"])
     assert {round(value, 6) for values in scores.values() for value in values.values()} == {1.0}
     assert ("diagnostics" in findings.results) == (name == "mnli")
-    assert "BERT BASE, test" in findings.facts
+    # The paper has no score of WNLI.
+    assert ("BERT BASE, test" in findings.facts) == (name != "wnli")
+    with mock.patch.object(published, "published", return_value=[("Tiny", dict.fromkeys(data.dev, 0.0))]):
+        assert task.conclude(dev, test, tmp_path).facts["Tiny, test"].split(", ")[0] == f"{name}: 0.0%"
     for part in data.test:
         task = glue.TASKS[part]
         lines = (tmp_path / "submission" / task.server_file).read_text().splitlines()

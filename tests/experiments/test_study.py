@@ -40,6 +40,7 @@ def test_the_best_model_of_all_runs_is_kept(tmp_path, train):
     assert study.curves() == {f"seed={seed}": [{"step": seed}] for seed in (1, 2, 3)}
     assert not list(tmp_path.rglob("snapshots")) + list(tmp_path.rglob("best"))
     assert len(list(tmp_path.glob("runs/*/before"))) == 3
+    assert 0 < study.seconds() == sum(float(path.read_text()) for path in tmp_path.glob("runs/*/seconds.json")) < 60
     assert study.summary()["best"] == {"setting": {"seed": 2}, "scores": {"f1": 0.9, "loss": 1.0}}
 
     # A later grid in the same folder: all runs count, and the model of the best of all runs is kept.

@@ -51,14 +51,21 @@ def scale(low, high, start, end):
     return lambda value: start + (value - low) / (high - low) * (end - start)
 
 
-def lines(series, name, x_name):
-    """Draws curves over steps; `series` is a list of `(style, title, [(step, value), ...])`, the last one on top."""
+def lines(series, name, x_name, height=_HEIGHT):
+    """Draws curves over steps.
+
+    Args:
+        series: list of `(style, title, [(step, value), ...])`, the last one on top. A style consists of classes of
+            `style.css`: a colour, such as "best" or "h0", and optionally "training" (thin) or "dev" (with dots).
+        name, x_name: names of the axes.
+        height: int, in pixels at a width of 470. Defaults to 280.
+    """
     points = [point for _, _, line in series for point in line]
     low, high = span([value for _, value in points])
     if min(value for _, value in points) >= 0:
         low = max(low, 0.0)
     steps = (0, max(1, *(step for step, _ in points)))
-    x, y, frame = _axes(steps, (low, high), (_WIDTH, _HEIGHT), x_name, name)
+    x, y, frame = _axes(steps, (low, high), (_WIDTH, height), x_name, name)
     curves = [(style, title, [(x(a), y(b)) for a, b in line]) for style, title, line in series]
     return page.draw("lines", frame=frame, label=f"{name} over {x_name}", curves=curves)
 
@@ -72,10 +79,24 @@ def scatter(x_values, y_values, x_name, y_name):
     return page.draw("scatter", frame=frame, label=f"{y_name} against {x_name}", points=points, diagonal=diagonal)
 
 
+def reliability(points):
+    """Draws accuracy over confidence, both in percent, and the diagonal of perfect calibration.
+
+    Args:
+        points: list of `(confidence, accuracy, count)`; the area of a dot grows with the count.
+    """
+    names = "confidence (%)", "correct (%)"
+    x, y, frame = _axes((0, 100), (0, 100), (_WIDTH, _WIDTH - 110), *names)
+    most = max(count for _, _, count in points)
+    dots = [(x(sure), y(accuracy), 4 + 10 * math.sqrt(count / most), count) for sure, accuracy, count in points]
+    diagonal = x(0), y(0), x(100), y(100)
+    return page.draw("reliability", frame=frame, label="accuracy over confidence", dots=dots, diagonal=diagonal)
+
+
 def _axes(x_ends, y_ends, size, x_name, y_name):
     """Returns the scales of both axes, and the frame to draw."""
     x_ticks = zip(*ticks(*x_ends, most=8 if x_ends[1] < 1e4 else 4), strict=True)
-    y_ticks = list(zip(*ticks(*y_ends), strict=True))
+    y_ticks = list(zip(*ticks(*y_ends, most=6 if size[1] >= _HEIGHT else 3), strict=True))
     left = 14 + 7 * max((len(text) for _, text in y_ticks), default=0)
     right, bottom = size[0] - _RIGHT, size[1] - _BOTTOM
     x, y = scale(*x_ends, left, right), scale(*y_ends, bottom, _TOP)

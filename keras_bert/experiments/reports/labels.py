@@ -1,8 +1,12 @@
 """Report sections about a classifier or regression model on dev."""
 
+import dataclasses
+
 import numpy as np
 
 from keras_bert.experiments.reports import charts, page
+from keras_bert.experiments.reports.calibration import calibration_section
+from keras_bert.experiments.reports.lengths import length_section
 
 _HARDEST = 20
 _MANY_CLASSES = 40  # Maximum number of classes of a confusion matrix.
@@ -10,7 +14,7 @@ _CLOUD = 2000  # Maximum number of points of a scatter plot.
 _CONFUSIONS = 30
 
 
-def classification_sections(labels, text, pair, targets, logits):
+def classification_sections(labels, text, pair, targets, logits, lengths=None):
     """Returns HTML sections about a classifier.
 
     Args:
@@ -18,47 +22,75 @@ def classification_sections(labels, text, pair, targets, logits):
         text, pair: lists of texts, one for each row of dev; `pair` may be `None`.
         targets: class indices.
         logits: array of shape `(rows, classes)`.
+        lengths: number of tokens of each row. Defaults to `None`, no section about lengths.
     """
     labels = [str(label) for label in labels]
     classes = len(labels)
-    targets, logits = np.asarray(targets, int), np.asarray(logits, "float64")
-    probabilities, losses = _probabilities(logits, targets)
-    predictions = np.argmax(logits, -1)
-    counts = np.bincount(targets * classes + predictions, minlength=classes**2).reshape(classes, classes)
-    right = predictions == targets
-    confidence = probabilities[np.arange(len(targets)), predictions]
-    hardest = np.argsort(-losses, kind="stable")[:_HARDEST]
-    hardest = hardest[np.lexsort((-confidence[hardest], right[hardest]))]
+    judged = _judged(targets, logits)
+    counts = np.bincount(judged.targets * classes + judged.predictions, minlength=classes**2).reshape(classes, classes)
     confusions = _confusions(labels, counts) if classes > _MANY_CLASSES else None
+    hardest = np.argsort(-judged.losses, kind="stable")[:_HARDEST]
+    hardest = hardest[np.lexsort((-judged.confidence[hardest], judged.right[hardest]))]
     section = page.render(
         "classification.html",
         labels=labels,
         counts=counts.tolist(),
-        accuracy=f"{right.sum():,} of {len(right):,} are correct, {right.mean():.2%}.",
+        accuracy=f"{judged.right.sum():,} of {len(judged.right):,} are correct, {page.percent(judged.right.mean())}.",
         confusions=None if confusions is None else confusions[:_CONFUSIONS],
         kinds=len(confusions or ()),
         classes=_classes(labels, counts),
-        hardest=[
-            {
-                **_example(row, text, pair),
-                "true": labels[targets[row]],
-                "predicted": labels[predictions[row]],
-                "confidence": confidence[row],
-                "loss": losses[row],
-                "right": right[row],
-            }
-            for row in hardest
-        ],
     )
-    return [section]
+    shown = [_example(row, text, pair) | _judgement(labels, judged, row) for row in hardest]
+    return [
+        section,
+        calibration_section(judged.confidence, judged.right),
+        *([] if lengths is None else [length_section(lengths, ~judged.right)]),
+        page.render("hardest_labels.html", hardest=shown),
+    ]
 
 
-def regression_sections(text, pair, targets, logits):
+def classification_errors(labels, text, pair, targets, logits):
+    """Returns the wrong predictions as rows of a table, the header first, the most confident at the top."""
+    judged = _judged(targets, logits)
+    wrong = np.flatnonzero(~judged.right)
+    wrong = wrong[np.argsort(-judged.confidence[wrong], kind="stable")]
+    columns = ["row", "true", "predicted", "probability", "loss", "text"] + ["pair"] * (pair is not None)
+    rows = [_example(row, text, pair) | _judgement(labels, judged, row) for row in wrong]
+    return [columns, *(_cells(row, columns) for row in rows)]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Judged:
+    """Arrays with a value for each row of dev."""
+
+    targets: np.ndarray
+    predictions: np.ndarray
+    confidence: np.ndarray
+    losses: np.ndarray
+    right: np.ndarray
+
+
+def _judged(targets, logits):
+    targets, logits = np.asarray(targets, int), np.asarray(logits, "float64")
+    probabilities, losses = _probabilities(logits, targets)
+    predictions = np.argmax(logits, -1)
+    confidence = probabilities[np.arange(len(targets)), predictions]
+    return _Judged(targets, predictions, confidence, losses, predictions == targets)
+
+
+def _judgement(labels, judged, row):
+    return {
+        "true": str(labels[judged.targets[row]]),
+        "predicted": str(labels[judged.predictions[row]]),
+        "probability": judged.confidence[row],
+        "loss": judged.losses[row],
+        "right": judged.right[row],
+    }
+
+
+def regression_sections(text, pair, targets, logits, lengths=None):
     """Returns HTML sections about a regression model; targets are floats, logits have the shape `(rows, 1)`."""
-    targets, predictions = np.asarray(targets, "float64"), np.asarray(logits, "float64").reshape(-1)
-    with np.errstate(invalid="ignore"):
-        errors = np.abs(predictions - targets)
-    errors = np.where(np.isnan(errors), np.inf, errors)
+    targets, predictions, errors = _errors(targets, logits)
     hardest = np.argsort(-errors, kind="stable")[:_HARDEST]
     rows = np.flatnonzero((np.abs(targets) < 1e100) & (np.abs(predictions) < 1e100))
     notes = [f"Non-finite predictions, not plotted: {len(targets) - len(rows):,}."]
@@ -67,16 +99,40 @@ def regression_sections(text, pair, targets, logits):
         notes.append(f"{_CLOUD:,} of {len(rows):,} points are plotted, sampled at random.")
         rows = np.sort(np.random.default_rng(0).choice(rows, _CLOUD, replace=False))
     points = targets[rows].tolist(), predictions[rows].tolist()
-    section = page.render(
-        "regression.html",
-        chart=charts.scatter(*points, "target", "prediction") if len(rows) else "",
-        notes=notes,
-        hardest=[
-            {**_example(row, text, pair), "target": targets[row], "predicted": predictions[row], "error": errors[row]}
-            for row in hardest
-        ],
-    )
-    return [section]
+    chart = charts.scatter(*points, "target", "prediction") if len(rows) else ""
+    shown = [_example(row, text, pair) | _deviation(targets, predictions, errors, row) for row in hardest]
+    return [
+        page.render("regression.html", chart=chart, notes=notes),
+        *([] if lengths is None else [length_section(lengths, errors, percent=False)]),
+        page.render("hardest_scores.html", hardest=shown),
+    ]
+
+
+def regression_errors(text, pair, targets, logits):
+    """Returns all predictions as rows of a table, the header first, the largest error at the top."""
+    targets, predictions, errors = _errors(targets, logits)
+    columns = ["row", "target", "predicted", "error", "text"] + ["pair"] * (pair is not None)
+    order = np.argsort(-errors, kind="stable")
+    rows = [_example(row, text, pair) | _deviation(targets, predictions, errors, row) for row in order]
+    return [columns, *(_cells(row, columns) for row in rows)]
+
+
+def _errors(targets, logits):
+    """Returns targets, predictions and absolute errors, with NaN replaced by infinity."""
+    targets, predictions = np.asarray(targets, "float64"), np.asarray(logits, "float64").reshape(-1)
+    with np.errstate(invalid="ignore"):
+        errors = np.abs(predictions - targets)
+    return targets, predictions, np.where(np.isnan(errors), np.inf, errors)
+
+
+def _deviation(targets, predictions, errors, row):
+    return {"target": targets[row], "predicted": predictions[row], "error": errors[row]}
+
+
+def _cells(row, columns):
+    """Returns the cells of a row of `errors.tsv`; rows are counted from 1, as in the report."""
+    values = {**row, "row": row["row"] + 1}
+    return [f"{values[name]:.6g}" if isinstance(values[name], float) else values[name] for name in columns]
 
 
 def _example(row, text, pair):
@@ -104,7 +160,7 @@ def _confusions(labels, counts):
 
 
 def _share(count, total):
-    return f"{count / total:.1%}" if total else page.NOTHING
+    return page.percent(count / total, 1) if total else page.NOTHING
 
 
 def _classes(labels, counts):

@@ -21,6 +21,11 @@ def cut(text, length):
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
+def percent(share, places=2):
+    """Formats a share, such as 0.125, in percent."""
+    return f"{share:.{places}%}"
+
+
 _ENVIRONMENT = jinja2.Environment(
     loader=jinja2.FileSystemLoader(pathlib.Path(__file__).with_name("templates")),
     autoescape=True,

@@ -5,9 +5,9 @@ import math
 import re
 import statistics
 
-import markupsafe
-
 from keras_bert.experiments.reports import charts, page
+from keras_bert.experiments.reports.calibration import calibration_section
+from keras_bert.experiments.reports.lengths import length_rows, share_bar
 
 _HARDEST = 20
 _AROUND = 130  # Number of context characters to show on each side of an answer.
@@ -30,17 +30,54 @@ def question_sections(rows, version_2=False):
             span, or `None`; `probability` of the best answer, or `None`; `exact` and `f1`, from 0 to 1.
         version_2: bool, whether questions may have no answer. Defaults to `False`.
     """
-    wrong = [row for row in rows if row["f1"] < 1]
-    hardest = sorted(wrong, key=lambda row: (row["f1"], -_confidence(row)))[:_HARDEST]
-    section = page.render(
-        "questions.html",
-        decisions=_decisions(rows) if version_2 else None,
-        kinds=_kinds(rows),
-        lengths=_lengths(rows),
-        wrong=f"{len(wrong):,} of {len(rows):,}",
-        hardest=list(map(_described, hardest)),
-    )
-    return [section]
+    wrong = _wrong(rows)
+    hardest = _of_different_contexts(wrong)[:_HARDEST]
+    # The model's confidence in an answer; it has none in "no answer".
+    answered = [row for row in rows if row["prediction"] and _confidence(row) >= 0]
+    tables = {"decisions": _decisions(rows) if version_2 else None, "kinds": _kinds(rows), "lengths": _lengths(rows)}
+    return [
+        page.render("questions.html", **tables),
+        calibration_section([row["probability"] for row in answered], [row["exact"] == 1 for row in answered]),
+        page.render(
+            "lengths.html",
+            name="Scores by length of the context",
+            how="F1 by the number of characters of the context. Contexts that are longer than the model's input are "
+            "read in overlapping windows.",
+            heads=["characters", "number", "F1"],
+            rows=length_rows([len(row["context"]) for row in rows], [row["f1"] for row in rows], share_bar),
+        ),
+        page.render(
+            "hardest_questions.html",
+            version_2=version_2,
+            wrong=f"{len(wrong):,} of {len(rows):,}",
+            hardest=list(map(_described, hardest)),
+        ),
+    ]
+
+
+def question_errors(rows):
+    """Returns the answers with an F1 below 1 as rows of a table, the header first, the lowest F1 at the top."""
+    columns = ["id", "question", "gold answers", "prediction", "probability", "exact match", "F1", "context"]
+    lines = []
+    for row in _wrong(rows):
+        sure = f"{row['probability']:.4f}" if _confidence(row) >= 0 else ""
+        golds = " | ".join(dict.fromkeys(row["golds"]))
+        scores = [f"{row[name]:.4f}" for name in ("exact", "f1")]
+        lines.append([row["id"], row["question"], golds, row["prediction"], sure, *scores, row["context"]])
+    return [columns, *lines]
+
+
+def _wrong(rows):
+    """Returns the questions with an F1 below 1: the lowest F1 first, then the most confident."""
+    return sorted((row for row in rows if row["f1"] < 1), key=lambda row: (row["f1"], -_confidence(row)))
+
+
+def _of_different_contexts(rows):
+    """Keeps the first question of each context."""
+    first = {}
+    for row in rows:
+        first.setdefault(row["context"], row)
+    return list(first.values())
 
 
 def _decisions(rows):
@@ -52,7 +89,7 @@ def _decisions(rows):
     groups = {"HasAns": [row for row in rows if row["golds"]], "NoAns": [row for row in rows if not row["golds"]]}
     return {
         "counts": counts,
-        "accuracy": f"{right:,} of {len(rows):,} decisions are correct, {right / len(rows):.2%}.",
+        "accuracy": f"{right:,} of {len(rows):,} decisions are correct, {page.percent(right / len(rows))}.",
         "groups": _scores(groups, rows),
     }
 
@@ -96,12 +133,11 @@ def _scores(groups, rows):
 
 
 def _mean(rows, name):
-    return f"{100 * statistics.fmean(row[name] for row in rows):.1f}" if rows else page.NOTHING
+    return page.percent(statistics.fmean(row[name] for row in rows), 1) if rows else page.NOTHING
 
 
 def _bar(rows):
-    share = statistics.fmean(row["f1"] for row in rows) if rows else 0.0
-    return markupsafe.Markup('<span class="bar" style="--share:{:.3f}">{}</span>').format(share, _mean(rows, "f1"))
+    return share_bar(statistics.fmean(row["f1"] for row in rows)) if rows else page.NOTHING
 
 
 def _confidence(row):
@@ -115,8 +151,8 @@ def _described(row):
         "question": row["question"],
         "golds": list(dict.fromkeys(row["golds"])),
         "prediction": row["prediction"],
-        "sure": f"{row['probability']:.1%}" if _confidence(row) >= 0 else "",
-        "f1": f"{100 * row['f1']:.1f}",
+        "sure": page.percent(row["probability"], 1) if _confidence(row) >= 0 else "",
+        "f1": page.percent(row["f1"], 1),
         "excerpts": _excerpts(row),
     }
 

@@ -1,10 +1,7 @@
 """TensorFlow Serving's REST API, plus `/healthz`, `/metrics` and a web page, on aiohttp."""
 
 import asyncio
-import base64
-import hashlib
 import json
-import pathlib
 import re
 
 from aiohttp import web
@@ -13,8 +10,8 @@ from google.protobuf import json_format
 from keras_bert.serving.errors import RequestError, bad, one_line
 from keras_bert.serving.server import examples, tensors
 from keras_bert.serving.server.saved_model import CLASSIFY, REGRESS
+from keras_bert.serving.server.web_page import page
 
-_PAGE = pathlib.Path(__file__).parent / "page.html"
 _PATH = re.compile(
     r"models/(?P<name>[^/:]+)(/versions/(?P<version>[0-9]{1,19}))?(?P<api>:predict|:classify|:regress|/metadata)?"
 )
@@ -37,6 +34,7 @@ class Rest:
         app.router.add_get("/healthz", self._health)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/about/{name}", self._about)
         # As in TensorFlow Serving, other paths below /v1/ are malformed (400), and all remaining ones not found (404).
         app.router.add_route("*", "/v1/{path:.*}", self._model)
         return web.AppRunner(
@@ -48,8 +46,8 @@ class Rest:
         )
 
     async def _index(self, request):
-        page = _PAGE.read_text(encoding="utf-8")
-        return web.Response(text=page, content_type="text/html", headers=_page_headers(page))
+        document, headers = page()
+        return web.Response(text=document, content_type="text/html", headers=headers)
 
     async def _health(self, request):
         ready = self._service.shelf.ready
@@ -62,6 +60,12 @@ class Rest:
     async def _models(self, request):
         """Lists the models for the web page; TensorFlow Serving has no such endpoint."""
         return _json({"models": self._service.shelf.models()})
+
+    async def _about(self, request):
+        """Returns the metadata of a model for the web page; TensorFlow Serving has no such endpoint."""
+        name = request.match_info["name"]
+        with self._service.observed("rest:about") as call, self._service.lease(call, name) as version:
+            return _json(version.model.facts)
 
     async def _model(self, request):
         found = _PATH.fullmatch(request.match_info["path"])
@@ -107,25 +111,6 @@ class Rest:
             raise RequestError("DEADLINE_EXCEEDED", message, status=408) from error
         except web.RequestPayloadError as error:
             raise bad(f"the body cannot be read: {one_line(error)}") from error
-
-
-def _page_headers(page):
-    """Restricts the page to its own script, which may connect to this server only."""
-    script, style = (_hash(re.search(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)[1]) for tag in ("script", "style"))
-    policy = (
-        f"default-src 'none'; script-src '{script}'; style-src '{style}'; connect-src 'self'; img-src data:; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
-    )
-    return {
-        "Content-Security-Policy": policy,
-        "X-Content-Type-Options": "nosniff",
-        "Referrer-Policy": "no-referrer",
-        "Cache-Control": "no-store",
-    }
-
-
-def _hash(text):
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def _object(body):

@@ -8,6 +8,7 @@ import pathlib
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  Registers the tokenizer ops.
 
+from keras_bert.files import MODEL_FACTS, read_json
 from keras_bert.serving.errors import CODES, RequestError, bad, one_line
 
 _DEFAULT_SIGNATURE = "serving_default"
@@ -70,11 +71,18 @@ class Signature:
 
 
 class SavedModel:
-    """Loads a SavedModel: `definitions` are all signature protocol buffers, `signatures` the runnable signatures."""
+    """Loads a SavedModel.
+
+    Attributes:
+        definitions: dict of all signature protocol buffers.
+        signatures: dict of the runnable signatures.
+        facts: dict, the metadata that `keras_bert.export` stores; empty for other models.
+    """
 
     def __init__(self, path):
         if not (pathlib.Path(path) / "saved_model.pb").is_file():
             raise ValueError(f"{path}: there is no saved_model.pb")
+        self.facts = _facts(pathlib.Path(path) / MODEL_FACTS)
         config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
         config.gpu_options.allow_growth = True
         graph = tf.Graph()
@@ -106,6 +114,14 @@ class SavedModel:
     def close(self):
         self._session.close()
         self.signatures = self.definitions = None
+
+
+def _facts(path):
+    try:
+        found = read_json(path)
+    except (OSError, ValueError):  # The file is for people; without it, the model works.
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _is_dense(definition):

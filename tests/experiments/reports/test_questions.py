@@ -1,12 +1,13 @@
 """Report sections about questions, compared with hand-computed numbers."""
 
+import csv
 import math
 
 import pytest
 
 from keras_bert.experiments.reports import page
-from keras_bert.experiments.reports.questions import question_sections
-from keras_bert.experiments.reports.report import write_report
+from keras_bert.experiments.reports.questions import question_errors, question_sections
+from keras_bert.experiments.reports.report import Head, write_report
 from tests.experiments.parsed import Page, having, rows_of, text_of
 
 CONTEXT = "Ada Lovelace wrote the first program in 1843, in London."
@@ -48,7 +49,8 @@ def write(tmp_path):
 
     def run(rows, version_2=False):
         path = tmp_path / "report.html"
-        write_report(path, "SQuAD", [], "f1", RESULTS, CURVES, question_sections(rows, version_2))
+        sections, errors = question_sections(rows, version_2), question_errors(rows)
+        write_report(path, Head("SQuAD", {}), "f1", RESULTS, CURVES, sections, errors)
         return Page(path)
 
     return run
@@ -69,14 +71,18 @@ def marks(item, style):
 
 
 def test_sections_of_both_versions(write):
-    names = ["Scores of the runs", "Learning curves", "Kinds of questions", "Hardest questions of dev"]
+    names = ["Scores of the runs", "Learning curves", "Kinds of questions", "Calibration"]
+    names += ["Scores by length of the context", "Hardest questions of dev", "All errors"]
     report = write([row()])
     assert list(report.sections) == names
     assert len(having(report.sections["Learning curves"], "line", "polyline")) == 3
-    assert rows_of(report.sections["Scores of the runs"], "list")[0] == ["1", "1", "80.00", "70.00", "1.5"]
+    assert rows_of(report.sections["Scores of the runs"], "list")[0] == ["1", "1", "80.00%", "70.00%", "1.5"]
+    # One answer with a probability of 50%, which is wrong.
+    assert rows_of(report.sections["Calibration"], "list") == [["40 to 50%", "1", "50.00%", "0.00%"]]
+    assert "ECE 50.00%; overconfident by 50.00%" in report.text("Calibration")
     report = write([row()], version_2=True)
     assert list(report.sections) == [*names[:2], "Answer or no answer", *names[2:]]
-    assert not {"src", "href", "onclick"} & {name for element in report.root.iter() for name in element.attrib}
+    assert not {"src", "onclick"} & {name for element in report.root.iter() for name in element.attrib}
     assert "<script" not in report.source
 
 
@@ -93,9 +99,9 @@ def test_answer_or_no_answer(write):
     assert cells == [["answer", "480.0%", "120.0%"], ["no answer", "133.3%", "266.7%"]]
     assert "6 of 8 decisions are correct, 75.00%." in text_of(section)
     assert rows_of(section, "list") == [
-        ["HasAns", "5", "60.0", "70.0"],  # (3 + 0.5) / 5
-        ["NoAns", "3", "66.7", "66.7"],
-        ["all", "8", "62.5", "68.8"],  # 5 / 8 and 5.5 / 8
+        ["HasAns", "5", "60.0%", "70.0%"],  # (3 + 0.5) / 5
+        ["NoAns", "3", "66.7%", "66.7%"],
+        ["all", "8", "62.5%", "68.8%"],  # 5 / 8 and 5.5 / 8
     ]
     # Only answerable questions.
     section = write([row()], version_2=True).sections["Answer or no answer"]
@@ -143,20 +149,20 @@ def test_scores_by_kind_and_length(write):
     ]
     kinds, lengths = tables(write(rows).sections["Kinds of questions"])
     assert kinds == [
-        ["what", "2", "50.0", "75.0"],
-        ["where", "2", "100.0", "100.0"],
-        ["when", "1", "0.0", "25.0"],
-        ["other", "3", "33.3", "33.3"],
-        ["all", "8", "50.0", "59.4"],  # 4.75 / 8
+        ["what", "2", "50.0%", "75.0%"],
+        ["where", "2", "100.0%", "100.0%"],
+        ["when", "1", "0.0%", "25.0%"],
+        ["other", "3", "33.3%", "33.3%"],
+        ["all", "8", "50.0%", "59.4%"],  # 4.75 / 8
     ]
     assert lengths == [
-        ["1", "2", "0.0", "0.0"],
-        ["2", "1", "100.0", "100.0"],
-        ["3 to 4", "2", "50.0", "75.0"],
-        ["5 to 8", "1", "0.0", "25.0"],
-        ["9 or more", "1", "100.0", "100.0"],
-        ["none", "1", "100.0", "100.0"],
-        ["all", "8", "50.0", "59.4"],
+        ["1", "2", "0.0%", "0.0%"],
+        ["2", "1", "100.0%", "100.0%"],
+        ["3 to 4", "2", "50.0%", "75.0%"],
+        ["5 to 8", "1", "0.0%", "25.0%"],
+        ["9 or more", "1", "100.0%", "100.0%"],
+        ["none", "1", "100.0%", "100.0%"],
+        ["all", "8", "50.0%", "59.4%"],
     ]
 
 
@@ -165,15 +171,32 @@ def test_hardest_questions_are_sorted_by_f1_then_confidence(write):
     rows += [row(id=f"wrong {n}", probability=n / 100) for n in range(18)]
     rows += [row(id="unsure", probability=None), row(id="nan", probability=math.nan)]
     rows += [row(id="right", exact=1.0, f1=1.0, probability=1.0)]
+    for number, each in enumerate(rows):
+        each["context"] += f" {number}"
     report = write(rows)
     heads = [text_of(item.find("p")) for item in items(report)]
     names = [head.split(" · ")[0] for head in heads]
     assert names == [*(f"wrong {n}" for n in range(17, -1, -1)), "unsure", "nan"]
-    assert heads[0] == "wrong 17 · gold Ada Lovelace · predicted London with 17.0% · F1 0.0"
-    assert heads[-1] == "nan · gold Ada Lovelace · predicted London · F1 0.0"
+    assert heads[0] == "wrong 17 · gold Ada Lovelace · predicted London with 17.0% · F1 0.0%"
+    assert heads[-1] == "nan · gold Ada Lovelace · predicted London · F1 0.0%"
     text = report.text("Hardest questions of dev")
-    assert "below 100: 24 of 25." in text
+    assert "below 100%: 24 of 25." in text
     assert "The 20 with the lowest" in text
+
+
+def test_contexts_are_not_repeated_and_all_errors_are_in_a_table(write, tmp_path):
+    odd = 'Say\t"it"\nnow'
+    rows = [row(odd, id="a", probability=0.5), row(id="b", probability=0.9), row(id="c", context="x", f1=0.25)]
+    rows += [row(id="d", exact=1.0, f1=1.0), row(id="e", golds=["1", "2", "1"], prediction="", probability=None)]
+    report = write(rows)
+    assert [text_of(item.find("p")).split(" · ")[0] for item in items(report)] == ["b", "c"]
+    assert "errors.tsv, 4 rows" in report.text("All errors")
+    with open(tmp_path / "errors.tsv", newline="", encoding="utf-8") as file:
+        header, *lines = csv.reader(file, "excel-tab")
+    assert header == ["id", "question", "gold answers", "prediction", "probability", "exact match", "F1", "context"]
+    assert [line[0] for line in lines] == ["b", "a", "e", "c"]
+    assert lines[1] == ["a", odd, "Ada Lovelace", "London", "0.5000", "0.0000", "0.0000", CONTEXT]
+    assert lines[2][2:5] == ["1 | 2", "", ""]
 
 
 def test_report_without_wrong_answers(write):
@@ -185,11 +208,11 @@ def test_report_without_wrong_answers(write):
 def test_heads_without_an_answer(write):
     missed, invented = row(prediction="", probability=0.875), row(golds=())
     many = row(golds=["a", "b", "a", "c", "d"], probability=None, prediction="")
-    heads = [text_of(item.find("p")) for item in items(write([missed, invented, many], version_2=True))]
+    heads = [text_of(items(write([one], version_2=True))[0].find("p")) for one in (missed, invented, many)]
     assert heads == [
-        "q1 · gold Ada Lovelace · predicted no answer, the best would have 87.5% · F1 0.0",
-        "q1 · unanswerable · predicted London with 50.0% · F1 0.0",
-        "q1 · gold a, b, c, … · predicted no answer · F1 0.0",
+        "q1 · gold Ada Lovelace · predicted no answer, the best would have 87.5% · F1 0.0%",
+        "q1 · unanswerable · predicted London with 50.0% · F1 0.0%",
+        "q1 · gold a, b, c, … · predicted no answer · F1 0.0%",
     ]
 
 
@@ -217,9 +240,8 @@ def test_overlapping_highlights(write):
         (["Ada "], "Lovelace", [("gold", "Ada "), ("said", "Lovelace")]),
         (["Ada", "Ada Lovelace", "Lovelace wrote"], "London", [("gold", "Ada Lovelace wrote"), ("said", "London")]),
     ]
-    items_ = items(write([row(golds=golds, prediction=said) for golds, said, _ in cases]))
-    for item, (_, _, expected) in zip(items_, cases, strict=True):
-        (excerpt,) = excerpts(item)
+    for golds, said, expected in cases:
+        (excerpt,) = excerpts(items(write([row(golds=golds, prediction=said)]))[0])
         assert styled(excerpt) == expected
         assert text_of(excerpt) == CONTEXT
 
@@ -291,8 +313,8 @@ def test_places_are_bytes(write):
         (4, 4): "",
         (5, 2): "",
     }
-    rows = [row(context=WIDE, golds=["?"], gold_spans=[span], prediction="?", place=span) for span in places]
-    for item, expected in zip(items(write(rows)), places.values(), strict=True):
+    for span, expected in places.items():
+        (item,) = items(write([row(context=WIDE, golds=["?"], gold_spans=[span], prediction="?", place=span)]))
         assert marks(item, "gold") == marks(item, "said") == expected
         assert text_of(excerpts(item)[0]) == WIDE
 

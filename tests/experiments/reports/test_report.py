@@ -1,16 +1,27 @@
 """The parsed report, compared with hand-computed numbers and scikit-learn."""
 
+import csv
 import math
+import platform
+import re
+import sys
+import types
 
 import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from keras_bert.experiments import grid
-from keras_bert.experiments.reports import charts
-from keras_bert.experiments.reports.labels import classification_sections, regression_sections
+from keras_bert.experiments.reports import calibration, charts, lengths
+from keras_bert.experiments.reports.environment import command, duration, environment
+from keras_bert.experiments.reports.labels import (
+    classification_errors,
+    classification_sections,
+    regression_errors,
+    regression_sections,
+)
 from keras_bert.experiments.reports.page import NOTHING
-from keras_bert.experiments.reports.report import write_report
+from keras_bert.experiments.reports.report import Head, short_name, write_report
 from tests.experiments.parsed import Page, having, rows_of, text_of
 
 
@@ -19,7 +30,8 @@ def result(score, metric="f1", **setting):
 
 
 def curve(losses=(0.7, 0.5), scores=(0.8,), metric="f1"):
-    train = [{"step": 10 * n, "kind": "train", "loss": v, "time": {"steps": 2}} for n, v in enumerate(losses, 1)]
+    line = {"kind": "train", "learning_rate": 1e-5, "time": {"steps": 2}}
+    train = [{"step": 10 * n, "loss": v, **line} for n, v in enumerate(losses, 1)]
     return train + [{"step": 20 * n, "kind": "evaluation", "loss": 0.5, metric: v} for n, v in enumerate(scores, 1)]
 
 
@@ -37,16 +49,16 @@ def write(tmp_path):
     def run(labels=("no", "yes"), dev=None, **changes):
         dev = dev or dev_of()
         arguments = {
-            "title": "MRPC",
-            "facts": [("Model", "base")],
+            "head": Head("MRPC - base", {"Model": "base"}),
             "metric": "f1",
             "results": RESULTS,
-            "curves": {grid.folder_name(run["setting"]): curve() for run in changes.get("results", RESULTS)},
+            "run_curves": {grid.folder_name(run["setting"]): curve() for run in changes.get("results", RESULTS)},
             "sections": classification_sections(labels, **dev) if labels else regression_sections(**dev),
+            "errors": classification_errors(labels, **dev) if labels else regression_errors(**dev),
         }
         path = tmp_path / "report.html"
         write_report(path, **{**arguments, **changes})
-        assert [found.name for found in tmp_path.iterdir()] == ["report.html"]
+        assert {found.name for found in tmp_path.iterdir()} == {"report.html", "errors.tsv"}
         return Page(path)
 
     return run
@@ -54,55 +66,58 @@ def write(tmp_path):
 
 def test_sections_and_no_external_resources(write):
     page = write()
-    names = ["Scores of the runs", "Learning curves", "Confusion matrix", "Hardest examples of dev", "Classes"]
+    names = ["Scores of the runs", "Learning curves", "Confusion matrix", "Classes", "Calibration"]
+    names += ["Hardest examples of dev", "All errors"]
     assert list(page.sections) == names
     assert all(having(section, "how") for section in page.sections.values())
-    assert page.root.find("body/h1").text == "MRPC"
+    assert page.root.find("body/h1").text == "MRPC - base"
     assert [text_of(element) for element in page.root.find("body/dl")] == ["Model", "base"]
     for part in ("http://", "https://", "url(", "@import", "<script"):
         assert part not in page.source
     assert "default-src 'none'; style-src 'unsafe-inline'" in {meta.get("content") for meta in page.root.iter("meta")}
-    assert not {"src", "href", "srcset", "data"} & {name for element in page.root.iter() for name in element.attrib}
+    assert not {"src", "srcset", "data"} & {name for element in page.root.iter() for name in element.attrib}
+    assert [link.get("href") for link in page.root.iter() if link.get("href")] == ["errors.tsv"]
 
 
 def test_scores_and_spread(write):
     section = write().sections["Scores of the runs"]
     values = [text_of(element) for element in having(section, "value")]
-    assert values[0].startswith("85.00 ± 7.07 80.00 to 90.00, 2 runs")  # sqrt(50), the sample standard deviation.
-    assert values[0].endswith("best run: 90.00, seed 2")
-    assert values[1] == "70.00 one run"
+    assert values[0].startswith("85.00% ± 7.07% 80.00% to 90.00%, 2 runs")  # sqrt(50), the sample standard deviation.
+    assert values[0].endswith("best run: 90.00%, seed 2")
+    assert values[1] == "70.00% one run"
     assert "a standard deviation needs two seeds" in text_of(section)
     first, second = having(section, "strip")
     places = [float(dot.get("cx").rstrip("%")) for dot in having(first, "dot") + having(second, "dot")]
     assert places[1] - places[0] == pytest.approx(places[0] - places[2], abs=0.02)  # 90 - 80 = 80 - 70
-    assert [text_of(dot) for dot in having(section, "best", "circle")] == ["best run: 90.00, seed 2"]
+    assert [text_of(dot) for dot in having(section, "best", "circle")] == ["best run: 90.00%, seed 2"]
     (band,) = having(section, "band")
     width = 2 * math.sqrt(50) / 10 * (places[0] - places[2])
     assert float(band.get("width").rstrip("%")) == pytest.approx(width, abs=0.05)
     assert rows_of(section, "list") == [
-        ["1", "1", "1", "80.00", "0.5123"],
-        ["2", "1", "2", "90.00", "0.5123"],
-        ["3", "2", "1", "70.00", "0.5123"],
+        ["1", "1", "1", "80.00%", "0.5123"],
+        ["2", "1", "2", "90.00%", "0.5123"],
+        ["3", "2", "1", "70.00%", "0.5123"],
     ]
     assert [text_of(row[0]) for row in having(section, "best", "tr")] == ["2"]
 
 
 def test_one_run_of_any_score(write):
-    for score, text in ((-0.25, "-25.00"), (0.0, "0.00"), (88.5, "88.50"), (1.0, "100.00")):
+    for score, text in ((-0.25, "-25.00%"), (0.0, "0.00%"), (88.5, "88.5"), (1.0, "100.00%")):
         page = write(results=[result(score, seed=1)])
         assert text_of(having(page.root, "value")[0]).startswith(f"{text} one run")
-        assert ("times 100" in page.text("Scores of the runs")) == (score <= 1)
+        assert ("in percent" in page.text("Scores of the runs")) == (score <= 1)
     # Dots of equal scores do not overlap.
     page = write(results=[result(0.5, seed=seed) for seed in range(5)])
     dots = having(page.sections["Scores of the runs"], "dot")
     assert len({(dot.get("cx"), dot.get("cy")) for dot in dots}) == 5
-    assert "50.00 ± 0.00" in page.source
+    assert "50.00% ± 0.00%" in page.source
 
 
 def test_runs_without_a_score(write):
-    page = write(results=[*RESULTS, result(math.nan, rate=3, seed=1)], curves={})
+    diverged = {"setting": {"rate": 0, "seed": 1}, "scores": {"f1": math.nan}, "diverged": "at step 3"}
+    page = write(results=[diverged, *RESULTS], run_curves={})
     assert "Runs without a finite f1, not plotted: 1." in page.source
-    assert [row[3] for row in rows_of(page.sections["Scores of the runs"], "list")][3:] == ["nan"]
+    assert [row[3] for row in rows_of(page.sections["Scores of the runs"], "list")][:2] == ["nan", "80.00%"]
     assert "No run has a curve." in page.source
 
 
@@ -150,46 +165,122 @@ def test_curves(write):
         "rate=2,seed=1": [],
         "rate=3,seed=1": curve([math.nan], []),
     }
-    page = write(curves=curves)
-    losses, scores = map(polylines, figures(page))
-    assert (list(losses), len(scores)) == (["seed 1", "seed 2"], 1)
-    # Steps 10, 30 and 50 and losses 0.8, 0.4 and 0.2.
-    ((x0, y0), (x1, y1), (x2, y2)), second = losses.values()
+    page = write(run_curves=curves)
+    losses, scores, rates = map(polylines, figures(page))
+    assert list(losses) == ["seed 1, training", "seed 2, training", "seed 1, dev", "seed 2, dev"]
+    assert (list(scores), list(rates)) == (["seed 1, score"], ["seed 1, rate", "seed 2, rate"])
+    # Steps 10, 30 and 50 and losses 0.8, 0.4 and 0.2; the loss on dev is 0.5 at steps 20 and 40.
+    ((x0, y0), (x1, y1), (x2, y2)), second, dev, _ = losses.values()
     assert x2 - x1 == pytest.approx(x1 - x0, abs=0.11)
     assert y1 - y0 == pytest.approx(2 * (y2 - y1), abs=0.21)
     assert [y for _, y in second] == pytest.approx([(y0 + y1) / 2] * 3, abs=0.11)  # 0.6, between 0.8 and 0.4
+    assert [x for x, _ in dev] == pytest.approx([(x0 + x1) / 2, (x1 + x2) / 2], abs=0.11)
+    assert [y for _, y in dev] == pytest.approx([(y0 + 3 * y1) / 4] * 2, abs=0.11)
     assert "Without a curve: rate=2,seed=1; rate=3,seed=1." in page.source
     assert "nan" not in page.source.lower()
 
 
 def test_short_curves(write):
     """A single evaluation is a dot; a curve may be missing."""
-    page = write(curves={"rate=1,seed=2": curve([0.5], [0.8])})
-    assert [len(having(figure, "dot", "circle")) for figure in figures(page)] == [1, 1]
+    page = write(run_curves={"rate=1,seed=2": curve([0.5], [0.8])})
+    assert [len(having(figure, "dot", "circle")) for figure in figures(page)] == [2, 1, 1]
     assert "best run: rate 1, seed 2" in page.text("Learning curves")
-    assert "No f1 on dev, times 100 was logged." in write(curves={"a": curve([0.5], [])}).source
-    assert "No training loss was logged." in write(curves={"a": curve([], [0.5])}).source
+    assert "No f1 on dev (%) was logged." in write(run_curves={"a": curve([0.5], [])}).source
+    assert "No learning rate was logged." in write(run_curves={"a": curve([], [0.5])}).source
 
 
 def test_curves_of_many_runs(write):
     for count, colours, others in ((8, 8, [f"seed {seed}" for seed in range(7)]), (60, 2, ["the other 59 runs"])):
         page = write(results=[result(0.5 + seed / 1000, seed=seed) for seed in range(count)])
-        drawn = [line.get("class") for line in having(figures(page)[0], "line", "polyline")]
-        assert (len(drawn), len(set(drawn)), drawn[-1]) == (count, colours, "line best")
+        drawn = [line.get("class") for line in having(figures(page)[1], "line", "polyline")]
+        assert (len(drawn), len(set(drawn)), drawn[-1]) == (count, colours, "line best score")
         assert [text_of(item) for item in having(page.root, "key")[0]] == [f"best run: seed {count - 1}", *others]
 
 
-def test_long_curves_keep_their_last_point(write):
+def test_long_curves_keep_their_extremes(write):
     losses = [*np.linspace(1, 0.5, 9_999).tolist(), 2.0]
-    (points,) = polylines(figures(write(curves={"a": curve(losses)}))[0]).values()
-    assert 150 < len(points) <= 300
-    assert points[-1][1] == min(y for _, y in points)  # In SVG, y increases downwards.
+    losses[4321], losses[7000] = 3.0, 0.1
+    points, _ = polylines(figures(write(run_curves={"a": curve(losses)}))[0]).values()
+    assert 500 < len(points) <= 1002
+    heights = [y for _, y in points]  # In SVG, y increases downwards.
+    assert sorted(heights)[:2] == [min(heights), heights[-1]]
+    assert heights[-1] - min(heights) == pytest.approx((max(heights) - min(heights)) / 2.9, abs=0.2)  # 1 of 3 - 0.1
 
 
 def test_the_first_of_several_losses(write):
     lines = [{"step": step, "kind": "train", "mlm_loss": 4 / step, "nsp_loss": 0.5} for step in (1, 2)]
-    (points,) = polylines(figures(write(curves={"a": lines}))[0]).values()
+    (points,) = polylines(figures(write(run_curves={"a": lines}))[0]).values()
     assert points[0][1] < points[1][1]
+
+
+def test_calibration():
+    """Derived by hand: groups (0.5, 0.6], with 1 of 2 correct, (0.7, 0.8] with 1 of 1 and (0.9, 1] with 1 of 2."""
+    confidence, right = [0.55, 0.6, 0.8, 0.95, 1.0], [True, False, True, False, True]
+    found = calibration.bins(confidence, right)
+    assert [(low, high, count) for low, high, count, _, _ in found] == [(0.5, 0.6, 2), (0.7, 0.8, 1), (0.9, 1.0, 2)]
+    assert [accuracy for *_, accuracy in found] == [0.5, 1.0, 0.5]
+    # (2 * |0.575 - 0.5| + 1 * |0.8 - 1| + 2 * |0.975 - 0.5|) / 5
+    assert calibration.expected_error(found) == pytest.approx((0.15 + 0.2 + 0.95) / 5)
+    section = calibration.calibration_section([*confidence, math.nan], [*right, False])
+    assert "ECE 26.00%; overconfident by 18.00% on average" in section  # 3.9 / 5 - 3 / 5
+    assert calibration.calibration_section([math.nan], [True]) == ""
+
+
+def test_errors_by_length():
+    rows = lengths.length_rows([7, 3, 3, 9, 3, 1200], [1, 0, 1, 1, 0, 0], "{:.2f}".format)
+    assert rows == [["3", "3", "0.33"], ["7", "1", "1.00"], ["9", "1", "1.00"], ["1,200", "1", "0.00"]]
+    # 12 different lengths, in groups of two.
+    rows = lengths.length_rows(range(12), [0] * 12, str)
+    assert [row[:2] for row in rows] == [[f"{low} to {low + 1}", "2"] for low in range(0, 12, 2)]
+
+
+def table(tmp_path):
+    with open(tmp_path / "errors.tsv", newline="", encoding="utf-8") as file:
+        return list(csv.reader(file, "excel-tab"))
+
+
+def test_all_errors_are_in_a_table(write, tmp_path):
+    text = ['a\t"b"', '"c"', "=1+1\r\nd", ""]
+    logits = np.log([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7]])
+    page = write(dev={"text": text, "pair": text[::-1], "targets": [1, 1, 1, 0], "logits": logits})
+    assert "errors.tsv, 3 rows" in page.text("All errors")
+    assert table(tmp_path) == [
+        ["row", "true", "predicted", "probability", "loss", "text", "pair"],
+        ["1", "yes", "no", "0.9", "2.30259", text[0], text[3]],  # -log(0.1)
+        ["4", "no", "yes", "0.7", "1.20397", text[3], text[0]],  # -log(0.3)
+        ["3", "yes", "no", "0.6", "0.916291", text[2], text[1]],  # -log(0.4)
+    ]
+    write(**regression([0.0, 1.0, 2.0], [0.5, 1.0, 4.0]))
+    assert [line[:4] for line in table(tmp_path)[1:]] == [
+        ["3", "2", "4", "2"],
+        ["1", "0", "0.5", "0.5"],
+        ["2", "1", "1", "0"],
+    ]
+
+
+def test_head(write, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/keras-bert", "run_glue", "--model=my model"])
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    head = Head("a", {"truncated": "none"}, environment(187), {"warmup": 0.1}, ["Warning: no better."])
+    page = write(head=head)
+    first, second, settings = [list(map(text_of, block)) for block in page.root.iter("dl")]
+    assert (first, settings) == (["truncated", "none"], ["warmup", "0.1"])
+    assert second[::2] == ["date", "duration of the runs", "machine", "versions", "command"]
+    assert second[3] == "3 min 07 s"
+    assert re.fullmatch(r"[0-9]+ \S+ cores?, [0-9]+ GB memory, .+", second[5])
+    assert f"Python {platform.python_version()}" in second[7]
+    assert second[9].strip() == "keras-bert run_glue '--model=my model'"
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", types.SimpleNamespace(name="pipelines.__main__"))
+    assert command() == "python -m pipelines run_glue '--model=my model'"
+    assert text_of(having(page.root, "warning")[0]) == "Warning: no better."
+    assert [duration(seconds) for seconds in (0.04, 59.94, 3600, 7500)] == [
+        "0.0 s",
+        "59.9 s",
+        "1 h 00 min",
+        "2 h 05 min",
+    ]
+    names = {"google-bert/bert-base-uncased": "bert-base-uncased", "runs/mnli/model": "mnli/model", "bert/": "bert"}
+    assert list(map(short_name, names)) == list(names.values())
 
 
 @pytest.mark.parametrize("classes", [3, 25])
@@ -212,7 +303,7 @@ def test_confusions_of_300_classes(write):
     dev = dev_of(3000, 300)
     dev["targets"][:7], dev["logits"][:7, 250] = [11] * 7, 100
     page = write(labels=[f"class {number}" for number in range(300)], dev=dev)
-    assert list(page.sections)[2:] == ["Confusions", "Hardest examples of dev", "Classes"]
+    assert list(page.sections)[2:4] == ["Confusions", "Classes"]
     rows = rows_of(page.sections["Confusions"], "list")
     expected = confusion_matrix(dev["targets"], dev["logits"].argmax(-1), labels=range(300))
     assert rows[0][:3] == ["class 11", "class 250", str(expected[11, 250])]
@@ -259,7 +350,7 @@ def regression(targets, predictions):
 
 def test_regression(write):
     page = write(**regression([0.0, 1.0, 2.0], [0.5, 1.0, 4.0]))
-    assert list(page.sections)[2:] == ["Prediction against target", "Hardest examples of dev"]
+    assert list(page.sections)[2:] == ["Prediction against target", "Hardest examples of dev", "All errors"]
     heads = [text_of(head) for head in having(page.root, "head")]
     assert heads[0] == "row 3 · target 2 · predicted 4 · error 2"
     assert [head.split()[1] for head in heads] == ["3", "1", "2"]
@@ -291,8 +382,9 @@ TEXTS = [
 
 def test_text_is_escaped_and_truncated(write):
     dev = {"text": TEXTS, "pair": TEXTS[::-1], "targets": [0, 1, 0, 1], "logits": np.ones((4, 2))}
-    facts = [("<i>name", "x\" onclick='y")]
-    page = write(title=TEXTS[0], facts=facts, labels=["<script>no", '" onload="x'], dev=dev, curves={TEXTS[0]: curve()})
+    texts = {"<i>name": "x\" onclick='y"}
+    head = Head(TEXTS[0], texts, {"command": "--a=<i> '"}, texts, [TEXTS[0]])
+    page = write(head=head, labels=["<script>no", '" onload="x'], dev=dev, run_curves={TEXTS[0]: curve()})
     assert {element.tag for element in page.root.iter()}.isdisjoint({"script", "i"})
     assert not [name for element in page.root.iter() for name in element.attrib if name.startswith("on")]
     assert page.root.find("body/h1").text == TEXTS[0]

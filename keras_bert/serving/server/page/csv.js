@@ -1,0 +1,62 @@
+// ---- CSV: fields may be quoted (RFC 4180), with commas, semicolons or tabs between them.
+
+const SEPARATORS = { ",": "commas", ";": "semicolons", "\t": "tabs", "": "nothing, one text per line" };
+
+// Returns the rows of a text, lists of fields; blank lines are skipped. With the separator "", each line is a field.
+function parseTable(text, separator) {
+  const rows = [];
+  let cells = [];
+  let at = 0;
+  while (at < text.length) {
+    const [cell, end] = fieldAt(text, at, separator);
+    cells.push(cell);
+    at = end + 1;
+    if (text[end] === separator) continue;
+    if (text[end] === "\r" && text[at] === "\n") at += 1;
+    rows.push(cells);
+    cells = [];
+  }
+  if (cells.length) rows.push([...cells, ""]);
+  return rows.filter((row) => row.length > 1 || row[0].trim());
+}
+
+// Returns a field and the place after it.
+function fieldAt(text, at, separator) {
+  const plain = plainEnd(text, at, separator);
+  if (!separator || text[at] !== '"') return [text.slice(at, plain), plain];
+  let from = at + 1;
+  for (;;) {
+    const quote = text.indexOf('"', from);
+    // Not closed, or followed by other characters: the quotes are part of the text.
+    if (quote < 0) return [text.slice(at, plain), plain];
+    if (text[quote + 1] === '"') from = quote + 2;
+    else if (quote + 1 === plainEnd(text, quote + 1, separator)) {
+      return [text.slice(at + 1, quote).replaceAll('""', '"'), quote + 1];
+    } else return [text.slice(at, plain), plain];
+  }
+}
+
+function plainEnd(text, at, separator) {
+  const end = new RegExp(`[${separator}\r\n]`, "g");
+  end.lastIndex = at;
+  return end.exec(text)?.index ?? text.length;
+}
+
+// Returns the separator with which most of the first rows have the same number of fields, the highest.
+function separatorOf(text) {
+  const start = text.slice(0, 100000);
+  let most = { width: 0, separator: "" };
+  for (const separator of ["\t", ";", ","]) {
+    const rows = parseTable(start, separator).slice(0, 50);
+    const width = rows[0]?.length ?? 0;
+    const alike = rows.filter((row) => row.length === width).length;
+    const one = width === 1 && alike === rows.length && start.includes('"'); // A single column with quotes.
+    if ((width > 1 && alike >= 0.8 * rows.length && width > most.width) || one) most = { width, separator };
+  }
+  return most.separator;
+}
+
+function csvLine(cells, separator) {
+  const special = new RegExp(`["\r\n${separator}]`);
+  return cells.map((cell) => (special.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell)).join(separator);
+}

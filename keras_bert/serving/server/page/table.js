@@ -1,0 +1,242 @@
+// ---- A table: the rows of a CSV file or of pasted text are answered in batches.
+
+const ROWS_TOGETHER = 32;
+const MOST_ERRORS = 5; // Errors that are listed above the preview; all are in the file.
+const PREVIEW = 10;
+// Common names of the columns of each input.
+const COLUMN_NAMES = {
+  text: ["text", "sentence", "sentence1", "premise", "question1", "review", "#1 string"],
+  pair: ["pair", "text2", "sentence2", "hypothesis", "question2", "#2 string"],
+  question: ["question"],
+  context: ["context", "passage", "paragraph"],
+  choices: ["choices", "options"],
+};
+const OTHER_NAMES = ["label", "labels", "id", "index", "idx", "score", "title", "answer"];
+
+// The answer to a row, by column of the file.
+const ANSWER_COLUMNS = {
+  classification({ labels, label, probabilities, predicted }) {
+    const chosen = predicted ? labels.filter((_, index) => predicted[index]).join("|") : label;
+    const all = labels.length > 20 ? [] : labels.map((name, index) => [name, probabilities[index]]);
+    return { label: chosen, ...(predicted ? {} : { probability: Math.max(...probabilities) }), ...Object.fromEntries(all) };
+  },
+  regression: ({ score }) => ({ score }),
+  answering(row) {
+    const none = noAnswer(row);
+    return { answer: row.answer, start: row.start, end: row.end, ...(none === null ? {} : { no_answer: none }) };
+  },
+  tagging(row) {
+    const found = [...Array(row.entity_count).keys()].map((index) => ({
+      text: row.entities[index], type: row.entity_types[index], score: Number(row.entity_scores[index]),
+      start: row.entity_starts[index], end: row.entity_ends[index],
+    }));
+    return { entities: JSON.stringify(found) };
+  },
+  masking: ({ tokens, mask_count: masks }) => ({ tokens: tokens.slice(0, masks).map((each) => each[0]).join(" ") }),
+  next_sentence: ({ probability }) => ({ probability }),
+  choice: ({ choice, probabilities }, { choices }) => ({ choice: choices[choice], probability: probabilities[choice] }),
+  embedding: ({ embedding }) => ({ embedding: JSON.stringify(embedding) }),
+};
+
+const sheet = { text: "", file: null, mark: "", separator: ",", rows: [], answers: [], running: null };
+
+// Called for a new model or task: the rows stay, their answers do not.
+function drawTable() {
+  byId("table").hidden = !ANSWER_COLUMNS[signature()?.kind];
+  stopTable();
+  readRows();
+}
+
+function stopTable() {
+  sheet.running?.abort();
+  sheet.running = null;
+  sheet.answers = [];
+  for (const id of ["download", "cancel", "progress"]) byId(id).hidden = true;
+  byId("table_status").textContent = "";
+  for (const id of ["preview", "table_errors"]) byId(id).replaceChildren();
+}
+
+// Reads the rows again, and guesses the separator and whether they have a header.
+function readRows() {
+  sheet.separator = separatorOf(sheet.text);
+  sheet.rows = parseTable(sheet.text, sheet.separator);
+  const known = [...Object.values(COLUMN_NAMES).flat(), ...OTHER_NAMES];
+  byId("header").checked = Boolean(sheet.rows[0]?.some((cell) => known.includes(cell.trim().toLowerCase())));
+  drawColumns();
+}
+
+function drawColumns() {
+  const inputs = Object.keys(signature()?.inputs ?? {});
+  const [names, rows] = split();
+  const options = () => names.map((name, index) => node("option", { value: index }, name));
+  byId("columns").replaceChildren(...(names.length > 1 ? inputs : []).map((input, index) => {
+    const chooser = node("select", { id: `column_${input}` }, ...options());
+    const known = names.findIndex((name) => COLUMN_NAMES[input]?.includes(name.trim().toLowerCase()));
+    chooser.value = known < 0 ? Math.min(index, names.length - 1) : known;
+    return node("div", {}, node("label", { for: `column_${input}` }, `Column of “${input}”`), chooser);
+  }));
+  byId("answer_all").disabled = !rows.length;
+  const many = names.length > 1 ? `, ${count(names.length, "column")} separated by ${SEPARATORS[sheet.separator]}` : "";
+  const source = sheet.file ? `${sheet.file}: ` : "";
+  byId("table_status").textContent = sheet.rows.length ? `${source}${count(rows.length, "row")}${many}.` : "";
+}
+
+// The names of the columns, and the rows without the header.
+function split() {
+  const [first = [], ...others] = sheet.rows;
+  return byId("header").checked ? [first, others] : [first.map((_, index) => `column ${index + 1}`), sheet.rows];
+}
+
+async function readFile(file) {
+  stopTable();
+  try {
+    const bytes = new Uint8Array(await file.arrayBuffer());
+    const encoding = { "255,254": "utf-16le", "254,255": "utf-16be" }[bytes.slice(0, 2).join()] ?? "utf-8";
+    sheet.text = new TextDecoder(encoding, { fatal: true }).decode(bytes);
+    sheet.mark = encoding !== "utf-8" || bytes.slice(0, 3).join() === "239,187,191" ? "\ufeff" : "";
+    sheet.file = file.name;
+    byId("rows").value = ""; // A long file would slow the page down.
+    byId("rows").placeholder = file.name;
+    readRows();
+  } catch {
+    listErrors([`${file.name} is not text in UTF-8. Save it as “CSV UTF-8”.`]);
+  }
+}
+
+async function answerAll() {
+  stopTable();
+  const running = (sheet.running = new AbortController());
+  const [names, rows] = split();
+  const columns = Object.keys(signature().inputs).map((input) => [input, Number(byId(`column_${input}`)?.value ?? 0)]);
+  const together = signature().kind === "choice" ? 1 : ROWS_TOGETHER; // Rows may have different numbers of choices.
+  const began = performance.now();
+  byId("cancel").hidden = byId("progress").hidden = false;
+  let problem = null;
+  try {
+    while (sheet.answers.length < rows.length) {
+      const batch = rows.slice(sheet.answers.length, sheet.answers.length + together);
+      sheet.answers.push(...await answerBatch(batch.map((cells) => given(cells, names, columns)), running.signal));
+      showProgress(rows.length, performance.now() - began);
+    }
+  } catch (error) {
+    if (sheet.running === running) problem = error.name === "AbortError" ? "Cancelled." : error.message;
+  }
+  if (sheet.running === running) showTable(problem);
+}
+
+// The inputs of a row, or `{ error }`.
+function given(cells, names, columns) {
+  if (cells.length !== names.length) {
+    return { error: `expected ${count(names.length, "column")}, found ${cells.length}` };
+  }
+  const empty = columns.find(([, place]) => !cells[place].trim());
+  if (empty) return { error: `column “${names[empty[1]]}” is empty` };
+  const value = (input, text) => (signature().inputs[input] === 2 ? text.split(/\||\r?\n/) : text);
+  return Object.fromEntries(columns.map(([input, place]) => [input, value(input, cells[place])]));
+}
+
+async function answerBatch(batch, signal) {
+  const answers = await answerRows(batch.filter((row) => !row.error), signal);
+  return batch.map((row) => (row.error ? row : answers.shift()));
+}
+
+// If the server rejects a batch, its halves are sent, until the faulty rows are found.
+async function answerRows(rows, signal) {
+  if (!rows.length) return [];
+  const { name, kind, inputs, outputs: names } = signature();
+  const columns = Object.keys(inputs).map((input) => [input, rows.map((row) => row[input])]);
+  try {
+    const asked = { signature_name: name, inputs: Object.fromEntries(columns) };
+    const path = `${pathOf(state.model)}/versions/${described.version}:predict`;
+    const { outputs } = await request(path, asked, signal);
+    const named = names.length === 1 ? { [names[0]]: outputs } : outputs;
+    const at = (index) => Object.fromEntries(Object.entries(named).map(([key, values]) => [key, values[index]]));
+    return rows.map((row, index) => ANSWER_COLUMNS[kind](at(index), row));
+  } catch (error) {
+    if (![400, 413].includes(error.status)) throw error;
+    if (rows.length === 1) return [{ error: error.message }];
+    const half = rows.length >> 1;
+    return [...await answerRows(rows.slice(0, half), signal), ...await answerRows(rows.slice(half), signal)];
+  }
+}
+
+function showProgress(total, milliseconds) {
+  const done = sheet.answers.length;
+  const left = Math.ceil(milliseconds * (total - done) / done / 1000);
+  byId("progress").value = done / total;
+  const rest = left > 60 ? `${Math.ceil(left / 60)} min` : `${left} s`;
+  byId("table_status").textContent = `${done} of ${count(total, "row")}${done < total ? `, about ${rest} left` : ""}`;
+}
+
+function showTable(problem) {
+  byId("cancel").hidden = byId("progress").hidden = true;
+  const [names, rows] = split();
+  const errors = sheet.answers.flatMap(({ error }, index) => (error ? [`Row ${index + 1}: ${error}`] : []));
+  const more = errors.length > MOST_ERRORS ? [`… and ${count(errors.length - MOST_ERRORS, "further error")}.`] : [];
+  listErrors([...(problem ? [problem] : []), ...errors.slice(0, MOST_ERRORS), ...more]);
+  byId("table_status").textContent =
+    `${sheet.answers.length} of ${count(rows.length, "row")}, ${count(errors.length, "error")}`;
+  byId("download").hidden = !sheet.answers.length;
+  const [head, ...lines] = answered(names, rows, PREVIEW);
+  byId("preview").replaceChildren(...(lines.length ? [dataTable(head, lines)] : []));
+}
+
+function dataTable(head, lines) {
+  const cell = (tag) => (text) => node(tag, { class: "cut" }, node("bdi", {}, text));
+  const body = lines.map((line) => node("tr", {}, ...line.map(cell("td"))));
+  const heads = node("tr", {}, ...head.map((name) => node("th", { scope: "col" }, name)));
+  return scroll("First rows with answers", node("table", {}, node("thead", {}, heads), node("tbody", {}, ...body)));
+}
+
+function listErrors(messages) {
+  byId("table_errors").replaceChildren(...messages.map((text) => node("p", { class: "error" }, text)));
+}
+
+// The lines of the file: the columns of the rows, of their answers, the error and surplus cells.
+function answered(names, rows, most = Infinity) {
+  const columns = [...new Set(sheet.answers.flatMap((answer) => Object.keys(answer)))].filter((name) => name !== "error");
+  const unique = (name) => (names.includes(name) ? `model_${name}` : name);
+  const lines = sheet.answers.slice(0, most).map((answer, index) => {
+    const cells = names.map((_, place) => rows[index][place] ?? "");
+    const found = [...columns, "error"].map((name) => cellText(answer[name]));
+    return [...cells, ...found, ...rows[index].slice(names.length)];
+  });
+  return [[...names, ...columns.map(unique), unique("error")], ...lines];
+}
+
+const cellText = (value) => (typeof value === "number" ? String(Number(value.toPrecision(6))) : value ?? "");
+
+function download() {
+  const separator = sheet.separator || ",";
+  const lines = answered(...split()).map((cells) => csvLine(cells, separator));
+  const file = new Blob([sheet.mark, lines.join("\n"), "\n"], { type: "text/csv;charset=utf-8" });
+  const link = node("a", { download: `${(sheet.file ?? "table.csv").replace(/\.\w+$/, "")}.answers.csv` });
+  link.href = URL.createObjectURL(file);
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+byId("rows").addEventListener("input", () => {
+  stopTable();
+  Object.assign(sheet, { text: byId("rows").value, file: null, mark: "" });
+  byId("rows").placeholder = "";
+  readRows();
+});
+byId("file").addEventListener("change", () => byId("file").files[0] && readFile(byId("file").files[0]));
+byId("header").addEventListener("change", () => {
+  stopTable();
+  drawColumns();
+});
+byId("columns").addEventListener("change", stopTable);
+byId("answer_all").addEventListener("click", answerAll);
+byId("cancel").addEventListener("click", () => sheet.running?.abort());
+byId("download").addEventListener("click", download);
+// A file that misses the section must not replace the page.
+document.addEventListener("dragover", (event) => event.preventDefault());
+document.addEventListener("drop", (event) => {
+  event.preventDefault();
+  if (!byId("table").hidden && event.dataTransfer.files[0]) readFile(event.dataTransfer.files[0]);
+});
+for (const [name, over] of [["dragenter", true], ["dragover", true], ["dragleave", false], ["drop", false]]) {
+  byId("table").addEventListener(name, () => byId("table").classList.toggle("over", over));
+}
