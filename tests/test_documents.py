@@ -1,0 +1,191 @@
+"""README and documentation: every code block and notebook is run or checked; links and lists are complete."""
+
+import contextlib
+import io
+import json
+import pathlib
+import re
+import shlex
+import sys
+import warnings
+
+import pytest
+
+import keras_bert
+from keras_bert.tasks.glue.tasks import TASKS
+from pipelines.__main__ import commands
+from tests import documents
+from tests.experiments import glue_files
+from tests.pipelines import programs
+
+ROOT = documents.ROOT
+# What the documentation names, and what its blocks are run with instead: a small model with random weights, few steps.
+BASE, MINILM = "google-bert/bert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2"
+ARGUMENTS = {"--config=base": "--config=tiny"}
+STEPS = re.compile(r"steps:\d+,batch:\d+")
+
+_every_page = pytest.mark.parametrize("page", documents.PAGES, ids=documents.name)
+
+
+def _pages_with(check):
+    pages = [page for page in documents.PAGES if check in {block.check for block in documents.blocks(page)}]
+    return pytest.mark.parametrize("page", pages, ids=documents.name)
+
+
+@pytest.fixture(scope="session")
+def small(shared_folder):
+    """A pre-trained model of width 32 with a vocabulary of 8,192 pieces."""
+
+    def save(folder):
+        config = keras_bert.BertConfig(8192, 32, 2, 2, 64)
+        model = keras_bert.build_pretrainer(keras_bert.build_encoder(config))
+        keras_bert.save(model, folder, ROOT / "saved_models" / "bert_tiny_books" / "vocab.txt")
+
+    return shared_folder("small_pretrained", save)
+
+
+@pytest.fixture
+def workspace(small, minilm, tmp_path, monkeypatch):
+    """A working directory with the recipes, in which `BASE` loads the small model and nothing is downloaded."""
+    for name, folder in ((BASE, small), (MINILM, minilm)):
+        path = tmp_path / "models" / name
+        path.parent.mkdir(parents=True)
+        path.symlink_to(folder)
+    monkeypatch.setenv("KERAS_BERT_MODELS", str(tmp_path / "models"))
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "pipelines").symlink_to(ROOT / "pipelines")
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "work"
+
+
+@_every_page
+def test_every_block_has_a_check(page, workspace):
+    """Lists the blocks and how each is checked: `pytest tests/test_documents.py -k every_block -rP`."""
+    _write_files(page)
+    for block in documents.blocks(page):
+        sys.stdout.write(f"line {block.line}: {block.language}: {block.check} {block.title or block.mark}\n")
+        if block.language == "python":
+            compile(block.code, f"{documents.name(page)}:{block.line}", "exec")
+        elif block.language == "sh":
+            _check_commands(block)
+    assert documents.indented(page) == [], "expected code between ``` lines"
+
+
+@_pages_with("run")
+def test_quick_blocks(page, workspace):
+    _run(page, {"run"})
+
+
+@pytest.mark.slow
+@_pages_with("run slowly")
+def test_pages_as_a_whole(page, workspace):
+    glue_files.write_task(workspace / "glue_data", TASKS["mrpc"])
+    _run(page, {"run", "run slowly"})
+
+
+def _run(page, checks):
+    """Writes the files of a page and runs its blocks with these checks, in one namespace."""
+    _write_files(page)
+    namespace, printed = {"__name__": "__main__"}, None
+    for block in documents.blocks(page):
+        place = f"{documents.name(page)}:{block.line}"
+        if block.check == "output" and printed is not None:
+            assert printed.split() == block.code.split(), place
+        elif block.check in checks:
+            printed = _output(block, place, namespace)
+        else:
+            printed = None
+
+
+def _output(block, place, namespace):
+    """Runs a block and returns what it prints."""
+    if block.language == "sh":
+        commands = [words for words in documents.commands(block.code) if words[0] != "make"]
+        return "".join(programs.call(*_shortened(words)) for words in commands)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(compile(block.code, place, "exec"), namespace)
+    return printed.getvalue()
+
+
+def _shortened(words):
+    module, arguments = documents.program(words)
+    arguments = [ARGUMENTS.get(argument, argument) for argument in arguments]
+    return module, *(STEPS.sub("steps:2,batch:2", argument) for argument in arguments)
+
+
+def _write_files(page):
+    """Writes the files of a page. JSON is parsed: as one value, or line by line."""
+    for block in documents.blocks(page):
+        if block.check == "file":
+            path = pathlib.Path(block.title)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.code)
+            for text in block.code.splitlines() if path.suffix == ".jsonl" else [block.code]:
+                if block.language == "json":
+                    json.loads(text)
+
+
+def _check_commands(block):
+    """Checks that commands and their flags, and targets of make, exist; other programs must not be run."""
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for words in documents.commands(block.code):
+        if found := documents.program(words):
+            with programs.command(found[0], *found[1]):
+                pass
+        elif words[0] == "make":
+            assert set(words[1:]) <= set(targets), words
+        else:
+            assert block.check == "not run", f"line {block.line}: mark it as `not run: reason`: {shlex.join(words)}"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("workspace")
+@pytest.mark.parametrize("notebook", sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")), ids=documents.name)
+def test_notebooks(notebook):
+    namespace = {"__name__": "__main__"}
+    for number, cell in enumerate(json.loads(notebook.read_text())["cells"]):
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), f"{notebook.name}, cell {number}", "exec"), namespace)
+
+
+def test_quoted_messages_exist():
+    paths = [path for folder in ("keras_bert", "pipelines") for path in (ROOT / folder).rglob("*.py")]
+    sources = re.sub(r'"\n\s+f?"', "", "\n".join(path.read_text() for path in paths))
+    page = (ROOT / "docs" / "guides" / "troubleshooting.md").read_text()
+    cells = re.findall(r"^\| (`.+?`) \|", page, re.MULTILINE)
+    quoted = [text for cell in cells for text in re.findall("`(.+?)`", cell)]
+    assert len(quoted) > 30
+    assert [text for text in quoted if text not in sources] == []
+
+
+def test_the_reference_has_every_public_name():
+    pages = "".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
+    listed = set(re.findall(r"keras_bert\.(?:layers\.)?(\w+)[`,}\n]", pages))
+    assert {*keras_bert.__all__, *keras_bert.layers.__all__} - listed == {"__version__"}
+
+
+def test_commands_are_listed():
+    page = (ROOT / "docs" / "guides" / "commands.md").read_text()
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(commands())
+
+
+def test_the_architecture_names_every_file():
+    named = set(re.findall(r"\b(\w+\.py)\b", (ROOT / "docs" / "architecture.md").read_text()))
+    found = {path.name for path in (ROOT / "keras_bert").rglob("*.py")} - {"__init__.py", "version.py"}
+    assert {name for name in named if not list(ROOT.glob(f"*/{name}"))} - found == set()
+    reports_and_server = ("reports", "server")  # Listed as folders.
+    inner = {path.name for folder in reports_and_server for path in (ROOT / "keras_bert").rglob(f"{folder}/*.py")}
+    assert found - named - inner == set()
+
+
+def test_every_deviation_is_listed():
+    marks = sum(path.read_text().count("# Differs from BERT:") for path in (ROOT / "keras_bert").rglob("*.py"))
+    assert marks == (ROOT / "docs" / "differences.md").read_text().count("\n- ")
+
+
+@_every_page
+def test_links_are_valid(page):
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), target
