@@ -100,7 +100,7 @@ def bars(page, number=0):
 
 
 def percent(share):
-    return f"{100 * float(str(share)):.1f} %"
+    return f"{100 * float(str(share)):.1f}%"
 
 
 def expected_bars(labels, shares):
@@ -164,6 +164,8 @@ def test_classification_and_regression(visit, heads, client):
     score = predict(client, "score", text="a b", pair="")["score"]
     assert float(ask(page, "score", text="a b", pair="")) == pytest.approx(score, abs=1e-4)
     assert page.locator("#shown .ends span").all_text_contents() == ["-4", "4"]
+    page.get_by_text("About this model").click()
+    assert page.locator("#model_facts dd").first.text_content() == "regression"
     bar = page.locator("#shown .track span").evaluate("bar => bar.offsetWidth / bar.parentNode.offsetWidth")
     assert bar == pytest.approx((score + 4) / 8, abs=0.01)
 
@@ -256,7 +258,6 @@ def test_tags(visit, heads, client):
       const box = range.getBoundingClientRect(), label = mark.querySelector("bdi").getBoundingClientRect();
       return label.top < box.bottom && box.top < label.bottom;
     })"""
-    page.screenshot(path="/tmp/h3/tags.png", full_page=True)
     assert set(page.locator(".entity").evaluate_all(tops)) == {True}
     page.set_viewport_size({"width": 1280, "height": 800})
     ask(page, "tags", text="שלום a b")
@@ -612,4 +613,4 @@ def test_nan_and_infinity_in_responses(visit, heads):
     page = visit(heads)
     answer = page.evaluate(r"""parse('{"NaN": [NaN, -Infinity, 1.5], "\\\\\\"NaN": "is NaN"}')""")
     assert answer == {"NaN": ["NaN", "-Infinity", 1.5], '\\"NaN': "is NaN"}
-    assert page.evaluate("[NaN, 'NaN', 0, 0.0004, 1].map(percent)") == ["NaN", "NaN", "0.0 %", "< 0.1 %", "100.0 %"]
+    assert page.evaluate("[NaN, 'NaN', 0, 0.0004, 1].map(percent)") == ["NaN", "NaN", "0.0%", "< 0.1%", "100.0%"]
