@@ -54,8 +54,8 @@ def run(main, with_arguments=False, tensorflow=True):
     except (*MISTAKES, flags.Error) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
+    except KeyboardInterrupt as error:  # `Trainer` says where it has saved the run.
+        print(f"\n{str(error) or 'interrupted'}", file=sys.stderr)
         sys.exit(INTERRUPTED)
 
 

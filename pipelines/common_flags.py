@@ -32,8 +32,11 @@ def training(warmup, bias_correction):
         "strategy": flags.DEFINE_string("strategy", "auto", "Distribution: auto, one, mirrored, multi_worker or tpu."),
     }
     section("output")
-    output = flags.DEFINE_string("output_dir", None, "Output directory.", required=True)
-    return types.SimpleNamespace(output_dir=output, **holders)
+    holders["output_dir"] = flags.DEFINE_string("output_dir", None, "Output directory.", required=True)
+    holders["report_to"] = flags.DEFINE_list(
+        "report_to", ["tensorboard"], "Where to log: tensorboard, wandb, mlflow; empty for none."
+    )
+    return types.SimpleNamespace(**holders)
 
 
 def finetuning():

@@ -15,7 +15,6 @@ same examples on its workers, which need this package and the input at the same 
 """
 
 import json
-import logging
 
 from absl import flags
 
@@ -67,6 +66,7 @@ def main():
     from keras_bert.pretraining.inspection import describe
     from keras_bert.pretraining.masking import Masking
     from keras_bert.pretraining.settings import Settings
+    from keras_bert.training.progress import messages
 
     if _INSPECT.value:
         print(describe(_OUTPUT.value, _INSPECT.value, _VOCAB.value))
@@ -87,7 +87,8 @@ def main():
     if _RUNNER.value:
         manifest = generate_with_beam(*what, _RUNNER.value, _BEAM_OPTIONS.value, **how)
     else:
-        manifest = generate(*what, workers=_PROCESSES.value, progress=logging.getLogger("keras_bert").info, **how)
+        with messages() as show:
+            manifest = generate(*what, workers=_PROCESSES.value, progress=show, **how)
     statistics = {name: value for name, value in manifest.items() if name not in ("input", "recipe", "files")}
     print(json.dumps(statistics, indent=1))
     print(f"full manifest: {_OUTPUT.value.rstrip('/')}/{MANIFEST}")

@@ -61,8 +61,10 @@ command.renamed(test_file="predict_file")
 
 def main():
     from keras_bert.experiments.classification_task import ClassificationTask
+    from keras_bert.training.callbacks import check_report_to
     from keras_bert.training.distribution import is_chief
 
+    check_report_to(_FLAGS.report_to.value)
     strategy = keras_bert.create_strategy(_FLAGS.strategy.value)
     output, names = pathlib.Path(_FLAGS.output_dir.value), task_names()
     everything = [_read(name) for name in names]  # Missing files are reported before hours of training.
@@ -93,7 +95,7 @@ def _finetuning(task, output, strategy):
 
     defaults = task.task
     choices = common_flags.choices(_FLAGS, defaults.learning_rates, defaults.batch_size, defaults.epochs)
-    options = {"strategy": strategy, "log_every": _FLAGS.log_every.value}
+    options = {"strategy": strategy, "log_every": _FLAGS.log_every.value, "report_to": _FLAGS.report_to.value}
     if not _FOLDS.value:
         hyperparameters = common_flags.instance(Hyperparameters)
         return Finetuning(task, choices, hyperparameters, output, _FLAGS.ensemble.value, **options)

@@ -5,7 +5,9 @@
         --output_dir=runs/tiny --eval_data=data/held_out
 
 Each phase uses the `--data` folder with its sequence length; optimizer state and schedule carry over between phases.
-The same command resumes an interrupted run exactly. `--output_dir` contains `flags.txt` (for `--flagfile`),
+The same command resumes an interrupted run exactly. With more steps in the last `--phase`, or more phases, it extends a
+finished run: weights and moments carry over, and the new steps have their own warmup and decay, from `--learning_rate`
+and `--warmup`. `--output_dir` contains `report.html`, `flags.txt` (for `--flagfile`),
 `metrics.jsonl`, TensorBoard events, snapshots, and `model/` as of the last snapshot, which `keras_bert.load` and
 transformers can load. On two cores, a model of 2 layers, width 128, processes 45,000 tokens per second, or 59,000 with
 `--precision=mixed_bfloat16`; one of 4 layers, width 256, processes 10,500 or 15,000.
@@ -13,6 +15,7 @@ transformers can load. On two cores, a model of 2 layers, width 128, processes 4
 
 import logging
 import pathlib
+import shlex
 
 from absl import flags
 
@@ -45,21 +48,21 @@ _FLAGS = common_flags.training(warmup=0.01, bias_correction=False)
 def main():
     import tensorflow as tf
 
-    from keras_bert.experiments.pretraining import Objective, open_held_out, open_phases, parse_phase
-    from keras_bert.pretraining.dataset import find_damage
+    from keras_bert.experiments import pretraining
+    from keras_bert.experiments.extension import EXTENDABLE
+    from keras_bert.training.callbacks import check_report_to
     from keras_bert.training.distribution import is_chief
     from keras_bert.training.input_pipeline import Phases
 
+    check_report_to(_FLAGS.report_to.value)
     strategy, output = keras_bert.create_strategy(_FLAGS.strategy.value), pathlib.Path(_FLAGS.output_dir.value)
-    objective = common_flags.instance(Objective)
-    phases = [parse_phase(text) for text in _PHASE.value]
-    records = open_phases(phases, _DATA.value, objective, _VOCAB.value, _SEED.value)
+    objective = common_flags.instance(pretraining.Objective)
+    phases = [pretraining.parse_phase(text) for text in _PHASE.value]
+    records = pretraining.open_phases(phases, _DATA.value, objective, _VOCAB.value, _SEED.value)
     held_out = None
     if _EVAL.value:
-        held_out = open_held_out(_EVAL.value, records[0], objective, _VOCAB.value, _EVAL_EXAMPLES.value)
+        held_out = pretraining.open_held_out(_EVAL.value, records[0], objective, _VOCAB.value, _EVAL_EXAMPLES.value)
     trainer = _trainer(phases, records, held_out, objective, strategy)
-    if is_chief(strategy) and not (output / "flags.txt").exists():
-        write_text(output / "flags.txt", command.given_flags())
     total = sum(phase["steps"] for phase in phases)
     logging.getLogger("keras_bert").info("%s weights, %s steps", f"{trainer.model.count_params():,}", f"{total:,}")
     try:
@@ -69,59 +72,88 @@ def main():
             evaluation=held_out,
             evaluate_every=_EVERY.value,
             save_every=_EVERY.value,
-            after_save=lambda: _save(trainer.model, records[0]),
+            after_save=lambda: _after_save(trainer.model, records[0]),
+            extend=EXTENDABLE,
         )
     except tf.errors.DataLossError as error:
-        sources = [*_DATA.value, *([_EVAL.value] if _EVAL.value else [])]
-        damage = next(filter(None, map(find_damage, sources)), error.message)
-        raise ValueError(f"{damage}. Copy the file again or recreate the data") from None
+        raise pretraining.located(error, [*_DATA.value, *([_EVAL.value] if _EVAL.value else [])]) from None
     print("  ".join(f"{name} {value:.4f}" for name, value in results.items()))
+    pretraining.report(trainer, results, phases, records[0], _EVAL.value or _DATA.value[0], objective, _next())
     if is_chief(strategy):
         _save(trainer.model, records[0])
-        print(f"saved the model to {output}/model")
+        print(f"report:       {output / 'report.html'}\nmodel:        {output / 'model'}")
+        print("next:         " + "\n              ".join(line for _, line in _next()))
+
+
+def _next():
+    """Returns the next steps: what they do, and a command."""
+    output = shlex.quote(_FLAGS.output_dir.value)
+    files = "--train_file=train.csv --dev_file=dev.csv"
+    tune = f"{command.spelling('run_glue')} --task=classification {files} --model={output}/model"
+    extend = f"{command.spelling('run_pretraining')} --flagfile={output}/flags.txt"
+    phase = _PHASE.value[-1]
+    return [
+        ("Fine-tunes it on your own table with the columns text and label.", f"{tune} --output_dir={output}_tuned"),
+        ("Continues pre-training, with as many steps again in a new phase.", f"{extend} --phase={phase}"),
+    ]
 
 
 def _trainer(phases, records, held_out, objective, strategy):
     import keras
 
+    from keras_bert.experiments.extension import extended_schedule
     from keras_bert.experiments.pretraining import build_model
     from keras_bert.training import losses
+    from keras_bert.training.callbacks import create_callbacks
+    from keras_bert.training.distribution import is_chief
 
+    output = pathlib.Path(_FLAGS.output_dir.value)
     longest = max(source.sequence_length for source in [*records, held_out or records[0]])
-    steps = sum(phase["steps"] for phase in phases)
+    settings = {
+        "phases": phases,
+        "examples": [source.examples for source in records],
+        "causal": objective.causal,
+        "precision": _FLAGS.precision.value,
+    }
+    schedule = extended_schedule(output, settings, _LEARNING_RATE.value, _FLAGS.warmup.value)
 
     def build():
         keras.utils.set_random_seed(_SEED.value)
         options = {"dtype": _FLAGS.precision.value, "remat": _REMAT.value}
         return build_model(_CONFIG.value, _MODEL.value, objective, records[0].vocabulary, longest, **options)
 
-    return keras_bert.Trainer(
+    trainer = keras_bert.Trainer(
         build,
-        lambda model: _optimizer(model, steps),
+        lambda model: _optimizer(model, schedule),
         losses.pretraining_losses(objective.next_sentence),
         losses.pretraining_metrics(objective.next_sentence),
-        directory=_FLAGS.output_dir.value,
+        directory=output,
         strategy=strategy,
         micro_batches=_FLAGS.gradient_accumulation.value,
         seed=_SEED.value,
-        settings={
-            "phases": phases,
-            "examples": [source.examples for source in records],
-            "causal": objective.causal,
-            "precision": _FLAGS.precision.value,
-        },
+        settings=settings,
+        callbacks=create_callbacks(_FLAGS.report_to.value, output, output.name),
     )
+    if is_chief(strategy) and not (output / "flags.txt").exists():
+        write_text(output / "flags.txt", command.given_flags())
+    return trainer
 
 
-def _optimizer(model, steps):
-    return keras_bert.create_optimizer(
+def _optimizer(model, schedule):
+    optimizer = keras_bert.create_optimizer(
         model,
         _LEARNING_RATE.value,
-        steps,
-        round(_FLAGS.warmup.value * steps),
+        schedule.total_steps,
         bias_correction=_FLAGS.bias_correction.value,
         kind=_OPTIMIZER.value,
     )
+    optimizer.learning_rate = schedule
+    return optimizer
+
+
+def _after_save(model, records):
+    _save(model, records)
+    write_text(pathlib.Path(_FLAGS.output_dir.value) / "flags.txt", command.given_flags())  # Those of an extension.
 
 
 def _save(model, records):

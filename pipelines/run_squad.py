@@ -40,8 +40,10 @@ _FLAGS = common_flags.finetuning()
 def main():
     from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
     from keras_bert.experiments.question_answering_task import QuestionAnsweringTask, QuestionSettings
+    from keras_bert.training.callbacks import check_report_to
     from keras_bert.training.distribution import is_chief
 
+    check_report_to(_FLAGS.report_to.value)
     strategy = keras_bert.create_strategy(_FLAGS.strategy.value)
     output, models = pathlib.Path(_FLAGS.output_dir.value), (_FLAGS.model.value or "").split(",")
     if not all(models) or len(set(models)) < len(models):
@@ -60,8 +62,8 @@ def main():
         _FLAGS.max_train_examples.value,
     )
     hyperparameters = common_flags.instance(Hyperparameters)
-    log_every = _FLAGS.log_every.value
-    finetuning = Finetuning(task, choices, hyperparameters, output, _FLAGS.ensemble.value, strategy, log_every)
+    options = {"log_every": _FLAGS.log_every.value, "report_to": _FLAGS.report_to.value}
+    finetuning = Finetuning(task, choices, hyperparameters, output, _FLAGS.ensemble.value, strategy, **options)
     if is_chief(strategy):
         write_text(output / "flags.txt", command.given_flags())
     finetuning.run()

@@ -7,7 +7,6 @@ held-out text: every 100th line, or the files of `--held_out`. 42 MB of English 
 of it TensorFlow; the held-out lines have 1.018 pieces per word (1.110 with `--vocab_size=8000`).
 """
 
-import logging
 import pathlib
 
 from absl import flags
@@ -29,29 +28,25 @@ _ALPHABET_LIMIT = flags.DEFINE_integer("alphabet_limit", 1000, "Maximum number o
 command.section("output")
 _OUTPUT = flags.DEFINE_string("output", None, "Output file, a vocab.txt.", required=True)
 
-_LOG = logging.getLogger("keras_bert")
-
 
 def main():
     from keras_bert.corpus import wordpiece_trainer
+    from keras_bert.training.progress import messages
 
     output = pathlib.Path(_OUTPUT.value)
     if output.is_dir():
         raise ValueError(f"{output}: is a directory. Expected the name of the vocab.txt to write")
-    if _HELD_OUT.value:
-        held_out, _ = _count(_HELD_OUT.value)
-        counts, _ = _count(_INPUT.value)
-    else:
-        counts, held_out = _count(_INPUT.value, held_out_every=_HELD_OUT_EVERY.value or None)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    vocabulary = wordpiece_trainer.learn_vocabulary(
-        counts,
-        _VOCAB_SIZE.value,
-        unused=_UNUSED.value,
-        min_count=_MIN_COUNT.value,
-        alphabet_limit=_ALPHABET_LIMIT.value,
-        progress=_LOG.info,
-    )
+    with messages() as show:
+        counts, held_out = _count_all(show)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        vocabulary = wordpiece_trainer.learn_vocabulary(
+            counts,
+            _VOCAB_SIZE.value,
+            unused=_UNUSED.value,
+            min_count=_MIN_COUNT.value,
+            alphabet_limit=_ALPHABET_LIMIT.value,
+            progress=show,
+        )
     vocabulary.save(output)
     print(f"{output}: {len(vocabulary):,} pieces")
     print(f"learned from: {wordpiece_trainer.report(counts, vocabulary)}")
@@ -59,12 +54,18 @@ def main():
         print(f"held out: {wordpiece_trainer.report(held_out, vocabulary)}")
 
 
-def _count(files, held_out_every=None):
+def _count_all(show):
+    """Returns the word counts of the text to learn from and of the held-out text."""
     from keras_bert.corpus import word_counts
 
-    return word_counts.count_words(
-        files, _LOWERCASE.value, _STRIP_ACCENTS.value, held_out_every, _PROCESSES.value, progress=_LOG.info
-    )
+    def count(files, held_out_every=None):
+        return word_counts.count_words(
+            files, _LOWERCASE.value, _STRIP_ACCENTS.value, held_out_every, _PROCESSES.value, progress=show
+        )
+
+    if not _HELD_OUT.value:
+        return count(_INPUT.value, held_out_every=_HELD_OUT_EVERY.value or None)
+    return count(_INPUT.value)[0], count(_HELD_OUT.value)[0]
 
 
 if __name__ == "__main__":

@@ -101,12 +101,21 @@ def _output(block, place, namespace):
     """Runs a block and returns what it prints."""
     if block.language == "sh":
         commands = [words for words in documents.commands(block.code) if words[0] != "make"]
-        return "".join(programs.call(*_shortened(words)) for words in commands)
+        return "".join(_call(*_shortened(words)) for words in commands)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         exec(compile(block.code, place, "exec"), namespace)
     return printed.getvalue()
+
+
+def _call(module, *arguments):
+    try:
+        return programs.call(module, *arguments)
+    except SystemExit as ended:
+        if ended.code:
+            raise
+        return ""
 
 
 def _shortened(words):

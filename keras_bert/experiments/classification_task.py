@@ -28,6 +28,7 @@ from keras_bert.tasks.glue import data as glue
 from keras_bert.tasks.glue import published, submission
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.losses import classification_loss, regression_loss
+from keras_bert.training.progress import announced
 
 _LOG = logging.getLogger("keras_bert")
 
@@ -107,7 +108,8 @@ class ClassificationTask(FinetuningTask):
         texts = examples.text if examples.pair is None else (examples.text, examples.pair)
         kind = "int32" if self.task.labels else "float32"
         labels = np.zeros(len(examples), kind) if examples.labels is None else np.array(examples.labels, kind)
-        return self._preprocessor.ragged(texts), labels
+        with announced(f"tokenizing {len(examples):,} rows"):
+            return self._preprocessor.ragged(texts), labels
 
     def build(self, bert):
         return build_classifier(bert.encoder, self.task.num_classes)

@@ -22,19 +22,17 @@ class CrossValidation(Finetuning):
 
     Args:
         task: a `ClassificationTask` whose data has `folds`.
-        choices, hyperparameters, output, strategy, log_every: see `Finetuning`.
+        choices, hyperparameters, output, **options: see `Finetuning`.
     """
 
-    def __init__(self, task, choices, hyperparameters, output, strategy=None, log_every=10):
+    def __init__(self, task, choices, hyperparameters, output, **options):
         if hyperparameters.best or hyperparameters.patience is not None:
             raise ValueError(
                 "`best` and `patience` need dev data: in cross-validation, each fold trains for all its epochs, like "
                 f"the final model. Received: best={hyperparameters.best}, patience={hyperparameters.patience}"
             )
         folds = list(range(1, task.data.folds + 1))
-        super().__init__(
-            task, {**choices, "fold": folds}, hyperparameters, output, strategy=strategy, log_every=log_every
-        )
+        super().__init__(task, {**choices, "fold": folds}, hyperparameters, output, **options)
         self.evaluated_on = f"{task.data.folds}-fold cross-validation"
         self.study = _FoldStudy(output, task, self.study.write)
 

@@ -20,8 +20,10 @@ from keras_bert.files import write_json, write_text
 from keras_bert.models.freezing import freeze_layers
 from keras_bert.tasks import data_summary
 from keras_bert.training.bucketing import Batches
+from keras_bert.training.callbacks import create_callbacks
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.optimizer import create_optimizer
+from keras_bert.training.progress import announced
 from keras_bert.training.trainer import Trainer
 
 _LOG = logging.getLogger("keras_bert")
@@ -71,6 +73,7 @@ class Finetuning:
         ensemble: int, number of best runs in the ensemble. Defaults to 1.
         strategy: see `create_strategy`; `None` uses one device.
         log_every: int, steps between lines of a run's `metrics.jsonl`. Defaults to 10.
+        report_to: list of names, see `create_callbacks`. Defaults to TensorBoard.
 
     Attributes:
         report: the content of `results.json`, set by `finish`.
@@ -84,7 +87,18 @@ class Finetuning:
 
     evaluated_on = "dev"
 
-    def __init__(self, task, choices, hyperparameters, output, ensemble=1, strategy=None, log_every=10):
+    def __init__(
+        self,
+        task,
+        choices,
+        hyperparameters,
+        output,
+        ensemble=1,
+        strategy=None,
+        log_every=10,
+        report_to=("tensorboard",),
+    ):
+        self.report_to = report_to
         self.task, self.hyperparameters, self.strategy = task, hyperparameters, strategy
         self.settings, self.output, self.log_every = grid.settings(**choices), pathlib.Path(output), log_every
         self.study = Study(output, task.metric, ensemble, strategy is None or is_chief(strategy), task.combine)
@@ -123,6 +137,7 @@ class Finetuning:
             best=self.task.metric if shared.best else None,
             patience=shared.patience,
             log_every=self.log_every,
+            progress=self.study.progress,
         )
         epoch = scores.pop("step", setting["epochs"] * batches.steps) // batches.steps
         return trainer, {"scores": scores, "epoch": epoch}
@@ -130,7 +145,7 @@ class Finetuning:
     def _weights_after(self, setting, examples, folder, weights):
         """Returns the weights after one stage; its trainer is freed before the next one is created."""
         trainer, batches = self._trainer(setting, examples, folder, weights)
-        trainer.fit(batches, epochs=setting["epochs"], log_every=self.log_every)
+        trainer.fit(batches, epochs=setting["epochs"], log_every=self.log_every, progress=self.study.progress)
         return trainer.model.get_weights()
 
     def _trainer(self, setting, examples, folder, weights, metrics=()):
@@ -154,6 +169,7 @@ class Finetuning:
             micro_batches=shared.gradient_accumulation,
             seed=setting["seed"],
             settings={"model": name, "precision": shared.precision},
+            callbacks=create_callbacks(self.report_to, folder, f"{self.task.title}, {grid.setting_text(setting)}"),
         )
         return trainer, batches
 
@@ -257,9 +273,10 @@ class Finetuning:
         bert = load(self.output / "model")  # Reloaded outside of any strategy, in float32.
         model = bert.model()
         self._parameters = model.count_params()
-        export(
-            model,
-            bert.preprocessor(self.task.sequence_length, padding="longest"),
-            self.output / "saved_model" / "1",
-            **self.task.export_options(bert),
-        )
+        with announced("exporting the model"):
+            export(
+                model,
+                bert.preprocessor(self.task.sequence_length, padding="longest"),
+                self.output / "saved_model" / "1",
+                **self.task.export_options(bert),
+            )

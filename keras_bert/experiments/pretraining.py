@@ -1,14 +1,24 @@
 """Pre-training in phases: the records of each phase, and the model to start from."""
 
 import dataclasses
+import json
 import pathlib
+
+import tensorflow as tf
 
 from keras_bert.checkpoints.load import load
 from keras_bert.config import BertConfig, named_config
+from keras_bert.experiments.reports.environment import environment
+from keras_bert.experiments.reports.pretraining import results_text, write_pretraining_report
+from keras_bert.experiments.reports.report import Head
 from keras_bert.models.description import describe
 from keras_bert.models.encoder import build_encoder
 from keras_bert.models.pretrainer import build_pretrainer
-from keras_bert.pretraining.dataset import Records, sequence_length
+from keras_bert.pretraining.dataset import Records, find_damage, sequence_length
+from keras_bert.pretraining.fills import sample_fills
+from keras_bert.training.callbacks import flat_settings
+from keras_bert.training.distribution import is_chief
+from keras_bert.training.snapshots import Snapshots
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,3 +133,53 @@ def _check_size(flag, config, vocabulary, length):
             f"{flag}: expected at least {len(vocabulary)} tokens and {length} positions. Received: "
             f"vocab_size={config.vocab_size}, max_position_embeddings={config.max_position_embeddings}"
         )
+
+
+def located(error, sources):
+    """Returns a `ValueError` that names the damaged record of one of the sources, for TensorFlow's error."""
+    damage = next(filter(None, map(find_damage, sources)), error.message)
+    return ValueError(f"{damage}. Copy the file again or recreate the data")
+
+
+def report(trainer, results, phases, records, source, objective, steps):
+    """Writes `report.html` to the directory of a finished run. With several workers, all must call it.
+
+    Args:
+        trainer: the `Trainer`.
+        results: dict, the results of its `fit`.
+        phases: list of dicts, see `parse_phase`.
+        records: `Records` of the first phase.
+        source: folder or glob pattern of the records to take sample fills from.
+        objective: the `Objective`.
+        steps: list of `(what, command)`, the next steps.
+    """
+    fills = [] if objective.causal else _fills(trainer, source, objective, records.vocabulary)
+    if not is_chief(trainer.strategy):
+        return
+    output, encoder = trainer.directory, describe(trainer.model).config
+    size = f"{encoder.num_hidden_layers} layers of width {encoder.hidden_size}"
+    texts = [f"{phase['steps']:,} steps of {phase['batch']} x {phase['length']} tokens" for phase in phases]
+    facts = {
+        "model": f"{size}, {trainer.model.count_params():,} parameters",
+        "training": "; ".join(texts),
+        "data": f"{records.examples:,} examples, a vocabulary of {len(records.vocabulary):,} pieces",
+        "last results": results_text(results),
+    }
+    settings = flat_settings(Snapshots(output / "snapshots", write=False).newest()["settings"])
+    head = Head(
+        f"Pre-training, {output.name}",
+        facts,
+        environment(0, trainer.strategy.num_replicas_in_sync),
+        {name.replace("_", " "): value for name, value in settings.items()},
+    )
+    lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    write_pretraining_report(output / "report.html", head, lines, fills, steps)
+
+
+def _fills(trainer, source, objective, vocabulary):
+    sample = _open(source, objective, vocabulary, batch_size=16, shuffle=False)
+
+    def predict(inputs):
+        return trainer.predict(tf.data.Dataset.from_tensors(inputs))
+
+    return sample_fills(predict, sample)

@@ -17,8 +17,10 @@ from keras_bert.tasks.squad import predictions, published
 from keras_bert.tasks.squad.features import QuestionWindows
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.losses import span_loss
+from keras_bert.training.progress import announced
 
 _LOG = logging.getLogger("keras_bert")
+_ALTERNATIVES = 3  # Answers of the exported model.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +100,8 @@ class QuestionAnsweringTask(FinetuningTask):
         """Reads the windows of a file and warns about problematic questions."""
         settings = self._settings
         questions = squad.read(path, settings.version_2).first(most)
-        windows = QuestionWindows(questions, self._preprocessor, settings.doc_stride, settings.max_question_length)
+        with announced(f"tokenizing {len(questions.ids):,} questions"):
+            windows = QuestionWindows(questions, self._preprocessor, settings.doc_stride, settings.max_question_length)
         problems = {
             "answer(s) are not at the given position": [name for name, _, _ in questions.wrong],
             "question(s) have answers but are marked is_impossible; they are scored against the answers, as in the "
@@ -180,6 +183,7 @@ class QuestionAnsweringTask(FinetuningTask):
             "max_question_length": self._settings.max_question_length,
             "max_answer_length": self._settings.max_answer_length,
             "null_threshold": bert.null_threshold,
+            "top": min(self._settings.n_best, _ALTERNATIVES),
             "example": {"question": questions.questions[0], "context": questions.contexts[questions.context[0]]},
         }
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_bert.experiments import grid
 from keras_bert.files import read_json, write_json
+from keras_bert.training.progress import Progress
 
 _SECONDS = "seconds.json"
 
@@ -30,11 +31,12 @@ class Study:
 
     Attributes:
         results: list of `{"setting", "scores", ...}` of all runs, set by `run`. A run that diverged has NaN as score.
+        progress: `Progress` of the current run, or `None`.
     """
 
     def __init__(self, directory, metric, ensemble=1, write=True, combine=grid.mean_logits):
         self.directory, self.metric, self.write = pathlib.Path(directory), metric, write
-        self._ensemble, self._combine, self.results = ensemble, combine, []
+        self._ensemble, self._combine, self.results, self.progress = ensemble, combine, [], None
 
     def run(self, settings, common, train):
         """Trains the unfinished runs.
@@ -48,6 +50,7 @@ class Study:
         """
 
         def run(setting, folder, finished):
+            self.progress = _progress(settings, setting, finished, resumed=self.progress is None)
             with _timed(folder / _SECONDS) if self.write else contextlib.nullcontext():
                 result = self._train_and_store(train, setting, folder, finished)
             if self.write:
@@ -55,6 +58,7 @@ class Study:
             return result
 
         self.results = grid.run_grid(settings, self.directory / "runs", run, common, write=self.write)
+        self.progress = None
         if not self.best():
             diverged = [result["diverged"] for result in self.results if "diverged" in result]
             raise FloatingPointError(
@@ -111,6 +115,14 @@ class Study:
 
     def _folder(self, result):
         return self.directory / "runs" / grid.folder_name(result["setting"])
+
+
+def _progress(settings, setting, finished, resumed):
+    """Returns the `Progress` of a run of the grid; a run takes time in proportion to its epochs."""
+    done = [setting, *(result["setting"] for result in finished)]
+    later = [other for other in settings if other not in done]
+    rest = sum(other.get("epochs", 1) for other in later) / setting.get("epochs", 1)
+    return Progress(len(settings) - len(later), len(settings), rest, resumed)
 
 
 @contextlib.contextmanager

@@ -24,9 +24,9 @@ def _describe(pieces, inputs, targets):
     first = int((inputs["segment_ids"][:length] == 0).sum())
     head = f"{length} of {len(inputs['token_ids'])} pieces, {weights.sum()} predicted"
     if first == length:
-        return f"{head}\n  {_join(shown)}"
+        return f"{head}\n  {join(shown)}"
     kind = "B is random" if targets["next_sentence_labels"] else "B follows A"
-    return f"{head}, {kind}\n  A: {_join(shown[:first])}\n  B: {_join(shown[first:])}"
+    return f"{head}, {kind}\n  A: {join(shown[:first])}\n  B: {join(shown[first:])}"
 
 
 def _show(piece, label):
@@ -35,5 +35,6 @@ def _show(piece, label):
     return f"[{piece} itself]" if piece == label else f"[{piece.strip('[]')} for {label}]"
 
 
-def _join(shown):
+def join(shown):
+    """Joins WordPieces to a text."""
     return "".join(piece[2:] if piece.startswith("##") else f" {piece}" for piece in shown).strip()

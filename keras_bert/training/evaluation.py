@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.training.input_pipeline import replica_dataset
+from keras_bert.training.progress import track
 
 
 class Evaluator:
@@ -15,10 +16,13 @@ class Evaluator:
         model: the model, built in the strategy's scope.
         strategy: the strategy.
         losses: list of `Loss`.
+        check: function that is called after each batch; may raise. Defaults to `None`.
+        show: bool, whether to show progress. Defaults to `True`.
     """
 
-    def __init__(self, model, strategy, losses):
+    def __init__(self, model, strategy, losses, check=None, show=True):
         self._model, self._strategy, self._losses = model, strategy, losses
+        self._check, self._show = check or (lambda: None), show
         self._outputs = tf.function(self._outputs, reduce_retracing=True, autograph=False)
 
     def outputs(self, batches, keep=True, with_losses=False):
@@ -35,7 +39,10 @@ class Evaluator:
         """
         losses = self._losses if with_losses else []
         sums, parts = np.zeros([len(losses), 2]), []
-        for inputs, *batch, _ in replica_dataset(self._strategy, lambda: batches.dataset(0, 0).map(_all_rows)):
+        dataset = replica_dataset(self._strategy, lambda: batches.dataset(0, 0).map(_all_rows))
+        what = "evaluating, batches" if with_losses else "predicting, batches"
+        for inputs, *batch, _ in track(dataset, what, batches.steps, self._show):
+            self._check()
             rows, batch_sums = self._outputs(inputs, *batch, keep, with_losses)
             sums += batch_sums.numpy()
             if keep:

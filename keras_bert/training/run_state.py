@@ -21,22 +21,36 @@ class RunState:
         metric: str, metric whose best weights are kept, `"-name"` if lower is better, or `None`. NaN is worse than any
             number; of equal scores, the one with the lower loss is best. Defaults to `None`.
         patience: int, number of evaluations without improvement before stopping. `None` disables early stopping.
+        extend: names of settings that may change when a finished run continues with more steps, besides the number of
+            steps, the batches and the learning rate schedule. `None` does not allow it. Defaults to `None`.
         write: bool, whether this process writes files. Defaults to `True`.
 
     Attributes:
         best: float, the best score so far, or `None`.
         worse: int, the number of evaluations since the best one.
         done: bool, whether to stop before the last step.
+        interrupted: bool, whether the evaluation after the last step has to be repeated.
         result: dict, the return value of `fit`: the results of the best evaluation, if a metric is given.
         log: dict, the result of `RunLog.state` in the snapshot, or `None`.
     """
 
-    def __init__(self, directory, strategy, model, variables, settings, metric=None, patience=None, write=True):
+    def __init__(
+        self,
+        directory,
+        strategy,
+        model,
+        variables,
+        settings,
+        metric=None,
+        patience=None,
+        extend=None,
+        write=True,
+    ):
         self._directory, self._strategy, self._settings = directory, strategy, settings
-        self._metric, self._patience = metric, patience
+        self._metric, self._patience, self._extend = metric, patience, extend
         self._weights = {f"model/{index}/{weight.path}": weight.value for index, weight in enumerate(model.weights)}
         self._variables = {**self._weights, **variables}
-        self.best, self.worse, self.done, self.result, self.log = None, 0, False, {}, None
+        self.best, self.worse, self.done, self.interrupted, self.result, self.log = None, 0, False, False, {}, None
         self._needed = []  # Steps of best weights that snapshots refer to.
         if directory is not None:
             self._snapshots = Snapshots(directory / "snapshots", write=write)
@@ -64,7 +78,11 @@ class RunState:
         return step
 
     def _check(self, found):
-        if differs := difference(found["settings"], self._settings):
+        before, now = found["settings"], self._settings
+        if self._extend is not None and before["total_steps"] == found["step"] < now["total_steps"]:
+            names = {"total_steps", "batches", *self._extend}
+            before, now = _without(before, names), _without(now, names)
+        if differs := difference(before, now):
             raise ValueError(
                 f"{self._snapshots.directory} contains a run with different settings: {differs}. Expected the same "
                 "settings to resume it, or another `directory` for a new run"
@@ -100,7 +118,7 @@ class RunState:
     def save(self, step, log):
         """Saves a snapshot with the state of the log."""
         self.log = log
-        state = {name: getattr(self, name) for name in ("best", "worse", "done", "result", "log")}
+        state = {name: getattr(self, name) for name in ("best", "worse", "done", "interrupted", "result", "log")}
         self._snapshots.save(step, self._variables, {"state": state, "settings": self._settings})
         self._needed = [self._best_step, *self._needed[:1]]  # The two snapshots that are kept.
         self._best_weights.keep_only(*self._needed)
@@ -120,3 +138,28 @@ class RunState:
 def _loss(results):
     """Returns the sum of the losses in the results of an evaluation."""
     return sum(value for name, value in results.items() if name == "loss" or name.endswith("_loss"))
+
+
+def _without(settings, names):
+    """Returns the settings without some of them and without the learning rate schedule."""
+    kept = {name: value for name, value in settings.items() if name not in names}
+    return {**kept, "optimizer": {name: value for name, value in kept["optimizer"].items() if name != "learning_rate"}}
+
+
+def run_settings(given, batches, total_steps, options, optimizer, model):
+    """Returns the settings that must match those of a snapshot on resume: a dict as it looks after JSON."""
+    return {
+        **given,
+        "total_steps": total_steps,
+        "batches": {name: getattr(batches, name) for name in ("steps", "examples", "tokens", "seed")},
+        **options,
+        "optimizer": _plain(optimizer.get_config()),
+        "weights": {weight.path: list(weight.shape) for weight in model.weights},
+    }
+
+
+def _plain(config):
+    """Returns a config as it looks after JSON, without names, which change from run to run."""
+    if isinstance(config, dict):
+        return {key: _plain(value) for key, value in config.items() if key != "name"}
+    return [_plain(value) for value in config] if isinstance(config, list | tuple) else config

@@ -45,3 +45,38 @@ class LinearSchedule(keras.optimizers.schedules.LearningRateSchedule):
             "total_steps": self.total_steps,
             "warmup_steps": self.warmup_steps,
         }
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class SequentialSchedule(keras.optimizers.schedules.LearningRateSchedule):
+    """Schedules one after the other, each with its own warm-up and decay: for runs that are extended.
+
+    Args:
+        schedules: list of `LinearSchedule`, or of their configs as returned by `keras.saving.serialize_keras_object`.
+
+    Example:
+        SequentialSchedule([LinearSchedule(1e-4, 10_000, 100), LinearSchedule(5e-5, 2_000, 20)])
+    """
+
+    def __init__(self, schedules):
+        super().__init__()
+        self.schedules = [
+            keras.saving.deserialize_keras_object(schedule) if isinstance(schedule, dict) else schedule
+            for schedule in schedules
+        ]
+        if not self.schedules:
+            raise ValueError("`schedules` must not be empty. Received: schedules=[]")
+
+    @property
+    def total_steps(self):
+        return sum(schedule.total_steps for schedule in self.schedules)
+
+    def __call__(self, step):
+        rate, start = self.schedules[0](step), 0
+        for before, schedule in zip(self.schedules, self.schedules[1:], strict=False):
+            start += before.total_steps
+            rate = ops.where(ops.cast(step, "float32") < start, rate, schedule(ops.maximum(step - start, 0)))
+        return rate
+
+    def get_config(self):
+        return {"schedules": [keras.saving.serialize_keras_object(schedule) for schedule in self.schedules]}

@@ -1,5 +1,6 @@
 """Snapshots of variables on disk: written atomically, verified when read, the last few kept."""
 
+import contextlib
 import json
 import logging
 import pathlib
@@ -46,6 +47,13 @@ class Snapshots:
     def has(self, step):
         """Returns whether there is a snapshot of a step."""
         return step in self._steps()
+
+    def newest(self):
+        """Returns the state of the newest snapshot whose state is readable, or `None`."""
+        for step in self._steps():
+            with contextlib.suppress(OSError, ValueError):
+                return read_json(self.directory / f"step-{step:09}" / "state.json")
+        return None
 
     def restore(self, variables, check=lambda state: None, step=None):
         """Restores the variables from the newest undamaged snapshot, or from the one of `step`.

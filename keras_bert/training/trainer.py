@@ -2,23 +2,24 @@
 
 import contextlib
 import pathlib
-import signal
-import threading
 import time
 
 import numpy as np
 import tensorflow as tf
 
 from keras_bert.memory import explain_out_of_memory
+from keras_bert.training.callbacks import TensorBoard
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.input_pipeline import as_source, replica_dataset
+from keras_bert.training.interruption import InterruptedEvaluation, Interruption
 from keras_bert.training.losses import Loss
+from keras_bert.training.progress import Progress, announced
 from keras_bert.training.run_log import RunLog
-from keras_bert.training.run_state import RunState
+from keras_bert.training.run_state import RunState, run_settings
 from keras_bert.training.step import PENALTY, TrainStep
 
-TERMINATED = 143  # Exit status after SIGTERM, once the state is saved: 128 + 15.
+_CALL_S = 1.0  # Approximate limit of the duration of a call, so that progress is shown and Ctrl-C is noticed.
 
 
 class Trainer:
@@ -30,6 +31,9 @@ class Trainer:
     Regularizers, constraints and clipping are supported. `add_loss` and layers that update their weights in the forward
     pass, such as BatchNormalization, are supported on one replica without micro-batches. Anything that would depend on
     the number of either, or be ignored, raises an error before the first step.
+
+    On Ctrl-C and SIGTERM, training stops after the current step and saves its state. `fit` then raises
+    `KeyboardInterrupt` or exits with status 143; a second Ctrl-C raises at once.
 
     Args:
         model_fn: function that builds the model.
@@ -44,6 +48,7 @@ class Trainer:
         jit_compile: bool, whether XLA compiles the forward and backward pass. Not needed on TPU. Defaults to `False`.
         seed: int, dropout seed. Defaults to 0.
         settings: dict of extra settings that must match on resume, such as flags. Defaults to `None`.
+        callbacks: list of `Callback`. Defaults to TensorBoard, if there is a directory.
 
     Example:
         trainer = Trainer(
@@ -68,6 +73,7 @@ class Trainer:
         jit_compile=False,
         seed=0,
         settings=None,
+        callbacks=None,
     ):
         self.strategy = strategy or tf.distribute.get_strategy()
         self.losses = [loss] if isinstance(loss, Loss) else list(loss)
@@ -82,10 +88,16 @@ class Trainer:
             self._step = TrainStep(self.model, self.optimizer, self.losses, micro_batches, seed, jit_compile)
         self._settings = {"seed": seed, **(settings or {})}
         self._chief = is_chief(self.strategy)
-        self._terminating = False
-        self._train = self._new_graph()
+        if callbacks is None:
+            callbacks = [] if directory is None else [TensorBoard(self.directory / "tensorboard")]
+        self._callbacks = callbacks if self._chief else []
+        self._interruption = Interruption()
+        self._several_workers = isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        self._train, self._seconds = self._new_graph(), None
         means = [metric for metric in metrics if isinstance(metric, Loss)]
-        self._evaluator = Evaluator(self.model, self.strategy, [*self.losses, *means])
+        self._evaluator = Evaluator(
+            self.model, self.strategy, [*self.losses, *means], self._check_interruption, self._chief
+        )
 
     def fit(
         self,
@@ -99,6 +111,8 @@ class Trainer:
         save_every=None,
         log_every=50,
         after_save=None,
+        progress=None,
+        extend=None,
     ):
         """Trains, resuming from the last snapshot in the directory if there is one.
 
@@ -109,11 +123,15 @@ class Trainer:
             evaluation: batches to evaluate on, or a dataset of them.
             evaluate_every: int, steps between evaluations. Defaults to one epoch. The last step is always evaluated.
             best: str, metric whose best weights are kept in the directory and restored at the end; `"-name"` if lower
-                is better. NaN is worse than any number.
+                is better. NaN is worse than any number; of equal scores, the one with the lower loss is better.
             patience: int, number of evaluations without improvement before stopping.
             save_every: int, steps between snapshots. Defaults to one epoch.
-            log_every: int, steps between lines of `metrics.jsonl`. Defaults to 50.
+            log_every: int, steps between lines of `metrics.jsonl`, which also has the first and the last step.
+                Defaults to 50.
             after_save: function that the chief worker calls after each snapshot.
+            progress: a `Progress`. Defaults to that of a single run.
+            extend: list of names of `settings`: a finished run in the directory continues if `steps` or `epochs` is
+                larger now. Then these settings and the learning rate schedule may differ from those of the snapshot.
 
         Returns:
             A dict of the last evaluation's results, or the best one's with `best`; without evaluation, the last losses.
@@ -125,18 +143,43 @@ class Trainer:
         if patience is not None and not best:
             raise ValueError(f"`patience` needs `best`, the metric to monitor. Received: patience={patience}")
         batches = as_source(batches)
-        epoch = batches.steps
-        evaluate_every, save_every = evaluate_every or epoch, save_every or epoch
-        total = epochs * epoch if steps is None else steps
+        total = epochs * batches.steps if steps is None else steps
         if total < 1:
             raise ValueError(f"`steps` and `epochs` must be at least 1. Received: steps={steps}, epochs={epochs}")
         batches.segment(total - 1)  # Raises for `Phases` that are too short.
-        settings = self._all_settings(
-            batches, total_steps=total, best=best, patience=patience, evaluate_every=evaluate_every
-        )
+        every = log_every, save_every or batches.steps, evaluate_every or batches.steps
+        options = {"best": best, "patience": patience, "evaluate_every": every[2]}
+        settings = run_settings(self._settings, batches, total, options, self.optimizer, self.model)
+        state = self._state(settings, best, patience, extend)
+        start = state.restore()
+        progress = (progress or Progress()) if self._chief else None
+        log = RunLog(self.directory if self._chief else None, total, log_every, state.log, progress, self._callbacks)
+        with self._interruption.handled(), contextlib.closing(log):
+            log.begin(start, settings, finished=state.done or (start == total and not state.interrupted))
+            for step, numbers, rates, stop in self._calls(batches, start, total, every, state):
+                means = log.add(step, numbers, rates) if numbers else None
+                if evaluation is None:
+                    state.update(step, means, evaluated=False)
+                elif step % every[2] == 0 or step == total:
+                    stop = self._evaluate_step(step, evaluation, state, log) or stop
+                if state.done:
+                    log.write(step, rates)
+                if self.directory and (step % every[1] == 0 or step == total or stop or state.done):
+                    state.save(step, log.state())
+                    if after_save and self._chief:
+                        after_save()
+                if stop:
+                    self._interruption.stop(self._goodbye(step, total), log.say)
+            if self._interruption.requested:  # During the last save.
+                self._interruption.stop(self._goodbye(total, total), log.say)
+            state.finish()
+            log.finish(state.result)
+        return state.result
+
+    def _state(self, settings, best, patience, extend):
         optimizer = {f"optimizer/{index}": part.value for index, part in enumerate(self.optimizer.variables)}
         scale = {f"scale/{index}": variable for index, variable in enumerate(self._step.variables)}
-        state = RunState(
+        return RunState(
             self.directory,
             self.strategy,
             self.model,
@@ -144,28 +187,32 @@ class Trainer:
             settings,
             metric=best,
             patience=patience,
+            extend=extend,
             write=self._chief,
         )
-        start = state.restore()
-        log = RunLog(self.directory if self._chief else None, total, log_every, state.log, self._chief)
-        every = log_every, save_every, evaluate_every
-        with self._handling_sigterm(), contextlib.closing(log):
-            for step, numbers, rates, stop in self._calls(batches, start, total, every, state):
-                means = log.add(step, numbers, rates)
-                if evaluation is None:
-                    state.update(step, means, evaluated=False)
-                elif step % evaluate_every == 0 or step == total:
-                    results = self.evaluate(evaluation)
-                    log.evaluated(step, results)
-                    state.update(step, results)
-                if self.directory and (step % save_every == 0 or step == total or stop or state.done):
-                    state.save(step, log.state())
-                    if after_save and self._chief:
-                        after_save()
-                if stop:
-                    raise SystemExit(TERMINATED)
-        state.finish()
-        return state.result
+
+    def _evaluate_step(self, step, evaluation, state, log):
+        """Evaluates during `fit`; returns whether the evaluation was interrupted."""
+        try:
+            results = self.evaluate(evaluation)
+        except InterruptedEvaluation:
+            state.interrupted = True
+            return True
+        state.interrupted = False
+        log.evaluated(step, results)
+        state.update(step, results)
+        return False
+
+    def _check_interruption(self):
+        # Several workers would wait for each other: they finish the evaluation.
+        if self._interruption.requested and not self._several_workers:
+            raise InterruptedEvaluation
+
+    def _goodbye(self, step, total):
+        if not self._chief:
+            return ""
+        saved = f"saved to {self.directory}; repeat the command to continue" if self.directory else "not saved"
+        return f"stopped at step {step:,} of {total:,}, {saved}"
 
     def evaluate(self, batches):
         """Returns the losses and the metrics over all rows, a dict of floats."""
@@ -191,32 +238,49 @@ class Trainer:
         """Trains from `step` to `total`, several steps per call; calls end at each multiple of any of `every`.
 
         Yields:
-            The steps done; the numbers of each step of the call, a list of dicts; examples, tokens and steps per
-            second; whether a worker received SIGTERM.
+            The steps done; the numbers of each step of the call, a list of dicts, empty if only the evaluation of a
+            resumed run is due; examples, tokens and steps per second, empty if the call was traced; whether a worker
+            received a signal to stop.
         """
+        if state.interrupted:
+            yield step, [], {}, False
         segment, left = None, 0
         while step < total and not state.done:
             if not left:
                 before, segment = segment, batches.segment(step)
                 if before and before.source is not segment.source:
-                    self._train = self._new_graph()  # So that it is traced with the static shapes of the new source.
+                    # So that it is traced with the static shapes of the new source.
+                    self._train, self._seconds = self._new_graph(), None
                 dataset = replica_dataset(self.strategy, segment.make_dataset, self.losses, self.micro_batches)
                 iterator, left = iter(dataset), segment.steps
-            count = min(self.steps_per_call, left, total - step, *(steps - step % steps for steps in every))
-            began = time.monotonic()
-            with _explaining_out_of_memory(segment.source):
+            count = min(self._steps_of_call(), left, total - step, *(steps - step % steps for steps in every))
+            traced, began = self._seconds is None, time.monotonic()
+            with (
+                _explaining_out_of_memory(segment.source),
+                announced("tracing the training step", show=traced and self._chief),
+            ):
                 numbers, stop = self._run(iterator, step, count)
-            step, left = step + count, left - count
-            yield step, numbers, _rates(segment.source, count, time.monotonic() - began), stop
+            seconds = time.monotonic() - began
+            step, left, self._seconds = step + count, left - count, seconds / count
+            yield step, numbers, {} if traced else _rates(segment.source, count, seconds), stop
+
+    def _steps_of_call(self):
+        """Returns the number of steps of the next call: one to trace, later those of about a second."""
+        if self._seconds is None:
+            return 1
+        if self._several_workers:  # They need the same number.
+            return self.steps_per_call
+        return max(1, min(self.steps_per_call, int(_CALL_S / max(self._seconds, 1e-9))))
 
     def _run(self, iterator, step, count):
-        """Trains `count` steps; returns the numbers of each, a list of dicts, and whether a worker received SIGTERM."""
-        terminating = tf.constant(float(self._terminating))
-        rows = self._train(iterator, tf.constant(step), tf.constant(count), terminating).numpy()
+        """Trains `count` steps; returns the numbers of each, a list of dicts, and whether a worker is to stop."""
+        stopping = tf.constant(float(self._interruption.requested))
+        rows = self._train(iterator, tf.constant(step), tf.constant(count), stopping).numpy()
         numbers = [dict(zip(self._step.names, row, strict=True)) for row in rows.astype(float).tolist()]
         for index, line in enumerate(numbers):
             self._check_finite(step + index, line)
-        return numbers, any([line.pop("stop") for line in numbers])
+        stop = any([line.pop("stop") for line in numbers])
+        return numbers, stop or (self._interruption.requested and not self._several_workers)
 
     def _new_graph(self):
         return tf.function(self._train_steps, reduce_retracing=True, autograph=False)
@@ -229,17 +293,6 @@ class Trainer:
         numbers = tf.TensorArray(tf.float32, count, element_shape=[None])
         return tf.while_loop(lambda index, _: index < count, train, (0, numbers))[1].stack()
 
-    def _all_settings(self, batches, total_steps, **options):
-        """Returns the settings that must match those of a snapshot on resume."""
-        return {
-            **self._settings,
-            "total_steps": total_steps,
-            "batches": {name: getattr(batches, name) for name in ("steps", "examples", "tokens", "seed")},
-            **options,
-            "optimizer": _plain(self.optimizer.get_config()),
-            "weights": {weight.path: list(weight.shape) for weight in self.model.weights},
-        }
-
     def _check_finite(self, step, line):
         names = [*(loss.name for loss in self.losses), PENALTY]
         losses = {name: line[name] for name in names if name in line}
@@ -248,22 +301,6 @@ class Trainer:
                 f"the loss is not finite at step {step}: {losses}. Usual causes: a learning rate that is too high, a "
                 "warm-up that is too short, labels outside the classes. Snapshots on disk are from earlier steps"
             )
-
-    @contextlib.contextmanager
-    def _handling_sigterm(self):
-        """On SIGTERM all workers save a snapshot and exit with status 143."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def stop(*_):
-            self._terminating = True
-
-        before = signal.signal(signal.SIGTERM, stop)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGTERM, before)
 
 
 def _explaining_out_of_memory(batches):
@@ -275,10 +312,3 @@ def _rates(batches, steps, seconds):
     amounts = {name: getattr(batches, name) for name in ("examples", "tokens")}
     rates = {name: amount / batches.steps * steps for name, amount in amounts.items() if amount}
     return {name: amount / max(seconds, 1e-9) for name, amount in {**rates, "steps": steps}.items()}
-
-
-def _plain(config):
-    """Returns a config as it looks after JSON, without names, which change from run to run."""
-    if isinstance(config, dict):
-        return {key: _plain(value) for key, value in config.items() if key != "name"}
-    return [_plain(value) for value in config] if isinstance(config, list | tuple) else config

@@ -1,9 +1,11 @@
 """The pre-training command, on an artificial language whose topics share no words."""
 
 import json
+import re
 import shutil
 import signal
 from unittest import mock
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -139,6 +141,10 @@ def snapshot(folder, step):
     return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
 
 
+def snapshot_settings(folder, step):
+    return json.loads((folder / "snapshots" / f"step-{step:09}" / "state.json").read_text())["settings"]
+
+
 def assert_holds(model, stored):
     """Asserts that a model has the weights of a snapshot."""
     for weight in model.trainable_variables:
@@ -271,14 +277,65 @@ def test_evaluation_equals_numpy(said, made):
 
 def test_model_directory_and_learning_rate(said, made):
     folder = made / "two_phases"
-    assert said.endswith(f"saved the model to {folder}/model\n")
+    assert f"\nmodel:        {folder}/model\n" in said
     bert = keras_bert.load(folder / "model")
     assert (bert.vocabulary.pieces, bert.lowercase, bert.strip_accents) == (tuple(PIECES), True, False)
     assert_holds(bert.pretrainer(), snapshot(folder, 35))
     # Google's schedule over both phases: warmup over 28 of the 35 steps, then linear decay to 0.
-    (line,) = metrics(folder, "train")
+    *_, line = metrics(folder, "train")
     assert line["step"] == 35
     assert line["learning_rate"] == pytest.approx(3e-3 * (1 - 34 / 35), rel=1e-5)
+
+
+def test_the_report_and_the_next_commands(said, made):
+    folder = made / "two_phases"
+    assert f"report:       {folder}/report.html\n" in said
+    assert "\nnext:         python -m pipelines.run_glue --task=classification --train_file=train.csv" in said
+    page = ElementTree.fromstring((folder / "report.html").read_text().removeprefix("<!DOCTYPE html>"))
+    names = [text.text for text in page.iter() if text.get("class") == "name" and text.text != "steps"]
+    assert [name.split(" (")[0] for name in names] == [
+        "masked LM loss",
+        "next sentence loss",
+        "masked LM accuracy",
+        "next sentence accuracy",
+        "learning rate",
+    ]
+    table = page.find(".//table")
+    cells = [["".join(cell.itertext()) for cell in row] for row in table.find("tbody")]
+    assert len(cells) == 12
+    for text, token, *guesses in cells:
+        assert "[MASK]" in text
+        assert token in PIECES
+        chances = [int(guess.rpartition(" ")[2].rstrip("%")) for guess in guesses]
+        assert len(guesses) == 3
+        assert chances == sorted(chances, reverse=True)
+    said_right = int(re.search(r"The first is right in (\d+) of 12", " ".join(page.itertext()))[1])
+    assert said_right == sum(guesses[0].rpartition(" ")[0] == token for _, token, *guesses in cells)
+
+
+def test_a_finished_run_is_extended(made):
+    folder, first = made / "extended", {"phase": "length:16,steps:2,batch:4", "save_every": 1, "warmup": 0.5}
+    call(PROGRAM, *flags(made, "extended", **first))
+    more = {**first, "phase": ["length:16,steps:3,batch:4", "length:16,steps:2,batch:8"], "learning_rate": 0.5}
+    message = "--phase: a finished run can only get more steps in its last phase, or more phases, with the same data"
+    for phase in ("length:16,steps:3,batch:8", ["length:16,steps:1,batch:4", "length:16,steps:9,batch:4"]):
+        assert mistake(PROGRAM, *flags(made, "extended", **{**first, "phase": phase})).startswith(message)
+    assert "`precision` was" in mistake(PROGRAM, *flags(made, "extended", **more, precision="mixed_bfloat16"))
+    call(PROGRAM, *flags(made, "extended", **more))
+    assert [line["step"] for line in metrics(folder)] == [1, 2, 5]
+    # By hand: half of two steps, then half of three steps, rounded to two, are warmup.
+    rates = [snapshot_settings(folder, step)["optimizer"]["learning_rate"]["config"] for step in (4, 5)]
+    assert rates[0] == rates[1]
+    parts = [part["config"] for part in rates[0]["schedules"]]
+    assert [list(part.values()) for part in parts] == [[1e-4, 2, 1], [0.5, 3, 2]]
+    assert metrics(folder)[-1]["learning_rate"] == pytest.approx(0.5 * (1 - 2 / 3))
+    shutil.rmtree(folder / "snapshots" / "step-000000005")
+    call(PROGRAM, f"--flagfile={folder}/flags.txt")  # Resumes the extension.
+    assert [line["step"] for line in metrics(folder)] == [1, 2, 5]
+    shutil.rmtree(folder / "snapshots" / "step-000000005")
+    more["phase"][1] = "length:16,steps:3,batch:8"
+    message = f"--phase: the run in {folder} is at step 4 of 5. Finish it with the same phases before you extend it"
+    assert mistake(PROGRAM, *flags(made, "extended", **more)).startswith(message)
 
 
 def test_training_equals_google_tf1(golden, tmp_path):
@@ -322,7 +379,7 @@ def test_two_workers_equal_one(made, two_addresses):
     for index in range(2):
         config = json.dumps({"cluster": {"worker": two_addresses}, "task": {"type": "worker", "index": index}})
         workers.append(start(PROGRAM, *flags(made, "workers", **TWO_PHASES), TF_CONFIG=config))
-    assert ["saved the model" in finish(worker)[0] for worker in workers] == [True, False]
+    assert ["\nmodel: " in finish(worker)[0] for worker in workers] == [True, False]
     for found, line in zip(metrics(made / "workers"), metrics(made / "two_phases"), strict=True):
         assert found.pop("kind") == line.pop("kind")
         assert found == pytest.approx(line, rel=1e-4)

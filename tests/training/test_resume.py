@@ -13,8 +13,10 @@ tf = pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
 from keras_bert.training import trainer  # noqa: E402
+from keras_bert.training.callbacks import Callback  # noqa: E402
 from keras_bert.training.input_pipeline import Phases, Stream  # noqa: E402
 from keras_bert.training.losses import regression_loss  # noqa: E402
+from keras_bert.training.schedule import LinearSchedule, SequentialSchedule  # noqa: E402
 from tests.training.small_run import arrays, linear, metrics, numbered, steps_of  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
@@ -59,7 +61,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
     folder, handler = tmp_path / "cut" / "snapshots", signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as error:  # After step 3; a call of two steps follows.
         fit(folder.parent, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    assert (error.value.code, steps_of(folder)) == (trainer.TERMINATED, [3, 5])
+    assert (error.value.code, steps_of(folder)) == (143, [3, 5])
     assert signal.getsignal(signal.SIGTERM) == handler
     with pytest.raises(KeyboardInterrupt):
         fit(folder.parent, fail_after_the_last_step)
@@ -67,6 +69,64 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
     whole = fit(tmp_path / "whole")
     assert_equal_state(fit(folder.parent), whole)
     assert metrics(folder.parent) == metrics(tmp_path / "whole")
+
+
+class Press(Callback):
+    """Presses Ctrl-C after a step is logged."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_log(self, step, numbers):
+        if step == self.step:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_saves_the_run(tmp_path, capsys):
+    """During a step, during an evaluation, which is repeated, and twice."""
+
+    def fit(name, step=None, **options):
+        run = linear(tmp_path / name, metrics=lambda y, out: {"mean": out["logits"].mean()}, callbacks=[Press(step)])
+        return run.fit(numbered(3, 1, 4, 1, 5), evaluation=numbered(2, 7), evaluate_every=2, log_every=1, **options)
+
+    for press, step, place in ((1, 2, "cut"), (4, 4, "cut")):
+        with pytest.raises(KeyboardInterrupt, match=f"stopped at step {step} of 5, saved to .*{place}; repeat the "):
+            fit("cut", press)
+        assert steps_of(tmp_path / "cut" / "snapshots")[-1] == step
+    assert [line["step"] for line in metrics(tmp_path / "cut", "evaluation")] == [2]
+    assert fit("cut") == fit("whole")
+    assert metrics(tmp_path / "cut") == metrics(tmp_path / "whole")
+    assert "the run goes on at step 4 of 5" in capsys.readouterr().err
+    with pytest.raises(KeyboardInterrupt, match="^$"):
+        fit("twice", 1, after_save=lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt, match="stopped at step 2 of 2, not saved"):
+        linear(callbacks=[Press(2)]).fit(numbered(3, 1), evaluation=numbered(2), log_every=1)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_finished_run_is_extended(tmp_path):
+    """The same as one run with both schedules; only a finished run, with more steps and equal other settings."""
+    numbers, schedules = numbered(3, 1, 4, 1, 5), [LinearSchedule(0.1, 3, 1), LinearSchedule(0.3, 4, 2)]
+
+    def fit(name, steps, count, part="one", **options):
+        run = linear(tmp_path / name, settings={"part": part, "task": "mrpc"})
+        run.optimizer.learning_rate = SequentialSchedule(schedules[:count])
+        run.fit(numbers, steps=steps, log_every=1, **options)
+        return run
+
+    whole = fit("whole", 7, 2)
+    rates = [0, 0.1 * 2 / 3, 0.1 / 3, 0, 0.15, 0.15, 0.075]  # By hand: warm-up and decay, twice.
+    assert [line["learning_rate"] for line in metrics(tmp_path / "whole")] == pytest.approx(rates)
+    fit("parts", 3, 1)
+    with pytest.raises(ValueError, match="`part` was 'one', is 'two'"):
+        fit("parts", 7, 2, "two", extend=[])
+    with pytest.raises(ValueError, match="`part` was 'one', is 'two'"):
+        fit("parts", 7, 2, "two")
+    parts = fit("parts", 7, 2, "two", extend=["part"])
+    assert_equal_state(parts, whole)
+    assert metrics(tmp_path / "parts") == metrics(tmp_path / "whole")
+    with pytest.raises(ValueError, match="`part` was 'two', is 'one'"):
+        fit("parts", 6, 2, extend=["part"])
 
 
 def test_a_finished_run_is_only_restored_with_equal_settings(tmp_path, monkeypatch):
@@ -111,8 +171,8 @@ def test_a_run_of_phases_resumes_at_any_step(tmp_path):
         assert steps_of(tmp_path / "cut" / "snapshots")[-1] == step
     run = linear(tmp_path / "cut")
     run.fit(phases, log_every=4)
-    # The means of 0, 1, 2, 0 and of 10, 0, 1, 2.
-    assert [line["number"] for line in metrics(tmp_path / "cut")] == [0.75, 3.25]
+    # The first number, and the means of 0, 1, 2, 0 and of 10, 0, 1, 2.
+    assert [line["number"] for line in metrics(tmp_path / "cut")] == [0, 0.75, 3.25]
     assert metrics(tmp_path / "cut") == metrics(tmp_path / "whole")
     assert_equal_state(run, whole)
 

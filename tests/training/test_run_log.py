@@ -1,84 +1,131 @@
-"""Progress lines, metrics and TensorBoard of a run."""
+"""The log of a run, its callbacks, and TensorBoard's event files."""
 
-import io
 import json
 
 import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from keras_bert.training import run_log  # noqa: E402
+from keras_bert.training import callbacks, run_log  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
+SETTINGS = {"seed": 1, "optimizer": {"learning_rate": {"module": "m", "config": {"peak": 0.5}}}, "weights": {"w": [1]}}
 
 
-class Screen(io.StringIO):
-    def isatty(self):
-        return True
+def log_of(directory, every=2, state=None, total=5, reporters=()):
+    return run_log.RunLog(directory, total, every, state, callbacks=reporters)
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """A clock that is set by tests."""
-    now = [0.0]
-    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
-    monkeypatch.setenv("COLUMNS", "81")
-    monkeypatch.setenv("LINES", "25")
-    return now
+def step(log, number, loss):
+    log.add(number, [{"loss": loss, "learning_rate": number / 10}], {"examples": 5.0})
 
 
-def show(progress, clock, steps):
-    for step, second in steps:
-        clock[0] = second
-        progress.show(step, {"loss": 0.51234, "learning_rate": 3e-5}, {"tokens": 12345.6, "steps": 2.34})
+def lines_of(directory):
+    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_a_terminal_line_is_overwritten(clock):
-    screen = Screen()
-    progress = run_log.Progress(1000, screen)
-    show(progress, clock, [(100, 1.0), (200, 1.05), (300, 3.1)])
-    numbers = "loss 0.5123, lr 3.0e-05, 12,346 tok/s, 2.3 steps/s"
-    # 200 steps in 2.1 s; no line is longer than the terminal.
-    lines = [f"step 100/1,000, ? left, {numbers}"[:80], f"step 300/1,000, 00:07 left, {numbers}"[:80]]
-    assert [line for line in screen.getvalue().split("\r") if line] == lines
-    progress.say("evaluated")
-    progress.close()
-    assert "\revaluated\n" in screen.getvalue()
-    assert screen.getvalue().endswith("\n")
-
-
-def test_a_log_file_gets_a_line_every_10_seconds(clock):
-    log = io.StringIO()
-    progress = run_log.Progress(1000, log)
-    show(progress, clock, [(step, step / 10) for step in range(10, 1001, 10)])
-    progress.say("evaluated")
-    progress.close()
-    lines = log.getvalue().splitlines()
-    assert len(lines) == 12
-    assert lines[1] == "step 110/1,000, 01:29 left, loss 0.5123, lr 3.0e-05, 12,346 tok/s, 2.3 steps/s"
-    assert lines[-2] == "evaluated"
-    assert lines[-1].startswith("step 1,000/1,000, 00:00 left, loss 0.5123")
-    assert "\r" not in log.getvalue()
-
-
-def test_metrics_and_tensorboard(tmp_path):
-    log = run_log.RunLog(tmp_path, total=4, every=2, show=False)
-    log.add(1, [{"loss": 3.0, "learning_rate": 0.1}], {"tokens": 5.0})
-    assert log.state() == {"pending": [{"loss": 3.0, "learning_rate": 0.1}], "size": 0}
-    log.add(2, [{"loss": 1.0, "learning_rate": 0.2}], {"tokens": 7.0})
-    log.evaluated(2, {"f1": 0.5})
+def test_means_and_the_first_and_last_step(tmp_path):
+    log = log_of(tmp_path)
+    log.add(1, [{"loss": 3.0, "learning_rate": 0.1}], {})
+    assert log.state()["pending"] == [{"loss": 3.0, "learning_rate": 0.1}]
+    for number, loss in ((2, 1.0), (3, 8.0)):
+        step(log, number, loss)
+    log.evaluated(3, {"f1": 0.5})
+    log.write(3, {})  # Stopped early.
     log.close()
-    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert lines == [
-        {"step": 2, "kind": "train", "loss": 2.0, "learning_rate": 0.2, "time": {"tokens": 7.0}},
-        {"step": 2, "kind": "evaluation", "f1": 0.5},
+    assert lines_of(tmp_path) == [
+        {"step": 1, "kind": "train", "loss": 3.0, "learning_rate": 0.1},
+        {"step": 2, "kind": "train", "loss": 2.0, "learning_rate": 0.2, "time": {"examples": 5.0}},
+        {"step": 3, "kind": "evaluation", "f1": 0.5},
+        {"step": 3, "kind": "train", "loss": 8.0, "learning_rate": 0.3},
     ]
-    (events,) = (tmp_path / "tensorboard").iterdir()
-    found = {
-        value.tag: float(tf.make_ndarray(value.tensor))
-        for record in tf.data.TFRecordDataset(str(events))
-        for value in tf.compat.v1.Event.FromString(record.numpy()).summary.value
-        if value.metadata.plugin_data.plugin_name == "scalars"
-    }
-    rate = pytest.approx(0.2)
-    assert found == {"train/loss": 2, "train/learning_rate": rate, "train/tokens": 7, "evaluation/f1": 0.5}
+    log = log_of(tmp_path / "whole", every=10, total=2)
+    log.add(2, [{"loss": 3.0, "learning_rate": 0.1}, {"loss": 1.0, "learning_rate": 0.2}], {})
+    log.close()
+    assert [(line["step"], line["loss"]) for line in lines_of(tmp_path / "whole")] == [(1, 3), (2, 2)]
+
+
+def points(directory):
+    """Returns the points of an event folder, in the order of the file, and the text of its settings."""
+    (path,) = directory.iterdir()
+    found, text = [], None
+    for record in tf.data.TFRecordDataset(str(path)):
+        event = tf.compat.v1.Event.FromString(record.numpy())
+        for value in event.summary.value:
+            plugin, content = value.metadata.plugin_data.plugin_name, tf.make_ndarray(value.tensor)
+            if plugin == "text":
+                text = content[0].decode()
+            else:
+                assert plugin == "scalars"
+                found.append((event.step, value.tag, pytest.approx(float(content))))
+    return found, text
+
+
+def test_tensorboard_keeps_one_curve_after_an_interruption(tmp_path):
+    board = tmp_path / "tensorboard"
+    log = log_of(tmp_path, reporters=[callbacks.TensorBoard(board)])
+    log.begin(0, SETTINGS, finished=False)
+    step(log, 1, 3.0)
+    step(log, 2, 1.0)
+    log.evaluated(2, {"f1": 0.5})
+    state = log.state()
+    for number in (3, 4):  # Lost in the interruption.
+        step(log, number, 9.0)
+    log.close()
+    log = log_of(tmp_path, state=state, reporters=[callbacks.TensorBoard(board)])
+    log.begin(2, SETTINGS, finished=False)
+    step(log, 3, 1.0)
+    step(log, 4, 2.0)
+    log.finish({})
+    found, text = points(board)
+    rows = [(1, 3.0, 0.1), (2, 2.0, 0.2), (4, 1.5, 0.4)]
+    expected = [
+        (number, tag, value)
+        for number, loss, rate in rows
+        for tag, value in (("train/loss", loss), ("train/learning_rate", rate), ("speed/examples_per_second", 5.0))
+    ]
+    expected.insert(6, (2, "evaluation/f1", 0.5))
+    assert found == expected
+    assert text.splitlines()[2:] == ["| seed | 1 |", "| optimizer.learning_rate.peak | 0.5 |"]
+    log = log_of(tmp_path, reporters=[callbacks.TensorBoard(board)])  # A new run replaces the curves.
+    log.begin(0, SETTINGS, finished=False)
+    log.finish({})
+    assert points(board)[0] == []
+
+
+class Service(callbacks.TrackingService):
+    """A service that keeps what it receives in a list."""
+
+    name = "service"
+
+    def __init__(self, directory, received):
+        super().__init__(directory, "name")
+        self.received = received
+
+    def start(self, run_id, settings):
+        return run_id or "new"
+
+    def send(self, step, numbers):
+        self.received.append((self._state["id"], step, sorted(numbers)))
+
+
+def test_services_receive_each_point_once(tmp_path):
+    received = []
+    for start, steps in ((0, [1, 2, 3]), (1, [2, 3, 4]), (0, [1])):
+        service = Service(tmp_path, received)
+        service.on_train_begin({}, start)
+        for number in steps:
+            service.on_log(number, {"loss": 1.0, "examples_per_second": 2.0})
+            service.on_evaluation(number, {"f1": 0.5})
+    names = (["speed/examples_per_second", "train/loss"], ["evaluation/f1"])
+    assert received == [("new", number, name) for number in (1, 2, 3, 4, 1) for name in names]
+
+
+def test_unknown_and_missing_services(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for name, message in (
+        ("comet", "`report_to` must be one of tensorboard, wandb, mlflow. Received: 'comet'"),
+        ("wandb", "the package wandb is not installed. Run `pip install wandb`, or report to tensorboard"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            callbacks.create_callbacks(["tensorboard", name], "runs", "a run")

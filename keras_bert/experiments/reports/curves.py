@@ -44,10 +44,10 @@ def figures(metric, unit, curves, best):
 def _lines(lines, metric, unit):
     loss = _loss_name(lines)
     return {
-        "training": _points(lines, "train", loss),
-        "dev": _points(lines, "evaluation", loss),
-        "score": _points(lines, "evaluation", metric, unit),
-        "rate": _points(lines, "train", "learning_rate"),
+        "training": points(lines, "train", loss),
+        "dev": points(lines, "evaluation", loss),
+        "score": points(lines, "evaluation", metric, unit),
+        "rate": points(lines, "train", "learning_rate"),
     }
 
 
@@ -57,7 +57,7 @@ def _loss_name(lines):
     return next((name for name in names if name == "loss" or name.endswith("_loss")), "loss")
 
 
-def _points(lines, kind, name, unit=1):
+def points(lines, kind, name, unit=1):
     found = [(line.get("step"), line.get(name)) for line in lines if line.get("kind") == kind]
     found = [(step, unit * value) for step, value in found if charts.drawable(step) and charts.drawable(value)]
     return _thinned(found) if len(found) > _POINTS else found

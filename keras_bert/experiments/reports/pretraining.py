@@ -1,0 +1,64 @@
+"""report.html of a pre-training run: curves, sample fills of [MASK] and what to do next."""
+
+from keras_bert.experiments.reports import charts, curves, page
+from keras_bert.files import write_text
+
+_NAMES = {
+    "mlm_loss": "masked LM loss",
+    "nsp_loss": "next sentence loss",
+    "mlm_accuracy": "masked LM accuracy (%)",
+    "nsp_accuracy": "next sentence accuracy (%)",
+    "learning_rate": "learning rate",
+}
+
+
+def write_pretraining_report(path, head, lines, fills, steps):
+    """Writes the report.
+
+    Args:
+        path: output file.
+        head: a `Head`.
+        lines: the lines of `metrics.jsonl`, a list of dicts.
+        fills: list of dicts, see `sample_fills`; empty for a left-to-right model.
+        steps: list of `(what, command)`, the next steps.
+    """
+    figures = [_figure(name, lines) for name in _NAMES]
+    right = sum(fill["guesses"][0][0] == fill["truth"] for fill in fills)
+    rows = [[_text(fill), fill["truth"], *_guesses(fill)] for fill in fills]
+    text = page.render(
+        "pretraining.html",
+        head=head,
+        figures=[figure for figure in figures if figure],
+        fills=rows,
+        guesses=len(fills[0]["guesses"]) if fills else 0,
+        right=right,
+        steps=steps,
+    )
+    write_text(path, text)
+
+
+def results_text(results):
+    """Formats the results of an evaluation, accuracies in percent."""
+    names = {name: _NAMES.get(name, name.replace("_", " ")).removesuffix(" (%)") for name in results}
+    return ", ".join(
+        f"{names[name]} {page.percent(value, 1) if name.endswith('_accuracy') else f'{value:.4g}'}"
+        for name, value in results.items()
+    )
+
+
+def _figure(name, lines):
+    unit = 100 if name.endswith("_accuracy") else 1
+    points = {style: curves.points(lines, kind, name, unit) for style, kind in _STYLES.items()}
+    series = [(f"best {style}", style, found) for style, found in points.items() if found]
+    return charts.lines(series, _NAMES[name], "steps") if series else ""
+
+
+_STYLES = {"training": "train", "dev": "evaluation"}
+
+
+def _text(fill):
+    return f"{fill['before']} [MASK] {fill['after']}".strip()
+
+
+def _guesses(fill):
+    return [f"{piece} {page.percent(chance, 0)}" for piece, chance in fill["guesses"]]

@@ -1,0 +1,266 @@
+"""Callbacks of a training run; TensorBoard, Weights & Biases and MLflow."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import socket
+import time
+import uuid
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.files import read_json, write_json
+
+REPORT_TO = ("tensorboard", "wandb", "mlflow")
+_SPEED = "_per_second"
+# Settings that are no hyperparameters.
+_UNREPORTED = ("weights", "undecayed", "fused", "rates", "module", "registered_name")
+_MLFLOW_LENGTH = 500  # MLflow's limit on the length of a parameter.
+
+
+class Callback:
+    """Base class of callbacks for `Trainer`. With several workers, only the chief worker calls them.
+
+    Example:
+        class Printer(Callback):
+            def on_log(self, step, numbers):
+                print(step, numbers["loss"])
+
+        trainer = Trainer(..., directory="runs/1", callbacks=[TensorBoard("runs/1/tensorboard"), Printer()])
+    """
+
+    def on_train_begin(self, settings, step):
+        """Called before the first step.
+
+        Args:
+            settings: dict of hyperparameters, with dotted names such as `optimizer.weight_decay`.
+            step: int, 0 for a new run, else the step after which an interrupted run resumes.
+        """
+
+    def on_log(self, step, numbers):
+        """Called every `log_every` steps with the means since the last call, and with speeds, `..._per_second`."""
+
+    def on_evaluation(self, step, results):
+        """Called after each evaluation."""
+
+    def on_train_end(self, results):
+        """Called after the last step with the results of `fit`, but not if the run is interrupted."""
+
+
+def check_report_to(names):
+    """Raises an error unless all names are known and their packages are installed."""
+    for name in names:
+        if name not in REPORT_TO:
+            raise ValueError(f"`report_to` must be one of {', '.join(REPORT_TO)}. Received: {name!r}")
+        if name != "tensorboard" and importlib.util.find_spec(name) is None:
+            raise ValueError(
+                f"`report_to`: the package {name} is not installed. Run `pip install {name}`, or report to "
+                f"tensorboard, which needs no package. Received: {name!r}"
+            )
+
+
+def create_callbacks(names, directory, run_name):
+    """Returns the callbacks that report a run, for the names in `REPORT_TO`.
+
+    Args:
+        names: list of strings.
+        directory: path of the run.
+        run_name: str, name of the run.
+    """
+    check_report_to(names)
+    directory, callbacks = pathlib.Path(directory), []
+    if "tensorboard" in names:
+        callbacks.append(TensorBoard(directory / "tensorboard"))
+    if "wandb" in names:
+        callbacks.append(WeightsAndBiases(directory, run_name))
+    if "mlflow" in names:
+        callbacks.append(MLflow(directory, run_name))
+    return callbacks
+
+
+class TensorBoard(Callback):
+    """Writes event files for TensorBoard, without needing the package. A resumed run keeps one curve.
+
+    Args:
+        directory: path of the event files.
+    """
+
+    def __init__(self, directory):
+        self._directory, self._writer = pathlib.Path(directory), None
+
+    def on_train_begin(self, settings, step):
+        self._directory.mkdir(parents=True, exist_ok=True)
+        old = sorted(self._directory.glob("events.out.tfevents.*"))
+        events = [event for path in old for event in _events(path) if event.summary.value and event.step <= step]
+        name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
+        self._writer = tf.io.TFRecordWriter(str(self._directory / name))
+        self._write(file_version="brain.Event:2")
+        for event in events if step else ():
+            self._writer.write(event.SerializeToString())
+        self._writer.flush()
+        for path in old:
+            path.unlink()
+        if not step:
+            rows = "\n".join(f"| {name} | {str(value).replace('|', ' ')} |" for name, value in settings.items())
+            self._add(0, "settings", np.array([f"| setting | value |\n|---|---|\n{rows}"], object), "text")
+
+    def on_log(self, step, numbers):
+        for name, value in _named(numbers).items():
+            self._add(step, name, np.float32(value), "scalars")
+        self._writer.flush()
+
+    def on_evaluation(self, step, results):
+        for name, value in results.items():
+            self._add(step, f"evaluation/{name}", np.float32(value), "scalars")
+        self._writer.flush()
+
+    def on_train_end(self, results):
+        self._writer.close()
+
+    def _add(self, step, tag, value, plugin):
+        """Adds one value, in the form of `tf.summary.scalar` or `tf.summary.text`."""
+        data = tf.compat.v1.SummaryMetadata.PluginData(plugin_name=plugin)
+        metadata = tf.compat.v1.SummaryMetadata(plugin_data=data, data_class=1)
+        summary = tf.compat.v1.Summary()
+        summary.value.add(tag=tag, metadata=metadata, tensor=tf.make_tensor_proto(value))
+        self._write(step=step, summary=summary)
+
+    def _write(self, **fields):
+        self._writer.write(tf.compat.v1.Event(wall_time=time.time(), **fields).SerializeToString())
+
+
+def _events(path):
+    """Yields the events of a file up to the first damaged one."""
+    try:
+        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+            yield tf.compat.v1.Event.FromString(record)
+    except tf.errors.DataLossError:
+        return
+
+
+def _named(numbers):
+    """Returns numbers of a log by group: `train/loss`, `speed/examples_per_second`."""
+    return {f"{'speed' if name.endswith(_SPEED) else 'train'}/{name}": value for name, value in numbers.items()}
+
+
+class TrackingService(Callback):
+    """Base class for services: continues the run of the service after an interruption, without repeating points.
+
+    Args:
+        directory: path of the run; the file of the service in it contains the run's id and last step.
+        run_name: str, name of the run.
+    """
+
+    name = None
+
+    def __init__(self, directory, run_name):
+        self._file, self._run_name = pathlib.Path(directory) / f"{self.name}.json", run_name
+
+    def on_train_begin(self, settings, step):
+        self._state = read_json(self._file) if step and self._file.exists() else {"id": None, "step": -1}
+        self._state["id"] = self.start(self._state["id"], settings)
+        self._keep()
+
+    def on_log(self, step, numbers):
+        self._send(step, _named(numbers))
+
+    def on_evaluation(self, step, results):
+        self._send(step + 0.5, {f"evaluation/{name}": value for name, value in results.items()})
+
+    def _send(self, place, numbers):
+        """Sends numbers unless they were sent before; an evaluation comes after the log of the same step."""
+        if place > self._state["step"]:
+            self.send(int(place), numbers)
+            self._state["step"] = place
+            self._keep()
+
+    def _keep(self):
+        write_json(self._file, self._state)
+
+    def start(self, run_id, settings):
+        """Starts a run, or continues the one with an id; returns its id."""
+        raise NotImplementedError
+
+    def send(self, step, numbers):
+        """Sends the numbers of a step."""
+        raise NotImplementedError
+
+
+class WeightsAndBiases(TrackingService):
+    """Reports to Weights & Biases; `WANDB_PROJECT`, `WANDB_MODE=offline` and its other variables apply.
+
+    Args:
+        directory: path of the run.
+        run_name: str, name of the run.
+    """
+
+    name = "wandb"
+
+    def start(self, run_id, settings):
+        import wandb
+
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "keras_bert"),
+            id=run_id or uuid.uuid4().hex[:8],
+            name=self._run_name,
+            dir=str(self._file.parent),
+            config=settings,
+            resume="allow",
+            reinit="finish_previous",
+            settings=wandb.Settings(quiet=True),
+        )
+        return self._run.id
+
+    def send(self, step, numbers):
+        self._run.log(numbers, step=step)
+
+    def on_train_end(self, results):
+        self._run.summary.update(results)
+        self._run.finish()
+
+
+class MLflow(TrackingService):
+    """Reports to MLflow; `MLFLOW_TRACKING_URI` and `MLFLOW_EXPERIMENT_NAME` apply.
+
+    Args:
+        directory: path of the run.
+        run_name: str, name of the run.
+    """
+
+    name = "mlflow"
+
+    def start(self, run_id, settings):
+        import mlflow
+
+        self._client = mlflow.MlflowClient()
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "keras_bert")
+        experiment = self._client.get_experiment_by_name(name)
+        where = experiment.experiment_id if experiment else self._client.create_experiment(name)
+        if run_id is None:
+            run_id = self._client.create_run(where, run_name=self._run_name).info.run_id
+            for key, value in settings.items():
+                self._client.log_param(run_id, key, str(value)[:_MLFLOW_LENGTH])
+        self._client.update_run(run_id, status="RUNNING")
+        return run_id
+
+    def send(self, step, numbers):
+        for name, value in numbers.items():
+            self._client.log_metric(self._state["id"], name, value, step=step)
+
+    def on_train_end(self, results):
+        self._client.set_terminated(self._state["id"])
+
+
+def flat_settings(settings, prefix=""):
+    """Returns nested settings as one dict with dotted names, lists as JSON, without settings of single weights."""
+    flat = {}
+    for name, value in settings.items():
+        if name in _UNREPORTED or value is None:
+            continue
+        if isinstance(value, dict):
+            flat |= flat_settings(value, prefix if name == "config" else f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = json.dumps(value) if isinstance(value, list | tuple) else value
+    return flat

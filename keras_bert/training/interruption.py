@@ -1,0 +1,52 @@
+"""Ctrl-C and SIGTERM during training: the run stops after the current step and saves its state."""
+
+import contextlib
+import signal
+import threading
+
+TERMINATED = 143  # Exit status after SIGTERM: 128 + 15.
+
+
+class InterruptedEvaluation(Exception):
+    """An evaluation was stopped; it is repeated when the run resumes."""
+
+
+class Interruption:
+    """Turns the first Ctrl-C or SIGTERM into a request. A second Ctrl-C raises `KeyboardInterrupt` at once.
+
+    Attributes:
+        requested: bool, whether to stop.
+    """
+
+    def __init__(self):
+        self.requested, self._by_user, self._before = False, False, {}
+
+    @contextlib.contextmanager
+    def handled(self):
+        """Handles both signals while the block runs, in the main thread and unless the process ignores Ctrl-C."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        numbers = [signal.SIGTERM]
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            numbers.append(signal.SIGINT)
+        self._before = {number: signal.signal(number, self._request) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+            self.requested = self._by_user = False
+
+    def _request(self, number, _):
+        self.requested = True
+        if number == signal.SIGINT:
+            self._by_user = True
+            signal.signal(number, self._before[number])
+
+    def stop(self, message, say):
+        """Ends a saved run: `KeyboardInterrupt` with a message after Ctrl-C, else exit with status 143."""
+        if self._by_user:
+            raise KeyboardInterrupt(message)
+        say(message)
+        raise SystemExit(TERMINATED)

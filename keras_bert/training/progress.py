@@ -1,0 +1,219 @@
+"""Progress of long jobs: one updated line on a terminal, a line every 10 seconds in a file or a pipe."""
+
+import contextlib
+import shutil
+import sys
+import textwrap
+import threading
+
+import tqdm
+
+_DELAY = 2.0  # Seconds before a job other than training is shown.
+
+# Abbreviations, so that a line fits into a terminal.
+_SHORT = {"learning_rate": "lr", "gradient_norm": "norm", "examples": "ex", "tokens": "tok"}
+
+
+class Progress:
+    """The progress of a training run, possibly one of several.
+
+    Args:
+        run: int, number of this run, from 1. Defaults to 1.
+        runs: int, number of runs. Defaults to 1.
+        rest: float, the time of all later runs in multiples of the time of this one. Defaults to 0.
+        resumed: bool, whether the earlier runs were finished before this process started. Defaults to `False`.
+        stream: where to write. Defaults to stderr.
+
+    Example:
+        trainer.fit(batches, progress=Progress(run=2, runs=4, rest=2.0))
+    """
+
+    def __init__(self, run=1, runs=1, rest=0.0, resumed=False, stream=None):
+        self._run, self._runs, self._rest, self._stream = run, runs, rest, stream or sys.stderr
+        self._resumed = resumed and run > 1
+        self._total = self._line = None  # The line starts after the first steps, so that its rate excludes tracing.
+        self._numbers = self._rates = {}
+
+    def begin(self, step, total, finished=False):
+        """Starts a run of `total` steps; reports where an interrupted run resumes."""
+        self._total, self._line = total, None
+        place = f"goes on at step {step:,} of {total:,}" if step else "starts"
+        place = f"has finished training at step {step:,}" if finished else place
+        if self._resumed:
+            self.say(f"{self._run - 1} of {self._runs} runs are finished; run {self._run} {place}")
+        elif step:
+            self.say(f"{f'run {self._run}' if self._runs > 1 else 'the run'} {place}")
+        self._resumed = False  # Said once, also if the run has several stages.
+
+    def show(self, step, numbers, rates):
+        """Updates the line, if it is due, with a dict of numbers and a dict of rates per second."""
+        self._numbers, self._rates = numbers, rates
+        if self._line is None:
+            self._line = _Line(self._compose, self._stream, total=self._total, initial=step, smoothing=0.1)
+        self._line.update(step - self._line.n)
+
+    def say(self, line):
+        """Writes a permanent line."""
+        if self._stream.isatty():
+            line = textwrap.fill(line, _width(), subsequent_indent="  ")
+        tqdm.tqdm.write(line, self._stream)
+
+    def evaluated(self, step, results):
+        """Writes a permanent line with the results of an evaluation."""
+        numbers = ", ".join(f"{name} {_short(value)}" for name, value in results.items())
+        self.say(f"{self._which()}step {step:,} evaluated: {numbers}")
+
+    def close(self):
+        """Writes the final progress line and ends it."""
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+    def _which(self):
+        return f"run {self._run} of {self._runs}, " if self._runs > 1 else ""
+
+    def _compose(self, fields):
+        """Returns the parts of the line, the most important first."""
+        parts = [f"{self._which()}step {fields['n']:,}/{self._total:,}", *self._times(fields)]
+        numbers = {_SHORT.get(name, name): _short(value) for name, value in self._numbers.items()}
+        last = [f"{name} {numbers.pop(name)}" for name in ("lr", "norm") if name in numbers]
+        return [*parts, *(f"{name} {value}" for name, value in numbers.items()), *_speeds(self._rates), *last]
+
+    def _times(self, fields):
+        if fields["n"] >= self._total:
+            return [f"in {tqdm.tqdm.format_interval(fields['elapsed'])}"]
+        if not (rate := _rate(fields)):
+            return []
+        left = (self._total - fields["n"]) / rate
+        whole = left + self._rest * self._total / rate
+        all_runs = [f"{tqdm.tqdm.format_interval(whole)} for all runs"] if self._rest else []
+        return [f"{tqdm.tqdm.format_interval(left)} left", *all_runs]
+
+
+def track(items, what, total=None, show=True):
+    """Yields the items and shows their number, if they take more than two seconds.
+
+    Args:
+        items: an iterable.
+        what: str, what is being done, such as "tokenizing".
+        total: int, number of items. Defaults to their length, if known.
+        show: bool, whether to show the progress. Defaults to `True`.
+    """
+    if not show:
+        yield from items
+        return
+    total = len(items) if total is None and hasattr(items, "__len__") else total
+
+    def compose(fields):
+        count = f"{what}: {fields['n']:,}" + (f"/{total:,}" if total else "")
+        rate = _rate(fields)
+        left = total and rate and tqdm.tqdm.format_interval(max(total - fields["n"], 0) / rate)
+        return [count, f"{left} left"] if left else [count]
+
+    with contextlib.closing(_Line(compose, sys.stderr, total=total, leave=False, delay=_DELAY)) as line:
+        for item in items:
+            yield item
+            line.update()
+
+
+@contextlib.contextmanager
+def messages():
+    """Yields a function that shows a message in place of the last one, if the block takes more than two seconds."""
+    last = []
+    with contextlib.closing(_Line(lambda _: last, sys.stderr, leave=False, delay=_DELAY)) as line:
+
+        def show(message):
+            last[:] = [message]
+            line.update()
+
+        yield show
+
+
+@contextlib.contextmanager
+def announced(what, show=True, delay=_DELAY):
+    """Shows what is being done while the block runs, if it takes more than `delay` seconds."""
+    lines = []
+    timer = threading.Timer(delay, lambda: lines.append(_Line(lambda fields: [f"{what} ..."], sys.stderr, leave=False)))
+    timer.daemon = True
+    if show:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if show:
+            timer.join()
+        for line in lines:
+            line.close()
+
+
+class _Line(tqdm.tqdm):
+    """A line of text that is updated in place on a terminal, and repeated every 10 seconds elsewhere.
+
+    All lines share the last line of the terminal.
+
+    Args:
+        compose: function from tqdm's `format_dict` to the parts of the line, of which as many are shown as fit.
+        stream: where to write.
+        **options: arguments of `tqdm.tqdm`.
+    """
+
+    def __init__(self, compose, stream, **options):
+        self._compose, self._terminal = compose, stream.isatty()
+        super().__init__(
+            file=stream if self._terminal else _Lines(stream),
+            mininterval=0.1 if self._terminal else 10.0,
+            miniters=1,
+            position=0,
+            **options,
+        )
+
+    def __str__(self):
+        parts, width = self._compose(self.format_dict), _width()
+        if not self._terminal:
+            return ", ".join(parts)
+        while len(parts) > 1 and len(", ".join(parts)) > width:
+            parts.pop()
+        return ", ".join(parts)[:width].ljust(width)  # Hides what another line has left.
+
+
+class _Lines:
+    """A stream that writes each state of a progress line on a separate line."""
+
+    def __init__(self, stream):
+        self._stream, self._last = stream, None
+
+    def write(self, text):
+        if text.strip() not in ("", self._last):
+            self._last = text.strip()
+            self._stream.write(self._last + "\n")
+
+    def flush(self):
+        self._stream.flush()
+
+
+def _width():
+    return shutil.get_terminal_size().columns - 1
+
+
+def _rate(fields):
+    """Returns items per second, or `None` at the start."""
+    done = fields["n"] - fields["initial"]
+    return fields["rate"] or (done / fields["elapsed"] if done and fields["elapsed"] else None)
+
+
+def _speeds(rates):
+    """Returns the speed in examples and tokens per second, or else in steps."""
+    found = [f"{_large(rates[name])} {_SHORT[name]}/s" for name in ("examples", "tokens") if name in rates]
+    if found or not rates.get("steps"):
+        return found
+    steps = rates["steps"]
+    return [f"{_large(steps)} steps/s" if steps >= 1 else f"{_short(1 / steps)} s/step"]
+
+
+def _short(value):
+    return f"{value:.1e}" if value and abs(value) < 1e-3 else f"{value:.4g}"
+
+
+def _large(value):
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
