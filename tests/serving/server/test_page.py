@@ -339,6 +339,10 @@ def test_a_pasted_table(visit, heads, client):
     csv.writer(pasted, delimiter=";").writerows([*lines, ["x", "8"], ["x", "9", "a", "more"]])
     page.get_by_label("Rows").fill(pasted.getvalue().replace("\r\n", "\n"))
     assert page.locator("#table_status").text_content() == "8 rows, 3 columns separated by semicolons."
+    page.get_by_label("Separated by").select_option("line breaks only")
+    assert page.locator("#table_status").text_content().endswith("each input of the model: text, pair.")
+    assert page.locator("#answer_all").is_disabled()
+    page.get_by_label("Separated by").select_option("semicolons")
     name, data, errors = answer_table(page)
     header, *rows = rows_of(data, ";")
     assert name == "table.answers.csv"

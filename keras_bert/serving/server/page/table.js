@@ -75,10 +75,12 @@ function drawColumns() {
     chooser.value = known < 0 ? Math.min(index, names.length - 1) : known;
     return node("div", {}, node("label", { for: `column_${input}` }, `Column of “${input}”`), chooser);
   }));
-  byId("answer_all").disabled = !rows.length;
+  const enough = names.length >= inputs.length;
+  byId("answer_all").disabled = !rows.length || !enough;
+  const missing = enough ? "" : ` Expected a column for each input of the model: ${inputs.join(", ")}.`;
   const many = names.length > 1 ? `, ${count(names.length, "column")} separated by ${SEPARATORS[sheet.separator]}` : "";
   const source = sheet.file ? `${sheet.file}: ` : "";
-  byId("table_status").textContent = sheet.rows.length ? `${source}${count(rows.length, "row")}${many}.` : "";
+  byId("table_status").textContent = sheet.rows.length ? `${source}${count(rows.length, "row")}${many}.${missing}` : "";
 }
 
 // The names of the columns, and the rows without the header.
