@@ -20,6 +20,7 @@ from keras_bert.training.losses import span_loss
 from keras_bert.training.progress import announced
 
 _LOG = logging.getLogger("keras_bert")
+_ALTERNATIVES = 3  # Answers of the exported model.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,6 +178,7 @@ class QuestionAnsweringTask(FinetuningTask):
             "max_question_length": self._settings.max_question_length,
             "max_answer_length": self._settings.max_answer_length,
             "null_threshold": bert.null_threshold,
+            "top": min(self._settings.n_best, _ALTERNATIVES),
             "example": {"question": questions.questions[0], "context": questions.contexts[questions.context[0]]},
         }
 
