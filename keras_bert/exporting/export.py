@@ -78,8 +78,7 @@ def export(model, preprocessor, directory, labels=None, pair=False, example=None
     """
     description = describe(model)
     labels = _checked_labels(description, labels)
-    preprocessor = _for_serving(preprocessor, description.head)
-    signatures = {**_signatures(description, model, preprocessor, labels, pair, options), "tokens": _on_ids(model)}
+    signatures = {**build_signatures(model, preprocessor, labels, pair, **options), "tokens": _on_ids(model)}
     _check_example(signatures["serving_default"], example)
     score_range = _checked_range(description, score_range)
     about = assets.facts(description, preprocessor, labels, pair, options, example, score_range)
@@ -91,7 +90,11 @@ def export(model, preprocessor, directory, labels=None, pair=False, example=None
         assets.write(temporary, signatures, about)
 
 
-def _signatures(description, model, preprocessor, labels, pair, options):
+def build_signatures(model, preprocessor, labels=None, pair=False, **options):
+    """Returns the signatures of a model by name, `tf.function`s on raw text; for the arguments see `export`."""
+    description = describe(model)
+    labels = _checked_labels(description, labels)
+    preprocessor = _for_serving(preprocessor, description.head)
     match description.head:
         case "classification" if description.num_classes == 1 and not description.multi_label:
             return classify.regressor(model, preprocessor, pair, **options)

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import keras
+
 from keras_bert.config import BertConfig
 from keras_bert.layers import MultiLabelDense
 from keras_bert.models.wiring import OtherWiringError, expect, read
@@ -63,6 +65,11 @@ def describe(model):
     Raises:
         ValueError: if no builder makes this graph.
     """
+    if not isinstance(model, keras.Model):
+        raise ValueError(
+            "expected a Keras model: of what `keras_bert.load` returns, pass `bert.encoder` to builders and "
+            f"`bert.model()` to other functions. Received: {model!r:.200}"
+        )
     try:
         return _description(*read(model))
     except OtherWiringError as error:

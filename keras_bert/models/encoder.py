@@ -3,6 +3,7 @@
 import keras
 
 from keras_bert.layers import AttentionMask, BertEmbeddings, Pooler, TokenEmbedding, TransformerBlock
+from keras_bert.models.description import describe_encoder
 
 
 def build_encoder(
@@ -101,3 +102,23 @@ def build_encoder(
     if attention_scores:
         outputs["attention_scores"] = scores
     return keras.Model(inputs, outputs, name=name or "bert_encoder")
+
+
+def attention_scores(encoder, inputs):
+    """Computes the attention probabilities of an encoder that was built without `attention_scores`.
+
+    Args:
+        encoder: a model from `build_encoder`.
+        inputs: dict of arrays, the encoder's inputs.
+
+    Returns:
+        List of `num_hidden_layers` tensors `(batch, heads, length, length)`.
+    """
+    description = describe_encoder(encoder)
+    layers, scores = description.layers, []
+    mask = layers["attention_mask"](inputs["padding_mask"])
+    state = layers["embeddings"](layers["token_embedding"](inputs["token_ids"]), inputs["segment_ids"])
+    for index in range(description.config.num_hidden_layers):
+        state, score = layers[f"block_{index}"](state, attention_mask=mask, return_attention_scores=True)
+        scores.append(score)
+    return scores

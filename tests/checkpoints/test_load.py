@@ -297,3 +297,44 @@ class TestGoogle:
         assert first["output_weights"] == [3, 32]
         assert first["bert/encoder/layer_0/attention/self/query/kernel"] == [32, 32]
         assert second["cls/squad/output_weights"] == [2, 32]
+
+
+def test_a_loaded_checkpoint_is_not_a_model(saved):
+    bert = keras_bert.load(saved("classification"))
+    for use in (keras_bert.build_classifier, keras_bert.build_multiple_choice, keras_bert.describe):
+        arguments = [2] if use is keras_bert.build_classifier else []
+        with pytest.raises(ValueError, match=r"pass `bert.encoder` to builders and `bert.model\(\)` to .*LoadedBert"):
+            use(bert, *arguments)
+    with pytest.raises(ValueError, match=r"`bert.model\(\)`"):
+        keras_bert.save(bert, "nowhere", None)
+    with pytest.raises(AttributeError, match=r"has no attribute 'fit'. Use `bert.encoder` .* or `bert.model\(\)`"):
+        bert.fit()
+    with pytest.raises(AttributeError, match="LoadedBert has no attribute 'nothing'"):
+        bert.nothing  # noqa: B018
+    assert bert.model() is bert.model()
+
+
+@pytest.mark.tensorflow
+def test_attention(saved):
+    """Equals the encoder's own output, and a softmax in NumPy from the file's weights."""
+    bert = keras_bert.load(saved("encoder"), attention_scores=True)
+    tokens, attention = bert.attention(("ab c", "d"))
+    assert tokens == ["[CLS]", "a", "##b", "c", "[SEP]", "d", "[SEP]"]
+    inputs = bert.preprocessor(7)((["ab c"], ["d"]))
+    np.testing.assert_allclose(attention, np.concatenate(bert.encoder(inputs)["attention_scores"]), atol=1e-6)
+    ids, segments = (inputs[name].numpy()[0] for name in ("token_ids", "segment_ids"))
+    weights = safetensors.numpy.load_file(saved("encoder") / "model.safetensors")
+    weights = {name.removeprefix("bert."): value for name, value in weights.items()}
+    table = "embeddings.{}_embeddings.weight".format
+    states = weights[table("word")][ids] + weights[table("position")][:7] + weights[table("token_type")][segments]
+    states = (states - states.mean(-1, keepdims=True)) / np.sqrt(states.var(-1, keepdims=True) + 1e-12)
+    states = states * weights["embeddings.LayerNorm.weight"] + weights["embeddings.LayerNorm.bias"]
+    query, key = (
+        (states @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]).reshape(7, 4, 8).transpose(1, 0, 2)
+        for name in ("encoder.layer.0.attention.self.query", "encoder.layer.0.attention.self.key")
+    )
+    powers = np.exp(query @ key.transpose(0, 2, 1) / np.sqrt(8))
+    assert attention.shape == (1, 4, 7, 7)
+    np.testing.assert_allclose(attention[0], powers / powers.sum(-1, keepdims=True), atol=1e-5)
+    with pytest.raises(ValueError, match=r"`text` must be a string or a tuple of two strings. Received: text=\['a'\]"):
+        bert.attention(["a"])

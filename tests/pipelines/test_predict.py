@@ -1,12 +1,14 @@
 """Tests of the command-line program."""
 
 import csv
+import json
 
 import numpy as np
 import pytest
 import scipy.special
 
 import keras_bert
+from keras_bert.tasks import printing
 from pipelines import common_flags
 from tests.pipelines.programs import call, mistake, run
 
@@ -69,54 +71,110 @@ def test_questions_about_a_long_context(build, pieces, tmp_path):
     """The answers equal those of the exported model, one above and one below the no-answer threshold."""
     labeler = build("question_answering")
     context = "é a b c\n" * 20 + "k l, m! n o p"
-    preprocessor = keras_bert.TextPreprocessor(pieces, 24, padding="longest")
-    keras_bert.export(labeler, preprocessor, tmp_path / "export" / "1")
-    asked = [["a b"], ["x y z"]]
-    answer = tf.saved_model.load(str(tmp_path / "export" / "1")).signatures["serving_default"]
-    found = [answer(question=tf.constant(one), context=tf.constant([context])) for one in asked]
-    odds = [float(one["null_score"][0] - one["score"][0]) for one in found]
+    keras_bert.save(labeler, tmp_path / "model", pieces, sequence_length=24)
+    bert, asked = keras_bert.load(tmp_path / "model"), ["a b", "x y z"]
+    found = bert.predict([{"question": one, "context": context} for one in asked], null_threshold=1000.0)
+    odds = [np.log(one["null_score"] / one["score"]) for one in found]
     keras_bert.save(labeler, tmp_path / "model", pieces, sequence_length=24, null_threshold=sum(odds) / 2)
     (tmp_path / "context.txt").write_text(context)
-    flags = [f"--question={one[0]}" for one in asked]
+    flags = [f"--question={one}" for one in asked]
     context_file = f"--context_file={tmp_path}/context.txt"
     printed = call(PROGRAM, f"--model={tmp_path}/model", *flags, context_file, "--batch_size=3")
     rows = list(csv.reader(printed.splitlines(keepends=True), "excel-tab"))
     answered = int(np.argmin(odds))
-    text = found[answered]["answer"].numpy()[0].decode()
+    text = found[answered]["answer"]
     assert rows.pop(0 if answered else -1) == ["no answer"]
     (shown, probability), (marked,) = rows
     assert shown == text
-    assert 0 < float(probability) < 1
+    assert float(probability) == pytest.approx(found[answered]["score"], abs=1e-4)
     # The answer is printed inside the surrounding context.
-    begin, content = int(found[answered]["start"][0]), context.encode()
-    parts = content[:begin], content[begin + len(text.encode()) :], text.encode()
-    left, right, middle = (" ".join(part.decode().split()) for part in parts)
+    start, end = found[answered]["start"], found[answered]["end"]
+    left, middle, right = (" ".join(part.split()) for part in (context[:start], context[start:end], context[end:]))
     before, behind = marked.split(f"[[{middle}]]")
     assert left.endswith(before.removeprefix("...").strip())
     assert right.startswith(behind.removesuffix("...").strip())
+    # As a file of lines: questions and contexts separated by tabs.
+    (tmp_path / "rows.txt").write_text("a b\ta b c d\nx y z\tk l\n")
+    (first, _) = call(PROGRAM, f"--model={tmp_path}/model", f"--input={tmp_path}/rows.txt", "--n_best=2").splitlines()
+    expected = keras_bert.load(tmp_path / "model").predict({"question": "a b", "context": "a b c d"}, n_best=2)
+    assert json.loads(first) == {"question": "a b", **approximate(expected)}
+
+
+def approximate(value):
+    """Nested values to compare with, except for rounding."""
+    if isinstance(value, dict):
+        return {name: approximate(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [approximate(part) for part in value]
+    return pytest.approx(value, rel=1e-4) if isinstance(value, float) else value
+
+
+def test_files_and_json(model, tmp_path):
+    """CSV and JSONL give lines of JSON with the text and the answer; empty texts are allowed."""
+    directory, expected = model
+    (tmp_path / "texts.csv").write_text('id;review\n1;"a b; c"\n2;\n')
+    (tmp_path / "texts.jsonl").write_text('{"text": "a b", "pair": "c", "id": 1}\n{"text": "d", "pair": ""}\n')
+    output = tmp_path / "out" / "answers.jsonl"
+    for name, columns in (("texts.csv", ["--text_column=review"]), ("texts.jsonl", [])):
+        flags = [f"--input={tmp_path / name}", f"--output={output}", "--batch_size=1", *columns]
+        assert call(PROGRAM, f"--model={directory}", *flags) == f"wrote 2 answers to {output}\n"
+        lines = [json.loads(line) for line in output.read_text().splitlines()]
+        texts = ["a b; c", ""] if name == "texts.csv" else (["a b", "d"], ["c", ""])
+        for line, probabilities in zip(lines, expected(texts), strict=True):
+            assert line["label"] == LABELS[probabilities.argmax()]
+            np.testing.assert_allclose(list(line["scores"].values()), probabilities, rtol=1e-4)
+        names = ["text", "pair", "label", "score", "scores"]
+        assert list(lines[0]) == [name for name in names if name != "pair" or isinstance(texts, tuple)]
+        assert [line["text"] for line in lines] == (texts[0] if isinstance(texts, tuple) else texts)
+
+
+def test_lines_to_read():
+    """One form for each kind of answer; the rest of the test shows them."""
+    entity = {"text": "Ada\tB", "label": "PER", "start": 0, "end": 5, "score": 0.5}
+    assert printing.readable({"text": "Ada\tB!"}, {"entities": [entity]}) == ['0.5000\tPER\t"Ada\tB"']
+    assert printing.readable({"text": ""}, {"entities": []}) == ["no entities"]
+    fills = [{"token": "a", "score": 0.75}, {"token": "b", "score": 0.25}]
+    assert printing.readable({"text": "[MASK]"}, {"fills": [fills]}) == ["a 0.7500\tb 0.2500"]
+    choices = {"text": "a", "choices": ["b", "c"]}
+    assert printing.readable(choices, {"choice": 1, "scores": [0.25, 0.75]}) == ["0.7500\tc", "0.2500\tb"]
+    vector = np.array([0.5, 1.0], "float32")
+    assert printing.readable({"text": "ü\ud800"}, {"vector": vector}) == ['{"text": "ü?", "vector": [0.5, 1.0]}']
+    assert printing.table([{"probability": 0.5}]) == ["probability", "0.5000"]
+    answers = [{"labels": ["a"], "scores": {"a": 0.75, "b": 0.25}}, {"labels": [], "scores": {"a": 0.0, "b": 0.0}}]
+    assert printing.table(answers) == ["labels\ta\tb", "a\t0.7500\t0.2500", '""\t0.0000\t0.0000']
 
 
 def test_user_errors(model, build, pieces, tmp_path):
     keras_bert.save(build("question_answering"), tmp_path / "labeler", pieces)
     classifier, labeler = f"--model={model[0]}", f"--model={tmp_path}/labeler"
-    context = "--question takes its context from --context_file only. Remove the text arguments and --input"
+    (tmp_path / "texts.jsonl").write_text('{"text": "a"}\n{"text": 1}\n')
+    (tmp_path / "texts.csv").write_text("title,body\na,b\n")
     for arguments, given, message in (
-        (
-            [classifier, "--question=a"],
-            "b",
-            f"{model[0]}: expected a question_answering head. Received: head='classification'",
-        ),
+        ([classifier, "--question=a"], "b", f"{model[0]} takes text or text and pair. Received: question and context"),
         (
             [labeler, "a"],
-            "b",
-            f"{tmp_path}/labeler: expected a classification head. Received: head='question_answering'. Use --question "
-            "and --context_file",
+            "",
+            "the arguments: expected question and context. Received: 1 text(s)",
         ),
-        ([classifier, "a", "b", "c"], "", "expected one text, a pair of texts, or --input. Received: a b c"),
-        ([classifier], "a\tb\nc\n", "standard input:2: expected 2 columns, got 1"),
+        ([classifier, "a", "b", "c"], "", "the arguments: expected text or text and pair. Received: 3 text(s)"),
+        ([classifier], "a\tb\nc\n", "standard input:2: expected text and pair. Received: 1 text(s)"),
         ([classifier], "", "standard input: there is no text"),
-        ([classifier, "--question=a", "b"], "", context),
-        ([classifier, "--question=a"], " ", "--question and the text of --context_file must not be empty"),
-        ([classifier, "--input=none.tsv"], "", "[Errno 2] No such file or directory: 'none.tsv'"),
+        ([labeler, "--question=a"], " ", "--question and its context must not be empty"),
+        (
+            [labeler, "--question=a", "b", "--context_file=c"],
+            "",
+            "--question takes one context: an argument, --context_file or the standard input; no --input",
+        ),
+        ([classifier, "--input=none.tsv"], "", "--input=none.tsv: no such file"),
+        (
+            [classifier, f"--input={tmp_path}/texts.jsonl"],
+            "",
+            f"{tmp_path}/texts.jsonl:2: column `text` must be a string. Received: 1",
+        ),
+        (
+            [classifier, f"--input={tmp_path}/texts.csv"],
+            "",
+            f"{tmp_path}/texts.csv:1: no column `text`. It has: 'title', 'body'",
+        ),
     ):
         assert mistake(PROGRAM, *arguments, given=given) == message

@@ -1,0 +1,226 @@
+"""What `keras_bert.load` returns: the models of a checkpoint, and their answers to texts."""
+
+import logging
+
+import keras
+
+from keras_bert.checkpoints.layout import POOLER_TENSORS, check_known, fill, slots
+from keras_bert.models.description import describe
+from keras_bert.models.encoder import attention_scores, build_encoder
+from keras_bert.models.heads import (
+    build_classifier,
+    build_embedder,
+    build_multiple_choice,
+    build_span_labeler,
+    build_token_classifier,
+)
+from keras_bert.models.pretrainer import build_next_sentence, build_pretrainer
+
+_WITHOUT_POOLER = ("embedding", "question_answering", "token_classification")
+
+
+class LoadedBert:
+    """A checkpoint in memory. Its models share the weights of `encoder`.
+
+    It is not a Keras model: pass `bert.encoder` to builders of heads, and `bert.model()` to training, `save`, `export`.
+
+    Attributes:
+        config: the `BertConfig`.
+        encoder: the encoder with loaded weights.
+        metadata: the `Metadata`. Each of its fields is an attribute too: `head` ("encoder" for none), `vocabulary`,
+            `lowercase`, `labels`, `multi_label`, `task`, `pair`, `sequence_length`, `null_threshold`, `pooling`,
+            `normalize`, ...
+        strip_accents: bool, whether to remove accents; `None` means the same as `lowercase`.
+    """
+
+    def __init__(self, checkpoint, **encoder_options):
+        _check_vocabulary(checkpoint)
+        self._checkpoint, self._model, self._answerer = checkpoint, None, None
+        self.config = checkpoint.config
+        changes = {name: encoder_options.pop(name) for name in ("causal", "positions") if name in encoder_options}
+        self.metadata = checkpoint.metadata.replace(head=checkpoint.metadata.head or "encoder", **changes)
+        vars(self).update(vars(self.metadata))
+        self.strip_accents = self.metadata.strip_accents
+        self.encoder = build_encoder(self.config, causal=self.causal, positions=self.positions, **encoder_options)
+        description = describe(self.encoder)
+        check_known(checkpoint, description)
+        complete = fill(checkpoint, slots(description), optional=POOLER_TENSORS)
+        if not complete and self.head not in _WITHOUT_POOLER:
+            logging.getLogger("keras_bert").warning(
+                "%s has no pooler: the encoder's is randomly initialized. Fine-tune before using `pooled_output`.",
+                checkpoint.name,
+            )
+
+    def __repr__(self):
+        config = self.config
+        return (
+            f"LoadedBert({self._checkpoint.name!r}, L={config.num_hidden_layers} H={config.hidden_size} "
+            f"A={config.num_attention_heads}, head={self.head!r})"
+        )
+
+    def __getattr__(self, name):
+        if hasattr(keras.Model, name):
+            raise AttributeError(
+                f"a LoadedBert is not a Keras model and has no attribute {name!r}. Use `bert.encoder` to build a model "
+                "with a new head, or `bert.model()` for the model with the checkpoint's head"
+            )
+        raise AttributeError(f"LoadedBert has no attribute {name!r}")
+
+    def predict(self, texts, batch_size=32, n_best=None, sequence_length=None, **options):
+        """Answers texts with the checkpoint's head, as the SavedModel of `export` does.
+
+        A question's context and a text to tag may have any length; other texts are truncated as in training. The model
+        is `bert.model()`: after training that model, `predict` uses the trained weights. Needs TensorFlow.
+
+        Args:
+            texts: a list of strings, of pairs `(text, pair)`, of `{"question": ..., "context": ...}` or of
+                `{"text": ..., "choices": [...]}`, as the head requires; or one of these alone. A classifier or a
+                regression model refuses pairs if it was trained without them, and texts if it was trained with pairs;
+                if the checkpoint does not say (`bert.pair` is `None`), it takes both.
+            batch_size: int, number of texts to compute together. Defaults to 32.
+            n_best: int, number of answers to a question, or of tokens for a [MASK]. Defaults to 1 answer, 5 tokens.
+            sequence_length: int, maximum number of tokens. Defaults to that of training, or else to the model's.
+            **options: more options of `export`, such as `stride`, `max_answer_length` or `null_threshold`.
+
+        Returns:
+            A list with a dict for each text; for one text alone, its dict. Scores are probabilities. `start` and `end`
+            are positions in the Python string (a SavedModel's are in bytes), so that `text[start:end]` is the answer.
+
+            - classification: `label`, `score`, `scores` (a dict by label); multi-label: `labels`, `scores`
+            - regression: `value`
+            - token classification: `entities`, a list of dicts with `text`, `label`, `start`, `end`, `score`
+            - question answering: `answer`, `score`, `start`, `end`; with `n_best` also `answers`, best first. With a
+              null threshold also `null_score`, the probability of no answer, for which `answer` is empty and `start`
+              and `end` are -1. The probabilities are those among the 20 best answers
+            - pre-training: `fills`, for each [MASK] a list of dicts with `token`, `score`; for pairs as next sentence
+            - next sentence: `probability` that the pair follows the text
+            - multiple choice: `choice` (its index), `scores`
+            - encoder, embedding: `vector`, as from `encode`
+
+        Example:
+            bert.predict(["A charming film."])[0]["label"]
+        """
+        return self._answers().predict(texts, batch_size, n_best, sequence_length, **options)
+
+    def encode(self, texts, batch_size=32, sequence_length=None):
+        """Embeds texts with the encoder: float32 NumPy `(texts, width)`, or `(width,)` for a string. Needs TensorFlow.
+
+        Pools and normalizes as the checkpoint specifies (sentence-transformers), otherwise takes the mean over all
+        tokens. Works with any head. For the arguments see `predict`.
+
+        Example:
+            bert.encode(["A sentence.", "Another one."])
+        """
+        return self._answers().encode(texts, batch_size, sequence_length)
+
+    def attention(self, text):
+        """Returns the tokens of a text and the attention probabilities between them.
+
+        Args:
+            text: a string, or a tuple of two for a pair; truncated to the model's maximum length.
+
+        Returns:
+            The list of tokens, including [CLS] and [SEP], and a float32 NumPy array `(layers, heads, length, length)`:
+            its last axis is what each token of the axis before it attends to, and sums to 1.
+
+        Example:
+            tokens, attention = bert.attention("A sentence.")
+        """
+        preprocessor = self.preprocessor(self.config.max_position_embeddings, padding="longest")
+        parts = [[part] for part in text] if isinstance(text, tuple) else [[text]]
+        if len(parts) > 2 or not all(isinstance(part, str) for (part,) in parts):
+            raise ValueError(f"`text` must be a string or a tuple of two strings. Received: text={text!r:.200}")
+        inputs = preprocessor(tuple(parts) if len(parts) == 2 else parts[0])
+        inputs = {name: keras.ops.convert_to_numpy(ids) for name, ids in inputs.items()}
+        scores = keras.ops.cast(keras.ops.concatenate(attention_scores(self.encoder, inputs)), "float32")
+        tokens = [self.vocabulary.pieces[index] for index in inputs["token_ids"][0]]
+        return tokens, keras.ops.convert_to_numpy(scores)
+
+    def _answers(self):
+        if self._answerer is None:
+            if (backend := keras.config.backend()) != "tensorflow":
+                raise ValueError(
+                    "`predict` and `encode` need the TensorFlow backend of Keras, KERAS_BACKEND=tensorflow. On other "
+                    f"backends, call bert.model() on token ids. Received: KERAS_BACKEND={backend}"
+                )
+            from keras_bert.checkpoints.answers import Answerer  # Needs TensorFlow, unlike the models.
+
+            self._answerer = Answerer(self)
+        return self._answerer
+
+    def preprocessor(self, sequence_length, **options):
+        """Returns the `TextPreprocessor` for these models; `options` are passed to it."""
+        from keras_bert.text.preprocessor import TextPreprocessor  # Needs TensorFlow, unlike the models.
+
+        name, limit = self._checkpoint.name, self.config.max_position_embeddings
+        if self.vocabulary is None:
+            raise ValueError(f"{name} has no vocabulary. Build a `TextPreprocessor` with your own vocabulary")
+        if sequence_length > limit and self.positions == "learned":
+            raise ValueError(
+                f"`sequence_length` must be at most {limit}, the number of positions of {name}. "
+                f"Received: sequence_length={sequence_length}"
+            )
+        return TextPreprocessor(self.vocabulary, sequence_length, **{"lowercase": self.lowercase, **options})
+
+    def pretrainer(self, next_sentence=None):
+        """Returns the pre-training model with the checkpoint's heads; by default with NSP if the checkpoint has it."""
+        if next_sentence is None:
+            next_sentence = "cls.seq_relationship.weight" in self._checkpoint.tensors
+        return self._fill_head(build_pretrainer(self.encoder, next_sentence, self.tied))
+
+    def model(self):
+        """Returns the model with the head that the checkpoint contains, the same one in each call."""
+        if self._model is None:
+            self._model = self._build_model()
+        return self._model
+
+    def _build_model(self):
+        encoder, dropout = self.encoder, self.config.head_dropout
+        match self.head:
+            case "encoder":
+                return encoder
+            case "embedding":
+                return build_embedder(encoder, self.pooling, self.normalize, self.sequence_length)
+            case "pretraining":
+                return self.pretrainer()
+            case "next_sentence":
+                model = build_next_sentence(encoder)
+            case "question_answering":
+                model = build_span_labeler(encoder)
+            case "multiple_choice":
+                model = build_multiple_choice(encoder, dropout)
+            case "token_classification":
+                model = build_token_classifier(encoder, self._num_classes(), dropout)
+            case _:
+                model = build_classifier(encoder, self._num_classes(), dropout, self.multi_label)
+        return self._fill_head(model)
+
+    def _num_classes(self):
+        name, kernel = self._checkpoint.name, self._checkpoint.tensors.get("classifier.weight")
+        if kernel is None:
+            raise ValueError(f"{name}: the config specifies a {self.head} head, but there is no classifier.weight")
+        if self.labels and len(self.labels) != kernel.shape[0]:
+            raise ValueError(
+                f"{name}: `id2label` has {len(self.labels)} labels, but classifier.weight has {kernel.shape[0]} rows"
+            )
+        return kernel.shape[0]
+
+    def left_out(self, model):
+        """Returns the names of the checkpoint's tensors that a model does not use, such as the head or the pooler."""
+        held = {slot.name for slot in slots(describe(model))}
+        return sorted(tensor.name for name, tensor in self._checkpoint.tensors.items() if name not in held)
+
+    def _fill_head(self, model):
+        """Loads the weights that a model has besides the encoder's."""
+        filled = {slot.name for slot in slots(describe(self.encoder))}
+        fill(self._checkpoint, [slot for slot in slots(describe(model)) if slot.name not in filled])
+        return model
+
+
+def _check_vocabulary(checkpoint):
+    vocabulary, rows = checkpoint.metadata.vocabulary, checkpoint.config.vocab_size
+    if vocabulary is not None and len(vocabulary) > rows:
+        raise ValueError(
+            f"{checkpoint.name}: the vocabulary has {len(vocabulary)} pieces, more than the token table's "
+            f"vocab_size={rows} rows. Expected the vocabulary that the model was trained with"
+        )

@@ -1,0 +1,61 @@
+"""Answers of `LoadedBert.predict` as lines of text: a table, JSON, or lines to read."""
+
+import json
+
+import numpy as np
+
+from keras_bert.tasks.classification import multi_label_table, predictions_table, probabilities_table, quoted
+
+_AROUND = 200  # Number of context characters to show on each side of an answer.
+
+
+def table(answers):
+    """Returns tab-separated lines with a header for answers with classes or a single number; `None` for others."""
+    first = answers[0]
+    if isinstance(first.get("scores"), dict):
+        labels, probabilities = list(first["scores"]), np.array([list(answer["scores"].values()) for answer in answers])
+        if "label" in first:
+            return probabilities_table(probabilities, labels)
+        chosen = [[1 if label in answer["labels"] else -1 for label in labels] for answer in answers]
+        return multi_label_table(chosen, labels, probabilities)
+    if len(first) == 1 and isinstance(next(iter(first.values())), float):
+        name = "score" if "value" in first else next(iter(first))
+        return [name, *predictions_table(np.array([list(answer.values()) for answer in answers]), [])[1:]]
+    return None
+
+
+def json_line(row, answer):
+    """Returns a text and its answer as JSON, without the context of a question, which may be long."""
+    values = {name: value for name, value in row.items() if name != "context"} | answer
+    text = json.dumps(values, ensure_ascii=False, default=lambda value: value.tolist())
+    return text.encode("utf-8", "replace").decode()
+
+
+def readable(row, answer):
+    """Returns an answer as lines to read: tab-separated, scores first."""
+    match answer:
+        case {"entities": []}:
+            return ["no entities"]
+        case {"entities": found}:
+            return [f"{one['score']:.4f}\t{one['label']}\t{quoted(one['text'])}" for one in found]
+        case {"answer": _}:
+            found = [one for one in answer.get("answers") or [answer] if one["answer"]]
+            return [line for one in found for line in _answer(row["context"], one)] or ["no answer"]
+        case {"fills": []}:
+            return ["no [MASK]"]
+        case {"fills": masks}:
+            return ["\t".join(f"{fill['token']} {fill['score']:.4f}" for fill in fills) for fills in masks]
+        case {"choice": _, "scores": scores}:
+            order = sorted(range(len(scores)), key=lambda index: -scores[index])
+            return [f"{scores[index]:.4f}\t{quoted(row['choices'][index])}" for index in order]
+    return [json_line(row, answer)]
+
+
+def _answer(context, found):
+    """Returns an answer with its probability, and the context around it with the answer [[marked]]."""
+    start, end = found["start"], found["end"]
+    before, behind = context[:start], context[end:]
+    left, right = "..." if len(before) > _AROUND else "", "..." if len(behind) > _AROUND else ""
+    marked = f"{left}{before[-_AROUND:]}[[{found['answer']}]]{behind[:_AROUND]}{right}"
+    score = [f"{found['score']:.4f}"] if "score" in found else []
+    return ["\t".join([quoted(found["answer"]), *score]), " ".join(marked.split())]

@@ -1,0 +1,72 @@
+"""Reads texts to predict from files and lines, as dicts that `LoadedBert.predict` takes."""
+
+import pathlib
+
+from keras_bert.tasks.rows import column_names, good_rows, read_rows, valid_text
+
+
+def read_texts(path, allowed, columns):
+    """Reads the rows of a file. Other columns are ignored; texts may be empty.
+
+    Args:
+        path: the `.csv` or `.jsonl` file.
+        allowed: list of tuples, the inputs that the model takes, such as `[("text",), ("text", "pair")]`. The last one
+            whose columns the file has is read.
+        columns: dict, the column of an input, if it has another name.
+
+    Returns:
+        List of dicts of strings; `choices` is a list of strings, which only `.jsonl` can contain.
+    """
+    path = pathlib.Path(path)
+    is_csv = path.suffix.lower() == ".csv"
+    if is_csv and "choices" in allowed[0]:
+        raise ValueError(f"{path}: a CSV file cannot contain lists of choices. Use .jsonl")
+    candidates = [{name: columns.get(name, name) for name in names} for names in allowed]
+    # The wanted columns determine the delimiter of CSV.
+    found = [column_names(path, names.values() if is_csv else ()) for names in candidates]
+    present = [names for names, columns in zip(candidates, found, strict=True) if set(names.values()) <= set(columns)]
+    wanted = present[-1] if present else candidates[0]
+    raw_rows, parse = read_rows(path, list(wanted.values()))
+
+    def row(line, raw):
+        record = parse(line, raw)
+        return {name: _value(f"{path}:{line}", column, record[column], name) for name, column in wanted.items()}
+
+    return [texts for _, _, texts in good_rows(path, raw_rows, row)]
+
+
+def _value(place, column, value, name):
+    """Returns a text, or the list of choices."""
+    if name == "choices":
+        if not isinstance(value, list) or not value:
+            raise ValueError(f"{place}: column `{column}` must be a list of strings. Received: {value!r:.100}")
+        return [_value(place, column, choice, None) for choice in value]
+    if not isinstance(value, str):
+        raise ValueError(f"{place}: column `{column}` must be a string. Received: {value!r:.100}")
+    return valid_text(value)
+
+
+def from_lines(name, lines, allowed):
+    """Converts lines, whose parts are separated by tabs, all like the first one; `name` is that of the file."""
+    lines = [line.split("\t") for line in lines]
+    while len(lines) > 1 and len(lines[0]) > 1 and lines[-1] == [""]:
+        lines.pop()  # Trailing blank lines are ignored for pairs; for single texts each line is a row.
+    if not lines:
+        raise ValueError(f"{name}: there is no text")
+    fitting = _fitting(lines[0], allowed)
+    return [from_parts(f"{name}:{number}", line, fitting or allowed) for number, line in enumerate(lines, 1)]
+
+
+def from_parts(place, parts, allowed):
+    """Returns a text and what belongs to it as a dict; raises if their number is not that of any allowed inputs."""
+    fitting = _fitting(parts, allowed)
+    if not fitting:
+        expected = " or ".join(" and ".join(names) for names in allowed)
+        raise ValueError(f"{place}: expected {expected}. Received: {len(parts)} text(s)")
+    (names,) = fitting
+    return {"text": parts[0], "choices": parts[1:]} if "choices" in names else dict(zip(names, parts, strict=True))
+
+
+def _fitting(parts, allowed):
+    """Returns the inputs that the parts are, a list of one, or an empty list."""
+    return [names for names in allowed if len(parts) == len(names) or ("choices" in names and len(parts) > 2)][:1]

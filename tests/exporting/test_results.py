@@ -1,0 +1,217 @@
+"""`LoadedBert.predict` gives the answers of the exported SavedModel, as dicts."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import keras_bert
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.tensorflow
+
+from keras_bert.exporting.results import results  # noqa: E402
+from tests.conftest import HEADS  # noqa: E402
+from tests.exporting.conftest import LABELS, TAGS  # noqa: E402
+
+TEXTS = ["a b", "c!", "", "d e f g", "Ünï cödé 今天 b. " * 10]
+PAIRS = ["x", "y z", "a", "", "b c"]
+CHOICES = [["a", "b c"], ["", "d"], ["e", "f"], ["g h", "i"], ["k", "l"]]
+COLUMNS = {
+    "question_answering": {"question": PAIRS, "context": TEXTS},
+    "pretraining": {"text": ["a [MASK] b", "c", "[MASK] d [MASK]", "", "[MASK]"]},
+    "mlm": {"text": ["a [MASK] b", "c", "[MASK] d [MASK]", "", "[MASK]"]},
+    "next_sentence": {"text": TEXTS, "pair": PAIRS},
+    "multiple_choice": {"text": TEXTS, "choices": CHOICES},
+}
+# As the fixture `exported` sets them.
+OPTIONS = {"token_classification": {"stride": 7}, "question_answering": {"null_threshold": 0.5, "n_best": 2}}
+NAMES = {"classification": LABELS, "token_classification": TAGS}
+
+
+@pytest.fixture(scope="module")
+def load(model_of, pieces, tmp_path_factory):
+    """Saves and loads the model of a head, once for each head and settings."""
+
+    @functools.cache
+    def loaded(head, **settings):
+        folder = tmp_path_factory.mktemp(head)
+        keras_bert.save(model_of(head), folder, pieces, labels=NAMES.get(head), sequence_length=20, **settings)
+        return keras_bert.load(folder)
+
+    return loaded
+
+
+DEFAULT = ("classification", "question_answering", "token_classification")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [pytest.param(head, marks=() if head in DEFAULT else pytest.mark.slow) for head in HEADS if head != "untied"],
+)
+def test_predict_equals_the_saved_model(load, exported, head):
+    columns = COLUMNS.get(head, {"text": TEXTS})
+    outputs = served(exported(head), columns)
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    answers = load(head).predict(rows, batch_size=2, **OPTIONS.get(head, {}))
+    assert len(answers) == len(rows)
+    for index, (row, answer) in enumerate(zip(rows, answers, strict=True)):
+        check(head, row, answer, {name: value[index] for name, value in outputs.items()})
+
+
+def served(directory, columns):
+    signature = tf.saved_model.load(str(directory)).signatures["serving_default"]
+    outputs = signature(**{name: tf.constant(value) for name, value in columns.items()})
+    return {name: value.numpy() for name, value in outputs.items()}
+
+
+def check(head, row, answer, output):
+    """Compares one answer with a row of a SavedModel's outputs."""
+    match head:
+        case "classification" | "multi_label":
+            assert list(answer["scores"]) == strings(output["labels"])
+            close(list(answer["scores"].values()), output["probabilities"])
+            if head == "multi_label":
+                assert answer["labels"] == [name for name, score in answer["scores"].items() if score >= 0.5]
+            else:
+                assert answer["label"] == output["label"].decode()
+                assert answer["score"] == answer["scores"][answer["label"]]
+        case "token_classification":
+            count, entities = output["entity_count"], answer["entities"]
+            assert [entity["label"] for entity in entities] == strings(output["entity_types"][:count])
+            assert [entity["text"] for entity in entities] == strings(output["entities"][:count])
+            close([entity["score"] for entity in entities], output["entity_scores"][:count])
+            for entity, start, end in zip(entities, output["entity_starts"], output["entity_ends"], strict=False):
+                check_span(row["text"], entity["text"], entity, start, end)
+        case "question_answering":
+            check_span(row["context"], answer["answer"], answer, output["start"], output["end"])
+            spans = [(output["starts"][index], output["ends"][index]) for index in range(2)]
+            for other, (start, end) in zip(answer["answers"], [span for span in spans if span[0] >= 0], strict=True):
+                check_span(row["context"], other["answer"], other, start, end)
+            if len(answer["answers"]) > 1:  # Both scores are sums of logits, whose difference is the log odds.
+                ratios = [other["score"] / answer["null_score"] for other in answer["answers"]]
+                close(np.log(ratios), output["scores"] - output["null_score"])
+        case "pretraining" | "mlm":
+            assert len(answer["fills"]) == output["mask_count"]
+            for fills, tokens, scores in zip(answer["fills"], output["tokens"], output["probabilities"], strict=False):
+                assert [fill["token"] for fill in fills] == strings(tokens)
+                close([fill["score"] for fill in fills], scores)
+        case "multiple_choice":
+            assert answer["choice"] == output["choice"]
+            close(answer["scores"], output["probabilities"])
+        case _:
+            (name, value), (found,) = next(iter(output.items())), answer.values()
+            assert list(answer) == [{"score": "value", "embedding": "vector"}.get(name, name)]
+            close(found, value)
+
+
+def check_span(text, part, span, start, end):
+    """Checks positions in a string against those in its UTF-8."""
+    start, end = max(start, 0), max(end, 0)
+    assert text[span["start"] : span["end"]] == part == text.encode()[start:end].decode()
+    assert max(span["start"], 0) == len(text.encode()[:start].decode())
+
+
+def close(value, expected):
+    np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-6)
+
+
+def strings(values):
+    return [value.decode() for value in values.tolist()]
+
+
+def test_probabilities_of_answers():
+    """Over the spans and no answer, if there is a score for it; spans that do not exist have none."""
+    scores = np.log(np.array([[3.0, 1.0, 0.0]], "float32") + 1e-45)
+    scores[0, 2] = np.finfo("float32").min
+    spans = {"starts": [[3, 0, -1]], "ends": [[4, 2, -1]], "scores": scores}
+    best = {"answer": [b"b"], "start": [3], "end": [4]}
+    outputs = {name: np.array(value) for name, value in {**spans, **best}.items()}
+    rows = [{"context": "ü b"}]
+    second = {"answer": "ü", "score": pytest.approx(0.25), "start": 0, "end": 1}
+    first = {"answer": "b", "score": pytest.approx(0.75), "start": 2, "end": 3}
+    assert results(outputs, rows, n_best=3) == [{**first, "answers": [first, second]}]
+    assert results(outputs, rows) == [first]
+    # No answer, which has the same score as the best one.
+    outputs |= {"null_score": np.log(np.array([4.0])), "start": np.array([-1]), "end": np.array([-1])}
+    none = {"answer": "", "score": pytest.approx(0.5), "start": -1, "end": -1, "null_score": pytest.approx(0.5)}
+    assert results(outputs, rows) == [none]
+
+
+def test_results_of_other_heads():
+    """The padding of a batch is removed."""
+    fills = {
+        "mask_count": [1],
+        "tokens": [[[b"a", "ü".encode()], [b"", b""]]],
+        "probabilities": [[[0.5, 0.25], [0, 0]]],
+    }
+    for outputs, expected in (
+        (fills, {"fills": [[{"token": "a", "score": 0.5}, {"token": "ü", "score": 0.25}]]}),
+        ({"choice": [1], "probabilities": [[0.25, 0.75]]}, {"choice": 1, "scores": [0.25, 0.75]}),
+        ({"score": [1.5]}, {"value": 1.5}),
+        ({"probability": [0.5]}, {"probability": 0.5}),
+        (
+            {"labels": [["a", "b"]], "probabilities": [[0.25, 0.5]], "predicted": [[False, True]]},
+            {"labels": ["b"], "scores": {"a": 0.25, "b": 0.5}},
+        ),
+    ):
+        outputs = {name: np.array(value, object if name == "tokens" else None) for name, value in outputs.items()}
+        assert results(outputs, [{"text": "a"}]) == [expected]
+
+
+def test_inputs_of_predict(load):
+    bert = load("classification")
+    both = bert.predict(["a b", "c"])
+    assert bert.predict("a b") == {
+        **both[0],
+        "score": pytest.approx(both[0]["score"]),
+        "scores": pytest.approx(both[0]["scores"]),
+    }
+    assert bert.predict(np.array(["a b", "c"]))[1]["label"] == both[1]["label"]
+    assert bert.predict([]) == []
+    pair = bert.predict(("a b", "c"))
+    assert pair["scores"] != both[0]["scores"]
+    assert bert.predict([{"text": "a b", "pair": "c"}])[0]["scores"] == pytest.approx(pair["scores"])
+    assert bert.encode([]).shape == (0, 32)
+
+
+@pytest.mark.parametrize(
+    ("head", "texts", "message"),
+    [
+        ("classification", b"a", "`texts` must be a text or a list of texts, pairs or dicts. Received: texts=b'a'"),
+        ("classification", ["a", None], r"`texts\[1\]` must be a string, a tuple of two strings, or a dict of strings"),
+        (
+            "classification",
+            ["a", ("b", "c")],
+            "takes a text or a pair .*, the same for all of `texts`. Received: a pair of texts as a tuple at index 1",
+        ),
+        (
+            "regression",
+            ["a"],
+            r"\(head='classification'\) takes a pair of texts as a tuple. Received: a text at index 0",
+        ),
+        ("multi_label", [("a", "b")], "takes a text. Received: a pair of texts"),
+        ("question_answering", ["a"], "takes a dict with `question` and `context`. Received: a text at index 0"),
+        (
+            "multiple_choice",
+            [{"text": "a", "choices": []}],
+            r"`texts\[0\]` must be .* whose `choices`, if any, are a list",
+        ),
+        ("mlm", [("a", "b")], "takes a text. Received: a pair"),
+    ],
+)
+def test_errors_of_predict(load, head, texts, message):
+    settings = {"regression": {"pair": True}, "multi_label": {"pair": False}}.get(head, {})
+    with pytest.raises(ValueError, match=message):
+        load(head, **settings).predict(texts)
+
+
+def test_predict_follows_the_training_of_its_model(load):
+    """Signatures are traced once, and read the weights when they are called."""
+    bert = load("regression", pair=False)
+    before = bert.predict("a")["value"]
+    model = bert.model()
+    bias = model.get_layer("classifier").bias
+    bias.assign(bias + 1.0)
+    assert bert.predict("a")["value"] == pytest.approx(before + 1.0, rel=1e-5)
+    bias.assign(bias - 1.0)
