@@ -110,7 +110,8 @@ def own_data(
         train = dataclasses.replace(train, labels=[places[label] for label in train.labels])
         numbers = {"labels": labels}
     metrics = (spearman, pearson) if labels is None else (accuracy, macro_f1, matthews_correlation)
-    task = Task(kind, kind.capitalize(), text, pair, label, tuple(labels or ()), metrics)
+    title = f"{kind.capitalize()} of {_data_name(train_file)}"
+    task = Task(kind, title, text, pair, label, tuple(labels or ()), metrics)
     if (dev_file is None) == (folds is None):
         raise ValueError(f"expected either `dev_file` or `folds`. Received: dev_file={dev_file!r}, folds={folds}")
     dev = train if folds else read_table(dev_file, text, pair, label, **numbers, skip_bad_rows=skip_bad_rows)
@@ -119,6 +120,13 @@ def own_data(
         with_labels = label in column_names(pathlib.Path(test_file), [text, *([pair] if pair else [])])
         test = {kind: read_table(test_file, text, pair, label if with_labels else None, **numbers)}
     return Data(task, train, {kind: dev}, test, folds=folds, source=pathlib.Path(dev_file or train_file).name)
+
+
+def _data_name(path):
+    """Returns the name of a file; of `FOLDER/train.csv` with the folder."""
+    path = pathlib.Path(path)
+    parts = path.absolute().parts[-2:] if path.stem == "train" else [path.name]
+    return "/".join(parts)
 
 
 def assign_folds(examples, folds, seed):

@@ -221,12 +221,14 @@ def exported_heads(config, pieces, shared_folder):
             keras_bert.export(model, preprocessor, folder / name / "3", labels, **options)
 
         keras.utils.set_random_seed(3)
-        export("classes", keras_bert.build_classifier, 3, labels=["yes", MARKUP, "نعم"], pair=True)
+        example = {"text": f"{MARKUP} a", "pair": "b"}
+        export("classes", keras_bert.build_classifier, 3, labels=["yes", MARKUP, "نعم"], pair=True, example=example)
         export("many_classes", keras_bert.build_classifier, 150)
-        export("score", keras_bert.build_classifier, 1, pair=True)
+        export("score", keras_bert.build_classifier, 1, pair=True, score_range=(-4, 4))
         export("tags", keras_bert.build_token_classifier, 9, labels=_TAGS)
         export("answers", keras_bert.build_span_labeler)
         export("more_answers", keras_bert.build_span_labeler, top=4)
+        export("or_no_answer", keras_bert.build_span_labeler, top=2, null_threshold=0.5)
         export("masks", keras_bert.build_pretrainer)
         export("choices", keras_bert.build_multiple_choice)
         export("vectors", lambda encoder: encoder)

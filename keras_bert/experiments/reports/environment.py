@@ -67,5 +67,8 @@ def command():
     if program in ("", "-c") or "ipykernel" in sys.modules:
         return ""
     module = getattr(sys.modules["__main__"], "__spec__", None)
-    start = ["python", "-m", module.name.removesuffix(".__main__")] if module else [os.path.basename(program)]
+    if module and " " not in program:  # The console command is "keras-bert NAME".
+        start = ["python", "-m", module.name.removesuffix(".__main__")]
+    else:
+        start = os.path.basename(program).split()
     return shlex.join([*start, *arguments])

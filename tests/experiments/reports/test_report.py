@@ -259,7 +259,7 @@ def test_all_errors_are_in_a_table(write, tmp_path):
 
 
 def test_head(write, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["/usr/bin/keras-bert", "run_glue", "--model=my model"])
+    monkeypatch.setattr(sys, "argv", ["keras-bert run_glue", "--model=my model"])
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     head = Head("a", {"truncated": "none"}, environment(187), {"warmup": 0.1}, ["Warning: no better."])
     page = write(head=head)
@@ -270,8 +270,9 @@ def test_head(write, monkeypatch):
     assert re.fullmatch(r"[0-9]+ \S+ cores?, [0-9]+ GB memory, .+", second[5])
     assert f"Python {platform.python_version()}" in second[7]
     assert second[9].strip() == "keras-bert run_glue '--model=my model'"
-    monkeypatch.setattr(sys.modules["__main__"], "__spec__", types.SimpleNamespace(name="pipelines.__main__"))
-    assert command() == "python -m pipelines run_glue '--model=my model'"
+    monkeypatch.setattr(sys, "argv", ["/checkout/pipelines/run_glue.py", "--task=mrpc"])
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", types.SimpleNamespace(name="pipelines.run_glue"))
+    assert command() == "python -m pipelines.run_glue --task=mrpc"
     assert text_of(having(page.root, "warning")[0]) == "Warning: no better."
     assert [duration(seconds) for seconds in (0.04, 59.94, 3600, 7500)] == [
         "0.0 s",

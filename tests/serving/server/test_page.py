@@ -1,8 +1,10 @@
 """The web page at `/`: its source, and its behavior in a browser."""
 
 import base64
+import csv
 import hashlib
 import http.client
+import io
 import json
 import re
 import shutil
@@ -12,6 +14,7 @@ import urllib.parse
 import numpy as np
 import pytest
 
+import keras_bert
 from keras_bert.serving import Client
 from tests.serving.conftest import MARKUP
 
@@ -97,7 +100,7 @@ def bars(page, number=0):
 
 
 def percent(share):
-    return f"{100 * float(str(share)):.1f} %"
+    return f"{100 * float(str(share)):.1f}%"
 
 
 def expected_bars(labels, shares):
@@ -160,6 +163,27 @@ def test_classification_and_regression(visit, heads, client):
 
     score = predict(client, "score", text="a b", pair="")["score"]
     assert float(ask(page, "score", text="a b", pair="")) == pytest.approx(score, abs=1e-4)
+    assert page.locator("#shown .ends span").all_text_contents() == ["-4", "4"]
+    page.get_by_text("About this model").click()
+    assert page.locator("#model_facts dd").first.text_content() == "regression"
+    bar = page.locator("#shown .track span").evaluate("bar => bar.offsetWidth / bar.parentNode.offsetWidth")
+    assert bar == pytest.approx((score + 4) / 8, abs=0.01)
+
+
+@pytest.mark.slow
+def test_example_and_facts_of_the_model(visit, heads):
+    page = visit(heads)
+    choose(page, "classes")
+    fields = page.locator("#field_text"), page.locator("#field_pair")
+    assert [field.input_value() for field in fields] == [f"{MARKUP} a", "b"]
+    fields[0].fill("other")
+    page.get_by_role("button", name="Example").click()
+    assert fields[0].input_value() == f"{MARKUP} a"
+    page.get_by_text("About this model").click()
+    facts = page.locator("#model_facts dd").all_text_contents()
+    assert facts[:3] == ["classification", f"yes, {MARKUP}, نعم", "40 tokens"]
+    assert "float32" in facts
+    assert f"keras_bert {keras_bert.__version__}" in facts[-1]
 
 
 @pytest.mark.slow
@@ -171,8 +195,7 @@ def test_answers_are_highlighted_in_the_context(visit, heads, client):
         parts = page.evaluate("[...document.querySelector('#shown .text').childNodes].map(n => n.textContent)")
         assert "".join(parts) == ODD
         assert (parts[1], len(parts[0].encode())) == (answer["answer"], answer["start"])
-        found = [float(text) for text in page.locator("#shown dd").all_text_contents()]
-        assert found == pytest.approx([answer["score"], answer["null_score"]], abs=1e-4)
+        assert page.locator("#shown ol").count() == 0  # One answer, and never none: there is nothing to compare.
 
     ask(page, "more_answers", question="a", context=ODD)
     answer = predict(client, "more_answers", question="a", context=ODD)
@@ -182,6 +205,16 @@ def test_answers_are_highlighted_in_the_context(visit, heads, client):
         assert page.locator("#shown [aria-pressed=true]").all_text_contents() == [answer["answers"][index]]
         before = page.evaluate("document.querySelector('#shown .text').firstChild.textContent")
         assert len(before.encode()) == answer["starts"][index]
+
+    for question in ("a", "b é", "who?", "c"):
+        headline = ask(page, "or_no_answer", question=question, context=ODD)
+        answer = predict(client, "or_no_answer", question=question, context=ODD)
+        none = 1 / (1 + np.exp(0.5 + answer["score"] - answer["null_score"]))
+        assert (headline == "No answer") == (none > 0.5) == (answer["start"] < 0)
+        found = [bars(page, number) for number in range(page.locator("#shown ol").count())]
+        assert found.pop() == [("No answer", percent(none))]
+        shares = answer["probabilities"] * (1 - none)
+        assert found == ([] if none > 0.5 else [expected_bars(answer["answers"], shares)])
 
     no_letters = "\u200b\u200d"
     assert ask(page, "answers", question="a", context=no_letters) == "No answer"
@@ -214,6 +247,19 @@ def test_tags(visit, heads, client):
     rows = [tuple(row.locator("th, td").all_text_contents()) for row in page.locator("#shown tbody tr").all()]
     parts = zip(answer["tokens"], answer["tags"], map(percent, answer["scores"]), strict=True)
     assert rows == list(parts)[: answer["token_count"]]
+    # A label is on the line of the last word of its entity, also in a narrow window.
+    page.set_viewport_size({"width": 360, "height": 800})
+    ask(page, "tags", text="some words, 中文 (more) " * 12)
+    tops = """marks => marks.map(mark => {
+      const range = document.createRange();
+      const words = mark.firstChild;
+      range.setStart(words, words.length - 1);
+      range.setEnd(words, words.length);
+      const box = range.getBoundingClientRect(), label = mark.querySelector("bdi").getBoundingClientRect();
+      return label.top < box.bottom && box.top < label.bottom;
+    })"""
+    assert set(page.locator(".entity").evaluate_all(tops)) == {True}
+    page.set_viewport_size({"width": 1280, "height": 800})
     ask(page, "tags", text="שלום a b")
     for place in ("#field_text", "#shown .text"):
         assert page.locator(place).evaluate("box => getComputedStyle(box).direction") == "rtl"
@@ -267,6 +313,144 @@ def test_embeddings(visit, heads, client):
     np.testing.assert_allclose(values, vectors[:, : values.shape[1]], atol=1e-4)
     assert ask(page, "vectors", text="a") == "1 text, 32 values each"
     assert page.locator(".heat").count() == 0
+
+
+def answer_table(page):
+    """Answers the table and returns the downloaded file's text, and the lines of errors."""
+    page.get_by_role("button", name="Answer all rows").click()
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Download").click()
+    path = waiting.value.path()
+    return waiting.value.suggested_filename, path.read_bytes(), page.locator("#table_errors p").all_text_contents()
+
+
+def rows_of(data, delimiter=","):
+    return list(csv.reader(io.StringIO(data.decode("utf-8"), newline=""), delimiter=delimiter))
+
+
+@pytest.mark.slow
+def test_a_pasted_table(visit, heads, client):
+    page = visit(heads)
+    choose(page, "classes")
+    texts = ['say "a";\nb', ODD, "c", "d", " ", "é"]
+    pairs = ["x", "y", "z; z", "", "x", "y"]
+    lines = [["sentence2", "id", "sentence1"], *([pair, "7", text] for text, pair in zip(texts, pairs, strict=True))]
+    pasted = io.StringIO()
+    csv.writer(pasted, delimiter=";").writerows([*lines, ["x", "8"], ["x", "9", "a", "more"]])
+    page.get_by_label("Rows").fill(pasted.getvalue().replace("\r\n", "\n"))
+    assert page.locator("#table_status").text_content() == "8 rows, 3 columns separated by semicolons."
+    page.get_by_label("Separated by").select_option("line breaks only")
+    assert page.locator("#table_status").text_content().endswith("each input of the model: text, pair.")
+    assert page.locator("#answer_all").is_disabled()
+    page.get_by_label("Separated by").select_option("semicolons")
+    name, data, errors = answer_table(page)
+    header, *rows = rows_of(data, ";")
+    assert name == "table.answers.csv"
+    assert header == [*lines[0], "label", "probability", "yes", MARKUP, "نعم", "error"]
+    assert [row[:3] for row in rows[:6]] == lines[1:]
+    for row, text, pair in list(zip(rows, texts, pairs, strict=False))[:3]:
+        answer = predict(client, "classes", text=text, pair=pair)
+        assert (row[3], row[-1]) == (answer["label"], "")
+        assert np.array(row[5:8], float) == pytest.approx(answer["probabilities"], abs=1e-4)
+    assert errors == [
+        "Row 4: column “sentence2” is empty",
+        "Row 5: column “sentence1” is empty",
+        "Row 7: expected 3 columns, found 2",
+        "Row 8: expected 3 columns, found 4",
+    ]
+    assert [row[8] for row in rows] == [
+        "",
+        "",
+        "",
+        *(error.split(": ")[1] for error in errors[:2]),
+        "",
+        *(error.split(": ")[1] for error in errors[2:]),
+    ]
+    assert rows[7][9:] == ["more"]
+    assert page.locator("#preview tbody tr").count() == 8
+
+
+@pytest.mark.slow
+def test_a_dropped_file_in_batches(visit, heads, client, tmp_path):
+    """A list of texts without a header; the server rejects one row, which is found in its batch."""
+    page, sizes = visit(heads, quiet=False), []
+    choose(page, "many_classes")
+
+    def answer(route):
+        texts = route.request.post_data_json["inputs"]["text"]
+        sizes.append(len(texts))
+        if "bad 70" in texts:
+            return route.fulfill(status=400, json={"error": "a bad text"})
+        return route.continue_()
+
+    page.route("**/*:predict", answer)
+    path = tmp_path / "texts.csv"
+    texts = ["bad 70" if number == 70 else f"a, b {number}" * (1 + number % 3) for number in range(300)]
+    path.write_text("\ufeff" + "\r\n".join(texts), encoding="utf-8")
+    page.locator("#file").set_input_files(path)
+    assert page.locator("#table_status").text_content() == "texts.csv: 300 rows."
+    name, data, errors = answer_table(page)
+    header, *rows = rows_of(data.removeprefix(b"\xef\xbb\xbf"))
+    assert (name, data[:3]) == ("texts.answers.csv", b"\xef\xbb\xbf")
+    assert header == ["column 1", "label", "probability", "error"]
+    assert [row[0] for row in rows] == texts
+    assert (errors, rows[70][3]) == (["Row 71: a bad text"], "a bad text")
+    assert max(sizes) == 32
+    assert len(sizes) < 25
+    answers = client.predict("many_classes", {"text": texts})
+    expected = [label for number, label in enumerate(answers["label"]) if number != 70]
+    assert [row[1] for number, row in enumerate(rows) if number != 70] == expected
+
+    path.write_bytes(b"caf\xe9")
+    page.locator("#file").set_input_files(path)
+    page.get_by_text("texts.csv is not text in UTF-8.").wait_for()
+
+
+@pytest.mark.slow
+def test_tables_of_all_heads(visit, heads, client):
+    page = visit(heads)
+    for model, text, columns in (
+        ("score", "text,pair\na,b\n", ["score"]),
+        ("tags", "some words", ["entities"]),
+        ("answers", "context\tquestion\na b\tc\n", ["answer", "start", "end"]),
+        ("or_no_answer", "question,context\na,b c\n", ["answer", "start", "end", "no_answer"]),
+        ("masks", "a [MASK] b", ["tokens"]),
+        ("choices", "text,choices\na,b|c d\ne,f|g|h\n", ["choice", "probability"]),
+        ("vectors", "a, b\nc", ["embedding"]),
+    ):
+        choose(page, model)
+        page.get_by_label("Rows").fill(text)
+        _, data, errors = answer_table(page)
+        delimiter = "\t" if "\t" in text else ","
+        header, *rows = rows_of(data, delimiter)
+        inputs = text.split("\n")[0].split(delimiter) if len(header) - len(columns) > 2 else ["column 1"]
+        assert (header, errors) == ([*inputs, *columns, "error"], [])
+        assert all(len(row) == len(header) for row in rows)
+    assert json.loads(rows[0][1]) == pytest.approx(client.predict("vectors", ["a, b"])["embedding"][0], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_csv_is_read_as_by_python(visit, heads):
+    page = visit(heads)
+    rows = [['a "b" c', "", "x\r\ny"], ['"', ",;\t", " é "], ["last", "1", "2"]]
+    for separator in (",", ";", "\t"):
+        text = io.StringIO()
+        csv.writer(text, delimiter=separator).writerows(rows)
+        assert page.evaluate("([text, by]) => parseTable(text, by)", [text.getvalue(), separator]) == rows
+        assert page.evaluate("separatorOf", text.getvalue()) == separator
+        lines = page.evaluate("([rows, by]) => rows.map((row) => csvLine(row, by))", [rows, separator])
+        assert list(csv.reader(io.StringIO("\r\n".join(lines), newline=""), delimiter=separator)) == rows
+    cases = {
+        "one, two\nand three\nfour, five, six": ("", [["one, two"], ["and three"], ["four, five, six"]]),
+        'text\n"a, b"\n"c"': (",", [["text"], ["a, b"], ["c"]]),
+        # Quotes as in GLUE's files: part of the text.
+        'a\t"b" c\n"d\te': ("\t", [["a", '"b" c'], ['"d', "e"]]),
+        "a,b\r\n\r\nc,": (",", [["a", "b"], ["c", ""]]),
+        "": ("", []),
+    }
+    for text, expected in cases.items():
+        found = page.evaluate("text => [separatorOf(text), parseTable(text, separatorOf(text))]", text)
+        assert tuple(found) == expected
 
 
 @pytest.mark.slow
@@ -362,12 +546,27 @@ def test_no_horizontal_overflow_and_sufficient_contrast(visit, heads):
     """At several widths, in light and dark mode, with a WCAG contrast ratio of at least 4.5."""
     page = visit(heads, reduced_motion="reduce")
     shades = {"light": set(), "dark": set()}
-    for model in ("classes", "many_classes", "score", "tags", "answers", "more_answers", "masks", "choices", "vectors"):
+    for model in (
+        "classes",
+        "many_classes",
+        "score",
+        "tags",
+        "more_answers",
+        "or_no_answer",
+        "masks",
+        "choices",
+        "vectors",
+    ):
         choose(page, model)
         for box in page.locator("textarea").all():
+            if box.get_attribute("id") == "rows":
+                box.fill("text,pair\n" + ("w" * 300 + ",b\n") * 3 + ",\n")
+                continue
             box.fill("w" * 300 + " [MASK] " + ODD)
         page.get_by_role("button", name="Ask", exact=True).click()
         headline(page)
+        page.locator("#answer_all").click()
+        page.locator("#download:not([hidden])").wait_for()
         page.locator("details:not([open]) summary").evaluate_all("all => all.forEach(one => one.click())")
         for width in (360, 1200, 2400):
             page.set_viewport_size({"width": width, "height": 700})
@@ -418,4 +617,4 @@ def test_nan_and_infinity_in_responses(visit, heads):
     page = visit(heads)
     answer = page.evaluate(r"""parse('{"NaN": [NaN, -Infinity, 1.5], "\\\\\\"NaN": "is NaN"}')""")
     assert answer == {"NaN": ["NaN", "-Infinity", 1.5], '\\"NaN': "is NaN"}
-    assert page.evaluate("[NaN, 'NaN', 0, 0.0004, 1].map(percent)") == ["NaN", "NaN", "0.0 %", "< 0.1 %", "100.0 %"]
+    assert page.evaluate("[NaN, 'NaN', 0, 0.0004, 1].map(percent)") == ["NaN", "NaN", "0.0%", "< 0.1%", "100.0%"]

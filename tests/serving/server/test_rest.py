@@ -69,6 +69,8 @@ def test_versions_status_and_metadata(server):
     assert text["tensor_shape"] == {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
     assert set(signature["outputs"]) == {"length", "label", "vector", "echo_bytes"}
     assert server.send("GET", "/v1/models") == (200, {"models": ["many", "text"]})
+    assert server.send("GET", "/about/text") == (200, {})
+    assert server.send("GET", "/about/no")[0] == 404
 
 
 def test_classify_and_regress(server):

@@ -109,7 +109,7 @@ const SHOW = {
   },
 };
 
-// The probability that the text has no answer, relative to its best answer: at least 50 % if the model refuses to answer.
+// The probability that the text has no answer, relative to its best answer: at least 50% if the model refuses to answer.
 // Only for models that were trained on such questions; others never refuse.
 function noAnswer(row) {
   const threshold = described.facts.options?.null_threshold ?? null;

@@ -1,6 +1,6 @@
 // ---- CSV: fields may be quoted (RFC 4180), with commas, semicolons or tabs between them.
 
-const SEPARATORS = { ",": "commas", ";": "semicolons", "\t": "tabs", "": "nothing, one text per line" };
+const SEPARATORS = { ",": "commas", ";": "semicolons", "\t": "tabs", "": "line breaks only" };
 
 // Returns the rows of a text, lists of fields; blank lines are skipped. With the separator "", each line is a field.
 function parseTable(text, separator) {
@@ -42,17 +42,19 @@ function plainEnd(text, at, separator) {
   return end.exec(text)?.index ?? text.length;
 }
 
-// Returns the separator with which most of the first rows have the same number of fields, the highest.
+// Returns the separator with which most of the first rows have the same number of fields, the highest; "" for a list of
+// texts, even if they contain commas.
 function separatorOf(text) {
   const start = text.slice(0, 100000);
-  let most = { width: 0, separator: "" };
+  let most = { width: 1, separator: "" };
   for (const separator of ["\t", ";", ","]) {
     const rows = parseTable(start, separator).slice(0, 50);
     const width = rows[0]?.length ?? 0;
     const alike = rows.filter((row) => row.length === width).length;
-    const one = width === 1 && alike === rows.length && start.includes('"'); // A single column with quotes.
-    if ((width > 1 && alike >= 0.8 * rows.length && width > most.width) || one) most = { width, separator };
+    if (width > most.width && alike > 0.6 * rows.length) most = { width, separator };
   }
+  // A single column with quotes.
+  if (most.width === 1 && start.includes('"') && parseTable(start, ",").every((row) => row.length === 1)) return ",";
   return most.separator;
 }
 

@@ -118,7 +118,7 @@ function factsOf({ head, labels, sequence_length: length, precision, versions, v
   if (!head) return {};
   const shown = labels?.slice(0, 20).join(", ");
   return {
-    Head: head.replaceAll("_", " "),
+    Head: described.signatures.serving_default?.kind === "regression" ? "regression" : head.replaceAll("_", " "),
     ...(labels && { Labels: labels.length > 20 ? `${labels.length}: ${shown}, …` : shown }),
     "Sequence length": `${length} tokens`,
     ...(config && { Encoder: `${config.num_hidden_layers} layers, width ${config.hidden_size}` }),

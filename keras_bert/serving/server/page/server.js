@@ -20,7 +20,7 @@ function button(label, press, attributes = {}) {
 function percent(share) {
   const value = 100 * share;
   if (Number.isNaN(value)) return "NaN";
-  return value > 0 && value < 0.05 ? "< 0.1 %" : `${value.toFixed(1)} %`;
+  return value > 0 && value < 0.05 ? "< 0.1%" : `${value.toFixed(1)}%`;
 }
 
 const decimals = (value) => Number(value).toLocaleString("en", { maximumFractionDigits: 4 });

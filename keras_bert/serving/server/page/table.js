@@ -56,9 +56,9 @@ function stopTable() {
   for (const id of ["preview", "table_errors"]) byId(id).replaceChildren();
 }
 
-// Reads the rows again, and guesses the separator and whether they have a header.
-function readRows() {
-  sheet.separator = separatorOf(sheet.text);
+// Reads the rows again, and guesses the separator, unless it is given, and whether they have a header.
+function readRows(separator = separatorOf(sheet.text)) {
+  sheet.separator = byId("separator").value = separator;
   sheet.rows = parseTable(sheet.text, sheet.separator);
   const known = [...Object.values(COLUMN_NAMES).flat(), ...OTHER_NAMES];
   byId("header").checked = Boolean(sheet.rows[0]?.some((cell) => known.includes(cell.trim().toLowerCase())));
@@ -75,10 +75,12 @@ function drawColumns() {
     chooser.value = known < 0 ? Math.min(index, names.length - 1) : known;
     return node("div", {}, node("label", { for: `column_${input}` }, `Column of “${input}”`), chooser);
   }));
-  byId("answer_all").disabled = !rows.length;
+  const enough = names.length >= inputs.length;
+  byId("answer_all").disabled = !rows.length || !enough;
+  const missing = enough ? "" : ` Expected a column for each input of the model: ${inputs.join(", ")}.`;
   const many = names.length > 1 ? `, ${count(names.length, "column")} separated by ${SEPARATORS[sheet.separator]}` : "";
   const source = sheet.file ? `${sheet.file}: ` : "";
-  byId("table_status").textContent = sheet.rows.length ? `${source}${count(rows.length, "row")}${many}.` : "";
+  byId("table_status").textContent = sheet.rows.length ? `${source}${count(rows.length, "row")}${many}.${missing}` : "";
 }
 
 // The names of the columns, and the rows without the header.
@@ -222,7 +224,16 @@ byId("rows").addEventListener("input", () => {
   byId("rows").placeholder = "";
   readRows();
 });
-byId("file").addEventListener("change", () => byId("file").files[0] && readFile(byId("file").files[0]));
+byId("file").addEventListener("change", async () => {
+  const [file] = byId("file").files;
+  if (file) await readFile(file);
+  byId("file").value = ""; // So that the same file can be chosen again after a change.
+});
+byId("separator").append(...Object.entries(SEPARATORS).map(([value, name]) => node("option", { value }, name)));
+byId("separator").addEventListener("change", () => {
+  stopTable();
+  readRows(byId("separator").value);
+});
 byId("header").addEventListener("change", () => {
   stopTable();
   drawColumns();
