@@ -22,6 +22,7 @@ for name in sys.argv[1:]:
     for flag in [flag for flag in flags.FLAGS if flag != "verbose"]:
         delattr(flags.FLAGS, flag)
     sys.modules["pipelines.command"]._SECTIONS.clear()
+    sys.modules["pipelines.command"]._OLD_NAMES.clear()
 print("HEAVY", [name for name in ("tensorflow", "keras", "scipy", "sklearn") if name in sys.modules])
 """
 
