@@ -9,6 +9,7 @@ import tempfile
 import textwrap
 import warnings
 
+import tqdm
 from absl import flags
 
 import keras_bert
@@ -24,6 +25,7 @@ _OLD_NAMES = {}
 # TensorFlow prints these at every start. Whether a machine without an NVIDIA device has no driver is of no interest.
 _NOISE = ["All log messages before absl", "cudart_stub", "cpu_feature_guard", "^To enable the following instructions"]
 _NVIDIA = "/dev/nvidiactl"
+_HARMLESS = re.compile("unsupported characters|triggered tf.function retracing")
 _VERBOSE = flags.DEFINE_bool("verbose", False, "Shows the messages of TensorFlow and other libraries.")
 _INDENT = 32  # Columns of a flag's name in `--help`.
 
@@ -153,13 +155,20 @@ def _columns(usage, text):
 
 def show_messages(verbose=False):
     """Shows this package's messages and the warnings of all others, without prefixes."""
-    handler = logging.StreamHandler()
+    handler = _Handler()
     handler.setFormatter(_Formatter())
     if not verbose:
         handler.addFilter(_of_interest)
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+
+
+class _Handler(logging.StreamHandler):
+    """Writes messages above the progress line."""
+
+    def emit(self, record):
+        tqdm.tqdm.write(self.format(record), self.stream)
 
 
 class _Formatter(logging.Formatter):
@@ -169,9 +178,9 @@ class _Formatter(logging.Formatter):
 
 
 def _of_interest(record):
-    """Keeps this package's messages and the warnings of others, except those about every SavedModel."""
+    """Keeps this package's messages and the warnings of others, except those of every export and every grid."""
     own = record.name.startswith("keras_bert")
-    return own or (record.levelno >= logging.WARNING and "unsupported characters" not in record.getMessage())
+    return own or (record.levelno >= logging.WARNING and not _HARMLESS.search(record.getMessage()))
 
 
 def _start_tensorflow():

@@ -1,6 +1,5 @@
 """Fine-tuning for classification and regression: GLUE tasks and users' own tables."""
 
-import logging
 import pathlib
 
 import numpy as np
@@ -29,8 +28,6 @@ from keras_bert.tasks.glue import published, submission
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.losses import classification_loss, regression_loss
 from keras_bert.training.progress import announced
-
-_LOG = logging.getLogger("keras_bert")
 
 
 class ClassificationTask(FinetuningTask):
@@ -74,20 +71,17 @@ class ClassificationTask(FinetuningTask):
         dev = ", ".join(f"{data.source or name}: {len(part):,}" for name, part in data.dev.items())
         self.facts = {
             "start": f"{model}, {bert.config.num_hidden_layers} layers, width {bert.config.hidden_size}",
-            "training examples": f"{len(data.train):,}; {data.balance()}",
+            "training examples": f"{len(data.train):,}; {data.balance()}" if task.labels else data.balance(),
             "dev examples": f"{data.folds}-fold cross-validation of the training examples" if data.folds else dev,
             **data_summary.facts(self.summary),
         }
 
     def _summary(self):
-        """Summarizes the data, and warns about what is probably a mistake."""
+        """Summarizes the data, see `tasks.data_summary`."""
         lengths = self._train[0]["token_ids"].row_lengths().numpy()
         tokenizer, limit = self._preprocessor.tokenizer, self.bert.config.max_position_embeddings
         lengths = data_summary.token_counts(tokenizer, self.data.train, self.sequence_length, lengths)
-        summary = data_summary.summarize(self.data, lengths, self.sequence_length, limit)
-        for warning in data_summary.warnings(summary):
-            _LOG.warning("%s: %s", self.title, warning)
-        return summary
+        return data_summary.summarize(self.data, lengths, self.sequence_length, limit)
 
     def fold_rows(self, fold, seed):
         """Returns the rows of a fold."""

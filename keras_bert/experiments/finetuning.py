@@ -27,6 +27,7 @@ from keras_bert.training.progress import announced
 from keras_bert.training.trainer import Trainer
 
 _LOG = logging.getLogger("keras_bert")
+_WARNINGS = ("data warning", "warning")  # Facts that the report shows as warnings.
 _OPTIMIZER_FIELDS = ("weight_decay", "epsilon", "bias_correction", "layer_decay")
 
 
@@ -108,6 +109,8 @@ class Finetuning:
         """Trains the unfinished runs of the grid."""
         for name, text in self.task.facts.items():
             _LOG.info("%s, %s: %s", self.task.title, name, text)
+        for problem in data_summary.warnings(self.task.summary):
+            _LOG.warning("%s: %s", self.task.title, problem)
         _LOG.info("%s, runs: %d", self.task.title, len(self.settings))
         self.study.run(self.settings, self._common(), self._run)
 
@@ -202,10 +205,12 @@ class Finetuning:
         study, task = self.study, self.task
         findings = task.conclude(study.logits("dev"), study.logits("test"), self.output)
         self._export()
-        warning = self._warning(findings)
+        warning = data_summary.no_better(task.summary, task.metric, findings.measured, findings.same)
         best = self._best_facts(findings.scores)
+        problems = data_summary.warnings(task.summary)
         facts = {
             **task.facts,
+            **({"data warning": "; ".join(problems)} if problems else {}),
             **best,
             **({"warning": warning} if warning else {}),
             **findings.facts,
@@ -247,27 +252,17 @@ class Finetuning:
         model = study.best()[0]["setting"].get("model", self.task.model)
         settings = {name: sorted({run["setting"][name] for run in study.results}) for name in self.settings[0]}
         settings = {name: ", ".join(map(str, values)) for name, values in settings.items()}
+        warnings = [facts[name] for name in _WARNINGS if name in facts]
         facts = {**facts, **({"parameters": f"{self._parameters:,}"} if self._parameters else {})}
         head = Head(
             f"{self.task.title} - {short_name(model)}",
-            {name: text for name, text in facts.items() if name != "warning"},
+            {name: text for name, text in facts.items() if name not in _WARNINGS},
             environment(study.seconds(), replicas),
             {**settings, **self._common()},
-            [f"Warning: {facts['warning']}."] if "warning" in facts else [],
+            [f"Warning: {warning}." for warning in warnings],
         )
         path, runs = self.output / "report.html", study.results
         write_report(path, head, study.metric, runs, study.curves(), findings.sections, findings.errors)
-
-    def _warning(self, findings):
-        """Returns a sentence if the model is no better than the majority baseline, or else `None`."""
-        metric, summary = self.task.metric, self.task.summary
-        if findings.same is not None:
-            return f"the model predicts {findings.same} for every row"
-        score, majority = findings.measured.get(metric), summary["majority"].get(metric)
-        if score is None or majority is None or score > majority + 1e-9:
-            return None
-        numbers = f"{data_summary.listed({metric: score})} against {100 * majority:.2f}%"
-        return f"no better than the majority baseline ({summary['baseline']}): {numbers}"
 
     def _export(self):
         bert = load(self.output / "model")  # Reloaded outside of any strategy, in float32.

@@ -8,6 +8,7 @@ import re
 import keras
 import tensorflow as tf
 
+from keras_bert.tasks.data_summary import warnings
 from keras_bert.version import __version__
 
 # The hub's names of metrics, where they differ.
@@ -41,7 +42,7 @@ def write(name, task, evaluated_on, settings, scores):
         "---\n" + _yaml(metadata) + "---\n",
         f"# {name}\n",
         f"BERT fine-tuned for {task.title} with keras_bert, starting from {settings['start']}.\n",
-        f"## Data\n\n{_data(task.facts)}",
+        f"## Data\n\n{_data(task)}",
         f"## Scores\n\n{_scores(task.summary, evaluated_on, scores)}",
         f"## Use\n\n{_use(task.card)}",
         f"## Training settings\n\n{_table(('setting', 'value'), rows)}",
@@ -110,8 +111,9 @@ def _scalar(value):
     return value if is_name else json.dumps(value, ensure_ascii=False)
 
 
-def _data(facts):
-    return "".join(f"- {name}: {text}\n" for name, text in facts.items() if name != "start")
+def _data(task):
+    lines = [f"{name}: {text}" for name, text in task.facts.items() if name != "start"]
+    return "".join(f"- {line}\n" for line in [*lines, *warnings(task.summary)])
 
 
 def _scores(summary, evaluated_on, scores):

@@ -87,14 +87,9 @@ class QuestionAnsweringTask(FinetuningTask):
         self.card = _card(dev_file)
 
     def _summary(self, dev_file, predict_file):
-        """Summarizes the data, and warns about what is probably a mistake."""
+        """Summarizes the data, see `tasks.data_summary`."""
         names = {"dev": dev_file, "test": predict_file}
-        summary = question_summary.summarize(
-            self._train, self._dev, self._test, names, self._settings.max_question_length
-        )
-        for warning in data_summary.warnings(summary):
-            _LOG.warning("%s: %s", self.title, warning)
-        return summary
+        return question_summary.summarize(self._train, self._dev, self._test, names, self._settings.max_question_length)
 
     def _read(self, path, most=None):
         """Reads the windows of a file and warns about problematic questions."""

@@ -133,21 +133,34 @@ def warnings(summary):
         found.append(f"no training {unit} have the label(s) {', '.join(unused)}")
     for split, count in summary["overlap"].items():
         if count:
-            found.append(f"{count:,} {split} {unit} are also in train: the {split} scores are too high")
+            total = next(iter(summary[split].values()))
+            found.append(f"{count:,} of {total:,} {split} {unit} are also in train, which raises the {split} scores")
     if summary.get("contradictory"):
         found.append(f"{summary['contradictory']:,} training {unit} occur with different labels")
     return found
 
 
+def no_better(summary, metric, scores, same=None):
+    """Returns a sentence if a model is no better than the majority baseline, or else `None`.
+
+    Args:
+        summary: the result of `summarize`.
+        metric: string, the score to compare.
+        scores: dict of the scores of the model.
+        same: string, the prediction for all rows; `None` if the predictions differ.
+    """
+    if same is not None:
+        return f"the model predicts {same} for every row"
+    majority = summary["majority"].get(metric)
+    if majority is None or scores[metric] > majority + 1e-9:
+        return None
+    numbers = f"{listed({metric: scores[metric]})} against {100 * majority:.2f}%"
+    return f"no better than the majority baseline ({summary['baseline']}): {numbers}"
+
+
 def facts(summary):
-    """Returns the summary as lines of text by title, for people."""
-    unit, cut, overlap = summary["unit"], summary["truncated"], summary["overlap"]
-    lines = {"truncated": _truncated(cut, unit)}
-    if any(overlap.values()):
-        counts = [f"{count:,} of {split}" for split, count in overlap.items() if count]
-        lines["also in train"] = f"{unit}: {', '.join(counts)}"
-    if summary.get("contradictory"):
-        lines["contradictory labels"] = f"{summary['contradictory']:,} training {unit} occur with different labels"
+    """Returns truncation and majority baseline as lines of text by title, for people."""
+    lines = {"truncated": _truncated(summary["truncated"], summary["unit"])}
     if summary["majority"]:
         lines["majority baseline"] = f"{listed(summary['majority'])} ({summary['baseline']})"
     return lines
@@ -156,8 +169,12 @@ def facts(summary):
 def _truncated(cut, unit):
     if not cut["rows"]:
         return f"none of the training {unit} is longer than {cut['sequence_length']} tokens"
-    text = f"{cut['share']:.1%} of the training {unit} are longer than {cut['sequence_length']} tokens"
-    return text + (f"; --sequence_length={cut['enough']} would hold {cut['held']:.1%}" if "enough" in cut else "")
+    amount = f"{cut['share']:.1%}" if cut["share"] >= 0.001 else f"{cut['rows']:,}"
+    text = f"{amount} of the training {unit} are longer than {cut['sequence_length']} tokens"
+    if "enough" not in cut:
+        return text
+    held = math.floor(1000 * cut["held"]) / 10  # Not rounded up to 100.
+    return f"{text}; --sequence_length={cut['enough']} would hold {held:g}%"
 
 
 def listed(scores):

@@ -61,7 +61,7 @@ class Progress:
     def evaluated(self, step, results):
         """Writes a permanent line with the results of an evaluation."""
         numbers = ", ".join(f"{name} {_short(value)}" for name, value in results.items())
-        self.say(f"{self._which()}step {step:,} evaluated: {numbers}")
+        self.say(f"step {step:,} evaluated: {numbers}")
 
     def close(self):
         """Writes the final progress line and ends it."""

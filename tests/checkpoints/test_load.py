@@ -12,7 +12,7 @@ import pytest
 import safetensors.numpy
 
 import keras_bert
-from keras_bert.checkpoints import huggingface, load, tokenizer_files
+from keras_bert.checkpoints import huggingface, loaded, tokenizer_files
 from keras_bert.checkpoints.layout import fill, slots
 from keras_bert.metadata import Metadata
 from tests.checkpoints.conftest import edit
@@ -252,7 +252,7 @@ def test_out_of_memory(folder, monkeypatch):
     def full(*args, **kwargs):
         raise MemoryError
 
-    monkeypatch.setattr(load, "build_encoder", full)
+    monkeypatch.setattr(loaded, "build_encoder", full)
     with pytest.raises(MemoryError, match=r"out of memory while loading [\d,]+ parameters \(0.0 GB in float32\)"):
         keras_bert.load(folder)
 

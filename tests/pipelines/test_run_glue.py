@@ -133,6 +133,30 @@ def test_own_table_on_two_devices(made, tmp_path):
 
 
 @pytest.mark.slow
+def test_cross_validation(made, tmp_path):
+    rows = [
+        f"{text} {letter},{label}" for letter, text, label in zip("abcdefghijkl", WORDS, ["no", "yes"] * 6, strict=True)
+    ]
+    (tmp_path / "all.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    given = flags(made, tmp_path / "out", "--task=classification", f"--train_file={tmp_path}/all.csv", "--folds=2")
+    call(PROGRAM, *given)
+    report = read(tmp_path / "out" / "results.json")
+    assert [run["setting"]["fold"] for run in report["runs"]] == [1, 2]
+    assert report["best"]["setting"] == {"learning_rate": 1e-3, "batch_size": 6, "epochs": 1, "seed": 1}
+    found = [np.load(path)["classification"].shape for path in (tmp_path / "out" / "runs").glob("*/dev.npz")]
+    assert found == [(6, 2), (6, 2)]
+    assert keras_bert.load(tmp_path / "out" / "model").labels == ["no", "yes"]
+    assert not list(tmp_path.rglob("snapshots"))
+    # The model is trained on all rows: two batches of six.
+    (log,) = (tmp_path / "out" / "final").glob("*/metrics.jsonl")
+    assert json.loads(log.read_text().splitlines()[-1])["step"] == 2
+    with mock.patch.object(Trainer, "fit", side_effect=AssertionError), mock.patch.object(finetuning, "export"):
+        call(PROGRAM, *given)
+    assert read(tmp_path / "out" / "results.json") == report
+    assert "`best` and `patience` need dev data" in mistake(PROGRAM, *given, "--patience=1")
+
+
+@pytest.mark.slow
 def test_grid_end_to_end(made, tmp_path):
     write_task(tmp_path, TASKS["wnli"], test_rows=146)
     output = tmp_path / "out"

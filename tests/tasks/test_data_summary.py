@@ -45,12 +45,14 @@ def test_a_table():
     }
     facts = data_summary.facts(summary)
     assert facts["truncated"] == (
-        "50.0% of the training rows are longer than 128 tokens; --sequence_length=256 would hold 100.0%"
+        "50.0% of the training rows are longer than 128 tokens; --sequence_length=256 would hold 100%"
     )
+    summary["truncated"]["held"] = 0.9996
+    assert data_summary.facts(summary)["truncated"].endswith("--sequence_length=256 would hold 99.9%")
     assert facts["majority baseline"] == "f1 0.00%, accuracy 33.33% (always no)"
     assert data_summary.warnings(summary) == [
-        "1 dev rows are also in train: the dev scores are too high",
-        "2 test rows are also in train: the test scores are too high",
+        "1 of 3 dev rows are also in train, which raises the dev scores",
+        "2 of 3 test rows are also in train, which raises the test scores",
         "2 training rows occur with different labels",
     ]
 
@@ -83,6 +85,16 @@ def test_warnings_about_labels():
     data = Data(TASK, examples(["a", "b"], [1, 1]), {"own": examples(["c"], [1])}, {})
     (warning,) = data_summary.warnings(data_summary.summarize(data, [3, 3], 128, 512))
     assert warning == "all training rows have the label yes: the model can only learn to predict it"
+
+
+def test_models_that_have_learned_nothing():
+    summary = {"baseline": "always yes", "majority": {"f1": 0.8122, "accuracy": 0.6838}}
+    for score in (0.8, 0.8122):
+        found = data_summary.no_better(summary, "f1", {"accuracy": 0.9, "f1": score})
+        assert found == f"no better than the majority baseline (always yes): f1 {100 * score:.2f}% against 81.22%"
+    assert data_summary.no_better(summary, "f1", {"f1": 0.8123}) is None
+    assert data_summary.no_better({"majority": {}}, "f1", {"f1": 0.0}) is None
+    assert data_summary.no_better(summary, "f1", {"f1": 0.9}, "no") == "the model predicts no for every row"
 
 
 @pytest.mark.tensorflow

@@ -50,7 +50,7 @@ def test_a_terminal_line_is_overwritten(clock, monkeypatch, columns):
     times = "00:07 left, 00:28 for all runs"
     numbers = {80: "loss 0.5123", 100: "loss 0.5123, 100 ex/s, 12,346 tok/s"}[columns]
     assert lines[2] == f"run 3 of 4, step 300/1,000, {times}, {numbers}"
-    assert "run 3 of 4, step 300 evaluated: accuracy 0.5, loss 1.25" in lines
+    assert "step 300 evaluated: accuracy 0.5, loss 1.25" in lines
     assert screen.getvalue().endswith("\n")
 
 

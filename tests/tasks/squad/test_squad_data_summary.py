@@ -61,7 +61,6 @@ def test_questions(tmp_path, preprocessor):
         "training windows": "4; 33.3% of the contexts need more than one",
         "answers": "with an answer: 2 (66.7%), without an answer: 1 (33.3%)",
         "truncated": "33.3% of the training questions are longer than 2 tokens",
-        "also in train": "questions: 1 of dev",
         "majority baseline": "exact 75.00%, f1 75.00% (always no answer)",
     }
 

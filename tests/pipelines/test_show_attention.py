@@ -1,0 +1,31 @@
+"""Tests of the command-line program."""
+
+import base64
+import json
+import re
+
+import numpy as np
+import pytest
+
+import keras_bert
+from tests.pipelines.programs import call, mistake
+
+pytest.importorskip("tensorflow")
+
+pytestmark = pytest.mark.tensorflow
+PROGRAM = "pipelines.show_attention"
+
+
+def test_the_page_has_the_attention_of_a_pair_and_no_foreign_links(build, pieces, tmp_path):
+    keras_bert.save(build("classification"), tmp_path / "model", pieces)
+    flags = [f"--model={tmp_path}/model", f"--output={tmp_path}/page.html"]
+    assert call(PROGRAM, *flags, "a b", "c </script>").endswith("1 layers, 4 heads, 10 tokens\n")
+    page = (tmp_path / "page.html").read_text()
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+    tokens, attention = keras_bert.load(tmp_path / "model").attention(("a b", "c </script>"))
+    assert (data["tokens"], data["layers"], data["heads"]) == (tokens, 1, 4)
+    values = np.frombuffer(base64.b64decode(data["values"]), np.uint8).reshape(attention.shape)
+    np.testing.assert_allclose(values / 255, attention, atol=0.002)
+    assert "//" not in re.sub(r"  // .*", "", page)
+    assert "default-src 'none'" in page
+    assert mistake(PROGRAM, *flags).startswith("expected a text, or a text and its pair, as arguments. Received: 0")
