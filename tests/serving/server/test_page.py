@@ -388,7 +388,7 @@ def test_a_dropped_file_in_batches(visit, heads, client, tmp_path):
     texts = ["bad 70" if number == 70 else f"a, b {number}" * (1 + number % 3) for number in range(300)]
     path.write_text("\ufeff" + "\r\n".join(texts), encoding="utf-8")
     page.locator("#file").set_input_files(path)
-    assert page.locator("#table_status").text_content() == "texts.csv: 300 rows."
+    page.get_by_text("texts.csv: 300 rows.", exact=True).wait_for()
     name, data, errors = answer_table(page)
     header, *rows = rows_of(data.removeprefix(b"\xef\xbb\xbf"))
     assert (name, data[:3]) == ("texts.answers.csv", b"\xef\xbb\xbf")
