@@ -45,7 +45,7 @@ _MODULES = {
     "keras_bert.training.losses": "Loss classification_loss pretraining_losses regression_loss span_loss token_loss",
 }
 # Installed by the extra `tensorflow`.
-_INSTALL = "pip install keras-bert-whole[tensorflow]"
+_INSTALL = "pip install '.[tensorflow]'` in a checkout of keras_bert"
 _EXTRA = ("tensorflow", "tensorflow_text", "tensorflow_serving", "jinja2", "scipy", "sklearn", "tqdm")
 _PUBLIC = {name: module for module, names in _MODULES.items() for name in names.split()}
 
@@ -72,7 +72,7 @@ def __getattr__(name):
 
 
 def _missing(name, package):
-    needs = f"`keras_bert.{name}` needs {package}, which is not installed. Install it with `{_INSTALL}`"
+    needs = f"`keras_bert.{name}` needs {package}, which is not installed. Install it with `{_INSTALL}"
     if package == "tensorflow":
         needs += ", or set the environment variable KERAS_BACKEND=jax for the models alone, which run on JAX"
     return needs

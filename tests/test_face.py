@@ -37,7 +37,7 @@ except ModuleNotFoundError as error:
     printed = python(code)
     for part in (
         "`keras_bert.layers` needs tensorflow, which is not installed",
-        "pip install keras-bert-whole[tensorflow]",
+        "pip install '.[tensorflow]'",
         "KERAS_BACKEND=jax",
     ):
         assert part in printed
@@ -74,5 +74,5 @@ def test_the_import_registers_layers_without_heavy_dependencies(build, tmp_path)
         "[]",
         "bert_classifier keras_bert.training.optimizer",
         "`keras_bert.export` needs tensorflow_serving, which is not installed. Install it with "
-        "`pip install keras-bert-whole[tensorflow]`",
+        "`pip install '.[tensorflow]'` in a checkout of keras_bert",
     ]
