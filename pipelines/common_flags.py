@@ -56,7 +56,7 @@ def finetuning():
         patience=flags.DEFINE_integer(
             "patience", None, "Number of epochs without improvement on dev after which a run stops.", 1
         ),
-        log_every=flags.DEFINE_integer("log_every", 10, "Steps between lines of metrics.jsonl.", 1),
+        log_every=flags.DEFINE_integer("log_every", 1, "Steps between lines of metrics.jsonl.", 1),
         ensemble=flags.DEFINE_integer("ensemble", 1, "Number of the best runs whose predictions are averaged.", 1),
         layer_decay=flags.DEFINE_float("layer_decay", None, "Learning rate factor from each block to the one below."),
         weight_decay=flags.DEFINE_float("weight_decay", 0.01, "Weight decay, except on biases and LayerNorms."),

@@ -73,7 +73,7 @@ class Finetuning:
         output: output folder.
         ensemble: int, number of best runs in the ensemble. Defaults to 1.
         strategy: see `create_strategy`; `None` uses one device.
-        log_every: int, steps between lines of a run's `metrics.jsonl`. Defaults to 10.
+        log_every: int, steps between lines of a run's `metrics.jsonl`. Defaults to 1.
         report_to: list of names, see `create_callbacks`. Defaults to TensorBoard.
 
     Attributes:
@@ -96,7 +96,7 @@ class Finetuning:
         output,
         ensemble=1,
         strategy=None,
-        log_every=10,
+        log_every=1,
         report_to=("tensorboard",),
     ):
         self.report_to = report_to

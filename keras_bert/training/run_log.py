@@ -22,7 +22,7 @@ class RunLog:
     def __init__(self, directory, total, every, state=None, progress=None, callbacks=()):
         self._total, self._every = total, every
         self._pending = list((state or {}).get("pending", []))
-        self._progress, self._callbacks, self._file = progress, callbacks, None
+        self._progress, self._callbacks, self._file, self._last = progress, callbacks, None, None
         if directory is not None:
             directory = pathlib.Path(directory)
             directory.mkdir(parents=True, exist_ok=True)
@@ -43,27 +43,25 @@ class RunLog:
 
         The line of the first step is additional: the means of the next line include it.
         """
-        if step == len(lines):
-            self._write_train(1, lines[0], rates)
-        self._pending += lines
-        means = self._means()
+        for number, line in enumerate(lines, step - len(lines) + 1):
+            self._pending.append(line)
+            means = _means(self._pending)
+            if number % self._every == 0 or number == self._total:
+                self.write(number, rates)
+            elif number == 1:
+                self._write_train(1, means, rates)
         if self._progress:
-            self._progress.show(step, means, rates)
-        if step % self._every == 0 or step == self._total:
-            self.write(step, rates)
+            self._progress.show(step, _means(self._pending or lines), rates)
         return means
 
     def write(self, step, rates):
         """Writes the means since the last written line, unless that is of this step."""
-        if self._pending and step > 1:
-            self._write_train(step, self._means(), rates)
+        if self._pending and step != self._last:
+            self._write_train(step, _means(self._pending), rates)
         self._pending = []
 
-    def _means(self):
-        means = {name: sum(line[name] for line in self._pending) / len(self._pending) for name in self._pending[0]}
-        return {**means, "learning_rate": self._pending[-1]["learning_rate"]}
-
     def _write_train(self, step, means, rates):
+        self._last = step
         # Numbers that depend on the speed of the machine come last, under `time`.
         self._write(step, "train", {**means, **({"time": rates} if rates else {})})
         numbers = {**means, **{f"{name}_per_second": value for name, value in rates.items()}}
@@ -103,3 +101,8 @@ class RunLog:
             self._progress.close()
         if self._file:
             self._file.close()
+
+
+def _means(lines):
+    means = {name: sum(line[name] for line in lines) / len(lines) for name in lines[0]}
+    return {**means, "learning_rate": lines[-1]["learning_rate"]}

@@ -147,8 +147,8 @@ class Trainer:
         if total < 1:
             raise ValueError(f"`steps` and `epochs` must be at least 1. Received: steps={steps}, epochs={epochs}")
         batches.segment(total - 1)  # Raises for `Phases` that are too short.
-        every = log_every, save_every or batches.steps, evaluate_every or batches.steps
-        options = {"best": best, "patience": patience, "evaluate_every": every[2]}
+        every = save_every or batches.steps, evaluate_every or batches.steps
+        options = {"best": best, "patience": patience, "evaluate_every": every[1]}
         settings = run_settings(self._settings, batches, total, options, self.optimizer, self.model)
         state = self._state(settings, best, patience, extend)
         start = state.restore()
@@ -160,11 +160,11 @@ class Trainer:
                 means = log.add(step, numbers, rates) if numbers else None
                 if evaluation is None:
                     state.update(step, means, evaluated=False)
-                elif step % every[2] == 0 or step == total:
+                elif step % every[1] == 0 or step == total:
                     stop = self._evaluate_step(step, evaluation, state, log) or stop
                 if state.done:
                     log.write(step, rates)
-                if self.directory and (step % every[1] == 0 or step == total or stop or state.done):
+                if self.directory and (step % every[0] == 0 or step == total or stop or state.done):
                     state.save(step, log.state())
                     if after_save and self._chief:
                         after_save()

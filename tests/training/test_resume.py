@@ -49,7 +49,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
 
     def fit(directory, after_save=None):
         keras.utils.set_random_seed(3)
-        run = trainer.Trainer(model, optimizer, regression_loss(), directory=directory)
+        run = trainer.Trainer(model, optimizer, regression_loss(), directory=directory, steps_per_call=2)
         run.fit(batches, epochs=2, save_every=3, log_every=5, after_save=after_save)
         return run
 

@@ -39,10 +39,11 @@ def test_means_and_the_first_and_last_step(tmp_path):
         {"step": 3, "kind": "evaluation", "f1": 0.5},
         {"step": 3, "kind": "train", "loss": 8.0, "learning_rate": 0.3},
     ]
-    log = log_of(tmp_path / "whole", every=10, total=2)
-    log.add(2, [{"loss": 3.0, "learning_rate": 0.1}, {"loss": 1.0, "learning_rate": 0.2}], {})
+    log = log_of(tmp_path / "whole")
+    means = log.add(5, [{"loss": loss, "learning_rate": 0.1} for loss in (3.0, 1.0, 8.0, 6.0, 5.0)], {})
     log.close()
-    assert [(line["step"], line["loss"]) for line in lines_of(tmp_path / "whole")] == [(1, 3), (2, 2)]
+    assert means["loss"] == 5
+    assert [(line["step"], line["loss"]) for line in lines_of(tmp_path / "whole")] == [(1, 3), (2, 2), (4, 7), (5, 5)]
 
 
 def points(directory):
