@@ -161,8 +161,13 @@ def _delimiter(path, lines, wanted):
     # If none fits, the error lists the columns of the most likely one.
     chosen = fitting[0] if fitting else max(headers, key=lambda delimiter: len(headers[delimiter]))
     if chosen != ",":
-        _LOG.info("%s: its columns are separated by %s", path, _DELIMITERS[chosen])
+        _tell(path, _DELIMITERS[chosen])
     return chosen
+
+
+@functools.cache  # Once for each file.
+def _tell(path, delimiters):
+    _LOG.info("%s: its columns are separated by %s", path, delimiters)
 
 
 def _header(lines, delimiter):
