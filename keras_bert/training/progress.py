@@ -33,7 +33,8 @@ class Progress:
     def __init__(self, run=1, runs=1, rest=0.0, resumed=False, stream=None):
         self._run, self._runs, self._rest, self._stream = run, runs, rest, stream or sys.stderr
         self._resumed = resumed and run > 1
-        self._total = self._per_epoch = self._line = None  # The line starts after the first steps, so that its rate excludes tracing.
+        self._total = self._per_epoch = None
+        self._line = None  # The line starts after the first steps, so that its rate excludes tracing.
         self._numbers = self._rates = {}
 
     def begin(self, step, total, finished=False, per_epoch=None):
@@ -115,13 +116,13 @@ def track(items, what, total=None, show=True):
         left = total and rate and tqdm.tqdm.format_interval(max(total - fields["n"], 0) / rate)
         return [count, f"{left} left"] if left else [count]
 
-    with contextlib.closing(_Line(compose, sys.stderr, total=total, leave=False, delay=_DELAY)) as line:
-        with contextlib.ExitStack() as first:  # The first item may take long, for example to trace a graph.
-            first.enter_context(announced(what.split(",")[0]))
-            for item in items:
-                yield item
-                first.close()
-                line.update()
+    options = {"total": total, "leave": False, "delay": _DELAY}
+    with contextlib.closing(_Line(compose, sys.stderr, **options)) as line, contextlib.ExitStack() as first:
+        first.enter_context(announced(what.split(",")[0]))  # It may take long, for example to trace a graph.
+        for item in items:
+            yield item
+            first.close()
+            line.update()
 
 
 @contextlib.contextmanager
