@@ -230,7 +230,8 @@ class Finetuning:
         lines = [f"# {title}", "", *(f"- {name}: {text}" for name, text in facts.items()), ""]
         lines += [*(summary if any(row["runs"] > 1 for row in self.report["summary"]) else []), *runs, *findings.tables]
         write_text(self.output / "results.md", "\n".join(lines).rstrip() + "\n")
-        self._write_report(facts, findings)
+        with announced("writing the report"):
+            self._write_report(facts, findings)
         write_text(self.output / "model" / "README.md", self._model_card(findings))
         messages = [*findings.messages, *([f"warning: {warning}"] if warning else [])]
         shown = [_indented(f"{name}: {text}") for name, text in best.items() if name != "settings"]  # Already printed.
@@ -278,10 +279,10 @@ class Finetuning:
         write_report(path, head, study.metric, runs, study.curves(), findings.sections, findings.errors)
 
     def _export(self):
-        bert = load(self.output / "model")  # Reloaded outside of any strategy, in float32.
-        model = bert.model()
-        self._parameters = model.count_params()
-        with announced("exporting the model"):
+        with announced("exporting the model", delay=0):
+            bert = load(self.output / "model")  # Reloaded outside of any strategy, in float32.
+            model = bert.model()
+            self._parameters = model.count_params()
             export(
                 model,
                 bert.preprocessor(self.task.sequence_length, padding="longest"),
