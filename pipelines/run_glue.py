@@ -59,6 +59,14 @@ _WEIGHTS = flags.DEFINE_enum("class_weights", None, ["balanced"], "Weights the l
 command.renamed(test_file="predict_file")
 
 
+def check():
+    """Finds mistakes in flags and files."""
+    for name in task_names():
+        _start(name, pathlib.Path(_FLAGS.output_dir.value))
+    if _DATA.value or set(task_names()) & set(OWN):  # TensorFlow Datasets need TensorFlow.
+        _everything()
+
+
 def main():
     from keras_bert.experiments.classification_task import ClassificationTask
     from keras_bert.training.callbacks import check_report_to
@@ -67,7 +75,7 @@ def main():
     check_report_to(_FLAGS.report_to.value)
     strategy = keras_bert.create_strategy(_FLAGS.strategy.value)
     output, names = pathlib.Path(_FLAGS.output_dir.value), task_names()
-    everything = [_read(name) for name in names]  # Missing files are reported before hours of training.
+    everything = _everything()
     if is_chief(strategy):
         write_text(output / "flags.txt", command.given_flags())
     load, scores = functools.cache(keras_bert.load), {}
@@ -125,10 +133,16 @@ def task_names():
     for name in names:
         if name not in (*_GLUE, *OWN) or (name in OWN and len(names) > 1):
             known = f"one or more of {', '.join(_GLUE)}; all; or one of {', '.join(OWN)}"
-            raise ValueError(f"--task must be {known}. Received: {_TASK.value}")
+            raise ValueError(f"--task must be {known}. Received: --task={','.join(_TASK.value)}")
     if len(set(names)) < len(names):
-        raise ValueError(f"--task contains duplicates. Received: {_TASK.value}")
+        raise ValueError(f"--task contains duplicates. Received: --task={','.join(_TASK.value)}")
     return sorted(names, key=lambda name: name != _INIT.value)
+
+
+@functools.cache
+def _everything():
+    """Reads the data of all tasks: missing files are reported before hours of training."""
+    return [_read(name) for name in task_names()]
 
 
 def _read(name):
@@ -137,10 +151,10 @@ def _read(name):
         if _TRAIN.value is None or (_DEV.value is None) == (folds is None):
             raise ValueError(
                 f"--task={name} requires --train_file, and either --dev_file or --folds=5 for cross-validation. "
-                f"Received: {_own_flags()}"
+                f"Received: {_typed(_own_flags()) or 'none of them'}"
             )
         if folds and _FLAGS.ensemble.value > 1:
-            raise ValueError(f"--folds keeps one model. Expected no --ensemble. Received: {_FLAGS.ensemble.value}")
+            raise ValueError("--folds keeps one model. Expected no --ensemble. Received: both")
         columns = {"text": _TEXT.value, "pair": _PAIR.value, "label": _LABEL.value}
         data = own_data(
             name, _TRAIN.value, _DEV.value, _PREDICT.value, **columns, skip_bad_rows=_SKIP.value, folds=folds
@@ -157,6 +171,11 @@ def _own_flags():
     return {name: holder.value for name, holder in holders.items()}
 
 
+def _typed(values):
+    """Returns flags as in a command."""
+    return " ".join(f"--{name}={value}" for name, value in values.items() if value is not None)
+
+
 def _start(name, output):
     """Returns the model that a task starts from."""
     if _INIT.value in (None, name):
@@ -168,7 +187,8 @@ def _start(name, output):
     if _INIT.value in _GLUE:
         if _INIT.value not in task_names():
             raise ValueError(
-                f"--init_from={_INIT.value} must be a task of this run or a folder. Received: {_TASK.value}"
+                f"--init_from={_INIT.value} must be a task of this run or a folder. "
+                f"Received: --task={','.join(_TASK.value)}"
             )
         return str(output / _INIT.value / "model")
     inner = pathlib.Path(_INIT.value) / "model"
@@ -176,4 +196,4 @@ def _start(name, output):
 
 
 if __name__ == "__main__":
-    command.run(main)
+    command.run(main, check=check)

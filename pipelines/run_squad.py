@@ -37,6 +37,15 @@ flags.DEFINE_integer("n_best", 20, "Number of answers to write for each question
 _FLAGS = common_flags.finetuning()
 
 
+def check():
+    """Finds mistakes in flags and files."""
+    _models()
+    files = [("train_file", path) for path in _TRAIN.value]
+    for name, path in [*files, ("dev_file", _DEV.value), ("predict_file", _PREDICT.value)]:
+        if path and not pathlib.Path(path).is_file():
+            raise ValueError(f"--{name}={path}: no such file")
+
+
 def main():
     from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
     from keras_bert.experiments.question_answering_task import QuestionAnsweringTask, QuestionSettings
@@ -45,14 +54,11 @@ def main():
 
     check_report_to(_FLAGS.report_to.value)
     strategy = keras_bert.create_strategy(_FLAGS.strategy.value)
-    output, models = pathlib.Path(_FLAGS.output_dir.value), (_FLAGS.model.value or "").split(",")
-    if not all(models) or len(set(models)) < len(models):
-        raise ValueError(
-            f"--model must be a directory or a name such as google-bert/bert-base-uncased, or several different ones. "
-            f"Received: {_FLAGS.model.value}"
-        )
+    output, models = pathlib.Path(_FLAGS.output_dir.value), _models()
     epochs, batch_size = (2, 48) if _VERSION_2.value else (3, 32)  # As in the paper.
-    choices = {"model": models, **common_flags.choices(_FLAGS, [5e-5], batch_size, epochs)}
+    choices = common_flags.choices(_FLAGS, [5e-5], batch_size, epochs)
+    if len(models) > 1:
+        choices = {"model": models, **choices}
     task = QuestionAnsweringTask(
         models,
         common_flags.instance(QuestionSettings),
@@ -72,5 +78,16 @@ def main():
         common_flags.print_next(output, '--question="Who?" --context_file=article.txt')
 
 
+def _models():
+    """Returns the models to start from. Runs are named by their last parts, which must differ."""
+    models = (_FLAGS.model.value or "").split(",")
+    if not all(models) or len({pathlib.Path(model).name for model in models}) < len(models):
+        raise ValueError(
+            f"--model must be a directory or a name such as google-bert/bert-base-uncased, or several with different "
+            f"last parts. Received: --model={_FLAGS.model.value or ''}"
+        )
+    return models
+
+
 if __name__ == "__main__":
-    command.run(main)
+    command.run(main, check=check)

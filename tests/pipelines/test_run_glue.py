@@ -1,8 +1,11 @@
 """The command, on tiny data in the official layout."""
 
 import json
+import os
 import pathlib
 import re
+import subprocess
+import sys
 import zipfile
 from unittest import mock
 
@@ -217,6 +220,31 @@ def test_user_errors(made, tmp_path):
     for argument, message in cases.items():
         told = mistake(PROGRAM, *flags(made, tmp_path, "--task=wnli", f"--data_dir={made}/data", argument))
         assert told.startswith(message), argument
+
+
+WITHOUT_TENSORFLOW = """
+import runpy, sys
+sys.modules["tensorflow"] = None
+runpy.run_module(sys.argv[1], run_name="__main__", alter_sys=True)
+"""
+
+
+def test_files_are_checked_before_tensorflow_starts(tmp_path):
+    (tmp_path / "train.csv").write_text("review,label\na,1\n")
+    own = ["--task=classification", "--model=bert", "--train_file=train.csv", "--dev_file=train.csv"]
+    for program, given, message in (
+        (
+            PROGRAM,
+            own,
+            "train.csv:1: no column `text`. It has: 'review', 'label'. Name another one with --text_column=...",
+        ),
+        (PROGRAM, [*own, "--train_file=a.csv"], "a.csv: no such file"),
+        ("pipelines.run_squad", ["--model=a", "--train_file=train.csv", "--dev_file=b"], "--dev_file=b: no such file"),
+    ):
+        code = [sys.executable, "-c", WITHOUT_TENSORFLOW, program, "--output_dir=out", *given]
+        environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+        done = subprocess.run(code, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+        assert (done.returncode, done.stderr) == (2, f"error: {message}\n")
 
 
 def test_recipes_have_valid_flags():

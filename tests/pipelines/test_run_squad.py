@@ -100,7 +100,7 @@ def exported(output, questions):
 
 MISTAKES = [
     ("--model must be a directory or a name", {"model": None}),
-    ("or several different ones. Received: ", {"model": "{made}/bert,{made}/bert"}),
+    ("or several with different last parts. Received: --model=", {"model": "{made}/bert,{made}/bert"}),
     ("other differs in vocabulary or casing from", {"model": "{made}/bert,{made}/other"}),
     ("this is SQuAD 2.0. Received: version_2=False", {"version_2": None}),
     (
