@@ -3,6 +3,7 @@
 They are imported on first use (PEP 562), so that `import keras_bert` takes a few milliseconds.
 """
 
+import difflib
 import importlib
 import importlib.abc
 import importlib.util
@@ -54,7 +55,9 @@ __all__ = ["__version__", *sorted(_PUBLIC)]
 
 def __getattr__(name):
     if name not in _PUBLIC:
-        raise AttributeError(f"module 'keras_bert' has no attribute {name!r}")
+        similar = [] if name.startswith("_") else difflib.get_close_matches(name, _PUBLIC, 1)
+        hint = f". Did you mean {similar[0]!r}?" if similar else ""
+        raise AttributeError(f"module 'keras_bert' has no attribute {name!r}{hint}")
     try:
         module = _PUBLIC[name]
         value = (

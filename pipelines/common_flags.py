@@ -2,10 +2,13 @@
 
 import codecs
 import dataclasses
+import pathlib
 import shlex
 import types
 
 from absl import flags
+
+from keras_bert.checkpoints import locations
 
 from .command import section, spelling
 
@@ -21,6 +24,15 @@ def text_lines(content, name):
         line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
         raise ValueError(f"{name}:{line}: not UTF-8, byte 0x{byte:02x}. Save the file as UTF-8") from error
     return [line.removesuffix("\r") for line in lines]
+
+
+def check_paths(model=None, **files):
+    """Raises an error if a file, by the name of its flag, or the path of a model does not exist."""
+    for name, path in files.items():
+        if path and not pathlib.Path(path).is_file():
+            raise ValueError(f"--{name}={path}: no such file")
+    if model:
+        locations.find(model)
 
 
 def training(warmup, bias_correction):

@@ -11,7 +11,7 @@ from absl import flags
 
 import keras_bert
 
-from . import command
+from . import command, common_flags
 
 command.section("model")
 _MODEL = flags.DEFINE_string("model", None, "Directory or name of the checkpoint.", required=True)
@@ -50,4 +50,4 @@ def main():
 
 
 if __name__ == "__main__":
-    command.run(main)
+    command.run(main, check=lambda: common_flags.check_paths(_MODEL.value))

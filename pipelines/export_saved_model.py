@@ -98,4 +98,4 @@ def _version(folder):
 
 
 if __name__ == "__main__":
-    command.run(main)
+    command.run(main, check=lambda: common_flags.check_paths(_MODEL.value))

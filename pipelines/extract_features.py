@@ -113,4 +113,4 @@ def _write(path, texts, vectors):
 
 
 if __name__ == "__main__":
-    command.run(main)
+    command.run(main, check=lambda: common_flags.check_paths(_MODEL.value, input=_INPUT.value))

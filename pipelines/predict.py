@@ -48,11 +48,14 @@ _CHUNK = 64  # Batches whose texts are sorted by length together.
 
 
 def main(arguments):
-    if _INPUT.value and not pathlib.Path(_INPUT.value).is_file():
-        raise ValueError(f"--input={_INPUT.value}: no such file")
     allowed, predict = _server() if _SERVER.value else _model()
     rows = _questions(arguments) if _QUESTION.value else _rows(arguments, allowed)
     if tuple(rows[0]) not in allowed:
+        if _QUESTION.value:
+            raise ValueError(
+                f"{_MODEL.value} has no question-answering head. Expected a model from "
+                f"`{command.spelling('run_squad')}`. Received: --question"
+            )
         hint = ". Use --question and --context_file, or --input" if "question" in allowed[0] else ""
         expected = " or ".join(" and ".join(names) for names in allowed)
         raise ValueError(f"{_MODEL.value} takes {expected}. Received: {' and '.join(rows[0])}{hint}")
@@ -66,6 +69,10 @@ def main(arguments):
     print(f"wrote {len(rows):,} answers to {_OUTPUT.value}")
 
 
+def _check():
+    common_flags.check_paths(None if _SERVER.value else _MODEL.value, input=_INPUT.value, context_file=_CONTEXT.value)
+
+
 def _lines(rows, predict, to_read):
     """Yields the lines of the output; `to_read` prefers lines to read over JSON."""
     from keras_bert.tasks import printing
@@ -74,6 +81,8 @@ def _lines(rows, predict, to_read):
         part = rows[start : start + _BATCH.value * _CHUNK]
         answers = predict(part)
         table = None if _OUTPUT.value else printing.table(answers)
+        if table and sys.stdout.isatty() and "\t" not in "".join(map(str, answers[0].get("scores", ()))):
+            table = printing.with_texts(table, part)
         if table:
             yield from table[1:] if start else table
             continue
@@ -129,6 +138,10 @@ def _rows(arguments, allowed):
 
     if arguments and _INPUT.value:
         raise ValueError(f"expected either texts or --input. Received: both, {' '.join(arguments)}")
+    if arguments and "question" in allowed[0]:
+        raise ValueError(
+            f"{_MODEL.value} answers questions. Use --question=... with --context_file=FILE or the context as argument"
+        )
     if arguments:
         # Without pairs, each argument is a text.
         lines = [[text] for text in arguments] if allowed == [("text",)] else [arguments]
@@ -144,4 +157,4 @@ def _content(path):
 
 
 if __name__ == "__main__":
-    command.run(main, with_arguments=True)
+    command.run(main, with_arguments=True, tensorflow=lambda: not _SERVER.value, check=_check)

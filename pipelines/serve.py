@@ -13,7 +13,9 @@ import asyncio
 import gc
 import logging
 import os
+import pathlib
 import signal
+import socket
 import sys
 
 from absl import flags
@@ -31,6 +33,24 @@ _WINDOW = flags.DEFINE_float("batch_window_ms", 2.0, "Milliseconds that a batch 
 _BATCH = flags.DEFINE_integer("max_batch_size", 32, "Maximum number of rows of a batch.")
 _QUEUE = flags.DEFINE_integer("max_queue", 1000, "Maximum number of waiting requests; others are rejected.")
 _BODY = flags.DEFINE_integer("max_body_bytes", 8 << 20, "Maximum size of a request.")
+
+
+def check():
+    """Raises an error if the folder does not exist or a port is taken, before TensorFlow starts."""
+    if not pathlib.Path(_MODELS.value).is_dir():
+        raise ValueError(f"--saved_models={_MODELS.value}: no such folder")
+    family = socket.AF_INET6 if ":" in _HOST.value else socket.AF_INET
+    for holder in (_PORT, _GRPC_PORT):
+        if holder.value > 0:
+            with socket.socket(family) as listener:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    listener.bind((_HOST.value, holder.value))
+                except OSError as error:
+                    reason = error.strerror or error
+                    raise OSError(
+                        f"cannot listen at {_HOST.value}:{holder.value}: {reason}. Change --{holder.name}"
+                    ) from error
 
 
 def main():
@@ -63,7 +83,9 @@ async def _serve(server):
     await server.start()
     print("This is a development server. In production, serve the same folder with TensorFlow Serving.")
     grpc = "" if server.grpc_port is None else f", gRPC at {_HOST.value}:{server.grpc_port}"
-    print(f"Serving {_MODELS.value}: REST at http://{_HOST.value}:{server.port}{grpc}", flush=True)
+    print(f"Serving {_MODELS.value}: REST at http://{_HOST.value}:{server.port}{grpc}")
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(_HOST.value, _HOST.value)
+    print(f"To try the models, open http://{shown}:{server.port} in a browser. Ctrl-C stops the server.", flush=True)
     await ended.wait()
     print("Stopping.", flush=True)
     return await server.stop()
@@ -82,4 +104,4 @@ def _log_lines():
 
 
 if __name__ == "__main__":
-    command.run(main)
+    command.run(main, check=check)

@@ -15,7 +15,7 @@ from absl import flags
 import keras_bert
 from keras_bert.files import write_text
 
-from . import command
+from . import command, common_flags
 
 command.section("model")
 _MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", required=True)
@@ -36,4 +36,4 @@ def main(texts):
 
 
 if __name__ == "__main__":
-    command.run(main, with_arguments=True)
+    command.run(main, with_arguments=True, check=lambda: common_flags.check_paths(_MODEL.value))

@@ -10,6 +10,15 @@ from keras_bert.exporting.results import results
 from keras_bert.models.heads import build_embedder
 
 _CANDIDATES = 20  # Spans that share the probability of the answers to a question, as in Google's n-best list.
+_POOLING = ("pooling", "layers", "normalize")
+_OPTIONS = {  # Of `export`, by head.
+    "classification": ("rows_together",),
+    "token_classification": ("stride",),
+    "question_answering": ("stride", "max_question_length", "max_answer_length", "top", "null_threshold"),
+    "pretraining": ("top",),
+    "encoder": (*_POOLING, "rows_together"),
+    "embedding": ("rows_together",),
+}
 _DESCRIPTIONS = {
     ("text",): "a text",
     ("text", "pair"): "a pair of texts as a tuple",
@@ -32,6 +41,7 @@ class Answerer:
     def predict(self, texts, batch_size=32, n_best=None, sequence_length=None, **options):
         """See `LoadedBert.predict`."""
         rows, is_single = read_rows(texts)
+        self._check_options(n_best, options)
         names = check_rows(rows, input_names(self._bert), f"the model (head={self._bert.head!r})")
         head, options = self._bert.head, {**self._head_options(n_best), **options}
         signatures = self._build(head, sequence_length, pair="pair" in names, **options)
@@ -55,6 +65,18 @@ class Answerer:
         for numbers, part in _batches(rows, batch_size):
             vectors[numbers] = _call(signature, ("text",), part)["embedding"]
         return vectors[0] if is_single else vectors
+
+    def _check_options(self, n_best, options):
+        if n_best is not None and (not isinstance(n_best, int | np.integer) or n_best < 1):
+            raise ValueError(f"`n_best` must be a positive integer or `None`. Received: n_best={n_best!r}")
+        head = self._bert.head
+        for name in options:
+            if name not in _OPTIONS.get(head, ()):
+                known = ", ".join(_OPTIONS.get(head, ())) or "none"
+                raise ValueError(
+                    f"`predict` has no option {name!r} for head={head!r}. Expected one of: {known}. "
+                    f"Received: {name}={options[name]!r}"
+                )
 
     def _head_options(self, n_best):
         """Returns the options of the signature for the model's head."""

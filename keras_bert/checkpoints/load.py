@@ -1,13 +1,12 @@
 """`keras_bert.load`: finds a checkpoint by path or name and reads it."""
 
 import math
-import os
 import pathlib
 import re
 
 import keras
 
-from keras_bert.checkpoints import google, huggingface, keras_hub, sentence_transformers, tokenizer_files
+from keras_bert.checkpoints import google, huggingface, keras_hub, locations, sentence_transformers, tokenizer_files
 from keras_bert.checkpoints.layout import Checkpoint, Tensor, tensors_of
 from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.memory import explain_out_of_memory
@@ -16,11 +15,6 @@ from keras_bert.models.description import HEADS, describe
 from keras_bert.text.vocabulary import LONGEST_WORD
 
 KERAS_FILE = "model.keras"
-# A wheel contains the bundled checkpoints inside the package; a checkout has them next to it.
-_PACKAGE = pathlib.Path(__file__).parents[1]
-_SHELF = _PACKAGE / "saved_models"
-if not _SHELF.is_dir():
-    _SHELF = _PACKAGE.parent / "saved_models"
 _HUB_FILES = [
     "config.json",
     "*.safetensors",
@@ -68,15 +62,9 @@ def _open(path_or_name, revision, head):
     if keras_hub.is_model(path_or_name):
         return keras_hub.read_model(path_or_name)
     name = str(path_or_name)
-    shelves = [os.environ.get("KERAS_BERT_MODELS"), _SHELF]
-    places = [pathlib.Path(name).expanduser(), *(pathlib.Path(shelf) / name for shelf in shelves if shelf is not None)]
-    candidates = list(dict.fromkeys(places))
-    for path in candidates:
-        if path.exists():
-            return _open_path(path, head)
-    tried = [f"the path {path}" for path in candidates]
-    if isinstance(path_or_name, pathlib.Path) or name.startswith(("/", ".", "~")):
-        raise FileNotFoundError(f"{name}: no such checkpoint. Tried: {', '.join(tried)}")
+    if path := locations.find(path_or_name):
+        return _open_path(path, head)
+    tried = [f"the path {path}" for path in locations.places(name)]
     is_kaggle = name.startswith("kaggle://")
     if is_kaggle or re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", name):  # Other names do not import keras-hub.
         if is_kaggle or name in keras_hub.preset_names():
@@ -92,8 +80,11 @@ def _download(name, revision, tried):
         return pathlib.Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=_HUB_FILES))
     except Exception as error:  # The hub, the network and the name check raise different types.
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        if isinstance(error, huggingface_hub.errors.LocalEntryNotFoundError):
+            reason = "no connection, and not in its cache"
         raise ValueError(
-            f"{name}: no such checkpoint. Tried: {', '.join(tried)}, the Hugging Face hub ({reason})"
+            f"{name}: no such checkpoint{locations.hint(name)}. "
+            f"Tried: {', '.join(tried)}, the Hugging Face hub ({reason})".replace("?.", "?")
         ) from error
 
 

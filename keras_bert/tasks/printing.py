@@ -6,6 +6,7 @@ import numpy as np
 
 from keras_bert.tasks.classification import multi_label_table, predictions_table, probabilities_table, quoted
 
+_SHOWN = 40  # Characters of a text in a table.
 _AROUND = 200  # Number of context characters to show on each side of an answer.
 
 
@@ -27,8 +28,30 @@ def table(answers):
 def json_line(row, answer):
     """Returns a text and its answer as JSON, without the context of a question, which may be long."""
     values = {name: value for name, value in row.items() if name != "context"} | answer
-    text = json.dumps(values, ensure_ascii=False, default=lambda value: value.tolist())
-    return text.encode("utf-8", "replace").decode()
+    return json.dumps(_rounded(values), ensure_ascii=False).encode("utf-8", "replace").decode()
+
+
+def with_texts(lines, rows):
+    """Appends the texts, cut to 40 characters, to the lines of `table`, and aligns the columns for a terminal."""
+    texts = [" | ".join(str(value) for value in row.values()) for row in rows]
+    short = [text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..." for text in map(_one_line, texts)]
+    cells = [line.split("\t") for line in lines]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    shown = ["  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)) for line in cells]
+    return [f"{line}  {text}".rstrip() for line, text in zip(shown, ["text", *short], strict=True)]
+
+
+def _one_line(text):
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+
+
+def _rounded(value):
+    """Returns nested values for JSON, with numbers of six significant digits."""
+    if isinstance(value, dict):
+        return {name: _rounded(part) for name, part in value.items()}
+    if isinstance(value, np.ndarray | list):
+        return [_rounded(part) for part in value]
+    return float(f"{value:.6g}") if isinstance(value, float | np.floating) else value
 
 
 def readable(row, answer):
@@ -42,7 +65,7 @@ def readable(row, answer):
             found = [one for one in answer.get("answers") or [answer] if one["answer"]]
             return [line for one in found for line in _answer(row["context"], one)] or ["no answer"]
         case {"fills": []}:
-            return ["no [MASK]"]
+            return ["no [MASK]; write [MASK] in the text"]
         case {"fills": masks}:
             return ["\t".join(f"{fill['token']} {fill['score']:.4f}" for fill in fills) for fills in masks]
         case {"choice": _, "scores": scores}:

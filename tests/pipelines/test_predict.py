@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -144,9 +146,19 @@ def test_lines_to_read():
     assert printing.readable(choices, {"choice": 1, "scores": [0.25, 0.75]}) == ["0.7500\tc", "0.2500\tb"]
     vector = np.array([0.5, 1.0], "float32")
     assert printing.readable({"text": "ü\ud800"}, {"vector": vector}) == ['{"text": "ü?", "vector": [0.5, 1.0]}']
+    assert printing.readable({"text": "a"}, {"fills": []}) == ["no [MASK]; write [MASK] in the text"]
     assert printing.table([{"probability": 0.5}]) == ["probability", "0.5000"]
     answers = [{"labels": ["a"], "scores": {"a": 0.75, "b": 0.25}}, {"labels": [], "scores": {"a": 0.0, "b": 0.0}}]
     assert printing.table(answers) == ["labels\ta\tb", "a\t0.7500\t0.2500", '""\t0.0000\t0.0000']
+
+
+def test_missing_files_without_tensorflow(tmp_path):
+    expected = "error: {}: no such file\n", "error: {}: no such checkpoint. Expected a directory or a .keras file\n"
+    for name, message in zip(("--input=none.tsv", "--model=./none"), expected, strict=True):
+        arguments = [sys.executable, "-X", "importtime", "-m", PROGRAM, "--model=./none", name, "a"]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr.count(message.format(name.removeprefix("--model=")))) == (2, 1)
+        assert "| tensorflow" not in done.stderr
 
 
 def test_user_errors(model, build, pieces, tmp_path):
@@ -155,11 +167,17 @@ def test_user_errors(model, build, pieces, tmp_path):
     (tmp_path / "texts.jsonl").write_text('{"text": "a"}\n{"text": 1}\n')
     (tmp_path / "texts.csv").write_text("title,body\na,b\n")
     for arguments, given, message in (
-        ([classifier, "--question=a"], "b", f"{model[0]} takes text or text and pair. Received: question and context"),
+        (
+            [classifier, "--question=a"],
+            "b",
+            f"{model[0]} has no question-answering head. Expected a model from `python -m pipelines.run_squad`. "
+            "Received: --question",
+        ),
         (
             [labeler, "a"],
             "",
-            "the arguments: expected question and context. Received: 1 text(s)",
+            f"{tmp_path}/labeler answers questions. Use --question=... with --context_file=FILE or the context as "
+            "argument",
         ),
         ([classifier, "a", "b", "c"], "", "the arguments: expected text or text and pair. Received: 3 text(s)"),
         ([classifier], "a\tb\nc\n", "standard input:2: expected text and pair. Received: 1 text(s)"),
@@ -170,7 +188,6 @@ def test_user_errors(model, build, pieces, tmp_path):
             "",
             "--question takes one context: an argument, --context_file or the standard input; no --input",
         ),
-        ([classifier, "--input=none.tsv"], "", "--input=none.tsv: no such file"),
         (
             [classifier, f"--input={tmp_path}/texts.jsonl"],
             "",
