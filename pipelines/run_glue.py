@@ -63,6 +63,7 @@ def check():
     """Finds mistakes in flags and files."""
     for name in task_names():
         _start(name, pathlib.Path(_FLAGS.output_dir.value))
+    common_flags.check_paths(_FLAGS.model.value)
     if _DATA.value or set(task_names()) & set(OWN):  # TensorFlow Datasets need TensorFlow.
         _everything()
 

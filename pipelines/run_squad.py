@@ -39,11 +39,11 @@ _FLAGS = common_flags.finetuning()
 
 def check():
     """Finds mistakes in flags and files."""
-    _models()
-    files = [("train_file", path) for path in _TRAIN.value]
-    for name, path in [*files, ("dev_file", _DEV.value), ("predict_file", _PREDICT.value)]:
-        if path and not pathlib.Path(path).is_file():
-            raise ValueError(f"--{name}={path}: no such file")
+    for model in _models():
+        common_flags.check_paths(model)
+    for path in _TRAIN.value:
+        common_flags.check_paths(train_file=path)
+    common_flags.check_paths(dev_file=_DEV.value, predict_file=_PREDICT.value)
 
 
 def main():

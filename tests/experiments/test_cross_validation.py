@@ -92,7 +92,7 @@ def test_every_row_is_predicted_once_and_the_final_model_sees_all(task, trained,
     assert report["summary"][0]["runs"] == 6
     assert report["data"]["folds"] == 3
     mean, deviation = 100 * np.mean(scores), 100 * np.std(scores, ddof=1)
-    assert f"accuracy {mean:.2f}% ± {deviation:.2f}, macro f1 50.00% ± 0.00" in text
+    assert f"accuracy {mean:.2f}% ± {deviation:.2f}%, macro f1 50.00% ± 0.00%" in text
     assert "(mean and deviation of 6 runs)" in text
     # Every row gets the second class, "yes".
     assert report["no_better_than_majority"]

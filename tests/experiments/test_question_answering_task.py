@@ -37,6 +37,7 @@ def test_training_stages_settings_and_warnings(checkpoint, file, caplog):
     stages = [stage() for stage in task.train]  # 2 questions of 3 windows each, twice.
     assert [len(targets["start"]) for _, targets in stages] == [6, 6]
     assert task.settings == {
+        "model": str(checkpoint),
         "train": [[file, 2], [file, 2]],
         "dev": [file, 3],
         "test": [None, 0],

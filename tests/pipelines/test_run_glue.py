@@ -225,7 +225,7 @@ def test_user_errors(made, tmp_path):
 WITHOUT_TENSORFLOW = """
 import runpy, sys
 sys.modules["tensorflow"] = None
-runpy.run_module(sys.argv[1], run_name="__main__", alter_sys=True)
+runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 """
 
 
@@ -239,7 +239,11 @@ def test_files_are_checked_before_tensorflow_starts(tmp_path):
             "train.csv:1: no column `text`. It has: 'review', 'label'. Name another one with --text_column=...",
         ),
         (PROGRAM, [*own, "--train_file=a.csv"], "a.csv: no such file"),
-        ("pipelines.run_squad", ["--model=a", "--train_file=train.csv", "--dev_file=b"], "--dev_file=b: no such file"),
+        (
+            "pipelines.run_squad",
+            ["--model=bert", "--train_file=train.csv", "--dev_file=b"],
+            "--dev_file=b: no such file",
+        ),
     ):
         code = [sys.executable, "-c", WITHOUT_TENSORFLOW, program, "--output_dir=out", *given]
         environment = {**os.environ, "PYTHONPATH": os.getcwd()}
