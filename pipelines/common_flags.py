@@ -13,11 +13,16 @@ from keras_bert.checkpoints import locations
 from .command import section, spelling
 
 
-def text_lines(content):
-    """Splits a file's bytes into texts, one per line; invalid UTF-8 becomes U+FFFD."""
+def text_lines(content, name):
+    """Splits the bytes of a UTF-8 file into texts, one per line; `name` is that of the file."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise ValueError("the texts are UTF-16. Save the file as UTF-8")
-    lines = content.decode("utf-8", "replace").removesuffix("\n").split("\n") if content else []
+        raise ValueError(f"{name}: the texts are UTF-16. Save the file as UTF-8")
+    content = content.removeprefix(codecs.BOM_UTF8)
+    try:
+        lines = content.decode().removesuffix("\n").split("\n") if content else []
+    except UnicodeDecodeError as error:
+        line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
+        raise ValueError(f"{name}:{line}: not UTF-8, byte 0x{byte:02x}. Save the file as UTF-8") from error
     return [line.removesuffix("\r") for line in lines]
 
 

@@ -80,7 +80,7 @@ def main():
 
 
 def _read(path):
-    lines = common_flags.text_lines(path.read_bytes())
+    lines = common_flags.text_lines(path.read_bytes(), path)
     if lines in ([], [""]):
         raise ValueError(f"{path}: there is no text")
     return lines

@@ -7,9 +7,9 @@
     python -m pipelines.predict --model=my_swag_model "He opened the door." "He went in." "He ate it."
     python -m pipelines.predict --server=localhost:8501 --model=sst2 "A text."
 
-`--model` is an argument for `keras_bert.load`, with any head. Texts are arguments, or the rows of a file: `.csv` with
-the columns `text` and `pair`, or `question` and `context`; `.jsonl` with these keys, and `choices` for multiple choice;
-otherwise one text per line, with its pair separated by a tab. The default is the standard input.
+`--model` is an argument for `keras_bert.load`, with any head. Texts are arguments, or the rows of a file: `.csv` or
+`.tsv` with the columns `text` and `pair`, or `question` and `context`; `.jsonl` with these keys, and `choices` for
+multiple choice; otherwise one text per line, with its pair separated by a tab. The default is the standard input.
 
 With `--output`, writes a line of JSON for each text: the text and the fields of `LoadedBert.predict`. Otherwise prints
 a table of labels and probabilities, or of scores, separated by tabs (dialect `excel-tab` of Python's `csv`); for other
@@ -28,9 +28,9 @@ from keras_bert.files import replacing
 from . import command, common_flags
 
 command.section("data")
-_INPUT = flags.DEFINE_string("input", None, "File of texts: .csv, .jsonl, or one text per line.")
-_TEXT = flags.DEFINE_string("text_column", "text", "Column of the text in .csv and .jsonl.")
-_PAIR = flags.DEFINE_string("pair_column", "pair", "Column of the second text in .csv and .jsonl.")
+_INPUT = flags.DEFINE_string("input", None, "File of texts: .csv, .tsv, .jsonl, or one text per line.")
+_TEXT = flags.DEFINE_string("text_column", "text", "Column of the text in .csv, .tsv and .jsonl.")
+_PAIR = flags.DEFINE_string("pair_column", "pair", "Column of the second text in .csv, .tsv and .jsonl.")
 _QUESTION = flags.DEFINE_multi_string("question", None, "Question(s) to answer.")
 _CONTEXT = flags.DEFINE_string("context_file", None, "File of the context; default: standard input.")
 command.section("model")
@@ -116,7 +116,7 @@ def _server():
         for start in range(0, len(rows), _BATCH.value):
             part = rows[start : start + _BATCH.value]
             outputs = client.predict(_MODEL.value, {name: [row[name] for row in part] for name in names})
-            answers += results({name: np.asarray(values) for name, values in outputs.items()}, part, _N_BEST.value or 1)
+            answers += results({name: np.asarray(values) for name, values in outputs.items()}, part, _N_BEST.value)
         return answers
 
     return [tuple(names)], predict
@@ -146,10 +146,10 @@ def _rows(arguments, allowed):
         # Without pairs, each argument is a text.
         lines = [[text] for text in arguments] if allowed == [("text",)] else [arguments]
         return [texts.from_parts("the arguments", line, allowed) for line in lines]
-    if _INPUT.value and pathlib.Path(_INPUT.value).suffix.lower() in (".csv", ".jsonl"):
+    if _INPUT.value and pathlib.Path(_INPUT.value).suffix.lower() in (".csv", ".tsv", ".jsonl"):
         return texts.read_texts(_INPUT.value, allowed, {"text": _TEXT.value, "pair": _PAIR.value})
-    lines = common_flags.text_lines(_content(_INPUT.value))
-    return texts.from_lines(_INPUT.value or "standard input", lines, allowed)
+    name = _INPUT.value or "standard input"
+    return texts.from_lines(name, common_flags.text_lines(_content(_INPUT.value), name), allowed)
 
 
 def _content(path):

@@ -52,7 +52,7 @@ class Answerer:
         for numbers, part in _batches(rows, batch_size):
             outputs = _call(signature, names, part)
             kept = {name: value for name, value in outputs.items() if name not in unused}
-            for number, answer in zip(numbers, results(kept, part, n_best or 1), strict=True):
+            for number, answer in zip(numbers, results(kept, part, n_best), strict=True):
                 answers[number] = answer
         return answers[0] if is_single else answers
 
@@ -93,13 +93,15 @@ class Answerer:
     def _build(self, head, sequence_length, pair=False, **options):
         """Returns the signatures of a head, built on first use."""
         bert = self._bert
-        length = sequence_length or bert.sequence_length or bert.config.max_position_embeddings
+        length = bert.sequence_length or bert.config.max_position_embeddings
+        length = length if sequence_length is None else sequence_length
         key = repr((head, length, pair, sorted(options.items())))
         if key not in self._signatures:
             own = head == bert.head
             model = bert.model() if own else build_embedder(bert.encoder)
             regression = head == "classification" and bert.model().output["logits"].shape[-1] == 1
-            labels = bert.labels if own and (bert.multi_label or not regression) else None
+            classes = head in ("classification", "token_classification") and (bert.multi_label or not regression)
+            labels = bert.labels if classes else None
             preprocessor = bert.preprocessor(length, padding="longest")
             self._signatures[key] = build_signatures(model, preprocessor, labels, pair, **options)
         return self._signatures[key]

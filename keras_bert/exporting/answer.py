@@ -17,6 +17,11 @@ def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer
         top: int, if above 1, the outputs also contain this many answers with probabilities. Defaults to 1.
         null_threshold: float, the answer is empty if `null_score` exceeds the best score by more than this.
     """
+    if preprocessor.sequence_length < 4:
+        raise ValueError(
+            "`sequence_length` must be at least 4, for [CLS], two [SEP] and a token of the context. Received: "
+            f"sequence_length={preprocessor.sequence_length}"
+        )
     tokenizer = preprocessor.tokenizer
     max_question_length = min(max_question_length, (preprocessor.sequence_length - 3) // 2)
 

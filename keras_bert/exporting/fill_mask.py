@@ -10,6 +10,7 @@ def filler(model, preprocessor, top=5):
 
     The preprocessor must keep [MASK] intact.
     """
+    top = min(top, len(preprocessor.vocabulary))
     pieces, mask = tf.constant(list(preprocessor.vocabulary.pieces)), preprocessor.vocabulary.id("[MASK]")
 
     def fill(inputs):

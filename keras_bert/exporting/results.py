@@ -5,13 +5,13 @@ import numpy as np
 _NONE = -1e30  # Lower scores of spans mean "none".
 
 
-def results(outputs, rows, n_best=1):
+def results(outputs, rows, n_best=None):
     """Converts the outputs of a signature from `export` to dicts; `LoadedBert.predict` describes them.
 
     Args:
         outputs: dict of NumPy arrays that start with the batch dimension.
         rows: list of dicts, the texts of each row by the names of the inputs.
-        n_best: int, number of answers; above 1, answers to questions contain a list of them. Defaults to 1.
+        n_best: int, number of answers in the list that answers to questions contain. `None`, the default, adds no list.
     """
     each = ({name: values[index] for name, values in outputs.items()} for index in range(len(rows)))
     return [_result(output, row, n_best) for output, row in zip(each, rows, strict=True)]
@@ -69,7 +69,7 @@ def _answer(output, context, n_best):
     best = span(output["start"], output["end"], score=scores[0] if output["start"] >= 0 else null_score)
     if "null_score" in output:
         best["null_score"] = null_score
-    if n_best > 1:
+    if n_best:
         spans = zip(output["starts"], output["ends"], scores, strict=True)
         best["answers"] = [span(start, end, score=score) for start, end, score in spans if start >= 0][:n_best]
     return best

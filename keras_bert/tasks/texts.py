@@ -9,7 +9,7 @@ def read_texts(path, allowed, columns):
     """Reads the rows of a file. Other columns are ignored; texts may be empty.
 
     Args:
-        path: the `.csv` or `.jsonl` file.
+        path: the `.csv`, `.tsv` or `.jsonl` file.
         allowed: list of tuples, the inputs that the model takes, such as `[("text",), ("text", "pair")]`. The last one
             whose columns the file has is read.
         columns: dict, the column of an input, if it has another name.
@@ -18,12 +18,12 @@ def read_texts(path, allowed, columns):
         List of dicts of strings; `choices` is a list of strings, which only `.jsonl` can contain.
     """
     path = pathlib.Path(path)
-    is_csv = path.suffix.lower() == ".csv"
-    if is_csv and "choices" in allowed[0]:
-        raise ValueError(f"{path}: a CSV file cannot contain lists of choices. Use .jsonl")
+    is_table = path.suffix.lower() != ".jsonl"
+    if is_table and "choices" in allowed[0]:
+        raise ValueError(f"{path}: a table cannot contain lists of choices. Use .jsonl")
     candidates = [{name: columns.get(name, name) for name in names} for names in allowed]
     # The wanted columns determine the delimiter of CSV.
-    found = [column_names(path, names.values() if is_csv else ()) for names in candidates]
+    found = [column_names(path, names.values() if is_table else ()) for names in candidates]
     present = [names for names, columns in zip(candidates, found, strict=True) if set(names.values()) <= set(columns)]
     wanted = present[-1] if present else candidates[0]
     raw_rows, parse = read_rows(path, list(wanted.values()))

@@ -215,3 +215,9 @@ def test_predict_follows_the_training_of_its_model(load):
     bias.assign(bias + 1.0)
     assert bert.predict("a")["value"] == pytest.approx(before + 1.0, rel=1e-5)
     bias.assign(bias - 1.0)
+
+
+def test_the_encoder_of_a_classifier(build, pieces, tmp_path):
+    keras_bert.save(build("classification"), tmp_path, pieces, labels=["a", "b", "c"])
+    bert = keras_bert.load(tmp_path, head="encoder")
+    np.testing.assert_allclose(bert.predict("a b")["vector"], bert.encode("a b"), atol=1e-6)

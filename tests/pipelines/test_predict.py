@@ -48,16 +48,21 @@ def test_pairs(model):
 
 
 def test_text_lines():
-    assert common_flags.text_lines(b"a\r\n\nb\xff\n") == ["a", "", "b\ufffd"]
-    with pytest.raises(ValueError, match="the texts are UTF-16. Save the file as UTF-8"):
-        common_flags.text_lines("a\n".encode("utf-16"))
+    assert common_flags.text_lines("\ufeffa\r\n\nb é\n".encode(), "x") == ["a", "", "b é"]
+    with pytest.raises(ValueError, match="x: the texts are UTF-16. Save the file as UTF-8"):
+        common_flags.text_lines("a\n".encode("utf-16"), "x")
+    with pytest.raises(ValueError, match="x:2: not UTF-8, byte 0xe9. Save the file as UTF-8"):
+        common_flags.text_lines(b"a\ncaf\xe9\n", "x")
 
 
 def test_input_file(model, tmp_path):
     directory, expected = model
-    (tmp_path / "texts.tsv").write_text("a b c\n\nf g\n")
-    printed, _ = run(PROGRAM, f"--model={directory}", f"--input={tmp_path}/texts.tsv", "--batch_size=2")
+    (tmp_path / "texts.txt").write_text("a b c\n\nf g\n")
+    printed, _ = run(PROGRAM, f"--model={directory}", f"--input={tmp_path}/texts.txt", "--batch_size=2")
     assert_lines(printed, expected(["a b c", "", "f g"]))
+    (tmp_path / "texts.tsv").write_text("id\ttext\n1\ta b c\n2\tf g\n")
+    printed = call(PROGRAM, f"--model={directory}", f"--input={tmp_path}/texts.tsv")
+    assert_lines(printed, expected(["a b c", "f g"]))
 
 
 def test_standard_input_and_regression(build, pieces, tmp_path):

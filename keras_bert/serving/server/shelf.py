@@ -60,9 +60,12 @@ class Shelf:
         return self._polled and bool(self._served)
 
     def models(self):
-        """Returns the model names, including models that are not loaded."""
+        """Returns the names of the models that have a version, including models that are not loaded."""
         with self._lock:
-            return sorted({*self._folders, *self._served})
+            return sorted({*self._with_versions(), *self._served})
+
+    def _with_versions(self):
+        return [name for name, versions in self._folders.items() if versions]
 
     @contextlib.contextmanager
     def lease(self, name, number=None):
@@ -116,7 +119,7 @@ class Shelf:
             return f"its folder has no version. Expected {self._directory / name}/<number>/saved_model.pb"
         if name in self._checkpoints:
             return "it is a checkpoint; export it first"
-        names = ", ".join(sorted(self._folders)) or "none, the folder is empty"
+        names = ", ".join(sorted(self._with_versions())) or "none, the folder has no model"
         return f"unknown model. Expected one of: {names}"
 
     def poll(self):

@@ -162,7 +162,7 @@ def test_removed_versions(shelf, shelf_folder, drop):
     shutil.rmtree(shelf_folder / "text")
     for _ in range(3):
         shelf.poll()
-    with pytest.raises(ValueError, match="unknown model. Expected one of: none, the folder is empty"):
+    with pytest.raises(ValueError, match="unknown model. Expected one of: none, the folder has no model"):
         served(shelf)
     assert not shelf.ready
 
@@ -175,11 +175,11 @@ def test_folders_without_models(shelf, shelf_folder):
     (shelf_folder / "text" / "writing-3").mkdir()
     shelf = shelf()
     shelf.poll()
-    assert shelf.models() == ["empty", "text"]
+    assert shelf.models() == ["text"]
     for name, message in (
         ("checkpoint", "it is a checkpoint; export it first"),
         ("empty", "its folder has no version. Expected .*empty/<number>/saved_model.pb"),
-        ("other", "unknown model. Expected one of: empty, text"),
+        ("other", "unknown model. Expected one of: text"),
     ):
         with pytest.raises(ValueError, match=message) as error, shelf.lease(name):
             pass
