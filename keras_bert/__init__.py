@@ -57,7 +57,7 @@ def __getattr__(name):
     if name not in _PUBLIC:
         similar = [] if name.startswith("_") else difflib.get_close_matches(name, _PUBLIC, 1)
         hint = f". Did you mean {similar[0]!r}?" if similar else ""
-        raise AttributeError(f"module 'keras_bert' has no attribute {name!r}{hint}")
+        raise AttributeError(f"module 'keras_bert' has no attribute {name!r}{hint}", name=name, obj=None)
     try:
         module = _PUBLIC[name]
         value = (

@@ -206,6 +206,16 @@ def test_errors_of_predict(load, head, texts, message):
         load(head, **settings).predict(texts)
 
 
+def test_wrong_options_of_predict(load):
+    bert = load("mlm")
+    for options, message in (
+        ({"n_best": 0}, "`n_best` must be a positive integer or `None`. Received: n_best=0"),
+        ({"stride": 8}, "`predict` has no option 'stride' for head='pretraining'. Expected one of: top. .*=8"),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}$"):
+            bert.predict(["a"], **options)
+
+
 def test_predict_follows_the_training_of_its_model(load):
     """Signatures are traced once, and read the weights when they are called."""
     bert = load("regression", pair=False)

@@ -152,6 +152,20 @@ def test_lines_to_read():
     assert printing.table(answers) == ["labels\ta\tb", "a\t0.7500\t0.2500", '""\t0.0000\t0.0000']
 
 
+def test_a_table_on_a_terminal_shows_the_texts():
+    answers = [{"label": "bad", "score": 0.75, "scores": {"good": 0.25, "bad": 0.75}}] * 2
+    rows = [{"text": "a\tb"}, {"text": "c" * 50}]
+    assert printing.with_texts(printing.table(answers), rows) == [
+        "label  good    bad     text",
+        "bad    0.2500  0.7500  a b",
+        f"bad    0.2500  0.7500  {'c' * 37}...",
+    ]
+    assert (
+        printing.json_line({"text": "a"}, {"score": 1 / 3, "start": 1})
+        == '{"text": "a", "score": 0.333333, "start": 1}'
+    )
+
+
 def test_missing_files_without_tensorflow(tmp_path):
     expected = "error: {}: no such file\n", "error: {}: no such checkpoint. Expected a directory or a .keras file\n"
     for name, message in zip(("--input=none.tsv", "--model=./none"), expected, strict=True):
