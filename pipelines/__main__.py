@@ -2,6 +2,7 @@
 
 keras-bert run_glue --task=mrpc --model=google-bert/bert-base-uncased --output_dir=runs/mrpc
 keras-bert run_glue --help
+keras-bert --version
 """
 
 import ast
@@ -9,6 +10,8 @@ import difflib
 import pathlib
 import runpy
 import sys
+
+import keras_bert
 
 from .command import CONSOLE
 
@@ -18,6 +21,9 @@ _FOLDER = pathlib.Path(__file__).parent
 def main():
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     known = commands()
+    if name == "--version":
+        print(f"keras-bert {keras_bert.__version__}")
+        return
     if name in ("--help", "-h", "help"):
         width = max(map(len, known))
         print(f"usage: {CONSOLE} <command> [flags]; {CONSOLE} <command> --help lists the flags\n")

@@ -30,13 +30,14 @@ _VERBOSE = flags.DEFINE_bool("verbose", False, "Shows the messages of TensorFlow
 _INDENT = 32  # Columns of a flag's name in `--help`.
 
 
-def run(main, with_arguments=False, tensorflow=True):
+def run(main, with_arguments=False, tensorflow=True, check=None):
     """Parses the flags and runs `main()`. User errors print one line and exit with status 2, Ctrl-C with 130.
 
     Args:
         main: function to run; called with the list of positional arguments if `with_arguments`.
         with_arguments: bool, whether positional arguments are allowed. Defaults to `False`.
-        tensorflow: bool, whether the command needs TensorFlow. Defaults to `True`.
+        tensorflow: bool, whether the command needs TensorFlow, or a function that returns it. Defaults to `True`.
+        check: function that raises an error for wrong flags, called before TensorFlow starts. Defaults to `None`.
     """
     try:
         arguments = _parse(sys.argv, main.__globals__["__doc__"])
@@ -46,7 +47,9 @@ def run(main, with_arguments=False, tensorflow=True):
         for old, new in _OLD_NAMES.items():
             if flags.FLAGS[old].present:
                 _LOG.warning("--%s is now --%s; the old name will be removed in the next release", old, new)
-        if tensorflow and not _VERBOSE.value:
+        if check:
+            check()
+        if (tensorflow() if callable(tensorflow) else tensorflow) and not _VERBOSE.value:
             _start_tensorflow()
         with keras_bert.explain_out_of_memory():
             main(arguments) if with_arguments else main()
@@ -123,16 +126,35 @@ def _help(document):
     for (title, before), end in zip(_SECTIONS, ends, strict=True):
         sections.setdefault(title, []).extend(_described(name) for name in names if name in end - before)
     other = [_described("verbose"), _columns("--flagfile=FILE", "Reads flags from a file, one per line.")]
-    lines = [document.replace("python -m pipelines.", spelling(""))]
+    lines = [_wrapped(document.replace("python -m pipelines.", spelling("")))]
     lines += [f"{title}:\n" + "\n".join(described) + "\n" for title, described in {**sections, "other": other}.items()]
     return "\n".join(lines).rstrip()
+
+
+def _wrapped(document):
+    """Fits documentation into the terminal: paragraphs, and commands of several lines."""
+    parts = []
+    for part in document.rstrip().split("\n\n"):
+        if not part.startswith(" "):
+            parts.append(textwrap.fill(part, _width(), break_long_words=False, break_on_hyphens=False))
+            continue
+        commands = re.sub(r" \\\n +", " \0", part).split("\n")
+        parts.append("\n".join(_wrapped_command(line) for line in commands))
+    return "\n\n".join(parts) + "\n"
+
+
+def _wrapped_command(line):
+    if "\0" not in line:
+        return line
+    options = {"subsequent_indent": " " * 8, "break_long_words": False, "break_on_hyphens": False}
+    return " \\\n".join(textwrap.wrap(line.replace("\0", ""), _width() - 2, **options))
 
 
 def _described(name):
     flag = flags.FLAGS[name]
     required = any("must have a value" in validator.message for validator in flag.validators)
     default = "" if flag.default in (None, False) else f" Default: {flag.default_as_str.strip(chr(39))}."
-    text = re.sub(r"^<[^>]*>: ", "", flag.help)  # The values of an enum.
+    text = re.sub(r"^<[^>]*>: |;\s+repeat this option.*", "", flag.help)  # Added by absl to enums and lists.
     values = getattr(flag.parser, "enum_values", None)
     text += f" One of {', '.join(values)}." if values else ""
     return _columns(_usage(flag), f"{text}{default}{' Required.' if required else ''}")
@@ -145,9 +167,12 @@ def _usage(flag):
     return f"--{flag.name}={kinds.get(flag.flag_type(), 'TEXT')}"
 
 
+def _width():
+    return min(shutil.get_terminal_size((100, 24)).columns, 100)
+
+
 def _columns(usage, text):
-    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-    lines = textwrap.wrap(text, width - _INDENT, break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.wrap(text, _width() - _INDENT, break_long_words=False, break_on_hyphens=False)
     if len(usage) > _INDENT - 4:
         lines.insert(0, "")
     return "\n".join([f"  {usage:{_INDENT - 4}}  {lines[0]}".rstrip(), *(" " * _INDENT + line for line in lines[1:])])

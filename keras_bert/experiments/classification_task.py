@@ -210,4 +210,6 @@ def _card(data):
     single = task.pair is None
     example = '["A text."]' if single else '[("A text.", "Its pair.")]'
     arguments = '"A text."' if single else '"A text.", "Its pair."'
+    card["purpose"] = f"text {'classification' if task.labels else 'regression'}"
+    card["trained_on"] = data.train_source or task.title
     return {"pipeline_tag": "text-classification", "example": example, "arguments": arguments, **card}

@@ -89,7 +89,7 @@ class _FoldStudy(Study):
         texts = []
         for name in self._task.summary["majority"]:
             values = [100 * fold["scores"][name] for fold in folds]
-            texts.append(f"{name.replace('_', ' ')} {statistics.fmean(values):.2f}% ± {statistics.stdev(values):.2f}")
+            texts.append(f"{name.replace('_', ' ')} {statistics.fmean(values):.2f}% ± {statistics.stdev(values):.2f}%")
         return f"{', '.join(texts)} (mean and deviation of {len(folds)} runs)"
 
     def logits(self, split):

@@ -6,6 +6,7 @@ A `FinetuningTask` contains the task-specific code, `Finetuning` everything else
 import dataclasses
 import logging
 import pathlib
+import textwrap
 
 import keras
 
@@ -107,11 +108,13 @@ class Finetuning:
 
     def run(self):
         """Trains the unfinished runs of the grid."""
+        _LOG.info("%s", self.task.title)
         for name, text in self.task.facts.items():
-            _LOG.info("%s, %s: %s", self.task.title, name, text)
+            _LOG.info("%s", _indented(f"{name}: {text}"))
         for problem in data_summary.warnings(self.task.summary):
-            _LOG.warning("%s: %s", self.task.title, problem)
-        _LOG.info("%s, runs: %d", self.task.title, len(self.settings))
+            _LOG.warning("%s", problem)
+        if len(self.settings) > 1:
+            _LOG.info("  runs: %d", len(self.settings))
         self.study.run(self.settings, self._common(), self._run)
 
     def _common(self):
@@ -125,7 +128,7 @@ class Finetuning:
 
     def _train(self, setting, folder, stages, dev):
         """Trains a model in stages. Returns its trainer, and its result: the scores on `dev` and their epoch."""
-        _LOG.info("%s: %s", self.task.title, grid.setting_text(setting))
+        _LOG.info("%s", _indented(f"training: {grid.setting_text(setting)}"))
         keras.backend.clear_session()
         keras.utils.set_random_seed(setting["seed"])
         *earlier, last = stages
@@ -223,14 +226,23 @@ class Finetuning:
             **study.summary(),
         }
         write_json(self.output / "results.json", self.report)
-        title, summary = f"{task.title}, {self.evaluated_on}", grid.markdown(self.report["summary"], study.metric)
-        lines = [f"# {title}", "", *(f"- {name}: {text}" for name, text in facts.items()), "", summary]
-        lines += [grid.runs_table(study.results, study.metric), *findings.tables]
+        title, (summary, runs) = f"{task.title}, {self.evaluated_on}", self._tables()
+        lines = [f"# {title}", "", *(f"- {name}: {text}" for name, text in facts.items()), ""]
+        lines += [*(summary if any(row["runs"] > 1 for row in self.report["summary"]) else []), *runs, *findings.tables]
         write_text(self.output / "results.md", "\n".join(lines).rstrip() + "\n")
-        self._write_report(facts, findings)
+        with announced("writing the report"):
+            self._write_report(facts, findings)
         write_text(self.output / "model" / "README.md", self._model_card(findings))
         messages = [*findings.messages, *([f"warning: {warning}"] if warning else [])]
-        return "\n".join([*messages, "", title, f"{summary}best: {': '.join(best.values())}", ""])
+        shown = [_indented(f"{name}: {text}") for name, text in best.items() if name != "settings"]  # Already printed.
+        return "\n".join([*messages, "", title, *summary, *shown, ""])
+
+    def _tables(self):
+        """Returns lists of Markdown tables, of the settings and of the runs; both are empty for a single run."""
+        results, metric = self.study.results, self.study.metric
+        if len(results) == 1:
+            return [], []
+        return [grid.markdown(self.report["summary"], metric)], [grid.runs_table(results, metric)]
 
     def _best_facts(self, scores):
         """Returns entries about the best runs for the head of the report."""
@@ -238,6 +250,8 @@ class Finetuning:
         setting, epoch = best[0]["setting"], best[0].get("epoch")
         together = f" (ensemble of the {len(best)} best runs)" if len(best) > 1 else ""
         chosen = f"; epoch {epoch} of {setting['epochs']}" if epoch else ""
+        if len(self.study.results) == 1:
+            return {"settings": grid.setting_text(setting), "scores on dev": scores + chosen}
         return {"best run": grid.setting_text(setting) + chosen, "scores on dev": scores + together}
 
     def _model_card(self, findings):
@@ -265,13 +279,17 @@ class Finetuning:
         write_report(path, head, study.metric, runs, study.curves(), findings.sections, findings.errors)
 
     def _export(self):
-        bert = load(self.output / "model")  # Reloaded outside of any strategy, in float32.
-        model = bert.model()
-        self._parameters = model.count_params()
-        with announced("exporting the model"):
+        with announced("exporting the model", delay=0):
+            bert = load(self.output / "model")  # Reloaded outside of any strategy, in float32.
+            model = bert.model()
+            self._parameters = model.count_params()
             export(
                 model,
                 bert.preprocessor(self.task.sequence_length, padding="longest"),
                 self.output / "saved_model" / "1",
                 **self.task.export_options(bert),
             )
+
+
+def _indented(text):
+    return textwrap.fill(text, 100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)

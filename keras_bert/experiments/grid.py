@@ -28,8 +28,8 @@ def settings(**choices):
 
 
 def folder_name(setting):
-    """Returns the folder name of a run, such as `learning_rate=3e-05,seed=1`; slashes become underscores."""
-    return ",".join(f"{name}={str(value).strip('/').replace('/', '_')}" for name, value in setting.items())
+    """Returns the folder name of a run, such as `learning_rate=3e-05,seed=1`; paths lose their folders."""
+    return ",".join(f"{name}={str(value).rstrip('/').rpartition('/')[2]}" for name, value in setting.items())
 
 
 def run_grid(grid, directory, run, common, write=True):
@@ -145,9 +145,9 @@ def _deviation(values):
 
 
 def runs_table(results, metric):
-    """Returns a Markdown table of all runs and scores, the best first; scores in percent, losses as they are."""
+    """Returns a Markdown table of all runs and scores, the best first; losses are not in percent."""
     names = list(results[0]["scores"])
-    lines = [f"| run | {' | '.join(map(_title, names))} |", "|---" * (1 + len(names)) + "|"]
+    lines = [f"| run | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|"]
     for result in ranked(results, metric):
         numbers = " | ".join(_cell(name, result["scores"][name]) for name in names)
         lines.append(f"| {setting_text(result['setting'])} | {numbers} |")
@@ -155,11 +155,11 @@ def runs_table(results, metric):
 
 
 def markdown(rows, metric):
-    """Returns a Markdown table of a `summary`, in percent; a setting with a single run has no deviation."""
+    """Returns a Markdown table of a `summary`; a setting with a single run has no deviation."""
     if all(row["runs"] == 1 for row in rows):
         cells = [f"| {setting_text(row['setting'])} | {_cell(metric, row['mean'])} |" for row in rows]
-        return "\n".join([f"| setting | {_title(metric)} |", "|---|---|", *cells]) + "\n"
-    lines = [f"| setting | runs | {_title(metric)}, mean | deviation | lowest | highest |", "|---|---|---|---|---|---|"]
+        return "\n".join([f"| setting | {metric} |", "|---|---|", *cells]) + "\n"
+    lines = [f"| setting | runs | {metric}, mean | deviation | lowest | highest |", "|---|---|---|---|---|---|"]
     for row in rows:
         names = ("mean", "deviation", "lowest", "highest")
         numbers = [_cell(metric, row[name]) if name == "mean" or row["runs"] > 1 else "" for name in names]
@@ -176,9 +176,5 @@ def _is_share(name):
     return name != "loss" and not name.endswith("_loss")
 
 
-def _title(name):
-    return f"{name} (%)" if _is_share(name) else name
-
-
 def _cell(name, value):
-    return "diverged" if math.isnan(value) else f"{100 * value:.2f}" if _is_share(name) else f"{value:.4f}"
+    return "diverged" if math.isnan(value) else f"{100 * value:.2f}%" if _is_share(name) else f"{value:.4f}"

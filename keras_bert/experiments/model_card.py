@@ -26,8 +26,9 @@ def write(name, task, evaluated_on, settings, scores):
     Args:
         name: name of the model.
         task: the `FinetuningTask`. Its `card` has `pipeline_tag`, `dataset` (the metadata of the hub: `type`, `name`,
-            `config`, `split`), `datasets` (names of data sets on the hub), `example` (Python code of the texts to
-            predict) and `arguments` (Python code, the arguments of the tokenizer).
+            `config`, `split`), `datasets` (names of data sets on the hub), `purpose` and `trained_on` (for the first
+            sentence), `example` (Python code of the texts to predict) and `arguments` (Python code, the arguments of
+            the tokenizer).
         evaluated_on: string, what the scores are from, such as "dev".
         settings: dict of the training settings.
         scores: dict of the scores, from 0 to 1.
@@ -41,7 +42,8 @@ def write(name, task, evaluated_on, settings, scores):
     parts = [
         "---\n" + _yaml(metadata) + "---\n",
         f"# {name}\n",
-        f"BERT fine-tuned for {task.title} with keras_bert, starting from {settings['start']}.\n",
+        f"A BERT model for {task.card['purpose']}, fine-tuned with keras_bert on {task.card['trained_on']}. "
+        f"It started from {settings['start']}.\n",
         f"## Data\n\n{_data(task)}",
         f"## Scores\n\n{_scores(task.summary, evaluated_on, scores)}",
         f"## Use\n\n{_use(task.card)}",

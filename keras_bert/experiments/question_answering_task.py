@@ -59,19 +59,23 @@ class QuestionAnsweringTask(FinetuningTask):
     metric = "f1"
 
     def __init__(self, models, settings, train_files, dev_file, predict_file=None, max_train_examples=None):
+        read = [squad.read(path, settings.version_2) for path in (*train_files, dev_file)]
+        test = squad.read(predict_file, settings.version_2) if predict_file else None
         self.model, self.bert, self._settings = models[0], _load(models), settings
         self.sequence_length = settings.sequence_length
         self.title = f"SQuAD {'2.0' if settings.version_2 else '1.1'}"
         self.loss = span_loss()
         self._preprocessor = self.bert.preprocessor(settings.sequence_length, padding="longest")
-        self._train = [self._read(path, max_train_examples) for path in train_files]
-        self._dev = self._read(dev_file)
-        self._test = self._read(predict_file) if predict_file else None
+        train, dev = [part.first(max_train_examples) for part in read[:-1]], read[-1]
+        self._train = [self._windows(path, part) for path, part in zip(train_files, train, strict=True)]
+        self._dev = self._windows(dev_file, dev)
+        self._test = self._windows(predict_file, test) if predict_file else None
         sizes = [[path, len(part.questions)] for path, part in zip(train_files, self._train, strict=True)]
         self._check_answers(train_files, dev_file)
         self.dev = Batches(self._dev.inputs(), self._dev.targets(), shuffle=False)
         of_windows = {name: value for name, value in dataclasses.asdict(settings).items() if name != "n_best"}
         self.settings = {
+            "model": models[0] if len(models) == 1 else None,  # Several models are in the grid.
             "train": sizes,
             "dev": [dev_file, len(self._dev.questions)],
             "test": [predict_file, len(self._test.questions) if self._test else 0],
@@ -84,17 +88,16 @@ class QuestionAnsweringTask(FinetuningTask):
             **question_summary.facts(self.summary),
             **data_summary.facts(self.summary),
         }
-        self.card = _card(dev_file)
+        self.card = {**_card(dev_file), "purpose": "question answering", "trained_on": self.title}
 
     def _summary(self, dev_file, predict_file):
         """Summarizes the data, see `tasks.data_summary`."""
         names = {"dev": dev_file, "test": predict_file}
         return question_summary.summarize(self._train, self._dev, self._test, names, self._settings.max_question_length)
 
-    def _read(self, path, most=None):
-        """Reads the windows of a file and warns about problematic questions."""
+    def _windows(self, path, questions):
+        """Returns the windows of the questions of a file and warns about problematic questions."""
         settings = self._settings
-        questions = squad.read(path, settings.version_2).first(most)
         with announced(f"tokenizing {len(questions.ids):,} questions"):
             windows = QuestionWindows(questions, self._preprocessor, settings.doc_stride, settings.max_question_length)
         problems = {

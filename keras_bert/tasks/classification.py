@@ -64,6 +64,7 @@ class Data:
         categories: list of the categories of each row of the GLUE diagnostics, or `None`.
         folds: int, number of folds of cross-validation, for which dev is the training data; `None` for another dev set.
         source: str, name of the file of the first dev set, if it is a user's.
+        train_source: str, name of the file of the training data, if it is a user's.
     """
 
     task: Task
@@ -73,6 +74,7 @@ class Data:
     categories: list | None = None
     folds: int | None = None
     source: str | None = None
+    train_source: str | None = None
 
     def first(self, count):
         """Returns the same data with the first `count` training rows, or all for `None`."""
@@ -110,7 +112,7 @@ def own_data(
         train = dataclasses.replace(train, labels=[places[label] for label in train.labels])
         numbers = {"labels": labels}
     metrics = (spearman, pearson) if labels is None else (accuracy, macro_f1, matthews_correlation)
-    title = f"{kind.capitalize()} of {_data_name(train_file)}"
+    title = f"{kind.capitalize()} of {pathlib.Path(train_file).name}"
     task = Task(kind, title, text, pair, label, tuple(labels or ()), metrics)
     if (dev_file is None) == (folds is None):
         raise ValueError(f"expected either `dev_file` or `folds`. Received: dev_file={dev_file!r}, folds={folds}")
@@ -119,14 +121,8 @@ def own_data(
     if test_file is not None:
         with_labels = label in column_names(pathlib.Path(test_file), [text, *([pair] if pair else [])])
         test = {kind: read_table(test_file, text, pair, label if with_labels else None, **numbers)}
-    return Data(task, train, {kind: dev}, test, folds=folds, source=pathlib.Path(dev_file or train_file).name)
-
-
-def _data_name(path):
-    """Returns the name of a file; of `FOLDER/train.csv` with the folder."""
-    path = pathlib.Path(path)
-    parts = path.absolute().parts[-2:] if path.stem == "train" else [path.name]
-    return "/".join(parts)
+    sources = {"source": pathlib.Path(dev_file or train_file).name, "train_source": pathlib.Path(train_file).name}
+    return Data(task, train, {kind: dev}, test, folds=folds, **sources)
 
 
 def assign_folds(examples, folds, seed):

@@ -9,6 +9,7 @@ import tensorflow as tf
 _CHUNK = 2**14  # Texts to tokenize at a time.
 _LENGTHS = (32, 64, 128, 256, 384, 512, 1024, 2048)  # Values to suggest for `sequence_length`.
 _HELD = 0.99  # Share of the rows that a suggested length should hold.
+_FEW = 5  # Classes with fewer training rows are listed in a warning.
 
 
 def summarize(data, lengths, sequence_length, limit):
@@ -23,9 +24,10 @@ def summarize(data, lengths, sequence_length, limit):
     Returns:
         A dict: `unit`, "rows"; `train`, the number of rows; `dev` and `test`, the same by name; `folds`, the number of
         folds of cross-validation, or `None`; `labels`, the training rows of each class, or `range` for regression, with
-        `lowest`, `highest` and `mean`; `truncated`, see `truncation`; `overlap`, the rows of the first dev and test set
-        that are also in train; `contradictory`, the training rows that occur with different labels; `baseline`, a
-        description; `majority`, its scores on dev.
+        `lowest`, `highest` and `mean`; `not_in_dev`, the training classes without dev rows; `truncated`, see
+        `truncation`; `repeated`, the training rows whose texts and label are those of an earlier row; `overlap`, the
+        rows of the first dev and test set that are also in train; `contradictory`, the training rows that occur with
+        different labels; `baseline`, a description; `majority`, its scores on dev.
     """
     task, train = data.task, _keys(data.train)
     seen, name = set(train), task.name
@@ -36,7 +38,9 @@ def summarize(data, lengths, sequence_length, limit):
         "test": {part: len(examples) for part, examples in data.test.items()},
         "folds": data.folds,
         **_distribution(task, data.train.labels),
+        "not_in_dev": _only_in(task, data.train.labels, data.dev[name].labels),
         "truncated": truncation(lengths, sequence_length, limit),
+        "repeated": len(train) - len(set(zip(train, data.train.labels, strict=True))),
         "overlap": {
             split: sum(key in seen for key in _keys(parts[name]))
             for split, parts in (("dev", data.dev), ("test", data.test))
@@ -117,6 +121,11 @@ def _distribution(task, labels):
     return {"labels": {name: counts[number] for number, name in enumerate(task.labels)}}
 
 
+def _only_in(task, train_labels, labels):
+    """Returns the classes in `train_labels` that are not in `labels`."""
+    return [task.labels[number] for number in sorted(set(train_labels) - set(labels))] if task.labels else []
+
+
 def _keys(examples):
     """Returns the texts of each row without differences in case and white space."""
     columns = [column for column in (examples.text, examples.pair) if column is not None]
@@ -130,7 +139,10 @@ def warnings(summary):
     if len(used) == 1:
         found.append(f"all training {unit} have the label {used[0]}: the model can only learn to predict it")
     elif unused:
-        found.append(f"no training {unit} have the label(s) {', '.join(unused)}")
+        found.append(f"no training {unit} have the label(s) {_some(unused)}")
+    found += _doubtful_labels(labels, unit)
+    if missing := summary.get("not_in_dev"):
+        found.append(f"no dev {unit} have the training label(s) {_some(missing)}")
     for split, count in summary["overlap"].items():
         if count:
             total = next(iter(summary[split].values()))
@@ -138,6 +150,23 @@ def warnings(summary):
     if summary.get("contradictory"):
         found.append(f"{summary['contradictory']:,} training {unit} occur with different labels")
     return found
+
+
+def _doubtful_labels(labels, unit):
+    """Returns warnings about labels that differ only in case or spaces, and about classes with few training rows."""
+    alike, found = collections.defaultdict(list), []
+    for name in labels:
+        alike["".join(name.casefold().split())].append(f"{name!r} ({labels[name]:,})")
+    if same := [" and ".join(names) for names in alike.values() if len(names) > 1]:
+        found.append(f"labels that differ only in case or spaces are different classes: {_some(same)}")
+    if few := [f"{name} ({count})" for name, count in labels.items() if 0 < count < _FEW]:
+        found.append(f"{len(few)} of {len(labels)} classes have fewer than {_FEW} training {unit}: {_some(few)}")
+    return found
+
+
+def _some(names):
+    """Lists the first names."""
+    return ", ".join([*names[:_FEW], *([f"and {len(names) - _FEW:,} more"] if len(names) > _FEW else [])])
 
 
 def no_better(summary, metric, scores, same=None):
@@ -159,8 +188,11 @@ def no_better(summary, metric, scores, same=None):
 
 
 def facts(summary):
-    """Returns truncation and majority baseline as lines of text by title, for people."""
-    lines = {"truncated": _truncated(summary["truncated"], summary["unit"])}
+    """Returns repeated and truncated rows and the majority baseline as lines of text by title, for people."""
+    lines = {}
+    if summary.get("repeated"):
+        lines["repeated"] = f"{summary['repeated']:,} of {summary['train']:,} training {summary['unit']} are repeated"
+    lines["truncated"] = _truncated(summary["truncated"], summary["unit"])
     if summary["majority"]:
         lines["majority baseline"] = f"{listed(summary['majority'])} ({summary['baseline']})"
     return lines

@@ -41,17 +41,25 @@ def valid_text(text):
 
 
 def check_columns(path, line, found, wanted):
-    """Raises an error if a header or record lacks a wanted column or has it twice."""
+    """Raises an error if a header or record lacks a wanted column or has it twice.
+
+    Args:
+        path: the file.
+        line: the line of the header or record.
+        found: list of its columns.
+        wanted: list of columns; or a dict of the flags that name them, which the error mentions.
+    """
     for column in wanted:
         if column not in found:
-            raise ValueError(f"{path}:{line}: no column `{column}`. It has: {', '.join(map(repr, found))}")
+            fix = f". Name another one with --{wanted[column]}=..." if isinstance(wanted, dict) and line == 1 else ""
+            raise ValueError(f"{path}:{line}: no column `{column}`. It has: {', '.join(map(repr, found))}{fix}")
     for column in wanted:
         if found.count(column) > 1:
             raise ValueError(f"{path}:{line}: the column `{column}` appears twice")
 
 
 def read_rows(path, wanted):
-    """Reads the rows of a `.csv`, `.tsv` or `.jsonl` file with the `wanted` columns.
+    """Reads the rows of a `.csv`, `.tsv` or `.jsonl` file with the `wanted` columns, see `check_columns`.
 
     Returns:
         A list of (line number, raw row), and a function of both that returns the row as a dict by column or raises a
@@ -77,18 +85,19 @@ def good_rows(path, raw_rows, parse, skip_bad_rows=None):
     """
     if not raw_rows:
         raise ValueError(f"{path}: no rows")
-    rows, bad = [], []
+    rows, bad, first = [], [], None
     for number, (line, raw) in enumerate(raw_rows):
         try:
             rows.append((line, number, parse(line, raw)))
         except ValueError as error:
-            bad.append(line)
             if skip_bad_rows is None:
                 raise
-            if len(bad) > skip_bad_rows:
-                raise ValueError(
-                    f"{error}. Fix the file or increase `skip_bad_rows`. Received: skip_bad_rows={skip_bad_rows}"
-                ) from error
+            bad.append(line)
+            first = first or error
+    if len(bad) > (skip_bad_rows or 0):
+        skip = f", or skip them with --skip_bad_rows={len(bad)}" if rows else ""
+        amount = f"{len(bad):,} of {len(raw_rows):,} row(s) are unreadable"
+        raise ValueError(f"{first}. {amount}. Fix the file{skip}") from first
     if not rows:
         raise ValueError(f"{path}: no readable rows, the first bad one is line {bad[0]}")
     if bad:

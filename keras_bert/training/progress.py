@@ -1,6 +1,7 @@
 """Progress of long jobs: one updated line on a terminal, a line every 10 seconds in a file or a pipe."""
 
 import contextlib
+import re
 import shutil
 import sys
 import textwrap
@@ -11,6 +12,7 @@ import tqdm
 _DELAY = 2.0  # Seconds before a job other than training is shown.
 
 # Abbreviations, so that a line fits into a terminal.
+_SCORES = re.compile("accuracy|precision|recall|f1|exact|correlation|pearson|spearman")  # Shown in percent.
 _SHORT = {"learning_rate": "lr", "gradient_norm": "norm", "examples": "ex", "tokens": "tok"}
 
 
@@ -31,13 +33,14 @@ class Progress:
     def __init__(self, run=1, runs=1, rest=0.0, resumed=False, stream=None):
         self._run, self._runs, self._rest, self._stream = run, runs, rest, stream or sys.stderr
         self._resumed = resumed and run > 1
-        self._total = self._line = None  # The line starts after the first steps, so that its rate excludes tracing.
+        self._total = self._per_epoch = None
+        self._line = None  # The line starts after the first steps, so that its rate excludes tracing.
         self._numbers = self._rates = {}
 
-    def begin(self, step, total, finished=False):
-        """Starts a run of `total` steps; reports where an interrupted run resumes."""
-        self._total, self._line = total, None
-        place = f"goes on at step {step:,} of {total:,}" if step else "starts"
+    def begin(self, step, total, finished=False, per_epoch=None):
+        """Starts a run of `total` steps, `per_epoch` in each epoch; reports where an interrupted run resumes."""
+        self._total, self._per_epoch, self._line = total, per_epoch, None
+        place = f"resumes at step {step:,} of {total:,}" if step else "starts"
         place = f"has finished training at step {step:,}" if finished else place
         if self._resumed:
             self.say(f"{self._run - 1} of {self._runs} runs are finished; run {self._run} {place}")
@@ -60,8 +63,11 @@ class Progress:
 
     def evaluated(self, step, results):
         """Writes a permanent line with the results of an evaluation."""
-        numbers = ", ".join(f"{name} {_short(value)}" for name, value in results.items())
-        self.say(f"step {step:,} evaluated: {numbers}")
+        numbers = ", ".join(f"{name} {_result(name, value)}" for name, value in results.items())
+        epoch = ""
+        if self._per_epoch and self._total > self._per_epoch:
+            epoch = f"epoch {-(-step // self._per_epoch)} of {-(-self._total // self._per_epoch)}, "
+        self.say(f"{self._which()}{epoch}step {step:,} of {self._total:,}: {numbers}")
 
     def close(self):
         """Writes the final progress line and ends it."""
@@ -110,9 +116,12 @@ def track(items, what, total=None, show=True):
         left = total and rate and tqdm.tqdm.format_interval(max(total - fields["n"], 0) / rate)
         return [count, f"{left} left"] if left else [count]
 
-    with contextlib.closing(_Line(compose, sys.stderr, total=total, leave=False, delay=_DELAY)) as line:
+    options = {"total": total, "leave": False, "delay": _DELAY}
+    with contextlib.closing(_Line(compose, sys.stderr, **options)) as line, contextlib.ExitStack() as first:
+        first.enter_context(announced(what.split(",")[0]))  # It may take long, for example to trace a graph.
         for item in items:
             yield item
+            first.close()
             line.update()
 
 
@@ -213,6 +222,11 @@ def _speeds(rates):
 
 def _short(value):
     return f"{value:.1e}" if value and abs(value) < 1e-3 else f"{value:.4g}"
+
+
+def _result(name, value):
+    """Formats a result of an evaluation: scores in percent, losses and other numbers as they are."""
+    return f"{100 * value:.2f}%" if _SCORES.search(name) else _short(value)
 
 
 def _large(value):

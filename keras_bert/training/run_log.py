@@ -30,10 +30,10 @@ class RunLog:
             self._file.truncate((state or {}).get("size", 0))
             self._file.seek(0, 2)
 
-    def begin(self, step, settings, finished):
+    def begin(self, step, settings, finished, per_epoch=None):
         """Starts the log at a step, 0 for a new run; without callbacks if the run is already finished."""
         if self._progress:
-            self._progress.begin(step, self._total, finished)
+            self._progress.begin(step, self._total, finished, per_epoch)
         self._callbacks = () if finished else self._callbacks
         for callback in self._callbacks:
             callback.on_train_begin(flat_settings(settings), step)

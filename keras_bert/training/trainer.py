@@ -81,13 +81,13 @@ class Trainer:
         self.metrics = [metric for metric in metrics if not isinstance(metric, Loss)]
         self.directory = None if directory is None else pathlib.Path(directory)
         self.micro_batches, self.steps_per_call = micro_batches, steps_per_call
-        with self.strategy.scope():
+        self._chief = is_chief(self.strategy)
+        with announced("building the model", show=self._chief), self.strategy.scope():
             self.model = model_fn()
             self.optimizer = optimizer_fn(self.model)
             self.optimizer.build(self.model.trainable_variables)
             self._step = TrainStep(self.model, self.optimizer, self.losses, micro_batches, seed, jit_compile)
         self._settings = {"seed": seed, **(settings or {})}
-        self._chief = is_chief(self.strategy)
         if callbacks is None:
             callbacks = [] if directory is None else [TensorBoard(self.directory / "tensorboard")]
         self._callbacks = callbacks if self._chief else []
@@ -155,7 +155,8 @@ class Trainer:
         progress = (progress or Progress()) if self._chief else None
         log = RunLog(self.directory if self._chief else None, total, log_every, state.log, progress, self._callbacks)
         with self._interruption.handled(), contextlib.closing(log):
-            log.begin(start, settings, finished=state.done or (start == total and not state.interrupted))
+            finished = state.done or (start == total and not state.interrupted)
+            log.begin(start, settings, finished, per_epoch=batches.steps if steps is None else None)
             for step, numbers, rates, stop in self._calls(batches, start, total, every, state):
                 means = log.add(step, numbers, rates) if numbers else None
                 if evaluation is None:

@@ -18,7 +18,7 @@ def test_settings_and_folder_names():
         with pytest.raises(ValueError, match=r"`rate` must be a non-empty list without duplicates. Received: rate=\["):
             grid.settings(rate=values)
     assert grid.folder_name({"rate": 3e-5, "seed": 1}) == "rate=3e-05,seed=1"
-    assert grid.folder_name({"model": "/models/bert/", "seed": 1}) == "model=models_bert,seed=1"
+    assert grid.folder_name({"model": "/models/bert/", "seed": 1}) == "model=bert,seed=1"
 
 
 def test_an_interrupted_grid_resumes(tmp_path):
@@ -39,8 +39,8 @@ def test_an_interrupted_grid_resumes(tmp_path):
     assert results == [{"setting": {"seed": s}, "scores": {"f1": s / 10}} for s in (1, 2, 3)]
     assert grid.run_grid(runs, tmp_path, None, {"model": "a"}) == results
     assert sorted(path.name for path in tmp_path.iterdir()) == ["common.json", "seed=1", "seed=2", "seed=3"]
-    with pytest.raises(ValueError, match="two settings would share the folder model=a_b"):
-        grid.run_grid(grid.settings(model=["a/b", "a_b"]), tmp_path / "new", None, {})
+    with pytest.raises(ValueError, match="two settings would share the folder model=b"):
+        grid.run_grid(grid.settings(model=["a/b", "c/b"]), tmp_path / "new", None, {})
 
     # Another grid in the same folder adds runs; one with other common settings raises.
     assert grid.run_grid(grid.settings(seed=[2, 0]), tmp_path, run, {"model": "a"})[0] == {
@@ -92,12 +92,12 @@ def test_summary_and_best():
     for row in (grid.summary(some, "f1")[1], grid.summary(some[::-1], "f1")[1]):
         assert np.isnan([row[name] for name in ("mean", "deviation", "lowest", "highest")]).all()
     assert grid.markdown(rows, "f1").splitlines()[2:] == [
-        "| rate=2 | 1 | 65.00 |  |  |  |",
-        "| rate=1 | 2 | 60.00 | 14.14 | 50.00 | 70.00 |",
+        "| rate=2 | 1 | 65.00% |  |  |  |",
+        "| rate=1 | 2 | 60.00% | 14.14% | 50.00% | 70.00% |",
     ]
-    assert grid.markdown(rows[:1], "f1").splitlines() == ["| setting | f1 (%) |", "|---|---|", "| rate=2 | 65.00 |"]
+    assert grid.markdown(rows[:1], "f1").splitlines() == ["| setting | f1 |", "|---|---|", "| rate=2 | 65.00% |"]
     assert grid.runs_table(results, "f1").splitlines()[2:] == [
-        "| rate=1, seed=2 | 70.00 |",
-        "| rate=2, seed=1 | 65.00 |",
-        "| rate=1, seed=1 | 50.00 |",
+        "| rate=1, seed=2 | 70.00% |",
+        "| rate=2, seed=1 | 65.00% |",
+        "| rate=1, seed=1 | 50.00% |",
     ]

@@ -20,6 +20,7 @@ SUMMARY = {
 
 def task(**card):
     card = {"pipeline_tag": "text-classification", "example": '["A text."]', "arguments": '"A text."', **card}
+    card |= {"purpose": "text classification", "trained_on": "MRPC"}
     facts = {"start": "/home/user/bert, 2 layers", "training examples": "3,668; equivalent: 2,474 (67.4%)"}
     return types.SimpleNamespace(title="MRPC", model="google-bert/bert", facts=facts, summary=SUMMARY, card=card)
 
@@ -60,4 +61,7 @@ def test_local_paths_are_not_published(tmp_path, monkeypatch):
         assert data.metrics == ["spearmanr", "f1"]
         assert data.eval_results[0].dataset_name == "dev: 'mine' \"x\".csv"
         assert "/home" not in text
-        assert "starting from mine.\n" in text
+        assert (
+            "\nA BERT model for text classification, fine-tuned with keras_bert on MRPC. It started from mine.\n"
+            in text
+        )

@@ -76,7 +76,7 @@ def test_a_run_that_diverges_is_ranked_last(tmp_path, train, caplog):
     assert study.logits("dev")["mine"].tolist() == [[1.5], [1.5]]
     table = grid.runs_table(study.results, "f1").splitlines()
     assert table[2:] == [
-        "| seed=2 | 90.00 | 1.0000 |",
-        "| seed=1 | 50.00 | 1.0000 |",
+        "| seed=2 | 90.00% | 1.0000 |",
+        "| seed=1 | 50.00% | 1.0000 |",
         "| seed=0 | diverged | diverged |",
     ]

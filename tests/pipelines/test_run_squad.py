@@ -188,8 +188,9 @@ def test_ensemble_of_two_models_trained_on_two_files(made):
     # The resumed run equals an uninterrupted one.
     with mock.patch.object(finetuning, "export"):
         call(PROGRAM, *arguments(made, "straight", **files, model=f"{made}/bert"))
-    (straight,) = (made / "straight" / "runs").glob("model=*")
-    assert read(runs[0] / "result.json") == read(straight / "result.json")
+    (straight,) = (made / "straight" / "runs").glob("learning_rate=*")  # A single model is not part of the name.
+    assert read(runs[0] / "result.json")["scores"] == read(straight / "result.json")["scores"]
+    assert [run.name.split(",")[0] for run in runs] == ["model=bert", "model=still"]
     for name, values in np.load(straight / "dev.npz").items():
         np.testing.assert_array_equal(logits[0][name], values)
     # Repeating the command trains nothing and changes nothing.

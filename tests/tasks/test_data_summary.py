@@ -30,6 +30,8 @@ def test_a_table():
         "test": {"own": 3},
         "folds": None,
         "labels": {"no": 2, "yes": 2},
+        "not_in_dev": [],
+        "repeated": 0,
         "truncated": {
             "rows": 2,
             "share": 0.5,
@@ -51,10 +53,13 @@ def test_a_table():
     assert data_summary.facts(summary)["truncated"].endswith("--sequence_length=256 would hold 99.9%")
     assert facts["majority baseline"] == "f1 0.00%, accuracy 33.33% (always no)"
     assert data_summary.warnings(summary) == [
+        "2 of 2 classes have fewer than 5 training rows: no (2), yes (2)",
         "1 of 3 dev rows are also in train, which raises the dev scores",
         "2 of 3 test rows are also in train, which raises the test scores",
         "2 training rows occur with different labels",
     ]
+    summary["labels"] = dict.fromkeys("abcdefg", 1)
+    assert data_summary.warnings(summary)[0].endswith("rows: a (1), b (1), c (1), d (1), e (1), and 2 more")
 
 
 def test_majority_baselines():
@@ -83,8 +88,24 @@ def test_truncation(lengths, limit, expected):
 
 def test_warnings_about_labels():
     data = Data(TASK, examples(["a", "b"], [1, 1]), {"own": examples(["c"], [1])}, {})
-    (warning,) = data_summary.warnings(data_summary.summarize(data, [3, 3], 128, 512))
+    warning, few = data_summary.warnings(data_summary.summarize(data, [3, 3], 128, 512))
     assert warning == "all training rows have the label yes: the model can only learn to predict it"
+    assert few == "1 of 2 classes have fewer than 5 training rows: yes (2)"
+
+
+def test_misspelled_and_rare_labels_and_repeated_rows():
+    labels = ("good", "Good", "bad", "b", "c", "d", "e")
+    task = Task("own", "Own", "text", None, "label", labels, (accuracy,))
+    texts, numbers = ["a", "A ", "b", "b"] + list("cdefghijklmno"), [0, 0, 0, 1, 0, 0, *[2] * 6, 1, 3, 4, 5, 6]
+    data = Data(task, examples(texts, numbers), {"own": examples(["x", "y"], [0, 2])}, {})
+    summary = data_summary.summarize(data, [3] * 17, 128, 512)
+    assert data_summary.facts(summary)["repeated"] == "1 of 17 training rows are repeated"
+    assert data_summary.warnings(summary) == [
+        "labels that differ only in case or spaces are different classes: 'good' (5) and 'Good' (2)",
+        "5 of 7 classes have fewer than 5 training rows: Good (2), b (1), c (1), d (1), e (1)",
+        "no dev rows have the training label(s) Good, b, c, d, e",
+        "2 training rows occur with different labels",
+    ]
 
 
 def test_models_that_have_learned_nothing():

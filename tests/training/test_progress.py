@@ -37,7 +37,7 @@ def test_a_terminal_line_is_overwritten(clock, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
     screen = Screen()
     shown = progress.Progress(run=3, runs=4, rest=2.0, resumed=True, stream=screen)
-    shown.begin(100, 1000)
+    shown.begin(100, 1000, per_epoch=200)
     show(shown, clock, [(100, 1.0)], {})
     show(shown, clock, [(200, 1.05), (300, 3.1)])
     shown.evaluated(300, {"accuracy": 0.5, "loss": 1.25})
@@ -45,12 +45,12 @@ def test_a_terminal_line_is_overwritten(clock, monkeypatch, columns):
     lines = screen.getvalue().replace("\n", "\r").split("\r")
     assert max(map(len, lines)) <= columns
     lines = [line.strip() for line in lines if line.strip()]
-    assert lines[0] == "2 of 4 runs are finished; run 3 goes on at step 100 of 1,000"
+    assert lines[0] == "2 of 4 runs are finished; run 3 resumes at step 100 of 1,000"
     assert lines[1].startswith("run 3 of 4, step 100/1,000, loss 0.5123, lr 3.0e-05, norm 1.5")
     times = "00:07 left, 00:28 for all runs"
     numbers = {80: "loss 0.5123", 100: "loss 0.5123, 100 ex/s, 12,346 tok/s"}[columns]
     assert lines[2] == f"run 3 of 4, step 300/1,000, {times}, {numbers}"
-    assert "step 300 evaluated: accuracy 0.5, loss 1.25" in lines
+    assert "run 3 of 4, epoch 2 of 5, step 300 of 1,000: accuracy 50.00%, loss 1.25" in lines
     assert screen.getvalue().endswith("\n")
 
 

@@ -96,7 +96,7 @@ def test_ctrl_c_saves_the_run(tmp_path, capsys):
     assert [line["step"] for line in metrics(tmp_path / "cut", "evaluation")] == [2]
     assert fit("cut") == fit("whole")
     assert metrics(tmp_path / "cut") == metrics(tmp_path / "whole")
-    assert "the run goes on at step 4 of 5" in capsys.readouterr().err
+    assert "the run resumes at step 4 of 5" in capsys.readouterr().err
     with pytest.raises(KeyboardInterrupt, match="^$"):
         fit("twice", 1, after_save=lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt, match="stopped at step 2 of 2, not saved"):

@@ -141,7 +141,7 @@ def test_mrpc_train_excludes_dev_rows(tmp_path):
 def test_bad_rows(tmp_path, caplog):
     rows = ["index,question,sentence,label", "0,a,b,entailment", "1,a", "2,a,b,c,entailment", "3,x,y,entailment", ""]
     write(tmp_path, "train.tsv", tabs(*rows))
-    with pytest.raises(ValueError, match=r"train\.tsv:3: expected 4 columns, got 2. Fix the file or increase"):
+    with pytest.raises(ValueError, match=r"train\.tsv:3: expected 4 columns, got 2. 2 of 4 row"):
         read(TASKS["qnli"], tmp_path, "train")
     with pytest.raises(ValueError, match=r"train\.tsv:4: expected 4 columns, got 5"):
         read(TASKS["qnli"], tmp_path, "train", skip_bad_rows=1)
