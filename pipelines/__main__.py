@@ -13,7 +13,7 @@ import sys
 
 import keras_bert
 
-from .command import CONSOLE
+from .command import CONSOLE, ignoring_closed_pipes
 
 _FOLDER = pathlib.Path(__file__).parent
 
@@ -26,8 +26,10 @@ def main():
         return
     if name in ("--help", "-h", "help"):
         width = max(map(len, known))
-        print(f"usage: {CONSOLE} <command> [flags]; {CONSOLE} <command> --help lists the flags\n")
-        print("\n".join(f"  {command:{width}}  {about}" for command, about in known.items()))
+        lines = [f"usage: {CONSOLE} <command> [flags]; {CONSOLE} <command> --help lists the flags", ""]
+        lines += [f"  {command:{width}}  {about}" for command, about in known.items()]
+        with ignoring_closed_pipes():
+            print("\n".join(lines), flush=True)
         return
     if name not in known:
         similar = difflib.get_close_matches(name, known, 1)

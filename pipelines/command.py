@@ -1,5 +1,6 @@
 """Runs a command: its flags, `--help`, messages, errors and Ctrl-C."""
 
+import contextlib
 import logging
 import os
 import re
@@ -51,17 +52,24 @@ def run(main, with_arguments=False, tensorflow=True, check=None):
             check()
         if (tensorflow() if callable(tensorflow) else tensorflow) and not _VERBOSE.value:
             _start_tensorflow()
-        with keras_bert.explain_out_of_memory():
+        with ignoring_closed_pipes(), keras_bert.explain_out_of_memory():
             main(arguments) if with_arguments else main()
-        sys.stdout.flush()
-    except BrokenPipeError:  # The reader of the output, such as `head`, has closed it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.stdout.flush()
     except (*MISTAKES, flags.Error) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as error:  # `Trainer` says where it has saved the run.
         print(f"\n{str(error) or 'interrupted'}", file=sys.stderr)
         sys.exit(INTERRUPTED)
+
+
+@contextlib.contextmanager
+def ignoring_closed_pipes():
+    """Ends quietly when the reader of the output, such as `head`, has closed it."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def section(title):

@@ -53,6 +53,7 @@ def test_a_command_prints_a_one_line_error(monkeypatch, capsys, facts, error, li
             raise error
 
     monkeypatch.setattr("sys.argv", ["program"])
+    monkeypatch.setattr(command, "_OLD_NAMES", {})
     monkeypatch.setattr(command, "show_messages", lambda _: None)
     with pytest.raises(SystemExit) as end:
         command.run(main)

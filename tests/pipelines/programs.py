@@ -108,6 +108,8 @@ def command(module, *arguments):
         for name in set(flags.FLAGS) - before:
             if not flags.FLAGS.find_module_defining_flag(name).startswith("absl."):
                 delattr(flags.FLAGS, name)
+        startup._SECTIONS.clear()
+        startup._OLD_NAMES.clear()
         sys.modules.pop(module, None)
 
 

@@ -100,7 +100,7 @@ def test_start_predict_and_stop(shelf):
             process.send_signal(signal.SIGTERM)
             assert answer.result(60)["value"].shape == (1,)
         assert process.wait(60) == 0
-        assert process.stdout.read() == "Stopping.\n"
+        assert process.stdout.read().endswith("\nStopping.\n")
     log = (shelf.parent / "log.txt").read_text()
     assert " toy/1 loaded in " in log
     assert " grpc:predict toy/1 rows=1 OK " in log

@@ -143,7 +143,7 @@ def test_bad_rows(tmp_path, caplog):
     write(tmp_path, "train.tsv", tabs(*rows))
     with pytest.raises(ValueError, match=r"train\.tsv:3: expected 4 columns, got 2. 2 of 4 row"):
         read(TASKS["qnli"], tmp_path, "train")
-    with pytest.raises(ValueError, match=r"train\.tsv:4: expected 4 columns, got 5"):
+    with pytest.raises(ValueError, match=r"2 of 4 row\(s\) are unreadable.*--skip_bad_rows=2"):
         read(TASKS["qnli"], tmp_path, "train", skip_bad_rows=1)
     assert read(TASKS["qnli"], tmp_path, "train", skip_bad_rows=2).ids == [0, 3]
     assert "skipped 2 unreadable row(s), the first is line 3" in caplog.text
