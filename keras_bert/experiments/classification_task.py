@@ -51,10 +51,15 @@ class ClassificationTask(FinetuningTask):
         self._preprocessor = bert.preprocessor(sequence_length)
         self._train = self._examples(data.train)
         self.train = [lambda: self._train]
-        self._dev, self._test = (
-            {name: Batches(*self._examples(part), 64, shuffle=False) for name, part in parts.items()}
+        dev, test = (
+            {name: self._examples(part) for name, part in parts.items()}
             for parts in ({} if data.folds else data.dev, data.test)
         )
+        self._dev, self._test = (
+            {name: Batches(*part, 64, shuffle=False) for name, part in parts.items()} for parts in (dev, test)
+        )
+        # With folds, the training examples are the dev examples.
+        self._dev_lengths = dev.get(task.name, self._train)[0]["token_ids"].row_lengths().numpy()
         self.dev = self._dev.get(task.name)
         self.settings = {
             "model": self.model,
@@ -161,10 +166,9 @@ class ClassificationTask(FinetuningTask):
         """Returns the sections of `report.html` and the rows of `errors.tsv`."""
         own, labels = self.data.dev[self.task.name], self.task.labels
         rows = own.text, own.pair, own.labels, logits
-        lengths = self._examples(own)[0]["token_ids"].row_lengths().numpy()
         if not labels:
-            return regression_sections(*rows, lengths), regression_errors(*rows)
-        return classification_sections(labels, *rows, lengths), classification_errors(labels, *rows)
+            return regression_sections(*rows, self._dev_lengths), regression_errors(*rows)
+        return classification_sections(labels, *rows, self._dev_lengths), classification_errors(labels, *rows)
 
     def _write_predictions(self, logits, output):
         """Writes the GLUE submission files, or `predictions.tsv` for a user's table. Returns lines to print."""
