@@ -51,7 +51,7 @@ ANSWERS = ("predictions", "outputs", "results", "model_version_status", "model_s
 
 def test_curl_commands_of_the_readme(heads):
     text = (pathlib.Path(__file__).parents[3] / "saved_models" / "README.md").read_text()
-    lines = [line for line in text.replace("\\\n", " ").splitlines() if line.startswith("    curl ")]
+    lines = [line for line in text.replace("\\\n", " ").splitlines() if line.startswith("curl ")]
     assert len(lines) == 8
     for line in lines:
         *body, url = [part for part in shlex.split(line, comments=True)[1:] if part != "-d"]
