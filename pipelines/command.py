@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -86,7 +87,18 @@ def renamed(**names):
 
 def spelling(name):
     """Returns a command as this user runs it: `keras-bert predict` or `python -m pipelines.predict`."""
-    return f"{CONSOLE} {name}" if sys.argv[0].startswith(f"{CONSOLE} ") else f"python -m {__package__}.{name}"
+    if sys.argv[0].startswith(f"{CONSOLE} "):
+        return f"{_program(CONSOLE)} {name}"
+    return f"{_program('python')} -m {__package__}.{name}"
+
+
+def _program(name):
+    """Returns the name of a program beside this Python, or its path if the shell would start another one."""
+    path = os.path.join(os.path.dirname(sys.executable), name)
+    if not os.path.exists(path) or os.path.abspath(shutil.which(name) or "") == path:
+        return name
+    relative = os.path.relpath(path)
+    return shlex.quote(path if relative.startswith(os.pardir) else relative)
 
 
 def given_flags():

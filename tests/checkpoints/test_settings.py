@@ -56,7 +56,7 @@ def inputs_of(bert, texts):
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("case", CASES)
-def test_a_folder_of_transformers(golden, loaded, loaded_model, tmp_path, case):
+def test_a_folder_of_transformers(eager, golden, loaded, loaded_model, tmp_path, case):
     """Ids and outputs equal those of transformers, and `save` keeps all settings."""
     tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
     folder, ours = golden / "hf_edge" / case, tmp_path / "ours"

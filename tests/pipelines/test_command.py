@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import keras_bert
+from pipelines.command import spelling
 
 FOLDER = pathlib.Path(__file__).parents[2] / "pipelines"
 COMMANDS = sorted(path.stem for path in FOLDER.glob("[a-z]*.py") if "command.run(main" in path.read_text())
@@ -67,13 +68,23 @@ def test_the_console_command():
     code = "import sys; from pipelines.__main__ import main; sys.argv[0] = 'keras-bert'; sys.exit(main())"
     listed = python("-c", code).stdout
     assert re.findall(r"^  (\w+)", listed, re.MULTILINE) == COMMANDS
-    assert "    keras-bert score_squad --dev_file=" in python("-c", code, "score_squad", "--help").stdout
+    assert "keras-bert score_squad --dev_file=" in python("-c", code, "score_squad", "--help").stdout
     assert python("-c", code, "--version").stdout == f"keras-bert {keras_bert.__version__}\n"
     done = python("-c", code, "run_gleu")
     assert (done.returncode, done.stderr) == (
         2,
         "error: run_gleu is not a command. Did you mean run_glue? `keras-bert` lists all commands\n",
     )
+
+
+def test_the_spelling_of_a_command_works_in_the_users_shell(monkeypatch, tmp_path):
+    folder = pathlib.Path(sys.executable).parent
+    monkeypatch.chdir(folder.parents[1])
+    for path, expected in ((str(folder), "python"), ("/nowhere", f"{folder.parent.name}/bin/python")):
+        monkeypatch.setenv("PATH", path)
+        assert spelling("serve") == f"{expected} -m pipelines.serve"
+    monkeypatch.chdir(tmp_path)
+    assert spelling("serve") == f"{folder}/python -m pipelines.serve"
 
 
 def test_ctrl_c_ends_a_command_with_status_130():

@@ -12,6 +12,7 @@ import scipy.special
 import keras_bert
 from keras_bert.tasks import printing
 from pipelines import common_flags
+from pipelines.command import spelling
 from tests.pipelines.programs import call, mistake, run
 
 tf = pytest.importorskip("tensorflow")
@@ -184,7 +185,7 @@ def test_user_errors(model, build, pieces, tmp_path):
         (
             [classifier, "--question=a"],
             "b",
-            f"{model[0]} has no question-answering head. Expected a model from `python -m pipelines.run_squad`. "
+            f"{model[0]} has no question-answering head. Expected a model from `{spelling('run_squad')}`. "
             "Received: --question",
         ),
         (

@@ -18,6 +18,7 @@ from keras_bert.experiments import finetuning
 from keras_bert.experiments.grid import folder_name
 from keras_bert.tasks.glue.data import TASKS
 from keras_bert.training.trainer import Trainer
+from pipelines.command import spelling
 from tests.experiments.glue_files import OTHERS, WORDS, write_diagnostics, write_task
 from tests.pipelines.programs import call, command, finish, mistake, run, start
 
@@ -73,8 +74,8 @@ def test_two_tasks(made, tmp_path, caplog):
         f"report:       {tmp_path}/mnli/report.html",
         f"model:        {tmp_path}/mnli/model",
         f"saved model:  {tmp_path}/mnli/saved_model",
-        f'next:         python -m pipelines.predict --model={tmp_path}/mnli/model "A text." "Its pair."',
-        f"              python -m pipelines.serve --saved_models={tmp_path}/mnli",
+        f'next:         {spelling("predict")} --model={tmp_path}/mnli/model "A text." "Its pair."',
+        f"              {spelling('serve')} --saved_models={tmp_path}/mnli",
     ]
     assert read(tmp_path / "rte" / "runs" / "common.json") == {
         "model": f"{made}/bert",

@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 tf = pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
+from keras_bert.experiments.extension import extended_schedule  # noqa: E402
 from keras_bert.pretraining.dataset import Records  # noqa: E402
 from keras_bert.pretraining.generate import generate  # noqa: E402
 from keras_bert.pretraining.settings import Settings  # noqa: E402
@@ -23,6 +24,7 @@ from keras_bert.training import losses  # noqa: E402
 from keras_bert.training.bucketing import Batches  # noqa: E402
 from keras_bert.training.input_pipeline import Phases  # noqa: E402
 from keras_bert.training.trainer import Trainer  # noqa: E402
+from pipelines.command import spelling  # noqa: E402
 from tests.conftest import to_numpy  # noqa: E402
 from tests.pipelines.programs import call, finish, mistake, run, start  # noqa: E402
 
@@ -290,7 +292,7 @@ def test_model_directory_and_learning_rate(said, made):
 def test_the_report_and_the_next_commands(said, made):
     folder = made / "two_phases"
     assert f"report:       {folder}/report.html\n" in said
-    assert "\nnext:         python -m pipelines.run_glue --task=classification --train_file=train.csv" in said
+    assert f"\nnext:         {spelling('run_glue')} --task=classification --train_file=train.csv" in said
     page = ElementTree.fromstring((folder / "report.html").read_text().removeprefix("<!DOCTYPE html>"))
     names = [text.text for text in page.iter() if text.get("class") == "name" and text.text != "steps"]
     assert [name.split(" (")[0] for name in names] == [
@@ -329,10 +331,9 @@ def test_a_finished_run_is_extended(made):
     parts = [part["config"] for part in rates[0]["schedules"]]
     assert [list(part.values()) for part in parts] == [[1e-4, 2, 1], [0.5, 3, 2]]
     assert metrics(folder)[-1]["learning_rate"] == pytest.approx(0.5 * (1 - 2 / 3))
-    shutil.rmtree(folder / "snapshots" / "step-000000005")
-    call(PROGRAM, f"--flagfile={folder}/flags.txt")  # Resumes the extension.
-    assert [line["step"] for line in metrics(folder)] == [1, 2, 5]
-    shutil.rmtree(folder / "snapshots" / "step-000000005")
+    shutil.rmtree(folder / "snapshots" / "step-000000005")  # A resumed extension has the same schedule.
+    before = snapshot_settings(folder, 4)
+    assert extended_schedule(folder, before, 0.5, 0.5).get_config() == rates[0]
     more["phase"][1] = "length:16,steps:3,batch:8"
     message = f"--phase: the run in {folder} is at step 4 of 5. Finish it with the same phases before you extend it"
     assert mistake(PROGRAM, *flags(made, "extended", **more)).startswith(message)

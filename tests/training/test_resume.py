@@ -84,6 +84,7 @@ class Press(Callback):
 
 def test_ctrl_c_saves_the_run(tmp_path, capsys):
     """During a step, during an evaluation, which is repeated, and twice."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # Shells let background jobs ignore Ctrl-C.
 
     def fit(name, step=None, **options):
         run = linear(tmp_path / name, metrics=lambda y, out: {"mean": out["logits"].mean()}, callbacks=[Press(step)])
