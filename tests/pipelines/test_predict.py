@@ -17,7 +17,7 @@ from tests.pipelines.programs import call, mistake, run
 
 tf = pytest.importorskip("tensorflow")
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 PROGRAM = "pipelines.predict"
 LABELS = ["no", "yes", "may\tbe"]
 
