@@ -61,7 +61,11 @@ class CrossValidation(Finetuning):
 
     def _best_facts(self, scores):
         kept = f"{grid.setting_text(self.study.chosen())}; the model is trained on all rows"
-        return {"best run": kept, f"scores of {self.evaluated_on}": self.study.means(), "scores of all rows": scores}
+        return {
+            "best setting": kept,
+            f"scores of {self.evaluated_on}": self.study.means(),
+            "scores of all rows": scores,
+        }
 
 
 class _FoldStudy(Study):

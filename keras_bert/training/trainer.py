@@ -2,24 +2,20 @@
 
 import contextlib
 import pathlib
-import time
 
-import numpy as np
 import tensorflow as tf
 
-from keras_bert.memory import explain_out_of_memory
 from keras_bert.training.callbacks import TensorBoard
+from keras_bert.training.calls import Calls, explaining_out_of_memory
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.evaluation import Evaluator
-from keras_bert.training.input_pipeline import as_source, replica_dataset
+from keras_bert.training.input_pipeline import as_source
 from keras_bert.training.interruption import InterruptedEvaluation, Interruption
 from keras_bert.training.losses import Loss
 from keras_bert.training.progress import Progress, announced
 from keras_bert.training.run_log import RunLog
 from keras_bert.training.run_state import RunState, run_settings
-from keras_bert.training.step import PENALTY, TrainStep
-
-_CALL_S = 1.0  # Approximate limit of the duration of a call, so that progress is shown and Ctrl-C is noticed.
+from keras_bert.training.step import TrainStep
 
 
 class Trainer:
@@ -80,7 +76,6 @@ class Trainer:
         metrics = [metrics] if callable(metrics) or isinstance(metrics, Loss) else list(metrics)
         self.metrics = [metric for metric in metrics if not isinstance(metric, Loss)]
         self.directory = None if directory is None else pathlib.Path(directory)
-        self.micro_batches, self.steps_per_call = micro_batches, steps_per_call
         self._chief = is_chief(self.strategy)
         with announced("building the model", show=self._chief), self.strategy.scope():
             self.model = model_fn()
@@ -92,8 +87,9 @@ class Trainer:
             callbacks = [] if directory is None else [TensorBoard(self.directory / "tensorboard")]
         self._callbacks = callbacks if self._chief else []
         self._interruption = Interruption()
-        self._several_workers = isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy)
-        self._train, self._seconds = self._new_graph(), None
+        self._calls = Calls(
+            self._step, self.strategy, self.losses, micro_batches, steps_per_call, self._interruption, self._chief
+        )
         means = [metric for metric in metrics if isinstance(metric, Loss)]
         self._evaluator = Evaluator(
             self.model, self.strategy, [*self.losses, *means], self._check_interruption, self._chief
@@ -136,12 +132,7 @@ class Trainer:
         Returns:
             A dict of the last evaluation's results, or the best one's with `best`; without evaluation, the last losses.
         """
-        if best and (self.directory is None or evaluation is None):
-            raise ValueError(
-                f"`best` needs `evaluation`, and a `directory` to keep the weights. Received: best={best!r}"
-            )
-        if patience is not None and not best:
-            raise ValueError(f"`patience` needs `best`, the metric to monitor. Received: patience={patience}")
+        self._check_selection(best, patience, evaluation)
         batches = as_source(batches)
         total = epochs * batches.steps if steps is None else steps
         if total < 1:
@@ -157,7 +148,7 @@ class Trainer:
         with self._interruption.handled(), contextlib.closing(log):
             finished = state.done or (start == total and not state.interrupted)
             log.begin(start, settings, finished, per_epoch=batches.steps if steps is None else None)
-            for step, numbers, rates, stop in self._calls(batches, start, total, every, state):
+            for step, numbers, rates, stop in self._calls.run(batches, start, total, every, state):
                 means = log.add(step, numbers, rates) if numbers else None
                 if evaluation is None:
                     state.update(step, means, evaluated=False)
@@ -176,6 +167,14 @@ class Trainer:
             state.finish()
             log.finish(state.result)
         return state.result
+
+    def _check_selection(self, best, patience, evaluation):
+        if best and (self.directory is None or evaluation is None):
+            raise ValueError(
+                f"`best` needs `evaluation`, and a `directory` to keep the weights. Received: best={best!r}"
+            )
+        if patience is not None and not best:
+            raise ValueError(f"`patience` needs `best`, the metric to monitor. Received: patience={patience}")
 
     def _state(self, settings, best, patience, extend):
         optimizer = {f"optimizer/{index}": part.value for index, part in enumerate(self.optimizer.variables)}
@@ -206,7 +205,7 @@ class Trainer:
 
     def _check_interruption(self):
         # Several workers would wait for each other: they finish the evaluation.
-        if self._interruption.requested and not self._several_workers:
+        if self._interruption.requested and not self._calls.several_workers:
             raise InterruptedEvaluation
 
     def _goodbye(self, step, total):
@@ -218,7 +217,7 @@ class Trainer:
     def evaluate(self, batches):
         """Returns the losses and the metrics over all rows, a dict of floats."""
         batches = as_source(batches, finite=True)
-        with _explaining_out_of_memory(batches):
+        with explaining_out_of_memory(batches):
             outputs, targets, results = self._evaluator.outputs(batches, keep=bool(self.metrics), with_losses=True)
         for metric in self.metrics:
             results.update(metric(targets, outputs))
@@ -232,84 +231,5 @@ class Trainer:
                 shorter rows are padded with zeros.
         """
         batches = as_source(batches, finite=True)
-        with _explaining_out_of_memory(batches):
+        with explaining_out_of_memory(batches):
             return self._evaluator.outputs(batches)[0]
-
-    def _calls(self, batches, step, total, every, state):
-        """Trains from `step` to `total`, several steps per call; calls end at each multiple of any of `every`.
-
-        Yields:
-            The steps done; the numbers of each step of the call, a list of dicts, empty if only the evaluation of a
-            resumed run is due; examples, tokens and steps per second, empty if the call was traced; whether a worker
-            received a signal to stop.
-        """
-        if state.interrupted:
-            yield step, [], {}, False
-        segment, left = None, 0
-        while step < total and not state.done:
-            if not left:
-                before, segment = segment, batches.segment(step)
-                if before and before.source is not segment.source:
-                    # So that it is traced with the static shapes of the new source.
-                    self._train, self._seconds = self._new_graph(), None
-                dataset = replica_dataset(self.strategy, segment.make_dataset, self.losses, self.micro_batches)
-                iterator, left = iter(dataset), segment.steps
-            count = min(self._steps_of_call(), left, total - step, *(steps - step % steps for steps in every))
-            traced, began = self._seconds is None, time.monotonic()
-            with (
-                _explaining_out_of_memory(segment.source),
-                announced("tracing the training step", show=traced and self._chief),
-            ):
-                numbers, stop = self._run(iterator, step, count)
-            seconds = time.monotonic() - began
-            step, left, self._seconds = step + count, left - count, seconds / count
-            yield step, numbers, {} if traced else _rates(segment.source, count, seconds), stop
-
-    def _steps_of_call(self):
-        """Returns the number of steps of the next call: one to trace, later those of about a second."""
-        if self._seconds is None:
-            return 1
-        if self._several_workers:  # They need the same number.
-            return self.steps_per_call
-        return max(1, min(self.steps_per_call, int(_CALL_S / max(self._seconds, 1e-9))))
-
-    def _run(self, iterator, step, count):
-        """Trains `count` steps; returns the numbers of each, a list of dicts, and whether a worker is to stop."""
-        stopping = tf.constant(float(self._interruption.requested))
-        rows = self._train(iterator, tf.constant(step), tf.constant(count), stopping).numpy()
-        numbers = [dict(zip(self._step.names, row, strict=True)) for row in rows.astype(float).tolist()]
-        for index, line in enumerate(numbers):
-            self._check_finite(step + index, line)
-        stop = any([line.pop("stop") for line in numbers])
-        return numbers, stop or (self._interruption.requested and not self._several_workers)
-
-    def _new_graph(self):
-        return tf.function(self._train_steps, reduce_retracing=True, autograph=False)
-
-    def _train_steps(self, iterator, first, count, stop):
-        def train(index, numbers):
-            result = self.strategy.run(self._step, (*next(iterator), first + index, stop))
-            return index + 1, numbers.write(index, self.strategy.experimental_local_results(result)[0])
-
-        numbers = tf.TensorArray(tf.float32, count, element_shape=[None])
-        return tf.while_loop(lambda index, _: index < count, train, (0, numbers))[1].stack()
-
-    def _check_finite(self, step, line):
-        names = [*(loss.name for loss in self.losses), PENALTY]
-        losses = {name: line[name] for name in names if name in line}
-        if not np.isfinite(list(losses.values())).all():
-            raise FloatingPointError(
-                f"the loss is not finite at step {step}: {losses}. Usual causes: a learning rate that is too high, a "
-                "warm-up that is too short, labels outside the classes. Snapshots on disk are from earlier steps"
-            )
-
-
-def _explaining_out_of_memory(batches):
-    return explain_out_of_memory(batch_size=batches.batch_size, length=batches.sequence_length)
-
-
-def _rates(batches, steps, seconds):
-    """Returns examples, tokens and steps per second, as far as the batches know them."""
-    amounts = {name: getattr(batches, name) for name in ("examples", "tokens")}
-    rates = {name: amount / batches.steps * steps for name, amount in amounts.items() if amount}
-    return {name: amount / max(seconds, 1e-9) for name, amount in {**rates, "steps": steps}.items()}

@@ -136,13 +136,17 @@ def test_version_1(made):
 
 KILL = """
 import os, signal
+from keras_bert.training.calls import Calls
 from keras_bert.training.trainer import Trainer
-run = Trainer._run
+call, fit, folder = Calls._call, Trainer.fit, []
+def noted(self, *batches, **options):
+    folder[:] = [self.directory.name]
+    return fit(self, *batches, **options)
 def killed(self, iterator, step, count):
-    if step > 20 and "before" not in str(self.directory):
+    if step > 20 and not folder[0].startswith("before"):
         os.kill(os.getpid(), signal.SIGKILL)
-    return run(self, iterator, step, count)
-Trainer._run = killed
+    return call(self, iterator, step, count)
+Trainer.fit, Calls._call = noted, killed
 """
 
 

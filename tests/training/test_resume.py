@@ -12,11 +12,12 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
-from keras_bert.training import trainer  # noqa: E402
+from keras_bert.training import calls, trainer  # noqa: E402
 from keras_bert.training.callbacks import Callback  # noqa: E402
 from keras_bert.training.input_pipeline import Phases, Stream  # noqa: E402
 from keras_bert.training.losses import regression_loss  # noqa: E402
 from keras_bert.training.schedule import LinearSchedule, SequentialSchedule  # noqa: E402
+from keras_bert.training.trainer import Trainer  # noqa: E402
 from tests.training.small_run import arrays, linear, metrics, numbered, steps_of  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
@@ -49,7 +50,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
 
     def fit(directory, after_save=None):
         keras.utils.set_random_seed(3)
-        run = trainer.Trainer(model, optimizer, regression_loss(), directory=directory, steps_per_call=2)
+        run = Trainer(model, optimizer, regression_loss(), directory=directory, steps_per_call=2)
         run.fit(batches, epochs=2, save_every=3, log_every=5, after_save=after_save)
         return run
 
@@ -149,7 +150,7 @@ def test_a_finished_run_is_only_restored_with_equal_settings(tmp_path, monkeypat
         message = f"contains a run with different settings: {difference}. Expected the same settings to resume it, or"
         with pytest.raises(ValueError, match=message):
             fit(**options)
-    monkeypatch.setattr(trainer, "replica_dataset", None)  # No batch is read.
+    monkeypatch.setattr(calls, "replica_dataset", None)  # No batch is read.
     assert_equal_state(fit(), whole)
 
 

@@ -10,9 +10,8 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
-from keras_bert.training import trainer  # noqa: E402
 from keras_bert.training.evaluation import Evaluator  # noqa: E402
-from keras_bert.training.input_pipeline import Phases, Stream  # noqa: E402
+from keras_bert.training.input_pipeline import Phases, Stream, replica_dataset  # noqa: E402
 from keras_bert.training.losses import Loss, classification_loss, regression_loss, token_loss  # noqa: E402
 from keras_bert.training.step import TrainStep  # noqa: E402
 from keras_bert.training.trainer import Trainer  # noqa: E402
@@ -193,7 +192,7 @@ def test_padding_of_ragged_targets_does_not_count(mirrored):
 def test_each_row_goes_to_one_replica(mirrored):
     numbers = tf.data.Dataset.range(5).map(lambda x: (x, x)).batch(5)
     loss = Loss("count", None, None)
-    dataset = trainer.replica_dataset(mirrored, Stream(numbers).dataset, [loss], micro_batches=2)
+    dataset = replica_dataset(mirrored, Stream(numbers).dataset, [loss], micro_batches=2)
     ((inputs, _, weights, totals),) = dataset
     found = [part.numpy().tolist() for part in mirrored.experimental_local_results(inputs)]
     real = [part.numpy().tolist() for part in mirrored.experimental_local_results(weights)]

@@ -47,7 +47,8 @@ def write_report(path, head, metric, results, run_curves, sections, errors=()):
     """
     path, unit = pathlib.Path(path), _unit(metric, results)
     drawn = [result for result in results if charts.drawable(result["scores"][metric])]
-    best = next(iter(grid.ranked(drawn, metric)), None)
+    # Folds are not compared with each other.
+    best = next((run for run in grid.ranked(drawn, metric) if "fold" not in run["setting"]), None)
     text = page.render(
         "report.html",
         head=head,

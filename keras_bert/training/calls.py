@@ -1,0 +1,112 @@
+"""Training steps, several per call of a graph."""
+
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.memory import explain_out_of_memory
+from keras_bert.training.input_pipeline import replica_dataset
+from keras_bert.training.progress import announced
+from keras_bert.training.step import PENALTY
+
+_CALL_S = 1.0  # Approximate limit of the duration of a call, so that progress is shown and Ctrl-C is noticed.
+
+
+class Calls:
+    """Trains with a `TrainStep` on each replica, several steps per call of a graph.
+
+    Args:
+        train_step: the `TrainStep`.
+        strategy: the strategy.
+        losses: list of `Loss`.
+        micro_batches: int, number of parts in which a replica processes its rows.
+        most: int, most steps of a call.
+        interruption: the `Interruption`.
+        show: bool, whether to show that the graph is traced.
+    """
+
+    def __init__(self, train_step, strategy, losses, micro_batches, most, interruption, show):
+        self._train_step, self._strategy, self._losses = train_step, strategy, losses
+        self._micro_batches, self._most, self._interruption, self._show = micro_batches, most, interruption, show
+        self.several_workers = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        self._train, self._seconds = self._new_graph(), None
+
+    def run(self, batches, step, total, every, state):
+        """Trains from `step` to `total`, several steps per call; calls end at each multiple of any of `every`.
+
+        Yields:
+            The steps done; the numbers of each step of the call, a list of dicts, empty if only the evaluation of a
+            resumed run is due; examples, tokens and steps per second, empty if the call was traced; whether a worker
+            received a signal to stop.
+        """
+        if state.interrupted:
+            yield step, [], {}, False
+        segment, left = None, 0
+        while step < total and not state.done:
+            if not left:
+                before, segment = segment, batches.segment(step)
+                if before and before.source is not segment.source:
+                    # So that it is traced with the static shapes of the new source.
+                    self._train, self._seconds = self._new_graph(), None
+                dataset = replica_dataset(self._strategy, segment.make_dataset, self._losses, self._micro_batches)
+                iterator, left = iter(dataset), segment.steps
+            count = min(self._steps_of_call(), left, total - step, *(steps - step % steps for steps in every))
+            traced, began = self._seconds is None, time.monotonic()
+            with (
+                explaining_out_of_memory(segment.source),
+                announced("tracing the training step", show=traced and self._show),
+            ):
+                numbers, stop = self._call(iterator, step, count)
+            seconds = time.monotonic() - began
+            step, left, self._seconds = step + count, left - count, seconds / count
+            yield step, numbers, {} if traced else _rates(segment.source, count, seconds), stop
+
+    def _steps_of_call(self):
+        """Returns the number of steps of the next call: one to trace, later those of about a second."""
+        if self._seconds is None:
+            return 1
+        if self.several_workers:  # They need the same number.
+            return self._most
+        return max(1, min(self._most, int(_CALL_S / max(self._seconds, 1e-9))))
+
+    def _call(self, iterator, step, count):
+        """Trains `count` steps; returns the numbers of each, a list of dicts, and whether a worker is to stop."""
+        stopping = tf.constant(float(self._interruption.requested))
+        rows = self._train(iterator, tf.constant(step), tf.constant(count), stopping).numpy()
+        numbers = [dict(zip(self._train_step.names, row, strict=True)) for row in rows.astype(float).tolist()]
+        for index, line in enumerate(numbers):
+            self._check_finite(step + index, line)
+        stop = any([line.pop("stop") for line in numbers])
+        return numbers, stop or (self._interruption.requested and not self.several_workers)
+
+    def _new_graph(self):
+        return tf.function(self._train_steps, reduce_retracing=True, autograph=False)
+
+    def _train_steps(self, iterator, first, count, stop):
+        def train(index, numbers):
+            result = self._strategy.run(self._train_step, (*next(iterator), first + index, stop))
+            return index + 1, numbers.write(index, self._strategy.experimental_local_results(result)[0])
+
+        numbers = tf.TensorArray(tf.float32, count, element_shape=[None])
+        return tf.while_loop(lambda index, _: index < count, train, (0, numbers))[1].stack()
+
+    def _check_finite(self, step, line):
+        names = [*(loss.name for loss in self._losses), PENALTY]
+        losses = {name: line[name] for name in names if name in line}
+        if not np.isfinite(list(losses.values())).all():
+            raise FloatingPointError(
+                f"the loss is not finite at step {step}: {losses}. Usual causes: a learning rate that is too high, a "
+                "warm-up that is too short, labels outside the classes. Snapshots on disk are from earlier steps"
+            )
+
+
+def explaining_out_of_memory(batches):
+    return explain_out_of_memory(batch_size=batches.batch_size, length=batches.sequence_length)
+
+
+def _rates(batches, steps, seconds):
+    """Returns examples, tokens and steps per second, as far as the batches know them."""
+    amounts = {name: getattr(batches, name) for name in ("examples", "tokens")}
+    rates = {name: amount / batches.steps * steps for name, amount in amounts.items() if amount}
+    return {name: amount / max(seconds, 1e-9) for name, amount in {**rates, "steps": steps}.items()}
