@@ -8,6 +8,7 @@ import re
 import keras
 import tensorflow as tf
 
+from keras_bert.experiments.reports.report import short_name
 from keras_bert.tasks.data_summary import warnings
 from keras_bert.version import __version__
 
@@ -84,8 +85,8 @@ def is_hub_name(name):
 
 
 def base_name(name):
-    """Returns a name of the hub unchanged, and the last part of a path."""
-    return str(name) if is_hub_name(name) else pathlib.Path(name).name
+    """Returns a name of the hub unchanged, and the last part of a path; of `NAME/model`, as a run has it, both."""
+    return str(name) if is_hub_name(name) else short_name(name)
 
 
 def _yaml(value, indent=""):
