@@ -72,6 +72,7 @@ def main():
             evaluation=held_out,
             evaluate_every=_EVERY.value,
             save_every=_EVERY.value,
+            log_every=max(1, min(50, total // 200)),  # The curves of short runs show the warmup, too.
             after_save=lambda: _after_save(trainer.model, records[0]),
             extend=EXTENDABLE,
         )

@@ -22,7 +22,7 @@ def _describe(pieces, inputs, targets):
         for place, piece in enumerate(inputs["token_ids"][:length])
     ]
     first = int((inputs["segment_ids"][:length] == 0).sum())
-    head = f"{length} of {len(inputs['token_ids'])} pieces, {weights.sum()} predicted"
+    head = f"{length} of {len(inputs['token_ids'])} tokens, {weights.sum()} predicted"
     if first == length:
         return f"{head}\n  {join(shown)}"
     kind = "B is random" if targets["next_sentence_labels"] else "B follows A"

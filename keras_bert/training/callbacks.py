@@ -189,12 +189,7 @@ class TrackingService(Callback):
 
 
 class WeightsAndBiases(TrackingService):
-    """Reports to Weights & Biases; `WANDB_PROJECT`, `WANDB_MODE=offline` and its other variables apply.
-
-    Args:
-        directory: path of the run.
-        run_name: str, name of the run.
-    """
+    """Reports to Weights & Biases; `WANDB_PROJECT`, `WANDB_MODE=offline` and its other variables apply."""
 
     name = "wandb"
 
@@ -222,12 +217,7 @@ class WeightsAndBiases(TrackingService):
 
 
 class MLflow(TrackingService):
-    """Reports to MLflow; `MLFLOW_TRACKING_URI` and `MLFLOW_EXPERIMENT_NAME` apply.
-
-    Args:
-        directory: path of the run.
-        run_name: str, name of the run.
-    """
+    """Reports to MLflow; `MLFLOW_TRACKING_URI` and `MLFLOW_EXPERIMENT_NAME` apply."""
 
     name = "mlflow"
 

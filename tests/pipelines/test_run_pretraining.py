@@ -324,7 +324,7 @@ def test_a_finished_run_is_extended(made):
         assert mistake(PROGRAM, *flags(made, "extended", **{**first, "phase": phase})).startswith(message)
     assert "`precision` was" in mistake(PROGRAM, *flags(made, "extended", **more, precision="mixed_bfloat16"))
     call(PROGRAM, *flags(made, "extended", **more))
-    assert [line["step"] for line in metrics(folder)] == [1, 2, 5]
+    assert [line["step"] for line in metrics(folder)] == [1, 2, 3, 4, 5]
     # By hand: half of two steps, then half of three steps, rounded to two, are warmup.
     rates = [snapshot_settings(folder, step)["optimizer"]["learning_rate"]["config"] for step in (4, 5)]
     assert rates[0] == rates[1]

@@ -20,8 +20,7 @@ def length_section(lengths, errors, percent=True):
     return page.render(
         "lengths.html",
         name="Errors by length",
-        how=f"{mean} by the number of tokens of the model's input. Longer texts are truncated, so that they are in the "
-        "last group.",
+        how=f"{mean} by the number of tokens that the model reads.",
         heads=["tokens", "number", "wrong" if percent else "error"],
         rows=length_rows(lengths, errors, share_bar if percent else "{:.4g}".format),
     )

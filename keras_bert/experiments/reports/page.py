@@ -26,6 +26,17 @@ def percent(share, places=2):
     return f"{share:.{places}%}"
 
 
+def readable(value):
+    """Formats a setting without Python's notation."""
+    if value is None or value in ({}, [], ()):
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {readable(part)}" for name, part in value.items())
+    return ", ".join(map(readable, value)) if isinstance(value, list | tuple) else str(value)
+
+
 _ENVIRONMENT = jinja2.Environment(
     loader=jinja2.FileSystemLoader(pathlib.Path(__file__).with_name("templates")),
     autoescape=True,
@@ -35,6 +46,7 @@ _ENVIRONMENT = jinja2.Environment(
     undefined=jinja2.StrictUndefined,
 )
 _ENVIRONMENT.filters["cut"] = cut
+_ENVIRONMENT.filters["readable"] = readable
 _ENVIRONMENT.filters["px"] = "{:.1f}".format
 _ENVIRONMENT.filters["percent"] = "{:.2f}%".format
 _ENVIRONMENT.globals["nothing"] = NOTHING

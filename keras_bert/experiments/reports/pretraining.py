@@ -1,5 +1,8 @@
 """report.html of a pre-training run: curves, sample fills of [MASK] and what to do next."""
 
+import pathlib
+import shlex
+
 from keras_bert.experiments.reports import charts, curves, page
 from keras_bert.files import write_text
 
@@ -32,9 +35,15 @@ def write_pretraining_report(path, head, lines, fills, steps):
         fills=rows,
         guesses=len(fills[0]["guesses"]) if fills else 0,
         right=right,
-        steps=steps,
+        steps=[(what, _shareable(command)) for what, command in steps],
     )
     write_text(path, text)
+
+
+def _shareable(command):
+    """Returns a command without the folder of its program, which is that of one machine."""
+    program, *arguments = shlex.split(command)
+    return shlex.join([pathlib.PurePath(program).name, *arguments])
 
 
 def results_text(results):

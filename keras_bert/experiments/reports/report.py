@@ -54,6 +54,7 @@ def write_report(path, head, metric, results, run_curves, sections, errors=()):
         head=head,
         metric=metric,
         times=", in percent" if unit == 100 else "",
+        several=len(results) > 1,
         scores={**_strips(metric, unit, drawn, best), **_runs(metric, results, drawn, best)},
         curves=curves.figures(metric, unit, run_curves, best and grid.folder_name(best["setting"])),
         sections=sections,
@@ -93,9 +94,9 @@ def _setting_text(setting):
 
 
 def _strips(metric, unit, drawn, best):
-    """Dot plot: a row for each setting, a dot for each seed."""
+    """Dot plot: a row for each setting, a dot for each seed; none for a single run."""
     rows = grid.summary(drawn, metric)
-    if not rows:
+    if sum(row["runs"] for row in rows) < 2:
         return {"strips": [], "scale": ""}
     reach = [row["mean"] + sign * row["deviation"] for row in rows for sign in (-1, 1)]
     ends = charts.span([unit * value for value in reach + [result["scores"][metric] for result in drawn]])
@@ -131,8 +132,6 @@ def _seed_dot(run, metric, unit, best):
 def _runs(metric, results, drawn, best):
     """Table of all runs, and notes."""
     notes = []
-    if any(row["runs"] == 1 for row in grid.summary(drawn, metric)):
-        notes.append("A single run has no spread: a standard deviation needs two seeds of a setting.")
     if len(drawn) < len(results):
         notes.append(f"Runs without a finite {metric}, not plotted: {len(results) - len(drawn)}.")
     settings = results[0]["setting"]

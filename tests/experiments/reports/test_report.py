@@ -85,7 +85,6 @@ def test_scores_and_spread(write):
     assert values[0].startswith("85.00% ± 7.07% 80.00% to 90.00%, 2 runs")  # sqrt(50), the sample standard deviation.
     assert values[0].endswith("best run: 90.00%, seed 2")
     assert values[1] == "70.00% one run"
-    assert "a standard deviation needs two seeds" in text_of(section)
     first, second = having(section, "strip")
     places = [float(dot.get("cx").rstrip("%")) for dot in having(first, "dot") + having(second, "dot")]
     assert places[1] - places[0] == pytest.approx(places[0] - places[2], abs=0.02)  # 90 - 80 = 80 - 70
@@ -101,11 +100,14 @@ def test_scores_and_spread(write):
     assert [text_of(row[0]) for row in having(section, "best", "tr")] == ["2"]
 
 
-def test_one_run_of_any_score(write):
+def test_scores_of_any_size(write):
     for score, text in ((-0.25, "-25.00%"), (0.0, "0.00%"), (88.5, "88.5"), (1.0, "100.00%")):
-        page = write(results=[result(score, seed=1)])
+        page = write(results=[result(score, rate=rate, seed=1) for rate in (1, 2)])
         assert text_of(having(page.root, "value")[0]).startswith(f"{text} one run")
         assert ("in percent" in page.text("Scores of the runs")) == (score <= 1)
+        page = write(results=[result(score, seed=1)])  # A single run has no chart.
+        assert rows_of(page.sections["Scores on dev"], "list") == [["1", "1", text, "0.5123"]]
+        assert not having(page.root, "strip")
     # Dots of equal scores do not overlap.
     page = write(results=[result(0.5, seed=seed) for seed in range(5)])
     dots = having(page.sections["Scores of the runs"], "dot")
@@ -261,10 +263,17 @@ def test_all_errors_are_in_a_table(write, tmp_path):
 def test_head(write, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["keras-bert run_glue", "--model=my model"])
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
-    head = Head("a", {"truncated": "none"}, environment(187), {"warmup": 0.1}, ["Warning: no better."])
+    head = Head(
+        "a",
+        {"truncated": "none"},
+        environment(187),
+        {"warmup": 0.1, "dev": {"x": 96}, "test": {}, "best": True},
+        ["Warning: no better."],
+    )
     page = write(head=head)
     first, second, settings = [list(map(text_of, block)) for block in page.root.iter("dl")]
-    assert (first, settings) == (["truncated", "none"], ["warmup", "0.1"])
+    assert (first, settings[::2]) == (["truncated", "none"], ["warmup", "dev", "test", "best"])
+    assert settings[1::2] == ["0.1", "x: 96", "none", "yes"]
     assert second[::2] == ["date", "duration of the runs", "machine", "versions", "command"]
     assert second[3] == "3 min 07 s"
     assert re.fullmatch(r"[0-9]+ \S+ cores?, [0-9]+ GB memory, .+", second[5])

@@ -122,7 +122,7 @@ function factsOf({ head, labels, sequence_length: length, precision, versions, v
     ...(labels && { Labels: labels.length > 20 ? `${labels.length}: ${shown}, …` : shown }),
     "Sequence length": `${length} tokens`,
     ...(config && { Encoder: `${config.num_hidden_layers} layers, width ${config.hidden_size}` }),
-    ...(vocabulary && { Vocabulary: `${vocabulary.pieces} pieces, ${lowercase ? "uncased" : "cased"}` }),
+    ...(vocabulary && { Vocabulary: `${vocabulary.pieces} tokens, ${lowercase ? "uncased" : "cased"}` }),
     Precision: precision,
     ...(versions && { Versions: Object.entries(versions).map((pair) => pair.join(" ")).join(", ") }),
   };

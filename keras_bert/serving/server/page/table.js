@@ -176,10 +176,11 @@ function showTable(problem) {
   const errors = sheet.answers.flatMap(({ error }, index) => (error ? [`Row ${index + 1}: ${error}`] : []));
   const more = errors.length > MOST_ERRORS ? [`… and ${count(errors.length - MOST_ERRORS, "further error")}.`] : [];
   listErrors([...(problem ? [problem] : []), ...errors.slice(0, MOST_ERRORS), ...more]);
-  byId("table_status").textContent =
-    `${sheet.answers.length} of ${count(rows.length, "row")}, ${count(errors.length, "error")}`;
-  byId("download").hidden = !sheet.answers.length;
   const [head, ...lines] = answered(names, rows, PREVIEW);
+  const shown = sheet.answers.length > PREVIEW ? `; the first ${PREVIEW} are shown` : "";
+  byId("table_status").textContent =
+    `${sheet.answers.length} of ${count(rows.length, "row")}, ${count(errors.length, "error")}${shown}`;
+  byId("download").hidden = !sheet.answers.length;
   byId("preview").replaceChildren(...(lines.length ? [dataTable(head, lines)] : []));
 }
 
