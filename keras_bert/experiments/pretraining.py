@@ -166,10 +166,11 @@ def report(trainer, results, phases, records, source, objective, steps):
     facts = {
         "model": f"{size}, {trainer.model.count_params():,} parameters",
         "training": "; ".join(texts),
-        "data": f"{records.examples:,} examples, a vocabulary of {len(records.vocabulary):,} pieces",
+        "data": f"{records.examples:,} examples, a vocabulary of {len(records.vocabulary):,} tokens",
         "last results": results_text(results),
     }
-    settings = flat_settings(Snapshots(output / "snapshots", write=False).newest()["settings"])
+    settings = Snapshots(output / "snapshots", write=False).newest()["settings"]
+    settings = flat_settings(settings) | {name: settings[name] for name in ("phases", "examples")}  # Not as JSON.
     head = Head(
         f"Pre-training, {output.name}",
         facts,

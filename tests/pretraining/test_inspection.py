@@ -40,15 +40,15 @@ def test_describe_examples(tmp_path):
         ("[CLS] the burn ##ing house ##s . [SEP] tree ##s [SEP]", 11, 0, []),
     )
     expected = """\
-        example 1: 13 of 14 pieces, 3 predicted, B follows A
+        example 1: 13 of 14 tokens, 3 predicted, B follows A
           A: [CLS] the [MASK for house] burn [house for ##s] . [SEP]
           B: the [tree itself] burning . [SEP]
 
-        example 2: 7 of 14 pieces, 1 predicted, B is random
+        example 2: 7 of 14 tokens, 1 predicted, B is random
           A: [CLS] trees [SEP]
           B: [UNK] [MASK for ##ing] [SEP]
 
-        example 3: 11 of 14 pieces, 0 predicted
+        example 3: 11 of 14 tokens, 0 predicted
           [CLS] the burning houses . [SEP] trees [SEP]"""
     expected = textwrap.dedent(expected)
     assert describe(tmp_path / "a.tfrecord", 9, PIECES) == expected

@@ -34,7 +34,7 @@ def readable(value):
         return "yes" if value else "no"
     if isinstance(value, dict):
         return ", ".join(f"{name}: {readable(part)}" for name, part in value.items())
-    return ", ".join(map(readable, value)) if isinstance(value, list | tuple) else str(value)
+    return "; ".join(map(readable, value)) if isinstance(value, list | tuple) else str(value)
 
 
 _ENVIRONMENT = jinja2.Environment(

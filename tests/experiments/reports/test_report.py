@@ -275,13 +275,13 @@ def test_head(write, monkeypatch):
         "a",
         {"truncated": "none"},
         environment(187),
-        {"warmup": 0.1, "dev": {"x": 96}, "test": {}, "best": True},
+        {"warmup": 0.1, "dev": {"x": 96, "y": [1, 2]}, "test": {}, "best": True},
         ["Warning: no better."],
     )
     page = write(head=head)
     first, second, settings = [list(map(text_of, block)) for block in page.root.iter("dl")]
     assert (first, settings[::2]) == (["truncated", "none"], ["warmup", "dev", "test", "best"])
-    assert settings[1::2] == ["0.1", "x: 96", "none", "yes"]
+    assert settings[1::2] == ["0.1", "x: 96, y: 1; 2", "none", "yes"]
     assert second[::2] == ["date", "duration of the runs", "machine", "versions", "command"]
     assert second[3] == "3 min 07 s"
     assert re.fullmatch(r"[0-9]+ \S+ cores?, [0-9]+ GB memory, .+", second[5])

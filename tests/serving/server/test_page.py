@@ -395,6 +395,8 @@ def test_a_dropped_file_in_batches(visit, heads, client, tmp_path):
     assert header == ["column 1", "label", "probability", "error"]
     assert [row[0] for row in rows] == texts
     assert (errors, rows[70][3]) == (["Row 71: a bad text"], "a bad text")
+    status = page.locator("#table_status").text_content()
+    assert status == "300 of 300 rows, 1 error; the first 10 are shown"
     assert max(sizes) == 32
     assert len(sizes) < 25
     answers = client.predict("many_classes", {"text": texts})
