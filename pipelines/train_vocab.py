@@ -4,7 +4,7 @@
 
 `--input` is a glob pattern of UTF-8 text files, optionally `.gz`. Finally reports how well the vocabulary covers
 held-out text: every 100th line, or the files of `--held_out`. 42 MB of English books take 20 seconds and 0.9 GB, most
-of it TensorFlow; the held-out lines have 1.018 pieces per word (1.110 with `--vocab_size=8000`).
+of it TensorFlow; the held-out lines have 1.018 tokens per word (1.110 with `--vocab_size=8000`).
 """
 
 import pathlib

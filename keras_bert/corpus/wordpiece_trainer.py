@@ -108,7 +108,7 @@ def _grow_and_prune(words, alphabet, size, min_count, progress):
     pieces, total = set(alphabet), sum(count for _, count in words)
     for number, goal in enumerate(_GOALS, 1):
         losses, gains, used = _survey(words, pieces, min_count)
-        progress(f"round {number} of {len(_GOALS)}: {len(pieces):,} pieces, {used / total:.4f} pieces per word")
+        progress(f"round {number} of {len(_GOALS)}: {len(pieces):,} tokens, {used / total:.4f} tokens per word")
         pieces = _best(losses, alphabet, size)
         further = ((piece, gain) for piece, gain in gains.items() if gain > 0)
         added = heapq.nsmallest(max(0, int(goal * size) - len(pieces)), further, key=_rank)
@@ -193,7 +193,7 @@ class VocabularyReport:
 
     def __str__(self):
         return (
-            f"{self.words:,} words, {self.pieces_per_word:.4f} pieces per word, {self.unknown_rate:.3%} unknown, "
+            f"{self.words:,} words, {self.pieces_per_word:.4f} tokens per word, {self.unknown_rate:.3%} unknown, "
             f"{self.whole_words:.2%} whole words"
         )
 

@@ -134,8 +134,8 @@ def test_special_and_unused_pieces():
         assert vocabulary.pieces == (*special, *ALPHABET, "low")
     assert vocabulary.ids(COMPACT) == [0, 100, 101, 102, 103]
     # 5 * 3 + 2 * 5 + 3 * 6 letters in 10 words.
-    assert lines[0] == "round 1 of 12: 7 pieces, 4.3000 pieces per word"
-    assert lines[-1] == "round 12 of 12: 8 pieces, 2.3000 pieces per word"
+    assert lines[0] == "round 1 of 12: 7 tokens, 4.3000 tokens per word"
+    assert lines[-1] == "round 12 of 12: 8 tokens, 2.3000 tokens per word"
 
 
 def test_alphabet_limit_keeps_most_frequent_characters():
@@ -166,7 +166,7 @@ def test_report_equals_reference_loop():
     assert numbers.unknown_rate == pytest.approx(sum(split is None for split in found) / len(found))
     assert numbers.whole_words == pytest.approx(sum(len(split or "??") == 1 for split in found) / len(found))
     numbers = report({"a": 5, "aaa": 1, "b": 1, "c": 1}, Vocabulary([*COMPACT, "a", "##a", "b"]))
-    assert str(numbers) == "8 words, 1.2500 pieces per word, 12.500% unknown, 75.00% whole words"
+    assert str(numbers) == "8 words, 1.2500 tokens per word, 12.500% unknown, 75.00% whole words"
     with pytest.raises(ValueError, match="`counts` is empty. Expected a text with words"):
         report({}, COMPACT)
 

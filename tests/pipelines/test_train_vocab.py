@@ -21,8 +21,8 @@ def test_vocabulary_of_a_small_corpus(tmp_path):
     # A line has 5 words; only "lower" is split into several pieces: "low", "##e", "##r".
     assert stdout.splitlines() == [
         "deep/er/vocab.txt: 15 pieces",
-        "learned from: 990 words, 1.4000 pieces per word, 0.000% unknown, 80.00% whole words",
-        "held out: 10 words, 1.4000 pieces per word, 0.000% unknown, 80.00% whole words",
+        "learned from: 990 words, 1.4000 tokens per word, 0.000% unknown, 80.00% whole words",
+        "held out: 10 words, 1.4000 tokens per word, 0.000% unknown, 80.00% whole words",
     ]
     assert stderr == ""
 
@@ -35,7 +35,7 @@ def test_cased_vocabulary_with_a_held_out_file(tmp_path, monkeypatch, caplog):
     printed = call(PROGRAM, *flags)
     assert Vocabulary(tmp_path / "vocab.txt").pieces[-6:] == ("L", "l", "##o", "##w", "Low", "low")
     assert "the corpus gives a vocabulary of 110 pieces, fewer than `vocab_size`: 104 special" in caplog.text
-    assert printed.endswith("held out: 3 words, 1.0000 pieces per word, 33.333% unknown, 66.67% whole words\n")
+    assert printed.endswith("held out: 3 words, 1.0000 tokens per word, 33.333% unknown, 66.67% whole words\n")
 
 
 def test_user_errors(tmp_path, monkeypatch):
