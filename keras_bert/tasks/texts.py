@@ -12,7 +12,7 @@ def read_texts(path, allowed, columns):
         path: the `.csv`, `.tsv` or `.jsonl` file.
         allowed: list of tuples, the inputs that the model takes, such as `[("text",), ("text", "pair")]`. The last one
             whose columns the file has is read.
-        columns: dict, the column of an input, if it has another name.
+        columns: dict, the column of an input, or `None` if it has the same name.
 
     Returns:
         List of dicts of strings; `choices` is a list of strings, which only `.jsonl` can contain.
@@ -21,7 +21,7 @@ def read_texts(path, allowed, columns):
     is_table = path.suffix.lower() != ".jsonl"
     if is_table and "choices" in allowed[0]:
         raise ValueError(f"{path}: a table cannot contain lists of choices. Use .jsonl")
-    candidates = [{name: columns.get(name, name) for name in names} for names in allowed]
+    candidates = [{name: columns.get(name) or name for name in names} for names in allowed]
     # The wanted columns determine the delimiter of CSV.
     found = [column_names(path, names.values() if is_table else ()) for names in candidates]
     present = [names for names, columns in zip(candidates, found, strict=True) if set(names.values()) <= set(columns)]
