@@ -64,7 +64,10 @@ def finetuning():
             "best", True, "Keeps the best epoch on dev by the task's metric; --nobest the last one, as in the paper."
         ),
         patience=flags.DEFINE_integer(
-            "patience", None, "Number of epochs without improvement on dev after which a run stops.", 1
+            "patience",
+            None,
+            "Epochs without a better score on dev, or an equal one with a lower loss, after which a run stops.",
+            1,
         ),
         log_every=flags.DEFINE_integer("log_every", 1, "Steps between lines of metrics.jsonl.", 1),
         ensemble=flags.DEFINE_integer("ensemble", 1, "Number of the best runs whose predictions are averaged.", 1),

@@ -16,7 +16,10 @@ import re
 
 import numpy as np
 
+from keras_bert.files import fingerprint
 from keras_bert.tasks.rows import good_rows, read_rows, valid_text
+
+_LARGEST = 1e15  # The loss of larger numbers, their square, leaves the range of float32.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +53,10 @@ class Examples:
             raise ValueError(f"`count` must be at least 1. Received: count={count}")
         columns = (getattr(self, field.name) for field in dataclasses.fields(self))
         return Examples(*(column and column[:count] for column in columns))
+
+    def fingerprint(self):
+        """Returns a hash of the rows, to recognize changed data."""
+        return fingerprint([self.text, self.pair, self.labels])
 
 
 def as_list(values):
@@ -161,6 +168,10 @@ def _label(path, line, record, column, regression):
     if regression or isinstance(label, float):
         label = finite_number(path, line, column, label)
     if regression:
+        if abs(label) > _LARGEST:
+            raise ValueError(
+                f"{path}:{line}: column `{column}` must be between -{_LARGEST:g} and {_LARGEST:g}. Received: {label:g}"
+            )
         return label
     if not class_name(label):
         raise ValueError(f"{path}:{line}: column `{column}` is empty")
