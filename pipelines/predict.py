@@ -26,6 +26,7 @@ from absl import flags
 
 import keras_bert
 from keras_bert.files import replacing
+from keras_bert.tasks.rows import decoded
 
 from . import command, common_flags
 
@@ -147,8 +148,6 @@ def _rectangles(rows):
 
 def _questions(arguments):
     """Returns a row for each question about one context."""
-    from keras_bert.tasks.rows import decoded
-
     if len(arguments) + bool(_CONTEXT.value) > 1 or _INPUT.value:
         raise ValueError("--question takes one context: an argument, --context_file or the standard input; no --input")
     name = _CONTEXT.value or "standard input"
