@@ -154,7 +154,7 @@ def test_lines_to_read():
     assert printing.readable({"text": "a"}, {"fills": []}) == ["no [MASK]; write [MASK] in the text"]
     cut = "the [MASK] is beyond the longest text that the model takes"
     assert printing.readable({"text": "a [MASK]"}, {"fills": []}) == [cut]
-    assert printing.table([{"probability": 0.5}]) == ["probability", "0.5000"]
+    assert printing.table([{"probability": 0.5}]) == ["probability", "0.5"]
     answers = [{"labels": ["a"], "scores": {"a": 0.75, "b": 0.25}}, {"labels": [], "scores": {"a": 0.0, "b": 0.0}}]
     assert printing.table(answers) == ["labels\ta\tb", "a\t0.7500\t0.2500", '""\t0.0000\t0.0000']
 
