@@ -117,7 +117,8 @@ def _parse(arguments, document):
     """Parses the flags and returns the positional arguments; `--help` prints the help and exits."""
     asked = {"--help", "-h", "--helpshort", "--helpfull"} & set(arguments[1:])
     if asked:
-        print(flags.FLAGS.get_help() if "--helpfull" in asked else _help(document))
+        with ignoring_closed_pipes():
+            print(flags.FLAGS.get_help() if "--helpfull" in asked else _help(document), flush=True)
         sys.exit(0)
     try:
         return flags.FLAGS(arguments)[1:]
@@ -158,25 +159,26 @@ def _wrapped(document):
         if not part.startswith(" "):
             parts.append(textwrap.fill(part, _width(), break_long_words=False, break_on_hyphens=False))
             continue
-        commands = re.sub(r" \\\n +", " \0", part).split("\n")
-        parts.append("\n".join(_wrapped_command(line) for line in commands))
+        commands = re.sub(r" \\\n +", " ", part).split("\n")
+        parts.append("\n".join(map(wrapped_command, commands)))
     return "\n\n".join(parts) + "\n"
 
 
-def _wrapped_command(line):
-    if "\0" not in line:
-        return line
-    options = {"subsequent_indent": " " * 8, "break_long_words": False, "break_on_hyphens": False}
-    return " \\\n".join(textwrap.wrap(line.replace("\0", ""), _width() - 2, **options))
+def wrapped_command(line):
+    """Continues a command, which may be indented, on further lines if it is wider than the terminal."""
+    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    line = re.sub('"[^"]*"', lambda quoted: quoted[0].replace(" ", "\0"), line)
+    options = {"subsequent_indent": indent, "break_long_words": False, "break_on_hyphens": False}
+    return " \\\n".join(textwrap.wrap(line, _width() - 2, **options)).replace("\0", " ")
 
 
 def _described(name):
     flag = flags.FLAGS[name]
     required = any("must have a value" in validator.message for validator in flag.validators)
-    default = "" if flag.default in (None, False) else f" Default: {flag.default_as_str.strip(chr(39))}."
+    default = "" if flag.default in (None, False, []) else f" Default: {flag.default_as_str.strip(chr(39))}."
     text = re.sub(r"^<[^>]*>: |;\s+repeat this option.*", "", flag.help)  # Added by absl to enums and lists.
     values = getattr(flag.parser, "enum_values", None)
-    text += f" One of {', '.join(values)}." if values else ""
+    text += f" {'One of ' if values[1:] else 'Value: '}{', '.join(values)}." if values else ""
     return _columns(_usage(flag), f"{text}{default}{' Required.' if required else ''}")
 
 
@@ -230,7 +232,8 @@ def _of_interest(record):
 
 def _start_tensorflow():
     """Imports TensorFlow without the messages that it prints at every start."""
-    sys.stderr.flush()
+    shown = "starting TensorFlow ...\r" if sys.stderr.isatty() else ""
+    print(shown, end="", file=sys.stderr, flush=True)
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as printed:
         os.dup2(printed.fileno(), 2)
@@ -243,5 +246,6 @@ def _start_tensorflow():
             os.close(stderr)
             printed.seek(0)
             noise = re.compile("|".join([*_NOISE, *([] if os.path.exists(_NVIDIA) else ["cuInit"])]))
+            print(re.sub("[^\r]", " ", shown), end="", file=sys.stderr, flush=True)
             lines = printed.read().decode("utf-8", "replace").splitlines(keepends=True)
             sys.stderr.writelines(line for line in lines if not noise.search(line))

@@ -37,10 +37,11 @@ class Progress:
         self._line = None  # The line starts after the first steps, so that its rate excludes tracing.
         self._numbers = self._rates = {}
 
-    def begin(self, step, total, finished=False, per_epoch=None):
-        """Starts a run of `total` steps, `per_epoch` in each epoch; reports where an interrupted run resumes."""
+    def begin(self, step, total, finished=False, per_epoch=None, extended=False):
+        """Starts a run of `total` steps, `per_epoch` in each epoch; reports where an earlier run continues."""
         self._total, self._per_epoch, self._line = total, per_epoch, None
         place = f"resumes at step {step:,} of {total:,}" if step else "starts"
+        place = f"is extended from step {step:,} to {total:,}" if extended else place
         place = f"has finished training at step {step:,}" if finished else place
         if self._resumed:
             self.say(f"{self._run - 1} of {self._runs} runs are finished; run {self._run} {place}")
