@@ -16,9 +16,10 @@ from absl import flags
 
 import keras_bert
 
+from . import INTERRUPTED
+
 # Errors caused by the user; any other error is a bug and keeps its traceback.
 MISTAKES = (ValueError, OSError, MemoryError, FloatingPointError)
-INTERRUPTED = 130  # Exit status after Ctrl-C: 128 + SIGINT.
 CONSOLE = "keras-bert"
 
 _LOG = logging.getLogger("keras_bert")
@@ -39,7 +40,8 @@ def run(main, with_arguments=False, tensorflow=True, check=None):
         main: function to run; called with the list of positional arguments if `with_arguments`.
         with_arguments: bool, whether positional arguments are allowed. Defaults to `False`.
         tensorflow: bool, whether the command needs TensorFlow, or a function that returns it. Defaults to `True`.
-        check: function that raises an error for wrong flags, called before TensorFlow starts. Defaults to `None`.
+        check: function that raises an error for mistakes, called like `main` before TensorFlow starts. Defaults to
+            `None`.
     """
     try:
         arguments = _parse(sys.argv, main.__globals__["__doc__"])
@@ -49,12 +51,13 @@ def run(main, with_arguments=False, tensorflow=True, check=None):
         for old, new in _OLD_NAMES.items():
             if flags.FLAGS[old].present:
                 _LOG.warning("--%s is now --%s; the old name will be removed in the next release", old, new)
+        given = [arguments] if with_arguments else []
         if check:
-            check()
+            check(*given)
         if (tensorflow() if callable(tensorflow) else tensorflow) and not _VERBOSE.value:
             _start_tensorflow()
         with ignoring_closed_pipes(), keras_bert.explain_out_of_memory():
-            main(arguments) if with_arguments else main()
+            main(*given)
             sys.stdout.flush()
     except (*MISTAKES, flags.Error) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)

@@ -97,9 +97,11 @@ def choices(holders, learning_rates, batch_size, epochs):
     }
 
 
-def print_next(output, texts):
+def print_next(output, texts, predictions=None):
     """Prints where the results of fine-tuning are, and the next two commands; `texts` are arguments of `predict`."""
     folder = shlex.quote(str(output))
+    if predictions:
+        print(f"predictions:  {output / predictions}")
     print(f"report:       {output / 'report.html'}")
     print(f"model:        {output / 'model'}")
     print(f"saved model:  {output / 'saved_model'}")

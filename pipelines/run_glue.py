@@ -96,7 +96,8 @@ def main():
             _write_together(output, scores, task.bert.config)
         if names[0] in glue.TASKS:
             _zip(output)
-        common_flags.print_next(finetuning.output, '"A text."' if data.task.pair is None else '"A text." "Its pair."')
+        texts = '"A text."' if data.task.pair is None else '"A text." "Its pair."'
+        common_flags.print_next(finetuning.output, texts, _PREDICT.value and "predictions.tsv")
 
 
 def _finetuning(task, output, strategy):

@@ -22,6 +22,7 @@ from absl import flags
 import keras_bert
 from keras_bert.corpus import lines
 from keras_bert.files import write_text
+from keras_bert.training.progress import announced
 
 from . import command, common_flags
 
@@ -181,7 +182,8 @@ def _optimizer(model, schedule):
 def _save(model, records):
     casing = {"lowercase": records.settings.get("lowercase", _LOWERCASE.value)}
     casing["strip_accents"] = records.settings.get("strip_accents")
-    keras_bert.save(model, pathlib.Path(_FLAGS.output_dir.value) / "model", records.vocabulary, **casing)
+    with announced("saving"):
+        keras_bert.save(model, pathlib.Path(_FLAGS.output_dir.value) / "model", records.vocabulary, **casing)
 
 
 if __name__ == "__main__":

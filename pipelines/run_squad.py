@@ -76,7 +76,8 @@ def main():
     finetuning.run()
     if is_chief(strategy):
         print(finetuning.finish())
-        common_flags.print_next(output, '--question="Who?" --context_file=article.txt')
+        predictions = _PREDICT.value and "test/predictions.json"
+        common_flags.print_next(output, '--question="Who?" --context_file=article.txt', predictions)
 
 
 def _models():

@@ -26,7 +26,8 @@ def read_texts(path, allowed, columns):
     found = [column_names(path, names.values() if is_table else ()) for names in candidates]
     present = [names for names, columns in zip(candidates, found, strict=True) if set(names.values()) <= set(columns)]
     wanted = present[-1] if present else candidates[0]
-    raw_rows, parse = read_rows(path, list(wanted.values()))
+    flags = {name: f"{name}_column" for name in columns}
+    raw_rows, parse = read_rows(path, {column: flags.get(name) for name, column in wanted.items()})
 
     def row(line, raw):
         record = parse(line, raw)
@@ -51,8 +52,6 @@ def from_lines(name, lines, allowed):
     lines = [line.split("\t") for line in lines]
     while len(lines) > 1 and len(lines[0]) > 1 and lines[-1] == [""]:
         lines.pop()  # Trailing blank lines are ignored for pairs; for single texts each line is a row.
-    if not lines:
-        raise ValueError(f"{name}: there is no text")
     fitting = _fitting(lines[0], allowed)
     return [from_parts(f"{name}:{number}", line, fitting or allowed) for number, line in enumerate(lines, 1)]
 

@@ -64,11 +64,11 @@ class Progress:
 
     def evaluated(self, step, results):
         """Writes a permanent line with the results of an evaluation."""
-        numbers = ", ".join(f"{name} {_result(name, value)}" for name, value in results.items())
+        numbers = ", ".join(f"{_plain(name)} {_result(name, value)}" for name, value in results.items())
         epoch = ""
         if self._per_epoch and self._total > self._per_epoch:
             epoch = f"epoch {-(-step // self._per_epoch)} of {-(-self._total // self._per_epoch)}, "
-        self.say(f"{self._which()}{epoch}step {step:,} of {self._total:,}: {numbers}")
+        self.say(f"{self._which()}{epoch}step {step:,} of {self._total:,}, evaluation: {numbers}")
 
     def close(self):
         """Writes the final progress line and ends it."""
@@ -82,7 +82,7 @@ class Progress:
     def _compose(self, fields):
         """Returns the parts of the line, the most important first."""
         parts = [f"{self._which()}step {fields['n']:,}/{self._total:,}", *self._times(fields)]
-        numbers = {_SHORT.get(name, name): _short(value) for name, value in self._numbers.items()}
+        numbers = {_SHORT.get(name, _plain(name)): _short(value) for name, value in self._numbers.items()}
         last = [f"{name} {numbers.pop(name)}" for name in ("lr", "norm") if name in numbers]
         return [*parts, *(f"{name} {value}" for name, value in numbers.items()), *_speeds(self._rates), *last]
 
@@ -219,6 +219,10 @@ def _speeds(rates):
         return found
     steps = rates["steps"]
     return [f"{_large(steps)} steps/s" if steps >= 1 else f"{_short(1 / steps)} s/step"]
+
+
+def _plain(name):
+    return name.replace("_", " ")
 
 
 def _short(value):
