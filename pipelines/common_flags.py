@@ -49,16 +49,16 @@ def training(warmup, bias_correction):
     return types.SimpleNamespace(**holders)
 
 
-def finetuning():
-    """Defines the fine-tuning flags and returns their holders by name."""
+def finetuning(learning_rate, batch_size="32", epochs="3"):
+    """Defines the fine-tuning flags and returns their holders by name. The arguments describe the task's defaults."""
     section("model")
     model = flags.DEFINE_string("model", None, "Directory or name of the model to start from.")
     section("training")
     return types.SimpleNamespace(
         model=model,
-        learning_rate=flags.DEFINE_list("learning_rate", None, "Peak learning rate(s); default: the task's."),
-        batch_size=flags.DEFINE_list("batch_size", None, "Batch size(s); default: the task's."),
-        epochs=flags.DEFINE_list("epochs", None, "Number(s) of epochs; default: the task's."),
+        learning_rate=flags.DEFINE_list("learning_rate", None, f"Peak learning rate(s); default: {learning_rate}."),
+        batch_size=flags.DEFINE_list("batch_size", None, f"Batch size(s); default: {batch_size}."),
+        epochs=flags.DEFINE_list("epochs", None, f"Number(s) of epochs; default: {epochs}."),
         seed=flags.DEFINE_list("seed", ["1"], "Random seed(s)."),
         best=flags.DEFINE_bool(
             "best", True, "Keeps the best epoch on dev by the task's metric; --nobest the last one, as in the paper."
@@ -93,9 +93,11 @@ def choices(holders, learning_rates, batch_size, epochs):
     }
 
 
-def print_next(output, texts):
+def print_next(output, texts, predictions=None):
     """Prints where the results of fine-tuning are, and the next two commands; `texts` are arguments of `predict`."""
     folder = shlex.quote(str(output))
+    if predictions:
+        print(f"predictions:  {output / predictions}")
     print(f"report:       {output / 'report.html'}")
     print(f"model:        {output / 'model'}")
     print(f"saved model:  {output / 'saved_model'}")
@@ -114,4 +116,5 @@ def numbers(holder, kind):
     try:
         return None if holder.value is None else [kind(value) for value in holder.value]
     except ValueError:
-        raise ValueError(f"--{holder.name} must be comma-separated numbers. Received: {holder.value}") from None
+        received = ",".join(holder.value)
+        raise ValueError(f"--{holder.name} must be comma-separated numbers. Received: {received}") from None

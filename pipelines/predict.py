@@ -17,6 +17,7 @@ heads lines to read for arguments, and JSON for files. With `--server` (TensorFl
 `--model` is the name of a served model.
 """
 
+import functools
 import itertools
 import os
 import pathlib
@@ -50,6 +51,21 @@ _N_BEST = flags.DEFINE_integer("n_best", None, "Number of answers to a question,
 _CHUNK = 64  # Batches whose texts are sorted by length together.
 
 
+def check(arguments):
+    """Finds mistakes in files and texts."""
+    output = _OUTPUT.value
+    if output and os.path.isdir(output):
+        raise ValueError(f"--output must be a file. Received: the folder {output}")
+    common_flags.check_paths(None if _SERVER.value else _MODEL.value, input=_INPUT.value, context_file=_CONTEXT.value)
+    texts = _INPUT.value or _CONTEXT.value
+    if output and texts and os.path.isfile(output) and os.path.samefile(output, texts):
+        raise ValueError(f"--output must be another file than that of the texts. Received: {output}")
+    if _QUESTION.value:
+        _questions(arguments)
+    elif not arguments and not _is_table():
+        _text_lines()
+
+
 def main(arguments):
     allowed, predict = _server() if _SERVER.value else _model()
     rows = _questions(arguments) if _QUESTION.value else _rows(arguments, allowed)
@@ -70,16 +86,6 @@ def main(arguments):
     with replacing(_OUTPUT.value) as temporary, open(temporary, "w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines)
     print(f"wrote {len(rows):,} answers to {_OUTPUT.value}")
-
-
-def _check():
-    output = _OUTPUT.value
-    if output and os.path.isdir(output):
-        raise ValueError(f"--output must be a file. Received: the folder {output}")
-    common_flags.check_paths(None if _SERVER.value else _MODEL.value, input=_INPUT.value, context_file=_CONTEXT.value)
-    texts = _INPUT.value or _CONTEXT.value
-    if output and texts and os.path.isfile(output) and os.path.samefile(output, texts):
-        raise ValueError(f"--output must be another file than that of the texts. Received: {output}")
 
 
 def _needs_tensorflow():
@@ -168,20 +174,37 @@ def _rows(arguments, allowed):
             f"{_MODEL.value} answers questions. Use --question=... with --context_file=FILE or the context as argument"
         )
     if arguments:
-        # Without pairs, each argument is a text.
-        lines = [[text] for text in arguments] if allowed == [("text",)] else [arguments]
+        # Without pairs, each argument is a text; so is each with masks to fill.
+        single = allowed == [("text",)] or (("text",) in allowed and "[MASK]" in " ".join(arguments))
+        lines = [[text] for text in arguments] if single else [arguments]
         return [texts.from_parts("the arguments", line, allowed) for line in lines]
-    if _INPUT.value and pathlib.Path(_INPUT.value).suffix.lower() in (".csv", ".tsv", ".jsonl"):
-        first, second = _TEXT.value, _PAIR.value
-        columns = {"text": first, "question": first, "pair": second, "context": second}
-        return texts.read_texts(_INPUT.value, allowed, columns)
+    if _is_table():
+        return texts.read_texts(_INPUT.value, allowed, _TEXT.value, _PAIR.value)
+    return texts.from_lines(*_text_lines(), allowed)
+
+
+def _is_table():
+    return _INPUT.value and pathlib.Path(_INPUT.value).suffix.lower() in (".csv", ".tsv", ".jsonl")
+
+
+def _text_lines():
+    """Returns the name of the file of texts, and its lines."""
     name = _INPUT.value or "standard input"
-    return texts.from_lines(name, common_flags.text_lines(_content(_INPUT.value), name), allowed)
+    lines = common_flags.text_lines(_content(_INPUT.value), name)
+    if not lines:
+        raise ValueError(f"{name}: there is no text")
+    return name, lines
 
 
+@functools.cache
 def _content(path):
-    return pathlib.Path(path).read_bytes() if path else sys.stdin.buffer.read()
+    """Returns the bytes of a file, or of the standard input, which can be read once."""
+    if path:
+        return pathlib.Path(path).read_bytes()
+    if sys.stdin.isatty():
+        print(f"type {'the context' if _QUESTION.value else 'one text per line'}; Ctrl-D ends", file=sys.stderr)
+    return sys.stdin.buffer.read()
 
 
 if __name__ == "__main__":
-    command.run(main, with_arguments=True, tensorflow=_needs_tensorflow, check=_check)
+    command.run(main, with_arguments=True, tensorflow=_needs_tensorflow, check=check)

@@ -54,11 +54,12 @@ def check_columns(path, line, found, wanted):
         path: the file.
         line: the line of the header or record.
         found: list of its columns.
-        wanted: list of columns; or a dict of the flags that name them, which the error mentions.
+        wanted: list of columns; or a dict of the flags that name them, or `None`, which the error mentions.
     """
     for column in wanted:
         if column not in found:
-            fix = f". Name another one with --{wanted[column]}=..." if isinstance(wanted, dict) and line == 1 else ""
+            flag = wanted[column] if isinstance(wanted, dict) and line == 1 else None
+            fix = f". Name another one with --{flag}=..." if flag else ""
             raise ValueError(f"{path}:{line}: no column `{column}`. It has: {', '.join(map(repr, found))}{fix}")
     for column in wanted:
         if found.count(column) > 1:
