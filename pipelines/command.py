@@ -16,9 +16,10 @@ from absl import flags
 
 import keras_bert
 
+from . import INTERRUPTED
+
 # Errors caused by the user; any other error is a bug and keeps its traceback.
 MISTAKES = (ValueError, OSError, MemoryError, FloatingPointError)
-INTERRUPTED = 130  # Exit status after Ctrl-C: 128 + SIGINT.
 CONSOLE = "keras-bert"
 
 _LOG = logging.getLogger("keras_bert")
@@ -39,7 +40,8 @@ def run(main, with_arguments=False, tensorflow=True, check=None):
         main: function to run; called with the list of positional arguments if `with_arguments`.
         with_arguments: bool, whether positional arguments are allowed. Defaults to `False`.
         tensorflow: bool, whether the command needs TensorFlow, or a function that returns it. Defaults to `True`.
-        check: function that raises an error for wrong flags, called before TensorFlow starts. Defaults to `None`.
+        check: function that raises an error for mistakes, called like `main` before TensorFlow starts. Defaults to
+            `None`.
     """
     try:
         arguments = _parse(sys.argv, main.__globals__["__doc__"])
@@ -49,12 +51,13 @@ def run(main, with_arguments=False, tensorflow=True, check=None):
         for old, new in _OLD_NAMES.items():
             if flags.FLAGS[old].present:
                 _LOG.warning("--%s is now --%s; the old name will be removed in the next release", old, new)
+        given = [arguments] if with_arguments else []
         if check:
-            check()
+            check(*given)
         if (tensorflow() if callable(tensorflow) else tensorflow) and not _VERBOSE.value:
             _start_tensorflow()
         with ignoring_closed_pipes(), keras_bert.explain_out_of_memory():
-            main(arguments) if with_arguments else main()
+            main(*given)
             sys.stdout.flush()
     except (*MISTAKES, flags.Error) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
@@ -117,10 +120,15 @@ def _parse(arguments, document):
     """Parses the flags and returns the positional arguments; `--help` prints the help and exits."""
     asked = {"--help", "-h", "--helpshort", "--helpfull"} & set(arguments[1:])
     if asked:
-        print(flags.FLAGS.get_help() if "--helpfull" in asked else _help(document))
+        with ignoring_closed_pipes():
+            print(flags.FLAGS.get_help() if "--helpfull" in asked else _help(document), flush=True)
         sys.exit(0)
     try:
-        return flags.FLAGS(arguments)[1:]
+        given = flags.FLAGS.read_flags_from_files(arguments[1:], force_gnu=False)
+        # A flagfile may start with a byte order mark.
+        return flags.FLAGS([arguments[0], *(argument.removeprefix("\ufeff") for argument in given)])[1:]
+    except flags.CantOpenFlagFileError as error:
+        raise ValueError(str(error).removeprefix("ERROR:: ")) from None
     except flags.IllegalFlagValueError as error:
         message = re.sub(r"invalid literal for int.*", "expected an integer", str(error))
         message = re.sub(r"could not convert string to float.*", "expected a number", message)
@@ -158,25 +166,26 @@ def _wrapped(document):
         if not part.startswith(" "):
             parts.append(textwrap.fill(part, _width(), break_long_words=False, break_on_hyphens=False))
             continue
-        commands = re.sub(r" \\\n +", " \0", part).split("\n")
-        parts.append("\n".join(_wrapped_command(line) for line in commands))
+        commands = re.sub(r" \\\n +", " ", part).split("\n")
+        parts.append("\n".join(map(wrapped_command, commands)))
     return "\n\n".join(parts) + "\n"
 
 
-def _wrapped_command(line):
-    if "\0" not in line:
-        return line
-    options = {"subsequent_indent": " " * 8, "break_long_words": False, "break_on_hyphens": False}
-    return " \\\n".join(textwrap.wrap(line.replace("\0", ""), _width() - 2, **options))
+def wrapped_command(line):
+    """Continues a command, which may be indented, on further lines if it is wider than the terminal."""
+    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    line = re.sub('"[^"]*"', lambda quoted: quoted[0].replace(" ", "\0"), line)
+    options = {"subsequent_indent": indent, "break_long_words": False, "break_on_hyphens": False}
+    return " \\\n".join(textwrap.wrap(line, _width() - 2, **options)).replace("\0", " ")
 
 
 def _described(name):
     flag = flags.FLAGS[name]
     required = any("must have a value" in validator.message for validator in flag.validators)
-    default = "" if flag.default in (None, False) else f" Default: {flag.default_as_str.strip(chr(39))}."
+    default = "" if flag.default in (None, False, []) else f" Default: {flag.default_as_str.strip(chr(39))}."
     text = re.sub(r"^<[^>]*>: |;\s+repeat this option.*", "", flag.help)  # Added by absl to enums and lists.
     values = getattr(flag.parser, "enum_values", None)
-    text += f" One of {', '.join(values)}." if values else ""
+    text += f" {'One of ' if values[1:] else 'Value: '}{', '.join(values)}." if values else ""
     return _columns(_usage(flag), f"{text}{default}{' Required.' if required else ''}")
 
 
@@ -188,7 +197,7 @@ def _usage(flag):
 
 
 def _width():
-    return min(shutil.get_terminal_size((100, 24)).columns, 100)
+    return max(_INDENT + 20, min(shutil.get_terminal_size((100, 24)).columns, 100))
 
 
 def _columns(usage, text):
@@ -230,7 +239,8 @@ def _of_interest(record):
 
 def _start_tensorflow():
     """Imports TensorFlow without the messages that it prints at every start."""
-    sys.stderr.flush()
+    shown = "starting TensorFlow ...\r" if sys.stderr.isatty() else ""
+    print(shown, end="", file=sys.stderr, flush=True)
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as printed:
         os.dup2(printed.fileno(), 2)
@@ -243,5 +253,6 @@ def _start_tensorflow():
             os.close(stderr)
             printed.seek(0)
             noise = re.compile("|".join([*_NOISE, *([] if os.path.exists(_NVIDIA) else ["cuInit"])]))
+            print(re.sub("[^\r]", " ", shown), end="", file=sys.stderr, flush=True)
             lines = printed.read().decode("utf-8", "replace").splitlines(keepends=True)
             sys.stderr.writelines(line for line in lines if not noise.search(line))

@@ -1,35 +1,28 @@
 """Flags that several commands share, and their values."""
 
-import codecs
 import dataclasses
-import pathlib
+import os
 import shlex
 import types
 
 from absl import flags
 
 from keras_bert.checkpoints import locations
+from keras_bert.tasks import rows
 
 from .command import section, spelling
 
 
 def text_lines(content, name):
     """Splits the bytes of a UTF-8 file into texts, one per line; `name` is that of the file."""
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise ValueError(f"{name}: the texts are UTF-16. Save the file as UTF-8")
-    content = content.removeprefix(codecs.BOM_UTF8)
-    try:
-        lines = content.decode().removesuffix("\n").split("\n") if content else []
-    except UnicodeDecodeError as error:
-        line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
-        raise ValueError(f"{name}:{line}: not UTF-8, byte 0x{byte:02x}. Save the file as UTF-8") from error
-    return [line.removesuffix("\r") for line in lines]
+    lines = rows.split_lines(rows.decoded(content, name))
+    return lines if lines[-1] else lines[:-1]
 
 
 def check_paths(model=None, **files):
-    """Raises an error if a file, by the name of its flag, or the path of a model does not exist."""
+    """Raises an error if a file or pipe, by the name of its flag, or the path of a model does not exist."""
     for name, path in files.items():
-        if path and not pathlib.Path(path).is_file():
+        if path and (not os.path.exists(path) or os.path.isdir(path)):
             raise ValueError(f"--{name}={path}: no such file")
     if model:
         locations.find(model)
@@ -56,16 +49,16 @@ def training(warmup, bias_correction):
     return types.SimpleNamespace(**holders)
 
 
-def finetuning():
-    """Defines the fine-tuning flags and returns their holders by name."""
+def finetuning(learning_rate, batch_size="32", epochs="3"):
+    """Defines the fine-tuning flags and returns their holders by name. The arguments describe the task's defaults."""
     section("model")
     model = flags.DEFINE_string("model", None, "Directory or name of the model to start from.")
     section("training")
     return types.SimpleNamespace(
         model=model,
-        learning_rate=flags.DEFINE_list("learning_rate", None, "Peak learning rate(s); default: the task's."),
-        batch_size=flags.DEFINE_list("batch_size", None, "Batch size(s); default: the task's."),
-        epochs=flags.DEFINE_list("epochs", None, "Number(s) of epochs; default: the task's."),
+        learning_rate=flags.DEFINE_list("learning_rate", None, f"Peak learning rate(s); default: {learning_rate}."),
+        batch_size=flags.DEFINE_list("batch_size", None, f"Batch size(s); default: {batch_size}."),
+        epochs=flags.DEFINE_list("epochs", None, f"Number(s) of epochs; default: {epochs}."),
         seed=flags.DEFINE_list("seed", ["1"], "Random seed(s)."),
         best=flags.DEFINE_bool(
             "best", True, "Keeps the best epoch on dev by the task's metric; --nobest the last one, as in the paper."
@@ -100,9 +93,11 @@ def choices(holders, learning_rates, batch_size, epochs):
     }
 
 
-def print_next(output, texts):
+def print_next(output, texts, predictions=None):
     """Prints where the results of fine-tuning are, and the next two commands; `texts` are arguments of `predict`."""
     folder = shlex.quote(str(output))
+    if predictions:
+        print(f"predictions:  {output / predictions}")
     print(f"report:       {output / 'report.html'}")
     print(f"model:        {output / 'model'}")
     print(f"saved model:  {output / 'saved_model'}")
@@ -121,4 +116,5 @@ def numbers(holder, kind):
     try:
         return None if holder.value is None else [kind(value) for value in holder.value]
     except ValueError:
-        raise ValueError(f"--{holder.name} must be comma-separated numbers. Received: {holder.value}") from None
+        received = ",".join(holder.value)
+        raise ValueError(f"--{holder.name} must be comma-separated numbers. Received: {received}") from None

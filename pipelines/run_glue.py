@@ -53,7 +53,7 @@ _LABEL = flags.DEFINE_string("label_column", "label", "Column with the label.")
 _LENGTH = flags.DEFINE_integer("sequence_length", 128, "Maximum number of tokens of a sequence.", 3)
 command.section("model")
 _INIT = flags.DEFINE_string("init_from", None, "Output of another run, or a task of this run, to start from.")
-_FLAGS = common_flags.finetuning()
+_FLAGS = common_flags.finetuning("3e-5, or 5e-5,4e-5,3e-5,2e-5 for GLUE")
 command.section("training")
 _WEIGHTS = flags.DEFINE_enum("class_weights", None, ["balanced"], "Weights the loss so that all classes count equally.")
 command.renamed(test_file="predict_file")
@@ -61,6 +61,7 @@ command.renamed(test_file="predict_file")
 
 def check():
     """Finds mistakes in flags and files."""
+    common_flags.choices(_FLAGS, [], None, None)
     for name in task_names():
         _start(name, pathlib.Path(_FLAGS.output_dir.value))
     common_flags.check_paths(_FLAGS.model.value)
@@ -95,7 +96,8 @@ def main():
             _write_together(output, scores, task.bert.config)
         if names[0] in glue.TASKS:
             _zip(output)
-        common_flags.print_next(finetuning.output, '"A text."' if data.task.pair is None else '"A text." "Its pair."')
+        texts = '"A text."' if data.task.pair is None else '"A text." "Its pair."'
+        common_flags.print_next(finetuning.output, texts, _PREDICT.value and "predictions.tsv")
 
 
 def _finetuning(task, output, strategy):

@@ -21,7 +21,9 @@ import shlex
 from absl import flags
 
 import keras_bert
+from keras_bert.corpus import lines
 from keras_bert.files import write_text
+from keras_bert.training.progress import announced
 
 from . import command, common_flags
 
@@ -46,6 +48,15 @@ _EVERY = flags.DEFINE_integer("save_every", 1000, "Steps between snapshots and b
 _FLAGS = common_flags.training(warmup=0.01, bias_correction=False)
 
 
+def check():
+    """Finds mistakes in phases and paths."""
+    _phases()
+    for source in [*_DATA.value, *([_EVAL.value] if _EVAL.value else [])]:
+        if not pathlib.Path(source).is_dir():
+            lines.find(source)
+    common_flags.check_paths(_MODEL.value, vocab=_VOCAB.value)
+
+
 def main():
     import tensorflow as tf
 
@@ -58,7 +69,7 @@ def main():
     check_report_to(_FLAGS.report_to.value)
     strategy, output = keras_bert.create_strategy(_FLAGS.strategy.value), pathlib.Path(_FLAGS.output_dir.value)
     objective = common_flags.instance(pretraining.Objective)
-    phases = [pretraining.parse_phase(text) for text in _PHASE.value]
+    phases = _phases()
     records = pretraining.open_phases(phases, _DATA.value, objective, _VOCAB.value, _SEED.value)
     held_out = None
     if _EVAL.value:
@@ -74,17 +85,19 @@ def main():
             evaluate_every=_EVERY.value,
             save_every=_EVERY.value,
             log_every=max(1, min(50, total // 200)),  # The curves of short runs show the warmup, too.
-            after_save=lambda: _after_save(trainer.model, records[0]),
+            after_save=lambda: _save(trainer.model, records[0]),
             extend=EXTENDABLE,
         )
     except tf.errors.DataLossError as error:
         raise pretraining.located(error, [*_DATA.value, *([_EVAL.value] if _EVAL.value else [])]) from None
-    print("  ".join(f"{name} {value:.4f}" for name, value in results.items()))
     pretraining.report(trainer, results, phases, records[0], _EVAL.value or _DATA.value[0], objective, _next())
     if is_chief(strategy):
         _save(trainer.model, records[0])
+        # Not before the end of an extension: until then, the same command with this --flagfile resumes it.
+        write_text(output / "flags.txt", command.given_flags())
         print(f"report:       {output / 'report.html'}\nmodel:        {output / 'model'}")
-        print("next:         " + "\n              ".join(line for _, line in _next()))
+        for what, line in _next():
+            print(f"next:         {what}\n{command.wrapped_command(' ' * 14 + line)}")
 
 
 def _next():
@@ -98,6 +111,21 @@ def _next():
         ("Fine-tunes it on your own table with the columns text and label.", f"{tune} --output_dir={output}_tuned"),
         ("Continues pre-training, with as many steps again in a new phase.", f"{extend} --phase={phase}"),
     ]
+
+
+def _phases():
+    return [_phase(text) for text in _PHASE.value]
+
+
+def _phase(text):
+    """Parses a phase such as `length:128,steps:1000,batch:32` into a dict."""
+    try:
+        phase = {name: int(value) for name, value in (part.split(":") for part in text.split(","))}
+    except ValueError:
+        phase = {}
+    if set(phase) != {"length", "steps", "batch"} or min(phase.values()) < 1:
+        raise ValueError(f"--phase must look like length:128,steps:90000,batch:256. Received: {text!r}")
+    return phase
 
 
 def _trainer(phases, records, held_out, objective, strategy):
@@ -156,16 +184,12 @@ def _optimizer(model, schedule):
     return optimizer
 
 
-def _after_save(model, records):
-    _save(model, records)
-    write_text(pathlib.Path(_FLAGS.output_dir.value) / "flags.txt", command.given_flags())  # Those of an extension.
-
-
 def _save(model, records):
     casing = {"lowercase": records.settings.get("lowercase", _LOWERCASE.value)}
     casing["strip_accents"] = records.settings.get("strip_accents")
-    keras_bert.save(model, pathlib.Path(_FLAGS.output_dir.value) / "model", records.vocabulary, **casing)
+    with announced("saving"):
+        keras_bert.save(model, pathlib.Path(_FLAGS.output_dir.value) / "model", records.vocabulary, **casing)
 
 
 if __name__ == "__main__":
-    command.run(main)
+    command.run(main, check=check)

@@ -34,11 +34,12 @@ flags.DEFINE_integer("doc_stride", 128, "Distance in tokens between the windows 
 flags.DEFINE_integer("max_question_length", 64, "Maximum number of tokens of a question.", 1)
 flags.DEFINE_integer("max_answer_length", 30, "Maximum number of tokens of an answer.", 1)
 flags.DEFINE_integer("n_best", 20, "Number of answers to write for each question.", 1)
-_FLAGS = common_flags.finetuning()
+_FLAGS = common_flags.finetuning("5e-5", "32, or 48 with --version_2", "3, or 2 with --version_2")
 
 
 def check():
     """Finds mistakes in flags and files."""
+    common_flags.choices(_FLAGS, [], None, None)
     for model in _models():
         common_flags.check_paths(model)
     for path in _TRAIN.value:
@@ -75,7 +76,8 @@ def main():
     finetuning.run()
     if is_chief(strategy):
         print(finetuning.finish())
-        common_flags.print_next(output, '--question="Who?" --context_file=article.txt')
+        predictions = _PREDICT.value and "test/predictions.json"
+        common_flags.print_next(output, '--question="Who?" --context_file=article.txt', predictions)
 
 
 def _models():

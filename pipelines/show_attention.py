@@ -23,11 +23,16 @@ command.section("output")
 _OUTPUT = flags.DEFINE_string("output", "attention.html", "HTML file to write.")
 
 
+def check(texts):
+    """Finds mistakes in texts and paths."""
+    if not 1 <= len(texts) <= 2:
+        raise ValueError(f"expected a text, or a text and its pair, as arguments. Received: {len(texts)} arguments")
+    common_flags.check_paths(_MODEL.value)
+
+
 def main(texts):
     from keras_bert.experiments.reports.attention import attention_page
 
-    if not 1 <= len(texts) <= 2:
-        raise ValueError(f"expected a text, or a text and its pair, as arguments. Received: {len(texts)} arguments")
     bert = keras_bert.load(_MODEL.value)
     tokens, attention = bert.attention(tuple(texts) if len(texts) == 2 else texts[0])
     title = f"Attention of {pathlib.Path(_MODEL.value).name}"
@@ -36,4 +41,4 @@ def main(texts):
 
 
 if __name__ == "__main__":
-    command.run(main, with_arguments=True, check=lambda: common_flags.check_paths(_MODEL.value))
+    command.run(main, with_arguments=True, check=check)

@@ -20,11 +20,14 @@ _TOLERANCE = flags.DEFINE_float(
 )
 
 
+def check(directories):
+    if not directories:
+        raise ValueError("expected one or more SavedModel directories")
+
+
 def main(directories):
     from keras_bert.exporting import verification
 
-    if not directories:
-        raise ValueError("expected one or more SavedModel directories")
     reports = verification.verify(directories, _TOLERANCE.value)
     for report in reports:
         for line in report.lines:
@@ -35,4 +38,4 @@ def main(directories):
 
 
 if __name__ == "__main__":
-    command.run(main, with_arguments=True)
+    command.run(main, with_arguments=True, check=check)

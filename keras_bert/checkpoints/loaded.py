@@ -92,7 +92,8 @@ class LoadedBert:
             - question answering: `answer`, `score`, `start`, `end`; with `n_best` also `answers`, best first. With a
               null threshold also `null_score`, the probability of no answer, for which `answer` is empty and `start`
               and `end` are -1. The probabilities are those among the 20 best answers
-            - pre-training: `fills`, for each [MASK] a list of dicts with `token`, `score`; for pairs as next sentence
+            - pre-training: `fills`, for each [MASK] a list of dicts with `token`, `score`; an empty list without
+              [MASK]; for pairs as next sentence
             - next sentence: `probability` that the pair follows the text
             - multiple choice: `choice` (its index), `scores`
             - encoder, embedding: `vector`, as from `encode`

@@ -18,7 +18,7 @@ def extended_schedule(directory, settings, learning_rate, warmup):
 
     Args:
         directory: path of the run.
-        settings: dict with `phases`, see `parse_phase`, and `examples`, the number of examples of each phase.
+        settings: dict with `phases`, dicts with `length`, `steps` and `batch`, and `examples`, the examples of each.
         learning_rate: float, peak learning rate of the new steps.
         warmup: float, fraction of the new steps used for warm-up.
     """
@@ -37,21 +37,26 @@ def _earlier_schedules(directory, settings, steps):
     before, total = found["settings"], found["settings"]["total_steps"]
     schedule = keras.saving.deserialize_keras_object(before["optimizer"]["learning_rate"])
     parts = schedule.schedules if isinstance(schedule, SequentialSchedule) else [schedule]
+    if steps != total:
+        _check_finished(directory, found)
     if steps > total:
-        _check_extension(directory, found, settings)
+        _check_extension(directory, before, settings)
         return parts
     # Fewer steps are another run, which `Trainer` refuses.
     return parts[:-1] if steps == total else []
 
 
-def _check_extension(directory, found, settings):
-    before = found["settings"]
-    if found["step"] < before["total_steps"]:
+def _check_finished(directory, found):
+    step, total = found["step"], found["settings"]["total_steps"]
+    if step < total:
+        phases = " ".join(f"--phase={_phase_text(phase)}" for phase in found["settings"]["phases"])
         raise ValueError(
-            f"--phase: the run in {directory} is at step {found['step']:,} of {before['total_steps']:,}. Finish it "
-            "with the same phases before you extend it, or choose another --output_dir. Expected: "
-            f"{_text(before)}. Received: {_text(settings)}"
+            f"--phase: the run in {directory} is at step {step:,} of {total:,}. Repeat its command to finish it first, "
+            f"with {phases}, or choose another --output_dir"
         )
+
+
+def _check_extension(directory, before, settings):
     count = len(before["phases"])
     steps = before["phases"][-1]["steps"]
     last = settings["phases"][count - 1 : count]
@@ -64,6 +69,9 @@ def _check_extension(directory, found, settings):
 
 
 def _text(settings):
-    phases = (",".join(f"{name}:{value}" for name, value in phase.items()) for phase in settings["phases"])
-    pairs = zip(phases, settings["examples"], strict=True)
-    return "; ".join(f"{phase} of {examples:,} examples" for phase, examples in pairs)
+    pairs = zip(settings["phases"], settings["examples"], strict=True)
+    return "; ".join(f"{_phase_text(phase)} of {examples:,} examples" for phase, examples in pairs)
+
+
+def _phase_text(phase):
+    return ",".join(f"{name}:{value}" for name, value in phase.items())

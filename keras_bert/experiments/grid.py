@@ -147,7 +147,7 @@ def _deviation(values):
 def runs_table(results, metric):
     """Returns a Markdown table of all runs and scores, the best first; losses are not in percent."""
     names = list(results[0]["scores"])
-    lines = [f"| run | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|"]
+    lines = [f"| run | {' | '.join(names)} |".replace("_", " "), "|---" * (1 + len(names)) + "|"]
     for result in ranked(results, metric):
         numbers = " | ".join(_cell(name, result["scores"][name]) for name in names)
         lines.append(f"| {setting_text(result['setting'])} | {numbers} |")
@@ -156,10 +156,11 @@ def runs_table(results, metric):
 
 def markdown(rows, metric):
     """Returns a Markdown table of a `summary`; a setting with a single run has no deviation."""
+    title = metric.replace("_", " ")
     if all(row["runs"] == 1 for row in rows):
         cells = [f"| {setting_text(row['setting'])} | {_cell(metric, row['mean'])} |" for row in rows]
-        return "\n".join([f"| setting | {metric} |", "|---|---|", *cells]) + "\n"
-    lines = [f"| setting | runs | {metric}, mean | deviation | lowest | highest |", "|---|---|---|---|---|---|"]
+        return "\n".join([f"| setting | {title} |", "|---|---|", *cells]) + "\n"
+    lines = [f"| setting | runs | {title}, mean | deviation | lowest | highest |", "|---|---|---|---|---|---|"]
     for row in rows:
         names = ("mean", "deviation", "lowest", "highest")
         numbers = [_cell(metric, row[name]) if name == "mean" or row["runs"] > 1 else "" for name in names]

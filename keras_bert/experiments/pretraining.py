@@ -40,22 +40,11 @@ class Objective:
             )
 
 
-def parse_phase(text):
-    """Parses `length:128,steps:1000,batch:32` into a dict."""
-    try:
-        phase = {name: int(value) for name, value in (part.split(":") for part in text.split(","))}
-    except ValueError:
-        phase = {}
-    if set(phase) != {"length", "steps", "batch"} or min(phase.values()) < 1:
-        raise ValueError(f"--phase must look like length:128,steps:90000,batch:256. Received: {text!r}")
-    return phase
-
-
 def open_phases(phases, sources, objective, vocabulary=None, seed=1):
     """Opens the records of each phase, from the source with the phase's sequence length.
 
     Args:
-        phases: list of dicts, see `parse_phase`.
+        phases: list of dicts with `length`, `steps` and `batch`.
         sources: list of folders or glob patterns, one for each sequence length.
         objective: an `Objective`.
         vocabulary: `vocab.txt` for records without one.
@@ -151,7 +140,7 @@ def report(trainer, results, phases, records, source, objective, steps):
     Args:
         trainer: the `Trainer`.
         results: dict, the results of its `fit`.
-        phases: list of dicts, see `parse_phase`.
+        phases: list of dicts with `length`, `steps` and `batch`.
         records: `Records` of the first phase.
         source: folder or glob pattern of the records to take sample fills from.
         objective: the `Objective`.

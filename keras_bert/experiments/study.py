@@ -58,6 +58,8 @@ class Study:
             return result
 
         self.results = grid.run_grid(settings, self.directory / "runs", run, common, write=self.write)
+        if self.progress is None:
+            _LOG.info("  %s", "the run is finished" if len(settings) == 1 else f"all {len(settings)} runs are finished")
         self.progress = None
         if not self.best():
             diverged = [result["diverged"] for result in self.results if "diverged" in result]

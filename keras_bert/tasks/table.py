@@ -1,7 +1,7 @@
 """Reads user data: CSV, TSV or JSONL with a text column, optionally a second one, and optionally labels.
 
 CSV is quoted as in spreadsheets (RFC 4180), with commas, semicolons or tabs between columns. TSV has one line per row,
-as in GLUE; quotes are literal, unless every field that starts with a quote is fully quoted. Text with tabs or line
+as in GLUE; only a field that is quoted as a whole is unquoted, all other quotes are literal. Text with tabs or line
 breaks requires CSV or JSONL. The first line of CSV and TSV contains the column names.
 
 Class names are the stripped labels of the files: JSON's `true` is "true", its numbers 1 and 1.0 are "1".

@@ -37,10 +37,11 @@ class Progress:
         self._line = None  # The line starts after the first steps, so that its rate excludes tracing.
         self._numbers = self._rates = {}
 
-    def begin(self, step, total, finished=False, per_epoch=None):
-        """Starts a run of `total` steps, `per_epoch` in each epoch; reports where an interrupted run resumes."""
+    def begin(self, step, total, finished=False, per_epoch=None, extended=False):
+        """Starts a run of `total` steps, `per_epoch` in each epoch; reports where an earlier run continues."""
         self._total, self._per_epoch, self._line = total, per_epoch, None
         place = f"resumes at step {step:,} of {total:,}" if step else "starts"
+        place = f"is extended from step {step:,} to {total:,}" if extended else place
         place = f"has finished training at step {step:,}" if finished else place
         if self._resumed:
             self.say(f"{self._run - 1} of {self._runs} runs are finished; run {self._run} {place}")
@@ -63,11 +64,11 @@ class Progress:
 
     def evaluated(self, step, results):
         """Writes a permanent line with the results of an evaluation."""
-        numbers = ", ".join(f"{name} {_result(name, value)}" for name, value in results.items())
+        numbers = ", ".join(f"{_plain(name)} {_result(name, value)}" for name, value in results.items())
         epoch = ""
         if self._per_epoch and self._total > self._per_epoch:
             epoch = f"epoch {-(-step // self._per_epoch)} of {-(-self._total // self._per_epoch)}, "
-        self.say(f"{self._which()}{epoch}step {step:,} of {self._total:,}: {numbers}")
+        self.say(f"{self._which()}{epoch}step {step:,} of {self._total:,}, evaluation: {numbers}")
 
     def close(self):
         """Writes the final progress line and ends it."""
@@ -81,7 +82,7 @@ class Progress:
     def _compose(self, fields):
         """Returns the parts of the line, the most important first."""
         parts = [f"{self._which()}step {fields['n']:,}/{self._total:,}", *self._times(fields)]
-        numbers = {_SHORT.get(name, name): _short(value) for name, value in self._numbers.items()}
+        numbers = {_SHORT.get(name, _plain(name)): _short(value) for name, value in self._numbers.items()}
         last = [f"{name} {numbers.pop(name)}" for name in ("lr", "norm") if name in numbers]
         return [*parts, *(f"{name} {value}" for name, value in numbers.items()), *_speeds(self._rates), *last]
 
@@ -218,6 +219,10 @@ def _speeds(rates):
         return found
     steps = rates["steps"]
     return [f"{_large(steps)} steps/s" if steps >= 1 else f"{_short(1 / steps)} s/step"]
+
+
+def _plain(name):
+    return name.replace("_", " ")
 
 
 def _short(value):

@@ -21,7 +21,7 @@ class RunLog:
 
     def __init__(self, directory, total, every, state=None, progress=None, callbacks=()):
         self._total, self._every = total, every
-        self._pending = list((state or {}).get("pending", []))
+        self._pending, self._earlier_total = list((state or {}).get("pending", [])), (state or {}).get("total")
         self._progress, self._callbacks, self._file, self._last = progress, callbacks, None, None
         if directory is not None:
             directory = pathlib.Path(directory)
@@ -33,7 +33,7 @@ class RunLog:
     def begin(self, step, settings, finished, per_epoch=None):
         """Starts the log at a step, 0 for a new run; without callbacks if the run is already finished."""
         if self._progress:
-            self._progress.begin(step, self._total, finished, per_epoch)
+            self._progress.begin(step, self._total, finished, per_epoch, step == self._earlier_total != self._total)
         self._callbacks = () if finished else self._callbacks
         for callback in self._callbacks:
             callback.on_train_begin(flat_settings(settings), step)
@@ -83,7 +83,8 @@ class RunLog:
 
     def state(self):
         """Returns the state to store in a snapshot, a JSON-serializable dict."""
-        return {"pending": list(self._pending), "size": self._file.tell() if self._file else 0}
+        size = self._file.tell() if self._file else 0
+        return {"pending": list(self._pending), "size": size, "total": self._total}
 
     def say(self, line):
         """Shows a line."""

@@ -4,6 +4,7 @@ import logging
 import math
 
 from keras_bert.training.collectives import sum_over_replicas
+from keras_bert.training.progress import announced
 from keras_bert.training.snapshots import Snapshots, difference
 
 _LOG = logging.getLogger("keras_bert")
@@ -107,7 +108,8 @@ class RunState:
             _LOG.warning("`%s` is NaN at step %s, which counts as worse than any number", name, f"{step:,}")
         elif self.best is None or (score, -_loss(results)) > (self.best, -_loss(self.result)):
             self.best, self.worse, self.result = score, 0, {**results, "step": step}
-            self._best_weights.save(step, self._weights, {})
+            with announced("saving", show=self._best_weights.write):
+                self._best_weights.save(step, self._weights, {})
             self._best_weights.keep_only(step, *self._needed)
             return
         if self.best is None:
@@ -119,7 +121,8 @@ class RunState:
         """Saves a snapshot with the state of the log."""
         self.log = log
         state = {name: getattr(self, name) for name in ("best", "worse", "done", "interrupted", "result", "log")}
-        self._snapshots.save(step, self._variables, {"state": state, "settings": self._settings})
+        with announced("saving", show=self._snapshots.write):
+            self._snapshots.save(step, self._variables, {"state": state, "settings": self._settings})
         self._needed = [self._best_step, *self._needed[:1]]  # The two snapshots that are kept.
         self._best_weights.keep_only(*self._needed)
 

@@ -13,8 +13,8 @@ from keras_bert.tasks.table import Examples, balance, discover_labels, read_tabl
 FORMATS = [
     ("a.csv", 'text,other,label\n"a, ""b""\nc",x,yes\nd,y z,no\n', ['a, "b"\nc', "d"]),
     ("a.tsv", 'text\tother\tlabel\n"a"" b"\tx\tyes\nd\ty z\tno\n', ['a" b', "d"]),
-    # An unpaired quote: all quotes are literal.
-    ("a.tsv", 'text\tother\tlabel\n"a b\tx\tyes\nd "e"\ty z\tno\n', ['"a b', 'd "e"']),
+    # Quotes of a part of a field are literal, whatever other fields have.
+    ("a.tsv", 'text\tother\tlabel\n"a" b\t"x"\tyes\n"d"\ty z\t"no"\n', ['"a" b', "d"]),
     (
         "a.jsonl",
         '{"text": "a\\tb", "other": "x", "label": "yes"}\n{"label": "no", "text": "d", "other": "y z"}\n',
