@@ -48,7 +48,7 @@ def main():
         null_threshold=bert.null_threshold,
         weights_dtype=_DTYPE.value,
     )
-    size = f"{bert.config.num_hidden_layers} layers of width {bert.config.hidden_size}"
+    size = f"L-{bert.config.num_hidden_layers}_H-{bert.config.hidden_size}"
     print(f"read {_MODEL.value}: {bert.head}, {size}, {model.count_params():,} parameters")
     output = pathlib.Path(_OUTPUT.value).expanduser()
     files = sorted(path.name for path in output.iterdir() if path.stat().st_mtime >= began)

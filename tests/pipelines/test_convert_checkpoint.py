@@ -18,7 +18,7 @@ def test_hugging_face_to_google(build, pieces, tmp_path):
     printed = call(PROGRAM, f"--model={tmp_path}/hf", f"--output_dir={tmp_path}/google", "--format=google")
     files = "bert_config.json, bert_model.ckpt.data-00000-of-00001, bert_model.ckpt.index, vocab.txt"
     assert printed.splitlines() == [
-        f"read {tmp_path}/hf: pretraining, 2 layers of width 32, {model.count_params():,} parameters",
+        f"read {tmp_path}/hf: pretraining, L-1_H-32, {model.count_params():,} parameters",
         f"wrote {tmp_path}/google in the format google: {files}",
     ]
     copy = keras_bert.load(tmp_path / "google")

@@ -1,11 +1,11 @@
 """Tests of the command-line program."""
 
 import json
+import re
 
 import pytest
 
 from keras_bert import Vocabulary
-from pipelines.command import spelling
 from tests.pipelines.programs import call, mistake, run
 from tests.pretraining.numbered import Numbered, random_documents
 
@@ -67,7 +67,7 @@ def test_all_flags(folder):
     assert told.startswith(f"data:         deep/er: {manifest['examples']} examples of 20 documents, ")
     assert told.endswith(f" unknown; {manifest['padding_share']:.2%} padding")
     assert place == "statistics:   deep/er/manifest.json"
-    assert command.startswith(f"next:         {spelling('run_pretraining')} --data=deep/er --config=tiny")
+    assert re.match("next: .* -m pipelines.run_pretraining", command)
     assert stderr == ""
 
 

@@ -199,7 +199,7 @@ def test_user_errors(model, build, pieces, tmp_path):
         ([classifier], "", "standard input: there is no text"),
         ([labeler, "--question=a"], " ", "--question and its context must not be empty"),
         (
-            [labeler, "--question=a", "b", "--context_file=c"],
+            [labeler, "--question=a", "b", f"--context_file={tmp_path}/texts.csv"],
             "",
             "--question takes one context: an argument, --context_file or the standard input; no --input",
         ),
