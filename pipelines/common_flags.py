@@ -29,7 +29,7 @@ def text_lines(content, name):
 def check_paths(model=None, **files):
     """Raises an error if a file, by the name of its flag, or the path of a model does not exist."""
     for name, path in files.items():
-        if path and not pathlib.Path(path).is_file():
+        if path and (not pathlib.Path(path).exists() or pathlib.Path(path).is_dir()):
             raise ValueError(f"--{name}={path}: no such file")
     if model:
         locations.find(model)
