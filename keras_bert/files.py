@@ -1,6 +1,7 @@
-"""Atomic writes of files and folders, and JSON."""
+"""Atomic writes of files and folders, JSON and fingerprints."""
 
 import contextlib
+import hashlib
 import json
 import os
 import pathlib
@@ -18,11 +19,20 @@ MODEL_FACTS = "assets.extra/keras_bert.json"
 def replacing(path):
     """Yields a temporary path for a file or a folder that replaces `path` when the block ends without an error.
 
+    Links and permissions are kept; a device or a pipe, such as /dev/stdout, is written to.
+
     Example:
         with replacing("results.json") as temporary:
             temporary.write_text("{}")
     """
     path = pathlib.Path(path)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with tempfile.TemporaryDirectory() as folder:
+            temporary = pathlib.Path(folder) / "content"
+            yield temporary
+            path.write_bytes(temporary.read_bytes())
+        return
+    path = pathlib.Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"writing-{path.name}")
     _remove(temporary)  # Left behind by a killed process.
@@ -30,6 +40,8 @@ def replacing(path):
         yield temporary
         if path.is_dir() and temporary.is_dir():
             shutil.rmtree(path)
+        elif path.is_file() and temporary.is_file():
+            shutil.copymode(path, temporary)
         temporary.replace(path)
     finally:
         _remove(temporary)
@@ -72,6 +84,11 @@ def write_json(path, value):
 def read_json(path):
     """Reads a JSON file."""
     return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+
+
+def fingerprint(value):
+    """Returns a short hash of a JSON value."""
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 
 def _remove(path):

@@ -57,6 +57,9 @@ class Metadata:
     @classmethod
     def from_json(cls, values):
         """Reads the content of the key `keras_bert`; keys of other versions are ignored."""
+        length = values.get("sequence_length") if isinstance(values, dict) else None
+        if not isinstance(values, dict) or not isinstance(length, int | None):
+            raise ValueError(f"`keras_bert` must be the object that this package writes. Received: {values!s:.200}")
         return cls(**{name: values[name] for name in _STORED if values.get(name) is not None})
 
     def to_json(self):

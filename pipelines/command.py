@@ -124,7 +124,11 @@ def _parse(arguments, document):
             print(flags.FLAGS.get_help() if "--helpfull" in asked else _help(document), flush=True)
         sys.exit(0)
     try:
-        return flags.FLAGS(arguments)[1:]
+        given = flags.FLAGS.read_flags_from_files(arguments[1:], force_gnu=False)
+        # A flagfile may start with a byte order mark.
+        return flags.FLAGS([arguments[0], *(argument.removeprefix("\ufeff") for argument in given)])[1:]
+    except flags.CantOpenFlagFileError as error:
+        raise ValueError(str(error).removeprefix("ERROR:: ")) from None
     except flags.IllegalFlagValueError as error:
         message = re.sub(r"invalid literal for int.*", "expected an integer", str(error))
         message = re.sub(r"could not convert string to float.*", "expected a number", message)
@@ -199,7 +203,7 @@ def _usage(flag):
 
 
 def _width():
-    return min(shutil.get_terminal_size((100, 24)).columns, 100)
+    return max(_INDENT + 20, min(shutil.get_terminal_size((100, 24)).columns, 100))
 
 
 def _columns(usage, text):

@@ -1,35 +1,28 @@
 """Flags that several commands share, and their values."""
 
-import codecs
 import dataclasses
-import pathlib
+import os
 import shlex
 import types
 
 from absl import flags
 
 from keras_bert.checkpoints import locations
+from keras_bert.tasks import rows
 
 from .command import section, spelling
 
 
 def text_lines(content, name):
     """Splits the bytes of a UTF-8 file into texts, one per line; `name` is that of the file."""
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise ValueError(f"{name}: the texts are UTF-16. Save the file as UTF-8")
-    content = content.removeprefix(codecs.BOM_UTF8)
-    try:
-        lines = content.decode().removesuffix("\n").split("\n") if content else []
-    except UnicodeDecodeError as error:
-        line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
-        raise ValueError(f"{name}:{line}: not UTF-8, byte 0x{byte:02x}. Save the file as UTF-8") from error
-    return [line.removesuffix("\r") for line in lines]
+    lines = rows.split_lines(rows.decoded(content, name))
+    return lines if lines[-1] else lines[:-1]
 
 
 def check_paths(model=None, **files):
-    """Raises an error if a file, by the name of its flag, or the path of a model does not exist."""
+    """Raises an error if a file or pipe, by the name of its flag, or the path of a model does not exist."""
     for name, path in files.items():
-        if path and (not pathlib.Path(path).exists() or pathlib.Path(path).is_dir()):
+        if path and (not os.path.exists(path) or os.path.isdir(path)):
             raise ValueError(f"--{name}={path}: no such file")
     if model:
         locations.find(model)
@@ -71,7 +64,10 @@ def finetuning(learning_rate, batch_size="32", epochs="3"):
             "best", True, "Keeps the best epoch on dev by the task's metric; --nobest the last one, as in the paper."
         ),
         patience=flags.DEFINE_integer(
-            "patience", None, "Number of epochs without improvement on dev after which a run stops.", 1
+            "patience",
+            None,
+            "Epochs without a better score on dev, or an equal one with a lower loss, after which a run stops.",
+            1,
         ),
         log_every=flags.DEFINE_integer("log_every", 1, "Steps between lines of metrics.jsonl.", 1),
         ensemble=flags.DEFINE_integer("ensemble", 1, "Number of the best runs whose predictions are averaged.", 1),

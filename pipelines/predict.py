@@ -18,6 +18,8 @@ heads lines to read for arguments, and JSON for files. With `--server` (TensorFl
 """
 
 import functools
+import itertools
+import os
 import pathlib
 import sys
 
@@ -25,13 +27,14 @@ from absl import flags
 
 import keras_bert
 from keras_bert.files import replacing
+from keras_bert.tasks.rows import decoded
 
 from . import command, common_flags
 
 command.section("data")
 _INPUT = flags.DEFINE_string("input", None, "File of texts: .csv, .tsv, .jsonl, or one text per line.")
-_TEXT = flags.DEFINE_string("text_column", "text", "Column of the text in .csv, .tsv and .jsonl.")
-_PAIR = flags.DEFINE_string("pair_column", "pair", "Column of the second text in .csv, .tsv and .jsonl.")
+_TEXT = flags.DEFINE_string("text_column", None, "Column of the text or question; default: `text` or `question`.")
+_PAIR = flags.DEFINE_string("pair_column", None, "Column of the second text or context; default: `pair` or `context`.")
 _QUESTION = flags.DEFINE_multi_string("question", None, "Question(s) to answer.")
 _CONTEXT = flags.DEFINE_string("context_file", None, "File of the context; default: standard input.")
 command.section("model")
@@ -50,7 +53,13 @@ _CHUNK = 64  # Batches whose texts are sorted by length together.
 
 def check(arguments):
     """Finds mistakes in files and texts."""
+    output = _OUTPUT.value
+    if output and os.path.isdir(output):
+        raise ValueError(f"--output must be a file. Received: the folder {output}")
     common_flags.check_paths(None if _SERVER.value else _MODEL.value, input=_INPUT.value, context_file=_CONTEXT.value)
+    texts = _INPUT.value or _CONTEXT.value
+    if output and texts and os.path.isfile(output) and os.path.samefile(output, texts):
+        raise ValueError(f"--output must be another file than that of the texts. Received: {output}")
     if _QUESTION.value:
         _questions(arguments)
     elif not arguments and not _is_table():
@@ -77,6 +86,10 @@ def main(arguments):
     with replacing(_OUTPUT.value) as temporary, open(temporary, "w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines)
     print(f"wrote {len(rows):,} answers to {_OUTPUT.value}")
+
+
+def _needs_tensorflow():
+    return not _SERVER.value or _PROTOCOL.value == "grpc"
 
 
 def _lines(rows, predict, to_read):
@@ -114,13 +127,16 @@ def _server():
     from keras_bert.serving import Client
 
     client = Client(_SERVER.value, _PROTOCOL.value)
-    names = list(client.metadata(_MODEL.value)["signatures"]["serving_default"]["inputs"])
+    signature = client.metadata(_MODEL.value)["signatures"]["serving_default"]
+    if _N_BEST.value and "answer" in signature["outputs"] and "scores" not in signature["outputs"]:
+        export = command.spelling("export_saved_model")
+        raise ValueError(f"--n_best: the served {_MODEL.value} gives one answer. Export it with {export} --n_best=...")
+    names = list(signature["inputs"])
     names.sort(key=lambda name: name in ("pair", "context", "choices"))  # The second input comes last.
 
     def predict(rows):
         answers = []
-        for start in range(0, len(rows), _BATCH.value):
-            part = rows[start : start + _BATCH.value]
+        for part in _rectangles(rows):
             outputs = client.predict(_MODEL.value, {name: [row[name] for row in part] for name in names})
             answers += results({name: np.asarray(values) for name, values in outputs.items()}, part, _N_BEST.value)
         return answers
@@ -128,11 +144,20 @@ def _server():
     return [tuple(names)], predict
 
 
+def _rectangles(rows):
+    """Yields batches of rows with equally many choices, since the tensors of requests are not ragged."""
+    for _, alike in itertools.groupby(rows, lambda row: len(row.get("choices", ()))):
+        alike = list(alike)
+        for start in range(0, len(alike), _BATCH.value):
+            yield alike[start : start + _BATCH.value]
+
+
 def _questions(arguments):
     """Returns a row for each question about one context."""
     if len(arguments) + bool(_CONTEXT.value) > 1 or _INPUT.value:
         raise ValueError("--question takes one context: an argument, --context_file or the standard input; no --input")
-    context = arguments[0] if arguments else _content(_CONTEXT.value).decode("utf-8", "replace")
+    name = _CONTEXT.value or "standard input"
+    context = arguments[0] if arguments else decoded(_content(_CONTEXT.value), name)
     if not context.strip() or not all(question.strip() for question in _QUESTION.value):
         raise ValueError("--question and its context must not be empty")
     return [{"question": question, "context": context} for question in _QUESTION.value]
@@ -154,7 +179,7 @@ def _rows(arguments, allowed):
         lines = [[text] for text in arguments] if single else [arguments]
         return [texts.from_parts("the arguments", line, allowed) for line in lines]
     if _is_table():
-        return texts.read_texts(_INPUT.value, allowed, {"text": _TEXT.value, "pair": _PAIR.value})
+        return texts.read_texts(_INPUT.value, allowed, _TEXT.value, _PAIR.value)
     return texts.from_lines(*_text_lines(), allowed)
 
 
@@ -182,4 +207,4 @@ def _content(path):
 
 
 if __name__ == "__main__":
-    command.run(main, with_arguments=True, tensorflow=lambda: not _SERVER.value, check=check)
+    command.run(main, with_arguments=True, tensorflow=_needs_tensorflow, check=check)

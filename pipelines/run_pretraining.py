@@ -13,6 +13,7 @@ transformers can load. On two cores, a model of 2 layers, width 128, processes 4
 `--precision=mixed_bfloat16`; one of 4 layers, width 256, processes 10,500 or 15,000.
 """
 
+import dataclasses
 import logging
 import pathlib
 import shlex
@@ -130,14 +131,17 @@ def _trainer(phases, records, held_out, objective, strategy):
     import keras
 
     from keras_bert.experiments.extension import extended_schedule
-    from keras_bert.experiments.pretraining import build_model
+    from keras_bert.experiments.pretraining import build_model, open_config
     from keras_bert.training import losses
     from keras_bert.training.callbacks import create_callbacks
     from keras_bert.training.distribution import is_chief
 
     output = pathlib.Path(_FLAGS.output_dir.value)
     longest = max(source.sequence_length for source in [*records, held_out or records[0]])
+    config = _CONFIG.value and dataclasses.asdict(open_config(_CONFIG.value, records[0].vocabulary))
     settings = {
+        "model": _MODEL.value,
+        "config": config,
         "phases": phases,
         "examples": [source.examples for source in records],
         "causal": objective.causal,

@@ -101,6 +101,16 @@ def _log_lines():
     logger.propagate = False
     # TensorFlow logs every restored file and the deprecation of sessions.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    logging.getLogger("aiohttp.server").addFilter(_without_traceback)
+
+
+def _without_traceback(record):
+    """Shortens the message about a malformed request, such as gRPC at the REST port."""
+    from aiohttp.http import HttpProcessingError
+
+    if record.exc_info and isinstance(record.exc_info[1], HttpProcessingError):
+        record.msg, record.exc_info = f"{record.msg}: malformed HTTP/1", None
+    return True
 
 
 if __name__ == "__main__":

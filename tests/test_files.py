@@ -39,6 +39,20 @@ def test_a_file_does_not_replace_a_folder(tmp_path):
     assert [path.name for path in (tmp_path / "folder").iterdir()] == ["kept"]
 
 
+def test_links_permissions_and_pipes_are_kept(tmp_path):
+    file, link, pipe = tmp_path / "file", tmp_path / "link", tmp_path / "pipe"
+    file.write_text("old")
+    file.chmod(0o600)
+    link.symlink_to(file)
+    write_text(link, "new")
+    assert (link.is_symlink(), file.read_text(), file.stat().st_mode & 0o777) == (True, "new", 0o600)
+    os.mkfifo(pipe)
+    with open(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        write_text(pipe, "sent")
+        assert reader.read() == b"sent"
+    assert pipe.is_fifo()
+
+
 def test_files_are_added_to_a_folder(tmp_path):
     (tmp_path / "kept").touch()
     with adding_to(tmp_path) as temporary:

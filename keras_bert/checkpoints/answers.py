@@ -170,7 +170,7 @@ def check_rows(rows, allowed, taker):
 
 def _batches(rows, batch_size):
     """Yields row numbers and rows of batches of similar length, longest first, with the same number of choices."""
-    if type(batch_size) is not int or batch_size < 1:
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size < 1:
         raise ValueError(f"`batch_size` must be a positive integer. Received: batch_size={batch_size!r}")
     sizes = [(len(row.get("choices", ())), sum(map(len, row.values()))) for row in rows]
     order = sorted(range(len(rows)), key=sizes.__getitem__, reverse=True)

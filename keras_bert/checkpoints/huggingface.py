@@ -54,7 +54,10 @@ def read_config(directory):
     """Reads `config.json`; returns the `BertConfig` and the `Metadata`."""
     path = directory / CONFIG
     values = read_json(path)
-    metadata = Metadata.from_json(values.get("keras_bert") or {})
+    try:
+        metadata = Metadata.from_json(values.get("keras_bert") or {})
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
     causal = bool(values.pop("is_decoder", False))
     try:
         config = BertConfig.from_dict(values, "huggingface")
@@ -168,9 +171,12 @@ def _labels(path, values):
     table = values.get("id2label")
     if not table:
         return None
-    names = [table.get(str(index)) for index in range(len(table))]
-    if None in names:
-        raise ValueError(f"{path}: the keys of `id2label` must be 0 to {len(table) - 1}. Received: {', '.join(table)}")
+    names = [table.get(str(index)) for index in range(len(table))] if isinstance(table, dict) else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            f"{path}: `id2label` must map the numbers from 0 to the number of labels - 1 to strings. "
+            f"Received: {table!s:.200}"
+        )
     return None if names == [f"LABEL_{index}" for index in range(len(names))] else names
 
 

@@ -127,7 +127,9 @@ class LoadedBert:
         Example:
             tokens, attention = bert.attention("A sentence.")
         """
-        preprocessor = self.preprocessor(self.config.max_position_embeddings, padding="longest")
+        kept = ["[MASK]"] if self.head == "pretraining" else []  # As in `predict`.
+        length = self.config.max_position_embeddings
+        preprocessor = self.preprocessor(length, padding="longest", keep_special_tokens=kept)
         parts = [[part] for part in text] if isinstance(text, tuple) else [[text]]
         if len(parts) > 2 or not all(isinstance(part, str) for (part,) in parts):
             raise ValueError(f"`text` must be a string or a tuple of two strings. Received: text={text!r:.200}")

@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 
 import tensorflow as tf
 
@@ -74,6 +75,13 @@ def _use_one_core():
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.config.set_visible_devices([], "GPU")
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent():
+    """Ends this process when the first one is killed."""
+    multiprocessing.parent_process().join()
+    os._exit(1)
 
 
 def _do_nothing():

@@ -16,6 +16,7 @@ from keras_bert.files import write_text
 from keras_bert.models.heads import build_classifier
 from keras_bert.tasks import data_summary
 from keras_bert.tasks.classification import (
+    OWN,
     assign_folds,
     balanced_weights,
     predict,
@@ -71,6 +72,11 @@ class ClassificationTask(FinetuningTask):
             "train": len(data.train),
             "dev": {name: len(part) for name, part in data.dev.items()},
             "test": {name: len(part) for name, part in data.test.items()},
+            "content": {
+                "train": data.train.fingerprint(),
+                "dev": {name: part.fingerprint() for name, part in data.dev.items()},
+                "test": {name: part.fingerprint() for name, part in data.test.items()},
+            },
         }
         self.summary, self.card = self._summary(), _card(data)
         dev = ", ".join(f"{data.source or name}: {len(part):,}" for name, part in data.dev.items())
@@ -166,9 +172,11 @@ class ClassificationTask(FinetuningTask):
         """Returns the sections of `report.html` and the rows of `errors.tsv`."""
         own, labels = self.data.dev[self.task.name], self.task.labels
         rows = own.text, own.pair, own.labels, logits
+        numbers = own.ids if self.task.name in OWN else None  # Ids of GLUE are no row numbers.
         if not labels:
-            return regression_sections(*rows, self._dev_lengths), regression_errors(*rows)
-        return classification_sections(labels, *rows, self._dev_lengths), classification_errors(labels, *rows)
+            return regression_sections(*rows, self._dev_lengths, numbers), regression_errors(*rows, numbers)
+        rows = labels, *rows
+        return classification_sections(*rows, self._dev_lengths, numbers), classification_errors(*rows, numbers)
 
     def _write_predictions(self, logits, output):
         """Writes the GLUE submission files, or `predictions.tsv` for a user's table. Returns lines to print."""

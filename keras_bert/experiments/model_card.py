@@ -115,12 +115,17 @@ def _scalar(value):
 
 def _data(task):
     lines = [f"{name}: {text}" for name, text in task.facts.items() if name != "start"]
-    return "".join(f"- {line}\n" for line in [*lines, *warnings(task.summary)])
+    return "".join(f"- {_in_one_line(line)}\n" for line in [*lines, *warnings(task.summary)])
+
+
+def _in_one_line(text):
+    """Returns text for a list item or a cell; labels may contain line breaks and bars."""
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _scores(summary, evaluated_on, scores):
     majority = summary["majority"]
-    heads = [f"{evaluated_on}, in percent", "this model", *([summary["baseline"]] if majority else [])]
+    heads = [f"{evaluated_on}, in percent", "this model", *([_in_one_line(summary["baseline"])] if majority else [])]
     rows = {
         name.replace("_", " "): " | ".join(f"{100 * part[name]:.2f}" for part in (scores, majority) if name in part)
         for name in scores

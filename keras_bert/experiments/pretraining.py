@@ -82,6 +82,13 @@ def _open(source, objective, vocabulary, **options):
     return records
 
 
+def open_config(config, vocabulary):
+    """Returns the `BertConfig` of a config file, or of a size for a vocabulary."""
+    if pathlib.Path(config).is_file():
+        return BertConfig.from_json(config)
+    return dataclasses.replace(named_config(config), vocab_size=len(vocabulary))
+
+
 def build_model(config, model, objective, vocabulary, length, **options):
     """Builds a pre-trainer, with new weights or with those of a checkpoint.
 
@@ -97,10 +104,7 @@ def build_model(config, model, objective, vocabulary, length, **options):
         raise ValueError("expected either --config (new weights) or --model (weights to start from)")
     if model:
         return _load(model, objective, vocabulary, length, **options)
-    if pathlib.Path(config).is_file():
-        size = BertConfig.from_json(config)
-    else:
-        size = dataclasses.replace(named_config(config), vocab_size=len(vocabulary))
+    size = open_config(config, vocabulary)
     _check_size("--config", size, vocabulary, length)
     return build_pretrainer(build_encoder(size, causal=objective.causal, **options), objective.next_sentence)
 

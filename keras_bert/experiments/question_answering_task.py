@@ -79,6 +79,7 @@ class QuestionAnsweringTask(FinetuningTask):
             "train": sizes,
             "dev": [dev_file, len(self._dev.questions)],
             "test": [predict_file, len(self._test.questions) if self._test else 0],
+            "content": [part.fingerprint() for part in (*train, dev, *([test] if test else []))],
             **of_windows,
         }
         self.summary = self._summary(dev_file, predict_file)

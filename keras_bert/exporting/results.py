@@ -11,7 +11,8 @@ def results(outputs, rows, n_best=None):
     Args:
         outputs: dict of NumPy arrays that start with the batch dimension.
         rows: list of dicts, the texts of each row by the names of the inputs.
-        n_best: int, number of answers in the list that answers to questions contain. `None`, the default, adds no list.
+        n_best: int, number of answers in the list that answers to questions contain, and of tokens for a mask. `None`,
+            the default, adds no list and keeps all tokens.
     """
     each = ({name: values[index] for name, values in outputs.items()} for index in range(len(rows)))
     return [_result(output, row, n_best) for output, row in zip(each, rows, strict=True)]
@@ -26,7 +27,7 @@ def _result(output, row, n_best):
     if "answer" in names:
         return _answer(output, row["context"], n_best)
     if "mask_count" in names:
-        return {"fills": _fills(output)}
+        return {"fills": _fills(output, n_best)}
     if "choice" in names:
         return {"choice": int(output["choice"]), "scores": output["probabilities"].tolist()}
     if "embedding" in names:
@@ -82,11 +83,12 @@ def _span_probabilities(scores, null_score):
     return powers / max(powers.sum(), 1.0)
 
 
-def _fills(output):
+def _fills(output, n_best):
     count = int(output["mask_count"])
+    tokens, probabilities = (output[name][:count, :n_best] for name in ("tokens", "probabilities"))
     return [
-        [{"token": token, "score": score} for token, score in zip(_strings(tokens), scores.tolist(), strict=True)]
-        for tokens, scores in zip(output["tokens"][:count], output["probabilities"][:count], strict=True)
+        [{"token": token, "score": score} for token, score in zip(_strings(words), scores.tolist(), strict=True)]
+        for words, scores in zip(tokens, probabilities, strict=True)
     ]
 
 

@@ -168,7 +168,7 @@ def same_prediction(task, logits):
 def predictions_table(logits, labels):
     """Returns tab-separated lines with a header: predicted class and all probabilities, or the regression score."""
     if not len(labels):
-        return ["score", *(f"{score:.4f}" for score in logits[:, 0])]
+        return ["score", *(f"{score:.6g}" for score in logits[:, 0])]
     return probabilities_table(np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True)), labels)
 
 

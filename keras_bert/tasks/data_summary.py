@@ -138,6 +138,8 @@ def warnings(summary):
     used, unused = ([name for name, count in labels.items() if bool(count) == wanted] for wanted in (True, False))
     if len(used) == 1:
         found.append(f"all training {unit} have the label {used[0]}: the model can only learn to predict it")
+    elif constant := _constant(summary):
+        found.append(f"all training {unit} have the target {constant}: the model can only learn to predict it")
     elif unused:
         found.append(f"no training {unit} have the label(s) {_some(unused)}")
     found += _doubtful_labels(labels, unit)
@@ -150,6 +152,12 @@ def warnings(summary):
     if summary.get("contradictory"):
         found.append(f"{summary['contradictory']:,} training {unit} occur with different labels")
     return found
+
+
+def _constant(summary):
+    """Returns the target of all rows if they are equal."""
+    ends = summary.get("range", {"lowest": 0, "highest": 1})
+    return f"{ends['lowest']:g}" if ends["lowest"] == ends["highest"] else None
 
 
 def _doubtful_labels(labels, unit):

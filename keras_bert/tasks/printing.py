@@ -64,6 +64,8 @@ def readable(row, answer):
         case {"answer": _}:
             found = [one for one in answer.get("answers") or [answer] if one["answer"]]
             return [line for one in found for line in _answer(row["context"], one)] or ["no answer"]
+        case {"fills": []} if "[MASK]" in row["text"]:
+            return ["the [MASK] is beyond the longest text that the model takes"]
         case {"fills": []}:
             return ["no [MASK]; write [MASK] in the text"]
         case {"fills": masks}:

@@ -15,24 +15,31 @@ _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
 def read_lines(path):
-    """Yields (line number, line) of a UTF-8 file, without line ends, byte order mark and trailing blank lines.
-
-    Lines end with LF or CRLF, or with CR in a file without LF. `str.splitlines` would also split at other characters.
-    """
-    content = path.read_bytes()
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in content[:2]:
-        raise ValueError(f"{path}: the file is UTF-16. Save it as UTF-8 (Excel calls it `CSV UTF-8`)")
-    lines = content.removeprefix(codecs.BOM_UTF8).split(b"\n" if b"\n" in content else b"\r")
-    while lines and not lines[-1].strip(b" \r"):
+    """Returns (line number, line) of a UTF-8 file, without line ends, byte order mark and trailing blank lines."""
+    lines = split_lines(decoded(path.read_bytes(), path))
+    while lines and not lines[-1].strip(" \r"):
         lines.pop()
-    for number, line in enumerate(lines, 1):
-        try:
-            yield number, line.removesuffix(b"\r").decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{path}:{number}: not UTF-8, byte 0x{line[error.start]:02x} at position {error.start}. "
-                "Save the file as UTF-8"
-            ) from error
+    return list(enumerate(lines, 1))
+
+
+def decoded(content, name):
+    """Decodes the bytes of a UTF-8 file, without its byte order mark; `name` is that of the file."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in content[:2]:
+        raise ValueError(f"{name}: the file is UTF-16. Save it as UTF-8 (Excel calls it `CSV UTF-8`)")
+    content = content.removeprefix(codecs.BOM_UTF8)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        *lines, line = split_lines(content[: error.start].decode("utf-8"))
+        raise ValueError(
+            f"{name}:{len(lines) + 1}: not UTF-8, byte 0x{content[error.start]:02x} at position {len(line.encode())}. "
+            "Save the file as UTF-8"
+        ) from error
+
+
+def split_lines(text):
+    """Splits a text at LF or CRLF, or at CR if it has no LF. `str.splitlines` would also split at other characters."""
+    return [line.removesuffix("\r") for line in text.split("\n" if "\n" in text else "\r")]
 
 
 def valid_text(text):
@@ -67,7 +74,7 @@ def read_rows(path, wanted):
         ValueError.
     """
     if _suffix(path) == ".jsonl":
-        return list(read_lines(path)), functools.partial(_json_object, path, wanted)
+        return read_lines(path), functools.partial(_json_object, path, wanted)
     (line, header), *rows = _lines_of_table(path, wanted)
     check_columns(path, line, header, wanted)
     return rows, functools.partial(table_row, path, header)
@@ -109,7 +116,7 @@ def good_rows(path, raw_rows, parse, skip_bad_rows=None):
 def column_names(path, wanted=()):
     """Returns the columns of a file, in JSONL of the first object. `wanted` columns determine the CSV delimiter."""
     if _suffix(path) == ".jsonl":
-        return [name for line, text in list(read_lines(path))[:1] for name in _json_object(path, wanted, line, text)]
+        return [name for line, text in read_lines(path)[:1] for name in _json_object(path, wanted, line, text)]
     return _lines_of_table(path, wanted)[0][1]
 
 
@@ -185,15 +192,11 @@ def _csv_problem(error):
 
 
 def _tsv_rows(path):
-    rows = [(number, line.split("\t")) for number, line in read_lines(path)]
-    begun = [field for _, row in rows for field in row if field.startswith('"')]
-    if all(map(_QUOTED.fullmatch, begun)):
-        rows = [(number, [_unquoted(field) for field in row]) for number, row in rows]
-    return rows
+    return [(number, [_unquoted(field) for field in line.split("\t")]) for number, line in read_lines(path)]
 
 
 def _unquoted(field):
-    return field[1:-1].replace('""', '"') if field.startswith('"') else field
+    return field[1:-1].replace('""', '"') if _QUOTED.fullmatch(field) else field
 
 
 def table_row(path, header, line, row):

@@ -1,7 +1,7 @@
 """Reads user data: CSV, TSV or JSONL with a text column, optionally a second one, and optionally labels.
 
 CSV is quoted as in spreadsheets (RFC 4180), with commas, semicolons or tabs between columns. TSV has one line per row,
-as in GLUE; quotes are literal, unless every field that starts with a quote is fully quoted. Text with tabs or line
+as in GLUE; only a field that is quoted as a whole is unquoted, all other quotes are literal. Text with tabs or line
 breaks requires CSV or JSONL. The first line of CSV and TSV contains the column names.
 
 Class names are the stripped labels of the files: JSON's `true` is "true", its numbers 1 and 1.0 are "1".
@@ -16,7 +16,10 @@ import re
 
 import numpy as np
 
+from keras_bert.files import fingerprint
 from keras_bert.tasks.rows import good_rows, read_rows, valid_text
+
+_LARGEST = 1e15  # The loss of larger numbers, their square, leaves the range of float32.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +53,10 @@ class Examples:
             raise ValueError(f"`count` must be at least 1. Received: count={count}")
         columns = (getattr(self, field.name) for field in dataclasses.fields(self))
         return Examples(*(column and column[:count] for column in columns))
+
+    def fingerprint(self):
+        """Returns a hash of the rows, to recognize changed data."""
+        return fingerprint([self.text, self.pair, self.labels])
 
 
 def as_list(values):
@@ -161,6 +168,10 @@ def _label(path, line, record, column, regression):
     if regression or isinstance(label, float):
         label = finite_number(path, line, column, label)
     if regression:
+        if abs(label) > _LARGEST:
+            raise ValueError(
+                f"{path}:{line}: column `{column}` must be between -{_LARGEST:g} and {_LARGEST:g}. Received: {label:g}"
+            )
         return label
     if not class_name(label):
         raise ValueError(f"{path}:{line}: column `{column}` is empty")

@@ -4,15 +4,19 @@ import pathlib
 
 from keras_bert.tasks.rows import column_names, good_rows, read_rows, valid_text
 
+# The argument of `read_texts` that names the column of an input.
+_ARGUMENTS = {"text": "text_column", "question": "text_column", "pair": "pair_column", "context": "pair_column"}
 
-def read_texts(path, allowed, columns):
+
+def read_texts(path, allowed, text_column=None, pair_column=None):
     """Reads the rows of a file. Other columns are ignored; texts may be empty.
 
     Args:
         path: the `.csv`, `.tsv` or `.jsonl` file.
         allowed: list of tuples, the inputs that the model takes, such as `[("text",), ("text", "pair")]`. The last one
             whose columns the file has is read.
-        columns: dict, the column of an input, if it has another name.
+        text_column: string, the column of the text or question. Defaults to `text` or `question`.
+        pair_column: string, the column of the second text or context. Defaults to `pair` or `context`.
 
     Returns:
         List of dicts of strings; `choices` is a list of strings, which only `.jsonl` can contain.
@@ -21,13 +25,13 @@ def read_texts(path, allowed, columns):
     is_table = path.suffix.lower() != ".jsonl"
     if is_table and "choices" in allowed[0]:
         raise ValueError(f"{path}: a table cannot contain lists of choices. Use .jsonl")
-    candidates = [{name: columns.get(name, name) for name in names} for names in allowed]
+    given = {"text_column": text_column, "pair_column": pair_column}
+    candidates = [{name: given.get(_ARGUMENTS.get(name)) or name for name in names} for names in allowed]
     # The wanted columns determine the delimiter of CSV.
     found = [column_names(path, names.values() if is_table else ()) for names in candidates]
     present = [names for names, columns in zip(candidates, found, strict=True) if set(names.values()) <= set(columns)]
     wanted = present[-1] if present else candidates[0]
-    flags = {name: f"{name}_column" for name in columns}
-    raw_rows, parse = read_rows(path, {column: flags.get(name) for name, column in wanted.items()})
+    raw_rows, parse = read_rows(path, {column: _ARGUMENTS.get(name) for name, column in wanted.items()})
 
     def row(line, raw):
         record = parse(line, raw)

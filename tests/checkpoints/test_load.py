@@ -203,6 +203,8 @@ MORE = {"bert.encoder.layer.1.x": np.zeros((3, 4), "float32")}
         (change_config(num_hidden_layers=2), r"the checkpoint lacks 16 tensor\(s\): encoder.layer.1.attention"),
         (change_config(num_attention_heads=5), "`hidden_size` must be a multiple of `num_attention_heads`"),
         (change_config(model_type="roberta"), "`model_type` must be 'bert'"),
+        (change_config(id2label=["a", "b"]), "`id2label` must map the numbers from 0 to the number of labels - 1 to"),
+        (change_config(keras_bert="x"), "`keras_bert` must be the object that this package writes. Received: x"),
         (change_config(vocab_size=None), "`vocab_size` is missing"),
         (change_config(**CLASSIFIER), "specifies a classification head, but there is no classifier.weight"),
         (
@@ -338,5 +340,7 @@ def test_attention(saved):
     powers = np.exp(query @ key.transpose(0, 2, 1) / np.sqrt(8))
     assert attention.shape == (1, 4, 7, 7)
     np.testing.assert_allclose(attention[0], powers / powers.sum(-1, keepdims=True), atol=1e-5)
+    tokens, _ = keras_bert.load(saved("pretraining")).attention("a [MASK].")
+    assert tokens == ["[CLS]", "a", "[MASK]", "[UNK]", "[SEP]"]
     with pytest.raises(ValueError, match=r"`text` must be a string or a tuple of two strings. Received: text=\['a'\]"):
         bert.attention(["a"])

@@ -42,7 +42,18 @@ def test_official_files_to_submission(bert, tmp_path, name):
     classes = len(data.task.labels)
     assert labels.tolist() == [row % classes if classes else row % 6 + 0.5 for row in range(len(WORDS))]
     assert task.build(bert).output["logits"].shape == (None, classes or 1)
-    expected = {"task", "model", "labels", "sequence_length", "class_weights", "folds", "train", "dev", "test"}
+    expected = {
+        "task",
+        "model",
+        "labels",
+        "sequence_length",
+        "class_weights",
+        "folds",
+        "train",
+        "dev",
+        "test",
+        "content",
+    }
     assert set(task.settings) == expected
 
     dev = {part: right(examples, classes or 1) for part, examples in data.dev.items()}

@@ -157,6 +157,8 @@ def test_results_of_other_heads():
     ):
         outputs = {name: np.array(value, object if name == "tokens" else None) for name, value in outputs.items()}
         assert results(outputs, [{"text": "a"}]) == [expected]
+    fills = {name: np.array(value, object) for name, value in fills.items()}
+    assert results(fills, [{"text": "a"}], n_best=1) == [{"fills": [[{"token": "a", "score": 0.5}]]}]
 
 
 def test_inputs_of_predict(load):

@@ -50,13 +50,15 @@ def test_help_lists_all_flags_without_tensorflow():
         assert "\nother:\n  --[no]verbose" in page
 
 
-def test_mistakes_in_flags():
+def test_mistakes_in_flags(tmp_path):
     done = python("-m", "pipelines.score_squad", "--dev_file=dev.json")
     expected = (
         "error: --predictions is required: Answers by id, JSON. Example: --predictions=predictions.json. See --help\n"
     )
     assert (done.returncode, done.stderr) == (2, expected)
-    done = python("-m", "pipelines.score_squad", "--data=none.json", "--predictions=none.json")
+    # A flagfile with a byte order mark.
+    (tmp_path / "flags.txt").write_text("--data=none.json\n--predictions=none.json\n", encoding="utf-8-sig")
+    done = python("-m", "pipelines.score_squad", f"--flagfile={tmp_path}/flags.txt")
     assert done.stderr.splitlines() == [
         "warning: --data is now --dev_file; the old name will be removed in the next release",
         "error: [Errno 2] No such file or directory: 'none.json'",

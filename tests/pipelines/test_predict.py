@@ -13,7 +13,7 @@ import keras_bert
 from keras_bert.tasks import printing
 from pipelines import common_flags
 from pipelines.command import spelling
-from tests.pipelines.programs import call, mistake, run
+from tests.pipelines.programs import call, command, mistake, run
 
 tf = pytest.importorskip("tensorflow")
 
@@ -50,9 +50,12 @@ def test_pairs(model):
 
 def test_text_lines():
     assert common_flags.text_lines("\ufeffa\r\n\nb é\n".encode(), "x") == ["a", "", "b é"]
-    with pytest.raises(ValueError, match="x: the texts are UTF-16. Save the file as UTF-8"):
-        common_flags.text_lines("a\n".encode("utf-16"), "x")
-    with pytest.raises(ValueError, match="x:2: not UTF-8, byte 0xe9. Save the file as UTF-8"):
+    assert common_flags.text_lines(b"a\rb\r", "x") == ["a", "b"]
+    assert common_flags.text_lines(b"", "x") == []
+    for encoding in ("utf-16", "utf-16-le"):
+        with pytest.raises(ValueError, match="x: the file is UTF-16. Save it as UTF-8"):
+            common_flags.text_lines("a\n".encode(encoding), "x")
+    with pytest.raises(ValueError, match="x:2: not UTF-8, byte 0xe9 at position 3. Save the file as UTF-8"):
         common_flags.text_lines(b"a\ncaf\xe9\n", "x")
 
 
@@ -101,9 +104,10 @@ def test_questions_about_a_long_context(build, pieces, tmp_path):
     before, behind = marked.split(f"[[{middle}]]")
     assert left.endswith(before.removeprefix("...").strip())
     assert right.startswith(behind.removesuffix("...").strip())
-    # As a file of lines: questions and contexts separated by tabs.
-    (tmp_path / "rows.txt").write_text("a b\ta b c d\nx y z\tk l\n")
-    (first, _) = call(PROGRAM, f"--model={tmp_path}/model", f"--input={tmp_path}/rows.txt", "--n_best=2").splitlines()
+    # As a table with other names of the columns.
+    (tmp_path / "rows.csv").write_text("q,p\na b,a b c d\nx y z,k l\n")
+    flags = [f"--input={tmp_path}/rows.csv", "--text_column=q", "--pair_column=p", "--n_best=2"]
+    (first, _) = call(PROGRAM, f"--model={tmp_path}/model", *flags).splitlines()
     expected = keras_bert.load(tmp_path / "model").predict({"question": "a b", "context": "a b c d"}, n_best=2)
     assert json.loads(first) == {"question": "a b", **approximate(expected)}
 
@@ -148,7 +152,9 @@ def test_lines_to_read():
     vector = np.array([0.5, 1.0], "float32")
     assert printing.readable({"text": "ü\ud800"}, {"vector": vector}) == ['{"text": "ü?", "vector": [0.5, 1.0]}']
     assert printing.readable({"text": "a"}, {"fills": []}) == ["no [MASK]; write [MASK] in the text"]
-    assert printing.table([{"probability": 0.5}]) == ["probability", "0.5000"]
+    cut = "the [MASK] is beyond the longest text that the model takes"
+    assert printing.readable({"text": "a [MASK]"}, {"fills": []}) == [cut]
+    assert printing.table([{"probability": 0.5}]) == ["probability", "0.5"]
     answers = [{"labels": ["a"], "scores": {"a": 0.75, "b": 0.25}}, {"labels": [], "scores": {"a": 0.0, "b": 0.0}}]
     assert printing.table(answers) == ["labels\ta\tb", "a\t0.7500\t0.2500", '""\t0.0000\t0.0000']
 
@@ -167,9 +173,18 @@ def test_a_table_on_a_terminal_shows_the_texts():
     )
 
 
+def test_requests_have_rows_of_equally_many_choices():
+    rows = [{"choices": list(choices)} for choices in ("ab", "cd", "ef", "abc", "ab")]
+    with command(PROGRAM, "--model=m", "--batch_size=2") as (program, _):
+        assert list(program._rectangles(rows)) == [rows[:2], rows[2:3], rows[3:4], rows[4:]]
+
+
 def test_missing_files_without_tensorflow(tmp_path):
-    expected = "error: {}: no such file\n", "error: {}: no such checkpoint. Expected a directory or a .keras file\n"
-    for name, message in zip(("--input=none.tsv", "--model=./none"), expected, strict=True):
+    for name, message in {
+        "--input=none.tsv": "error: {}: no such file\n",
+        "--model=./none": "error: {}: no such checkpoint. Expected a directory or a .keras file\n",
+        "--output=.": "error: --output must be a file. Received: the folder .\n",
+    }.items():
         arguments = [sys.executable, "-X", "importtime", "-m", PROGRAM, "--model=./none", name, "a"]
         done = subprocess.run(arguments, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr.count(message.format(name.removeprefix("--model=")))) == (2, 1)
@@ -181,6 +196,7 @@ def test_user_errors(model, build, pieces, tmp_path):
     classifier, labeler = f"--model={model[0]}", f"--model={tmp_path}/labeler"
     (tmp_path / "texts.jsonl").write_text('{"text": "a"}\n{"text": 1}\n')
     (tmp_path / "texts.csv").write_text("title,body\na,b\n")
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
     for arguments, given, message in (
         (
             [classifier, "--question=a"],
@@ -198,6 +214,11 @@ def test_user_errors(model, build, pieces, tmp_path):
         ([classifier], "a\tb\nc\n", "standard input:2: expected text and pair. Received: 1 text(s)"),
         ([classifier], "", "standard input: there is no text"),
         ([labeler, "--question=a"], " ", "--question and its context must not be empty"),
+        (
+            [labeler, "--question=a", f"--context_file={tmp_path}/latin.txt"],
+            "",
+            f"{tmp_path}/latin.txt:1: not UTF-8, byte 0xe9 at position 3. Save the file as UTF-8",
+        ),
         (
             [labeler, "--question=a", "b", f"--context_file={tmp_path}/texts.csv"],
             "",

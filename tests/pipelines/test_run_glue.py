@@ -77,7 +77,8 @@ def test_two_tasks(made, tmp_path, caplog):
         f'next:         {spelling("predict")} --model={tmp_path}/mnli/model "A text." "Its pair."',
         f"              {spelling('serve')} --saved_models={tmp_path}/mnli",
     ]
-    assert read(tmp_path / "rte" / "runs" / "common.json") == {
+    common = read(tmp_path / "rte" / "runs" / "common.json")
+    assert common == {
         "model": f"{made}/bert",
         "task": "rte",
         "labels": ["entailment", "not_entailment"],
@@ -87,6 +88,7 @@ def test_two_tasks(made, tmp_path, caplog):
         "train": 12,
         "dev": {"rte": 12},
         "test": {"rte": 12},
+        "content": common["content"],
         "warmup": 0.1,
         "weight_decay": 0.01,
         "epsilon": 1e-6,

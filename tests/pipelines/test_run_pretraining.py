@@ -322,6 +322,8 @@ def test_a_finished_run_is_extended(made, capsys):
     message = "--phase: a finished run can only get more steps in its last phase, or more phases, with the same data"
     for phase in ("length:16,steps:3,batch:8", ["length:16,steps:1,batch:4", "length:16,steps:9,batch:4"]):
         assert mistake(PROGRAM, *flags(made, "extended", **{**first, "phase": phase})).startswith(message)
+    wide = {**first, "config": "{made}/no_dropout.json"}
+    assert "`config.hidden_size` was 64, is 32" in mistake(PROGRAM, *flags(made, "extended", **wide))
     assert "`precision` was" in mistake(PROGRAM, *flags(made, "extended", **more, precision="mixed_bfloat16"))
     before = (folder / "flags.txt").read_text()
     with mock.patch("keras_bert.experiments.pretraining.report", side_effect=StopError("interrupted")):

@@ -82,6 +82,10 @@ def test_labels_round_trip_through_the_table(labels):
     assert (lines[0] == "label\tno\tyes") == (len(labels) == 2)  # Quoted only if necessary.
 
 
+def test_small_predictions_keep_their_digits():
+    assert predictions_table(np.array([[1.25e-5], [-4e7]]), []) == ["score", "1.25e-05", "-4e+07"]
+
+
 def test_labels_as_array():
     task = Task("own", "Own", "text", None, "label", np.array(["no", "yes"]), (accuracy,))
     assert (task.labels, task.num_classes) == (("no", "yes"), 2)

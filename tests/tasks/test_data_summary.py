@@ -8,7 +8,7 @@ from keras_bert.tasks import data_summary
 from keras_bert.tasks.classification import Data, Task
 from keras_bert.tasks.glue.tasks import TASKS
 from keras_bert.tasks.table import Examples
-from keras_bert.training.metrics import accuracy, f1
+from keras_bert.training.metrics import accuracy, f1, spearman
 
 TASK = Task("own", "Own", "text", None, "label", ("no", "yes"), (f1, accuracy))
 
@@ -91,6 +91,10 @@ def test_warnings_about_labels():
     warning, few = data_summary.warnings(data_summary.summarize(data, [3, 3], 128, 512))
     assert warning == "all training rows have the label yes: the model can only learn to predict it"
     assert few == "1 of 2 classes have fewer than 5 training rows: yes (2)"
+    task = Task("own", "Own", "text", None, "label", (), (spearman,))
+    data = Data(task, examples(["a", "b"], [2.5, 2.5]), {"own": examples(["c"], [1.0])}, {})
+    warning = "all training rows have the target 2.5: the model can only learn to predict it"
+    assert data_summary.warnings(data_summary.summarize(data, [3, 3], 128, 512)) == [warning]
 
 
 def test_misspelled_and_rare_labels_and_repeated_rows():

@@ -13,8 +13,8 @@ from keras_bert.tasks.table import Examples, balance, discover_labels, read_tabl
 FORMATS = [
     ("a.csv", 'text,other,label\n"a, ""b""\nc",x,yes\nd,y z,no\n', ['a, "b"\nc', "d"]),
     ("a.tsv", 'text\tother\tlabel\n"a"" b"\tx\tyes\nd\ty z\tno\n', ['a" b', "d"]),
-    # An unpaired quote: all quotes are literal.
-    ("a.tsv", 'text\tother\tlabel\n"a b\tx\tyes\nd "e"\ty z\tno\n', ['"a b', 'd "e"']),
+    # Quotes of a part of a field are literal, whatever other fields have.
+    ("a.tsv", 'text\tother\tlabel\n"a" b\t"x"\tyes\n"d"\ty z\t"no"\n', ['"a" b', "d"]),
     (
         "a.jsonl",
         '{"text": "a\\tb", "other": "x", "label": "yes"}\n{"label": "no", "text": "d", "other": "y z"}\n',
@@ -172,6 +172,14 @@ def test_regression_labels(tmp_path):
     for value in ('"high"', '"nan"', '""', '"1_000"', "1" + "0" * 400):
         with pytest.raises(ValueError, match=r"a\.jsonl:2: column `l` must be a finite number. Received: "):
             read(value)
+    with pytest.raises(ValueError, match=r"`l` must be between -1e\+15 and 1e\+15. Received: 1e\+20"):
+        read(1e20)
+
+
+def test_a_fingerprint_changes_with_the_rows():
+    rows = [["a", "b"], None, [0, 1]], [["b", "a"], None, [0, 1]], [["a", "b"], None, [1, 0]], [["a"], ["b"], [0]]
+    assert len({Examples(*columns, [0, 1]).fingerprint() for columns in rows}) == 4
+    assert Examples(*rows[0], [0, 1]).fingerprint() == Examples(*rows[0], [5, 6]).fingerprint()
 
 
 @pytest.mark.parametrize(

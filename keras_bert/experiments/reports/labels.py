@@ -14,7 +14,7 @@ _CLOUD = 2000  # Maximum number of points of a scatter plot.
 _CONFUSIONS = 30
 
 
-def classification_sections(labels, text, pair, targets, logits, lengths=None):
+def classification_sections(labels, text, pair, targets, logits, lengths=None, numbers=None):
     """Returns HTML sections about a classifier.
 
     Args:
@@ -23,6 +23,7 @@ def classification_sections(labels, text, pair, targets, logits, lengths=None):
         targets: class indices.
         logits: array of shape `(rows, classes)`.
         lengths: number of tokens of each row. Defaults to `None`, no section about lengths.
+        numbers: number of each row in its file, from 0. Defaults to its index.
     """
     labels = [str(label) for label in labels]
     classes = len(labels)
@@ -40,7 +41,7 @@ def classification_sections(labels, text, pair, targets, logits, lengths=None):
         kinds=len(confusions or ()),
         classes=_classes(labels, counts),
     )
-    shown = [_example(row, text, pair) | _judgement(labels, judged, row) for row in hardest]
+    shown = [_example(row, text, pair, numbers) | _judgement(labels, judged, row) for row in hardest]
     return [
         section,
         calibration_section(judged.confidence, judged.right),
@@ -49,13 +50,13 @@ def classification_sections(labels, text, pair, targets, logits, lengths=None):
     ]
 
 
-def classification_errors(labels, text, pair, targets, logits):
+def classification_errors(labels, text, pair, targets, logits, numbers=None):
     """Returns the wrong predictions as rows of a table, the header first, the most confident at the top."""
     judged = _judged(targets, logits)
     wrong = np.flatnonzero(~judged.right)
     wrong = wrong[np.argsort(-judged.confidence[wrong], kind="stable")]
     columns = ["row", "true", "predicted", "probability", "loss", "text"] + ["pair"] * (pair is not None)
-    rows = [_example(row, text, pair) | _judgement(labels, judged, row) for row in wrong]
+    rows = [_example(row, text, pair, numbers) | _judgement(labels, judged, row) for row in wrong]
     return [columns, *(_cells(row, columns) for row in rows)]
 
 
@@ -88,7 +89,7 @@ def _judgement(labels, judged, row):
     }
 
 
-def regression_sections(text, pair, targets, logits, lengths=None):
+def regression_sections(text, pair, targets, logits, lengths=None, numbers=None):
     """Returns HTML sections about a regression model; targets are floats, logits have the shape `(rows, 1)`."""
     targets, predictions, errors = _errors(targets, logits)
     hardest = np.argsort(-errors, kind="stable")[:_HARDEST]
@@ -100,7 +101,7 @@ def regression_sections(text, pair, targets, logits, lengths=None):
         rows = np.sort(np.random.default_rng(0).choice(rows, _CLOUD, replace=False))
     points = targets[rows].tolist(), predictions[rows].tolist()
     chart = charts.scatter(*points, "target", "prediction") if len(rows) else ""
-    shown = [_example(row, text, pair) | _deviation(targets, predictions, errors, row) for row in hardest]
+    shown = [_example(row, text, pair, numbers) | _deviation(targets, predictions, errors, row) for row in hardest]
     return [
         page.render("regression.html", chart=chart, notes=notes),
         *([] if lengths is None else [length_section(lengths, errors, percent=False)]),
@@ -108,12 +109,12 @@ def regression_sections(text, pair, targets, logits, lengths=None):
     ]
 
 
-def regression_errors(text, pair, targets, logits):
+def regression_errors(text, pair, targets, logits, numbers=None):
     """Returns all predictions as rows of a table, the header first, the largest error at the top."""
     targets, predictions, errors = _errors(targets, logits)
     columns = ["row", "target", "predicted", "error", "text"] + ["pair"] * (pair is not None)
     order = np.argsort(-errors, kind="stable")
-    rows = [_example(row, text, pair) | _deviation(targets, predictions, errors, row) for row in order]
+    rows = [_example(row, text, pair, numbers) | _deviation(targets, predictions, errors, row) for row in order]
     return [columns, *(_cells(row, columns) for row in rows)]
 
 
@@ -135,8 +136,12 @@ def _cells(row, columns):
     return [f"{values[name]:.6g}" if isinstance(values[name], float) else values[name] for name in columns]
 
 
-def _example(row, text, pair):
-    return {"row": row, "text": text[row], "pair": None if pair is None else pair[row]}
+def _example(row, text, pair, numbers):
+    return {
+        "row": row if numbers is None else numbers[row],
+        "text": text[row],
+        "pair": None if pair is None else pair[row],
+    }
 
 
 def _probabilities(logits, targets):

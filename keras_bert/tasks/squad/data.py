@@ -6,6 +6,7 @@ import pathlib
 
 import numpy as np
 
+from keras_bert.files import fingerprint
 from keras_bert.tasks.rows import valid_text
 
 
@@ -44,6 +45,11 @@ class Questions:
         kept = set(columns["ids"])
         wrong = [answer for answer in self.wrong if answer[0] in kept]
         return dataclasses.replace(self, **columns, wrong=wrong, contradicted=self.contradicted & kept)
+
+    def fingerprint(self):
+        """Returns a hash of the questions, contexts and answers, to recognize changed data."""
+        context = self.context.tolist()
+        return fingerprint([self.contexts, self.ids, self.questions, context, self.golds, self.spans])
 
 
 def read(path, version_2=None):

@@ -64,6 +64,14 @@ def write(tmp_path):
     return run
 
 
+def test_rows_have_their_number_in_the_file():
+    logits = np.array([[0.0, 2.0], [1.0, 0.0]])
+    _, *rows = classification_errors(["no", "yes"], ["a", "b"], None, [0, 1], logits, numbers=[4, 9])
+    assert [(row[0], row[-1]) for row in rows] == [(5, "a"), (10, "b")]
+    _, *rows = regression_errors(["a", "b"], None, [0.0, 3.0], [[1.0], [3.0]], numbers=[4, 9])
+    assert [(row[0], row[-1]) for row in rows] == [(5, "a"), (10, "b")]
+
+
 def test_sections_and_no_external_resources(write):
     page = write()
     names = ["Scores of the runs", "Learning curves", "Confusion matrix", "Classes", "Calibration"]

@@ -281,6 +281,8 @@ def test_masks(visit, heads, client):
     button.click()
     assert (box.input_value(), page.locator("[aria-pressed=true]").count()) == (text, 0)
     assert ask(page, "masks", text="none") == "There is no [MASK] in the text"
+    cut = "The [MASK] is beyond the longest text that the model takes"
+    assert ask(page, "masks", text="a b " * 300 + "[MASK]") == cut
     ask(page, "masks", text="a b " * 30 + "[MASK]")
     page.get_by_role("button", name="Insert [MASK]").click()
     assert box.input_value().endswith("[MASK][MASK]")
@@ -404,6 +406,9 @@ def test_a_dropped_file_in_batches(visit, heads, client, tmp_path):
     path.write_bytes(b"caf\xe9")
     page.locator("#file").set_input_files(path)
     page.get_by_text("texts.csv is not text in UTF-8.").wait_for()
+    # The rows of the file before are gone.
+    assert page.locator("#answer_all").is_disabled()
+    assert page.locator("#table_status").text_content() == ""
 
 
 @pytest.mark.slow
@@ -427,6 +432,22 @@ def test_tables_of_all_heads(visit, heads, client):
         assert (header, errors) == ([*inputs, *columns, "error"], [])
         assert all(len(row) == len(header) for row in rows)
     assert json.loads(rows[0][1]) == pytest.approx(client.predict("vectors", ["a, b"])["embedding"][0], abs=1e-5)
+    # Offsets count characters, as in Python; `label` and `error` may be names of columns and of classes.
+    choose(page, "tags")
+    page.get_by_label("Separated by").select_option("line breaks only")
+    page.get_by_label("Rows").fill(ODD.replace("\n", " "))
+    _, data, _ = answer_table(page)
+    ((text, found, _),) = rows_of(data)[1:]
+    assert len(json.loads(found)) > 3
+    assert all(text[each["start"] : each["end"]] == each["text"] for each in json.loads(found))
+    header, row = page.evaluate("""() => {
+      const answer = { labels: ["error", "7", "label"], label: "7", probabilities: [0.25, 0.5, 0.25] };
+      sheet.answers = [{ columns: ANSWER_COLUMNS.classification(answer) }];
+      return answered(["label", "model_label"], [["a", "b"]]);
+    }""")
+    names = ["model_model_label", "probability", "model_error", "7", "model_model_model_label", "error"]
+    assert header == ["label", "model_label", *names]
+    assert row == ["a", "b", "7", "0.5", "0.25", "0.5", "0.25", ""]
 
 
 @pytest.mark.slow
@@ -446,6 +467,8 @@ def test_csv_is_read_as_by_python(visit, heads):
         # Quotes as in GLUE's files: part of the text.
         'a\t"b" c\n"d\te': ("\t", [["a", '"b" c'], ['"d', "e"]]),
         "a,b\r\n\r\nc,": (",", [["a", "b"], ["c", ""]]),
+        'text\na\n\n""\nb': (",", [["text"], ["a"], [""], ["b"]]),
+        '"is it\ngood?"\n' * 9000: (",", [["is it\ngood?"]] * 9000),
         "": ("", []),
     }
     for text, expected in cases.items():

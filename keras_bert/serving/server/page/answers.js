@@ -52,7 +52,9 @@ const SHOW = {
   },
 
   masking(row, { text }) {
-    if (!row.mask_count) return ["There is no [MASK] in the text"];
+    if (!row.mask_count) {
+      return [text.includes("[MASK]") ? "The [MASK] is beyond the longest text that the model takes" : "There is no [MASK] in the text"];
+    }
     const whole = passage();
     const parts = text.split("[MASK]");
     const masks = row.tokens.slice(0, row.mask_count);
@@ -155,11 +157,22 @@ function track(share) {
   return node("span", { class: "track", "aria-hidden": "true" }, filled);
 }
 
-// Splits a text at spans, which `make` renders; `start` and `end` are UTF-8 byte offsets.
-function marked(text, spans, make) {
+// Returns a function that cuts a text at UTF-8 byte offsets, which the server returns.
+function cutter(text) {
   const bytes = new TextEncoder().encode(text);
   const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
-  const part = (start, end) => decoder.decode(bytes.subarray(start, end));
+  return (start, end) => decoder.decode(bytes.subarray(start, end));
+}
+
+// Returns a function from byte offsets to offsets in code points, as in Python; -1 for no answer remains.
+function characters(text) {
+  const part = cutter(text);
+  return (at) => (at < 0 ? at : [...part(0, at)].length);
+}
+
+// Splits a text at spans, which `make` renders.
+function marked(text, spans, make) {
+  const part = cutter(text);
   const parts = [];
   let at = 0;
   for (const span of [...spans].sort((a, b) => a.start - b.start)) {

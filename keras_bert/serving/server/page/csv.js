@@ -2,22 +2,24 @@
 
 const SEPARATORS = { ",": "commas", ";": "semicolons", "\t": "tabs", "": "line breaks only" };
 
-// Returns the rows of a text, lists of fields; blank lines are skipped. With the separator "", each line is a field.
-function parseTable(text, separator) {
+// Returns the first rows of a text, lists of fields; blank lines are skipped. With the separator "", each line is a field.
+function parseTable(text, separator, most = Infinity) {
   const rows = [];
   let cells = [];
   let at = 0;
-  while (at < text.length) {
+  let begin = 0; // Of the row.
+  while (at < text.length && rows.length < most) {
     const [cell, end] = fieldAt(text, at, separator);
     cells.push(cell);
     at = end + 1;
     if (text[end] === separator) continue;
     if (text[end] === "\r" && text[at] === "\n") at += 1;
-    rows.push(cells);
+    if (cells.length > 1 || text.slice(begin, end).trim()) rows.push(cells);
+    begin = at;
     cells = [];
   }
   if (cells.length) rows.push([...cells, ""]);
-  return rows.filter((row) => row.length > 1 || row[0].trim());
+  return rows;
 }
 
 // Returns a field and the place after it.
@@ -45,16 +47,15 @@ function plainEnd(text, at, separator) {
 // Returns the separator with which most of the first rows have the same number of fields, the highest; "" for a list of
 // texts, even if they contain commas.
 function separatorOf(text) {
-  const start = text.slice(0, 100000);
   let most = { width: 1, separator: "" };
   for (const separator of ["\t", ";", ","]) {
-    const rows = parseTable(start, separator).slice(0, 50);
+    const rows = parseTable(text, separator, 50);
     const width = rows[0]?.length ?? 0;
     const alike = rows.filter((row) => row.length === width).length;
     if (width > most.width && alike > 0.6 * rows.length) most = { width, separator };
   }
   // A single column with quotes.
-  if (most.width === 1 && start.includes('"') && parseTable(start, ",").every((row) => row.length === 1)) return ",";
+  if (most.width === 1 && text.includes('"') && parseTable(text, ",").every((row) => row.length === 1)) return ",";
   return most.separator;
 }
 

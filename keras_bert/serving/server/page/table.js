@@ -13,29 +13,33 @@ const COLUMN_NAMES = {
 };
 const OTHER_NAMES = ["label", "labels", "id", "index", "idx", "score", "title", "answer"];
 
-// The answer to a row, by column of the file.
+// The answer to a row: pairs of a column of the file and its value, since a class may have any name.
 const ANSWER_COLUMNS = {
   classification({ labels, label, probabilities, predicted }) {
-    const chosen = predicted ? labels.filter((_, index) => predicted[index]).join("|") : label;
-    const all = labels.length > 20 ? [] : labels.map((name, index) => [name, probabilities[index]]);
-    return { label: chosen, ...(predicted ? {} : { probability: Math.max(...probabilities) }), ...Object.fromEntries(all) };
+    const chosen = predicted
+      ? [["labels", JSON.stringify(labels.filter((_, index) => predicted[index]))]]
+      : [["label", label], ["probability", Math.max(...probabilities)]];
+    return [...chosen, ...(labels.length > 20 ? [] : labels.map((name, index) => [name, probabilities[index]]))];
   },
-  regression: ({ score }) => ({ score }),
-  answering(row) {
+  regression: ({ score }) => [["score", score]],
+  answering(row, { context }) {
+    const at = characters(context);
     const none = noAnswer(row);
-    return { answer: row.answer, start: row.start, end: row.end, ...(none === null ? {} : { no_answer: none }) };
+    const found = [["answer", row.answer], ["start", at(row.start)], ["end", at(row.end)]];
+    return none === null ? found : [...found, ["no_answer", none]];
   },
-  tagging(row) {
+  tagging(row, { text }) {
+    const at = characters(text);
     const found = [...Array(row.entity_count).keys()].map((index) => ({
       text: row.entities[index], type: row.entity_types[index], score: Number(row.entity_scores[index]),
-      start: row.entity_starts[index], end: row.entity_ends[index],
+      start: at(row.entity_starts[index]), end: at(row.entity_ends[index]),
     }));
-    return { entities: JSON.stringify(found) };
+    return [["entities", JSON.stringify(found)]];
   },
-  masking: ({ tokens, mask_count: masks }) => ({ tokens: tokens.slice(0, masks).map((each) => each[0]).join(" ") }),
-  next_sentence: ({ probability }) => ({ probability }),
-  choice: ({ choice, probabilities }, { choices }) => ({ choice: choices[choice], probability: probabilities[choice] }),
-  embedding: ({ embedding }) => ({ embedding: JSON.stringify(embedding) }),
+  masking: ({ tokens, mask_count: masks }) => [["tokens", tokens.slice(0, masks).map((each) => each[0]).join(" ")]],
+  next_sentence: ({ probability }) => [["probability", probability]],
+  choice: ({ choice, probabilities }, { choices }) => [["choice", choices[choice]], ["probability", probabilities[choice]]],
+  embedding: ({ embedding }) => [["embedding", JSON.stringify(embedding)]],
 };
 
 const sheet = { text: "", file: null, mark: "", separator: ",", rows: [], answers: [], running: null };
@@ -89,17 +93,21 @@ function split() {
   return byId("header").checked ? [first, others] : [first.map((_, index) => `column ${index + 1}`), sheet.rows];
 }
 
-async function readFile(file) {
+function setText(text, file = null, mark = "") {
   stopTable();
+  Object.assign(sheet, { text, file, mark });
+  byId("rows").placeholder = file ?? "";
+  readRows();
+}
+
+async function readFile(file) {
+  byId("rows").value = ""; // A long file would slow the page down.
+  setText("");
   try {
     const bytes = new Uint8Array(await file.arrayBuffer());
     const encoding = { "255,254": "utf-16le", "254,255": "utf-16be" }[bytes.slice(0, 2).join()] ?? "utf-8";
-    sheet.text = new TextDecoder(encoding, { fatal: true }).decode(bytes);
-    sheet.mark = encoding !== "utf-8" || bytes.slice(0, 3).join() === "239,187,191" ? "\ufeff" : "";
-    sheet.file = file.name;
-    byId("rows").value = ""; // A long file would slow the page down.
-    byId("rows").placeholder = file.name;
-    readRows();
+    const mark = encoding !== "utf-8" || bytes.slice(0, 3).join() === "239,187,191" ? "\ufeff" : "";
+    setText(new TextDecoder(encoding, { fatal: true }).decode(bytes), file.name, mark);
   } catch {
     listErrors([`${file.name} is not text in UTF-8. Save it as “CSV UTF-8”.`]);
   }
@@ -153,7 +161,7 @@ async function answerRows(rows, signal) {
     const { outputs } = await request(path, asked, signal);
     const named = names.length === 1 ? { [names[0]]: outputs } : outputs;
     const at = (index) => Object.fromEntries(Object.entries(named).map(([key, values]) => [key, values[index]]));
-    return rows.map((row, index) => ANSWER_COLUMNS[kind](at(index), row));
+    return rows.map((row, index) => ({ columns: ANSWER_COLUMNS[kind](at(index), row) }));
   } catch (error) {
     if (![400, 413].includes(error.status)) throw error;
     if (rows.length === 1) return [{ error: error.message }];
@@ -196,14 +204,21 @@ function listErrors(messages) {
 
 // The lines of the file: the columns of the rows, of their answers, the error and surplus cells.
 function answered(names, rows, most = Infinity) {
-  const columns = [...new Set(sheet.answers.flatMap((answer) => Object.keys(answer)))].filter((name) => name !== "error");
-  const unique = (name) => (names.includes(name) ? `model_${name}` : name);
+  const columns = sheet.answers.find((answer) => answer.columns)?.columns ?? [];
   const lines = sheet.answers.slice(0, most).map((answer, index) => {
     const cells = names.map((_, place) => rows[index][place] ?? "");
-    const found = [...columns, "error"].map((name) => cellText(answer[name]));
-    return [...cells, ...found, ...rows[index].slice(names.length)];
+    const found = columns.map((_, place) => cellText(answer.columns?.[place][1]));
+    return [...cells, ...found, answer.error ?? "", ...rows[index].slice(names.length)];
   });
-  return [[...names, ...columns.map(unique), unique("error")], ...lines];
+  const taken = new Set(names);
+  const error = unique("error", taken); // Before classes of this name.
+  return [[...names, ...columns.map(([name]) => unique(name, taken)), error], ...lines];
+}
+
+function unique(name, taken) {
+  const free = taken.has(name) ? unique(`model_${name}`, taken) : name;
+  taken.add(free);
+  return free;
 }
 
 const cellText = (value) => (typeof value === "number" ? String(Number(value.toPrecision(6))) : value ?? "");
@@ -218,12 +233,7 @@ function download() {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-byId("rows").addEventListener("input", () => {
-  stopTable();
-  Object.assign(sheet, { text: byId("rows").value, file: null, mark: "" });
-  byId("rows").placeholder = "";
-  readRows();
-});
+byId("rows").addEventListener("input", () => setText(byId("rows").value));
 byId("file").addEventListener("change", async () => {
   const [file] = byId("file").files;
   if (file) await readFile(file);
