@@ -171,6 +171,12 @@ def _wrapped(document):
     return "\n\n".join(parts) + "\n"
 
 
+def print_next(line, what=None):
+    """Prints a command to run next and, in the line before it, what it does."""
+    line = wrapped_command(" " * 14 + line)
+    print(f"next:         {what}\n{line}" if what else f"next:{line[5:]}")
+
+
 def wrapped_command(line):
     """Continues a command, which may be indented, on further lines if it is wider than the terminal."""
     indent = " " * (len(line) - len(line.lstrip()) + 4)

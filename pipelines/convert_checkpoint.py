@@ -7,6 +7,9 @@ Hugging Face hub. Tensors are converted exactly (unless `--weights_dtype` is nar
 use are listed. BERT BASE takes about ten seconds.
 """
 
+import pathlib
+import time
+
 from absl import flags
 
 import keras_bert
@@ -29,6 +32,7 @@ command.renamed(input="model", output="output_dir")
 
 
 def main():
+    began = time.time()
     bert = keras_bert.load(_MODEL.value, revision=_REVISION.value)
     model = bert.model()
     keras_bert.save(
@@ -44,7 +48,11 @@ def main():
         null_threshold=bert.null_threshold,
         weights_dtype=_DTYPE.value,
     )
-    print(f"{bert} -> {_OUTPUT.value} ({_FORMAT.value}, {model.count_params():,} parameters)")
+    size = f"L-{bert.config.num_hidden_layers}_H-{bert.config.hidden_size}"
+    print(f"read {_MODEL.value}: {bert.head}, {size}, {model.count_params():,} parameters")
+    output = pathlib.Path(_OUTPUT.value).expanduser()
+    files = sorted(path.name for path in output.iterdir() if path.stat().st_mtime >= began)
+    print(f"wrote {output} in the format {_FORMAT.value}: {', '.join(files)}")
     if left_out := bert.left_out(model):
         print(f"not converted, unused by a model with head={bert.head!r}: {', '.join(left_out)}")
 

@@ -14,9 +14,11 @@ English books take 5 seconds on one core after startup, and 1 GB of memory. With
 same examples on its workers, which need this package and the input at the same path; interrupted runs do not resume.
 """
 
-import json
+import shlex
 
 from absl import flags
+
+from keras_bert.corpus import lines
 
 from . import command, common_flags
 
@@ -60,6 +62,22 @@ _BEAM_OPTIONS = flags.DEFINE_list("beam_options", [], "Pipeline option(s) of the
 command.renamed(output="output_dir")
 
 
+def check():
+    """Finds mistakes in flags and paths."""
+    if _INSPECT.value:
+        return
+    for holder in (_INPUT, _VOCAB):
+        if holder.value is None:
+            raise ValueError(f"--{holder.name} is required. Received: none")
+    if _BEAM_OPTIONS.value and not _RUNNER.value:
+        raise ValueError(f"--beam_options requires --runner. Received: {','.join(_BEAM_OPTIONS.value)}")
+    if _PROCESSES.value and _RUNNER.value:
+        raise ValueError(f"--processes cannot be used with --runner. Received: {_PROCESSES.value}")
+    if not _RUNNER.value:
+        lines.find(_INPUT.value)
+        common_flags.check_paths(vocab=_VOCAB.value)
+
+
 def main():
     from keras_bert.pretraining.beam import generate_with_beam
     from keras_bert.pretraining.generate import MANIFEST, generate
@@ -71,13 +89,6 @@ def main():
     if _INSPECT.value:
         print(describe(_OUTPUT.value, _INSPECT.value, _VOCAB.value))
         return
-    for holder in (_INPUT, _VOCAB):
-        if holder.value is None:
-            raise ValueError(f"--{holder.name} is required. Received: none")
-    if _BEAM_OPTIONS.value and not _RUNNER.value:
-        raise ValueError(f"--beam_options requires --runner. Received: {','.join(_BEAM_OPTIONS.value)}")
-    if _PROCESSES.value and _RUNNER.value:
-        raise ValueError(f"--processes cannot be used with --runner. Received: {_PROCESSES.value}")
     duplicates = flags.FLAGS.duplicates or (10 if _STATIC.value else 1)
     settings = common_flags.instance(
         Settings, masking=common_flags.instance(Masking), duplicates=duplicates, form=_FORMAT.value
@@ -89,10 +100,25 @@ def main():
     else:
         with messages() as show:
             manifest = generate(*what, workers=_PROCESSES.value, progress=show, **how)
-    statistics = {name: value for name, value in manifest.items() if name not in ("input", "recipe", "files")}
-    print(json.dumps(statistics, indent=1))
-    print(f"full manifest: {_OUTPUT.value.rstrip('/')}/{MANIFEST}")
+    output = _OUTPUT.value.rstrip("/")
+    print(f"data:         {output}: {_summary(manifest)}")
+    print(f"statistics:   {output}/{MANIFEST}")
+    command.print_next(_next(output))
+
+
+def _summary(manifest):
+    examples, documents, tokens = manifest["examples"], manifest["corpus"]["documents"], manifest["tokens"]
+    shares = f"{manifest['unknown_share']:.2%} of them unknown; {manifest['padding_share']:.2%} padding"
+    return f"{examples:,} examples of {documents:,} documents, {tokens:,} tokens, {shares}"
+
+
+def _next(output):
+    """Returns the command that trains on the data."""
+    objective = "" if flags.FLAGS.next_sentence else " --next_sentence=false"
+    phase = f"length:{flags.FLAGS.sequence_length},steps:10000,batch:32"
+    train = f"{command.spelling('run_pretraining')} --data={shlex.quote(output)} --config=tiny --phase={phase}"
+    return f"{train}{objective} --output_dir=runs/tiny"
 
 
 if __name__ == "__main__":
-    command.run(main)
+    command.run(main, check=check)

@@ -8,6 +8,7 @@ line for each text with the text and its vector. Texts longer than `--sequence_l
 counts them. Embeds a thousand GLUE sentences per second with the 6-layer MiniLM on two cores.
 """
 
+import functools
 import json
 import logging
 import pathlib
@@ -41,6 +42,14 @@ _OUTPUT = flags.DEFINE_string("output", None, "Output file, .npz or .jsonl.", re
 _CHUNK = 4096  # Number of texts to process, sorted by length, at a time.
 
 
+def check():
+    """Finds mistakes in paths and texts."""
+    common_flags.check_paths(_MODEL.value, input=_INPUT.value)
+    if pathlib.Path(_OUTPUT.value).suffix not in (".npz", ".jsonl"):
+        raise ValueError(f"--output must end in .npz or .jsonl. Received: {_OUTPUT.value}")
+    _read(pathlib.Path(_INPUT.value))
+
+
 def main():
     import numpy as np
     import tensorflow as tf
@@ -48,8 +57,6 @@ def main():
     from keras_bert.exporting.embed import check_pooling, pool
 
     output = pathlib.Path(_OUTPUT.value)
-    if output.suffix not in (".npz", ".jsonl"):
-        raise ValueError(f"--output must end in .npz or .jsonl. Received: {output}")
     texts = _read(pathlib.Path(_INPUT.value))
     layers = common_flags.numbers(_LAYERS, int)
     bert = keras_bert.load(_MODEL.value, dtype=_PRECISION.value, hidden_states=True)
@@ -79,6 +86,7 @@ def main():
     print(f"wrote {len(texts):,} vectors of {parts[0].shape[1]} numbers to {output}")
 
 
+@functools.cache
 def _read(path):
     lines = common_flags.text_lines(path.read_bytes(), path)
     if lines in ([], [""]):
@@ -113,4 +121,4 @@ def _write(path, texts, vectors):
 
 
 if __name__ == "__main__":
-    command.run(main, check=lambda: common_flags.check_paths(_MODEL.value, input=_INPUT.value))
+    command.run(main, check=check)

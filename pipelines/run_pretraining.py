@@ -97,7 +97,7 @@ def main():
         write_text(output / "flags.txt", command.given_flags())
         print(f"report:       {output / 'report.html'}\nmodel:        {output / 'model'}")
         for what, line in _next():
-            print(f"next:         {what}\n{command.wrapped_command(' ' * 14 + line)}")
+            command.print_next(line, what)
 
 
 def _next():

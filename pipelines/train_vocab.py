@@ -8,8 +8,11 @@ of it TensorFlow; the held-out lines have 1.018 tokens per word (1.110 with `--v
 """
 
 import pathlib
+import shlex
 
 from absl import flags
+
+from keras_bert.corpus import lines
 
 from . import command
 
@@ -29,13 +32,19 @@ command.section("output")
 _OUTPUT = flags.DEFINE_string("output", None, "Output file, a vocab.txt.", required=True)
 
 
+def check():
+    """Finds mistakes in paths."""
+    if pathlib.Path(_OUTPUT.value).is_dir():
+        raise ValueError(f"{_OUTPUT.value}: is a directory. Expected the name of the vocab.txt to write")
+    for pattern in filter(None, (_INPUT.value, _HELD_OUT.value)):
+        lines.find(pattern)
+
+
 def main():
     from keras_bert.corpus import wordpiece_trainer
     from keras_bert.training.progress import messages
 
     output = pathlib.Path(_OUTPUT.value)
-    if output.is_dir():
-        raise ValueError(f"{output}: is a directory. Expected the name of the vocab.txt to write")
     with messages() as show:
         counts, held_out = _count_all(show)
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -52,6 +61,16 @@ def main():
     print(f"learned from: {wordpiece_trainer.report(counts, vocabulary)}")
     if held_out:
         print(f"held out: {wordpiece_trainer.report(held_out, vocabulary)}")
+    command.print_next(_next())
+
+
+def _next():
+    """Returns the command that creates data with the vocabulary."""
+    start = f"{command.spelling('create_pretraining_data')} --input={shlex.quote(_INPUT.value)}"
+    casing = "" if _LOWERCASE.value else " --nolowercase"
+    if _STRIP_ACCENTS.value is not None:
+        casing += f" --strip_accents={str(_STRIP_ACCENTS.value).lower()}"
+    return f"{start} --vocab={shlex.quote(_OUTPUT.value)}{casing} --output_dir=data/128"
 
 
 def _count_all(show):
@@ -69,4 +88,4 @@ def _count_all(show):
 
 
 if __name__ == "__main__":
-    command.run(main)
+    command.run(main, check=check)

@@ -72,13 +72,13 @@ def _size(vocab_size, special, alphabet, words, min_count):
     most = special + alphabet + words
     if vocab_size > most:
         _LOG.warning(
-            "the corpus gives a vocabulary of %s pieces, fewer than `vocab_size`: %s and %s longer words that occur at "
-            "least %d times. Received: vocab_size=%d. Add text or lower `min_count`",
+            "the corpus gives a vocabulary of only %s pieces instead of %s: %s and %s longer words that occur at least "
+            "%d times. Add text or lower the minimum count",
             f"{most:,}",
+            f"{vocab_size:,}",
             parts,
             f"{words:,}",
             min_count,
-            vocab_size,
         )
     return min(vocab_size, most)
 

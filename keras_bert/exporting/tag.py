@@ -58,7 +58,8 @@ def _logits(model, preprocessor, ids, stride):
     row = chosen.value_rowids()
     position = tf.gather(first, row) + tf.ragged.range(windows.length).values
     place = tf.boolean_mask(tf.stack([tf.cast(row, tf.int32), position], 1), chosen.values)
-    return tf.gather_nd(outputs["logits"], place)
+    # Without the shape, TensorFlow's optimizer of graphs prints an error.
+    return tf.ensure_shape(tf.gather_nd(outputs["logits"], place), [None, outputs["logits"].shape[-1]])
 
 
 def _slices(text, starts, ends):

@@ -106,8 +106,8 @@ def test_corpus_too_small_for_vocab_size(caplog):
         warned = [record.getMessage() for record in caplog.records]
         assert len(warned) == (size > len(whole))
     assert warned[0] == (
-        "the corpus gives a vocabulary of 15 pieces, fewer than `vocab_size`: 5 special pieces, 7 of the alphabet and "
-        "3 longer words that occur at least 2 times. Received: vocab_size=30522. Add text or lower `min_count`"
+        "the corpus gives a vocabulary of only 15 pieces instead of 30,522: 5 special pieces, 7 of the alphabet and "
+        "3 longer words that occur at least 2 times. Add text or lower the minimum count"
     )
 
 

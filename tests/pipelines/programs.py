@@ -115,14 +115,17 @@ def command(module, *arguments):
 
 def call(module, *arguments, given=""):
     """Runs a command in this process and returns its output; user errors are raised."""
-    printed, given = io.StringIO(), io.TextIOWrapper(io.BytesIO(given.encode()))
+    printed, typed = io.StringIO(), io.TextIOWrapper(io.BytesIO(given.encode()))
     with (
         command(module, *arguments) as (found, rest),
         contextlib.redirect_stdout(printed),
-        mock.patch.object(sys, "stdin", given),
+        mock.patch.object(sys, "stdin", typed),
         mock.patch.object(sys, "argv", [module]),
     ):
-        found.main(*[rest] * len(inspect.signature(found.main).parameters))
+        arguments = [rest] * len(inspect.signature(found.main).parameters)
+        if hasattr(found, "check"):
+            found.check(*arguments)
+        found.main(*arguments)
     return printed.getvalue()
 
 

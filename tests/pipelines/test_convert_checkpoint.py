@@ -16,7 +16,11 @@ def test_hugging_face_to_google(build, pieces, tmp_path):
     model = build("pretraining")
     keras_bert.save(model, tmp_path / "hf", pieces, lowercase=True)
     printed = call(PROGRAM, f"--model={tmp_path}/hf", f"--output_dir={tmp_path}/google", "--format=google")
-    assert printed.strip().endswith(f"google (google, {model.count_params():,} parameters)")
+    files = "bert_config.json, bert_model.ckpt.data-00000-of-00001, bert_model.ckpt.index, vocab.txt"
+    assert printed.splitlines() == [
+        f"read {tmp_path}/hf: pretraining, L-1_H-32, {model.count_params():,} parameters",
+        f"wrote {tmp_path}/google in the format google: {files}",
+    ]
     copy = keras_bert.load(tmp_path / "google")
     assert copy.vocabulary.pieces == tuple(pieces)
     for left, right in zip(copy.pretrainer().trainable_weights, model.trainable_weights, strict=True):

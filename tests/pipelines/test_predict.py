@@ -220,7 +220,7 @@ def test_user_errors(model, build, pieces, tmp_path):
             f"{tmp_path}/latin.txt:1: not UTF-8, byte 0xe9 at position 3. Save the file as UTF-8",
         ),
         (
-            [labeler, "--question=a", "b", "--context_file=c"],
+            [labeler, "--question=a", "b", f"--context_file={tmp_path}/texts.csv"],
             "",
             "--question takes one context: an argument, --context_file or the standard input; no --input",
         ),

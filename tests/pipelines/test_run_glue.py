@@ -132,6 +132,7 @@ def test_own_table_on_two_devices(made, tmp_path):
     weights = zip(before.weights, after.encoder.weights, strict=True)
     changed = {weight.path.split("/")[0] for weight, other in weights if not np.array_equal(weight, other)}
     assert changed == {"pooler"}
+    assert f"predictions:  {output}/predictions.tsv\n" in printed
     header, *lines = (output / "predictions.tsv").read_text().splitlines()
     assert header == "label\t9\t10"
     probabilities = np.array([line.split("\t")[1:] for line in lines], float)

@@ -1,5 +1,7 @@
 """Tests of the command-line program."""
 
+import shlex
+
 import pytest
 
 from keras_bert import Vocabulary
@@ -19,11 +21,14 @@ def test_vocabulary_of_a_small_corpus(tmp_path):
         *("low", "lowest"),
     ]
     # A line has 5 words; only "lower" is split into several pieces: "low", "##e", "##r".
-    assert stdout.splitlines() == [
+    report, command = stdout.split("next:")
+    assert report.splitlines() == [
         "deep/er/vocab.txt: 15 pieces",
         "learned from: 990 words, 1.4000 tokens per word, 0.000% unknown, 80.00% whole words",
         "held out: 10 words, 1.4000 tokens per word, 0.000% unknown, 80.00% whole words",
     ]
+    flags = ["--input=*.txt", "--vocab=deep/er/vocab.txt", "--output_dir=data/128"]
+    assert shlex.split(command.replace("\\\n", ""))[-4:] == ["pipelines.create_pretraining_data", *flags]
     assert stderr == ""
 
 
@@ -34,8 +39,9 @@ def test_cased_vocabulary_with_a_held_out_file(tmp_path, monkeypatch, caplog):
     flags = ["--input=a.txt", "--held_out=b.txt", "--output=vocab.txt", "--nolowercase", "--vocab_size=9999"]
     printed = call(PROGRAM, *flags)
     assert Vocabulary(tmp_path / "vocab.txt").pieces[-6:] == ("L", "l", "##o", "##w", "Low", "low")
-    assert "the corpus gives a vocabulary of 110 pieces, fewer than `vocab_size`: 104 special" in caplog.text
-    assert printed.endswith("held out: 3 words, 1.0000 tokens per word, 33.333% unknown, 66.67% whole words\n")
+    assert "the corpus gives a vocabulary of only 110 pieces instead of 9,999: 104 special" in caplog.text
+    assert "\nheld out: 3 words, 1.0000 tokens per word, 33.333% unknown, 66.67% whole words\n" in printed
+    assert "--nolowercase" in printed.partition("\nnext: ")[2]
 
 
 def test_user_errors(tmp_path, monkeypatch):
