@@ -22,10 +22,10 @@ _HELD_OUT = flags.DEFINE_string("held_out", None, "Glob pattern of text files to
 _HELD_OUT_EVERY = flags.DEFINE_integer("held_out_every", 100, "Holds out every n-th line; 0 for none.")
 _PROCESSES = flags.DEFINE_integer("processes", None, "Number of processes that count words; default: by size.")
 command.section("vocabulary")
-_VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 30522, "Maximum number of pieces, including special ones.")
+_VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 30522, "Maximum number of tokens, including special ones.")
 _LOWERCASE = flags.DEFINE_bool("lowercase", True, "Whether to lowercase words.")
 _STRIP_ACCENTS = flags.DEFINE_bool("strip_accents", None, "Whether to strip accents; default: as --lowercase.")
-_UNUSED = flags.DEFINE_integer("unused", 99, "Number of [unused] pieces after [PAD]; 99 gives Google's ids.")
+_UNUSED = flags.DEFINE_integer("unused", 99, "Number of [unused] tokens after [PAD]; 99 gives Google's ids.")
 _MIN_COUNT = flags.DEFINE_integer("min_count", 2, "Minimum number of occurrences of a word.")
 _ALPHABET_LIMIT = flags.DEFINE_integer("alphabet_limit", 1000, "Maximum number of characters to cover.")
 command.section("output")
@@ -57,7 +57,7 @@ def main():
             progress=show,
         )
     vocabulary.save(output)
-    print(f"{output}: {len(vocabulary):,} pieces")
+    print(f"{output}: {len(vocabulary):,} tokens")
     print(f"learned from: {wordpiece_trainer.report(counts, vocabulary)}")
     if held_out:
         print(f"held out: {wordpiece_trainer.report(held_out, vocabulary)}")

@@ -63,7 +63,7 @@ def _check_at_least(**arguments):
 
 def _size(vocab_size, special, alphabet, words, min_count):
     """Returns the requested number of pieces, limited to what the corpus can give."""
-    parts = f"{special} special pieces, {alphabet:,} of the alphabet"
+    parts = f"{special} special tokens, {alphabet:,} of the alphabet"
     if vocab_size < special + alphabet:
         raise ValueError(
             f"`vocab_size` must be at least {special + alphabet}: {parts}. Received: vocab_size={vocab_size}. "
@@ -72,7 +72,7 @@ def _size(vocab_size, special, alphabet, words, min_count):
     most = special + alphabet + words
     if vocab_size > most:
         _LOG.warning(
-            "the corpus gives a vocabulary of only %s pieces instead of %s: %s and %s longer words that occur at least "
+            "the corpus gives a vocabulary of only %s tokens instead of %s: %s and %s longer words that occur at least "
             "%d times. Add text or lower the minimum count",
             f"{most:,}",
             f"{vocab_size:,}",

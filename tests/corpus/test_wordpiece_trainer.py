@@ -106,7 +106,7 @@ def test_corpus_too_small_for_vocab_size(caplog):
         warned = [record.getMessage() for record in caplog.records]
         assert len(warned) == (size > len(whole))
     assert warned[0] == (
-        "the corpus gives a vocabulary of only 15 pieces instead of 30,522: 5 special pieces, 7 of the alphabet and "
+        "the corpus gives a vocabulary of only 15 tokens instead of 30,522: 5 special tokens, 7 of the alphabet and "
         "3 longer words that occur at least 2 times. Add text or lower the minimum count"
     )
 
@@ -180,7 +180,7 @@ def test_report_equals_reference_loop():
         (COUNTS, {"min_count": 0}, "`min_count` must be at least 1. Received: min_count=0"),
         (COUNTS, {"alphabet_limit": 1}, "`alphabet_limit` leaves no word. Received: alphabet_limit=1"),
         (COUNTS, {"alphabet_limit": 0}, "`alphabet_limit` must be at least 1. Received: alphabet_limit=0"),
-        (COUNTS, {"vocab_size": 109}, "`vocab_size` must be at least 111: 104 special pieces, 7 of the alphabet. Rec"),
+        (COUNTS, {"vocab_size": 109}, "`vocab_size` must be at least 111: 104 special tokens, 7 of the alphabet. Rec"),
     ],
 )
 def test_errors(counts, options, message):

@@ -23,7 +23,7 @@ def test_vocabulary_of_a_small_corpus(tmp_path):
     # A line has 5 words; only "lower" is split into several pieces: "low", "##e", "##r".
     report, command = stdout.split("next:")
     assert report.splitlines() == [
-        "deep/er/vocab.txt: 15 pieces",
+        "deep/er/vocab.txt: 15 tokens",
         "learned from: 990 words, 1.4000 tokens per word, 0.000% unknown, 80.00% whole words",
         "held out: 10 words, 1.4000 tokens per word, 0.000% unknown, 80.00% whole words",
     ]
@@ -39,7 +39,7 @@ def test_cased_vocabulary_with_a_held_out_file(tmp_path, monkeypatch, caplog):
     flags = ["--input=a.txt", "--held_out=b.txt", "--output=vocab.txt", "--nolowercase", "--vocab_size=9999"]
     printed = call(PROGRAM, *flags)
     assert Vocabulary(tmp_path / "vocab.txt").pieces[-6:] == ("L", "l", "##o", "##w", "Low", "low")
-    assert "the corpus gives a vocabulary of only 110 pieces instead of 9,999: 104 special" in caplog.text
+    assert "the corpus gives a vocabulary of only 110 tokens instead of 9,999: 104 special" in caplog.text
     assert "\nheld out: 3 words, 1.0000 tokens per word, 33.333% unknown, 66.67% whole words\n" in printed
     assert "--nolowercase" in printed.partition("\nnext: ")[2]
 
