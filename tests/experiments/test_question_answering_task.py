@@ -36,6 +36,8 @@ def test_training_stages_settings_and_warnings(checkpoint, file, caplog):
     task = build(checkpoint, file)
     stages = [stage() for stage in task.train]  # 2 questions of 3 windows each, twice.
     assert [len(targets["start"]) for _, targets in stages] == [6, 6]
+    content = task.settings.pop("content")
+    assert (len(content), content[0]) == (3, content[1])  # The two training files are the same.
     assert task.settings == {
         "model": str(checkpoint),
         "train": [[file, 2], [file, 2]],
