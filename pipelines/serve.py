@@ -49,7 +49,7 @@ def check():
                 except OSError as error:
                     reason = error.strerror or error
                     raise OSError(
-                        f"cannot listen at {_HOST.value}:{holder.value}: {reason}. Change --{holder.name}"
+                        f"cannot listen at {_HOST.value}:{holder.value}: {reason}. Change --host or --{holder.name}"
                     ) from error
 
 

@@ -110,7 +110,7 @@ def test_start_predict_and_stop(shelf):
 
 
 def test_user_errors(tmp_path):
-    message = "cannot listen at 192.0.2.1:1 for REST: Cannot assign requested address"
+    message = "cannot listen at 192.0.2.1:1: Cannot assign requested address. Change --host or --port"
     assert mistake(PROGRAM, f"--saved_models={tmp_path}", "--host=192.0.2.1", "--port=1").endswith(message)
     for flag, message in {
         "--max_batch_size=0": "`max_batch_size` must be greater than 0. Received: max_batch_size=0",
