@@ -160,6 +160,6 @@ def test_command_with_two_processes(beam, text, pieces, tmp_path):
         "--shards=4",
     ]
     stdout, _ = finish(start(PROGRAM, f"--input={text}", *FLAGS, *options, cwd=tmp_path))
-    assert stdout.endswith("full manifest: out/manifest.json\n")
+    assert "\nstatistics:   out/manifest.json\n" in stdout
     generate(text, tmp_path / "local", pieces, Settings(static=True, duplicates=2), shards=4)
     check_same(tmp_path / "out", tmp_path / "local")
