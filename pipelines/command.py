@@ -90,9 +90,13 @@ def renamed(**names):
 
 def spelling(name):
     """Returns a command as this user runs it: `keras-bert predict` or `python -m pipelines.predict`."""
-    if sys.argv[0].startswith(f"{CONSOLE} "):
-        return f"{_program(CONSOLE)} {name}"
-    return f"{_program('python')} -m {__package__}.{name}"
+    program, rest = _spelling()
+    return f"{_program(program)}{rest}{name}"
+
+
+def _spelling():
+    """Returns the program that this user starts, and what is before the command's name."""
+    return (CONSOLE, " ") if sys.argv[0].startswith(f"{CONSOLE} ") else ("python", f" -m {__package__}.")
 
 
 def _program(name):
@@ -154,7 +158,7 @@ def _help(document):
     for (title, before), end in zip(_SECTIONS, ends, strict=True):
         sections.setdefault(title, []).extend(_described(name) for name in names if name in end - before)
     other = [_described("verbose"), _columns("--flagfile=FILE", "Reads flags from a file, one per line.")]
-    lines = [_wrapped(document.replace("python -m pipelines.", spelling("")))]
+    lines = [_wrapped(document.replace("python -m pipelines.", "".join(_spelling())))]
     lines += [f"{title}:\n" + "\n".join(described) + "\n" for title, described in {**sections, "other": other}.items()]
     return "\n".join(lines).rstrip()
 
