@@ -156,8 +156,8 @@ def warnings(summary):
 
 def _constant(summary):
     """Returns the target of all rows if they are equal."""
-    ends = summary.get("range", {"lowest": 0, "highest": 1})
-    return f"{ends['lowest']:g}" if ends["lowest"] == ends["highest"] else None
+    ends = summary.get("range")
+    return f"{ends['lowest']:g}" if ends and ends["lowest"] == ends["highest"] else None
 
 
 def _doubtful_labels(labels, unit):

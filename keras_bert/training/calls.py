@@ -102,6 +102,7 @@ class Calls:
 
 
 def explaining_out_of_memory(batches):
+    """Returns a context manager whose out-of-memory errors name the size of the batches."""
     return explain_out_of_memory(batch_size=batches.batch_size, length=batches.sequence_length)
 
 
