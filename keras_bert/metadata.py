@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 # Written under the key `keras_bert` of `config.json`, since Hugging Face has no keys for them.
-_STORED = ("head", "task", "pair", "sequence_length", "null_threshold", "keep_special_tokens", "positions")
+_STORED = ("head", "task", "pair", "sequence_length", "null_threshold", "keep_special_tokens", "positions", "features")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Metadata:
         pooling: str, pooling mode of a sentence encoder, see `build_embedder`, or `None`.
         normalize: bool, whether a sentence encoder normalizes its vectors. Defaults to `False`.
         causal: bool, as passed to `build_encoder`. Defaults to `False`.
+        features: str, the features of a BiLSTM tagger, see `build_bilstm_tagger`, or `None`.
         positions: str, as passed to `build_encoder`. Defaults to "learned".
         tied: bool, whether the masked-LM head shares the token table. Defaults to `True`.
         keep_special_tokens: list of BERT's special tokens that the tokenizer recognizes in texts, or `None`.
@@ -40,6 +41,7 @@ class Metadata:
     null_threshold: float | None = None
     pooling: str | None = None
     normalize: bool = False
+    features: str | None = None
     causal: bool = False
     positions: str = "learned"
     tied: bool = True

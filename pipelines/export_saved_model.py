@@ -40,6 +40,7 @@ _OPTIONS = {
     "classification": (),
     "multiple_choice": (),
     "token_classification": (_STRIDE,),
+    "bilstm_tagging": (_STRIDE,),
     "question_answering": (_STRIDE, _TOP, _ANSWER, _NULL),
     "pretraining": (_TOP,),
     "next_sentence": (),

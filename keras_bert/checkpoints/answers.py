@@ -14,6 +14,7 @@ _POOLING = ("pooling", "layers", "normalize")
 _OPTIONS = {  # Of `export`, by head.
     "classification": ("rows_together",),
     "token_classification": ("stride",),
+    "bilstm_tagging": ("stride",),
     "question_answering": ("stride", "max_question_length", "max_answer_length", "top", "null_threshold"),
     "pretraining": ("top",),
     "encoder": (*_POOLING, "rows_together"),
@@ -100,7 +101,9 @@ class Answerer:
             own = head == bert.head
             model = bert.model() if own else build_embedder(bert.encoder)
             regression = head == "classification" and bert.model().output["logits"].shape[-1] == 1
-            classes = head in ("classification", "token_classification") and (bert.multi_label or not regression)
+            classes = head in ("classification", "token_classification", "bilstm_tagging") and (
+                bert.multi_label or not regression
+            )
             labels = bert.labels if classes else None
             preprocessor = bert.preprocessor(length, padding="longest")
             self._signatures[key] = build_signatures(model, preprocessor, labels, pair, **options)

@@ -134,7 +134,7 @@ def write_config(description, metadata, directory):
 
 def write_weights(description, directory, dtype):
     """Writes `model.safetensors` with transformers' names."""
-    prefix = "" if description.head == "encoder" else "bert."
+    prefix = "" if description.head in ("encoder", "bilstm_tagging") else "bert."
     tensors = {
         name if name.startswith(("cls.", "classifier.", "qa_outputs.")) else prefix + name: array
         for name, array in tensors_of(description).items()

@@ -1,10 +1,12 @@
 """What `keras_bert.load` returns: the models of a checkpoint, and their answers to texts."""
 
 import logging
+import re
 
 import keras
 
 from keras_bert.checkpoints.layout import POOLER_TENSORS, check_known, fill, slots
+from keras_bert.models.bilstm_tagger import build_bilstm_tagger
 from keras_bert.models.description import describe
 from keras_bert.models.encoder import attention_scores, build_encoder
 from keras_bert.models.heads import (
@@ -16,7 +18,7 @@ from keras_bert.models.heads import (
 )
 from keras_bert.models.pretrainer import build_next_sentence, build_pretrainer
 
-_WITHOUT_POOLER = ("embedding", "question_answering", "token_classification")
+_WITHOUT_POOLER = ("embedding", "question_answering", "token_classification", "bilstm_tagging")
 
 
 class LoadedBert:
@@ -194,9 +196,21 @@ class LoadedBert:
                 model = build_multiple_choice(encoder, dropout)
             case "token_classification":
                 model = build_token_classifier(encoder, self._num_classes(), dropout)
+            case "bilstm_tagging":
+                model = self._bilstm_tagger()
             case _:
                 model = build_classifier(encoder, self._num_classes(), dropout, self.multi_label)
         return self._fill_head(model)
+
+    def _bilstm_tagger(self):
+        """Returns the model, whose size is that of the tensors."""
+        name, tensors = self._checkpoint.name, self._checkpoint.tensors
+        first, classes = tensors.get("bilstm.weight_hh_l0"), self._num_classes()
+        if self.features is None or first is None:
+            raise ValueError(f"{name}: a BiLSTM tagger needs `features` in `keras_bert` of config.json and bilstm.*")
+        depth = sum(re.fullmatch(r"bilstm\.weight_hh_l\d+", tensor) is not None for tensor in tensors)
+        width = 2 * first.shape[1]
+        return build_bilstm_tagger(self.encoder, classes, self.features, width, depth, self.config.head_dropout)
 
     def _num_classes(self):
         name, kernel = self._checkpoint.name, self._checkpoint.tensors.get("classifier.weight")

@@ -75,6 +75,7 @@ def save(
         sequence_length=sequence_length or (pooling and pooling.sequence_length),
         null_threshold=null_threshold,
         positions=description.positions,
+        features=description.features,
         keep_special_tokens=None if vocabulary is None else tokenizer_files.kept_special_tokens(vocabulary),
     )
     _check_metadata(description, metadata)

@@ -100,7 +100,7 @@ def build_signatures(model, preprocessor, labels=None, pair=False, **options):
             return classify.regressor(model, preprocessor, pair, **options)
         case "classification":
             return classify.classifier(model, preprocessor, labels, pair, description.multi_label, **options)
-        case "token_classification":
+        case "token_classification" | "bilstm_tagging":
             return tag.tagger(model, preprocessor, labels, **options)
         case "question_answering":
             return answer.answerer(model, preprocessor, **options)

@@ -15,6 +15,7 @@ HEADS = (
     "next_sentence",
     "classification",
     "token_classification",
+    "bilstm_tagging",
     "question_answering",
     "multiple_choice",
 )
@@ -41,6 +42,7 @@ class Description:
         next_sentence: bool, whether there is an NSP head.
         tied: bool, whether the masked-LM head shares the token table.
         causal, positions: as passed to `build_encoder`.
+        features: str, the features of a BiLSTM tagger, see `build_bilstm_tagger`. `None` for other heads.
         dtype: str, name of the encoder's dtype policy.
         layers: dict of layers, keyed by the builders' names, including those of a nested encoder.
     """
@@ -53,6 +55,7 @@ class Description:
     tied: bool
     causal: bool
     positions: str
+    features: str | None
     dtype: str
     layers: dict
 
@@ -121,6 +124,7 @@ def _description(head, layers):
         tied="mlm_decoder" not in layers,
         causal=layers["attention_mask"].causal,
         positions=embeddings.positions,
+        features=layers["features"].features if head == "bilstm_tagging" else None,
         dtype=block.dtype_policy.name,
         layers=layers,
     )
@@ -134,6 +138,10 @@ def _check_settings(config, layers, blocks):
         for name, key in _BLOCK_SETTINGS.items():
             value, expected = getattr(block, name), getattr(config, key)
             expect(value == expected, f"the layer {block.name!r} has {name}={value}, where others have {expected}")
+    for name, setting in (("bilstm", "units"), ("bilstm_dropout", "rate")):
+        values = {getattr(layers[key], setting) for key in layers if key.rstrip("0123456789") == f"{name}_"}
+        values |= {layers["head_dropout"].rate} if name == "bilstm_dropout" and values else set()
+        expect(len(values) <= 1, f"the BiLSTM layers differ in {setting}")
     transform = layers.get("mlm_transform")
     if transform is not None:
         same = (transform.activation, transform.layer_norm_eps) == (config.hidden_act, config.layer_norm_eps)
