@@ -5,13 +5,13 @@ tensors under these names, and `slots` lists the variable, or part of a variable
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 
 import keras
 import numpy as np
 
 from keras_bert.config import BertConfig
-from keras_bert.layers import BiLSTM
 from keras_bert.metadata import Metadata
 
 POSITIONS = "embeddings.position_embeddings.weight"
@@ -129,7 +129,7 @@ def _bilstm(layers):
         found += [
             Slot(f"weighted_sum.{name}", getattr(layers["weighted_sum"], name)) for name in ("weighting", "scale")
         ]
-    for index in range(sum(isinstance(layer, BiLSTM) for layer in layers.values())):
+    for index in itertools.takewhile(lambda index: f"bilstm_{index}" in layers, itertools.count()):
         layer = layers[f"bilstm_{index}"]
         for part, suffix in ((layer.forward, ""), (layer.backward, "_reverse")):
             found += [
