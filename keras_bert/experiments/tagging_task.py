@@ -163,7 +163,7 @@ class TaggingTask(FinetuningTask):
         """Returns the dev sentences with their entities, see `reports.entities.entity_sections`."""
         windows = self._windows["dev"]
         sentences, losses, confidences = windows.sentences, *self._judged(logits)
-        found, golds = windows.word_entities(logits), map(schemes.entities, windows.gold_tags())
+        found, golds = windows.word_entities(logits), map(schemes.entities, windows.gold_tags)
         ends, rows = np.cumsum(windows.counts).tolist(), []
         for row, (predicted, gold, end, count) in enumerate(
             zip(found, golds, ends, windows.counts.tolist(), strict=True)
@@ -192,7 +192,7 @@ class TaggingTask(FinetuningTask):
         windows = self._windows["dev"]
         log = scipy.special.log_softmax(logits.astype("float64"), -1)
         ids = {label: number for number, label in enumerate(self.labels)}
-        golds = np.array([ids.get(tag, -1) for tags in windows.gold_tags() for tag in tags])
+        golds = np.array([ids.get(tag, -1) for tags in windows.gold_tags for tag in tags])
         losses = np.where(golds < 0, np.nan, -log[np.arange(len(golds)), np.maximum(golds, 0)])
         return losses, np.exp(log.max(-1))
 
