@@ -20,7 +20,6 @@ from keras_bert.exporting.export import export
 from keras_bert.files import write_json, write_text
 from keras_bert.models.freezing import freeze_layers
 from keras_bert.tasks import data_summary
-from keras_bert.training.bucketing import Batches
 from keras_bert.training.callbacks import create_callbacks
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.optimizer import create_optimizer
@@ -122,7 +121,8 @@ class Finetuning:
 
     def _run(self, setting, folder):
         """Trains one run. Returns its result, its logits and a function that saves its model."""
-        trainer, result = self._train(setting, folder, self.task.train, self.task.dev)
+        dev = self.task.select(setting)
+        trainer, result = self._train(setting, folder, self.task.train, dev)
         logits = {"dev": self.task.dev_logits(trainer.predict), "test": self.task.test_logits(trainer.predict)}
         return result, logits, lambda: self._save(trainer.model, logits["dev"])
 
@@ -157,7 +157,7 @@ class Finetuning:
     def _trainer(self, setting, examples, folder, weights, metrics=()):
         """Returns the trainer of one stage and its batches."""
         shared, name = self.hyperparameters, setting.get("model", self.task.model)
-        batches = Batches(*examples(), setting["batch_size"], seed=setting["seed"], grouped=shared.group_by_length)
+        batches = self.task.batches(examples, setting["batch_size"], setting["seed"], shared.group_by_length)
         steps = setting["epochs"] * batches.steps
 
         def optimizer(model):
@@ -190,7 +190,7 @@ class Finetuning:
     def _save(self, model, logits):
         bert = self.task.bert
         save(
-            model,
+            self.task.complete(model),
             self.output / "model",
             bert.vocabulary,
             lowercase=bert.lowercase,
