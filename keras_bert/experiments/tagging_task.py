@@ -6,6 +6,8 @@ import numpy as np
 import scipy.special
 
 from keras_bert.experiments.finetuning_task import Findings, FinetuningTask
+from keras_bert.experiments.reports.entities import entity_errors, entity_sections
+from keras_bert.experiments.reports.words import word_errors, word_sections
 from keras_bert.models.heads import build_token_classifier
 from keras_bert.tasks import data_summary
 from keras_bert.tasks.tagging import data_summary as sentence_summary
@@ -134,8 +136,7 @@ class TaggingTask(FinetuningTask):
             data_summary.listed(scores),
             facts,
             tables,
-            [],
-            [],
+            *self._report(dev["words"]),
             messages,
             measured=scores,
             same=tags.pop() if len(tags) == 1 else None,
@@ -159,33 +160,43 @@ class TaggingTask(FinetuningTask):
         types = {label[2:] for label in self.labels if label != schemes.OUTSIDE}
         return published.is_conll_2003(types, int(windows.counts.sum()), split)
 
-    def rows(self, logits):
-        """Returns the dev sentences with their entities, see `reports.entities.entity_sections`."""
+    def _report(self, logits):
+        """Returns the sections of `report.html` and the rows of `errors.tsv`."""
+        rows, windows = self._rows(logits), self._windows["dev"]
+        if self.plain:
+            return word_sections(rows, self.labels), word_errors(rows)
+        scores = metrics.table(windows.sentences.entities, windows.entities(logits))
+        return entity_sections(rows, scores), entity_errors(rows)
+
+    def _rows(self, logits):
+        """Returns the dev sentences with their entities or tags, see `entity_sections` and `word_sections`."""
         windows = self._windows["dev"]
-        sentences, losses, confidences = windows.sentences, *self._judged(logits)
-        found, golds = windows.word_entities(logits), map(schemes.entities, windows.gold_tags)
-        ends, rows = np.cumsum(windows.counts).tolist(), []
-        for row, (predicted, gold, end, count) in enumerate(
-            zip(found, golds, ends, windows.counts.tolist(), strict=True)
-        ):
-            begin = end - count
-            loss = losses[begin:end]
-            text, words = _text_and_words(windows, row)
-            rows.append(
-                {
-                    "line": sentences.lines[row],
-                    "text": text,
-                    "words": words,
-                    "golds": gold,
-                    "predictions": predicted,
-                    "confidences": [
-                        float(confidences[begin + one.start : begin + one.end].mean()) for one in predicted
-                    ],
-                    "loss": float(np.nanmean(loss)) if np.isfinite(loss).any() else 0.0,
-                    "tokens": int(windows.tokens[row]),
-                }
-            )
-        return rows
+        golds, predictions = windows.gold_tags, windows.tags(logits)
+        if not self.plain:
+            golds, predictions = ([schemes.entities(tags) for tags in part] for part in (golds, predictions))
+        ends = np.cumsum(windows.counts)[:-1]
+        losses, confidences = (np.split(values, ends) for values in self._judged(logits))
+        return [
+            self._row(row, *values)
+            for row, values in enumerate(zip(golds, predictions, losses, confidences, strict=True))
+        ]
+
+    def _row(self, row, golds, predictions, losses, confidences):
+        windows = self._windows["dev"]
+        text, words = _text_and_words(windows, row)
+        if not self.plain:
+            confidences = [confidences[entity.start : entity.end].mean() for entity in predictions]
+        known = losses[~np.isnan(losses)]
+        return {
+            "line": windows.sentences.lines[row],
+            "text": text,
+            "words": words,
+            "golds": golds,
+            "predictions": predictions,
+            "confidences": [float(value) for value in confidences],
+            "loss": float(known.mean()) if len(known) else 0.0,
+            "tokens": int(windows.tokens[row]),
+        }
 
     def _judged(self, logits):
         """Returns the cross-entropy and the probability of the tag of each word; NaN for unknown tags."""
