@@ -46,6 +46,7 @@ class FeatureTaggingTask(TaggingTask):
         super().__init__(*args, **options)
         self._folder, self._bilstm = pathlib.Path(folder), bilstm or BiLSTMSettings()
         self._features, self._caches, self._seconds = None, {}, {}
+        self.card |= {"only_encoder": True, "purpose": f"{self.card['purpose']} by a BiLSTM on features of BERT"}
         self.settings |= {"bilstm": dataclasses.asdict(self._bilstm)}
 
     def select(self, setting):

@@ -30,7 +30,7 @@ def write(name, task, evaluated_on, settings, scores):
         task: the `FinetuningTask`. Its `card` has `pipeline_tag`, `dataset` (the metadata of the hub: `type`, `name`,
             `config`, `split`), `datasets` (names of data sets on the hub), `purpose` and `trained_on` (for the first
             sentence), `example` (Python code of the texts to predict) and `arguments` (Python code, the arguments of
-            the tokenizer).
+            the tokenizer); `only_encoder` is true if transformers has no such head.
         evaluated_on: string, what the scores are from, such as "dev".
         settings: dict of the training settings.
         scores: dict of the scores, from 0 to 1.
@@ -141,12 +141,14 @@ def _table(heads, rows):
 
 
 def _use(card):
-    model = _CLASSES[card["pipeline_tag"]]
+    model, part = _CLASSES[card["pipeline_tag"]], ""
+    if card.get("only_encoder"):
+        model, part = "AutoModel", ", the encoder alone"
     return (
         "With keras_bert:\n\n```python\nimport keras_bert\n\n"
         'bert = keras_bert.load("path/to/this/folder")\n'
         f"print(bert.predict({card['example']}))\n```\n\n"
-        f"With transformers:\n\n```python\nfrom transformers import AutoTokenizer, {model}\n\n"
+        f"With transformers{part}:\n\n```python\nfrom transformers import AutoTokenizer, {model}\n\n"
         'tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")\n'
         f'model = {model}.from_pretrained("path/to/this/folder")\n'
         f'outputs = model(**tokenizer({card["arguments"]}, truncation=True, return_tensors="pt"))\n```\n'

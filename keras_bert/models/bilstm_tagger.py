@@ -36,6 +36,7 @@ def build_bilstm_tagger(encoder, num_classes, features="concat_last_four", width
         layer.trainable = False
     select = EncoderFeatures(features, dtype=dtype, name="features")
     count = select.count(encoding.config.num_hidden_layers)
+    # Differs from BERT: the paper gives no dropout rate.
     layers = {"weighted_sum": WeightedSum(count, dtype=dtype, name="weighted_sum")} if select.is_sum else {}
     for index in range(num_layers):
         layers[f"bilstm_dropout_{index}"] = Dropout(dropout, dtype=dtype, name=f"bilstm_dropout_{index}")
