@@ -13,7 +13,7 @@ from keras_bert.tasks.data_summary import warnings
 from keras_bert.version import __version__
 
 # The hub's names of metrics, where they differ.
-_METRICS = {"macro_f1": "f1", "pearson": "pearsonr", "spearman": "spearmanr", "exact": "exact_match"}
+_METRICS = {"macro_f1": "f1", "micro_f1": "f1", "pearson": "pearsonr", "spearman": "spearmanr", "exact": "exact_match"}
 _RESERVED = ("true", "false", "yes", "no", "on", "off", "null")  # In YAML 1.1.
 _CLASSES = {"text-classification": "AutoModelForSequenceClassification"}
 _CLASSES["question-answering"] = "AutoModelForQuestionAnswering"

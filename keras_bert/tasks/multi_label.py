@@ -69,9 +69,9 @@ def _listed(path, line, record, columns):
     for name in names:
         if not name or SEPARATOR in name:
             wrong = f"the label {name!r}: `|` separates labels" if name else "an empty label"
-            raise ValueError(f"{place} contains {wrong}. Received: {value!r:.100}")
+            raise ValueError(f"{place} contains {wrong}. Received: {record[column]!r:.100}")
         if names.count(name) > 1:
-            raise ValueError(f"{place} contains the label {name!r} twice. Received: {value!r:.100}")
+            raise ValueError(f"{place} contains the label {name!r} twice. Received: {record[column]!r:.100}")
     return tuple(names)
 
 

@@ -111,8 +111,8 @@ def _label_rows(labels, judged, thresholds):
     order = np.argsort(scores, kind="stable") if len(labels) > MANY_CLASSES else range(len(labels))
     limits = np.broadcast_to(thresholds, [len(labels)])
     rows = [[labels[place], f"{limits[place]:g}", *_scores(counts[place])] for place in order]
-    mean = [page.NOTHING] * 6
-    return [*rows, ["all (micro)", "", *_scores(counts.sum(0))], ["mean (macro)", "", share_bar(scores.mean()), *mean]]
+    mean = ["mean (macro)", "", share_bar(scores.mean()), *[""] * 6]
+    return [*rows, ["all (micro)", "", *_scores(counts.sum(0))], mean]
 
 
 def _scores(counts):
