@@ -208,6 +208,20 @@ def test_errors_of_predict(load, head, texts, message):
         load(head, **settings).predict(texts)
 
 
+def test_thresholds_of_predict(eager, load):
+    """Those that `save` stored, unless others are given; 0.5 without any."""
+    scores = load("multi_label").predict("a b")["scores"]
+    stored = [value + shift for value, shift in zip(scores.values(), (-0.01, 0.01, -0.01), strict=True)]
+    bert = load("multi_label", thresholds=tuple(stored))
+    assert bert.predict("a b")["labels"] == ["LABEL_0", "LABEL_2"]
+    assert bert.predict("a b", thresholds=1e-6)["labels"] == list(scores)
+    assert load("multi_label").predict("a b")["labels"] == [name for name, score in scores.items() if score >= 0.5]
+    with pytest.raises(ValueError, match="`thresholds` must be a number between 0 and 1, or a list of 3, one for each"):
+        bert.predict("a", thresholds=[0.5])
+    with pytest.raises(ValueError, match="`predict` has no option 'thresholds' for head='classification'"):
+        load("classification").predict("a", thresholds=0.5)
+
+
 def test_wrong_options_of_predict(load):
     bert = load("mlm")
     for options, message in (
