@@ -11,7 +11,8 @@ import numpy as np
 from keras_bert.tasks import multi_label
 from keras_bert.tasks.rows import column_names
 from keras_bert.tasks.table import Examples, balance, discover_labels, read_table
-from keras_bert.text.thresholds import THRESHOLD, cuts
+from keras_bert.tasks.threshold_choice import predicted
+from keras_bert.text.thresholds import THRESHOLD
 from keras_bert.training.metrics import (
     accuracy,
     exact_match,
@@ -209,7 +210,7 @@ def predict(task, logits, thresholds=THRESHOLD):
     if not np.isfinite(logits).all():
         raise FloatingPointError("`logits` must be finite. Received: NaN or infinity: the training has diverged")
     if task.multi_label:
-        return logits >= cuts(thresholds)
+        return predicted(logits, thresholds)
     return logits.argmax(-1).tolist() if task.labels else logits[:, 0].tolist()
 
 

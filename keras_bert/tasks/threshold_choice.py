@@ -1,10 +1,10 @@
-"""The choice of the thresholds of multi-label classification, on dev."""
+"""Thresholds of multi-label classification: their choice on dev, and predictions with them."""
 
 import math
 
 import numpy as np
 
-from keras_bert.text.thresholds import THRESHOLD
+from keras_bert.text.thresholds import THRESHOLD, cuts
 
 _SMALLEST_GAP = 1e-6  # Between the probabilities on both sides of a threshold.
 
@@ -75,6 +75,11 @@ def parse_threshold(value):
             f"`threshold` must be shared, per_label, or a number between 0 and 1. Received: threshold={value}"
         )
     return number
+
+
+def predicted(logits, thresholds):
+    """Returns which labels are predicted, a bool array `(rows, labels)`."""
+    return np.asarray(logits) >= cuts(thresholds)
 
 
 def probabilities(logits):

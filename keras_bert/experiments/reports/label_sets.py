@@ -8,9 +8,8 @@ from keras_bert.experiments.reports import page
 from keras_bert.experiments.reports.calibration import calibration_section
 from keras_bert.experiments.reports.labels import CONFUSIONS, HARDEST, MANY_CLASSES, cells, example, share
 from keras_bert.experiments.reports.lengths import length_section, share_bar
+from keras_bert.tasks import threshold_choice
 from keras_bert.tasks.multi_label import SEPARATOR
-from keras_bert.tasks.threshold_choice import probabilities
-from keras_bert.text.thresholds import cuts
 
 _MOST_LABELS = 8  # Larger numbers of labels per row are counted together.
 
@@ -76,9 +75,9 @@ class _Judged:
 
 def _judged(targets, logits, thresholds):
     targets, logits = np.asarray(targets, bool), np.asarray(logits, "float64")
-    predicted = logits >= cuts(thresholds)
+    predicted = threshold_choice.predicted(logits, thresholds)
     losses = np.logaddexp(0, np.where(targets, -logits, logits)).mean(-1)
-    return _Judged(targets, predicted, probabilities(logits), losses, (predicted == targets).all(-1))
+    return _Judged(targets, predicted, threshold_choice.probabilities(logits), losses, (predicted == targets).all(-1))
 
 
 def _judgement(labels, judged, row, separator=", "):
