@@ -17,6 +17,7 @@ _METRICS = {"macro_f1": "f1", "micro_f1": "f1", "pearson": "pearsonr", "spearman
 _RESERVED = ("true", "false", "yes", "no", "on", "off", "null")  # In YAML 1.1.
 _CLASSES = {"text-classification": "AutoModelForSequenceClassification"}
 _CLASSES["question-answering"] = "AutoModelForQuestionAnswering"
+_CLASSES["token-classification"] = "AutoModelForTokenClassification"
 
 
 def write(name, task, evaluated_on, settings, scores):

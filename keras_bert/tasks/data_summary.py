@@ -176,6 +176,11 @@ def warnings(summary):
     found += _doubtful_labels(labels, unit)
     if missing := summary.get("not_in_dev"):
         found.append(f"no dev {unit} have the training label(s) {_some(missing)}")
+    if summary.get("entities") == {}:
+        found.append(f"no training {unit} have entities: the model can only learn to find none")
+    if unknown := summary.get("unknown"):
+        listing = _some([f"{kind} ({count:,})" for kind, count in unknown.items()])
+        found.append(f"train lacks types or tags of dev, which count as missed: {listing}")
     for split, count in summary["overlap"].items():
         if count:
             total = next(iter(summary[split].values()))

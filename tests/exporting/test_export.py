@@ -23,14 +23,13 @@ from tensorflow_serving.apis import prediction_log_pb2  # noqa: E402
 
 from keras_bert.exporting import answer, classify, embed, fill_mask, tag, verification  # noqa: E402
 from keras_bert.exporting.signatures import in_groups  # noqa: E402
-from tests.exporting.conftest import LABELS, TAGS  # noqa: E402
+from tests.exporting.conftest import LABELS, TAGS, THRESHOLDS  # noqa: E402
 from tests.text.test_entities import slow_entities  # noqa: E402
 from tests.text.test_spans import slow_max_context, slow_windows  # noqa: E402
 
 TEXTS = ["a b", "c!", "", "d e f g"]
 PAIRS = ["x", "y z", "a", ""]
 NULL_THRESHOLD = 0.0
-THRESHOLDS = [0.2, np.float32(0.5), 0.7]
 FUNCTIONS = {
     "regression": functools.partial(classify.regressor, pair=False),
     "multi_label": functools.partial(classify.multi_label_classifier, labels=None, pair=True, thresholds=THRESHOLDS),

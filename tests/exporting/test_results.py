@@ -12,7 +12,7 @@ pytestmark = pytest.mark.tensorflow
 
 from keras_bert.exporting.results import results  # noqa: E402
 from tests.conftest import HEADS  # noqa: E402
-from tests.exporting.conftest import LABELS, TAGS  # noqa: E402
+from tests.exporting.conftest import LABELS, TAGS, THRESHOLDS  # noqa: E402
 
 TEXTS = ["a b", "c!", "", "d e f g", "Ünï cödé 今天 b. " * 10]
 PAIRS = ["x", "y z", "a", "", "b c"]
@@ -26,6 +26,7 @@ COLUMNS = {
 }
 # As the fixture `exported` sets them.
 OPTIONS = {"token_classification": {"stride": 7}, "question_answering": {"null_threshold": 0.5, "n_best": 2}}
+OPTIONS["multi_label"] = {"thresholds": THRESHOLDS}
 NAMES = {"classification": LABELS, "token_classification": TAGS}
 
 
@@ -72,7 +73,9 @@ def check(head, row, answer, output):
             assert list(answer["scores"]) == strings(output["labels"])
             close(list(answer["scores"].values()), output["probabilities"])
             if head == "multi_label":
-                assert answer["labels"] == [name for name, score in answer["scores"].items() if score >= 0.5]
+                scores = zip(answer["scores"].items(), THRESHOLDS, strict=True)
+                assert answer["labels"] == [name for (name, score), threshold in scores if score >= threshold]
+                assert len(answer["labels"]) == output["predicted"].sum()
             else:
                 assert answer["label"] == output["label"].decode()
                 assert answer["score"] == answer["scores"][answer["label"]]

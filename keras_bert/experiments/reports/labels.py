@@ -25,29 +25,40 @@ def classification_sections(labels, text, pair, targets, logits, lengths=None, n
         lengths: number of tokens of each row. Defaults to `None`, no section about lengths.
         numbers: number of each row in its file, from 0. Defaults to its index.
     """
-    labels = [str(label) for label in labels]
-    classes = len(labels)
-    judged = _judged(targets, logits)
-    counts = np.bincount(judged.targets * classes + judged.predictions, minlength=classes**2).reshape(classes, classes)
-    confusions = _confusions(labels, counts) if classes > MANY_CLASSES else None
+    labels, judged = [str(label) for label in labels], _judged(targets, logits)
     hardest = np.argsort(-judged.losses, kind="stable")[:HARDEST]
     hardest = hardest[np.lexsort((-judged.confidence[hardest], judged.right[hardest]))]
-    section = page.render(
-        "classification.html",
-        labels=labels,
-        counts=counts.tolist(),
-        accuracy=f"{judged.right.sum():,} of {len(judged.right):,} are correct, {page.percent(judged.right.mean())}.",
-        confusions=None if confusions is None else confusions[:CONFUSIONS],
-        kinds=len(confusions or ()),
-        classes=_classes(labels, counts),
-    )
     shown = [example(row, text, pair, numbers) | _judgement(labels, judged, row) for row in hardest]
     return [
-        section,
+        class_sections(labels, judged.targets, judged.predictions),
         calibration_section(judged.confidence, judged.right),
         *([] if lengths is None else [length_section(lengths, ~judged.right)]),
         page.render("hardest_labels.html", hardest=shown),
     ]
+
+
+def class_sections(labels, targets, predictions, one="class", many="classes", unit="examples"):
+    """Returns HTML sections with the confusions of classes and the scores of each class.
+
+    Args:
+        labels: list of class names, by class index.
+        targets, predictions: arrays of class indices.
+        one, many, unit: the words for a class, for classes and for what is classified.
+    """
+    classes = len(labels)
+    counts = np.bincount(targets * classes + predictions, minlength=classes**2).reshape(classes, classes)
+    found = confusions(labels, labels, counts) if classes > MANY_CLASSES else None
+    right, total = np.trace(counts), len(targets)
+    return page.render(
+        "classification.html",
+        labels=labels,
+        counts=counts.tolist(),
+        accuracy=f"{right:,} of {total:,} are correct, {page.percent(right / total)}.",
+        confusions=found and found[:CONFUSIONS],
+        kinds=len(found or ()),
+        classes=_classes(labels, counts),
+        words={"one": one, "many": many, "unit": unit},
+    )
 
 
 def classification_errors(labels, text, pair, targets, logits, numbers=None):
@@ -154,13 +165,18 @@ def _probabilities(logits, targets):
         return np.exp(shifted) / sums, np.where(np.isnan(losses), np.inf, losses)
 
 
-def _confusions(labels, counts):
-    """Returns table rows of all confusions that occur, the most frequent first."""
-    wrong = counts * ~np.eye(len(labels), dtype=bool)
+def confusions(rows, columns, counts):
+    """Returns table rows of all confusions that occur, the most frequent first.
+
+    Args:
+        rows, columns: lists of names, of true and of predicted classes; equal names are not confused.
+        counts: array `(rows, columns)`.
+    """
+    wrong = counts * (np.array(rows)[:, None] != np.array(columns))
     order = np.argsort(-wrong, axis=None, kind="stable")[: np.count_nonzero(wrong)]
     pairs = zip(*(places.tolist() for places in np.unravel_index(order, counts.shape)), strict=True)
     return [
-        [labels[row], labels[column], f"{counts[row, column]:,}", share(counts[row, column], counts[row].sum())]
+        [rows[row], columns[column], f"{counts[row, column]:,}", share(counts[row, column], counts[row].sum())]
         for row, column in pairs
     ]
 
