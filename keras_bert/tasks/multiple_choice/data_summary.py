@@ -63,5 +63,5 @@ def facts(summary):
     return {
         "rows by number of choices": counts,
         "right choices": positions,
-        "chance": f"accuracy {100 * summary['chance']:.2f}% (a random choice)",
+        "chance": f"accuracy {100 * summary['chance']:.2f}% (a random choice, on dev)",
     }
