@@ -146,6 +146,7 @@ class UnfoldChoices(Unquantized, keras.layers.Layer):
 
     def call(self, scores, padding_mask):
         logits = ops.reshape(scores, ops.shape(padding_mask)[:2])
+        # Differs from BERT: the original has equally many choices in all rows.
         present = ops.max(ops.cast(ops.not_equal(padding_mask, 0), "int32"), axis=2)
         return ops.where(present > 0, logits, FORBIDDEN)
 
