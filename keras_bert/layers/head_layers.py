@@ -7,6 +7,7 @@ from keras_bert.layers.activations import activate, check_activation
 from keras_bert.layers.composite import Composite
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.layer_norm import LayerNorm
+from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.layers.quantization import Unquantized
 
 
@@ -127,24 +128,30 @@ class FoldChoices(Unquantized, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class UnfoldChoices(Unquantized, keras.layers.Layer):
-    """Reshapes the scores of the choices from `(batch * choices, 1)` to `(batch, choices)`.
+    """Reshapes the scores of the choices from `(batch * choices, 1)` to `(batch, choices)` and masks absent choices.
+
+    A choice without real tokens is absent, for rows with different numbers of choices: its logit is -1e9, so that its
+    probability is exactly 0. A row without any choice stays finite.
 
     Call arguments:
         scores: `(batch * choices, 1)`.
-        like: the tensor before folding, `(batch, choices, length)`.
+        padding_mask: the mask before folding, `(batch, choices, length)`, nonzero for real tokens.
 
     Returns:
         `(batch, choices)`.
 
     Example:
-        logits = UnfoldChoices()(scores, token_ids)
+        logits = UnfoldChoices()(scores, padding_mask)
     """
 
-    def call(self, scores, like):
-        return ops.reshape(scores, ops.shape(like)[:2])
+    def call(self, scores, padding_mask):
+        logits = ops.reshape(scores, ops.shape(padding_mask)[:2])
+        # Differs from BERT: the original has equally many choices in all rows.
+        present = ops.max(ops.cast(ops.not_equal(padding_mask, 0), "int32"), axis=2)
+        return ops.where(present > 0, logits, FORBIDDEN)
 
-    def compute_output_shape(self, scores_shape, like_shape):
-        return tuple(like_shape[:2])
+    def compute_output_shape(self, scores_shape, padding_mask_shape):
+        return tuple(padding_mask_shape[:2])
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

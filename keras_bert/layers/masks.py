@@ -7,7 +7,7 @@ from keras_bert.layers.quantization import Unquantized
 
 # Added to the float32 score of a masked position: its probability becomes exactly zero, and a fully masked row stays
 # finite (uniform).
-_FORBIDDEN = -1e9
+FORBIDDEN = -1e9
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -43,4 +43,4 @@ class AttentionMask(Unquantized, keras.layers.Layer):
 
 def attention_bias(mask):
     """Returns the float32 tensor to add to the attention scores for a boolean mask."""
-    return (1.0 - ops.cast(mask, "float32")) * _FORBIDDEN
+    return (1.0 - ops.cast(mask, "float32")) * FORBIDDEN
