@@ -171,7 +171,7 @@ class TaggingTask(FinetuningTask):
     def _rows(self, logits):
         """Returns the dev sentences with their entities or tags, see `entity_sections` and `word_sections`."""
         windows = self._windows["dev"]
-        golds, predictions = windows.gold_tags(), windows.tags(logits)
+        golds, predictions = windows.gold_tags, windows.tags(logits)
         if not self.plain:
             golds, predictions = ([schemes.entities(tags) for tags in part] for part in (golds, predictions))
         ends = np.cumsum(windows.counts)[:-1]
@@ -203,7 +203,7 @@ class TaggingTask(FinetuningTask):
         windows = self._windows["dev"]
         log = scipy.special.log_softmax(logits.astype("float64"), -1)
         ids = {label: number for number, label in enumerate(self.labels)}
-        golds = np.array([ids.get(tag, -1) for tags in windows.gold_tags() for tag in tags])
+        golds = np.array([ids.get(tag, -1) for tags in windows.gold_tags for tag in tags])
         losses = np.where(golds < 0, np.nan, -log[np.arange(len(golds)), np.maximum(golds, 0)])
         return losses, np.exp(log.max(-1))
 

@@ -58,7 +58,7 @@ def _key(source):
 def _baseline(train, dev):
     """Returns the dev scores of tagging each word with its most frequent tag in train, unknown words with "O"."""
     counts = collections.defaultdict(collections.Counter)
-    for words, tags in zip(_words(train), train.gold_tags(), strict=True):
+    for words, tags in zip(_words(train), train.gold_tags, strict=True):
         for word, tag in zip(words, tags, strict=True):
             counts[word][tag] += 1
     every = sum(counts.values(), collections.Counter())
@@ -66,7 +66,7 @@ def _baseline(train, dev):
     best = {word: min(tags, key=lambda tag: (-tags[tag], tag)) for word, tags in counts.items()}
     said = [[best.get(word, other) for word in words] for words in _words(dev)]
     if train.sentences.scheme == PLAIN:
-        return metrics.word_scores(dev.gold_tags(), said)
+        return metrics.word_scores(dev.gold_tags, said)
     found = [dev.in_text(row, schemes.entities(tags)) for row, tags in enumerate(said)]
     return metrics.entity_scores(dev.sentences.entities, found)
 

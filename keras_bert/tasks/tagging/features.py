@@ -1,6 +1,7 @@
 """Converts sentences to windows of tokens, tags to targets, and logits to tags of words and entities."""
 
 import bisect
+import functools
 import itertools
 
 import numpy as np
@@ -92,7 +93,7 @@ class TaggingWindows:
         targets = np.full(len(self._word), _IGNORED, np.int32)
         if not self.sentences.is_labeled:
             return targets
-        tags = list(itertools.chain.from_iterable(self.gold_tags()))
+        tags = list(itertools.chain.from_iterable(self.gold_tags))
         ids = np.array([self._ids.get(tag, _IGNORED) for tag in tags], np.int32)
         if not first_token_only:
             inside = ids
@@ -104,8 +105,9 @@ class TaggingWindows:
         targets[self._first[there]] = ids[there]
         return targets
 
+    @functools.cached_property
     def gold_tags(self):
-        """Returns the tags of the words of each sentence, in the scheme of the labels."""
+        """The tags of the words of each sentence, in the scheme of the labels."""
         sentences = self.sentences
         if sentences.tags is not None:
             return sentences.tags

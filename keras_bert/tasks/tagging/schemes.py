@@ -100,7 +100,5 @@ def _split(tag, scheme):
     """Returns the prefix and the type of a tag."""
     if tag == OUTSIDE:
         return OUTSIDE, ""
-    if scheme == "io":
-        return "I", tag
-    prefix, kind = _TAG.fullmatch(tag).groups("")
-    return prefix, kind
+    match = None if scheme == "io" else _TAG.fullmatch(tag)
+    return match.groups("") if match else ("I", tag)
