@@ -103,9 +103,7 @@ def _read():
     options = {"word_column": _WORD.value, "tag_column": _TAG.value, "separator": _SEPARATOR.value}
     options["scheme"] = _SCHEME.value
     train = data.read(_TRAIN.value, **options)
-    width = getattr(train.file, "width", None)
-    others = [data.read(path, **options, width=width) if path else None for path in (_DEV.value, _PREDICT.value)]
-    return train, *others
+    return train, *(path and data.read(path, **options, like=train) for path in (_DEV.value, _PREDICT.value))
 
 
 if __name__ == "__main__":

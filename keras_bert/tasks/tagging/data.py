@@ -84,13 +84,14 @@ class Sentences:
         self.file.write(path, predicted)
 
 
-def read(path, word_column=None, tag_column=None, separator=None, scheme=None, width=None):
+def read(path, word_column=None, tag_column=None, separator=None, scheme=None, like=None):
     """Reads a file: `.jsonl` or `.json` as in `annotations`, everything else as in `conll`.
 
     Args:
         path: the file.
-        word_column, tag_column, separator, width: see `conll.read` and `annotations.read`.
+        word_column, tag_column, separator: see `conll.read` and `annotations.read`.
         scheme: one of `schemes.SCHEMES`. Recognized by default.
+        like: the `Sentences` of another file: a file with fewer columns has no tags, and is written in its scheme.
     """
     path = pathlib.Path(path)
     if not path.is_file():
@@ -105,9 +106,11 @@ def read(path, word_column=None, tag_column=None, separator=None, scheme=None, w
         numbers = [[line] * len(words) for line, words in zip(file.lines, file.words, strict=True)]
         documents = list(range(len(file.words)))
     else:
-        file = conll.read(path, word_column, tag_column, separator, width)
+        file = conll.read(path, word_column, tag_column, separator, getattr(like and like.file, "width", None))
         numbers, documents = file.numbers, file.documents
     lines = [places[0] for places in numbers]
+    if scheme is None and like and (file.tags is None or like.scheme in ("io", PLAIN)):
+        scheme = like.scheme
     if file.tags is None:
         return Sentences(path, file.words, None, None, None, scheme or "iob2", lines, documents, file)
     scheme = scheme or schemes.recognize(file.tags)

@@ -92,10 +92,13 @@ def test_tokens_and_tags(tmp_path):
 
 
 def test_files_without_tags_and_plain_tags(tmp_path):
-    found = data.read(write(tmp_path / "test.txt", "Ada\nx\n\ny\n"), width=2)
+    train = data.read(write(tmp_path / "pos.txt", "Ada NN\nis VB\n"))
+    assert (train.scheme, train.tags, train.entities) == ("words", [["NN", "VB"]], None)
+    assert data.read(write(tmp_path / "dev.txt", "oh O\n"), like=train).tags == [["O"]]
+    found = data.read(write(tmp_path / "test.txt", "Ada\nx\n\ny\n"), like=train)
     assert (found.words, found.is_labeled) == ([["Ada", "x"], ["y"]], False)
-    found = data.read(write(tmp_path / "pos.txt", "Ada NN\nis VB\n"))
-    assert (found.scheme, found.tags, found.entities) == ("words", [["NN", "VB"]], None)
+    found.write(tmp_path / "out.txt", [["NN", "VB"], ["O"]])
+    assert (tmp_path / "out.txt").read_text() == "Ada NN\nx VB\n\ny O\n"
 
 
 def test_broken_tags_are_counted_by_line(tmp_path, caplog):
