@@ -33,8 +33,8 @@ def write(name, task, evaluated_on, settings, scores):
         task: the `FinetuningTask`. Its `card` has `pipeline_tag`, `dataset` (the metadata of the hub: `type`, `name`,
             `config`, `split`), `datasets` (names of data sets on the hub), `purpose` and `trained_on` (for the first
             sentence), `example` (Python code of the texts to predict), `arguments` (Python code, the arguments of the
-            tokenizer) and optionally `imports` and `outputs` (lines of Python code for the outputs of transformers). `only_encoder`
-            is true if transformers has no such head.
+            tokenizer) and optionally `imports` and `outputs` (lines of Python code for the outputs of transformers);
+            `only_encoder` is true if transformers has no such head.
         evaluated_on: string, what the scores are from, such as "dev".
         settings: dict of the training settings.
         scores: dict of the scores, from 0 to 1.
@@ -145,9 +145,8 @@ def _table(heads, rows):
 
 
 def _use(card):
-    model, part = _CLASSES[card["pipeline_tag"]], ""
-    if card.get("only_encoder"):
-        model, part = "AutoModel", ", the encoder alone"
+    model = "AutoModel" if card.get("only_encoder") else _CLASSES[card["pipeline_tag"]]
+    head = f"With transformers{', the encoder alone' if card.get('only_encoder') else ''}"
     call = f'tokenizer({card["arguments"]}, truncation=True, return_tensors="pt")'
     # A row of choices is one example.
     inputs = f"{{name: ids[None] for name, ids in {call}.items()}}" if model.endswith("MultipleChoice") else call
@@ -155,7 +154,7 @@ def _use(card):
         "With keras_bert:\n\n```python\nimport keras_bert\n\n"
         'bert = keras_bert.load("path/to/this/folder")\n'
         f"print(bert.predict({card['example']}))\n```\n\n"
-        f"With transformers{part}:\n\n```python\n{card.get('imports', '')}from transformers import AutoTokenizer, {model}\n\n"
+        f"{head}:\n\n```python\n{card.get('imports', '')}from transformers import AutoTokenizer, {model}\n\n"
         'tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")\n'
         f'model = {model}.from_pretrained("path/to/this/folder")\n'
         f"outputs = model(**{inputs})\n{card.get('outputs', '')}```\n"
