@@ -146,7 +146,9 @@ class TransformerBlock(Composite):
 
         return (remat(forward) if self.remat else forward)(hidden)
 
-    def compute_output_spec(self, hidden, attention_mask=None, return_attention_scores=False, training=None):
+    def compute_output_spec(
+        self, hidden, attention_mask=None, return_attention_scores=False, training=None, inference=False
+    ):
         output = keras.KerasTensor(hidden.shape, self.compute_dtype)
         if not return_attention_scores:
             return output
