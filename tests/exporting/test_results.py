@@ -25,9 +25,13 @@ COLUMNS = {
     "multiple_choice": {"text": TEXTS, "choices": CHOICES},
 }
 # As the fixture `exported` sets them.
-OPTIONS = {"token_classification": {"stride": 7}, "question_answering": {"null_threshold": 0.5, "n_best": 2}}
+OPTIONS = {
+    "token_classification": {"stride": 7},
+    "bilstm_tagging": {"stride": 7},
+    "question_answering": {"null_threshold": 0.5, "n_best": 2},
+}
 OPTIONS["multi_label"] = {"thresholds": THRESHOLDS}
-NAMES = {"classification": LABELS, "token_classification": TAGS}
+NAMES = {"classification": LABELS, "token_classification": TAGS, "bilstm_tagging": TAGS}
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +83,7 @@ def check(head, row, answer, output):
             else:
                 assert answer["label"] == output["label"].decode()
                 assert answer["score"] == answer["scores"][answer["label"]]
-        case "token_classification":
+        case "token_classification" | "bilstm_tagging":
             count, entities = output["entity_count"], answer["entities"]
             assert [entity["label"] for entity in entities] == strings(output["entity_types"][:count])
             assert [entity["text"] for entity in entities] == strings(output["entities"][:count])
