@@ -97,7 +97,7 @@ class LoadedBert:
             - pre-training: `fills`, for each [MASK] a list of dicts with `token`, `score`; an empty list without
               [MASK]; for pairs as next sentence
             - next sentence: `probability` that the pair follows the text
-            - multiple choice: `choice` (its index), `scores`
+            - multiple choice: `choice` (its index), `scores`; an empty choice has the score 0
             - encoder, embedding: `vector`, as from `encode`
 
         Example:

@@ -15,9 +15,12 @@ from keras_bert.version import __version__
 # The hub's names of metrics, where they differ.
 _METRICS = {"macro_f1": "f1", "micro_f1": "f1", "pearson": "pearsonr", "spearman": "spearmanr", "exact": "exact_match"}
 _RESERVED = ("true", "false", "yes", "no", "on", "off", "null")  # In YAML 1.1.
-_CLASSES = {"text-classification": "AutoModelForSequenceClassification"}
-_CLASSES["question-answering"] = "AutoModelForQuestionAnswering"
-_CLASSES["token-classification"] = "AutoModelForTokenClassification"
+_CLASSES = {
+    "text-classification": "AutoModelForSequenceClassification",
+    "token-classification": "AutoModelForTokenClassification",
+    "question-answering": "AutoModelForQuestionAnswering",
+    "multiple-choice": "AutoModelForMultipleChoice",
+}
 
 
 def write(name, task, evaluated_on, settings, scores):
@@ -142,6 +145,9 @@ def _table(heads, rows):
 
 def _use(card):
     model = _CLASSES[card["pipeline_tag"]]
+    call = f'tokenizer({card["arguments"]}, truncation=True, return_tensors="pt")'
+    # A row of choices is one example.
+    inputs = f"{{name: ids[None] for name, ids in {call}.items()}}" if model.endswith("MultipleChoice") else call
     return (
         "With keras_bert:\n\n```python\nimport keras_bert\n\n"
         'bert = keras_bert.load("path/to/this/folder")\n'
@@ -149,6 +155,5 @@ def _use(card):
         f"With transformers:\n\n```python\n{card.get('imports', '')}from transformers import AutoTokenizer, {model}\n\n"
         'tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")\n'
         f'model = {model}.from_pretrained("path/to/this/folder")\n'
-        f'outputs = model(**tokenizer({card["arguments"]}, truncation=True, return_tensors="pt"))\n'
-        f"{card.get('outputs', '')}```\n"
+        f"outputs = model(**{inputs})\n{card.get('outputs', '')}```\n"
     )

@@ -68,11 +68,10 @@ def regressor(model, preprocessor, pair, rows_together=8):
 
 
 def chooser(model, preprocessor):
-    """Returns the multiple choice signature: `text` `(batch,)`, `choices` `(batch, choices)`."""
+    """Returns the multiple choice signature: `text` `(batch,)`, `choices` `(batch, choices)`, `""` for none."""
 
     def answer(text, choices):
-        text = tf.repeat(text[:, None], tf.shape(choices)[1], 1)
-        logits = model(preprocessor({"text": text, "pair": choices}), training=False)["logits"]
+        logits = model(preprocessor.with_choices(text, choices), training=False)["logits"]
         return {"choice": tf.argmax(logits, -1, tf.int32), "probabilities": tf.nn.softmax(logits)}
 
     specs = tf.TensorSpec([None], tf.string, "text"), tf.TensorSpec([None, None], tf.string, "choices")

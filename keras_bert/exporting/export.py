@@ -55,7 +55,8 @@ def export(model, preprocessor, directory, labels=None, pair=False, example=None
       Options: `stride`, `max_question_length`, `max_answer_length`, `top`, `null_threshold`.
     - pre-training: `text` with [MASK] -> `tokens`, `probabilities`, `mask_count`; signature `next_sentence`: `text`,
       `pair` -> `probability`. Option: `top`.
-    - multiple choice: `text`, `choices` -> `choice`, `probabilities`.
+    - multiple choice: `text`, `choices` -> `choice`, `probabilities`. Rows with fewer choices are padded with `""`: an
+      empty choice has the probability 0.
     - next sentence: `text`, `pair` -> `probability`.
     - encoder: `text` -> `embedding`. Options: `pooling`, `layers`, `normalize`; a model from `build_embedder` has its
       own settings instead.

@@ -119,7 +119,7 @@ class _Graph:
         return "token_classification"
 
     def _multiple_choice(self, logits):
-        scores = self._call("unfold_choices", UnfoldChoices, logits, self.inputs.get("token_ids"))
+        scores = self._call("unfold_choices", UnfoldChoices, logits, self.inputs.get("padding_mask"))
         pooled = self._call("head_dropout", Dropout, self._dense("choice_scorer", scores))
         nested = isinstance(pooled, keras.KerasTensor) and isinstance(pooled._keras_history.operation, keras.Model)
         expect(nested, "the head is not on a model from build_encoder")

@@ -274,12 +274,15 @@ def test_multiple_choice(served):
     answers = model(text=TEXTS, choices=choices)
 
     def alone(text, choice):
+        if not choice:
+            return -np.inf  # Absent.
         inputs = {name: ids[None] for name, ids in model.preprocessor(([text], [choice])).items()}
         return float(model.model(inputs)["logits"][0, 0])
 
     logits = np.array([[alone(text, choice) for choice in row] for text, row in zip(TEXTS, choices, strict=True)])
     close(answers["probabilities"], softmax(logits))
     assert answers["choice"].tolist() == logits.argmax(-1).tolist()
+    assert answers["probabilities"][1, 1] == 0
 
 
 # ---- Token classification
