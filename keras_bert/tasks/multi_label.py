@@ -107,7 +107,7 @@ def summary(labels, names):
 
 def dense(labels, classes):
     """Returns tuples of class ids as an array of 0 and 1, `(rows, classes)`."""
-    found = np.zeros([len(labels), classes], np.uint8)
+    found = np.zeros([len(labels), classes], np.int32)
     rows = np.repeat(np.arange(len(labels)), list(map(len, labels)))
     found[rows, np.fromiter(itertools.chain.from_iterable(labels), int, len(rows))] = 1
     return found

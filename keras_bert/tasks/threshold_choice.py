@@ -22,7 +22,7 @@ def choose_thresholds(choice, labels, logits):
         A float, or a list of floats for "per_label". 0.5 for labels that do not occur, and if no other threshold is
         better.
     """
-    labels, logits = np.asarray(labels, bool), np.asarray(logits)
+    labels, logits = np.asarray(labels, bool), np.asarray(logits, "float64")
     if choice == "per_label":
         return [_best_threshold(*column) for column in zip(labels.T, logits.T, strict=True)]
     return _best_threshold(labels.ravel(), logits.ravel()) if choice == "shared" else float(choice)
