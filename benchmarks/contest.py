@@ -97,17 +97,8 @@ def training_arguments(folder, **options):
     """Returns transformers' training arguments without files and evaluation."""
     import transformers
 
-    return transformers.TrainingArguments(
-        folder,
-        num_train_epochs=1,
-        weight_decay=0.01,
-        use_cpu=True,
-        save_strategy="no",
-        eval_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
-        **options,
-    )
+    defaults = {"num_train_epochs": 1, "weight_decay": 0.01, "use_cpu": True, "report_to": [], "disable_tqdm": True}
+    return transformers.TrainingArguments(folder, save_strategy="no", eval_strategy="no", **{**defaults, **options})
 
 
 def missing(packages):
@@ -169,9 +160,14 @@ def _work(pipe, prepare, arguments):
 
 
 def _round(name, *job):
+    return in_own_process(name, _timed, *job)
+
+
+def in_own_process(name, function, *arguments):
+    """Returns the result of a function, which must not be a string; its output is discarded."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_work_once, args=(there, *job), daemon=True)
+    process = context.Process(target=_work_once, args=(there, function, *arguments), daemon=True)
     process.start()
     there.close()  # Otherwise the end of the process would go unnoticed.
     result = _receive(name, here)
@@ -179,14 +175,18 @@ def _round(name, *job):
     return result
 
 
-def _work_once(pipe, prepare, arguments, seed):
-    """Runs one round in its own process and sends seconds, loss and number of examples."""
+def _work_once(pipe, function, *arguments):
     # Both sides report progress as by default, but the output is discarded.
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
         try:
-            run = prepare(*arguments)(seed)
-            began = time.perf_counter()
-            loss, examples = run()
-            pipe.send((time.perf_counter() - began, float(loss), int(examples)))
+            pipe.send(function(*arguments))
         except Exception:
             pipe.send(traceback.format_exc())
+
+
+def _timed(prepare, arguments, seed):
+    """Runs one round; returns seconds, loss and number of examples."""
+    run = prepare(*arguments)(seed)
+    began = time.perf_counter()
+    loss, examples = run()
+    return time.perf_counter() - began, float(loss), int(examples)

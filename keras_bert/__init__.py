@@ -43,7 +43,8 @@ _MODULES = {
     "keras_bert.training.distribution": "create_strategy",
     "keras_bert.training.bucketing": "Batches",
     "keras_bert.training.input_pipeline": "Stream",
-    "keras_bert.training.losses": "Loss classification_loss pretraining_losses regression_loss span_loss token_loss",
+    "keras_bert.training.losses": "Loss classification_loss multi_label_loss pretraining_losses regression_loss "
+    "span_loss token_loss",
 }
 # Installed by the extra `tensorflow`.
 _INSTALL = "pip install '.[tensorflow]'` in a checkout of keras_bert"

@@ -66,13 +66,17 @@ class Answerer:
             vectors[numbers] = _call(signature, ("text",), part)["embedding"]
         return vectors[0] if is_single else vectors
 
+    def _option_names(self):
+        multi_label = ("thresholds",) if self._bert.multi_label else ()
+        return (*_OPTIONS.get(self._bert.head, ()), *multi_label)
+
     def _check_options(self, n_best, options):
         if n_best is not None and (not isinstance(n_best, int | np.integer) or n_best < 1):
             raise ValueError(f"`n_best` must be a positive integer or `None`. Received: n_best={n_best!r}")
         head = self._bert.head
         for name in options:
-            if name not in _OPTIONS.get(head, ()):
-                known = ", ".join(_OPTIONS.get(head, ())) or "none"
+            if name not in self._option_names():
+                known = ", ".join(self._option_names()) or "none"
                 raise ValueError(
                     f"`predict` has no option {name!r} for head={head!r}. Expected one of: {known}. "
                     f"Received: {name}={options[name]!r}"
@@ -85,6 +89,8 @@ class Answerer:
                 return {"top": max(n_best or 1, _CANDIDATES), "null_threshold": self._bert.null_threshold}
             case "pretraining":
                 return {"top": n_best or 5}
+            case "classification" if self._bert.multi_label:
+                return {**_grouping(), "thresholds": self._bert.thresholds}
             case "classification" | "embedding" | "encoder":
                 return _grouping()
             case _:

@@ -28,8 +28,8 @@ class LoadedBert:
         config: the `BertConfig`.
         encoder: the encoder with loaded weights.
         metadata: the `Metadata`. Each of its fields is an attribute too: `head` ("encoder" for none), `vocabulary`,
-            `lowercase`, `labels`, `multi_label`, `task`, `pair`, `sequence_length`, `null_threshold`, `pooling`,
-            `normalize`, ...
+            `lowercase`, `labels`, `multi_label`, `task`, `pair`, `sequence_length`, `null_threshold`, `thresholds`,
+            `pooling`, `normalize`, ...
         strip_accents: bool, whether to remove accents; `None` means the same as `lowercase`.
     """
 
@@ -80,13 +80,15 @@ class LoadedBert:
             batch_size: int, number of texts to compute together. Defaults to 32.
             n_best: int, number of answers to a question, or of tokens for a [MASK]. Defaults to 1 answer, 5 tokens.
             sequence_length: int, maximum number of tokens. Defaults to that of training, or else to the model's.
-            **options: more options of `export`, such as `stride`, `max_answer_length` or `null_threshold`.
+            **options: more options of `export`, such as `stride`, `max_answer_length`, `null_threshold`
+                or `thresholds`.
 
         Returns:
             A list with a dict for each text; for one text alone, its dict. Scores are probabilities. `start` and `end`
             are positions in the Python string (a SavedModel's are in bytes), so that `text[start:end]` is the answer.
 
-            - classification: `label`, `score`, `scores` (a dict by label); multi-label: `labels`, `scores`
+            - classification: `label`, `score`, `scores` (a dict by label); multi-label: `labels`, those whose score is
+              at least its threshold, and `scores`
             - regression: `value`
             - token classification: `entities`, a list of dicts with `text`, `label`, `start`, `end`, `score`
             - question answering: `answer`, `score`, `start`, `end`; with `n_best` also `answers`, best first. With a

@@ -13,10 +13,11 @@ from keras_bert.tasks.data_summary import warnings
 from keras_bert.version import __version__
 
 # The hub's names of metrics, where they differ.
-_METRICS = {"macro_f1": "f1", "pearson": "pearsonr", "spearman": "spearmanr", "exact": "exact_match"}
+_METRICS = {"macro_f1": "f1", "micro_f1": "f1", "pearson": "pearsonr", "spearman": "spearmanr", "exact": "exact_match"}
 _RESERVED = ("true", "false", "yes", "no", "on", "off", "null")  # In YAML 1.1.
 _CLASSES = {"text-classification": "AutoModelForSequenceClassification"}
 _CLASSES["question-answering"] = "AutoModelForQuestionAnswering"
+_CLASSES["token-classification"] = "AutoModelForTokenClassification"
 _CLASSES["multiple-choice"] = "AutoModelForMultipleChoice"
 
 
@@ -29,8 +30,8 @@ def write(name, task, evaluated_on, settings, scores):
         name: name of the model.
         task: the `FinetuningTask`. Its `card` has `pipeline_tag`, `dataset` (the metadata of the hub: `type`, `name`,
             `config`, `split`), `datasets` (names of data sets on the hub), `purpose` and `trained_on` (for the first
-            sentence), `example` (Python code of the texts to predict) and `arguments` (Python code, the arguments of
-            the tokenizer).
+            sentence), `example` (Python code of the texts to predict), `arguments` (Python code, the arguments of the
+            tokenizer) and optionally `imports` and `outputs` (lines of Python code for the outputs of transformers).
         evaluated_on: string, what the scores are from, such as "dev".
         settings: dict of the training settings.
         scores: dict of the scores, from 0 to 1.
@@ -149,8 +150,8 @@ def _use(card):
         "With keras_bert:\n\n```python\nimport keras_bert\n\n"
         'bert = keras_bert.load("path/to/this/folder")\n'
         f"print(bert.predict({card['example']}))\n```\n\n"
-        f"With transformers:\n\n```python\nfrom transformers import AutoTokenizer, {model}\n\n"
+        f"With transformers:\n\n```python\n{card.get('imports', '')}from transformers import AutoTokenizer, {model}\n\n"
         'tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")\n'
         f'model = {model}.from_pretrained("path/to/this/folder")\n'
-        f"outputs = model(**{inputs})\n```\n"
+        f"outputs = model(**{inputs})\n{card.get('outputs', '')}```\n"
     )

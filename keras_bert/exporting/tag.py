@@ -1,24 +1,31 @@
-"""The token classification signature: the words of a text with their tags, and its entities."""
+"""The token classification signatures: the words of a text with their tags, and its entities."""
 
 import tensorflow as tf
 
 from keras_bert.exporting.long_texts import run_windows
 from keras_bert.exporting.signatures import readable, texts
 from keras_bert.text.entities import entities, entity_spans
-from keras_bert.text.spans import max_context
+from keras_bert.text.spans import half_stride, max_context
 
 
-def tagger(model, preprocessor, labels, stride=128):
-    """Returns the token classification signature, for texts of any length: windows start `stride` pieces apart.
+def tagger(model, preprocessor, labels, stride=None):
+    """Returns the token classification signatures, for texts of any length.
 
-    A word gets the tag of its first piece. Its score is the probability of that tag; the score of an entity is the mean
-    score of its words.
+    `serving_default` finds words as BERT does: at white space and punctuation. The words of `words` are those that
+    single spaces separate, as in CoNLL's files. A word gets the tag of its first piece. Its score is the probability of
+    that tag; the score of an entity is the mean score of its words.
+
+    Args:
+        stride: int, number of pieces between the starts of two windows. Defaults to half a window.
     """
     if labels is None:
         raise ValueError("`labels` must be the names of the tags. Received: labels=None")
     starts_word = tf.constant([not piece.startswith("##") for piece in preprocessor.vocabulary.pieces])
+    stride = half_stride(preprocessor.sequence_length) if stride is None else stride
+    outside = labels.index("O") if "O" in labels else 0
 
     def answer(inputs):
+        """Tags the words that BERT finds."""
         text = inputs["text"]
         ids, starts, ends = preprocessor.tokenizer.with_offsets(text)
         probabilities = tf.nn.softmax(_logits(model, preprocessor, ids, stride))
@@ -28,27 +35,50 @@ def tagger(model, preprocessor, labels, stride=128):
         def words(values, where):
             return tf.ragged.boolean_mask(ids.with_values(values), ids.with_values(where))
 
-        starts, ends = words(starts.values, first), words(ends.values, last)
-        tags = words(tf.argmax(probabilities, -1, tf.int32), first)
-        scores = words(tf.reduce_max(probabilities, -1), first)
-        found = entities(tags, labels)
-        entity_starts, entity_ends = entity_spans(found, starts, ends)
-        return {
-            "tokens": _slices(text, starts, ends),
-            "tags": tags.with_values(tf.gather(tf.constant(labels), tags.values)).to_tensor(""),
-            "scores": scores.to_tensor(0.0),
-            "starts": _dense(starts),
-            "ends": _dense(ends),
-            "token_count": tf.cast(starts.row_lengths(), tf.int32),
-            "entities": _slices(text, entity_starts, entity_ends),
-            "entity_types": found.type.to_tensor(""),
-            "entity_starts": _dense(entity_starts),
-            "entity_ends": _dense(entity_ends),
-            "entity_scores": mean_scores(scores, found).to_tensor(0.0),
-            "entity_count": tf.cast(found.start.row_lengths(), tf.int32),
-        }
+        spans = words(starts.values, first), words(ends.values, last)
+        return _tagged(text, *spans, tf.boolean_mask(probabilities, first), labels)
 
-    return {"serving_default": texts(answer, "text")}
+    def answer_words(inputs):
+        """Tags the words between spaces; those without pieces are outside of entities."""
+        text = inputs["text"]
+        words = tf.strings.split(text, " ")
+        pieces = words.with_values(preprocessor.tokenizer(words.values))
+        probabilities = tf.nn.softmax(_logits(model, preprocessor, pieces.merge_dims(1, 2), stride))
+        sizes = pieces.values.row_lengths()
+        nothing = tf.one_hot([outside], len(labels))
+        first = tf.where(sizes > 0, tf.cumsum(sizes, exclusive=True), tf.reduce_sum(sizes))
+        probabilities = tf.gather(tf.concat([probabilities, nothing], 0), first)
+        lengths = words.with_values(tf.cast(tf.strings.length(words.values), tf.int64) + 1)
+        ends = tf.cumsum(lengths.values) - tf.gather(
+            tf.cumsum(tf.reduce_sum(lengths, 1), exclusive=True), lengths.value_rowids()
+        )
+        return _tagged(
+            text, words.with_values(ends - lengths.values), words.with_values(ends - 1), probabilities, labels
+        )
+
+    return {"serving_default": texts(answer, "text"), "words": texts(answer_words, "text")}
+
+
+def _tagged(text, starts, ends, probabilities, labels):
+    """Returns the outputs of a signature, given the byte offsets of the words and the probabilities of their tags."""
+    tags = starts.with_values(tf.argmax(probabilities, -1, tf.int32))
+    scores = starts.with_values(tf.reduce_max(probabilities, -1))
+    found = entities(tags, labels)
+    entity_starts, entity_ends = entity_spans(found, starts, ends)
+    return {
+        "tokens": _slices(text, starts, ends),
+        "tags": tags.with_values(tf.gather(tf.constant(labels), tags.values)).to_tensor(""),
+        "scores": scores.to_tensor(0.0),
+        "starts": _dense(starts),
+        "ends": _dense(ends),
+        "token_count": tf.cast(starts.row_lengths(), tf.int32),
+        "entities": _slices(text, entity_starts, entity_ends),
+        "entity_types": found.type.to_tensor(""),
+        "entity_starts": _dense(entity_starts),
+        "entity_ends": _dense(entity_ends),
+        "entity_scores": mean_scores(scores, found).to_tensor(0.0),
+        "entity_count": tf.cast(found.start.row_lengths(), tf.int32),
+    }
 
 
 def _logits(model, preprocessor, ids, stride):

@@ -33,6 +33,7 @@ class Pooler(Composite):
         super().__init__(**kwargs)
         self.hidden_size = hidden_size
         self.initializer_range = initializer_range
+        self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: hidden_size})
         self.dense = self.make_dense(hidden_size, "dense", activation="tanh")
 
     def build(self, sequence_output_shape):
@@ -40,6 +41,9 @@ class Pooler(Composite):
 
     def call(self, sequence_output):
         return self.dense(sequence_output[:, 0])
+
+    def compute_output_shape(self, sequence_output_shape):
+        return (sequence_output_shape[0], self.hidden_size)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -72,6 +76,7 @@ class MaskedLMTransform(Composite):
         self.activation = check_activation(activation)
         self.initializer_range = initializer_range
         self.layer_norm_eps = layer_norm_eps
+        self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: hidden_size})
         self.dense = self.make_dense(hidden_size, "dense")
         self.norm = LayerNorm(epsilon=layer_norm_eps, name="norm", **self.part_options)
 
@@ -88,6 +93,9 @@ class MaskedLMTransform(Composite):
         rows = ops.where(inside, rows, batch * length)
         picked = ops.take(ops.reshape(sequence_output, (-1, width)), rows, axis=0)
         return self.norm(activate(self.dense(picked), self.activation, training))
+
+    def compute_output_shape(self, sequence_output_shape, mask_positions_shape):
+        return (*mask_positions_shape, self.hidden_size)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -109,6 +117,9 @@ class OutputBias(Unquantized, keras.layers.Layer):
 
     def call(self, logits):
         return ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
+
+    def compute_output_spec(self, logits):
+        return keras.KerasTensor(logits.shape, "float32")
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -205,3 +216,7 @@ class SentencePooling(Unquantized, keras.layers.Layer):
         if not self.normalize:
             return pooled
         return pooled / ops.maximum(ops.sqrt(ops.sum(pooled * pooled, axis=-1, keepdims=True)), 1e-12)
+
+    def compute_output_spec(self, sequence_output, padding_mask):
+        batch, _, width = sequence_output.shape
+        return keras.KerasTensor((batch, width), "float32")

@@ -40,6 +40,10 @@ class AttentionMask(Unquantized, keras.layers.Layer):
             mask = ops.logical_and(mask, positions[:, None] >= positions[None, :])
         return mask
 
+    def compute_output_spec(self, padding_mask):
+        batch, length = padding_mask.shape
+        return keras.KerasTensor((batch, 1, length if self.causal else 1, length), "bool")
+
 
 def attention_bias(mask):
     """Returns the float32 tensor to add to the attention scores for a boolean mask."""

@@ -104,6 +104,7 @@ class TransformerBlock(Composite):
         self.initializer_range = initializer_range
         self.layer_norm_eps = layer_norm_eps
         self.remat = remat
+        self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: hidden_size})
 
         options = self.part_options
         self.attention = MultiHeadAttention(
@@ -142,3 +143,10 @@ class TransformerBlock(Composite):
             return (output, scores) if return_attention_scores else output
 
         return (remat(forward) if self.remat else forward)(hidden)
+
+    def compute_output_spec(self, hidden, attention_mask=None, return_attention_scores=False, training=None):
+        output = keras.KerasTensor(hidden.shape, self.compute_dtype)
+        if not return_attention_scores:
+            return output
+        batch, length, _ = hidden.shape
+        return output, keras.KerasTensor((batch, self.num_heads, length, length), self.compute_dtype)

@@ -58,6 +58,11 @@ def sliding_windows(lengths, room, stride):
     return Windows(example, start, length)
 
 
+def half_stride(sequence_length):
+    """Returns the distance between windows that overlap by half, for sequences with `[CLS]` and `[SEP]`."""
+    return max(1, (sequence_length - 2) // 2)
+
+
 def window_slices(values, windows):
     """Slices a ragged tensor `(examples, tokens, ...)` into windows, ragged `(windows, tokens, ...)`."""
     dtype = values.row_splits.dtype

@@ -252,6 +252,30 @@ def test_config_round_trip(layer):
         assert arguments <= layer.get_config().keys()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_declared_shapes_and_dtypes_equal_the_outputs(dtype):
+    """Keras asks the layers for them instead of tracing `call`."""
+    hidden, rows = np.ones((2, 5, 8), "float32"), np.ones((2, 5), "int32")
+    scores = {"return_attention_scores": True}
+    for layer, inputs, options in (
+        (layers.AttentionMask(causal=True), [rows], {}),
+        (layers.AttentionMask(), [rows], {}),
+        (layers.BertEmbeddings(8, 16, dtype=dtype), [hidden, rows], {}),
+        (layers.Dropout(0.2, dtype=dtype), [hidden], {}),
+        (layers.MaskedLMTransform(8, dtype=dtype), [hidden, rows[:, :3]], {}),
+        (layers.OutputBias(dtype=dtype), [hidden], {}),
+        (layers.Pooler(8, dtype=dtype), [hidden], {}),
+        (layers.SentencePooling(dtype=dtype), [hidden, rows], {}),
+        (layers.TransformerBlock(8, 2, 16, dtype=dtype), [hidden], {}),
+        (layers.TransformerBlock(8, 2, 16, dtype=dtype), [hidden], scores),
+    ):
+        tensors = [keras.Input((None, *value.shape[2:]), dtype=value.dtype.name) for value in inputs]
+        found, declared = (keras.tree.flatten(layer(*values, **options)) for values in (inputs, tensors))
+        for value, tensor in zip(found, declared, strict=True):
+            assert keras.backend.standardize_dtype(value.dtype) == tensor.dtype, layer
+            assert all(size in (None, known) for size, known in zip(tensor.shape, value.shape, strict=True)), layer
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -260,6 +284,7 @@ def test_config_round_trip(layer):
         (lambda: layers.SentencePooling("min"), "`pooling` must be mean, max or cls. Received: pooling='min'"),
         (lambda: layers.FeedForward(8, 16, "mish"), "`activation` must be one of gelu, gelu_new.* Received: .*'mish'"),
         (lambda: layers.Dropout(-0.1), r"`rate` must be a number in \[0, 1\). Received: rate=-0.1"),
+        (lambda: layers.TransformerBlock(8, 2, 16)(keras.Input((5, 4))), r"expected axis -1 .* to have value 8, but"),
         (lambda: layers.Dropout(1.0), r"`rate` must be a number in \[0, 1\). Received: rate=1.0"),
         (lambda: layers.Dropout(0.1).quantize("gptq", config=GPTQ), "`mode` must be one of int8, int4 .*: mode='gptq'"),
     ],

@@ -31,14 +31,14 @@ def length_rows(lengths, values, show):
 
     Args:
         lengths: list of ints.
-        values: list of numbers.
-        show: function that formats a mean.
+        values: list of numbers, or of tuples of numbers.
+        show: function that formats a mean, an array for tuples.
     """
     lengths, values = np.asarray(lengths, int), np.asarray(values, "float64")
     rows = []
     for low, high in _ranges(lengths):
         chosen = values[(low <= lengths) & (lengths <= high)]
-        rows.append([f"{low:,} to {high:,}" if low < high else f"{low:,}", f"{len(chosen):,}", show(chosen.mean())])
+        rows.append([f"{low:,} to {high:,}" if low < high else f"{low:,}", f"{len(chosen):,}", show(chosen.mean(0))])
     return rows
 
 

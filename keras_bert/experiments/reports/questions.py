@@ -1,19 +1,15 @@
 """Report sections about question answering on dev: scores by kind of question, and the hardest questions."""
 
-import itertools
 import math
 import re
 import statistics
 
 from keras_bert.experiments.reports import charts, page
 from keras_bert.experiments.reports.calibration import calibration_section
+from keras_bert.experiments.reports.excerpts import excerpts
 from keras_bert.experiments.reports.lengths import length_rows, share_bar
 
 _HARDEST = 20
-_AROUND = 130  # Number of context characters to show on each side of an answer.
-_ANSWER = 300  # Maximum number of characters to show of an answer.
-_GAP = 40  # Excerpts with at most this many characters between them are merged.
-_WORD = 20  # Maximum number of characters to drop so that an excerpt starts and ends with a whole word.
 _KIND = re.compile(r"\b(how\s+many|how\s+much|how|whom|whose|who|what|when|where|which|why)\b")
 _OTHER = "other"
 _LENGTHS = {"1": 1, "2": 2, "3 to 4": 4, "5 to 8": 8, "9 or more": math.inf}
@@ -164,8 +160,7 @@ def _excerpts(row):
     said = _places(text, [row["place"]] if row["place"] and row["prediction"] else [])
     # Show the gold answer nearest to the prediction.
     nearest = sorted(golds, key=lambda gold: max([0, *(max(gold[0] - last, first - gold[1]) for first, last in said)]))
-    marks = {"gold": golds, "said": said}
-    return [_marked(text, begin, end, marks) for begin, end in _windows(text, nearest[:1] + said)]
+    return excerpts(text, nearest[:1] + said, {"gold": golds, "said": said})
 
 
 def _places(text, spans):
@@ -178,35 +173,3 @@ def _places(text, spans):
                 last += 1
             found.append(tuple(len(data[:byte].decode("utf-8", "ignore")) for byte in (first, last)))
     return found
-
-
-def _windows(text, places):
-    """Spans of the excerpts around the places, merged if they meet; without places, the start of the text."""
-    windows = []
-    for first, last in sorted(places) or [(0, _AROUND)]:
-        begin, end = max(0, first - _AROUND), min(len(text), min(last, first + _ANSWER) + _AROUND)
-        if windows and begin <= windows[-1][1] + _GAP:
-            windows[-1] = windows[-1][0], max(windows[-1][1], end)
-        else:
-            windows.append((begin, end))
-    return [_whole_words(text, begin, end) for begin, end in windows]
-
-
-def _whole_words(text, begin, end):
-    if begin:
-        begin = max(begin, text.find(" ", begin, begin + _WORD) + 1)
-    space = text.rfind(" ", end - _WORD, end) if end < len(text) else -1
-    return begin, end if space < 0 else space
-
-
-def _marked(text, begin, end, marks):
-    """Splits an excerpt into pairs of style and text; `marks` maps styles to character spans."""
-
-    def style(place):
-        return " ".join(name for name, spans in marks.items() if any(first <= place < last for first, last in spans))
-
-    parts = [("", "… ")] if begin else []
-    for name, places in itertools.groupby(range(begin, end), style):
-        places = list(places)
-        parts.append((name, text[places[0] : places[-1] + 1]))
-    return parts + [("", " …")] * (end < len(text))

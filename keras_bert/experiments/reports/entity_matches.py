@@ -1,0 +1,100 @@
+"""Pairs the gold entities of a sentence with the predicted ones: each is in exactly one match."""
+
+import collections
+import math
+from typing import NamedTuple
+
+CORRECT, WRONG_TYPE, WRONG_BORDER, BOTH_WRONG = "correct", "wrong type", "wrong border", "wrong type and border"
+MISSED, SPURIOUS = "missed", "spurious"
+KINDS = CORRECT, WRONG_TYPE, WRONG_BORDER, BOTH_WRONG, MISSED, SPURIOUS
+_NO_TYPE = "entity"  # The name of a single type without a name.
+
+
+class Entity(NamedTuple):
+    """An entity: its type, its first word and the end, the word after its last."""
+
+    type: str
+    first: int
+    end: int
+
+
+class Match(NamedTuple):
+    """A gold entity and the predicted one that belongs to it; one of them may be missing.
+
+    Args:
+        row: dict, the sentence, see `entity_sections`.
+        gold, prediction: `Entity` or `None`.
+        confidence: float, the probability of the prediction; NaN without one.
+    """
+
+    row: dict
+    gold: Entity | None
+    prediction: Entity | None
+    confidence: float = math.nan
+
+    @property
+    def kind(self):
+        """One of `KINDS`."""
+        if self.gold is None or self.prediction is None:
+            return SPURIOUS if self.gold is None else MISSED
+        if self.gold[1:] == self.prediction[1:]:
+            return CORRECT if self.gold == self.prediction else WRONG_TYPE
+        return WRONG_BORDER if self.gold.type == self.prediction.type else BOTH_WRONG
+
+    @property
+    def entities(self):
+        """The gold entity and the predicted one, as far as there are any."""
+        return [entity for entity in (self.gold, self.prediction) if entity]
+
+    def span(self, entity):
+        """Returns the characters of an entity, `(first, end)`."""
+        return self.row["words"][entity.first][0], self.row["words"][entity.end - 1][1]
+
+    def text(self, entity):
+        """Returns the text of an entity."""
+        first, end = self.span(entity)
+        return self.row["text"][first:end]
+
+
+def type_name(name):
+    """Returns the name of a type to show."""
+    return name or _NO_TYPE
+
+
+def matches(row):
+    """Returns the `Match`es of a sentence, in its order.
+
+    Entities with the same borders belong together, then those that share words: first of the same type, then those
+    that share more words. The rest is missed or spurious.
+    """
+    golds, predictions = (
+        [Entity(type_name(name), first, end) for name, first, end in row[part]] for part in ("golds", "predictions")
+    )
+    partner = _partners(golds, predictions)
+    found = [Match(row, gold, None) for number, gold in enumerate(golds) if number not in partner.values()]
+    for number, (prediction, confidence) in enumerate(zip(predictions, row["confidences"], strict=True)):
+        gold = golds[partner[number]] if number in partner else None
+        found.append(Match(row, gold, prediction, float(confidence)))
+    return sorted(found, key=lambda match: min(entity[1:] for entity in match.entities))
+
+
+def _partners(golds, predictions):
+    """Returns the index of the gold entity that belongs to a prediction, by its index."""
+    gold_of = {word: number for number, gold in enumerate(golds) for word in range(gold.first, gold.end)}
+    shared = collections.Counter(
+        (gold_of[word], number)
+        for number, prediction in enumerate(predictions)
+        for word in range(prediction.first, prediction.end)
+        if word in gold_of
+    )
+
+    def order(pair):
+        gold, prediction = golds[pair[0]], predictions[pair[1]]
+        return gold[1:] != prediction[1:], gold.type != prediction.type, -shared[pair], pair
+
+    partner, taken = {}, set()
+    for gold, prediction in sorted(shared, key=order):
+        if gold not in taken and prediction not in partner:
+            partner[prediction] = gold
+            taken.add(gold)
+    return partner

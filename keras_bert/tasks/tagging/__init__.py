@@ -1,0 +1,1 @@
+"""Tagging of words: named entities, chunks, parts of speech."""

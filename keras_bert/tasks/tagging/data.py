@@ -1,0 +1,143 @@
+"""Reads sentences or texts with their entities or tags, from CoNLL and JSONL files."""
+
+import dataclasses
+import itertools
+import logging
+import pathlib
+from typing import Any
+
+from keras_bert.files import fingerprint
+from keras_bert.tasks.tagging import annotations, conll, schemes
+from keras_bert.tasks.tagging.schemes import PLAIN
+
+_LOG = logging.getLogger("keras_bert")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sentences:
+    """The sentences of a file: lists of words, or texts.
+
+    Args:
+        path: the file.
+        words: list of lists of strings; `None` for texts.
+        texts: list of strings; `None` for words.
+        entities: list of lists of `Entity`, with indices of words, in texts of characters; `None` if there are none or
+            the tags are plain.
+        tags: list of lists of plain tags; `None` for entities.
+        scheme: the scheme of the tags in the file, one of `schemes.SCHEMES`.
+        lines: list of ints, the line where each sentence starts.
+        documents: list of ints, the document of each sentence.
+        file: `conll.Columns` or `annotations.Records`.
+    """
+
+    path: pathlib.Path
+    words: list | None
+    texts: list | None
+    entities: list | None
+    tags: list | None
+    scheme: str
+    lines: list
+    documents: list
+    file: Any
+
+    def __len__(self):
+        return len(self.lines)
+
+    @property
+    def is_labeled(self):
+        """Whether the file has entities or tags."""
+        return self.entities is not None or self.tags is not None
+
+    @property
+    def sources(self):
+        """The words or texts."""
+        return self.texts if self.words is None else self.words
+
+    def first(self, count):
+        """Returns the first `count` sentences, or all for `None`; these cannot be written."""
+        if count is None or count >= len(self):
+            return self
+        columns = {
+            name: column and column[:count]
+            for name in ("words", "texts", "entities", "tags", "lines", "documents")
+            for column in [getattr(self, name)]
+        }
+        return dataclasses.replace(self, **columns, file=None)
+
+    def fingerprint(self):
+        """Returns a hash of the content, to recognize changed data."""
+        return fingerprint([self.sources, self.entities, self.tags, self.documents])
+
+    def types(self):
+        """Returns the types of the entities, or the plain tags, of each sentence: a list of lists."""
+        if self.tags is not None:
+            return self.tags
+        return [[entity.type for entity in found] for found in self.entities]
+
+    def write(self, path, predicted):
+        """Writes predictions in the form of the file: lists of `Entity`, or of plain tags."""
+        if self.words is not None and self.scheme != PLAIN:
+            lengths = map(len, self.words)
+            predicted = [
+                schemes.to_tags(found, length, self.scheme) for found, length in zip(predicted, lengths, strict=True)
+            ]
+        self.file.write(path, predicted)
+
+
+def read(path, word_column=None, tag_column=None, separator=None, scheme=None, like=None):
+    """Reads a file: `.jsonl` or `.json` as in `annotations`, everything else as in `conll`.
+
+    Args:
+        path: the file.
+        word_column, tag_column, separator: see `conll.read` and `annotations.read`.
+        scheme: one of `schemes.SCHEMES`. Recognized by default.
+        like: the `Sentences` of another file: a file with fewer columns has no tags, and is written in its scheme.
+    """
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file")
+    if path.suffix.lower() in (".jsonl", ".json"):
+        file = annotations.read(path, word_column, tag_column)
+        if file.texts is not None:
+            if scheme is not None:
+                raise ValueError(f"{path}: spans have no scheme. Expected `scheme` only for tags. Received: {scheme!r}")
+            documents = list(range(len(file.texts)))
+            return Sentences(path, None, file.texts, file.spans, None, "iob2", file.lines, documents, file)
+        numbers = [[line] * len(words) for line, words in zip(file.lines, file.words, strict=True)]
+        documents = list(range(len(file.words)))
+    else:
+        file = conll.read(path, word_column, tag_column, separator, getattr(like and like.file, "width", None))
+        numbers, documents = file.numbers, file.documents
+    lines = [places[0] for places in numbers]
+    if scheme is None and like and (file.tags is None or like.scheme in ("io", PLAIN)):
+        scheme = like.scheme
+    if file.tags is None:
+        return Sentences(path, file.words, None, None, None, scheme or "iob2", lines, documents, file)
+    scheme = scheme or schemes.recognize(file.tags)
+    _check_tags(path, file.tags, numbers, scheme)
+    if scheme == PLAIN:
+        return Sentences(path, file.words, None, None, file.tags, scheme, lines, documents, file)
+    found = [schemes.entities(tags, scheme) for tags in file.tags]
+    return Sentences(path, file.words, None, found, None, scheme, lines, documents, file)
+
+
+def _check_tags(path, sentences, numbers, scheme):
+    """Raises for tags that cannot be read; reports those that the scheme does not allow where they are."""
+    broken = []
+    for tags, lines in zip(sentences, numbers, strict=True):
+        for tag, line in zip(tags, lines, strict=True):
+            if not schemes.is_valid(tag, scheme):
+                raise ValueError(
+                    f"{path}:{line}: the tag {tag!r} has no prefix of {scheme.upper()}, unlike others, such as B-PER. "
+                    "If the line has the names of the columns, pass them as --word_column and --tag_column; for tags "
+                    f"without prefixes, pass --scheme=io or --scheme={PLAIN}"
+                )
+        if scheme != PLAIN:
+            broken += [(lines[word], tags[word]) for word in schemes.violations(tags, scheme)]
+    if broken:
+        shown = ", ".join(f"{tag} in line {line}" for line, tag in itertools.islice(broken, 3))
+        more = ", ..." if len(broken) > 3 else ""
+        _LOG.warning(
+            "%s: %d tag(s) break the scheme %s and are read as conlleval does: %s%s",
+            *(path, len(broken), scheme.upper(), shown, more),
+        )

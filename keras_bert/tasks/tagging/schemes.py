@@ -1,0 +1,104 @@
+"""Tag schemes: recognition, violations, and conversion between the tags of a sentence and its entities.
+
+words     Alex   Bell   met   Eve     Bell
+entities  PER----------        PER     PER
+iob1      I-PER  I-PER  O     I-PER   B-PER
+iob2      B-PER  I-PER  O     B-PER   B-PER
+iobes     B-PER  E-PER  O     S-PER   S-PER
+bilou     B-PER  L-PER  O     U-PER   U-PER
+io        PER    PER    O     PER     PER      (two adjacent entities of a type become one)
+words     tags of words without entities, such as parts of speech
+"""
+
+import re
+from typing import NamedTuple
+
+OUTSIDE = "O"
+PLAIN = "words"
+# The prefixes of an entity's only word, its first one, those between, and its last one.
+_PREFIXES = {"iob1": "IIII", "iob2": "BBII", "iobes": "SBIE", "bilou": "UBIL", "io": ("",) * 4}
+SCHEMES = (*_PREFIXES, PLAIN)
+_TAG = re.compile(r"([BIELSU])(?:-(.*))?", re.DOTALL)
+
+
+class Entity(NamedTuple):
+    """An entity: its type, and its first word and its last word + 1 (in texts, characters)."""
+
+    type: str
+    start: int
+    end: int
+
+
+def entities(tags, scheme="iob2"):
+    """Finds the entities in the tags of a sentence, as CoNLL's `conlleval` does.
+
+    An entity starts at B, S and U, and at any other tag that follows "O", another type, or E, L, S and U. It ends
+    before the next entity and before "O". In the scheme "io", tags are types.
+    """
+    found, before, kind_before = [], OUTSIDE, ""
+    for word, tag in enumerate(tags):
+        prefix, kind = _split(tag, scheme)
+        if prefix != OUTSIDE:
+            if before in "BI" and prefix in "IEL" and kind == kind_before:
+                found[-1] = found[-1]._replace(end=word + 1)
+            else:
+                found.append(Entity(kind, word, word + 1))
+        before, kind_before = prefix, kind
+    return found
+
+
+def to_tags(found, length, scheme="iob2"):
+    """Returns the tags of a sentence with `length` words, given its entities in order."""
+    tags, before = [OUTSIDE] * length, None
+    only, first, inner, last = _PREFIXES[scheme]
+    for entity in found:
+        size = entity.end - entity.start
+        prefixes = [only] if size == 1 else [first, *[inner] * (size - 2), last]
+        if scheme == "iob1" and before and (before.type, before.end) == (entity.type, entity.start):
+            prefixes[0] = "B"
+        tags[entity.start : entity.end] = ["-".join(filter(None, (prefix, entity.type))) for prefix in prefixes]
+        before = entity
+    return tags
+
+
+def recognize(sentences):
+    """Returns the scheme of the tags of sentences, a list of lists.
+
+    Of IOB1 and IOB2, returns the one that fewer tags violate. Tags without prefixes are "io" if some are "O".
+    """
+    tags = {tag for sentence in sentences for tag in sentence}
+    types = tags - {OUTSIDE}
+    with_prefix = [tag for tag in types if _TAG.fullmatch(tag) and "-" in tag]
+    # Parts of speech may be single letters.
+    if not (types <= set("BIELSU") or 2 * len(with_prefix) >= len(types)):
+        return "io" if OUTSIDE in tags else PLAIN
+    prefixes = {tag[0] for tag in types if _TAG.fullmatch(tag)}
+    if prefixes & {"L", "U"}:
+        return "bilou"
+    if prefixes & {"E", "S"}:
+        return "iobes"
+    return min("iob2", "iob1", key=lambda scheme: sum(len(violations(sentence, scheme)) for sentence in sentences))
+
+
+def violations(tags, scheme):
+    """Returns the indices of the tags that the scheme does not allow where they are."""
+    expected = to_tags(entities(tags, scheme), len(tags), scheme)
+    return [word for word, (tag, right) in enumerate(zip(tags, expected, strict=True)) if tag != right]
+
+
+def is_valid(tag, scheme):
+    """Returns whether a tag can be read in a scheme, in some place."""
+    return scheme in ("io", PLAIN) or tag == OUTSIDE or _TAG.fullmatch(tag) is not None
+
+
+def labels(types):
+    """Returns the labels of a model for types of entities: "O", and B and I of each."""
+    return [OUTSIDE, *("-".join(filter(None, (prefix, kind))) for kind in sorted(types) for prefix in "BI")]
+
+
+def _split(tag, scheme):
+    """Returns the prefix and the type of a tag."""
+    if tag == OUTSIDE:
+        return OUTSIDE, ""
+    match = None if scheme == "io" else _TAG.fullmatch(tag)
+    return match.groups("") if match else ("I", tag)

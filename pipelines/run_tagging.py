@@ -1,0 +1,87 @@
+"""Fine-tunes a tagger of named entities or other tags of words, and keeps the best model on dev.
+
+    python -m pipelines.run_tagging --train_file=eng.train --dev_file=eng.testa --predict_file=eng.testb \\
+        --model=google-bert/bert-base-cased --output_dir=runs/ner --seed=1,2,3,4,5
+    python -m pipelines.run_tagging --train_file=train.jsonl --dev_file=dev.jsonl --model=google-bert/bert-base-cased \\
+        --output_dir=runs/entities
+
+A file has one word per line with its tag in the last column (CoNLL), or is JSONL with `tokens` and `tags`, or with
+`text` and spans, as doccano, Label Studio, Prodigy and spaCy write it. Tags are IOB1, IOB2, IOBES, BILOU, types without
+prefixes or plain tags, such as parts of speech; the scheme is recognized. Sentences longer than `--sequence_length` are
+read in windows that overlap by half; with `--document_context`, windows run over whole documents, as in the paper.
+Flags with several values form a grid; the same command resumes interrupted runs and keeps finished ones. `--output_dir`
+contains `flags.txt`, `runs/`, the predictions of the best run in the form of the files, `dev_predictions` and
+`predictions`, `results.json`, `results.md` with the paper's scores for CoNLL-2003, `report.html`, the best model in
+`model/` and its export, from text to entities, in `saved_model/1/`.
+"""
+
+import functools
+import pathlib
+
+from absl import flags
+
+import keras_bert
+from keras_bert.files import write_text
+from keras_bert.tasks.tagging import data
+from keras_bert.tasks.tagging.schemes import SCHEMES
+
+from . import command, common_flags
+
+command.section("data")
+_TRAIN = flags.DEFINE_string("train_file", None, "Training data: CoNLL or JSONL.", required=True)
+_DEV = flags.DEFINE_string("dev_file", None, "File to select the best run on.", required=True)
+_PREDICT = flags.DEFINE_string("predict_file", None, "File to predict; scored if it has tags.")
+_WORD = flags.DEFINE_string("word_column", None, "Column of the words, a number or name, or key of words or text.")
+_TAG = flags.DEFINE_string("tag_column", None, "Column of the tags, a number or name, or key of tags or spans.")
+_SEPARATOR = flags.DEFINE_string("separator", None, "Separator of columns: tab, space, comma; default: recognized.")
+_SCHEME = flags.DEFINE_enum("scheme", None, SCHEMES, "Scheme of the tags; default: recognized.")
+flags.DEFINE_integer("sequence_length", 128, "Maximum number of tokens of a window.", 4)
+flags.DEFINE_bool("document_context", False, "Windows run over documents, instead of sentences.")
+flags.DEFINE_bool("first_token_only", False, "Trains only the first token of a word, as in the paper.")
+_FLAGS = common_flags.finetuning("5e-5")
+
+
+def check():
+    """Finds mistakes in flags and files."""
+    common_flags.choices(_FLAGS, [], None, None)
+    if not _FLAGS.model.value:
+        raise ValueError("--model is required: a directory or a name such as google-bert/bert-base-cased")
+    common_flags.check_paths(_FLAGS.model.value)
+    _read()
+
+
+def main():
+    from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
+    from keras_bert.experiments.tagging_task import TaggingTask, predictions_name
+    from keras_bert.training.callbacks import check_report_to
+    from keras_bert.training.distribution import is_chief
+
+    check_report_to(_FLAGS.report_to.value)
+    strategy = keras_bert.create_strategy(_FLAGS.strategy.value)
+    output, model = pathlib.Path(_FLAGS.output_dir.value), _FLAGS.model.value
+    names = ("sequence_length", "document_context", "first_token_only", "max_train_examples")
+    task = TaggingTask(*_read(), model, keras_bert.load(model), **{name: flags.FLAGS[name].value for name in names})
+    choices = common_flags.choices(_FLAGS, [5e-5], 32, 3)
+    hyperparameters = common_flags.instance(Hyperparameters)
+    options = {"log_every": _FLAGS.log_every.value, "report_to": _FLAGS.report_to.value}
+    finetuning = Finetuning(task, choices, hyperparameters, output, _FLAGS.ensemble.value, strategy, **options)
+    if is_chief(strategy):
+        write_text(output / "flags.txt", command.given_flags())
+    finetuning.run()
+    if is_chief(strategy):
+        print(finetuning.finish())
+        predictions = _PREDICT.value and predictions_name(_PREDICT.value, "test")
+        common_flags.print_next(output, '"A text with names."', predictions)
+
+
+@functools.cache
+def _read():
+    """Returns the training data, dev and the data to predict, `None` without."""
+    options = {"word_column": _WORD.value, "tag_column": _TAG.value, "separator": _SEPARATOR.value}
+    options["scheme"] = _SCHEME.value
+    train = data.read(_TRAIN.value, **options)
+    return train, *(path and data.read(path, **options, like=train) for path in (_DEV.value, _PREDICT.value))
+
+
+if __name__ == "__main__":
+    command.run(main, check=check)

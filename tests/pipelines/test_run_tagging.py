@@ -1,0 +1,162 @@
+"""The command, on sentences of letters whose entities are "z" (LOC) and runs of "y" (PER)."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_bert
+from keras_bert.exporting.results import results
+from keras_bert.tasks.tagging import data, metrics
+from keras_bert.tasks.tagging.schemes import Entity
+from keras_bert.training.trainer import Trainer
+from tests.pipelines.programs import call, mistake
+
+pytestmark = pytest.mark.tensorflow
+
+PROGRAM = "pipelines.run_tagging"
+
+
+def sentences(count, seed):
+    """Returns lists of letters with one or two entities, some longer than the windows."""
+    rng, found = np.random.default_rng(seed), []
+    for number in range(count):
+        letters = rng.choice(list("abcdef"), 20 if number % 8 == 0 else 6).tolist()
+        letters[rng.integers(3)] = "z"
+        if number % 2:
+            letters[4:6] = "yy"
+        found.append(letters)
+    return found
+
+
+def golds(letters):
+    """Returns the entities of a sentence."""
+    found = [Entity("LOC", place, place + 1) for place, letter in enumerate(letters) if letter == "z"]
+    return [*found, Entity("PER", 4, 6)] if "y" in letters else found
+
+
+def conll(letters):
+    inside = {place: kind for kind, start, end in golds(letters) for place in range(start, end)}
+    return "".join(
+        f"{letter} I-{inside[place]}\n" if place in inside else f"{letter} O\n" for place, letter in enumerate(letters)
+    )
+
+
+def record(letters):
+    spans = [[2 * start, 2 * end - 1, kind] for kind, start, end in golds(letters)]
+    return json.dumps({"text": " ".join(letters), "label": spans}) + "\n"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, config, pieces):
+    made = tmp_path_factory.mktemp("tagging")
+    for name, count, seed in (("train", 96, 0), ("dev", 24, 1), ("test", 9, 2)):
+        found = sentences(count, seed)
+        (made / f"{name}.txt").write_text("\n".join(map(conll, found)))
+        (made / f"{name}.jsonl").write_text("".join(map(record, found)))
+    keras_bert.save(keras_bert.build_encoder(config), made / "bert", pieces)
+    return made
+
+
+def arguments(made, output, suffix="txt", **changes):
+    values = {
+        **{
+            f"{name}_file": f"{made}/{file}.{suffix}"
+            for name, file in (("train", "train"), ("dev", "dev"), ("predict", "test"))
+        },
+        "model": f"{made}/bert",
+        "output_dir": f"{made}/{output}",
+        "sequence_length": 12,
+        "epochs": 5,
+        "batch_size": 8,
+        "learning_rate": "5e-3",
+        **changes,
+    }
+    return [f"--{name}={value}" for name, value in values.items() if value is not None]
+
+
+@pytest.fixture(scope="module")
+def run(made):
+    """The output of a run, and what it printed."""
+    printed = call(PROGRAM, *arguments(made, "run"))
+    return made / "run", printed
+
+
+def test_predictions_and_scores(made, run):
+    output, printed = run
+    lines = (output / "predictions.txt").read_text().splitlines()
+    assert [line.rpartition(" ")[0] for line in lines] == (made / "test.txt").read_text().splitlines()
+    gold, predicted = data.read(made / "test.txt"), data.read(output / "predictions.txt", tag_column="3", scheme="iob1")
+    scores = metrics.entity_scores(gold.entities, predicted.entities)
+    report = json.loads((output / "results.json").read_text())
+    assert report["test_scores"] == scores
+    assert scores["f1"] > 0.9
+    assert f"test: f1 {100 * scores['f1']:.2f}%" in printed
+    dev = data.read(output / "dev_predictions.txt")
+    assert report["scores"] == metrics.entity_scores(data.read(made / "dev.txt").entities, dev.entities)
+    # Each "y" is tagged B-PER: 24 of 24 + 24 entities are right, of 24 + 12.
+    assert report["data"]["majority"]["f1"] == pytest.approx(48 / 84)
+    for name in ("report.html", "errors.tsv", "model/README.md"):
+        assert (output / name).is_file()
+
+
+def test_exported_model_finds_the_same_entities(run):
+    """In words between spaces, also of sentences longer than a window, and through `bert.predict` in any text."""
+    output, _ = run
+    found = data.read(output / "dev_predictions.txt")
+    texts = [" ".join(words) for words in found.words]
+    assert max(map(len, found.words)) > 12
+    model = tf.saved_model.load(output / "saved_model" / "1")
+    expected = [[(kind, 2 * start, 2 * end - 1) for kind, start, end in row] for row in found.entities]
+    bert = keras_bert.load(output / "model")
+    for name in ("words", "serving_default"):
+        outputs = {key: value.numpy() for key, value in model.signatures[name](tf.constant(texts)).items()}
+        answers = results(outputs, [{"text": text} for text in texts])
+        places = [[(one["label"], one["start"], one["end"]) for one in answer["entities"]] for answer in answers]
+        assert places == expected
+    assert [answer["entities"] for answer in bert.predict(texts)] == [
+        [{**one, "score": pytest.approx(one["score"], abs=1e-5)} for one in answer["entities"]] for answer in answers
+    ]
+
+
+@pytest.mark.slow
+def test_texts_with_spans(made):
+    """Two seeds, the second one interrupted; the predictions are the entities of the saved model, in bfloat16."""
+    before, runs = Trainer.fit, []
+    given = arguments(made, "spans", "jsonl", epochs=2, precision="mixed_bfloat16", predict_file=None, seed="1,2")
+
+    def fit(self, *values, **options):
+        runs.append(self.directory.name)
+        if len(runs) == 2:
+            raise KeyboardInterrupt
+        return before(self, *values, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "fit", fit)
+        with pytest.raises(KeyboardInterrupt):
+            call(PROGRAM, *given)
+        call(PROGRAM, *given)
+    assert len(runs) == 3  # The finished seed is kept.
+    rows = list(map(json.loads, (made / "spans" / "dev_predictions.jsonl").read_text().splitlines()))
+    answers = keras_bert.load(made / "spans" / "model").predict([row["text"] for row in rows])
+    found = [[[one["start"], one["end"], one["label"]] for one in answer["entities"]] for answer in answers]
+    assert np.mean([row["predicted"] == spans for row, spans in zip(rows, found, strict=True)]) > 0.9  # In bfloat16.
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": None}, "--model is required: a directory or a name"),
+        ({"dev_file": "none.txt"}, "none.txt: no such file"),
+        ({"tag_column": "5"}, "train.txt: `tag_column` must be from 1 to 2, or from -1 for the last. Received: 5"),
+        ({"document_context": "true"}, "train.txt: one document. `document_context` requires -DOCSTART- lines"),
+        ({"dev_file": "{made}/dev.jsonl"}, "dev.jsonl and {made}/train.txt differ in form. Expected words with tags"),
+        ({"dev_file": "{made}/words.txt"}, "words.txt: no tags or spans. Expected them to train and evaluate on"),
+        ({"learning_rate": "x"}, "--learning_rate must be comma-separated numbers. Received: x"),
+    ],
+)
+def test_mistakes(made, changes, message):
+    (made / "words.txt").write_text("a\nb\n")
+    changes = {name: value and value.replace("{made}", str(made)) for name, value in changes.items()}
+    assert message.replace("{made}", str(made)) in mistake(PROGRAM, *arguments(made, "bad", **changes))

@@ -1,0 +1,170 @@
+"""Readers of CoNLL and JSONL: every form gives the same entities, and every mistake names its line."""
+
+import json
+
+import pytest
+
+from keras_bert.tasks.tagging import data
+from keras_bert.tasks.tagging.schemes import Entity
+
+CONLL = "-DOCSTART- -X- O\n\nAda N B-PER\nLove N I-PER\n# N O\n\n-DOCSTART- -X- O\n\nParis N B-LOC\n"
+TEXT = "é Ada  Lovelace,\U0001f600 Paris"
+SPANS = [(2, 15, "PER"), (18, 23, "LOC")]
+
+
+def write(path, text):
+    path.write_bytes(text.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options"),
+    [
+        ("plain.txt", CONLL, {}),
+        ("windows.conll", "\ufeff" + CONLL.replace("\n", "\r\n"), {}),
+        ("tabs.tsv", "Ada\tN\tB-PER\nLove\tN\tI-PER\n#\tN\tO\n \t \nParis\tN\tB-LOC", {}),
+        ("first.txt", "I-PER Ada\nI-PER Love\nO #\n\nI-LOC Paris\n", {"word_column": "2", "tag_column": "1"}),
+        ("named.csv", 'tag,word\nS-LOC,"x"\n', {"word_column": "word", "tag_column": "tag"}),
+        (
+            "global.conll",
+            "# global.columns = ID FORM NER MISC\n# text = Ada\n1\tAda\tB-PER\t_\n2\tLove\tL-PER\t_\n3\t#\tO\t_\n"
+            "\n# id x domain=y\n1\tParis\tU-LOC\t_\n",
+            {"word_column": "FORM", "tag_column": "NER"},
+        ),
+        ("bars.txt", "Ada|B-PER\nLove|E-PER\n#|O\n\nParis|S-LOC\n", {"separator": "bar"}),
+        ("io.txt", "Ada PER\nLove PER\n# O\n\nParis LOC\n", {}),
+    ],
+)
+def test_conll_files(tmp_path, name, content, options):
+    found = data.read(write(tmp_path / name, content), **options)
+    if name == "named.csv":
+        assert (found.words, found.entities) == ([["x"]], [[Entity("LOC", 0, 1)]])
+        return
+    assert found.words == [["Ada", "Love", "#"], ["Paris"]]
+    assert found.entities == [[Entity("PER", 0, 2)], [Entity("LOC", 0, 1)]]
+    assert len(set(found.documents)) == (2 if "DOCSTART" in content else 1)
+
+
+def test_predictions_are_one_more_column(tmp_path):
+    found = data.read(write(tmp_path / "iob1.txt", CONLL.replace("B-", "I-")))
+    assert (found.scheme, found.lines) == ("iob1", [3, 9])
+    found.write(tmp_path / "out.txt", [[Entity("LOC", 0, 1), Entity("LOC", 1, 3)], []])
+    assert (tmp_path / "out.txt").read_text() == (
+        "-DOCSTART- -X- O O\n\nAda N I-PER I-LOC\nLove N I-PER B-LOC\n# N O I-LOC\n\n"
+        "-DOCSTART- -X- O O\n\nParis N I-LOC O\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"text": TEXT, "label": [list(span) for span in SPANS]},
+        {"text": TEXT, "spans": [{"start": 1, "end": 15, "label": "PER"}, {"start": 18, "end": 23, "label": " LOC"}]},
+        {"text": TEXT, "entities": [{"start_offset": s, "end_offset": e, "label": kind} for s, e, kind in SPANS[::-1]]},
+        [TEXT, {"entities": SPANS}],
+        {
+            "data": {"text": TEXT},
+            "annotations": [{"result": [{"value": {"start": s, "end": e, "labels": [kind]}} for s, e, kind in SPANS]}],
+        },
+    ],
+)
+def test_spans(tmp_path, record):
+    """doccano, Prodigy, doccano's relations, spaCy, Label Studio."""
+    found = data.read(write(tmp_path / "x.jsonl", json.dumps(record) + "\n" + json.dumps({"text": ""}) + "\n"))
+    assert found.texts == [TEXT, ""]
+    assert found.entities == [[Entity(kind, start, end) for start, end, kind in SPANS], []]
+    assert data.read(write(tmp_path / "x.json", json.dumps([record]))).entities == found.entities[:1]
+    found.write(tmp_path / "out.jsonl", [found.entities[0], []])
+    first, second = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    assert (len(first["predicted"]), second) == (2, {"text": "", "predicted": []})
+    again = data.read(tmp_path / "out.jsonl", tag_column="predicted")
+    assert again.entities == found.entities
+
+
+def test_tokens_and_tags(tmp_path):
+    rows = [{"tokens": ["Ada", "x"], "ner_tags": ["U-PER", "O"], "id": 7}, {"tokens": ["y"], "ner_tags": ["O"]}]
+    path = write(tmp_path / "x.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    found = data.read(path)
+    assert (found.scheme, found.entities) == ("bilou", [[Entity("PER", 0, 1)], []])
+    found.write(tmp_path / "out.jsonl", [[Entity("PER", 0, 2)], []])
+    first = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
+    assert first == {**rows[0], "predicted": ["B-PER", "L-PER"]}
+
+
+def test_files_without_tags_and_plain_tags(tmp_path):
+    train = data.read(write(tmp_path / "pos.txt", "Ada NN\nis VB\n"))
+    assert (train.scheme, train.tags, train.entities) == ("words", [["NN", "VB"]], None)
+    assert data.read(write(tmp_path / "dev.txt", "oh O\n"), like=train).tags == [["O"]]
+    found = data.read(write(tmp_path / "test.txt", "Ada\nx\n\ny\n"), like=train)
+    assert (found.words, found.is_labeled) == ([["Ada", "x"], ["y"]], False)
+    found.write(tmp_path / "out.txt", [["NN", "VB"], ["O"]])
+    assert (tmp_path / "out.txt").read_text() == "Ada NN\nx VB\n\ny O\n"
+
+
+def test_broken_tags_are_counted_by_line(tmp_path, caplog):
+    data.read(write(tmp_path / "x.txt", "a B-X\nb I-Y\n\nc I-X\nd B-Y\n"), scheme="iob2")
+    assert "x.txt: 2 tag(s) break the scheme IOB2 and are read as conlleval does: I-Y in line 2, I-X in line 4" in (
+        caplog.text
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "message"),
+    [
+        ("x.txt", "a B-X\nb I-X O\nc O\n", {}, r"x.txt:2: expected 2 columns, like most lines. Received: 3"),
+        ("x.txt", "a B-X\nb I-X\nc OUT\n", {}, r"x.txt:3: the tag 'OUT' has no prefix of IOB2.*--scheme=io"),
+        ("x.txt", "a\tB-X\n\tO\n", {}, r"x.txt:2: the word is empty"),
+        ("x.txt", "a\tB-X\nb\t\n", {}, r"x.txt:2: the tag is empty. Expected O"),
+        ("x.txt", "\n-DOCSTART- O\n", {}, r"x.txt: no words"),
+        ("x.txt", "a O\n", {"tag_column": "3"}, r"x.txt: `tag_column` must be from 1 to 2.*Received: 3"),
+        ("x.txt", "w t\na O\n", {"tag_column": "ner"}, r"x.txt: no column `ner`. It has: w, t"),
+        ("x.txt", "a O\n", {"tag_column": "1"}, r"x.txt: words and tags are in the same column, 1 of 2"),
+        (
+            "x.jsonl",
+            '{"text": "ab", "spans": [[0, 2, "X"], [1, 2, "Y"]]}',
+            {},
+            r"x.jsonl:1: overlapping spans: X 'ab' at 0",
+        ),
+        (
+            "x.jsonl",
+            '{"text": "ab"}\n{"text": "ab", "spans": [[1, 3, "X"]]}',
+            {},
+            r"x.jsonl:2: the span 1 to 3 is not with",
+        ),
+        ("x.jsonl", '{"text": "ab", "spans": [[1, "X"]]}', {}, r"x.jsonl:1: a span must be \[start, end, label\]"),
+        ("x.jsonl", '{"text": "a b", "spans": [[1, 2, "X"]]}', {}, r"x.jsonl:1: the span 1 to 2 contains only white"),
+        (
+            "x.jsonl",
+            '{"text": "é a", "spans": [{"start": 3, "end": 4, "text": "a", "label": "X"}]}',
+            {},
+            r"x.jsonl:1: the span 3 to 4 is not within the text of 3 characters",
+        ),
+        (
+            "x.jsonl",
+            '{"text": "é ab", "spans": [{"start": 3, "end": 4, "text": "a", "label": "X"}]}',
+            {},
+            r"x.jsonl:1: the span 3 to 4 is 'b', not 'a'. Expected offsets in characters",
+        ),
+        ("x.jsonl", '{"tokens": ["a"], "tags": []}', {}, r"x.jsonl:1: `tags` must be a list of strings"),
+        ("x.jsonl", '{"tokens": ["a", "b"], "tags": ["O"]}', {}, r"x.jsonl:1: expected a tag for each of 2 words"),
+        ("x.jsonl", '{"tokens": ["a"], "tags": [3]}', {}, r"x.jsonl:1: `tags` must be names of tags, such as B-PER"),
+        ("x.jsonl", '{"words": "a"}\nx', {}, r"x.jsonl:2: not JSON"),
+        ("x.jsonl", '{"sentence": "a"}', {}, r"x.jsonl:1: expected the key `tokens` with `tags`, or `text` with spans"),
+        ("x.jsonl", "", {}, r"x.jsonl: no rows"),
+        ("x.jsonl", '{"text": "a"}', {"scheme": "iob1"}, r"x.jsonl: spans have no scheme"),
+    ],
+)
+def test_mistakes(tmp_path, name, content, options, message):
+    with pytest.raises(ValueError, match=message):
+        data.read(write(tmp_path / name, content), **options)
+
+
+def test_official_files(data):
+    """CoNLL-2003 in both schemes has the same entities, and the published numbers of them."""
+    from keras_bert.tasks.tagging.data import read
+
+    folder = data / "ner"
+    iob1, iob2 = read(folder / "conll2003_iob1/eng.testa"), read(folder / "conll2003_iob2/valid.txt")
+    assert (iob1.scheme, iob2.scheme) == ("iob1", "iob2")
+    assert (iob1.words, iob1.entities) == (iob2.words, iob2.entities)
+    assert (len(iob1), sum(map(len, iob1.words)), sum(map(len, iob1.entities))) == (3250, 51362, 5942)
