@@ -15,10 +15,12 @@ from keras_bert.version import __version__
 # The hub's names of metrics, where they differ.
 _METRICS = {"macro_f1": "f1", "micro_f1": "f1", "pearson": "pearsonr", "spearman": "spearmanr", "exact": "exact_match"}
 _RESERVED = ("true", "false", "yes", "no", "on", "off", "null")  # In YAML 1.1.
-_CLASSES = {"text-classification": "AutoModelForSequenceClassification"}
-_CLASSES["question-answering"] = "AutoModelForQuestionAnswering"
-_CLASSES["token-classification"] = "AutoModelForTokenClassification"
-_CLASSES["multiple-choice"] = "AutoModelForMultipleChoice"
+_CLASSES = {
+    "text-classification": "AutoModelForSequenceClassification",
+    "token-classification": "AutoModelForTokenClassification",
+    "question-answering": "AutoModelForQuestionAnswering",
+    "multiple-choice": "AutoModelForMultipleChoice",
+}
 
 
 def write(name, task, evaluated_on, settings, scores):
