@@ -142,7 +142,7 @@ def read(path, text=None, choices=None, label=None, first_label=None, labeled=Tr
     path = pathlib.Path(path)
     layout = _layout(path, text, choices, label, labeled)
     if layout.header:
-        raw_rows = lines_of_table(path, ())
+        raw_rows = lines_of_table(path, _TEXTS[:1])
         parse = functools.partial(table_row, path, layout.header)
     else:
         flags = {layout.text: "text_column", **dict.fromkeys(layout.choices, "choice_columns")}
@@ -161,8 +161,11 @@ def read(path, text=None, choices=None, label=None, first_label=None, labeled=Tr
 def _layout(path, text, choices, label, labeled):
     """Returns the columns of a file, by their names."""
     given = [name for name in (text, *(choices or ()), label) if name]
-    found = column_names(path, given)
-    if not given and path.suffix.lower() != ".jsonl" and _has_no_header(found):
+    is_table = path.suffix.lower() != ".jsonl"
+    found = column_names(path, (given or _TEXTS[:1]) if is_table else ())
+    if not found:
+        raise ValueError(f"{path}: no rows")
+    if is_table and not given and _has_no_header(found):
         letters = keys.names("A", len(found) - 2)
         _LOG.info("%s: no column names; read as text, %d choices and label", path, len(letters))
         return _Layout("text", [f"choice {letter}" for letter in letters], "label", header=_header(letters))
@@ -177,7 +180,7 @@ def _layout(path, text, choices, label, labeled):
     choices = [name for name in choices if name not in (text, label)]
     if not choices:
         raise ValueError(
-            f"{path}:1: no columns of choices, such as `A` or `choice1`{' or `choices`' * path.match('*.jsonl')}. "
+            f"{path}:1: no columns of choices, such as `A` or `choice1`{'' if is_table else ' or `choices`'}. "
             f"It has: {', '.join(map(repr, found))}. Name them with --choice_columns=..."
         )
     return _Layout(text, choices, label)
@@ -190,7 +193,8 @@ def _header(letters):
 def _has_no_header(first):
     """Whether the first row of a table is a question: it ends with a label and has no usual name."""
     names = {*_TEXTS, *_LABELS, *_SWAG}
-    return len(first) >= 4 and keys.is_key(first[-1]) and not names & set(first)
+    letters = all(len(name) == 1 and name.isalpha() for name in first[1:-1])
+    return len(first) >= 4 and keys.is_key(first[-1]) and not letters and not names & set(first)
 
 
 def _row(path, layout, parse, start, line, raw):

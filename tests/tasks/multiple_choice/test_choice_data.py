@@ -48,6 +48,7 @@ LAYOUTS = [
     ("a.csv", ["question,A,B,C,D,key", "q,x,y,,z,D", "r,u, v ,,,b"]),
     ("a.tsv", ["id\ttext\tchoice1\tchoice2\tchoice3\tchoice4\tanswer", "7\tq\tx\ty\t\tz\t4", "8\tr\tu\tv\t\t\t2"]),
     ("a.csv", ["text,option_a,option_b,option_c,option_d,label", "q,x,y,,z,3", "r,u,v,,,0001"]),
+    ("a.csv", ["question;choice_a;choice_b;choice_c;choice_d;key", "q;x;y;;z;D", "r;u;v;;;B"]),
     ("a.csv", ["q,x,y,,z,D", "r,u,v,,,B"]),
     ("a.jsonl", [record(label=3), record(text="r", choices=["u", "v"], label="0001")]),
     ("a.jsonl", [record(label="D", choices=["x", "y", None, "z"]), record(text="r", choices=["u", "v"], label="b")]),
@@ -109,7 +110,9 @@ MISTAKES = [
     ("a.csv", ["question,A,B,key", "q,x,y,A", "q,x,A"], r"a.csv:3: expected 4 columns, got 3"),
     ("a.csv", ["question,A,B", "q,x,y"], r"a.csv:1: no column `label`. It has: .*Name another one with --label_column"),
     ("a.csv", ["question,first,second,key", "q,x,y,A"], r"a.csv:1: no columns of choices, .* --choice_columns=\.\.\."),
-    ("a.csv", ["q,x,y,A", "q,x,y,z,A"], r"a.csv:2: expected 4 columns, got 5"),
+    ("a.csv", ["stem,A,B,C", "q,x,y,z"], r"a.csv:1: no column `question`. It has: 'stem', .* --text_column=\.\.\."),
+    ("a.jsonl", [], r"a.jsonl: no rows"),
+    ("a.csv", ["q 1,x 1,y,A", "q,x,y,z,A"], r"a.csv:2: expected 4 columns, got 5"),
 ]
 
 
