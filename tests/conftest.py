@@ -6,6 +6,7 @@ import importlib.util
 import os
 import pathlib
 import socket
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -39,9 +40,11 @@ def _seed():
 
 @pytest.fixture
 def eager():
-    """Runs `tf.function`s eagerly."""
+    """Runs `tf.function`s eagerly, except those of datasets: for tests of few steps of a small model."""
     tf.config.run_functions_eagerly(True)
-    yield
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Even though the `tf.config.experimental_run_functions_eagerly`")
+        yield
     tf.config.run_functions_eagerly(False)
 
 

@@ -55,6 +55,7 @@ def evaluate_only(trainer, batches, epochs, evaluation, **options):
     return trainer.evaluate(evaluation)
 
 
+@pytest.mark.usefixtures("eager")
 def test_two_tasks(made, tmp_path, caplog):
     arguments = ["--task=mnli,rte", "--init_from=rte", f"--data_dir={made}/data"]
     arguments += [f"--diagnostics={made}/diagnostic-full.tsv"]
