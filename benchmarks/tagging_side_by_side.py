@@ -16,7 +16,7 @@ seqeval. Both sides use one thread per core.
 
 The runs of both sides alternate, each in its own process. Examples per second are those of training after the first
 epoch, in which keras_bert traces its functions; evaluation, tokenization and files are excluded on both sides. The
-ratio is that of the medians. The difference of the mean scores is divided by its standard error, from the variance
+speedup is the median ratio of the runs with the same seed, one after the other. The difference of the mean scores is divided by its standard error, from the variance
 pooled over both sides.
 """
 
@@ -191,9 +191,10 @@ def report(results):
         first, second = results.values()
         for part in ("dev", "test"):
             difference = standard_errors(*([run[part] for run in runs] for runs in (first, second)))
-            print(f"{part}: difference of {difference:+.1f} pooled standard errors")
-        speeds = [statistics.median(run["examples"] for run in runs) for runs in (first, second)]
-        print(f"speedup of keras_bert: {speeds[0] / speeds[1]:.2f}")
+            shown = f"{difference:+.1f}" if math.isfinite(difference) else "unknown"
+            print(f"difference in {part} F1, in pooled standard errors: {shown}")
+        ratios = [ours["examples"] / theirs["examples"] for ours, theirs in zip(first, second, strict=False)]
+        print(f"speedup of keras_bert: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
 
 
 def _spread(values):
