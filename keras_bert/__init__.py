@@ -24,6 +24,7 @@ _MODULES = {
     "keras_bert.models.heads": (
         "build_classifier build_embedder build_multiple_choice build_span_labeler build_token_classifier"
     ),
+    "keras_bert.models.bilstm_tagger": "build_bilstm_tagger split_bilstm_tagger",
     "keras_bert.models.description": "describe",
     "keras_bert.models.freezing": "freeze_layers",
     "keras_bert.checkpoints.load": "load",
@@ -43,7 +44,8 @@ _MODULES = {
     "keras_bert.training.distribution": "create_strategy",
     "keras_bert.training.bucketing": "Batches",
     "keras_bert.training.input_pipeline": "Stream",
-    "keras_bert.training.losses": "Loss classification_loss pretraining_losses regression_loss span_loss token_loss",
+    "keras_bert.training.losses": "Loss classification_loss multi_label_loss pretraining_losses regression_loss "
+    "span_loss token_loss",
 }
 # Installed by the extra `tensorflow`.
 _INSTALL = "pip install '.[tensorflow]'` in a checkout of keras_bert"

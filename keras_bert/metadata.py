@@ -4,7 +4,17 @@ import dataclasses
 from typing import Any
 
 # Written under the key `keras_bert` of `config.json`, since Hugging Face has no keys for them.
-_STORED = ("head", "task", "pair", "sequence_length", "null_threshold", "keep_special_tokens", "positions")
+_STORED = (
+    "head",
+    "task",
+    "pair",
+    "sequence_length",
+    "null_threshold",
+    "thresholds",
+    "keep_special_tokens",
+    "positions",
+    "features",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,9 +31,11 @@ class Metadata:
         pair: bool, whether the model was trained on pairs of texts. `None` if unknown.
         sequence_length: int, maximum sequence length in training, or `None`.
         null_threshold: float, see `save`, or `None`.
+        thresholds: float or list of floats, see `save`, or `None`.
         pooling: str, pooling mode of a sentence encoder, see `build_embedder`, or `None`.
         normalize: bool, whether a sentence encoder normalizes its vectors. Defaults to `False`.
         causal: bool, as passed to `build_encoder`. Defaults to `False`.
+        features: str, the features of a BiLSTM tagger, see `build_bilstm_tagger`, or `None`.
         positions: str, as passed to `build_encoder`. Defaults to "learned".
         tied: bool, whether the masked-LM head shares the token table. Defaults to `True`.
         keep_special_tokens: list of BERT's special tokens that the tokenizer recognizes in texts, or `None`.
@@ -38,8 +50,10 @@ class Metadata:
     pair: bool | None = None
     sequence_length: int | None = None
     null_threshold: float | None = None
+    thresholds: float | list | None = None
     pooling: str | None = None
     normalize: bool = False
+    features: str | None = None
     causal: bool = False
     positions: str = "learned"
     tied: bool = True

@@ -24,6 +24,9 @@ _PAIR = flags.DEFINE_bool("pair", None, "Whether a classifier takes two texts; d
 _PRECISIONS = ["float32", "mixed_bfloat16", "bfloat16"]
 _PRECISION = flags.DEFINE_enum("precision", "float32", _PRECISIONS, "Precision; bfloat16 includes the weights.")
 command.section("signature")
+_THRESHOLDS = flags.DEFINE_list(
+    "thresholds", None, "Several labels per text: lowest probability of a predicted label, one or one for each label."
+)
 _STRIDE = flags.DEFINE_integer("doc_stride", None, "Tagging, question answering: tokens from window to window.", 1)
 _TOP = flags.DEFINE_integer("n_best", None, "Number of answers (question answering) or of tokens (masks).", 1)
 _ANSWER = flags.DEFINE_integer("max_answer_length", None, "Question answering: maximum tokens of an answer.", 1)
@@ -37,9 +40,10 @@ command.section("output")
 _OUTPUT = flags.DEFINE_string("output_dir", None, "Folder of the model or of a version.", required=True)
 command.renamed(output="output_dir", stride="doc_stride", top="n_best")
 _OPTIONS = {
-    "classification": (),
+    "classification": (_THRESHOLDS,),
     "multiple_choice": (),
     "token_classification": (_STRIDE,),
+    "bilstm_tagging": (_STRIDE,),
     "question_answering": (_STRIDE, _TOP, _ANSWER, _NULL),
     "pretraining": (_TOP,),
     "next_sentence": (),
@@ -61,6 +65,9 @@ def main():
         options = {"pooling": bert.pooling, "normalize": bert.normalize, **options}
     if head == "question_answering":
         options.setdefault("null_threshold", bert.null_threshold)
+    if bert.multi_label:
+        given = common_flags.numbers(_THRESHOLDS, float)
+        options["thresholds"] = bert.thresholds if given is None else given[0] if len(given) == 1 else given
     length = _LENGTH.value or bert.sequence_length or bert.config.max_position_embeddings
     model = bert.encoder if own else bert.model()
     regression = head == "classification" and model.output["logits"].shape[-1] == 1 and not bert.multi_label

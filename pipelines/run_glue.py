@@ -8,11 +8,15 @@
         --label_column=stars --model=google-bert/bert-base-uncased --output_dir=runs/reviews
     python -m pipelines.run_glue --task=classification --train_file=train.csv --folds=5 \\
         --model=google-bert/bert-base-uncased --output_dir=runs/reviews
+    python -m pipelines.run_glue --task=multi_label --train_file=train.csv --dev_file=dev.csv \\
+        --label_column=toxic,threat,insult --threshold=per_label --model=google-bert/bert-base-uncased \\
+        --output_dir=runs/comments
 
 `--data_dir` contains the official files, directly or in folders such as `MRPC`; without it, tensorflow-datasets
 provides them. Flags with several values form a grid; the same command resumes interrupted runs and keeps finished ones.
 Each run keeps its best epoch on dev. With `--folds`, each run trains on all folds of the table but one for all its
-epochs and predicts the remaining one; then the model to keep is trained on all rows with the best setting.
+epochs and predicts the remaining one; then the model to keep is trained on all rows with the best setting. With
+`--task=multi_label`, any number of labels apply to a text; `--threshold` chooses their thresholds on dev by F1.
 `--output_dir` contains `flags.txt` (for `--flagfile`), `runs/` with `metrics.jsonl`, `dev.npz` and `test.npz` for each
 run, `results.json`, `results.md` with published scores, `report.html`, the best model in `model/` and its export, from
 text to labels, in `saved_model/1/`. With several tasks, each has its own folder. `submission/` and `submission.zip` are
@@ -32,14 +36,15 @@ from keras_bert.files import write_json, write_text
 from keras_bert.tasks.classification import OWN, own_data
 from keras_bert.tasks.glue import data as glue
 from keras_bert.tasks.glue import published, submission
+from keras_bert.tasks.threshold_choice import parse_threshold
+from keras_bert.text.thresholds import THRESHOLD
 
 from . import command, common_flags
 
 _GLUE = [name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")]  # The other two are test sets of mnli.
+_OWN = f"{', '.join(OWN[:-1])} or {OWN[-1]}"
 command.section("data")
-_TASK = flags.DEFINE_list(
-    "task", None, f"Task(s): {', '.join(_GLUE)}; all; or classification or regression.", required=True
-)
+_TASK = flags.DEFINE_list("task", None, f"Task(s): {', '.join(_GLUE)}; all; or {_OWN}.", required=True)
 _DATA = flags.DEFINE_string("data_dir", None, "Folder with the official files; default: downloaded.")
 _SKIP = flags.DEFINE_integer("skip_bad_rows", 0, "Maximum number of unreadable rows to skip per file.", 0)
 _DIAGNOSTICS = flags.DEFINE_string("diagnostics", None, "diagnostic-full.tsv, to score the mnli model by category.")
@@ -49,13 +54,20 @@ _FOLDS = flags.DEFINE_integer("folds", None, "Folds of cross-validation, instead
 _PREDICT = flags.DEFINE_string("predict_file", None, "File to predict.")
 _TEXT = flags.DEFINE_string("text_column", "text", "Column with the text.")
 _PAIR = flags.DEFINE_string("pair_column", None, "Column with the second text.")
-_LABEL = flags.DEFINE_string("label_column", "label", "Column with the label.")
+_LABEL = flags.DEFINE_string(
+    "label_column",
+    "label",
+    "Column with the label; for multi_label, with labels separated by |, or columns of 0 and 1.",
+)
 _LENGTH = flags.DEFINE_integer("sequence_length", 128, "Maximum number of tokens of a sequence.", 3)
 command.section("model")
 _INIT = flags.DEFINE_string("init_from", None, "Output of another run, or a task of this run, to start from.")
 _FLAGS = common_flags.finetuning("3e-5, or 5e-5,4e-5,3e-5,2e-5 for GLUE")
 command.section("training")
 _WEIGHTS = flags.DEFINE_enum("class_weights", None, ["balanced"], "Weights the loss so that all classes count equally.")
+_THRESHOLD = flags.DEFINE_string(
+    "threshold", "0.5", "multi_label: probability from which labels are predicted; shared or per_label: chosen on dev."
+)
 command.renamed(test_file="predict_file")
 
 
@@ -65,12 +77,15 @@ def check():
     for name in task_names():
         _start(name, pathlib.Path(_FLAGS.output_dir.value))
     common_flags.check_paths(_FLAGS.model.value)
+    if parse_threshold(_THRESHOLD.value) != THRESHOLD and _TASK.value != ["multi_label"]:
+        raise ValueError(f"--threshold: only for --task=multi_label. Received: --task={','.join(_TASK.value)}")
     if _DATA.value or set(task_names()) & set(OWN):  # TensorFlow Datasets need TensorFlow.
         _everything()
 
 
 def main():
     from keras_bert.experiments.classification_task import ClassificationTask
+    from keras_bert.experiments.multi_label_task import MultiLabelTask
     from keras_bert.training.callbacks import check_report_to
     from keras_bert.training.distribution import is_chief
 
@@ -83,9 +98,11 @@ def main():
     load, scores = functools.cache(keras_bert.load), {}
     for data in everything:
         start = _start(data.task.name, output)
-        task = ClassificationTask(
-            data, start, load(start), _LENGTH.value, output / "submission", class_weights=_WEIGHTS.value
-        )
+        options = {"class_weights": _WEIGHTS.value}
+        if data.task.multi_label:
+            options["threshold"] = parse_threshold(_THRESHOLD.value)
+        kind = MultiLabelTask if data.task.multi_label else ClassificationTask
+        task = kind(data, start, load(start), _LENGTH.value, output / "submission", **options)
         finetuning = _finetuning(task, output / data.task.name if len(names) > 1 else output, strategy)
         finetuning.run()
         if is_chief(strategy):
@@ -158,12 +175,13 @@ def _read(name):
             )
         if folds and _FLAGS.ensemble.value > 1:
             raise ValueError("--folds keeps one model. Expected no --ensemble. Received: both")
-        columns = {"text": _TEXT.value, "pair": _PAIR.value, "label": _LABEL.value}
+        label = flags.ListParser().parse(_LABEL.value) if name == "multi_label" else _LABEL.value
+        columns = {"text": _TEXT.value, "pair": _PAIR.value, "label": label}
         data = own_data(
             name, _TRAIN.value, _DEV.value, _PREDICT.value, **columns, skip_bad_rows=_SKIP.value, folds=folds
         )
     elif given := [f"--{flag}" for flag, value in _own_flags().items() if value]:
-        raise ValueError(f"{', '.join(given)}: only for --task=classification or regression. Received: --task={name}")
+        raise ValueError(f"{', '.join(given)}: only for --task={_OWN}. Received: --task={name}")
     else:
         data = glue.read_all(glue.TASKS[name], _DATA.value, _SKIP.value, _DIAGNOSTICS.value)
     return data.first(_FLAGS.max_train_examples.value)

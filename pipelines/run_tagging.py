@@ -27,6 +27,8 @@ from keras_bert.tasks.tagging.schemes import SCHEMES
 
 from . import command, common_flags
 
+FEATURES = ("embeddings", "second_to_last", "last", "sum_last_four", "concat_last_four", "sum_all")
+
 command.section("data")
 _TRAIN = flags.DEFINE_string("train_file", None, "Training data: CoNLL or JSONL.", required=True)
 _DEV = flags.DEFINE_string("dev_file", None, "File to select the best run on.", required=True)
@@ -38,7 +40,10 @@ _SCHEME = flags.DEFINE_enum("scheme", None, SCHEMES, "Scheme of the tags; defaul
 flags.DEFINE_integer("sequence_length", 128, "Maximum number of tokens of a window.", 4)
 flags.DEFINE_bool("document_context", False, "Windows run over documents, instead of sentences.")
 flags.DEFINE_bool("first_token_only", False, "Trains only the first token of a word, as in the paper.")
-_FLAGS = common_flags.finetuning("5e-5")
+_FLAGS = common_flags.finetuning("5e-5; 1e-3 with --feature_based", epochs="3; 20 with --feature_based")
+command.section("feature-based")
+_FEATURES = flags.DEFINE_list("feature_based", None, f"Trains only a BiLSTM, on features: {', '.join(FEATURES)}.")
+flags.DEFINE_enum("feature_dtype", "float16", ["float16", "float32"], "Type of the stored features.")
 
 
 def check():
@@ -47,10 +52,12 @@ def check():
     if not _FLAGS.model.value:
         raise ValueError("--model is required: a directory or a name such as google-bert/bert-base-cased")
     common_flags.check_paths(_FLAGS.model.value)
+    _check_features()
     _read()
 
 
 def main():
+    from keras_bert.experiments.feature_tagging_task import BiLSTMSettings, FeatureTaggingTask
     from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
     from keras_bert.experiments.tagging_task import TaggingTask, predictions_name
     from keras_bert.training.callbacks import check_report_to
@@ -60,8 +67,15 @@ def main():
     strategy = keras_bert.create_strategy(_FLAGS.strategy.value)
     output, model = pathlib.Path(_FLAGS.output_dir.value), _FLAGS.model.value
     names = ("sequence_length", "document_context", "first_token_only", "max_train_examples")
-    task = TaggingTask(*_read(), model, keras_bert.load(model), **{name: flags.FLAGS[name].value for name in names})
-    choices = common_flags.choices(_FLAGS, [5e-5], 32, 3)
+    arguments = {name: flags.FLAGS[name].value for name in names}
+    if _FEATURES.value:
+        bilstm = BiLSTMSettings(flags.FLAGS["feature_dtype"].value)
+        arguments |= {"folder": output / "features", "bilstm": bilstm}
+        task = FeatureTaggingTask(*_read(), model, keras_bert.load(model), **arguments)
+        choices = {"features": _FEATURES.value, **common_flags.choices(_FLAGS, [1e-3], 32, 20)}
+    else:
+        task = TaggingTask(*_read(), model, keras_bert.load(model), **arguments)
+        choices = common_flags.choices(_FLAGS, [5e-5], 32, 3)
     hyperparameters = common_flags.instance(Hyperparameters)
     options = {"log_every": _FLAGS.log_every.value, "report_to": _FLAGS.report_to.value}
     finetuning = Finetuning(task, choices, hyperparameters, output, _FLAGS.ensemble.value, strategy, **options)
@@ -72,6 +86,15 @@ def main():
         print(finetuning.finish())
         predictions = _PREDICT.value and predictions_name(_PREDICT.value, "test")
         common_flags.print_next(output, '"A text with names."', predictions)
+
+
+def _check_features():
+    for name in _FEATURES.value or ():
+        if name not in FEATURES:
+            raise ValueError(f"--feature_based must be one or more of {', '.join(FEATURES)}. Received: {name}")
+    for name in ("freeze_layers", "layer_decay"):
+        if _FEATURES.value and flags.FLAGS[name].value is not None:
+            raise ValueError(f"--{name} is only for fine-tuning: with --feature_based, no layer of BERT is trained")
 
 
 @functools.cache

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import pathlib
 import socket
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -39,9 +40,11 @@ def _seed():
 
 @pytest.fixture
 def eager():
-    """Runs `tf.function`s eagerly."""
+    """Runs `tf.function`s eagerly, except those of datasets: for tests of few steps of a small model."""
     tf.config.run_functions_eagerly(True)
-    yield
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Even though the `tf.config.experimental_run_functions_eagerly`")
+        yield
     tf.config.run_functions_eagerly(False)
 
 
@@ -159,6 +162,7 @@ MLM, NSP, CLASSIFIER = {"mlm_logits": (3, 3, 50)}, {"nsp_logits": (3, 2)}, "Bert
 SPAN = {"start_logits": (3, 12), "end_logits": (3, 12)}
 pretrainer, classifier = keras_bert.build_pretrainer, keras_bert.build_classifier
 tagger = partial(keras_bert.build_token_classifier, num_classes=9)
+bilstm = partial(keras_bert.build_bilstm_tagger, num_classes=9, features="sum_all", width=8, dropout=0.3)
 embedder = partial(keras_bert.build_embedder, pooling="max", normalize=True)
 HEADS = {
     "encoder": Head(lambda encoder: encoder, {"sequence_output": (3, 12, 32), "pooled_output": (3, 32)}, "BertModel"),
@@ -170,6 +174,7 @@ HEADS = {
     "regression": Head(partial(classifier, num_classes=1), {"logits": (3, 1)}, CLASSIFIER),
     "multi_label": Head(partial(classifier, num_classes=3, multi_label=True), {"logits": (3, 3)}, CLASSIFIER, False),
     "token_classification": Head(tagger, {"logits": (3, 12, 9)}, "BertForTokenClassification", google=False),
+    "bilstm_tagging": Head(bilstm, {"logits": (3, 12, 9)}, None, google=False),
     "question_answering": Head(keras_bert.build_span_labeler, SPAN, "BertForQuestionAnswering"),
     "multiple_choice": Head(keras_bert.build_multiple_choice, {"logits": (3, 2)}, "BertForMultipleChoice", False),
     "embedding": Head(embedder, {"embedding": (3, 32)}, None, google=False),
@@ -206,7 +211,9 @@ def task(batch):
             inputs["mask_positions"] = np.array([[1, 5, 9], [2, 3, 6], [1, 2, 0]], "int32")
         elif head == "multiple_choice":
             inputs = {name: np.stack([value, np.roll(value, 1, axis=0)], 1) for name, value in batch.items()}
-        targets = {"token_classification": batch["token_ids"] % 9, **TARGETS}.get(head)
+        targets = {**dict.fromkeys(["token_classification", "bilstm_tagging"], batch["token_ids"] % 9), **TARGETS}.get(
+            head
+        )
         losses = "mse" if head == "regression" else keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         named = {name: TARGETS[name] for name in HEADS[head].outputs if name in TARGETS}
         if named:

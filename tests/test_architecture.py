@@ -31,7 +31,7 @@ ROOMS = {
     "tasks": ["files", "text", "training.metrics"],
     # Floor 4
     "checkpoints": ["config", "exporting", "files", "memory", "metadata", "models"]
-    + ["text.preprocessor", "text.tokenizer_json", "text.vocabulary"],
+    + ["text.preprocessor", "text.thresholds", "text.tokenizer_json", "text.vocabulary"],
     # Floor 5
     "experiments": ["checkpoints", "config", "exporting", "files", "models", "pretraining", "tasks", "training"]
     + ["version"],

@@ -14,6 +14,7 @@ _POOLING = ("pooling", "layers", "normalize")
 _OPTIONS = {  # Of `export`, by head.
     "classification": ("rows_together",),
     "token_classification": ("stride",),
+    "bilstm_tagging": ("stride",),
     "question_answering": ("stride", "max_question_length", "max_answer_length", "top", "null_threshold"),
     "pretraining": ("top",),
     "encoder": (*_POOLING, "rows_together"),
@@ -66,13 +67,17 @@ class Answerer:
             vectors[numbers] = _call(signature, ("text",), part)["embedding"]
         return vectors[0] if is_single else vectors
 
+    def _option_names(self):
+        multi_label = ("thresholds",) if self._bert.multi_label else ()
+        return (*_OPTIONS.get(self._bert.head, ()), *multi_label)
+
     def _check_options(self, n_best, options):
         if n_best is not None and (not isinstance(n_best, int | np.integer) or n_best < 1):
             raise ValueError(f"`n_best` must be a positive integer or `None`. Received: n_best={n_best!r}")
         head = self._bert.head
         for name in options:
-            if name not in _OPTIONS.get(head, ()):
-                known = ", ".join(_OPTIONS.get(head, ())) or "none"
+            if name not in self._option_names():
+                known = ", ".join(self._option_names()) or "none"
                 raise ValueError(
                     f"`predict` has no option {name!r} for head={head!r}. Expected one of: {known}. "
                     f"Received: {name}={options[name]!r}"
@@ -85,6 +90,8 @@ class Answerer:
                 return {"top": max(n_best or 1, _CANDIDATES), "null_threshold": self._bert.null_threshold}
             case "pretraining":
                 return {"top": n_best or 5}
+            case "classification" if self._bert.multi_label:
+                return {**_grouping(), "thresholds": self._bert.thresholds}
             case "classification" | "embedding" | "encoder":
                 return _grouping()
             case _:
@@ -100,7 +107,9 @@ class Answerer:
             own = head == bert.head
             model = bert.model() if own else build_embedder(bert.encoder)
             regression = head == "classification" and bert.model().output["logits"].shape[-1] == 1
-            classes = head in ("classification", "token_classification") and (bert.multi_label or not regression)
+            classes = head in ("classification", "token_classification", "bilstm_tagging") and (
+                bert.multi_label or not regression
+            )
             labels = bert.labels if classes else None
             preprocessor = bert.preprocessor(length, padding="longest")
             self._signatures[key] = build_signatures(model, preprocessor, labels, pair, **options)

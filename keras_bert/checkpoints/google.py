@@ -91,7 +91,8 @@ def _check(description, vocabulary):
             "Google's format can only represent a bidirectional encoder with learned positions. "
             f"Received: causal={description.causal}, positions={description.positions!r}; use format='huggingface'"
         )
-    if description.head in ("token_classification", "multiple_choice", "embedding") or description.multi_label:
+    nameless = ("token_classification", "bilstm_tagging", "multiple_choice", "embedding")
+    if description.head in nameless or description.multi_label:
         raise ValueError(f"Google's format has no names for a {description.head} head; use format='huggingface'")
     if not description.tied:
         raise ValueError("Google's format has only a tied masked-LM head; use format='huggingface'")

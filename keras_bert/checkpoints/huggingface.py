@@ -13,6 +13,7 @@ from keras_bert.checkpoints.layout import HEAD_TENSORS, Checkpoint, Tensor, tens
 from keras_bert.config import BertConfig
 from keras_bert.files import write_json
 from keras_bert.metadata import Metadata
+from keras_bert.text.thresholds import checked_thresholds
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -62,6 +63,7 @@ def read_config(directory):
     try:
         config = BertConfig.from_dict(values, "huggingface")
         problem = _problem_type(values)
+        checked_thresholds(metadata.thresholds, _num_labels(values) if problem == _MULTI_LABEL else None)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     architecture = (values.get("architectures") or [None])[0]
@@ -86,7 +88,7 @@ def has_weights(directory):
 
 def _problem_type(values):
     """Returns `problem_type`; raises if it does not match the number of labels."""
-    problem, classes = values.get("problem_type"), len(values.get("id2label") or {}) or values.get("num_labels", 2)
+    problem, classes = values.get("problem_type"), _num_labels(values)
     if problem not in (None, *_PROBLEMS):
         raise ValueError(f"`problem_type` must be one of {', '.join(_PROBLEMS)}. Received: problem_type={problem!r}")
     if (problem == "regression" and classes != 1) or (problem == "single_label_classification" and classes == 1):
@@ -95,6 +97,10 @@ def _problem_type(values):
             f"Received: problem_type={problem!r} with {classes} label(s)"
         )
     return problem
+
+
+def _num_labels(values):
+    return len(values.get("id2label") or {}) or values.get("num_labels", 2)
 
 
 def _check_no_head(directory, tensors):
@@ -134,7 +140,7 @@ def write_config(description, metadata, directory):
 
 def write_weights(description, directory, dtype):
     """Writes `model.safetensors` with transformers' names."""
-    prefix = "" if description.head == "encoder" else "bert."
+    prefix = "" if description.head in ("encoder", "bilstm_tagging") else "bert."
     tensors = {
         name if name.startswith(("cls.", "classifier.", "qa_outputs.")) else prefix + name: array
         for name, array in tensors_of(description).items()

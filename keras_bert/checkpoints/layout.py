@@ -5,6 +5,7 @@ tensors under these names, and `slots` lists the variable, or part of a variable
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 
 import keras
@@ -26,6 +27,7 @@ HEAD_TENSORS = {
     "cls.predictions.decoder.weight",
     *(f"{name}.{part}" for name in _DENSE_AND_NORM for part in ("weight", "bias")),
 }
+_BILSTM = ("weighted_sum.", "bilstm.")  # Prefixes of the tensors of a BiLSTM tagger, besides its classifier.
 POOLER_TENSORS = {"pooler.dense.weight", "pooler.dense.bias"}
 # Tensors that a model may lack: heads, the pooler, a buffer of old transformers versions.
 _OPTIONAL = HEAD_TENSORS | POOLER_TENSORS | {"embeddings.position_ids"}
@@ -117,6 +119,24 @@ def _head(layers):
     ):
         if layer in layers:
             found += _dense(name, layers[layer])
+    return found + _bilstm(layers)
+
+
+def _bilstm(layers):
+    """Returns the slots of a BiLSTM with the names of `torch.nn.LSTM`, which has a second bias, zero here."""
+    found = []
+    if "weighted_sum" in layers:
+        found += [
+            Slot(f"weighted_sum.{name}", getattr(layers["weighted_sum"], name)) for name in ("weighting", "scale")
+        ]
+    for index in itertools.takewhile(lambda index: f"bilstm_{index}" in layers, itertools.count()):
+        layer = layers[f"bilstm_{index}"]
+        for part, suffix in ((layer.forward, ""), (layer.backward, "_reverse")):
+            found += [
+                Slot(f"bilstm.weight_ih_l{index}{suffix}", part.cell.kernel, transposed=True),
+                Slot(f"bilstm.weight_hh_l{index}{suffix}", part.cell.recurrent_kernel, transposed=True),
+                Slot(f"bilstm.bias_ih_l{index}{suffix}", part.cell.bias),
+            ]
     return found
 
 
@@ -166,7 +186,9 @@ def check_known(checkpoint, description):
     known = _OPTIONAL | {slot.name for slot in slots(description)}
     if description.positions != "learned":
         known.add(POSITIONS)
-    unknown = [tensor for name, tensor in checkpoint.tensors.items() if name not in known]
+    unknown = [
+        tensor for name, tensor in checkpoint.tensors.items() if name not in known and not name.startswith(_BILSTM)
+    ]
     if unknown:
         raise ValueError(
             f"{checkpoint.name}: {len(unknown)} tensor(s) do not fit a BERT of this config: {_listing(unknown)}. "

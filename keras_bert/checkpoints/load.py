@@ -126,7 +126,7 @@ def _open_keras(file, directory):
     description = describe(model)
     has_config = (directory / huggingface.CONFIG).is_file()
     metadata = huggingface.read_config(directory)[1] if has_config else Metadata()
-    names = ("head", "causal", "positions", "tied", "multi_label")
+    names = ("head", "causal", "positions", "tied", "multi_label", "features")
     metadata = metadata.replace(**{name: getattr(description, name) for name in names})
     if description.head == "embedding":
         layer = description.layers["sentence_pooling"]

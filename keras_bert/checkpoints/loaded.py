@@ -1,10 +1,12 @@
 """What `keras_bert.load` returns: the models of a checkpoint, and their answers to texts."""
 
 import logging
+import re
 
 import keras
 
 from keras_bert.checkpoints.layout import POOLER_TENSORS, check_known, fill, slots
+from keras_bert.models.bilstm_tagger import build_bilstm_tagger
 from keras_bert.models.description import describe
 from keras_bert.models.encoder import attention_scores, build_encoder
 from keras_bert.models.heads import (
@@ -16,7 +18,7 @@ from keras_bert.models.heads import (
 )
 from keras_bert.models.pretrainer import build_next_sentence, build_pretrainer
 
-_WITHOUT_POOLER = ("embedding", "question_answering", "token_classification")
+_WITHOUT_POOLER = ("embedding", "question_answering", "token_classification", "bilstm_tagging")
 
 
 class LoadedBert:
@@ -28,8 +30,8 @@ class LoadedBert:
         config: the `BertConfig`.
         encoder: the encoder with loaded weights.
         metadata: the `Metadata`. Each of its fields is an attribute too: `head` ("encoder" for none), `vocabulary`,
-            `lowercase`, `labels`, `multi_label`, `task`, `pair`, `sequence_length`, `null_threshold`, `pooling`,
-            `normalize`, ...
+            `lowercase`, `labels`, `multi_label`, `task`, `pair`, `sequence_length`, `null_threshold`, `thresholds`,
+            `pooling`, `normalize`, ...
         strip_accents: bool, whether to remove accents; `None` means the same as `lowercase`.
     """
 
@@ -80,13 +82,15 @@ class LoadedBert:
             batch_size: int, number of texts to compute together. Defaults to 32.
             n_best: int, number of answers to a question, or of tokens for a [MASK]. Defaults to 1 answer, 5 tokens.
             sequence_length: int, maximum number of tokens. Defaults to that of training, or else to the model's.
-            **options: more options of `export`, such as `stride`, `max_answer_length` or `null_threshold`.
+            **options: more options of `export`, such as `stride`, `max_answer_length`, `null_threshold`
+                or `thresholds`.
 
         Returns:
             A list with a dict for each text; for one text alone, its dict. Scores are probabilities. `start` and `end`
             are positions in the Python string (a SavedModel's are in bytes), so that `text[start:end]` is the answer.
 
-            - classification: `label`, `score`, `scores` (a dict by label); multi-label: `labels`, `scores`
+            - classification: `label`, `score`, `scores` (a dict by label); multi-label: `labels`, those whose score is
+              at least its threshold, and `scores`
             - regression: `value`
             - token classification: `entities`, a list of dicts with `text`, `label`, `start`, `end`, `score`
             - question answering: `answer`, `score`, `start`, `end`; with `n_best` also `answers`, best first. With a
@@ -95,7 +99,7 @@ class LoadedBert:
             - pre-training: `fills`, for each [MASK] a list of dicts with `token`, `score`; an empty list without
               [MASK]; for pairs as next sentence
             - next sentence: `probability` that the pair follows the text
-            - multiple choice: `choice` (its index), `scores`
+            - multiple choice: `choice` (its index), `scores`; an empty choice has the score 0
             - encoder, embedding: `vector`, as from `encode`
 
         Example:
@@ -194,9 +198,21 @@ class LoadedBert:
                 model = build_multiple_choice(encoder, dropout)
             case "token_classification":
                 model = build_token_classifier(encoder, self._num_classes(), dropout)
+            case "bilstm_tagging":
+                model = self._bilstm_tagger()
             case _:
                 model = build_classifier(encoder, self._num_classes(), dropout, self.multi_label)
         return self._fill_head(model)
+
+    def _bilstm_tagger(self):
+        """Returns the model, whose size is that of the tensors."""
+        name, tensors = self._checkpoint.name, self._checkpoint.tensors
+        first, classes = tensors.get("bilstm.weight_hh_l0"), self._num_classes()
+        if self.features is None or first is None:
+            raise ValueError(f"{name}: a BiLSTM tagger needs `features` in `keras_bert` of config.json and bilstm.*")
+        depth = sum(re.fullmatch(r"bilstm\.weight_hh_l\d+", tensor) is not None for tensor in tensors)
+        width = 2 * first.shape[1]
+        return build_bilstm_tagger(self.encoder, classes, self.features, width, depth, self.config.head_dropout)
 
     def _num_classes(self):
         name, kernel = self._checkpoint.name, self._checkpoint.tensors.get("classifier.weight")

@@ -8,6 +8,7 @@ from keras_bert.checkpoints.load import KERAS_FILE
 from keras_bert.files import adding_to
 from keras_bert.metadata import Metadata
 from keras_bert.models.description import describe
+from keras_bert.text.thresholds import checked_thresholds
 from keras_bert.text.vocabulary import Vocabulary
 
 _LOG = logging.getLogger("keras_bert")
@@ -32,6 +33,7 @@ def save(
     sequence_length=None,
     null_threshold=None,
     weights_dtype="float32",
+    thresholds=None,
 ):
     """Writes a model, its vocabulary and casing to a directory.
 
@@ -56,6 +58,8 @@ def save(
             score by more than this. Defaults to `None`.
         weights_dtype: str, "float32", or "float16" or "bfloat16" for half the size: `load` and transformers compute in
             float32 either way. Only for the Hugging Face format. Defaults to "float32".
+        thresholds: float or list of floats, for multi-label classification: a label is predicted if its probability is
+            at least its threshold; one for all labels, or one for each. Defaults to `None`, 0.5.
 
     Example:
         keras_bert.save(model, "my_model", bert.vocabulary, bert.lowercase, labels=["no", "yes"])
@@ -74,7 +78,9 @@ def save(
         pair=pair,
         sequence_length=sequence_length or (pooling and pooling.sequence_length),
         null_threshold=null_threshold,
+        thresholds=checked_thresholds(thresholds, description.num_classes if description.multi_label else None),
         positions=description.positions,
+        features=description.features,
         keep_special_tokens=None if vocabulary is None else tokenizer_files.kept_special_tokens(vocabulary),
     )
     _check_metadata(description, metadata)

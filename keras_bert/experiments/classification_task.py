@@ -1,4 +1,4 @@
-"""Fine-tuning for classification and regression: GLUE tasks and users' own tables."""
+"""Fine-tuning for classification with one label per text, and for regression: GLUE tasks and users' own tables."""
 
 import pathlib
 
@@ -48,7 +48,7 @@ class ClassificationTask(FinetuningTask):
         self.task, self.data, self.model, self.bert = task, data, str(model), bert
         self.sequence_length, self.submissions = sequence_length, pathlib.Path(submissions)
         self.title, self.metric = task.title, task.main_metric
-        self.loss = _loss(data, class_weights)
+        self.loss = self._loss(class_weights)
         self._preprocessor = bert.preprocessor(sequence_length)
         self._train = self._examples(data.train)
         self.train = [lambda: self._train]
@@ -111,10 +111,22 @@ class ClassificationTask(FinetuningTask):
     def _examples(self, examples):
         """Returns model inputs and labels for `Batches`."""
         texts = examples.text if examples.pair is None else (examples.text, examples.pair)
-        kind = "int32" if self.task.labels else "float32"
-        labels = np.zeros(len(examples), kind) if examples.labels is None else np.array(examples.labels, kind)
+        labels = self._targets(examples)
         with announced(f"tokenizing {len(examples):,} rows"):
             return self._preprocessor.ragged(texts), labels
+
+    def _targets(self, examples):
+        """Returns the labels as an array; zeros if there are none."""
+        kind = "int32" if self.task.labels else "float32"
+        return np.zeros(len(examples), kind) if examples.labels is None else np.array(examples.labels, kind)
+
+    def _loss(self, class_weights):
+        """Returns the `Loss`."""
+        task, labels = self.task, self.data.train.labels
+        check_class_weights(task, class_weights)
+        if not task.labels:
+            return regression_loss()
+        return classification_loss(class_weights and balanced_weights(labels, task.num_classes))
 
     def build(self, bert):
         return build_classifier(bert.encoder, self.task.num_classes)
@@ -188,8 +200,7 @@ class ClassificationTask(FinetuningTask):
                 continue
             if examples.labels is not None:
                 messages.append(f"test: {data_summary.listed(score(self.task, examples.labels, logits[name]))}")
-            lines = predictions_table(logits[name], self.task.labels)
-            write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
+            write_predictions(predictions_table(logits[name], self.task.labels), output)
         return messages
 
 
@@ -199,15 +210,18 @@ def _listed(scores):
     return "; ".join(f"{name}: {line}" if len(lines) > 1 else line for name, line in lines.items())
 
 
-def _loss(data, class_weights):
-    if class_weights not in (None, "balanced") or (class_weights and not data.task.labels):
+def write_predictions(lines, output):
+    """Writes `predictions.tsv`."""
+    write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
+
+
+def check_class_weights(task, class_weights):
+    """Raises an error if the weights are unknown, or the task has no classes."""
+    if class_weights not in (None, "balanced") or (class_weights and not task.labels):
         raise ValueError(
             "`class_weights` must be None or 'balanced', which requires classes. "
-            f"Received: class_weights={class_weights!r} for {data.task.title}"
+            f"Received: class_weights={class_weights!r} for {task.title}"
         )
-    if not data.task.labels:
-        return regression_loss()
-    return classification_loss(class_weights and balanced_weights(data.train.labels, data.task.num_classes))
 
 
 def _card(data):
@@ -222,6 +236,7 @@ def _card(data):
     single = task.pair is None
     example = '["A text."]' if single else '[("A text.", "Its pair.")]'
     arguments = '"A text."' if single else '"A text.", "Its pair."'
-    card["purpose"] = f"text {'classification' if task.labels else 'regression'}"
+    purpose = "text classification" if task.labels else "text regression"
+    card["purpose"] = "multi-label text classification" if task.multi_label else purpose
     card["trained_on"] = data.train_source or task.title
     return {"pipeline_tag": "text-classification", "example": example, "arguments": arguments, **card}

@@ -20,7 +20,7 @@ from keras_bert.exporting.export import export
 from keras_bert.files import write_json, write_text
 from keras_bert.models.freezing import freeze_layers
 from keras_bert.tasks import data_summary
-from keras_bert.training.bucketing import Batches
+from keras_bert.tasks.threshold_choice import threshold_text
 from keras_bert.training.callbacks import create_callbacks
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.optimizer import create_optimizer
@@ -104,7 +104,7 @@ class Finetuning:
         self.task, self.hyperparameters, self.strategy = task, hyperparameters, strategy
         self.settings, self.output, self.log_every = grid.settings(**choices), pathlib.Path(output), log_every
         self.study = Study(output, task.metric, ensemble, strategy is None or is_chief(strategy), task.combine)
-        self.report = self._parameters = None
+        self.report, self._parameters, self._thresholds = None, None, {}
 
     def run(self):
         """Trains the unfinished runs of the grid."""
@@ -122,7 +122,8 @@ class Finetuning:
 
     def _run(self, setting, folder):
         """Trains one run. Returns its result, its logits and a function that saves its model."""
-        trainer, result = self._train(setting, folder, self.task.train, self.task.dev)
+        dev = self.task.select(setting)
+        trainer, result = self._train(setting, folder, self.task.train, dev)
         logits = {"dev": self.task.dev_logits(trainer.predict), "test": self.task.test_logits(trainer.predict)}
         return result, logits, lambda: self._save(trainer.model, logits["dev"])
 
@@ -157,7 +158,7 @@ class Finetuning:
     def _trainer(self, setting, examples, folder, weights, metrics=()):
         """Returns the trainer of one stage and its batches."""
         shared, name = self.hyperparameters, setting.get("model", self.task.model)
-        batches = Batches(*examples(), setting["batch_size"], seed=setting["seed"], grouped=shared.group_by_length)
+        batches = self.task.batches(examples, setting["batch_size"], setting["seed"], shared.group_by_length)
         steps = setting["epochs"] * batches.steps
 
         def optimizer(model):
@@ -190,7 +191,7 @@ class Finetuning:
     def _save(self, model, logits):
         bert = self.task.bert
         save(
-            model,
+            self.task.complete(model),
             self.output / "model",
             bert.vocabulary,
             lowercase=bert.lowercase,
@@ -258,6 +259,7 @@ class Finetuning:
         best = self.report["best"]
         settings = {**best["setting"], **dataclasses.asdict(self.hyperparameters)}
         settings |= {name: self.task.settings.get(name) for name in ("sequence_length", "class_weights")}
+        settings |= self._thresholds
         scores = {name: best["scores"][name] for name in findings.measured}
         return model_card.write(self.output.resolve().name, self.task, self.evaluated_on, settings, scores)
 
@@ -283,6 +285,8 @@ class Finetuning:
             bert = load(self.output / "model")  # Reloaded outside of any strategy, in float32.
             model = bert.model()
             self._parameters = model.count_params()
+            named = None if bert.thresholds is None else threshold_text(bert.thresholds, bert.labels)
+            self._thresholds = {"null_threshold": bert.null_threshold, "thresholds": named}
             export(
                 model,
                 bert.preprocessor(self.task.sequence_length, padding="longest"),

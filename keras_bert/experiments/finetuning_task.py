@@ -4,6 +4,7 @@ import abc
 import dataclasses
 
 from keras_bert.experiments import grid
+from keras_bert.training.bucketing import Batches
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +54,18 @@ class FinetuningTask(abc.ABC):
     """
 
     combine = staticmethod(grid.mean_logits)
+
+    def select(self, setting):
+        """Prepares the data for a run with these settings; returns the batches to evaluate on."""
+        return self.dev
+
+    def batches(self, examples, batch_size, seed, grouped):
+        """Returns the training batches of `examples`, one of `train`."""
+        return Batches(*examples(), batch_size, seed=seed, grouped=grouped)
+
+    def complete(self, model):
+        """Returns the model to save, given a trained one from `build`."""
+        return model
 
     @abc.abstractmethod
     def build(self, bert):

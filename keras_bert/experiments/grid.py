@@ -109,6 +109,13 @@ def mean_logits(logits):
     return np.logaddexp.reduce(logits, 0) - np.log(len(logits))
 
 
+def mean_sigmoids(logits):
+    """Returns logits whose sigmoid is the mean of the models' probabilities; for the arguments see `mean_logits`."""
+    logits = np.stack(logits).astype("float64")
+    present, absent = (np.logaddexp.reduce(-np.logaddexp(0, sign * logits), 0) for sign in (-1, 1))
+    return present - absent
+
+
 def summary(results, metric):
     """Computes statistics of the metric over the seeds of each setting.
 

@@ -13,11 +13,14 @@ from keras_bert.tasks.data_summary import warnings
 from keras_bert.version import __version__
 
 # The hub's names of metrics, where they differ.
-_METRICS = {"macro_f1": "f1", "pearson": "pearsonr", "spearman": "spearmanr", "exact": "exact_match"}
+_METRICS = {"macro_f1": "f1", "micro_f1": "f1", "pearson": "pearsonr", "spearman": "spearmanr", "exact": "exact_match"}
 _RESERVED = ("true", "false", "yes", "no", "on", "off", "null")  # In YAML 1.1.
-_CLASSES = {"text-classification": "AutoModelForSequenceClassification"}
-_CLASSES["question-answering"] = "AutoModelForQuestionAnswering"
-_CLASSES["token-classification"] = "AutoModelForTokenClassification"
+_CLASSES = {
+    "text-classification": "AutoModelForSequenceClassification",
+    "token-classification": "AutoModelForTokenClassification",
+    "question-answering": "AutoModelForQuestionAnswering",
+    "multiple-choice": "AutoModelForMultipleChoice",
+}
 
 
 def write(name, task, evaluated_on, settings, scores):
@@ -29,8 +32,9 @@ def write(name, task, evaluated_on, settings, scores):
         name: name of the model.
         task: the `FinetuningTask`. Its `card` has `pipeline_tag`, `dataset` (the metadata of the hub: `type`, `name`,
             `config`, `split`), `datasets` (names of data sets on the hub), `purpose` and `trained_on` (for the first
-            sentence), `example` (Python code of the texts to predict) and `arguments` (Python code, the arguments of
-            the tokenizer).
+            sentence), `example` (Python code of the texts to predict), `arguments` (Python code, the arguments of the
+            tokenizer) and optionally `imports` and `outputs` (lines of Python code for the outputs of transformers);
+            `only_encoder` is true if transformers has no such head.
         evaluated_on: string, what the scores are from, such as "dev".
         settings: dict of the training settings.
         scores: dict of the scores, from 0 to 1.
@@ -141,13 +145,17 @@ def _table(heads, rows):
 
 
 def _use(card):
-    model = _CLASSES[card["pipeline_tag"]]
+    model = "AutoModel" if card.get("only_encoder") else _CLASSES[card["pipeline_tag"]]
+    head = f"With transformers{', the encoder alone' if card.get('only_encoder') else ''}"
+    call = f'tokenizer({card["arguments"]}, truncation=True, return_tensors="pt")'
+    # A row of choices is one example.
+    inputs = f"{{name: ids[None] for name, ids in {call}.items()}}" if model.endswith("MultipleChoice") else call
     return (
         "With keras_bert:\n\n```python\nimport keras_bert\n\n"
         'bert = keras_bert.load("path/to/this/folder")\n'
         f"print(bert.predict({card['example']}))\n```\n\n"
-        f"With transformers:\n\n```python\nfrom transformers import AutoTokenizer, {model}\n\n"
+        f"{head}:\n\n```python\n{card.get('imports', '')}from transformers import AutoTokenizer, {model}\n\n"
         'tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")\n'
         f'model = {model}.from_pretrained("path/to/this/folder")\n'
-        f'outputs = model(**tokenizer({card["arguments"]}, truncation=True, return_tensors="pt"))\n```\n'
+        f"outputs = model(**{inputs})\n{card.get('outputs', '')}```\n"
     )

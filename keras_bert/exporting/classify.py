@@ -1,28 +1,52 @@
 """The signatures of classification, regression and multiple choice."""
 
+import numpy as np
 import tensorflow as tf
 
 from keras_bert.exporting.signatures import in_groups, texts
+from keras_bert.text.thresholds import THRESHOLD, checked_thresholds, cuts
 
 
-def classifier(model, preprocessor, labels, pair, multi_label=False, rows_together=8):
-    """Returns the signatures of a classifier; `classify` takes `tf.Example`s, like TensorFlow Serving's Classify API.
+def classifier(model, preprocessor, labels, pair, rows_together=8):
+    """Returns the signatures of a classifier; for `rows_together` see `in_groups`."""
 
-    With `multi_label`, the probabilities are sigmoids of the logits. For `rows_together` see `in_groups`.
+    def decide(logits, names):
+        probabilities = tf.nn.softmax(logits)
+        return {"label": tf.gather(names, tf.argmax(probabilities, -1)), "probabilities": probabilities}
+
+    return _classifier(model, preprocessor, labels, pair, rows_together, decide)
+
+
+def multi_label_classifier(model, preprocessor, labels, pair, thresholds=None, rows_together=8):
+    """Returns the signatures of a multi-label classifier, whose probabilities are sigmoids of the logits.
+
+    Args:
+        thresholds: float or list of floats, the lowest probability at which a label is predicted; one for all labels,
+            or one for each. Defaults to `None`, 0.5.
+    """
+    classes = model.output["logits"].shape[-1]
+    thresholds = THRESHOLD if thresholds is None else checked_thresholds(thresholds, classes)
+    lowest = tf.constant(np.broadcast_to(cuts(thresholds), [classes]), tf.float32)
+
+    def decide(logits, _):
+        return {"predicted": logits >= lowest, "probabilities": tf.nn.sigmoid(logits)}
+
+    return _classifier(model, preprocessor, labels, pair, rows_together, decide)
+
+
+def _classifier(model, preprocessor, labels, pair, rows_together, decide):
+    """Returns the signatures; `classify` takes `tf.Example`s, like TensorFlow Serving's Classify API.
+
+    `decide` is a function from logits and labels to outputs, with `probabilities`.
     """
     if labels is None:
         labels = [f"LABEL_{index}" for index in range(model.output["logits"].shape[-1])]
 
     def answer(inputs):
         logits = _logits(model, preprocessor(inputs), rows_together)
-        probabilities = tf.nn.sigmoid(logits) if multi_label else tf.nn.softmax(logits)
-        label = tf.gather(tf.constant(labels), tf.argmax(probabilities, -1))
-        return {
-            **({"predicted": logits >= 0} if multi_label else {"label": label}),
-            "probabilities": probabilities,
-            # One row per text: TensorFlow Serving requires outputs that start with the batch dimension.
-            "labels": tf.tile(tf.constant([labels]), [tf.shape(probabilities)[0], 1]),
-        }
+        # One row per text: TensorFlow Serving requires outputs that start with the batch dimension.
+        repeated = tf.tile(tf.constant([labels]), [tf.shape(logits)[0], 1])
+        return {**decide(logits, tf.constant(labels)), "labels": repeated}
 
     def classify(inputs):
         answers = answer(_from_examples(inputs["inputs"], pair))
@@ -44,11 +68,10 @@ def regressor(model, preprocessor, pair, rows_together=8):
 
 
 def chooser(model, preprocessor):
-    """Returns the multiple choice signature: `text` `(batch,)`, `choices` `(batch, choices)`."""
+    """Returns the multiple choice signature: `text` `(batch,)`, `choices` `(batch, choices)`, `""` for none."""
 
     def answer(text, choices):
-        text = tf.repeat(text[:, None], tf.shape(choices)[1], 1)
-        logits = model(preprocessor({"text": text, "pair": choices}), training=False)["logits"]
+        logits = model(preprocessor.with_choices(text, choices), training=False)["logits"]
         return {"choice": tf.argmax(logits, -1, tf.int32), "probabilities": tf.nn.softmax(logits)}
 
     specs = tf.TensorSpec([None], tf.string, "text"), tf.TensorSpec([None, None], tf.string, "choices")

@@ -46,7 +46,8 @@ def export(model, preprocessor, directory, labels=None, pair=False, example=None
 
     - classification: `text`, with `pair` also `pair` -> `label`, `probabilities`, `labels`; regression -> `score`.
       `classify` and `regress` take `tf.Example`s. With `multi_label`, `predicted` replaces `label`: a bool for each of
-      `labels`, true if its probability is at least 0.5.
+      `labels`, true if its probability is at least its threshold. Option: `thresholds`, one for all labels (0.5) or one
+      for each.
     - token classification: `text` -> `tokens`, `tags`, `scores`, byte offsets `starts` and `ends`, `token_count`;
       `entities`, `entity_types`, `entity_scores`, `entity_starts`, `entity_ends`, `entity_count`; padded.
       Option: `stride`.
@@ -54,7 +55,8 @@ def export(model, preprocessor, directory, labels=None, pair=False, example=None
       Options: `stride`, `max_question_length`, `max_answer_length`, `top`, `null_threshold`.
     - pre-training: `text` with [MASK] -> `tokens`, `probabilities`, `mask_count`; signature `next_sentence`: `text`,
       `pair` -> `probability`. Option: `top`.
-    - multiple choice: `text`, `choices` -> `choice`, `probabilities`.
+    - multiple choice: `text`, `choices` -> `choice`, `probabilities`. Rows with fewer choices are padded with `""`: an
+      empty choice has the probability 0.
     - next sentence: `text`, `pair` -> `probability`.
     - encoder: `text` -> `embedding`. Options: `pooling`, `layers`, `normalize`; a model from `build_embedder` has its
       own settings instead.
@@ -99,8 +101,9 @@ def build_signatures(model, preprocessor, labels=None, pair=False, **options):
         case "classification" if description.num_classes == 1 and not description.multi_label:
             return classify.regressor(model, preprocessor, pair, **options)
         case "classification":
-            return classify.classifier(model, preprocessor, labels, pair, description.multi_label, **options)
-        case "token_classification":
+            kind = classify.multi_label_classifier if description.multi_label else classify.classifier
+            return kind(model, preprocessor, labels, pair, **options)
+        case "token_classification" | "bilstm_tagging":
             return tag.tagger(model, preprocessor, labels, **options)
         case "question_answering":
             return answer.answerer(model, preprocessor, **options)

@@ -15,13 +15,16 @@ from keras_bert.layers.head_layers import (
 )
 from keras_bert.layers.layer_norm import LayerNorm
 from keras_bert.layers.masks import AttentionMask
+from keras_bert.layers.recurrent import BiLSTM, EncoderFeatures, WeightedSum
 from keras_bert.layers.transformer import FeedForward, TransformerBlock
 
 __all__ = [
     "AttentionMask",
     "BertEmbeddings",
+    "BiLSTM",
     "Dense",
     "Dropout",
+    "EncoderFeatures",
     "FeedForward",
     "FoldChoices",
     "LayerNorm",
@@ -34,4 +37,5 @@ __all__ = [
     "TokenEmbedding",
     "TransformerBlock",
     "UnfoldChoices",
+    "WeightedSum",
 ]

@@ -67,6 +67,9 @@ class Dropout(Unquantized, keras.layers.Layer):
         keep = ops.cast(bits >= dropped - 32768, inputs.dtype)
         return inputs * (keep * (65536 / (65536 - dropped)))
 
+    def compute_output_spec(self, inputs, seed=None, training=None):
+        return keras.KerasTensor(inputs.shape, inputs.dtype)
+
 
 def _random_int16(shape, seed):
     """Returns uniform int16 values of a shape, two from each 32-bit word."""

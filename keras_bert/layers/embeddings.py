@@ -49,6 +49,7 @@ class BertEmbeddings(Composite):
         tokens: token embeddings, `(batch, length, hidden_size)`.
         segment_ids: `(batch, length)`.
         training: bool, whether to apply dropout.
+        inference: bool, whether to never apply dropout, regardless of `training`. Defaults to `False`.
 
     Returns:
         `(batch, length, hidden_size)`.
@@ -92,7 +93,7 @@ class BertEmbeddings(Composite):
             self.position_table = table(self.max_length, "position_embeddings")
         self.norm.build((None, None, self.hidden_size))
 
-    def call(self, tokens, segment_ids, training=None):
+    def call(self, tokens, segment_ids, training=None, inference=False):
         if self.positions != "none":
             tokens = self._check_length(tokens)
         hidden = tokens + ops.take(self.segment_table, _no_wrap(segment_ids, self.num_segments), axis=0)
@@ -100,7 +101,7 @@ class BertEmbeddings(Composite):
             hidden = hidden + self.position_table[: ops.shape(tokens)[1]]
         elif self.positions == "sinusoid":
             hidden = hidden + ops.cast(self.fixed_positions()[: ops.shape(tokens)[1]], hidden.dtype)
-        return self.output_dropout(self.norm(hidden), training=training)
+        return self.output_dropout(self.norm(hidden), training=False if inference else training)
 
     def _check_length(self, tokens):
         message = (

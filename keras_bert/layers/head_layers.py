@@ -7,6 +7,7 @@ from keras_bert.layers.activations import activate, check_activation
 from keras_bert.layers.composite import Composite
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.layer_norm import LayerNorm
+from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.layers.quantization import Unquantized
 
 
@@ -32,6 +33,7 @@ class Pooler(Composite):
         super().__init__(**kwargs)
         self.hidden_size = hidden_size
         self.initializer_range = initializer_range
+        self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: hidden_size})
         self.dense = self.make_dense(hidden_size, "dense", activation="tanh")
 
     def build(self, sequence_output_shape):
@@ -39,6 +41,9 @@ class Pooler(Composite):
 
     def call(self, sequence_output):
         return self.dense(sequence_output[:, 0])
+
+    def compute_output_shape(self, sequence_output_shape):
+        return (sequence_output_shape[0], self.hidden_size)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -71,6 +76,7 @@ class MaskedLMTransform(Composite):
         self.activation = check_activation(activation)
         self.initializer_range = initializer_range
         self.layer_norm_eps = layer_norm_eps
+        self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: hidden_size})
         self.dense = self.make_dense(hidden_size, "dense")
         self.norm = LayerNorm(epsilon=layer_norm_eps, name="norm", **self.part_options)
 
@@ -87,6 +93,9 @@ class MaskedLMTransform(Composite):
         rows = ops.where(inside, rows, batch * length)
         picked = ops.take(ops.reshape(sequence_output, (-1, width)), rows, axis=0)
         return self.norm(activate(self.dense(picked), self.activation, training))
+
+    def compute_output_shape(self, sequence_output_shape, mask_positions_shape):
+        return (*mask_positions_shape, self.hidden_size)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -109,6 +118,9 @@ class OutputBias(Unquantized, keras.layers.Layer):
     def call(self, logits):
         return ops.cast(logits, "float32") + ops.cast(self.bias, "float32")
 
+    def compute_output_spec(self, logits):
+        return keras.KerasTensor(logits.shape, "float32")
+
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class FoldChoices(Unquantized, keras.layers.Layer):
@@ -127,24 +139,30 @@ class FoldChoices(Unquantized, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class UnfoldChoices(Unquantized, keras.layers.Layer):
-    """Reshapes the scores of the choices from `(batch * choices, 1)` to `(batch, choices)`.
+    """Reshapes the scores of the choices from `(batch * choices, 1)` to `(batch, choices)` and masks absent choices.
+
+    A choice without real tokens is absent, for rows with different numbers of choices: its logit is -1e9, so that its
+    probability is exactly 0. A row without any choice stays finite.
 
     Call arguments:
         scores: `(batch * choices, 1)`.
-        like: the tensor before folding, `(batch, choices, length)`.
+        padding_mask: the mask before folding, `(batch, choices, length)`, nonzero for real tokens.
 
     Returns:
         `(batch, choices)`.
 
     Example:
-        logits = UnfoldChoices()(scores, token_ids)
+        logits = UnfoldChoices()(scores, padding_mask)
     """
 
-    def call(self, scores, like):
-        return ops.reshape(scores, ops.shape(like)[:2])
+    def call(self, scores, padding_mask):
+        logits = ops.reshape(scores, ops.shape(padding_mask)[:2])
+        # Differs from BERT: the original has equally many choices in all rows.
+        present = ops.max(ops.cast(ops.not_equal(padding_mask, 0), "int32"), axis=2)
+        return ops.where(present > 0, logits, FORBIDDEN)
 
-    def compute_output_shape(self, scores_shape, like_shape):
-        return tuple(like_shape[:2])
+    def compute_output_shape(self, scores_shape, padding_mask_shape):
+        return tuple(padding_mask_shape[:2])
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -198,3 +216,7 @@ class SentencePooling(Unquantized, keras.layers.Layer):
         if not self.normalize:
             return pooled
         return pooled / ops.maximum(ops.sqrt(ops.sum(pooled * pooled, axis=-1, keepdims=True)), 1e-12)
+
+    def compute_output_spec(self, sequence_output, padding_mask):
+        batch, _, width = sequence_output.shape
+        return keras.KerasTensor((batch, width), "float32")

@@ -7,7 +7,7 @@ from keras_bert.layers.quantization import Unquantized
 
 # Added to the float32 score of a masked position: its probability becomes exactly zero, and a fully masked row stays
 # finite (uniform).
-_FORBIDDEN = -1e9
+FORBIDDEN = -1e9
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -40,7 +40,11 @@ class AttentionMask(Unquantized, keras.layers.Layer):
             mask = ops.logical_and(mask, positions[:, None] >= positions[None, :])
         return mask
 
+    def compute_output_spec(self, padding_mask):
+        batch, length = padding_mask.shape
+        return keras.KerasTensor((batch, 1, length if self.causal else 1, length), "bool")
+
 
 def attention_bias(mask):
     """Returns the float32 tensor to add to the attention scores for a boolean mask."""
-    return (1.0 - ops.cast(mask, "float32")) * _FORBIDDEN
+    return (1.0 - ops.cast(mask, "float32")) * FORBIDDEN

@@ -72,6 +72,7 @@ class TransformerBlock(Composite):
         attention_mask: boolean, see `AttentionMask`.
         return_attention_scores: bool, whether to also return the attention probabilities. Defaults to `False`.
         training: bool, whether to apply dropout.
+        inference: bool, whether to never apply dropout, regardless of `training`. Defaults to `False`.
 
     Returns:
         `(batch, length, hidden_size)`, or a pair of that and `(batch, num_heads, length, length)`.
@@ -104,6 +105,7 @@ class TransformerBlock(Composite):
         self.initializer_range = initializer_range
         self.layer_norm_eps = layer_norm_eps
         self.remat = remat
+        self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: hidden_size})
 
         options = self.part_options
         self.attention = MultiHeadAttention(
@@ -127,7 +129,8 @@ class TransformerBlock(Composite):
         for part in (self.attention, self.attention_norm, self.feed_forward, self.output_norm):
             part.build(shape)
 
-    def call(self, hidden, attention_mask=None, return_attention_scores=False, training=None):
+    def call(self, hidden, attention_mask=None, return_attention_scores=False, training=None, inference=False):
+        training = False if inference else training
         # Drawn outside `remat`, which would draw different seeds in the backward pass.
         dropouts = (self.attention.probability_dropout, self.attended_dropout, self.output_dropout)
         seeds = [dropout.next_seed() if training else None for dropout in dropouts]
@@ -142,3 +145,12 @@ class TransformerBlock(Composite):
             return (output, scores) if return_attention_scores else output
 
         return (remat(forward) if self.remat else forward)(hidden)
+
+    def compute_output_spec(
+        self, hidden, attention_mask=None, return_attention_scores=False, training=None, inference=False
+    ):
+        output = keras.KerasTensor(hidden.shape, self.compute_dtype)
+        if not return_attention_scores:
+            return output
+        batch, length, _ = hidden.shape
+        return output, keras.KerasTensor((batch, self.num_heads, length, length), self.compute_dtype)

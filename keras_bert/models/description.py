@@ -1,6 +1,9 @@
 """Recovers config and head from a model's graph, so that a model can be saved without further information."""
 
 import dataclasses
+import functools
+import json
+import random
 
 import keras
 
@@ -15,6 +18,7 @@ HEADS = (
     "next_sentence",
     "classification",
     "token_classification",
+    "bilstm_tagging",
     "question_answering",
     "multiple_choice",
 )
@@ -27,6 +31,7 @@ _BLOCK_SETTINGS = {
     "attention_dropout": "attention_probs_dropout_prob",
     "layer_norm_eps": "layer_norm_eps",
 }
+_PART_SETTINGS = ("activation", "epsilon", "rate")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +46,7 @@ class Description:
         next_sentence: bool, whether there is an NSP head.
         tied: bool, whether the masked-LM head shares the token table.
         causal, positions: as passed to `build_encoder`.
+        features: str, the features of a BiLSTM tagger, see `build_bilstm_tagger`. `None` for other heads.
         dtype: str, name of the encoder's dtype policy.
         layers: dict of layers, keyed by the builders' names, including those of a nested encoder.
     """
@@ -53,6 +59,7 @@ class Description:
     tied: bool
     causal: bool
     positions: str
+    features: str | None
     dtype: str
     layers: dict
 
@@ -121,6 +128,7 @@ def _description(head, layers):
         tied="mlm_decoder" not in layers,
         causal=layers["attention_mask"].causal,
         positions=embeddings.positions,
+        features=layers["features"].features if head == "bilstm_tagging" else None,
         dtype=block.dtype_policy.name,
         layers=layers,
     )
@@ -134,6 +142,10 @@ def _check_settings(config, layers, blocks):
         for name, key in _BLOCK_SETTINGS.items():
             value, expected = getattr(block, name), getattr(config, key)
             expect(value == expected, f"the layer {block.name!r} has {name}={value}, where others have {expected}")
+    for name, setting in (("bilstm", "units"), ("bilstm_dropout", "rate")):
+        values = {getattr(layers[key], setting) for key in layers if key.rstrip("0123456789") == f"{name}_"}
+        values |= {layers["head_dropout"].rate} if name == "bilstm_dropout" and values else set()
+        expect(len(values) <= 1, f"the BiLSTM layers differ in {setting}")
     transform = layers.get("mlm_transform")
     if transform is not None:
         same = (transform.activation, transform.layer_norm_eps) == (config.hidden_act, config.layer_norm_eps)
@@ -143,8 +155,19 @@ def _check_settings(config, layers, blocks):
 def _check_parts(layer):
     """Raises if a sublayer was changed after its layer was created."""
     parts = layer._flatten_layers(include_self=False)
-    twins = type(layer).from_config(layer.get_config())._flatten_layers(include_self=False)
-    for part, twin in zip(parts, twins, strict=True):
-        for name in ("activation", "epsilon", "rate"):
-            value, expected = (getattr(each, name, None) for each in (part, twin))
+    if not parts:
+        return
+    config = {name: value for name, value in layer.get_config().items() if name != "name"}
+    for part, original in zip(parts, _new_part_settings(type(layer), json.dumps(config)), strict=True):
+        for name, expected in original.items():
+            value = getattr(part, name, None)
             expect(value == expected, f"the sublayer {part.path!r} has {name}={value}, but its layer has {expected}")
+
+
+@functools.lru_cache
+def _new_part_settings(kind, config):
+    """Returns the settings of each sublayer of a new layer with this config in JSON."""
+    state = random.getstate()
+    parts = kind.from_config(json.loads(config))._flatten_layers(include_self=False)
+    random.setstate(state)  # New layers draw seeds; weights of later models must not depend on the cache.
+    return [{name: getattr(part, name, None) for name in _PART_SETTINGS} for part in parts]

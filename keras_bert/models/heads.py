@@ -91,7 +91,8 @@ def build_multiple_choice(encoder, dropout=None):
 
     Returns:
         A `keras.Model`. Inputs: the encoder's, `(batch, choices, length)`. Output: `logits`, float32
-        `(batch, choices)`.
+        `(batch, choices)`. A choice whose `padding_mask` is 0 everywhere is absent and has the probability 0: pad rows
+        with fewer choices with it.
 
     Example:
         model = build_multiple_choice(build_encoder(named_config("tiny")))
@@ -104,7 +105,7 @@ def build_multiple_choice(encoder, dropout=None):
     # Wiring
     inputs = {name: keras.Input((None, None), dtype="int32", name=name) for name in encoder.input}
     rows = encoder({name: fold(tensor) for name, tensor in inputs.items()})
-    logits = unfold(dense(drop(rows["pooled_output"])), inputs["token_ids"])
+    logits = unfold(dense(drop(rows["pooled_output"])), inputs["padding_mask"])
 
     # Model
     return keras.Model(inputs, {"logits": logits}, name="bert_multiple_choice")

@@ -5,8 +5,10 @@ import keras
 from keras_bert.layers import (
     AttentionMask,
     BertEmbeddings,
+    BiLSTM,
     Dense,
     Dropout,
+    EncoderFeatures,
     FoldChoices,
     MaskedLMTransform,
     MultiLabelDense,
@@ -16,6 +18,7 @@ from keras_bert.layers import (
     TokenEmbedding,
     TransformerBlock,
     UnfoldChoices,
+    WeightedSum,
 )
 
 _ENCODER_OUTPUTS = ("sequence_output", "pooled_output", "hidden_states", "attention_scores")
@@ -115,11 +118,29 @@ class _Graph:
             return "classification"
         expect(kind is Dense, f"{_origin_name(logits)} replaces keras_bert.layers.Dense")
         self.layers["token_classifier"] = self.layers.pop("classifier")
+        if _made_by(hidden, BiLSTM):
+            return self._bilstm_tagging(hidden)
         self._read_encoder(hidden)
         return "token_classification"
 
+    def _bilstm_tagging(self, hidden):
+        mask, found = self.inputs.get("padding_mask"), []
+        while _made_by(hidden, BiLSTM):
+            dropped = self._call("bilstm", BiLSTM, hidden, mask)
+            hidden = self._call("bilstm_dropout", Dropout, dropped)
+            found.insert(0, {name: self.layers.pop(name) for name in ("bilstm_dropout", "bilstm")})
+        for index, pair in enumerate(found):
+            self.layers.update({f"{name}_{index}": layer for name, layer in pair.items()})
+        if _made_by(hidden, WeightedSum):
+            hidden = self._call("weighted_sum", WeightedSum, hidden)
+        states = self._call("features", EncoderFeatures, hidden)
+        is_sum = self.layers["features"].is_sum == ("weighted_sum" in self.layers)
+        expect(is_sum, "the features do not match the layer above them")
+        expect(_same(states, self._read_encoder(states[-1], inference=True)[0]), "'features' are not on all states")
+        return "bilstm_tagging"
+
     def _multiple_choice(self, logits):
-        scores = self._call("unfold_choices", UnfoldChoices, logits, self.inputs.get("token_ids"))
+        scores = self._call("unfold_choices", UnfoldChoices, logits, self.inputs.get("padding_mask"))
         pooled = self._call("head_dropout", Dropout, self._dense("choice_scorer", scores))
         nested = isinstance(pooled, keras.KerasTensor) and isinstance(pooled._keras_history.operation, keras.Model)
         expect(nested, "the head is not on a model from build_encoder")
@@ -135,22 +156,26 @@ class _Graph:
         self.layers = {**inner.layers, **self.layers}
         return "multiple_choice"
 
-    def _read_encoder(self, sequence, *more_inputs):
-        """Reads the blocks, embeddings and inputs below `sequence`; returns hidden states and attention scores."""
+    def _read_encoder(self, sequence, *more_inputs, **options):
+        """Reads the blocks, embeddings and inputs below `sequence`; returns hidden states and attention scores.
+
+        `options` are arguments with which the blocks and the embeddings must be called.
+        """
         states, blocks, scores, masks = [sequence], [], [], []
         while _made_by(states[0], TransformerBlock):
-            block, arguments, options = _origin(states[0], "attention_mask", "return_attention_scores")
-            expect(len(arguments) == 1 and block not in blocks, f"the layer {block.name!r} has unexpected arguments")
+            block, arguments, given = _origin(states[0], "attention_mask", "return_attention_scores", *options)
+            alike = len(arguments) == 1 and block not in blocks and options.items() <= given.items()
+            expect(alike, f"the layer {block.name!r} has unexpected arguments")
             tensors = block._inbound_nodes[states[0]._keras_history.node_index].outputs
             blocks.insert(0, block)
-            masks.append(options.get("attention_mask"))
+            masks.append(given.get("attention_mask"))
             scores[:0] = tensors[1:]
             states.insert(0, arguments[0])
         expect(blocks, f"{_origin_name(sequence)} replaces keras_bert.layers.TransformerBlock")
         for index, block in enumerate(blocks):
             self.layers[f"block_{index}"] = block
         expect(masks[0] is not None and _same(masks, [masks[0]] * len(masks)), "the blocks have different masks")
-        tokens = self._call("embeddings", BertEmbeddings, states[0], self.inputs.get("segment_ids"))
+        tokens = self._call("embeddings", BertEmbeddings, states[0], self.inputs.get("segment_ids"), **options)
         inputs = {
             "token_ids": self._call("token_embedding", TokenEmbedding, tokens),
             "segment_ids": self.inputs.get("segment_ids"),

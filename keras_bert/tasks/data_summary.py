@@ -1,10 +1,13 @@
 """What to know about a data set before training: label shares, truncated and repeated rows, the majority baseline."""
 
 import collections
+import itertools
 import math
 
 import numpy as np
 import tensorflow as tf
+
+from keras_bert.tasks import multi_label
 
 _CHUNK = 2**14  # Texts to tokenize at a time.
 _LENGTHS = (32, 64, 128, 256, 384, 512, 1024, 2048)  # Values to suggest for `sequence_length`.
@@ -23,8 +26,9 @@ def summarize(data, lengths, sequence_length, limit):
 
     Returns:
         A dict: `unit`, "rows"; `train`, the number of rows; `dev` and `test`, the same by name; `folds`, the number of
-        folds of cross-validation, or `None`; `labels`, the training rows of each class, or `range` for regression, with
-        `lowest`, `highest` and `mean`; `not_in_dev`, the training classes without dev rows; `truncated`, see
+        folds of cross-validation, or `None`; `labels`, the training rows of each class (for multi-label classification,
+        also `labels_per_row`, the rows with each number of labels), or `range` for regression, with `lowest`, `highest`
+        and `mean`; `not_in_dev`, the training classes without dev rows; `truncated`, see
         `truncation`; `repeated`, the training rows whose texts and label are those of an earlier row; `overlap`, the
         rows of the first dev and test set that are also in train; `contradictory`, the training rows that occur with
         different labels; `baseline`, a description; `majority`, its scores on dev.
@@ -100,16 +104,29 @@ def contradictory(keys, labels):
 
 def baseline(task, labels):
     """Describes the majority baseline."""
-    return f"always {task.labels[_majority_class(labels)]}" if task.labels else "always the mean"
+    if not task.labels:
+        return "always the mean"
+    constant = _most_frequent(task, labels)
+    names = [task.labels[number] for number in (constant if task.multi_label else [constant])]
+    return f"always {_some(names) or 'no label'}"
 
 
 def majority(task, train_labels, labels):
-    """Returns the scores of predicting the most frequent training label for every row; for regression, the mean."""
-    constant = _majority_class(train_labels) if task.labels else math.fsum(train_labels) / len(train_labels)
-    return {metric.__name__: metric(labels, [constant] * len(labels)) for metric in task.metrics}
+    """Returns the scores of predicting the same for every row.
+
+    It is the most frequent training label; for regression, the mean; for multi-label classification, the labels with
+    the highest micro F1 on the training rows.
+    """
+    constant = _most_frequent(task, train_labels) if task.labels else math.fsum(train_labels) / len(train_labels)
+    predictions = [constant] * len(labels)
+    if task.multi_label:
+        labels, predictions = (multi_label.dense(rows, task.num_classes) for rows in (labels, predictions))
+    return {metric.__name__: metric(labels, predictions) for metric in task.metrics}
 
 
-def _majority_class(labels):
+def _most_frequent(task, labels):
+    if task.multi_label:
+        return multi_label.most_frequent(labels)
     counts = collections.Counter(labels)
     return min(counts, key=lambda label: (-counts[label], label))
 
@@ -117,13 +134,25 @@ def _majority_class(labels):
 def _distribution(task, labels):
     if not task.labels:
         return {"range": {"lowest": min(labels), "highest": max(labels), "mean": math.fsum(labels) / len(labels)}}
-    counts = collections.Counter(labels)
-    return {"labels": {name: counts[number] for number, name in enumerate(task.labels)}}
+    counts = collections.Counter(_each(task, labels))
+    found = {"labels": {name: counts[number] for number, name in enumerate(task.labels)}}
+    if task.multi_label:
+        found["labels_per_row"] = {
+            str(size): count for size, count in sorted(collections.Counter(map(len, labels)).items())
+        }
+    return found
+
+
+def _each(task, labels):
+    """Returns the class ids of all rows, one after the other."""
+    return itertools.chain.from_iterable(labels) if task.multi_label else labels
 
 
 def _only_in(task, train_labels, labels):
     """Returns the classes in `train_labels` that are not in `labels`."""
-    return [task.labels[number] for number in sorted(set(train_labels) - set(labels))] if task.labels else []
+    if not task.labels:
+        return []
+    return [task.labels[number] for number in sorted(set(_each(task, train_labels)) - set(_each(task, labels)))]
 
 
 def _keys(examples):
@@ -136,11 +165,13 @@ def warnings(summary):
     """Returns sentences about what is probably a mistake in the data."""
     unit, labels, found = summary["unit"], summary.get("labels", {}), []
     used, unused = ([name for name, count in labels.items() if bool(count) == wanted] for wanted in (True, False))
-    if len(used) == 1:
+    if "labels_per_row" in summary:
+        found += _doubtful_sets(summary, used)
+    elif len(used) == 1:
         found.append(f"all training {unit} have the label {used[0]}: the model can only learn to predict it")
     elif constant := _constant(summary):
         found.append(f"all training {unit} have the target {constant}: the model can only learn to predict it")
-    elif unused:
+    if unused and (len(used) != 1 or "labels_per_row" in summary):
         found.append(f"no training {unit} have the label(s) {_some(unused)}")
     found += _doubtful_labels(labels, unit)
     if missing := summary.get("not_in_dev"):
@@ -156,6 +187,16 @@ def warnings(summary):
             found.append(f"{count:,} of {total:,} {split} {unit} are also in train, which raises the {split} scores")
     if summary.get("contradictory"):
         found.append(f"{summary['contradictory']:,} training {unit} occur with different labels")
+    return found
+
+
+def _doubtful_sets(summary, used):
+    """Returns warnings about multi-label data."""
+    unit, found = summary["unit"], []
+    if always := [name for name in used if summary["labels"][name] == summary["train"]]:
+        found.append(f"all training {unit} have the label(s) {_some(always)}: the model can only learn to predict them")
+    if list(summary["labels_per_row"]) == ["1"] and len(used) > 1:
+        found.append(f"all training {unit} have one label; --task=classification predicts exactly one")
     return found
 
 

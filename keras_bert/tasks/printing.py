@@ -17,7 +17,7 @@ def table(answers):
         labels, probabilities = list(first["scores"]), np.array([list(answer["scores"].values()) for answer in answers])
         if "label" in first:
             return probabilities_table(probabilities, labels)
-        chosen = [[1 if label in answer["labels"] else -1 for label in labels] for answer in answers]
+        chosen = [[label in answer["labels"] for label in labels] for answer in answers]
         return multi_label_table(chosen, labels, probabilities)
     if len(first) == 1 and isinstance(next(iter(first.values())), float):
         name = "score" if "value" in first else next(iter(first))

@@ -75,7 +75,7 @@ def read_rows(path, wanted):
     """
     if _suffix(path) == ".jsonl":
         return read_lines(path), functools.partial(_json_object, path, wanted)
-    (line, header), *rows = _lines_of_table(path, wanted)
+    (line, header), *rows = lines_of_table(path, wanted)
     check_columns(path, line, header, wanted)
     return rows, functools.partial(table_row, path, header)
 
@@ -117,7 +117,7 @@ def column_names(path, wanted=()):
     """Returns the columns of a file, in JSONL of the first object. `wanted` columns determine the CSV delimiter."""
     if _suffix(path) == ".jsonl":
         return [name for line, text in read_lines(path)[:1] for name in _json_object(path, wanted, line, text)]
-    return _lines_of_table(path, wanted)[0][1]
+    return lines_of_table(path, wanted)[0][1]
 
 
 def _suffix(path):
@@ -129,8 +129,8 @@ def _suffix(path):
     return path.suffix.lower()
 
 
-def _lines_of_table(path, wanted):
-    """Returns (line number, fields) of each row of CSV or TSV, header first."""
+def lines_of_table(path, wanted):
+    """Returns (line number, fields) of each row of CSV or TSV, header first; for `wanted` see `column_names`."""
     rows = _csv_rows(path, wanted) if _suffix(path) == ".csv" else _tsv_rows(path)
     if not rows:
         raise ValueError(f"{path}: the file is empty. Expected a first line with the names of the columns")

@@ -29,7 +29,8 @@ class Examples:
     Args:
         text: list of strings.
         pair: list of strings, the second sentences, or `None` for single sentences.
-        labels: list of class ids, floats for regression, or strings if the classes are unknown; or `None`.
+        labels: list of class ids, tuples of them for multi-label classification, floats for regression, or strings if
+            the classes are unknown; or `None`.
         ids: list of ints, the row ids.
     """
 
@@ -82,30 +83,45 @@ def read_table(
     """
     if regression and labels is not None:
         raise ValueError(f"`labels` must be None for regression, which has no classes. Received: labels={labels}")
-    numbers = _numbers(labels)
-    path, columns = pathlib.Path(path), (text_column, pair_column, label_column)
-    flags = zip(columns, ("text_column", "pair_column", "label_column"), strict=True)
-    raw_rows, parse = read_rows(path, {column: flag for column, flag in flags if column is not None})
-    row = functools.partial(_row, path, parse, columns, regression)
+    numbers = class_numbers(labels)
+    columns, label = [], None
+    if label_column is not None:
+        columns, label = [label_column], functools.partial(_label, column=label_column, regression=regression)
+    lines, examples = read_examples(path, text_column, pair_column, columns, label, skip_bad_rows)
+    if numbers is None or label is None:
+        return examples
+    found = [class_number(path, line, name, numbers) for line, name in zip(lines, examples.labels, strict=True)]
+    return dataclasses.replace(examples, labels=found)
+
+
+def read_examples(path, text_column, pair_column, label_columns, label, skip_bad_rows=None):
+    """Reads the texts of a table, and the labels of each row by a function.
+
+    Args:
+        path, text_column, pair_column, skip_bad_rows: see `read_table`.
+        label_columns: list of the columns that `label` reads.
+        label: function of path, line number and row, a dict by column; or `None`, no labels.
+
+    Returns:
+        The line numbers and `Examples`, whose labels are the results of the function.
+    """
+    path = pathlib.Path(path)
+    flags = {text_column: "text_column", pair_column: "pair_column", **dict.fromkeys(label_columns, "label_column")}
+    raw_rows, parse = read_rows(path, {column: flag for column, flag in flags.items() if column is not None})
+
+    def row(line, raw):
+        record = parse(line, raw)
+        text = _text(path, line, record, text_column)
+        pair = None if pair_column is None else _text(path, line, record, pair_column)
+        return text, pair, None if label is None else label(path, line, record)
+
     lines, ids, rows = zip(*good_rows(path, raw_rows, row, skip_bad_rows), strict=True)
-    text, pair, found = map(list, zip(*rows, strict=True))
-    if numbers is not None and label_column is not None:
-        found = [class_number(path, line, label, numbers) for line, label in zip(lines, found, strict=True)]
-    return Examples(text, pair if pair_column is not None else None, found if label_column is not None else None, ids)
+    text, pair, labels = map(list, zip(*rows, strict=True))
+    return lines, Examples(text, None if pair_column is None else pair, None if label is None else labels, ids)
 
 
-def _row(path, parse, columns, regression, line, raw):
-    """Returns text, pair and label of a row, `None` without a column."""
-    (text, pair, label), record = columns, parse(line, raw)
-    return (
-        _text(path, line, record, text),
-        None if pair is None else _text(path, line, record, pair),
-        None if label is None else _label(path, line, record, label, regression),
-    )
-
-
-def _numbers(labels):
-    """Returns the class ids by name."""
+def class_numbers(labels):
+    """Returns the ids of classes by name; `None` for `None`."""
     if labels is None:
         return None
     names = list(map(class_name, labels))
@@ -124,11 +140,13 @@ def class_name(label):
     return valid_text(str(label)).strip()
 
 
-def discover_labels(labels):
-    """Returns the unique labels, sorted numerically if all are integers, otherwise as strings."""
+def discover_labels(labels, fewest=2):
+    """Returns the unique labels, at least `fewest`, sorted numerically if all are integers, otherwise as strings."""
     found = set(map(class_name, labels))
-    if len(found) < 2:
-        raise ValueError(f"`labels` must have at least two classes. Received: {sorted(found)}")
+    if len(found) < fewest:
+        raise ValueError(
+            f"`labels` must have at least {'two classes' if fewest > 1 else 'one class'}. Received: {sorted(found)}"
+        )
     for label in sorted(found):
         whole, _, _ = label.partition(".")
         if whole in found and re.fullmatch(r"-?[0-9]+\.0+", label):
@@ -137,8 +155,11 @@ def discover_labels(labels):
     return sorted(found, key=lambda label: (int(label) if whole else 0, label))
 
 
-def balance(labels, names=None):
-    """Summarizes labels: count and share of each class (of `names`), largest first, or the range of floats."""
+def balance(labels, names=None, total=None):
+    """Summarizes labels: count and share of each class (of `names`), largest first, or the range of floats.
+
+    Shares are of `total`, by default the number of labels.
+    """
     labels, names = as_list(labels), as_list(() if names is None else names)
     if not labels:
         return "no labels"
@@ -149,7 +170,7 @@ def balance(labels, names=None):
     # List classes without rows too.
     counts.update(dict.fromkeys(map(str, names), 0))
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{name}: {count:,} ({count / len(labels):.1%})" for name, count in ordered)
+    return ", ".join(f"{name}: {count:,} ({count / (total or len(labels)):.1%})" for name, count in ordered)
 
 
 def _text(path, line, record, column):

@@ -141,6 +141,23 @@ class TextPreprocessor(keras.layers.Layer):
             parts.append({name: tf.RaggedTensor.from_tensor(ids, lengths) for name, ids in packed.items()})
         return {name: tf.concat([part[name] for part in parts], 0) for name in parts[0]}
 
+    def with_choices(self, text, choices):
+        """Pairs each text with its choices, for multiple choice.
+
+        Args:
+            text: strings `(batch,)`.
+            choices: strings `(batch, choices)`. A choice without tokens, such as `""`, is absent: its `padding_mask` is
+                0 everywhere. Rows with fewer choices are padded with it.
+
+        Returns:
+            The model inputs, `(batch, choices, length)`.
+        """
+        choices = _to_strings(choices, "choices")
+        text = tf.repeat(_to_strings(text, "text")[:, tf.newaxis], tf.shape(choices)[1], axis=1)
+        inputs = self({"text": text, "pair": choices})
+        tokens = tf.reduce_sum(inputs["segment_ids"], axis=-1, keepdims=True) - 1  # Without [SEP].
+        return {**inputs, "padding_mask": tf.where(tokens > 0, inputs["padding_mask"], 0)}
+
     def from_words(self, words):
         """Packs sentences of words, for tagging.
 

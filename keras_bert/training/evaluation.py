@@ -24,6 +24,7 @@ class Evaluator:
         self._model, self._strategy, self._losses = model, strategy, losses
         self._check, self._show = check or (lambda: None), show
         self._outputs = tf.function(self._outputs, reduce_retracing=True, autograph=False)
+        self._source = self._dataset = None
 
     def outputs(self, batches, keep=True, with_losses=False):
         """Runs the model on one epoch of a `BatchSource`.
@@ -39,9 +40,11 @@ class Evaluator:
         """
         losses = self._losses if with_losses else []
         sums, parts = np.zeros([len(losses), 2]), []
-        dataset = replica_dataset(self._strategy, lambda: batches.dataset(0, 0).map(_all_rows))
+        if batches is not self._source:  # Otherwise every evaluation would trace the input pipeline again.
+            self._dataset = replica_dataset(self._strategy, lambda: batches.dataset(0, 0).map(_all_rows))
+            self._source = batches
         what = "evaluating, batches" if with_losses else "predicting, batches"
-        for inputs, *batch, _ in track(dataset, what, batches.steps, self._show):
+        for inputs, *batch, _ in track(self._dataset, what, batches.steps, self._show):
             self._check()
             rows, batch_sums = self._outputs(inputs, *batch, keep, with_losses)
             sums += batch_sums.numpy()

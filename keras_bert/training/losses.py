@@ -72,6 +72,26 @@ def classification_loss(class_weights=None):
     )
 
 
+def multi_label_loss(class_weights=None):
+    """Binary cross-entropy of `logits` with targets of 0 and 1, both `(rows, classes)`: the mean over the classes.
+
+    Args:
+        class_weights: array `(classes, 2)`, the weights of the rows without and with each class. Defaults to `None`,
+            equal weights.
+    """
+
+    def values(targets, outputs):
+        logits = tf.cast(outputs["logits"], tf.float32)
+        targets = tf.cast(_in_shape(targets, logits.shape, "targets", squeeze=False), tf.float32)
+        found = tf.nn.sigmoid_cross_entropy_with_logits(targets, logits)
+        if class_weights is not None:
+            absent, present = tf.unstack(tf.constant(class_weights, tf.float32), axis=-1)
+            found *= tf.where(targets > 0, present, absent)
+        return tf.reduce_mean(found, -1)
+
+    return Loss("loss", values)
+
+
 def regression_loss():
     """Squared error of `logits` `(rows, 1)` with target values, `(rows,)` or `(rows, 1)`."""
 

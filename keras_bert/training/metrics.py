@@ -18,10 +18,29 @@ def f1(labels, predictions, positive=1):
 
 
 def macro_f1(labels, predictions):
-    """The mean F1 over all classes that occur in the labels or predictions."""
+    """The mean F1 over all classes that occur in the labels or predictions.
+
+    For several labels per row, arrays of 0 and 1 `(rows, labels)`, the mean over all labels.
+    """
     from sklearn.metrics import f1_score
 
-    return float(f1_score(*_checked(labels, predictions), average="macro"))
+    labels, predictions = _checked(labels, predictions, ranks=(1, 2))
+    if labels.ndim == 2:
+        totals = (labels + predictions).sum(0)
+        return float(np.mean(2 * (labels * predictions).sum(0) / np.maximum(totals, 1)))
+    return float(f1_score(labels, predictions, average="macro"))
+
+
+def micro_f1(labels, predictions):
+    """F1 over all labels of all rows, arrays of 0 and 1 `(rows, labels)`; 0 if there are none."""
+    labels, predictions = _checked(labels, predictions, ranks=(2,))
+    return float(2 * (labels * predictions).sum() / max((labels + predictions).sum(), 1))
+
+
+def exact_match(labels, predictions):
+    """The fraction of rows whose labels are all correct; both are arrays of 0 and 1 `(rows, labels)`."""
+    labels, predictions = _checked(labels, predictions, ranks=(2,))
+    return float((labels == predictions).all(-1).mean())
 
 
 def matthews_correlation(labels, predictions):
@@ -58,21 +77,24 @@ def _is_constant(values):
     return bool(np.all(values == values[0]))
 
 
-def _checked(labels, predictions):
+def _checked(labels, predictions, ranks=(1,)):
     """Returns both as float64, which represents class indices exactly."""
-    labels, predictions = _numbers("labels", labels), _numbers("predictions", predictions)
-    if len(labels) != len(predictions):
+    labels = _numbers("labels", labels, ranks)
+    predictions = _numbers("predictions", predictions, [labels.ndim])
+    if labels.shape != predictions.shape:
         raise ValueError(
-            "`predictions` and `labels` must have the same length. "
-            f"Received: {len(labels)} labels and {len(predictions)} predictions"
+            "`predictions` and `labels` must have the same shape. "
+            f"Received: labels of shape {labels.shape} and predictions of shape {predictions.shape}"
         )
     return labels, predictions
 
 
-def _numbers(name, values):
+def _numbers(name, values, ranks):
     values = np.asarray(values)
-    if values.ndim != 1 or not values.size:
-        raise ValueError(f"`{name}` must be a list of at least one number. Received: {name} of shape {values.shape}")
+    if values.ndim not in ranks or not values.size:
+        kinds = {1: "a list of at least one number", 2: "an array (rows, labels) of 0 and 1"}
+        expected = " or ".join(kinds[rank] for rank in ranks)
+        raise ValueError(f"`{name}` must be {expected}. Received: {name} of shape {values.shape}")
     if values.dtype.kind not in "biuf":
         raise ValueError(f"`{name}` must be numbers. Received: {name} of type {values.dtype}")
     bad = np.flatnonzero(~np.isfinite(values))

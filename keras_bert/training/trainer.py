@@ -134,6 +134,7 @@ class Trainer:
         """
         self._check_selection(best, patience, evaluation)
         batches = as_source(batches)
+        evaluation = None if evaluation is None else as_source(evaluation, finite=True)
         total = epochs * batches.steps if steps is None else steps
         if total < 1:
             raise ValueError(f"`steps` and `epochs` must be at least 1. Received: steps={steps}, epochs={epochs}")

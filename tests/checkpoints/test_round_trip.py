@@ -158,6 +158,13 @@ def test_metadata(config, pieces, tmp_path):
         assert stored == {**expected, "null_threshold": 0.5}
 
 
+def test_thresholds_of_labels(models, tmp_path):
+    for format, thresholds in (("huggingface", np.array([0.25, 0.5, 0.75])), ("keras", 0.25)):
+        keras_bert.save(models("multi_label"), tmp_path / format, None, format=format, thresholds=thresholds)
+        bert = keras_bert.load(tmp_path / format)
+        assert (bert.thresholds, bert.multi_label) == (np.asarray(thresholds).tolist(), True)
+
+
 @pytest.mark.parametrize(
     ("format", "file"), [("google", "config.json"), ("keras", "model.safetensors"), ("keras", "bert_config.json")]
 )
@@ -193,6 +200,10 @@ def test_a_failed_save_changes_nothing(models, folder, pieces, monkeypatch):
             {"vocabulary": [*STANDARD, *map(chr, range(300, 346))]},
             "`vocabulary` has 51 pieces, more than the",
         ),
+        ("multi_label", {"thresholds": 1.0}, "`thresholds` must be a number between 0 and 1, or a list of 3, one for"),
+        ("multi_label", {"thresholds": [0.1, 0.2]}, r"or a list of 3, one for each .*thresholds=\[0.1, 0.2\]"),
+        ("multi_label", {"thresholds": [0.1, "0.2", 0.3]}, "`thresholds` must be a number between 0 and 1, or a list"),
+        ("classification", {"thresholds": 0.3}, "`thresholds` must be None for a model that is not multi-label"),
         ("encoder", {"labels": ["a"]}, "`labels` require a classification head. Received: .* head='encoder'"),
         (
             "encoder",

@@ -141,6 +141,11 @@ def folder(saved, tmp_path):
         ),
         ("config.json", {"problem_type": "regression"}, "`problem_type` must match the number of labels"),
         ("config.json", {"problem_type": "ranking"}, "`problem_type` must be one of regression"),
+        (
+            "config.json",
+            {"problem_type": "multi_label_classification", "keras_bert": {"thresholds": [0.5, 2, 0.5]}},
+            r"config.json: `thresholds` must be a number between 0 and 1, or a list of 3, .*\[0.5, 2, 0.5\]",
+        ),
         ("config.json", {"quantization_config": {"bits": 4}}, "`quantization_config` is not supported"),
         (
             "config.json",

@@ -101,3 +101,12 @@ def test_summary_and_best():
         "| rate=2, seed=1 | 65.00% |",
         "| rate=1, seed=1 | 50.00% |",
     ]
+
+
+def test_mean_of_sigmoids():
+    """Logits whose sigmoid is the mean probability, also of one label and of large logits."""
+    logits = np.random.default_rng(0).normal(scale=5, size=(3, 4, 2))
+    found = scipy.special.expit(grid.mean_sigmoids(list(logits)))
+    np.testing.assert_allclose(found, scipy.special.expit(logits).mean(0), rtol=1e-12)
+    np.testing.assert_allclose(grid.mean_sigmoids([[[800.0]], [[800.0]]]), [[800.0]])
+    assert grid.mean_sigmoids([[[0.0]], [[800.0]]]) == pytest.approx(scipy.special.logit(0.75))

@@ -50,6 +50,16 @@ def test_metadata_of_an_official_data_set():
     assert "patience" not in text
 
 
+def test_use_of_a_multiple_choice_model():
+    """transformers takes all choices of a text as one example, `(1, choices, length)`."""
+    card = {"pipeline_tag": "multiple-choice", "arguments": '["A"] * 2, ["B", "C"]', "example": "[]", "datasets": []}
+    text = model_card.write("no", task(**card, dataset={"type": "csv", "name": "a.csv"}), "dev", {}, {"accuracy": 0.5})
+    call = 'tokenizer(["A"] * 2, ["B", "C"], truncation=True, return_tensors="pt")'
+    assert f"outputs = model(**{{name: ids[None] for name, ids in {call}.items()}})" in text
+    assert 'AutoModelForMultipleChoice.from_pretrained("path/to/this/folder")' in text
+    assert hub.ModelCard(text).data.pipeline_tag == "multiple-choice"
+
+
 def test_local_paths_are_not_published(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "mine").mkdir(parents=True)

@@ -11,11 +11,14 @@ import keras_bert
 from tests.conftest import HEADS
 
 LABELS = ["3", "1", "2"]
+THRESHOLDS = [0.2, np.float32(0.5), 0.7]
 TAGS = ["O", *(f"{prefix}-{kind}" for kind in ("PER", "LOC", "ORG", "MISC") for prefix in "BI")]
 # Labels and options may be NumPy scalars.
 OPTIONS = {
     "classification": {"labels": np.array([3, 1, 2])},
+    "multi_label": {"thresholds": THRESHOLDS},
     "token_classification": {"labels": TAGS, "stride": np.int64(7)},
+    "bilstm_tagging": {"labels": TAGS, "stride": np.int64(7)},
     "question_answering": {"top": 2, "null_threshold": 0.5},
 }
 

@@ -23,7 +23,7 @@ from tensorflow_serving.apis import prediction_log_pb2  # noqa: E402
 
 from keras_bert.exporting import answer, classify, embed, fill_mask, tag, verification  # noqa: E402
 from keras_bert.exporting.signatures import in_groups  # noqa: E402
-from tests.exporting.conftest import LABELS, TAGS  # noqa: E402
+from tests.exporting.conftest import LABELS, TAGS, THRESHOLDS  # noqa: E402
 from tests.text.test_entities import slow_entities  # noqa: E402
 from tests.text.test_spans import slow_max_context, slow_windows  # noqa: E402
 
@@ -32,7 +32,7 @@ PAIRS = ["x", "y z", "a", ""]
 NULL_THRESHOLD = 0.0
 FUNCTIONS = {
     "regression": functools.partial(classify.regressor, pair=False),
-    "multi_label": functools.partial(classify.classifier, labels=None, pair=True, multi_label=True),
+    "multi_label": functools.partial(classify.multi_label_classifier, labels=None, pair=True, thresholds=THRESHOLDS),
     "token_classification": functools.partial(tag.tagger, labels=TAGS, stride=7),
     "question_answering": functools.partial(
         answer.answerer,
@@ -262,8 +262,9 @@ def test_several_labels_without_names(served):
     answers = model.eagerly(text=TEXTS, pair=PAIRS)
     logits = model.model(model.preprocessor((TEXTS, PAIRS)))["logits"].numpy()
     assert set(answers) == {"labels", "probabilities", "predicted"}
-    close(answers["probabilities"], 1 / (1 + np.exp(-logits)))
-    np.testing.assert_array_equal(answers["predicted"], logits >= 0)
+    probabilities = 1 / (1 + np.exp(-logits))
+    close(answers["probabilities"], probabilities)
+    np.testing.assert_array_equal(answers["predicted"], probabilities >= THRESHOLDS)
     assert strings(answers["labels"].tolist()) == [["LABEL_0", "LABEL_1", "LABEL_2"]] * 4
 
 
@@ -273,12 +274,15 @@ def test_multiple_choice(served):
     answers = model(text=TEXTS, choices=choices)
 
     def alone(text, choice):
+        if not choice:
+            return -np.inf  # Absent.
         inputs = {name: ids[None] for name, ids in model.preprocessor(([text], [choice])).items()}
         return float(model.model(inputs)["logits"][0, 0])
 
     logits = np.array([[alone(text, choice) for choice in row] for text, row in zip(TEXTS, choices, strict=True)])
     close(answers["probabilities"], softmax(logits))
     assert answers["choice"].tolist() == logits.argmax(-1).tolist()
+    assert answers["probabilities"][1, 1] == 0
 
 
 # ---- Token classification

@@ -19,6 +19,7 @@ pytestmark = [
 ]
 SIGNATURES = {
     "classification": ["serving_default", "classify", "tokens", "ops"],
+    "multi_label": ["serving_default", "classify", "tokens", "ops"],
     "regression": ["serving_default", "regress", "tokens", "ops"],
     "token_classification": ["serving_default", "tokens", "ops"],
     "question_answering": ["serving_default", "tokens", "ops"],

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.tensorflow
 
 from keras_bert.exporting.results import results  # noqa: E402
 from tests.conftest import HEADS  # noqa: E402
-from tests.exporting.conftest import LABELS, TAGS  # noqa: E402
+from tests.exporting.conftest import LABELS, TAGS, THRESHOLDS  # noqa: E402
 
 TEXTS = ["a b", "c!", "", "d e f g", "Ünï cödé 今天 b. " * 10]
 PAIRS = ["x", "y z", "a", "", "b c"]
@@ -25,8 +25,13 @@ COLUMNS = {
     "multiple_choice": {"text": TEXTS, "choices": CHOICES},
 }
 # As the fixture `exported` sets them.
-OPTIONS = {"token_classification": {"stride": 7}, "question_answering": {"null_threshold": 0.5, "n_best": 2}}
-NAMES = {"classification": LABELS, "token_classification": TAGS}
+OPTIONS = {
+    "token_classification": {"stride": 7},
+    "bilstm_tagging": {"stride": 7},
+    "question_answering": {"null_threshold": 0.5, "n_best": 2},
+}
+OPTIONS["multi_label"] = {"thresholds": THRESHOLDS}
+NAMES = {"classification": LABELS, "token_classification": TAGS, "bilstm_tagging": TAGS}
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +77,13 @@ def check(head, row, answer, output):
             assert list(answer["scores"]) == strings(output["labels"])
             close(list(answer["scores"].values()), output["probabilities"])
             if head == "multi_label":
-                assert answer["labels"] == [name for name, score in answer["scores"].items() if score >= 0.5]
+                scores = zip(answer["scores"].items(), THRESHOLDS, strict=True)
+                assert answer["labels"] == [name for (name, score), threshold in scores if score >= threshold]
+                assert len(answer["labels"]) == output["predicted"].sum()
             else:
                 assert answer["label"] == output["label"].decode()
                 assert answer["score"] == answer["scores"][answer["label"]]
-        case "token_classification":
+        case "token_classification" | "bilstm_tagging":
             count, entities = output["entity_count"], answer["entities"]
             assert [entity["label"] for entity in entities] == strings(output["entity_types"][:count])
             assert [entity["text"] for entity in entities] == strings(output["entities"][:count])
@@ -206,6 +213,20 @@ def test_errors_of_predict(load, head, texts, message):
     settings = {"regression": {"pair": True}, "multi_label": {"pair": False}}.get(head, {})
     with pytest.raises(ValueError, match=message):
         load(head, **settings).predict(texts)
+
+
+def test_thresholds_of_predict(eager, load):
+    """Those that `save` stored, unless others are given; 0.5 without any."""
+    scores = load("multi_label").predict("a b")["scores"]
+    stored = [value + shift for value, shift in zip(scores.values(), (-0.01, 0.01, -0.01), strict=True)]
+    bert = load("multi_label", thresholds=tuple(stored))
+    assert bert.predict("a b")["labels"] == ["LABEL_0", "LABEL_2"]
+    assert bert.predict("a b", thresholds=1e-6)["labels"] == list(scores)
+    assert load("multi_label").predict("a b")["labels"] == [name for name, score in scores.items() if score >= 0.5]
+    with pytest.raises(ValueError, match="`thresholds` must be a number between 0 and 1, or a list of 3, one for each"):
+        bert.predict("a", thresholds=[0.5])
+    with pytest.raises(ValueError, match="`predict` has no option 'thresholds' for head='classification'"):
+        load("classification").predict("a", thresholds=0.5)
 
 
 def test_wrong_options_of_predict(load):

@@ -71,6 +71,17 @@ def test_a_fully_masked_row_stays_finite(dtype):
     assert (numpy(scores)[0, ..., 2] == 0).all()
 
 
+def test_choices_without_tokens_are_masked():
+    scores = np.array([[0.5], [2.0], [1.0], [3.0], [4.0], [5.0]], "float32")
+    mask = np.array([[[1, 1], [0, 0], [1, 0]], [[0, 0], [0, 0], [0, 0]]], "int32")
+    logits = numpy(layers.UnfoldChoices()(scores, mask))
+    assert logits.tolist() == [[0.5, -1e9, 1.0], [-1e9, -1e9, -1e9]]
+    probabilities = numpy(keras.ops.softmax(logits))
+    np.testing.assert_allclose(probabilities[0], [1 / (1 + np.exp(0.5)), 0, 1 / (1 + np.exp(-0.5))], rtol=1e-6)
+    assert probabilities[0, 1] == 0
+    np.testing.assert_allclose(probabilities[1], 1 / 3, rtol=1e-6)
+
+
 def test_layer_norm_equals_numpy():
     x = np.random.default_rng(0).normal(3, 2, size=(2, 5, 16)).astype("float32")
     layer = layers.LayerNorm(epsilon=1e-3)
@@ -241,6 +252,30 @@ def test_config_round_trip(layer):
         assert arguments <= layer.get_config().keys()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_declared_shapes_and_dtypes_equal_the_outputs(dtype):
+    """Keras asks the layers for them instead of tracing `call`."""
+    hidden, rows = np.ones((2, 5, 8), "float32"), np.ones((2, 5), "int32")
+    scores = {"return_attention_scores": True}
+    for layer, inputs, options in (
+        (layers.AttentionMask(causal=True), [rows], {}),
+        (layers.AttentionMask(), [rows], {}),
+        (layers.BertEmbeddings(8, 16, dtype=dtype), [hidden, rows], {}),
+        (layers.Dropout(0.2, dtype=dtype), [hidden], {}),
+        (layers.MaskedLMTransform(8, dtype=dtype), [hidden, rows[:, :3]], {}),
+        (layers.OutputBias(dtype=dtype), [hidden], {}),
+        (layers.Pooler(8, dtype=dtype), [hidden], {}),
+        (layers.SentencePooling(dtype=dtype), [hidden, rows], {}),
+        (layers.TransformerBlock(8, 2, 16, dtype=dtype), [hidden], {}),
+        (layers.TransformerBlock(8, 2, 16, dtype=dtype), [hidden], scores),
+    ):
+        tensors = [keras.Input((None, *value.shape[2:]), dtype=value.dtype.name) for value in inputs]
+        found, declared = (keras.tree.flatten(layer(*values, **options)) for values in (inputs, tensors))
+        for value, tensor in zip(found, declared, strict=True):
+            assert keras.backend.standardize_dtype(value.dtype) == tensor.dtype, layer
+            assert all(size in (None, known) for size, known in zip(tensor.shape, value.shape, strict=True)), layer
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -249,6 +284,7 @@ def test_config_round_trip(layer):
         (lambda: layers.SentencePooling("min"), "`pooling` must be mean, max or cls. Received: pooling='min'"),
         (lambda: layers.FeedForward(8, 16, "mish"), "`activation` must be one of gelu, gelu_new.* Received: .*'mish'"),
         (lambda: layers.Dropout(-0.1), r"`rate` must be a number in \[0, 1\). Received: rate=-0.1"),
+        (lambda: layers.TransformerBlock(8, 2, 16)(keras.Input((5, 4))), r"expected axis -1 .* to have value 8, but"),
         (lambda: layers.Dropout(1.0), r"`rate` must be a number in \[0, 1\). Received: rate=1.0"),
         (lambda: layers.Dropout(0.1).quantize("gptq", config=GPTQ), "`mode` must be one of int8, int4 .*: mode='gptq'"),
     ],

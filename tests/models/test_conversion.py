@@ -27,6 +27,7 @@ def batch_of(head, rows, length):
     }
     if head == "multiple_choice":
         batch = {name: np.stack([value, value[::-1]], 1) for name, value in batch.items()}
+        batch["padding_mask"][-1, 0] = 0  # An absent choice.
     if head == "pretraining":
         batch["mask_positions"] = rng.integers(0, length, (rows, 2))
     return {name: value.astype("int32") for name, value in batch.items()}

@@ -115,6 +115,21 @@ def test_training_with_a_fully_masked_row_in_float16(build, task):
     assert all(np.isfinite(to_numpy(weight)).all() for weight in model.weights)
 
 
+def test_absent_choices_change_nothing(build, task):
+    """Rows padded with masked choices keep the logits of their real choices; a row without any stays finite."""
+    inputs, targets, losses = task("multiple_choice")
+    model = build("multiple_choice")
+    expected = to_numpy(run(model, inputs)["logits"])
+    padded = {name: np.concatenate([value, value[:, :1]], 1) for name, value in inputs.items()}
+    padded["padding_mask"][:, 2] = 0
+    logits = to_numpy(run(model, padded)["logits"])
+    np.testing.assert_allclose(logits[:, :2], expected, atol=1e-5)
+    assert (logits[:, 2] == -1e9).all()
+    padded["padding_mask"][1] = 0
+    assert np.isfinite(fit(model, (padded, targets, losses), keras.optimizers.SGD(0.1), run_eagerly=True)).all()
+    assert all(np.isfinite(to_numpy(weight)).all() for weight in model.weights)
+
+
 def test_describe_recovers_all_settings(config, encoder):
     config = dataclasses.replace(config, classifier_dropout=0.3, hidden_act="gelu", layer_norm_eps=1e-6)
     model = keras_bert.build_encoder(config, causal=True, positions="sinusoid")

@@ -94,6 +94,29 @@ def run(module, *arguments, status=0, **options):
     return finish(start(module, *arguments, **options), status)
 
 
+def killed_if(condition):
+    """Returns code for `before` that kills the program before a training step.
+
+    Args:
+        condition: Python expression of `step` and `name`, the name of the run's folder.
+    """
+    return f"""
+import os, signal
+from keras_bert.training.calls import Calls
+from keras_bert.training.trainer import Trainer
+call, fit, folders = Calls._call, Trainer.fit, []
+def noted(self, *batches, **options):
+    folders.append(self.directory.name)
+    return fit(self, *batches, **options)
+def killed(self, iterator, step, count):
+    name = folders[-1]
+    if {condition}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return call(self, iterator, step, count)
+Trainer.fit, Calls._call = noted, killed
+"""
+
+
 @contextlib.contextmanager
 def command(module, *arguments):
     """Yields the module of a command with parsed flags, and its positional arguments.

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import zipfile
@@ -20,7 +21,7 @@ from keras_bert.tasks.glue.data import TASKS
 from keras_bert.training.trainer import Trainer
 from pipelines.command import spelling
 from tests.experiments.glue_files import OTHERS, WORDS, write_diagnostics, write_task
-from tests.pipelines.programs import call, command, finish, mistake, run, start
+from tests.pipelines.programs import call, command, finish, killed_if, mistake, run, start
 
 pytestmark = pytest.mark.tensorflow
 PROGRAM = "pipelines.run_glue"
@@ -54,6 +55,7 @@ def evaluate_only(trainer, batches, epochs, evaluation, **options):
     return trainer.evaluate(evaluation)
 
 
+@pytest.mark.usefixtures("eager")
 def test_two_tasks(made, tmp_path, caplog):
     arguments = ["--task=mnli,rte", "--init_from=rte", f"--data_dir={made}/data"]
     arguments += [f"--diagnostics={made}/diagnostic-full.tsv"]
@@ -140,6 +142,45 @@ def test_own_table_on_two_devices(made, tmp_path):
 
 
 @pytest.mark.slow
+def test_several_labels_on_two_devices(made, tmp_path):
+    """Killed in the second run, and resumed; the saved and the exported model predict by the chosen thresholds."""
+    rows = [f"{text},{row % 2},{row % 3 // 2}" for row, text in enumerate(WORDS)]
+    (tmp_path / "rows.csv").write_text("\n".join(["text,odd,third", *rows]) + "\n")
+    files = [f"--{split}_file={tmp_path}/rows.csv" for split in ("train", "dev", "predict")]
+    settings = ["--label_column=odd,third", "--threshold=per_label", "--class_weights=balanced", "--strategy=mirrored"]
+    output = tmp_path / "out"
+    given = flags(made, output, "--task=multi_label", *files, *settings, "--epochs=3", "--seed=1,2", "--ensemble=2")
+    run(PROGRAM, *given, devices=2, before=killed_if("step > 2 and name.endswith('seed=2')"), status=-signal.SIGKILL)
+    printed, errors = run(PROGRAM, *given, devices=2)
+    assert errors.count("/device:CPU:1") >= 1
+    assert "odd: 6 (50.0%), third: 4 (33.3%); 0.83 labels per row, 4 rows " in errors
+    report, bert = read(output / "results.json"), keras_bert.load(output / "model")
+    assert f"test: micro f1 {report['scores']['multi_label']['micro_f1']:.2%}" in printed
+    assert (bert.labels, bert.multi_label, len(bert.thresholds)) == (["odd", "third"], True, 2)
+    # The ensemble averages the probabilities of both runs, and has thresholds of its own.
+    runs = [folder_name(setting) for setting in report["ensemble"]]
+    saved = [scipy.special.expit(np.load(output / "runs" / run / "dev.npz")["multi_label"]) for run in runs]
+    header, *lines = [line.split("\t") for line in (output / "predictions.tsv").read_text().splitlines()]
+    assert header == ["labels", "odd", "third"]
+    np.testing.assert_allclose([[float(cell) for cell in line[1:]] for line in lines], np.mean(saved, 0), atol=1e-4)
+    predicted = np.mean(saved, 0) >= report["thresholds"]
+    assert [line[0].strip('"') for line in lines] == [joined(row) for row in predicted]
+    # The model of the best run.
+    expected = [joined(row) for row in saved[0] >= bert.thresholds]
+    assert ["|".join(answer["labels"]) for answer in bert.predict(WORDS)] == expected
+    import tensorflow as tf
+
+    served = tf.saved_model.load(output / "saved_model" / "1").signatures["serving_default"]
+    assert [joined(row) for row in served(text=tf.constant(WORDS))["predicted"].numpy()] == expected
+    card = (output / "model" / "README.md").read_text()
+    assert f"| thresholds | odd: {bert.thresholds[0]:g}, third: {bert.thresholds[1]:g} |" in card
+
+
+def joined(predicted):
+    return "|".join(name for name, is_in in zip(["odd", "third"], predicted, strict=True) if is_in)
+
+
+@pytest.mark.slow
 def test_cross_validation(made, tmp_path):
     rows = [
         f"{text} {letter},{label}" for letter, text, label in zip("abcdefghijkl", WORDS, ["no", "yes"] * 6, strict=True)
@@ -215,8 +256,10 @@ def test_user_errors(made, tmp_path):
         "--task=sst": "--task must be one or more of cola, sst2, ",
         "--task=wnli,wnli": "--task contains duplicates",
         "--task=regression": "--task=regression requires --train_file, and either --dev_file or --folds=5 for",
-        "--folds=3": "--folds: only for --task=classification or regression. Received: --task=wnli",
-        "--train_file=a.csv": "--train_file: only for --task=classification or regression. Received: --task=wnli",
+        "--folds=3": "--folds: only for --task=classification, multi_label or regression. Received: --task=wnli",
+        "--threshold=0.3": "--threshold: only for --task=multi_label. Received: --task=wnli",
+        "--threshold=each": "`threshold` must be shared, per_label, or a number between 0 and 1. Received: threshold=",
+        "--train_file=a.csv": "--train_file: only for --task=classification, multi_label or regression. Received: --ta",
         "--init_from=mnli": "--init_from=mnli must be a task of this run or a folder",
         "--model=": "--model is required for wnli",
         "--freeze_layers=3": "`count` must be between 0 and 1, the number of blocks. Received: count=3",
@@ -263,7 +306,7 @@ def test_recipes_have_valid_flags():
             tasks[path.name] = loaded.task_names() if program == PROGRAM else None
     assert tasks["rte_after_mnli.txt"] == ["mnli", "rte", "mrpc", "stsb"]
     assert len(tasks["glue_base.txt"]) == 9
-    assert len(tasks) == 9
+    assert len(tasks) == 11
 
 
 @pytest.mark.slow

@@ -68,9 +68,9 @@ def made(tmp_path_factory):
         ("16", text, PIECES, Settings(16, strip_accents=False)),
         ("32", text, PIECES, Settings(32, strip_accents=False)),
         ("rows", text, PIECES, Settings(16, next_sentence=False, lowercase=False)),
-        ("static", text, PIECES, Settings(16, static=True)),
-        ("held_out", held_out, PIECES, Settings(32)),
-        ("other", held_out, [*PIECES, "other"], Settings(16)),
+        ("static", text, PIECES, Settings(16, strip_accents=False, static=True)),
+        ("held_out", held_out, PIECES, Settings(32, strip_accents=False)),
+        ("other", held_out, [*PIECES, "other"], Settings(16, strip_accents=False)),
     ):
         generate(file, made / name, pieces, settings, shards=2, workers=1)
     (made / "cut.tfrecord").write_bytes(shard(made / "16").read_bytes()[:-5])
@@ -314,6 +314,7 @@ def test_the_report_and_the_next_commands(said, made):
     assert said_right == sum(guesses[0].rpartition(" ")[0] == token for _, token, *guesses in cells)
 
 
+@pytest.mark.usefixtures("eager")
 def test_a_finished_run_is_extended(made, capsys):
     folder, first = made / "extended", {"phase": "length:16,steps:2,batch:4", "save_every": 1, "warmup": 0.5}
     call(PROGRAM, *flags(made, "extended", **first))

@@ -15,7 +15,7 @@ from keras_bert.tasks.squad import metrics as squad_metrics
 from keras_bert.tasks.squad import predictions as squad_predictions
 from keras_bert.tasks.squad.features import QuestionWindows
 from keras_bert.training.trainer import Trainer
-from tests.pipelines.programs import call, mistake, run
+from tests.pipelines.programs import call, killed_if, mistake, run
 
 pytestmark = pytest.mark.tensorflow
 
@@ -134,28 +134,12 @@ def test_version_1(made):
     assert sorted(read(output / "test" / "predictions.json")) == [f"test1-{number}" for number in range(8)]
 
 
-KILL = """
-import os, signal
-from keras_bert.training.calls import Calls
-from keras_bert.training.trainer import Trainer
-call, fit, folder = Calls._call, Trainer.fit, []
-def noted(self, *batches, **options):
-    folder[:] = [self.directory.name]
-    return fit(self, *batches, **options)
-def killed(self, iterator, step, count):
-    if step > 20 and not folder[0].startswith("before"):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return call(self, iterator, step, count)
-Trainer.fit, Calls._call = noted, killed
-"""
-
-
 @pytest.mark.slow
 def test_ensemble_of_two_models_trained_on_two_files(made):
     """SQuAD 2.0 with two models and two training files, killed and resumed."""
     files = {"train_file": f"{made}/first2.json,{made}/train2.json"}
     given = arguments(made, "whole", **files, model=f"{made}/bert,{made}/still", ensemble=2)
-    run(PROGRAM, *given, before=KILL, status=-signal.SIGKILL)
+    run(PROGRAM, *given, before=killed_if("step > 20 and not name.startswith('before')"), status=-signal.SIGKILL)
     said = call(PROGRAM, *given)
     output = made / "whole"
     report = read(output / "results.json")

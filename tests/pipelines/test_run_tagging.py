@@ -10,6 +10,7 @@ import keras_bert
 from keras_bert.exporting.results import results
 from keras_bert.tasks.tagging import data, metrics
 from keras_bert.tasks.tagging.schemes import Entity
+from keras_bert.training.feature_cache import FeatureCache
 from keras_bert.training.trainer import Trainer
 from tests.pipelines.programs import call, mistake
 
@@ -144,9 +145,55 @@ def test_texts_with_spans(made):
     assert np.mean([row["predicted"] == spans for row, spans in zip(rows, found, strict=True)]) > 0.9  # In bfloat16.
 
 
+@pytest.mark.slow
+def test_feature_based(made):
+    """Two seeds on two replicas, the second one interrupted, share the features, which are computed once."""
+    options = {"feature_based": "last", "feature_dtype": "float32", "seed": "1,2", "strategy": "mirrored"}
+    options["max_train_examples"] = 16
+    given = arguments(made, "features", epochs=1, predict_file=None, **options)
+    before, runs, computed = Trainer.fit, [], []
+    write = FeatureCache._write
+
+    def fit(self, *values, **options):
+        runs.append(self.directory.name)
+        assert not [weight for weight in self.model.weights if "block" in weight.path]
+        if len(runs) == 2:
+            raise KeyboardInterrupt
+        return before(self, *values, **options)
+
+    def counted(self, *values):
+        computed.append(self.path.name)
+        write(self, *values)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "fit", fit)
+        patch.setattr(FeatureCache, "_write", counted)
+        with pytest.raises(KeyboardInterrupt):
+            call(PROGRAM, *given)
+        call(PROGRAM, *given)
+    assert len(runs) == 3
+    assert computed == ["train-last.npy", "dev-last.npy"]
+    output = made / "features"
+    report = json.loads((output / "results.json").read_text())
+    assert "computation of the features" in report["facts"]
+    found = data.read(output / "dev_predictions.txt")
+    bert, start = keras_bert.load(output / "model"), keras_bert.load(made / "bert")
+    texts = [" ".join(words) for words in found.words]
+    places = [[(one["label"], one["start"], one["end"]) for one in row["entities"]] for row in bert.predict(texts)]
+    assert places == [[(kind, 2 * start, 2 * end - 1) for kind, start, end in row] for row in found.entities]
+    for ours, theirs in zip(bert.encoder.get_weights()[:-2], start.encoder.get_weights()[:-2], strict=True):
+        np.testing.assert_array_equal(ours, theirs)  # All but the pooler.
+    assert "AutoModel.from_pretrained" in (output / "model" / "README.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"feature_based": "first"}, "--feature_based must be one or more of embeddings, second_to_last, last,"),
+        (
+            {"feature_based": "last", "freeze_layers": "1"},
+            "--freeze_layers is only for fine-tuning: with --feature_based",
+        ),
         ({"model": None}, "--model is required: a directory or a name"),
         ({"dev_file": "none.txt"}, "none.txt: no such file"),
         ({"tag_column": "5"}, "train.txt: `tag_column` must be from 1 to 2, or from -1 for the last. Received: 5"),

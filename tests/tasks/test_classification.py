@@ -57,7 +57,9 @@ def test_invalid_own_data(tmp_path):
     for files in ((train, other), (train, train, other)):
         with pytest.raises(ValueError, match=r"other.csv:2: unknown label 'maybe'. Expected one of: 'no', 'yes'"):
             own_data("classification", *files)
-    with pytest.raises(ValueError, match="`kind` must be one of classification, regression. Received: kind='tagging'"):
+    with pytest.raises(
+        ValueError, match="`kind` must be one of classification, multi_label, regression. Received: kind='tagging'"
+    ):
         own_data("tagging", "a.csv", "b.csv")
     for options in ({}, {"dev_file": train, "folds": 3}):
         with pytest.raises(ValueError, match="expected either `dev_file` or `folds`. Received: dev_file="):

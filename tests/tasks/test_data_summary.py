@@ -8,7 +8,7 @@ from keras_bert.tasks import data_summary
 from keras_bert.tasks.classification import Data, Task
 from keras_bert.tasks.glue.tasks import TASKS
 from keras_bert.tasks.table import Examples
-from keras_bert.training.metrics import accuracy, f1, spearman
+from keras_bert.training.metrics import accuracy, exact_match, f1, micro_f1, spearman
 
 TASK = Task("own", "Own", "text", None, "label", ("no", "yes"), (f1, accuracy))
 
@@ -110,6 +110,31 @@ def test_misspelled_and_rare_labels_and_repeated_rows():
         "no dev rows have the training label(s) Good, b, c, d, e",
         "2 training rows occur with different labels",
     ]
+
+
+def test_several_labels_per_row():
+    task = Task("own", "Own", "text", None, "label", ("a", "b", "c"), (micro_f1, exact_match), multi_label=True)
+    train = examples(["v", "w", "x", "X"], [(0,), (0, 1), (0,), (0, 1)])
+    summary = data_summary.summarize(
+        Data(task, train, {"own": examples(["y", "z"], [(0,), ()])}, {}), [3] * 4, 128, 512
+    )
+    assert summary == json.loads(json.dumps(summary))
+    assert (summary["labels"], summary["labels_per_row"]) == ({"a": 4, "b": 2, "c": 0}, {"1": 2, "2": 2})
+    assert (summary["repeated"], summary["contradictory"]) == (0, 2)
+    # "a" for every row: micro F1 8/10; with "b", 12/14 on the training rows, and 2/5 on dev.
+    assert summary["baseline"] == "always a, b"
+    assert summary["majority"] == {"micro_f1": 2 / 5, "exact_match": 0.0}
+    assert data_summary.warnings(summary) == [
+        "all training rows have the label(s) a: the model can only learn to predict them",
+        "no training rows have the label(s) c",
+        "2 of 3 classes have fewer than 5 training rows: a (4), b (2)",
+        "no dev rows have the training label(s) b",
+        "2 training rows occur with different labels",
+    ]
+    summary |= {"labels": {"a": 5, "b": 5}, "labels_per_row": {"1": 10}, "train": 10}
+    assert data_summary.warnings(summary)[0] == (
+        "all training rows have one label; --task=classification predicts exactly one"
+    )
 
 
 def test_models_that_have_learned_nothing():

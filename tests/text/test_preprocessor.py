@@ -51,6 +51,18 @@ def test_input_types(preprocessor, inputs, expected):
     assert ids(preprocessor(inputs)) == expected
 
 
+def test_choices():
+    """A choice is the pair of its text; one without tokens is masked, also if it has characters."""
+    preprocessor = TextPreprocessor(PIECES, 7, padding="longest")
+    packed = preprocessor.with_choices(["a", "hello"], [["b", "", "a b c"], ["c", "\0 ", "a"]])
+    assert ids(packed) == [
+        [[2, 9, 3, 10, 3, 0, 0], [2, 9, 3, 3, 0, 0, 0], [2, 9, 3, 9, 10, 11, 3]],
+        [[2, 5, 3, 11, 3, 0, 0], [2, 5, 3, 3, 0, 0, 0], [2, 5, 3, 9, 3, 0, 0]],
+    ]
+    assert packed["padding_mask"].numpy().sum(-1).tolist() == [[5, 0, 7], [5, 0, 5]]
+    assert packed["segment_ids"].numpy()[0, 2].tolist() == [0, 0, 0, 1, 1, 1, 1]
+
+
 def test_truncation(eager):
     assert ids(TextPreprocessor(PIECES, 4)("a b c")) == [2, 9, 10, 3]
     pair = ("a b c", "hello hello hello hello")

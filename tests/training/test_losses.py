@@ -49,6 +49,19 @@ def test_class_weights():
         assert mean(loss, targets, {"logits": LOGITS}) == pytest.approx(expected)
 
 
+def test_several_labels():
+    """The mean over the labels of each row, as in `torch.nn.BCEWithLogitsLoss`; with weights, of weighted values."""
+    targets = np.array([[0, 1, 0], [0, 0, 1]], "uint8")
+    found = np.where(targets, np.log1p(np.exp(-LOGITS)), np.log1p(np.exp(LOGITS)))
+    outputs = {"logits": LOGITS}
+    assert mean(losses.multi_label_loss(), tf.constant(targets), outputs) == pytest.approx(found.mean(), rel=1e-6)
+    weights = np.array([[0.5, 4.0], [0.6, 3.0], [0.7, 2.0]])
+    found *= np.take_along_axis(weights.T, targets.astype(int), 0)
+    assert mean(losses.multi_label_loss(weights), tf.constant(targets), outputs) == pytest.approx(
+        found.mean(), rel=1e-6
+    )
+
+
 def test_tokens():
     labels = tf.constant([[0, -1], [-1, -1]])
     outputs = {"logits": np.stack([LOGITS, LOGITS])}
@@ -101,6 +114,12 @@ TOKENS = {"mask_labels": tf.zeros([2, 1], tf.int32), "mask_weights": tf.ones([2,
         ("regression_loss", None, [2, 1], "`targets` are required by the loss. Received: batches without targets"),
         ("classification_loss", tf.zeros([2, 3], tf.int32), [2, 3], r"must be of shape \(2,\) or \(2, 1\)"),
         ("classification_loss", tf.zeros([2]), [2, 3], "must be integer class indices. Received: .*=float32"),
+        (
+            "multi_label_loss",
+            tf.zeros([2], tf.int32),
+            [2, 3],
+            r"`targets` must be of shape \(2, 3\). Received: .*\(2,\)",
+        ),
         ("token_loss", tf.zeros([2], tf.int32), [2, 2, 3], r"must be of shape \(2, 2\). Received: .*=\(2,\)"),
         ("token_loss", tf.zeros([2, 1], tf.int32), [2, 2, 3], r"must be of shape \(2, 2\). Received: .*=\(2, 1\)"),
         ("span_loss", tf.zeros([2], tf.int32), [2, 3], "`targets` must be a dict with 'start'. Received: EagerTensor"),

@@ -70,7 +70,7 @@ def test_undefined_scores_are_0():
 def test_plain_floats_and_errors(metric):
     assert type(metric([0, 1, 1], [0, 1, 0])) is float
     for labels, predictions, message in (
-        ([0, 1], [0], "`predictions` and `labels` must have the same length. Received: 2 labels and 1 predictions"),
+        ([0, 1], [0], "`predictions` and `labels` must have the same shape. Received: labels of shape "),
         ([], [], "`labels` must be a list of at least one number"),
         ([0, 1], [[0], [1]], r"`predictions` must be a list .* of shape \(2, 1\)"),
         ([0, 1], [0.5, math.nan], r"`predictions` must be finite. Received: predictions\[1\]=nan, 1 such values"),

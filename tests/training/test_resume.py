@@ -83,6 +83,7 @@ class Press(Callback):
             os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.usefixtures("eager")
 def test_ctrl_c_saves_the_run(tmp_path, capsys):
     """During a step, during an evaluation, which is repeated, and twice."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # Shells let background jobs ignore Ctrl-C.
@@ -154,6 +155,7 @@ def test_a_finished_run_is_only_restored_with_equal_settings(tmp_path, monkeypat
     assert_equal_state(fit(), whole)
 
 
+@pytest.mark.usefixtures("eager")
 def test_a_run_of_phases_resumes_at_any_step(tmp_path):
     """At the end of an epoch (step 3) and of phases (steps 4 and 5); the other run trains several steps per call."""
     phases = Phases([(numbered(0, 1, 2), 4), (numbered(10, 11), 1), (numbered(0, 1, 2), 3)])

@@ -2,6 +2,7 @@
 
 import json
 import math
+from unittest import mock
 
 import keras
 import numpy as np
@@ -269,9 +270,11 @@ def test_best_weights_are_restored(tmp_path):
         return {"score": scores[len(kernels) - 1]}
 
     for _ in range(2):  # In the second iteration, the run is already finished.
-        run = linear(tmp_path, metrics=metric)
-        result = run.fit(numbered(*range(6)), evaluation=numbered(1), evaluate_every=1, best="score", patience=2)
+        run, held_out = linear(tmp_path, metrics=metric), numbered(1)
+        with mock.patch.object(held_out, "dataset", wraps=held_out.dataset) as made:
+            result = run.fit(numbered(*range(6)), evaluation=held_out, evaluate_every=1, best="score", patience=2)
         assert (result["score"], result["step"], len(kernels)) == (0.5, 2, 4)
+        assert made.call_count <= 1  # One input pipeline for all evaluations.
         np.testing.assert_array_equal(run.model.get_weights()[0], kernels[1])
 
 

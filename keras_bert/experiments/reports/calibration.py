@@ -29,8 +29,13 @@ def expected_error(found):
     return sum(count * abs(sure - accuracy) for _, _, count, sure, accuracy in found) / sum(row[2] for row in found)
 
 
-def calibration_section(confidence, right):
-    """Returns the HTML section, or "" without a finite confidence; for the arguments see `bins`."""
+def calibration_section(confidence, right, note=""):
+    """Returns the HTML section, or "" without a finite confidence.
+
+    Args:
+        confidence, right: see `bins`.
+        note: string, a sentence about what a prediction is. Defaults to "".
+    """
     confidence, right = np.asarray(confidence, "float64"), np.asarray(right, bool)
     finite = np.isfinite(confidence)
     if not finite.any():
@@ -39,6 +44,7 @@ def calibration_section(confidence, right):
     gap = confidence[finite].mean() - right[finite].mean()
     return page.render(
         "calibration.html",
+        note=note,
         chart=charts.reliability([(100 * row[3], 100 * row[4], row[2]) for row in found]),
         error=page.percent(expected_error(found)),
         bias=f"{'over' if gap > 0 else 'under'}confident by {page.percent(abs(gap))} on average",

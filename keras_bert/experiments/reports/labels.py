@@ -8,7 +8,7 @@ from keras_bert.experiments.reports import charts, page
 from keras_bert.experiments.reports.calibration import calibration_section
 from keras_bert.experiments.reports.lengths import length_section
 
-_HARDEST = 20
+HARDEST = 20
 MANY_CLASSES = 40  # Maximum number of classes of a confusion matrix.
 _CLOUD = 2000  # Maximum number of points of a scatter plot.
 CONFUSIONS = 30
@@ -26,9 +26,9 @@ def classification_sections(labels, text, pair, targets, logits, lengths=None, n
         numbers: number of each row in its file, from 0. Defaults to its index.
     """
     labels, judged = [str(label) for label in labels], _judged(targets, logits)
-    hardest = np.argsort(-judged.losses, kind="stable")[:_HARDEST]
+    hardest = np.argsort(-judged.losses, kind="stable")[:HARDEST]
     hardest = hardest[np.lexsort((-judged.confidence[hardest], judged.right[hardest]))]
-    shown = [_example(row, text, pair, numbers) | _judgement(labels, judged, row) for row in hardest]
+    shown = [example(row, text, pair, numbers) | _judgement(labels, judged, row) for row in hardest]
     return [
         class_sections(labels, judged.targets, judged.predictions),
         calibration_section(judged.confidence, judged.right),
@@ -67,8 +67,8 @@ def classification_errors(labels, text, pair, targets, logits, numbers=None):
     wrong = np.flatnonzero(~judged.right)
     wrong = wrong[np.argsort(-judged.confidence[wrong], kind="stable")]
     columns = ["row", "true", "predicted", "probability", "loss", "text"] + ["pair"] * (pair is not None)
-    rows = [_example(row, text, pair, numbers) | _judgement(labels, judged, row) for row in wrong]
-    return [columns, *(_cells(row, columns) for row in rows)]
+    rows = [example(row, text, pair, numbers) | _judgement(labels, judged, row) for row in wrong]
+    return [columns, *(cells(row, columns) for row in rows)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _judgement(labels, judged, row):
 def regression_sections(text, pair, targets, logits, lengths=None, numbers=None):
     """Returns HTML sections about a regression model; targets are floats, logits have the shape `(rows, 1)`."""
     targets, predictions, errors = _errors(targets, logits)
-    hardest = np.argsort(-errors, kind="stable")[:_HARDEST]
+    hardest = np.argsort(-errors, kind="stable")[:HARDEST]
     rows = np.flatnonzero((np.abs(targets) < 1e100) & (np.abs(predictions) < 1e100))
     notes = [f"Non-finite predictions, not plotted: {len(targets) - len(rows):,}."]
     notes = notes if len(rows) < len(targets) else []
@@ -112,7 +112,7 @@ def regression_sections(text, pair, targets, logits, lengths=None, numbers=None)
         rows = np.sort(np.random.default_rng(0).choice(rows, _CLOUD, replace=False))
     points = targets[rows].tolist(), predictions[rows].tolist()
     chart = charts.scatter(*points, "target", "prediction") if len(rows) else ""
-    shown = [_example(row, text, pair, numbers) | _deviation(targets, predictions, errors, row) for row in hardest]
+    shown = [example(row, text, pair, numbers) | _deviation(targets, predictions, errors, row) for row in hardest]
     return [
         page.render("regression.html", chart=chart, notes=notes),
         *([] if lengths is None else [length_section(lengths, errors, percent=False)]),
@@ -125,8 +125,8 @@ def regression_errors(text, pair, targets, logits, numbers=None):
     targets, predictions, errors = _errors(targets, logits)
     columns = ["row", "target", "predicted", "error", "text"] + ["pair"] * (pair is not None)
     order = np.argsort(-errors, kind="stable")
-    rows = [_example(row, text, pair, numbers) | _deviation(targets, predictions, errors, row) for row in order]
-    return [columns, *(_cells(row, columns) for row in rows)]
+    rows = [example(row, text, pair, numbers) | _deviation(targets, predictions, errors, row) for row in order]
+    return [columns, *(cells(row, columns) for row in rows)]
 
 
 def _errors(targets, logits):
@@ -141,13 +141,14 @@ def _deviation(targets, predictions, errors, row):
     return {"target": targets[row], "predicted": predictions[row], "error": errors[row]}
 
 
-def _cells(row, columns):
+def cells(row, columns):
     """Returns the cells of a row of `errors.tsv`; rows are counted from 1, as in the report."""
     values = {**row, "row": row["row"] + 1}
     return [f"{values[name]:.6g}" if isinstance(values[name], float) else values[name] for name in columns]
 
 
-def _example(row, text, pair, numbers):
+def example(row, text, pair, numbers):
+    """Returns a row of dev for a template, by its index; for `numbers` see `classification_sections`."""
     return {
         "row": row if numbers is None else numbers[row],
         "text": text[row],
@@ -175,12 +176,13 @@ def confusions(rows, columns, counts):
     order = np.argsort(-wrong, axis=None, kind="stable")[: np.count_nonzero(wrong)]
     pairs = zip(*(places.tolist() for places in np.unravel_index(order, counts.shape)), strict=True)
     return [
-        [rows[row], columns[column], f"{counts[row, column]:,}", _share(counts[row, column], counts[row].sum())]
+        [rows[row], columns[column], f"{counts[row, column]:,}", share(counts[row, column], counts[row].sum())]
         for row, column in pairs
     ]
 
 
-def _share(count, total):
+def share(count, total):
+    """Formats the share of a count, or a dash without a total."""
     return page.percent(count / total, 1) if total else page.NOTHING
 
 
@@ -188,7 +190,7 @@ def _classes(labels, counts):
     """Returns table rows with the scores of each class; many classes are sorted by ascending F1."""
     found, support, predicted = np.diag(counts), counts.sum(1), counts.sum(0)
     rows = [
-        [label, _share(hit, said), _share(hit, true), _share(2 * hit, true + said), f"{true:,}", f"{said:,}"]
+        [label, share(hit, said), share(hit, true), share(2 * hit, true + said), f"{true:,}", f"{said:,}"]
         for label, hit, true, said in zip(labels, found, support, predicted, strict=True)
     ]
     if len(labels) > MANY_CLASSES:

@@ -9,11 +9,12 @@ import types
 
 import numpy as np
 import pytest
-from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+from sklearn.metrics import confusion_matrix, multilabel_confusion_matrix, precision_recall_fscore_support
 
 from keras_bert.experiments import grid
 from keras_bert.experiments.reports import calibration, charts, lengths
 from keras_bert.experiments.reports.environment import command, duration, environment
+from keras_bert.experiments.reports.label_sets import label_set_errors, label_set_sections
 from keras_bert.experiments.reports.labels import (
     classification_errors,
     classification_sections,
@@ -354,6 +355,53 @@ def test_hardest_examples(write):
     assert shown[0][0] == "row 25 · true b · predicted a with 100.0% · loss 14"
     assert shown[12][0] == "row 13 · true b · predicted a with 88.1% · loss 2.13"  # 1 / (1 + exp(-2)), log(1 + exp(2)).
     assert shown[-1][0] == "row 10 · true b · predicted b with 73.1% · loss 0.313 · correct"
+
+
+def test_several_labels(write, tmp_path):
+    """Each label with its threshold, against scikit-learn; pairs of labels and the hardest examples by hand."""
+    labels = ["a", "b<", "c"]
+    targets = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0], [1, 0, 0], [1, 1, 0]])
+    probabilities = np.array([[0.9, 0.1, 0.1], [0.2, 0.7, 0.4], [0.1, 0.1, 0.05], [0.1, 0.2, 0.9], [0.8, 0.4, 0.1]])
+    dev = {"text": list("vwxyz"), "pair": None, "targets": targets, "numbers": [4, 5, 6, 7, 8]}
+    dev |= {"logits": np.log(probabilities / (1 - probabilities)), "thresholds": [0.5, 0.6, 0.3]}
+    page = write(sections=label_set_sections(labels, **dev), errors=label_set_errors(labels, **dev))
+    predicted = probabilities >= dev["thresholds"]
+    rows = rows_of(page.sections["Labels"], "list")
+    assert [row[:2] for row in rows] == [
+        ["a", "0.5"],
+        ["b<", "0.6"],
+        ["c", "0.3"],
+        ["all (micro)", ""],
+        ["mean (macro)", ""],
+    ]
+    matrices = multilabel_confusion_matrix(targets, predicted)
+    for row, ((tn, fp), (fn, tp)) in zip(rows, matrices, strict=False):
+        assert row[5:] == [str(tp), str(fp), str(fn), str(tn)]
+    for average, row in (("micro", rows[3]), ("macro", rows[4])):
+        f1 = precision_recall_fscore_support(targets, predicted, average=average, zero_division=0.0)[2]
+        assert row[2] == f"{f1:.1%}"
+    assert rows[2][2:5] == ["0.0%", "0.0%", NOTHING]
+    assert "In 2 of 5 examples all labels are correct, 40.00%." in page.source
+    instead, together = (
+        [[text_of(cell) for cell in row] for row in table.find("tbody")]
+        for table in having(page.sections["Pairs of labels"], "list", "table")
+    )
+    assert instead == [["a", "c", "2", "100.0%"]]
+    assert together == [["a", "b<", "2", "0"], ["b<", "c", "0", "1"]]
+    sizes = [[cell.text for cell in row.findall("td")] for row in page.sections["Number of labels"].iter("tr")]
+    assert sizes[1:] == [list("100"), list("020"), list("011")]
+    items = having(page.root, "hard")[0].findall("li")
+    hardest = [" ".join(text_of(item.find("p")).split()) for item in items]
+    missed = "missed a (10.0%) · wrongly predicted c (90.0%)"
+    assert hardest[0] == f"row 8 · true a · predicted c · {missed} · loss 1.61"
+    assert hardest[-1] == "row 7 · true none · predicted none · loss 0.0873 · correct"
+    header, *wrong = csv.reader((tmp_path / "errors.tsv").read_text().splitlines(), "excel-tab")
+    assert header == ["row", "true", "predicted", "missed", "wrong", "loss", "text"]
+    assert [row[:5] for row in wrong] == [
+        ["8", "a", "c", "a", "c"],
+        ["6", "a|b<", "b<|c", "a", "c"],
+        ["9", "a|b<", "a", "b<", ""],
+    ]
 
 
 def regression(targets, predictions):

@@ -161,6 +161,16 @@ def test_classification_and_regression(visit, heads, client):
     assert [share for _, share in bars(page)] == expected
     assert page.evaluate("[...document.activeElement.parentNode.children].indexOf(document.activeElement)") == 20
 
+    # Several labels, each with its threshold.
+    headline, marked, thresholds = page.evaluate("""() => {
+      const labels = ["a", "b", "c"];
+      const answer = { labels, probabilities: [0.6, 0.3, 0.1], predicted: [false, true, true] };
+      const [headline, list] = SHOW.classification(answer);
+      const facts = factsOf({ head: "classification", labels, options: { thresholds: [0.7, 0.2, 0.05] } });
+      return [headline, [...list.querySelectorAll(".best bdi")].map((each) => each.textContent), facts.Thresholds];
+    }""")
+    assert (headline, marked, thresholds) == ("b, c", ["b", "c"], "a: 0.7, b: 0.2, c: 0.05")
+
     score = predict(client, "score", text="a b", pair="")["score"]
     assert float(ask(page, "score", text="a b", pair="")) == pytest.approx(score, abs=1e-4)
     assert page.locator("#shown .ends span").all_text_contents() == ["-4", "4"]

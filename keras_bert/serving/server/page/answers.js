@@ -2,10 +2,11 @@
 
 const SHOW = {
   classification({ labels, probabilities, predicted }) {
-    const sorted = best(labels.map((label, index) => ({ label, share: probabilities[index] })));
-    // With `predicted` (multi-label), several labels may apply, or none.
-    const headline = predicted ? labels.filter((_, index) => predicted[index]).join(", ") || "none" : sorted[0].label;
-    return [headline, ...bars(sorted)];
+    const sorted = best(labels.map((label, index) => ({ label, share: probabilities[index], predicted: predicted?.[index] })));
+    if (!predicted) return [sorted[0].label, ...bars(sorted)];
+    // Multi-label: several labels may apply, or none.
+    const headline = labels.filter((_, index) => predicted[index]).join(", ") || "none";
+    return [headline, ...bars(sorted.map((item) => ({ ...item, best: item.predicted })))];
   },
 
   regression({ score }) {

@@ -114,12 +114,15 @@ function draw(problems = []) {
   drawFields();
 }
 
-function factsOf({ head, labels, sequence_length: length, precision, versions, vocabulary, config, lowercase }) {
+function factsOf({ head, labels, options, sequence_length: length, precision, versions, vocabulary, config, lowercase }) {
   if (!head) return {};
+  const thresholds = options?.thresholds ?? null;
+  const each = labels?.slice(0, 20).map((label, index) => `${label}: ${thresholds?.[index]}`).join(", ");
   const shown = labels?.slice(0, 20).join(", ");
   return {
     Head: described.signatures.serving_default?.kind === "regression" ? "regression" : head.replaceAll("_", " "),
     ...(labels && { Labels: labels.length > 20 ? `${labels.length}: ${shown}, …` : shown }),
+    ...(thresholds !== null && { Thresholds: Array.isArray(thresholds) && labels ? each : String(thresholds) }),
     "Sequence length": `${length} tokens`,
     ...(config && { Encoder: `${config.num_hidden_layers} layers, width ${config.hidden_size}` }),
     ...(vocabulary && { Vocabulary: `${vocabulary.pieces} tokens, ${lowercase ? "uncased" : "cased"}` }),

@@ -1,0 +1,134 @@
+"""Fine-tuning for multiple choice: SWAG, and users' own questions with choices."""
+
+import numpy as np
+
+from keras_bert.experiments.finetuning_task import Findings, FinetuningTask
+from keras_bert.experiments.reports.choices import choice_errors, choice_sections
+from keras_bert.files import write_text
+from keras_bert.models.heads import build_multiple_choice
+from keras_bert.tasks import data_summary
+from keras_bert.tasks.multiple_choice import data_summary as choice_summary
+from keras_bert.tasks.multiple_choice import features, predictions, published
+from keras_bert.training.bucketing import Batches
+from keras_bert.training.losses import classification_loss
+from keras_bert.training.progress import announced
+
+
+class MultipleChoiceTask(FinetuningTask):
+    """Multiple choice: each choice is scored together with the text, and the likeliest one is the answer.
+
+    Args:
+        data: a `tasks.multiple_choice.data.Data`.
+        model: directory or name of the checkpoint to start from. A multiple-choice model keeps its head.
+        bert: the loaded checkpoint.
+        sequence_length: int, maximum number of tokens of a text with one choice.
+    """
+
+    metric = "accuracy"
+
+    def __init__(self, data, model, bert, sequence_length):
+        self.data, self.model, self.bert, self.sequence_length = data, str(model), bert, sequence_length
+        self.title = "SWAG" if data.train.swag else f"Multiple choice, {data.names['train']}"
+        self.loss = classification_loss()
+        self._preprocessor = bert.preprocessor(sequence_length, padding="longest")
+        self._inputs = {split: self._tokenized(split) for split in data.names}
+        self._lengths = {split: features.choice_lengths(inputs) for split, inputs in self._inputs.items()}
+        for split in ("train", "dev"):
+            features.check_answers(data.names[split], getattr(data, split), self._lengths[split])
+        self.train = [lambda: (self._inputs["train"], np.array(data.train.labels, "int32"))]
+        self.dev = Batches(self._inputs["dev"], np.array(data.dev.labels, "int32"), 16, shuffle=False)
+        self.settings = {
+            "model": self.model,
+            "sequence_length": sequence_length,
+            **{split: [data.names[split], len(getattr(data, split))] for split in data.names},
+            "content": {split: getattr(data, split).fingerprint() for split in data.names},
+        }
+        self.summary, self.card = self._summary(), _card(data)
+        self.facts = {
+            "start": f"{model}, {bert.config.num_hidden_layers} layers, width {bert.config.hidden_size}",
+            "training examples": f"{data.names['train']}: {len(data.train):,}",
+            "dev examples": f"{data.names['dev']}: {len(data.dev):,}",
+            **choice_summary.facts(self.summary),
+            **data_summary.facts(self.summary),
+        }
+
+    def _tokenized(self, split):
+        examples = getattr(self.data, split)
+        with announced(f"tokenizing {len(examples):,} rows"):
+            return features.choice_inputs(examples, self._preprocessor)
+
+    def _summary(self):
+        """Summarizes the data, see `tasks.data_summary`."""
+        lengths = features.full_lengths(self.data.train, self._preprocessor, self._lengths["train"])
+        limit = self.bert.config.max_position_embeddings
+        return choice_summary.summarize(self.data, lengths, self.sequence_length, limit)
+
+    def build(self, bert):
+        return bert.model() if bert.head == "multiple_choice" else build_multiple_choice(bert.encoder)
+
+    def score(self, targets, outputs):
+        return predictions.score(targets, outputs["logits"])
+
+    def dev_logits(self, predict):
+        return {"dev": predict(self.dev)["logits"]}
+
+    def test_logits(self, predict):
+        if self.data.test is None:
+            return {}
+        return {"test": predict(Batches(self._inputs["test"], batch_size=16, shuffle=False))["logits"]}
+
+    def save_options(self, logits):
+        return {"task": "swag" if self.data.train.swag else "multiple_choice"}
+
+    def export_options(self, bert):
+        dev = self.data.dev
+        return {"example": {"text": dev.text[0], "choices": [choice for choice in dev.choices[0] if choice]}}
+
+    def conclude(self, dev, test, output):
+        scores = predictions.score(self.data.dev.labels, dev["dev"])
+        rows = self.data.keys, self.data.dev, dev["dev"]
+        return Findings(
+            {"scores": scores},
+            data_summary.listed(scores),
+            {},
+            [published.comparison_table(scores["accuracy"])] if self.data.dev.swag else [],
+            choice_sections(*rows, self._lengths["dev"].max(1)),
+            choice_errors(*rows),
+            self._write_predictions(test, output),
+            measured=scores,
+            same=self._same(dev["dev"]),
+        )
+
+    def _same(self, logits):
+        """Returns the label that is predicted for every row, or `None`."""
+        first, *others = set(predictions.predict(logits).tolist())
+        return None if others else f"choice {self.data.keys[first]}"
+
+    def _write_predictions(self, logits, output):
+        """Writes `predictions.tsv`. Returns lines to print."""
+        test = self.data.test
+        if test is None:
+            return []
+        lines = predictions.table(logits["test"], test.choices, self.data.keys)
+        write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
+        if test.labels is None:
+            return []
+        return [f"test: {data_summary.listed(predictions.score(test.labels, logits['test']))}"]
+
+
+def _card(data):
+    """Returns the metadata for the model card; only complete official data is called SWAG."""
+    official = data.train.swag and data.dev.swag and (len(data.train), len(data.dev)) == (73546, 20006)
+    kind = "json" if data.names["dev"].endswith(".jsonl") else "csv"
+    dataset = {"type": kind, "name": data.names["dev"]}
+    if official:
+        dataset = {"type": "allenai/swag", "name": "SWAG", "config": "regular", "split": "validation"}
+    return {
+        "pipeline_tag": "multiple-choice",
+        "datasets": ["allenai/swag"] if official else [],
+        "dataset": dataset,
+        "purpose": "multiple choice",
+        "trained_on": "SWAG" if official else data.names["train"],
+        "example": '[{"text": "A text.", "choices": ["One choice.", "Another one."]}]',
+        "arguments": '["A text.", "A text."], ["One choice.", "Another one."], padding=True',
+    }

@@ -1,0 +1,143 @@
+"""Layers of the feature-based tagger (BERT, section 5.3): features of the encoder, and a bidirectional LSTM."""
+
+import keras
+from keras import ops
+
+from keras_bert.layers.composite import Composite
+from keras_bert.layers.quantization import Unquantized
+
+# The hidden states of each kind of features: the output of the embeddings, then those of the blocks.
+_STATES = {
+    "embeddings": slice(0, 1),
+    "second_to_last": slice(-2, -1),
+    "last": slice(-1, None),
+    "sum_last_four": slice(-4, None),
+    "concat_last_four": slice(-4, None),
+    "sum_all": slice(1, None),
+}
+_LEAST_BLOCKS = {"second_to_last": 2, "sum_last_four": 4, "concat_last_four": 4}
+FEATURES = tuple(_STATES)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class EncoderFeatures(Unquantized, keras.layers.Layer):
+    """Selects and concatenates hidden states of an encoder. No gradient flows into the encoder.
+
+    Args:
+        features: str, one of "embeddings", "second_to_last", "last", "sum_last_four", "concat_last_four" and
+            "sum_all". The states of a sum are concatenated too; `WeightedSum` adds them up.
+
+    Call arguments:
+        states: list of the outputs of the embeddings and of all blocks, `(batch, length, hidden_size)`.
+
+    Returns:
+        `(batch, length, states * hidden_size)`.
+
+    Example:
+        features = EncoderFeatures("last")(encoder.output["hidden_states"])
+    """
+
+    def __init__(self, features="concat_last_four", **kwargs):
+        super().__init__(**kwargs)
+        if features not in FEATURES:
+            raise ValueError(f"`features` must be one of {', '.join(FEATURES)}. Received: features={features!r}")
+        self.features = features
+        self.built = True
+
+    @property
+    def is_sum(self):
+        """Whether the states are added up by a `WeightedSum`."""
+        return self.features.startswith("sum_")
+
+    def call(self, states):
+        return ops.stop_gradient(ops.concatenate(states[_STATES[self.features]], axis=-1))
+
+    def compute_output_shape(self, states_shape):
+        selected = states_shape[_STATES[self.features]]
+        return (*selected[0][:-1], len(selected) * selected[0][-1])
+
+    def count(self, blocks):
+        """Returns the number of states that are selected from an encoder with this number of blocks."""
+        least = _LEAST_BLOCKS.get(self.features, 1)
+        if blocks < least:
+            raise ValueError(
+                f"`features`={self.features!r} needs an encoder with at least {least} blocks. Received: {blocks} "
+                "block(s); use 'last' or 'sum_all'"
+            )
+        return len(range(blocks + 1)[_STATES[self.features]])
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class WeightedSum(Unquantized, keras.layers.Layer):
+    """Adds up hidden states with learned weights, a softmax, and a learned scale (Peters et al., 2018, equation 1).
+
+    Args:
+        states: int, number of states. At first, the sum is their mean.
+
+    Call arguments:
+        features: `(..., states * width)`, the concatenated states.
+
+    Returns:
+        `(..., width)`.
+
+    Example:
+        features = WeightedSum(4)(concatenated)
+    """
+
+    def __init__(self, states, **kwargs):
+        super().__init__(**kwargs)
+        self.states = states
+
+    def build(self, features_shape):
+        self.weighting = self.add_weight(shape=(self.states,), initializer="zeros", name="weighting")
+        self.scale = self.add_weight(shape=(1,), initializer="ones", name="scale")
+
+    def call(self, features):
+        shape = (*ops.shape(features)[:-1], self.states, features.shape[-1] // self.states)
+        weighting = ops.cast(self.weighting, "float32")
+        weights = ops.exp(weighting - ops.logsumexp(weighting)) * ops.cast(self.scale, "float32")
+        return ops.sum(ops.reshape(features, shape) * ops.cast(weights, features.dtype)[:, None], axis=-2)
+
+    def compute_output_shape(self, features_shape):
+        return (*features_shape[:-1], features_shape[-1] // self.states)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class BiLSTM(Composite):
+    """A bidirectional LSTM that ignores padding (Hochreiter & Schmidhuber, 1997).
+
+    Args:
+        units: int, width of each direction.
+
+    Call arguments:
+        inputs: `(batch, length, features)`.
+        padding_mask: `(batch, length)`, nonzero for real tokens.
+
+    Returns:
+        `(batch, length, 2 * units)`, zeros at padding.
+
+    Example:
+        y = BiLSTM(384)(features, padding_mask)
+    """
+
+    def __init__(self, units, **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+        # Not cuDNN: its operation in a SavedModel would need a GPU.
+        options = {"return_sequences": True, "use_cudnn": False, **self.part_options}
+        self.forward = keras.layers.LSTM(units, name="forward", **options)
+        self.backward = keras.layers.LSTM(units, go_backwards=True, name="backward", **options)
+
+    def build(self, inputs_shape, padding_mask_shape=None):
+        shape = (None, None, inputs_shape[-1])
+        self.forward.build(shape)
+        self.backward.build(shape)
+
+    def call(self, inputs, padding_mask, training=None):
+        mask = ops.not_equal(padding_mask, 0)
+        backward = ops.flip(self.backward(inputs, mask=mask, training=training), axis=1)
+        outputs = ops.concatenate([self.forward(inputs, mask=mask, training=training), backward], axis=-1)
+        return outputs * ops.cast(ops.expand_dims(mask, -1), outputs.dtype)
+
+    def compute_output_shape(self, inputs_shape, padding_mask_shape=None):
+        return (*inputs_shape[:-1], 2 * self.units)

@@ -1,0 +1,123 @@
+"""Multi-label classification: several labels may apply to a text, or none.
+
+The labels of a row are a sorted tuple of class ids.
+"""
+
+import dataclasses
+import functools
+import itertools
+
+import numpy as np
+
+from keras_bert.tasks.table import balance, class_name, class_number, class_numbers, discover_labels, read_examples
+
+SEPARATOR = "|"
+_BOOLEANS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
+
+
+def read_multi_label(path, text_column, pair_column=None, label_columns=(), labels=None, skip_bad_rows=None):
+    """Reads a `.csv`, `.tsv` or `.jsonl` file in UTF-8, see `table.read_table`.
+
+    Args:
+        path, text_column, pair_column, skip_bad_rows: see `table.read_table`.
+        label_columns: list of columns. Each of several columns is a label, and contains 0 or 1, or true or false. One
+            column contains the labels of a row: separated by `|` in CSV and TSV, where an empty field means no label; a
+            list in JSONL. Without columns, the rows have no labels.
+        labels: the classes by id. By default `Examples.labels` contains tuples of names, for `discover`.
+
+    Returns:
+        `Examples`, with row numbers from 0 as ids.
+    """
+    read = functools.partial(_flags if len(label_columns) > 1 else _listed, columns=label_columns)
+    lines, examples = read_examples(
+        path, text_column, pair_column, label_columns, read if label_columns else None, skip_bad_rows
+    )
+    numbers = class_numbers(labels)
+    if numbers is None or examples.labels is None:
+        return examples
+    rows = zip(lines, examples.labels, strict=True)
+    found = [tuple(sorted(class_number(path, line, name, numbers) for name in names)) for line, names in rows]
+    return dataclasses.replace(examples, labels=found)
+
+
+def _flags(path, line, record, columns):
+    """Returns the names of the columns that contain 1 or true."""
+    found = []
+    for column in columns:
+        value = record[column]
+        if class_name(value).lower() not in _BOOLEANS:
+            raise ValueError(
+                f"{path}:{line}: column `{column}` must be 0 or 1, or true or false. Received: {value!r:.100}"
+            )
+        if _BOOLEANS[class_name(value).lower()]:
+            found.append(column)
+    return tuple(found)
+
+
+def _listed(path, line, record, columns):
+    """Returns the labels in the column."""
+    (column,) = columns
+    place, value, is_json = f"{path}:{line}: column `{column}`", record[column], path.suffix.lower() == ".jsonl"
+    if is_json and (not isinstance(value, list) or not all(isinstance(name, str | int | float) for name in value)):
+        raise ValueError(f"{place} must be a list of strings or numbers. Received: {value!r:.100}")
+    if not is_json:
+        value = value.strip()
+        if value.startswith("[") and value.endswith("]"):
+            raise ValueError(f"{place} must be labels separated by `|`, without brackets. Received: {value!r:.100}")
+        value = value.split(SEPARATOR) if value else []
+    names = [class_name(name) for name in value]
+    for name in names:
+        if not name or SEPARATOR in name:
+            wrong = f"the label {name!r}: `|` separates labels" if name else "an empty label"
+            raise ValueError(f"{place} contains {wrong}. Received: {record[column]!r:.100}")
+        if names.count(name) > 1:
+            raise ValueError(f"{place} contains the label {name!r} twice. Received: {record[column]!r:.100}")
+    return tuple(names)
+
+
+def discover(label_columns, labels):
+    """Returns the classes: the columns if there are several, or else the sorted names in `labels`, a list of tuples."""
+    if len(label_columns) > 1:
+        return [*label_columns]
+    (column,) = label_columns
+    found = discover_labels(itertools.chain.from_iterable(labels), fewest=1)
+    if all(name.lower() in _BOOLEANS for name in found):
+        raise ValueError(
+            f"`label_column` must be several columns of 0 and 1, or one column of lists of labels. The column "
+            f"`{column}` alone contains only {', '.join(found)}: use --task=classification for a single label"
+        )
+    return found
+
+
+def check_columns(label_columns):
+    """Raises an error if columns cannot be labels."""
+    for column in label_columns:
+        if not column or label_columns.count(column) > 1:
+            raise ValueError(f"`label_column` must be different names. Received: {','.join(label_columns)}")
+        if len(label_columns) > 1 and SEPARATOR in column:
+            raise ValueError(f"`label_column`: `|` separates labels in predictions. Rename the column {column!r}")
+
+
+def summary(labels, names):
+    """Summarizes labels: rows and share of each label, labels per row, rows without a label."""
+    counts = balance(list(itertools.chain.from_iterable(labels)), names, total=len(labels))
+    mean, empty = sum(map(len, labels)) / len(labels), labels.count(())
+    return f"{counts}; {mean:.2f} labels per row, {empty:,} rows ({empty / len(labels):.1%}) without a label"
+
+
+def dense(labels, classes):
+    """Returns tuples of class ids as an array of 0 and 1, `(rows, classes)`."""
+    found = np.zeros([len(labels), classes], np.int32)
+    rows = np.repeat(np.arange(len(labels)), list(map(len, labels)))
+    found[rows, np.fromiter(itertools.chain.from_iterable(labels), int, len(rows))] = 1
+    return found
+
+
+def most_frequent(labels):
+    """Returns the labels with the highest micro F1 if the same ones are predicted for every row: a tuple of ids."""
+    ids, counts = np.unique(list(itertools.chain.from_iterable(labels)), return_counts=True)
+    if not len(ids):
+        return ()
+    order = np.argsort(-counts, kind="stable")
+    scores = 2 * np.cumsum(counts[order]) / (np.arange(1, len(ids) + 1) * len(labels) + counts.sum())
+    return tuple(sorted(ids[order][: np.argmax(scores) + 1].astype(int).tolist()))

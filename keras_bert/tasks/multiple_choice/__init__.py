@@ -1,0 +1,1 @@
+"""Multiple choice: SWAG, and tables and JSONL files of questions with choices."""

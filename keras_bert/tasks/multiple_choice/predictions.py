@@ -1,0 +1,41 @@
+"""Predictions of multiple choice: probabilities, scores, and the lines of a file."""
+
+import numpy as np
+
+from keras_bert.training.metrics import accuracy
+
+
+def probabilities(logits):
+    """Returns the softmax over the choices of each row of `logits` `(rows, choices)`; 0 for absent choices."""
+    logits = np.asarray(logits, "float64")
+    return np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True))
+
+
+def predict(logits):
+    """Returns the index of the likeliest choice of each row."""
+    logits = np.asarray(logits)
+    if not np.isfinite(logits).all():
+        raise FloatingPointError("`logits` must be finite. Received: NaN or infinity: the training has diverged")
+    return logits.argmax(-1)
+
+
+def score(labels, logits):
+    """Returns the accuracy, from 0 to 1, as a dict."""
+    return {"accuracy": accuracy(labels, predict(logits))}
+
+
+def table(logits, choices, keys):
+    """Returns tab-separated lines with a header: predicted label, and the probability of each choice.
+
+    Args:
+        logits: `(rows, choices)`.
+        choices: lists of the choices of each row; the cell of an absent one is empty.
+        keys: list of the labels of the choices.
+    """
+    keys = keys[: np.shape(logits)[1]]
+    lines = ["\t".join(["label", *keys])]
+    for best, shares, row in zip(predict(logits), probabilities(logits), choices, strict=True):
+        present = [bool(choice) for choice in row] + [False] * (len(keys) - len(row))
+        cells = [f"{share:.4f}" if real else "" for share, real in zip(shares, present, strict=True)]
+        lines.append("\t".join([keys[best], *cells]))
+    return lines

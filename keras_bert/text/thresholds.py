@@ -1,0 +1,32 @@
+"""Thresholds of multi-label classification: a label is predicted if its probability is at least its threshold."""
+
+import numbers
+
+import numpy as np
+
+THRESHOLD = 0.5
+
+
+def cuts(thresholds):
+    """Returns the logits that belong to thresholds, as float64."""
+    thresholds = np.asarray(thresholds, "float64")
+    return np.log(thresholds) - np.log1p(-thresholds)
+
+
+def checked_thresholds(thresholds, classes):
+    """Returns the thresholds of a model as a float or a list of floats, or `None`.
+
+    Args:
+        thresholds: number between 0 and 1 for all labels, list or array of one for each, or `None`.
+        classes: int, the number of classes of a multi-label model; `None` for other models.
+    """
+    if thresholds is None:
+        return None
+    is_number = isinstance(thresholds, numbers.Real)
+    values = [thresholds] if is_number else list(thresholds) if np.iterable(thresholds) else [None]
+    valid = all(isinstance(value, numbers.Real) and 0 < value < 1 for value in values)
+    if classes is None or not valid or not (is_number or len(values) == classes):
+        expected = f"a number between 0 and 1, or a list of {classes}, one for each label"
+        expected = expected if classes else "None for a model that is not multi-label"
+        raise ValueError(f"`thresholds` must be {expected}. Received: thresholds={thresholds!s:.200}")
+    return float(thresholds) if is_number else [float(value) for value in values]

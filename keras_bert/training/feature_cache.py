@@ -1,0 +1,190 @@
+"""Features of all tokens of all rows, computed once by a model and kept in a memory-mapped file."""
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.files import read_json, write_json
+from keras_bert.training.batch_source import BatchSource
+from keras_bert.training.bucketing import Batches
+from keras_bert.training.progress import track
+
+_CHUNK = 2**20  # Values to hash at a time.
+
+
+class FeatureCache:
+    """The output `features` of a model for the tokens of all rows, in one `.npy` file.
+
+    A file is only used if it is complete and was computed by the same model from the same rows; otherwise, `compute`
+    replaces it.
+
+    Args:
+        path: the file; its metadata are in a JSON file next to it.
+        inputs: dict of ragged model inputs, `(rows, length)`, including `padding_mask`.
+        width: int, width of the features.
+        dtype: str, "float16" or "float32". Defaults to "float16".
+        key: JSON value that identifies the model, see `weights_fingerprint`. Defaults to `None`.
+
+    Example:
+        cache = FeatureCache("features/dev.npy", inputs, 1536, key=weights_fingerprint(extractor))
+        cache.compute(extractor)
+        batches = FeatureBatches(cache, targets, batch_size=32)
+    """
+
+    def __init__(self, path, inputs, width, dtype="float16", key=None):
+        if dtype not in ("float16", "float32"):
+            raise ValueError(f"`dtype` must be 'float16' or 'float32'. Received: dtype={dtype!r}")
+        self.path, self.width, self.dtype = pathlib.Path(path), width, np.dtype(dtype)
+        self._inputs, self._array = inputs, None
+        self.lengths = inputs["padding_mask"].row_lengths().numpy()
+        self._ends = np.cumsum(self.lengths)
+        self._key = {"model": key, "rows": _rows_fingerprint(inputs), "shape": [self.tokens, width], "dtype": dtype}
+
+    @property
+    def tokens(self):
+        """The number of tokens of all rows, without padding."""
+        return int(self.lengths.sum())
+
+    @property
+    def size(self):
+        """The number of bytes of the features."""
+        return self.tokens * self.width * self.dtype.itemsize
+
+    def __str__(self):
+        shape = f"{self.tokens:,} tokens x {self.width:,} x {self.dtype.itemsize} bytes"
+        return f"{shape} = {self.size / 1e9:.2f} GB in {self.path}"
+
+    @property
+    def _metadata(self):
+        return self.path.with_suffix(".json")
+
+    def metadata(self):
+        """Returns what is known of a complete file that fits, a dict with `seconds`; `None` if there is none."""
+        if not (self.path.is_file() and self._metadata.is_file()):
+            return None
+        try:
+            found = read_json(self._metadata)
+        except ValueError:
+            return None
+        return found if found.get("key") == self._key else None
+
+    def compute(self, model, batch_size=64):
+        """Computes the features unless there is a file that fits; an interrupted computation starts again.
+
+        Args:
+            model: a Keras model that returns `features`, `(batch, length, width)`.
+            batch_size: int, rows to compute together. Defaults to 64.
+        """
+        if self.metadata() is None:
+            began = time.monotonic()
+            for path in (self._metadata, self.path):
+                path.unlink(missing_ok=True)
+            self._check_space()
+            partial = self.path.with_suffix(".partial")
+            try:
+                self._write(partial, model, batch_size)
+                os.replace(partial, self.path)
+            finally:
+                partial.unlink(missing_ok=True)
+            write_json(self._metadata, {"key": self._key, "seconds": round(time.monotonic() - began, 3)})
+        self._array = np.load(self.path, mmap_mode="r")
+
+    def _check_space(self):
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(self.path.parent).free
+        if self.size > free:
+            raise ValueError(
+                f"{self.path.parent}: the features need {self.size / 1e9:.2f} GB of disk space, {free / 1e9:.2f} GB "
+                "are free. Expected features of fewer layers, such as 'last', float16, shorter sequences or more space"
+            )
+
+    def _write(self, path, model, batch_size):
+        @tf.function(reduce_retracing=True, autograph=False)
+        def run(inputs):
+            return tf.cast(model(inputs, training=False)["features"], self.dtype)
+
+        array = np.lib.format.open_memmap(path, "w+", self.dtype, (self.tokens, self.width))
+        batches = Batches(self._inputs, batch_size=batch_size, shuffle=False)
+        for (inputs, _, _), rows in zip(
+            track(batches.dataset(), "computing features, batches", batches.steps), batches.rows(), strict=True
+        ):
+            features = run(inputs).numpy()
+            for row, values in zip(rows[rows >= 0], features, strict=False):
+                values = values[: self.lengths[row]]
+                if not np.isfinite(values).all():
+                    raise ValueError(
+                        f"the features of row {row} are not finite in {self.dtype.name}. Expected finite features: "
+                        + ("use float32" if self.dtype == np.float16 else "check the model")
+                    )
+                array[self._ends[row] - self.lengths[row] : self._ends[row]] = values
+        array.flush()
+
+    def read(self, rows, length):
+        """Returns the features of rows, `(rows, length, width)`, padded with zeros."""
+        batch = np.zeros((len(rows), length, self.width), self.dtype)
+        for place, row in zip(batch, rows, strict=True):
+            place[: self.lengths[row]] = self._array[self._ends[row] - self.lengths[row] : self._ends[row]]
+        return batch
+
+
+class FeatureBatches(BatchSource):
+    """`Batches` of the features in a `FeatureCache` and of `padding_mask`.
+
+    Args:
+        cache: a `FeatureCache`, after `compute`.
+        targets: see `Batches`.
+        **options: arguments of `Batches`.
+    """
+
+    def __init__(self, cache, targets=None, **options):
+        self._cache = cache
+        mask = tf.RaggedTensor.from_row_lengths(np.ones(cache.tokens, np.int32), cache.lengths)
+        self._batches = Batches({"row": np.arange(len(cache.lengths)), "padding_mask": mask}, targets, **options)
+        for name in ("steps", "batch_size", "sequence_length", "examples", "tokens", "seed"):
+            setattr(self, name, getattr(self._batches, name))
+
+    def rows(self, epoch=0):
+        return self._batches.rows(epoch)
+
+    def dataset(self, epoch=0, start=0):
+        dataset = self._batches.dataset(epoch, start).map(self._with_features, num_parallel_calls=tf.data.AUTOTUNE)
+        return dataset.prefetch(tf.data.AUTOTUNE)
+
+    @tf.autograph.experimental.do_not_convert
+    def _with_features(self, inputs, targets, weights):
+        mask = inputs["padding_mask"]
+        features = tf.numpy_function(self._cache.read, [inputs["row"], tf.shape(mask)[1]], self._cache.dtype)
+        features.set_shape([*mask.shape, self._cache.width])
+        return {"features": features, "padding_mask": mask}, targets, weights
+
+
+def weights_fingerprint(model, **settings):
+    """Returns a hash of the weights of a model and of further settings, JSON values."""
+    found = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    for weight in model.weights:
+        if not weight.path.endswith("seed_generator_state"):
+            _add(found, np.asarray(weight))
+    return found.hexdigest()
+
+
+def _rows_fingerprint(inputs):
+    found = hashlib.sha256()
+    for name in sorted(inputs):
+        found.update(name.encode())
+        _add(found, inputs[name].row_splits.numpy())
+        _add(found, inputs[name].values.numpy())
+    return found.hexdigest()
+
+
+def _add(found, array):
+    """Adds the shape and the bytes of an array to a hash."""
+    found.update(str(array.shape).encode())
+    flat = np.ascontiguousarray(array).reshape(-1)
+    for first in range(0, len(flat), _CHUNK):
+        found.update(flat[first : first + _CHUNK].tobytes())
