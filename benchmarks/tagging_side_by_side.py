@@ -3,9 +3,8 @@
     python -m benchmarks.tagging_side_by_side --data_dir=conll2003 --seeds=3 --peer_seeds=1
 
 MiniLM with 6 layers and width 384, 3 epochs, batch 32, learning rate 5e-5, dropout 0.1, float32. The folder has
-`train.txt`, `valid.txt` and `test.txt`; without `--data_dir` it is `$KERAS_BERT_DATA/ner/conll2003_iob2`. A seed takes
-20 minutes of keras_bert and an hour of transformers on two slow cores; `--max_train_examples=300` tries it in minutes.
-Peers: `make peers`.
+`train.txt`, `valid.txt` and `test.txt`; without `--data_dir` it is `$KERAS_BERT_DATA/ner/conll2003_iob2`. A line is
+printed after each run; `--max_train_examples=300` tries it. Peers: `make peers`.
 
 Both sides start from the same weights and are scored with those after the last epoch. keras_bert runs the classes of
 `run_tagging` with its defaults: rows of similar length, 10% warmup, weight decay 0.01, epsilon 1e-6, windows of 128
@@ -16,8 +15,8 @@ seqeval. Both sides use one thread per core.
 
 The runs of both sides alternate, each in its own process. Examples per second are those of training after the first
 epoch, in which keras_bert traces its functions; evaluation, tokenization and files are excluded on both sides. The
-ratio is that of the medians. The difference of the mean scores is divided by its standard error, from the variance
-pooled over both sides.
+speedup is the median ratio of the runs with the same seed, which follow each other. The difference of the mean scores
+is divided by its standard error, from the variance pooled over both sides.
 """
 
 import json
@@ -191,9 +190,10 @@ def report(results):
         first, second = results.values()
         for part in ("dev", "test"):
             difference = standard_errors(*([run[part] for run in runs] for runs in (first, second)))
-            print(f"{part}: difference of {difference:+.1f} pooled standard errors")
-        speeds = [statistics.median(run["examples"] for run in runs) for runs in (first, second)]
-        print(f"speedup of keras_bert: {speeds[0] / speeds[1]:.2f}")
+            shown = f"{difference:+.1f}" if math.isfinite(difference) else "unknown"
+            print(f"difference in {part} F1, in pooled standard errors: {shown}")
+        ratios = [ours["examples"] / theirs["examples"] for ours, theirs in zip(first, second, strict=False)]
+        print(f"speedup of keras_bert: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
 
 
 def _spread(values):
