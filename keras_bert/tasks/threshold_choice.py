@@ -42,7 +42,7 @@ def _best_threshold(labels, logits):
     if usual and scores[usual - 1] >= best - 1e-12:
         return THRESHOLD
     ends = np.flatnonzero(possible & (scores >= best - 1e-12))
-    end = ends[np.argmin(abs(ends - usual))]  # The closest to 0.5.
+    end = ends[np.argmin(abs(ends + 1 - usual))]  # The closest to 0.5.
     return _shortest(below[end], sorted_probabilities[end])
 
 

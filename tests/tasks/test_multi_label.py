@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import logit
 from sklearn.metrics import accuracy_score, f1_score
 
 from keras_bert.tasks.classification import (
@@ -155,6 +156,8 @@ def test_thresholds_are_the_best():
     assert choose_thresholds("shared", truth, one - 3) == 0.2  # 0.31, 0.012 and 0.0055.
     assert choose_thresholds("shared", np.ones([3, 1]), one - 30) == 0.5  # Too close to 0 for a threshold.
     assert choose_thresholds("per_label", truth, np.zeros([3, 1])) == [0.5]
+    # One and four labels have the same F1, 2/3; 0.5 predicts two.
+    assert choose_thresholds("shared", [[1], [0], [0], [1]], logit([[0.9], [0.7], [0.3], [0.2]])) == 0.8
 
 
 def test_threshold_flag():
