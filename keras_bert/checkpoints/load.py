@@ -100,9 +100,11 @@ def _open_path(path, head):
     elif (path / KERAS_FILE).is_file() and not (path / huggingface.WEIGHTS).is_file():
         return _open_keras(path / KERAS_FILE, path)
     elif not (folder / huggingface.CONFIG).is_file():
+        inner = path / "model"  # Fine-tuning writes the model into a folder of its output.
         raise FileNotFoundError(
             f"{path}: not a checkpoint. Expected {huggingface.CONFIG} with {huggingface.WEIGHTS} (Hugging Face), "
             f"{google.CONFIG} with bert_model.ckpt.* (Google), or {KERAS_FILE}"
+            f"{f'. Did you mean {inner}?' if (inner / huggingface.CONFIG).is_file() else ''}"
         )
     elif "registered_name" in huggingface.read_json(folder / huggingface.CONFIG):
         return keras_hub.read_preset(path.resolve(), head)

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.tasks import multi_label
+from keras_bert.tasks.table import some
 
 _CHUNK = 2**14  # Texts to tokenize at a time.
 _LENGTHS = (32, 64, 128, 256, 384, 512, 1024, 2048)  # Values to suggest for `sequence_length`.
@@ -108,7 +109,7 @@ def baseline(task, labels):
         return "always the mean"
     constant = _most_frequent(task, labels)
     names = [task.labels[number] for number in (constant if task.multi_label else [constant])]
-    return f"always {_some(names) or 'no label'}"
+    return f"always {some(names) or 'no label'}"
 
 
 def majority(task, train_labels, labels):
@@ -172,14 +173,14 @@ def warnings(summary):
     elif constant := _constant(summary):
         found.append(f"all training {unit} have the target {constant}: the model can only learn to predict it")
     if unused and (len(used) != 1 or "labels_per_row" in summary):
-        found.append(f"no training {unit} have the label(s) {_some(unused)}")
+        found.append(f"no training {unit} have the label(s) {some(unused)}")
     found += _doubtful_labels(labels, unit)
     if missing := summary.get("not_in_dev"):
-        found.append(f"no dev {unit} have the training label(s) {_some(missing)}")
+        found.append(f"no dev {unit} have the training label(s) {some(missing)}")
     if summary.get("entities") == {}:
         found.append(f"no training {unit} have entities: the model can only learn to find none")
     if unknown := summary.get("unknown"):
-        listing = _some([f"{kind} ({count:,})" for kind, count in unknown.items()])
+        listing = some([f"{kind} ({count:,})" for kind, count in unknown.items()])
         found.append(f"train lacks types or tags of dev, which count as missed: {listing}")
     for split, count in summary["overlap"].items():
         if count:
@@ -194,7 +195,7 @@ def _doubtful_sets(summary, used):
     """Returns warnings about multi-label data."""
     unit, found = summary["unit"], []
     if always := [name for name in used if summary["labels"][name] == summary["train"]]:
-        found.append(f"all training {unit} have the label(s) {_some(always)}: the model can only learn to predict them")
+        found.append(f"all training {unit} have the label(s) {some(always)}: the model can only learn to predict them")
     if list(summary["labels_per_row"]) == ["1"] and len(used) > 1:
         found.append(f"all training {unit} have one label; --task=classification predicts exactly one")
     return found
@@ -212,15 +213,10 @@ def _doubtful_labels(labels, unit):
     for name in labels:
         alike["".join(name.casefold().split())].append(f"{name!r} ({labels[name]:,})")
     if same := [" and ".join(names) for names in alike.values() if len(names) > 1]:
-        found.append(f"labels that differ only in case or spaces are different classes: {_some(same)}")
+        found.append(f"labels that differ only in case or spaces are different classes: {some(same)}")
     if few := [f"{name} ({count})" for name, count in labels.items() if 0 < count < _FEW]:
-        found.append(f"{len(few)} of {len(labels)} classes have fewer than {_FEW} training {unit}: {_some(few)}")
+        found.append(f"{len(few)} of {len(labels)} classes have fewer than {_FEW} training {unit}: {some(few)}")
     return found
-
-
-def _some(names):
-    """Lists the first names."""
-    return ", ".join([*names[:_FEW], *([f"and {len(names) - _FEW:,} more"] if len(names) > _FEW else [])])
 
 
 def no_better(summary, metric, scores, same=None):

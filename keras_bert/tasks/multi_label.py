@@ -9,7 +9,15 @@ import itertools
 
 import numpy as np
 
-from keras_bert.tasks.table import balance, class_name, class_number, class_numbers, discover_labels, read_examples
+from keras_bert.tasks.table import (
+    balance,
+    class_name,
+    class_number,
+    class_numbers,
+    discover_labels,
+    finite_number,
+    read_examples,
+)
 
 SEPARATOR = "|"
 _BOOLEANS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
@@ -65,7 +73,7 @@ def _listed(path, line, record, columns):
         if value.startswith("[") and value.endswith("]"):
             raise ValueError(f"{place} must be labels separated by `|`, without brackets. Received: {value!r:.100}")
         value = value.split(SEPARATOR) if value else []
-    names = [class_name(name) for name in value]
+    names = [class_name(finite_number(path, line, column, name) if isinstance(name, float) else name) for name in value]
     for name in names:
         if not name or SEPARATOR in name:
             wrong = f"the label {name!r}: `|` separates labels" if name else "an empty label"
@@ -81,7 +89,7 @@ def discover(label_columns, labels):
         return [*label_columns]
     (column,) = label_columns
     found = discover_labels(itertools.chain.from_iterable(labels), fewest=1)
-    if all(name.lower() in _BOOLEANS for name in found):
+    if all(len(row) == 1 for row in labels) and all(name.lower() in _BOOLEANS for name in found):
         raise ValueError(
             f"`label_column` must be several columns of 0 and 1, or one column of lists of labels. The column "
             f"`{column}` alone contains only {', '.join(found)}: use --task=classification for a single label"

@@ -59,7 +59,7 @@ def check_columns(path, line, found, wanted):
     for column in wanted:
         if column not in found:
             flag = wanted[column] if isinstance(wanted, dict) and line == 1 else None
-            fix = f". Name another one with --{flag}=..." if flag else ""
+            fix = f". Name another one with --{flag}" if flag else ""
             raise ValueError(f"{path}:{line}: no column `{column}`. It has: {', '.join(map(repr, found))}{fix}")
     for column in wanted:
         if found.count(column) > 1:
@@ -102,14 +102,15 @@ def good_rows(path, raw_rows, parse, skip_bad_rows=None):
                 raise
             bad.append(line)
             first = first or error
+    if not rows:  # Probably a wrong flag or another format.
+        raise first
     if len(bad) > (skip_bad_rows or 0):
-        skip = f", or skip them with --skip_bad_rows={len(bad)}" if rows else ""
-        amount = f"{len(bad):,} of {len(raw_rows):,} row(s) are unreadable"
-        raise ValueError(f"{first}. {amount}. Fix the file{skip}") from first
-    if not rows:
-        raise ValueError(f"{path}: no readable rows, the first bad one is line {bad[0]}")
+        raise ValueError(
+            f"{first}. {len(bad):,} of {len(raw_rows):,} row(s) are unreadable. Fix the file, or skip them with "
+            f"--skip_bad_rows={len(bad)}"
+        ) from first
     if bad:
-        _LOG.warning("%s: skipped %d unreadable row(s), the first is line %d", path, len(bad), bad[0])
+        _LOG.warning("%s: skipped %d unreadable row(s). The first: %s", path, len(bad), first)
     return rows
 
 

@@ -156,7 +156,7 @@ def discover_labels(labels, fewest=2):
 
 
 def balance(labels, names=None, total=None):
-    """Summarizes labels: count and share of each class (of `names`), largest first, or the range of floats.
+    """Summarizes labels: count and share of the largest classes (of `names`), or the range of floats.
 
     Shares are of `total`, by default the number of labels.
     """
@@ -170,7 +170,12 @@ def balance(labels, names=None, total=None):
     # List classes without rows too.
     counts.update(dict.fromkeys(map(str, names), 0))
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{name}: {count:,} ({count / (total or len(labels)):.1%})" for name, count in ordered)
+    return some([f"{name}: {count:,} ({count / (total or len(labels)):.1%})" for name, count in ordered], most=10)
+
+
+def some(texts, most=5):
+    """Lists the first texts in one line, and the number of the others."""
+    return ", ".join([*texts[:most], *([f"and {len(texts) - most:,} more"] if len(texts) > most else [])])
 
 
 def _text(path, line, record, column):

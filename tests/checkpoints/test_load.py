@@ -230,6 +230,10 @@ def test_a_damaged_folder(folder, change, message):
 def test_not_a_checkpoint(tmp_path):
     with pytest.raises(FileNotFoundError, match="not a checkpoint. Expected config.json with model.safetensors"):
         keras_bert.load(tmp_path)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").touch()
+    with pytest.raises(FileNotFoundError, match=f"Did you mean {tmp_path}/model\\?$"):
+        keras_bert.load(tmp_path)
     (tmp_path / "x.bin").write_text("")
     with pytest.raises(ValueError, match="expected a directory or a .keras file"):
         keras_bert.load(tmp_path / "x.bin")

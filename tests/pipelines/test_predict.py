@@ -232,8 +232,7 @@ def test_user_errors(model, build, pieces, tmp_path):
         (
             [classifier, f"--input={tmp_path}/texts.csv"],
             "",
-            f"{tmp_path}/texts.csv:1: no column `text`. It has: 'title', 'body'. Name another one with "
-            "--text_column=...",
+            f"{tmp_path}/texts.csv:1: no column `text`. It has: 'title', 'body'. Name another one with --text_column",
         ),
     ):
         assert mistake(PROGRAM, *arguments, given=given) == message

@@ -77,6 +77,12 @@ LISTS, COLUMNS = "labels", ["a", "b"]
             LISTS,
             r"a\.jsonl:1: column `labels` must be a list of strings",
         ),
+        (
+            "a.jsonl",
+            '{"text": "x", "labels": [NaN]}',
+            LISTS,
+            r"a\.jsonl:1: column `labels` must be a finite number.* nan",
+        ),
         ("a.csv", "text,labels\nx,1\ny,0\n", LISTS, "alone contains only 0, 1: use --task=classification"),
         ("a.csv", "text,labels\nx,\n", LISTS, "`labels` must have at least one class"),
         ("a.csv", "text,a,b\nx,1,1\n", ["a", "a"], "`label_column` must be different names. Received: a,a"),
@@ -92,6 +98,11 @@ def test_bad_rows(tmp_path, name, content, columns, message):
     path = write(tmp_path / name, content)
     with pytest.raises(ValueError, match=message):
         own_data("multi_label", path, path, label=columns)
+
+
+def test_numbers_as_labels(tmp_path):
+    path = write(tmp_path / "a.csv", "text,labels\nx,1|0\ny,1\n")
+    assert own_data("multi_label", path, path, label="labels").train.labels == [(0, 1), (1,)]
 
 
 def test_unknown_labels_and_skipped_rows(tmp_path):

@@ -117,15 +117,26 @@ def test_bad_rows_are_skipped_and_logged(tmp_path, caplog, name, regression):
     assert examples.labels == ([1.0, 3.0] if regression else ["1", "3"])
     line = 2 if name == "a.jsonl" else 3
     (told,) = [record.getMessage() for record in caplog.records]
-    assert told == f"{path}: skipped 3 unreadable row(s), the first is line {line}"
+    assert told.startswith(f"{path}: skipped 3 unreadable row(s). The first: {path}:{line}: ")
     with pytest.raises(ValueError, match=rf":{line}: .*\. 3 of 5 .* Fix the file, or .* --skip_bad_rows=3$"):
         read_table(path, "t", **options, skip_bad_rows=2)
     path = write(tmp_path, name, BAD[name].replace("a", " ").replace("d", " "))
-    with pytest.raises(ValueError, match=rf"no readable rows, the first bad one is line {line - 1}$"):
+    with pytest.raises(ValueError, match=rf"^[^:]*:{line - 1}: column `t` is empty$"):
         read_table(path, "t", **options, skip_bad_rows=9)
 
 
+def test_a_wrong_column_is_no_matter_of_rows(tmp_path):
+    path = write(tmp_path, "a.jsonl", '{"t": "a"}\n' * 3)
+    with pytest.raises(
+        ValueError, match=r"a.jsonl:1: no column `b`. It has: 't'. Name another one with --text_column$"
+    ):
+        read_table(path, "b", skip_bad_rows=0)
+
+
 def test_balance():
+    many = balance([label for label in range(30) for _ in range(30 - label)])
+    assert many.startswith("0: 30 (6.5%), 1: 29 (6.2%), ")
+    assert many.endswith(", 9: 21 (4.5%), and 20 more")
     assert balance([0, 0], names=["no", "yes"]) == "no: 2 (100.0%), yes: 0 (0.0%)"
     assert balance(["b", "a"]) == "a: 1 (50.0%), b: 1 (50.0%)"
     assert balance([]) == "no labels"
@@ -134,7 +145,7 @@ def test_balance():
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", "text,l\nx,no\n", r"no column `t`. It has: 'text', 'l'. Name another one with --text_column=\.\.\.$"),
+        ("a.csv", "text,l\nx,no\n", r"no column `t`. It has: 'text', 'l'. Name another one with --text_column$"),
         ("a.jsonl", '{"t": "a", "l": "no"}\n{"l": "no"}\n', r"a\.jsonl:2: no column `t`. It has: 'l'$"),
         ("a.csv", "t,t,l\nx,y,no\n", r"a\.csv:1: the column `t` appears twice"),
         ("a.csv", 't,l\n"x\ny",no\nz,maybe\n', r"a\.csv:4: unknown label 'maybe'. Expected one of: 'no', 'yes'"),

@@ -146,7 +146,7 @@ def test_bad_rows(tmp_path, caplog):
     with pytest.raises(ValueError, match=r"2 of 4 row\(s\) are unreadable.*--skip_bad_rows=2"):
         read(TASKS["qnli"], tmp_path, "train", skip_bad_rows=1)
     assert read(TASKS["qnli"], tmp_path, "train", skip_bad_rows=2).ids == [0, 3]
-    assert "skipped 2 unreadable row(s), the first is line 3" in caplog.text
+    assert "skipped 2 unreadable row(s). The first: " in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_invalid_test_files_are_errors(mnli):
     write(mnli, "test_matched.tsv", tabs(PAIR, "0,a"))
     with pytest.raises(ValueError, match=r"test_matched.tsv:2: expected 3 columns, got 2"):
         glue.read_all(TASKS["mnli"], mnli)
-    with pytest.raises(ValueError, match=r"test_matched.tsv: no readable rows, the first bad one is line 2"):
+    with pytest.raises(ValueError, match=r"test_matched.tsv:2: expected 3 columns, got 2$"):
         glue.read_all(TASKS["mnli"], mnli, skip_bad_rows=1)
 
 

@@ -37,7 +37,7 @@ def test_real_tables_without_column_names(data, caplog):
     assert read.choices[0][1] == "a bacterial population in the bloodstream"
     assert {count: read.counts().count(count) for count in (3, 4)} == {3: 5, 4: 2142}
     assert "no column names; read as text, 4 choices and label" in caplog.text
-    assert "skipped 104 unreadable row(s), the first is line 5" in caplog.text
+    assert "skipped 104 unreadable row(s). The first: " in caplog.text
 
 
 def record(**values):
@@ -110,7 +110,7 @@ MISTAKES = [
     ("a.csv", ["question,A,B,key", "q,x,y,A", "q,x,A"], r"a.csv:3: expected 4 columns, got 3"),
     ("a.csv", ["question,A,B", "q,x,y"], r"a.csv:1: no column `label`. It has: .*Name another one with --label_column"),
     ("a.csv", ["question,first,second,key", "q,x,y,A"], r"a.csv:1: no columns of choices, .* --choice_columns=\.\.\."),
-    ("a.csv", ["stem,A,B,C", "q,x,y,z"], r"a.csv:1: no column `question`. It has: 'stem', .* --text_column=\.\.\."),
+    ("a.csv", ["stem,A,B,C", "q,x,y,z"], r"a.csv:1: no column `question`. It has: 'stem', .* --text_column$"),
     ("a.jsonl", [], r"a.jsonl: no rows"),
     ("a.csv", ["q 1,x 1,y,A", "q,x,y,z,A"], r"a.csv:2: expected 4 columns, got 5"),
 ]
