@@ -26,6 +26,7 @@ from keras_bert.tasks.classification import (
 )
 from keras_bert.tasks.glue import data as glue
 from keras_bert.tasks.glue import published, submission
+from keras_bert.tasks.table import Examples
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.losses import classification_loss, regression_loss
 from keras_bert.training.progress import announced
@@ -69,14 +70,8 @@ class ClassificationTask(FinetuningTask):
             "sequence_length": sequence_length,
             "class_weights": class_weights,
             "folds": data.folds,
-            "train": len(data.train),
-            "dev": {name: len(part) for name, part in data.dev.items()},
-            "test": {name: len(part) for name, part in data.test.items()},
-            "content": {
-                "train": data.train.fingerprint(),
-                "dev": {name: part.fingerprint() for name, part in data.dev.items()},
-                "test": {name: part.fingerprint() for name, part in data.test.items()},
-            },
+            **_per_part(data, len),
+            "content": _per_part(data, Examples.fingerprint),
         }
         self.summary, self.card = self._summary(), _card(data)
         dev = ", ".join(f"{data.source or name}: {len(part):,}" for name, part in data.dev.items())
@@ -103,6 +98,10 @@ class ClassificationTask(FinetuningTask):
         dev = self.fold_rows(fold, seed)
         train = np.setdiff1d(np.arange(len(self.data.train)), dev)
         return lambda: self._rows(train), Batches(*self._rows(dev), 64, shuffle=False)
+
+    def fold_scores(self, rows, logits):
+        """Returns scores of the rows of a fold that depend on the logits of all rows; by default none do."""
+        return {}
 
     def _rows(self, rows):
         inputs, labels = self._train
@@ -202,6 +201,13 @@ class ClassificationTask(FinetuningTask):
                 messages.append(f"test: {data_summary.listed(score(self.task, examples.labels, logits[name]))}")
             write_predictions(predictions_table(logits[name], self.task.labels), output)
         return messages
+
+
+def _per_part(data, function):
+    """Returns the results of a function for train, dev and test; for users' files, named like the flags."""
+    names = ("train_file", "dev_file", "predict_file") if data.task.name in OWN else ("train", "dev", "test")
+    dev, test = ({name: function(part) for name, part in parts.items()} for parts in (data.dev, data.test))
+    return dict(zip(names, (function(data.train), dev, test), strict=True))
 
 
 def _listed(scores):

@@ -9,6 +9,7 @@ from keras_bert.experiments import grid
 from keras_bert.experiments.finetuning import Finetuning
 from keras_bert.experiments.study import Study, remove_snapshots
 from keras_bert.files import read_json, write_json
+from keras_bert.training.collectives import sum_over_replicas
 
 _RESULT = "result.json"
 
@@ -38,6 +39,9 @@ class CrossValidation(Finetuning):
 
     def run(self):
         super().run()
+        if self.strategy:
+            sum_over_replicas(self.strategy, 0)  # Workers wait for the predictions, which the first one writes.
+        self.study.rescore()
         setting = self.study.chosen()
         folder = self.study.final / grid.folder_name(setting)
         result = self.study.final / _RESULT
@@ -75,10 +79,21 @@ class _FoldStudy(Study):
         super().__init__(directory, task.metric, write=write, combine=task.combine)
         self._task, self.final = task, self.directory / "final"
 
+    def rescore(self):
+        """Updates the scores of each fold by `fold_scores` of the task, given the predictions of all folds."""
+        groups = {}
+        for result in self.results:
+            if not math.isnan(result["scores"][self.metric]):
+                groups.setdefault(grid.folder_name(_without_fold(result["setting"])), []).append(result)
+        for folds in groups.values():
+            if len(folds) == self._task.data.folds:
+                logits = self._together(folds)
+                for fold in folds:
+                    fold["scores"] |= self._task.fold_scores(self._rows(fold), logits)
+
     def chosen(self):
         """Returns the setting with the highest mean, with its first seed."""
-        best = self.best()[0]["setting"]
-        return {name: value for name, value in best.items() if name != "fold"}
+        return _without_fold(self.best()[0]["setting"])
 
     def best(self):
         """Returns the folds of the setting with the highest mean; none if a run of every setting diverged."""
@@ -100,13 +115,17 @@ class _FoldStudy(Study):
         """Returns the logits of all rows, each predicted by the model that was not trained on it, of the first seed."""
         if split == "test":
             return self._read(self.final / "test.npz")
-        parts, rows, seed = [], [], self.chosen()["seed"]
-        for fold in self.best():
-            if fold["setting"]["seed"] == seed:
-                parts.append(self._read(self._folder(fold) / "dev.npz"))
-                rows.append(self._task.fold_rows(fold["setting"]["fold"], seed))
-        order = np.argsort(np.concatenate(rows))
+        chosen = self.chosen()
+        return self._together([fold for fold in self.best() if _without_fold(fold["setting"]) == chosen])
+
+    def _together(self, folds):
+        """Returns the logits of all rows, from the folds of one setting and seed."""
+        parts = [self._read(self._folder(fold) / "dev.npz") for fold in folds]
+        order = np.argsort(np.concatenate([self._rows(fold) for fold in folds]))
         return {name: np.concatenate([part[name] for part in parts])[order] for name in parts[0]}
+
+    def _rows(self, fold):
+        return self._task.fold_rows(fold["setting"]["fold"], fold["setting"]["seed"])
 
     @staticmethod
     def _read(path):
@@ -117,3 +136,7 @@ class _FoldStudy(Study):
         folds = self.best()
         scores = {name: float(np.mean([fold["scores"][name] for fold in folds])) for name in folds[0]["scores"]}
         return {**super().summary(), "best": {"setting": self.chosen(), "scores": scores}, "ensemble": []}
+
+
+def _without_fold(setting):
+    return {name: value for name, value in setting.items() if name != "fold"}

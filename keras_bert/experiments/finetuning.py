@@ -235,7 +235,8 @@ class Finetuning:
             self._write_report(facts, findings)
         write_text(self.output / "model" / "README.md", self._model_card(findings))
         messages = [*findings.messages, *([f"warning: {warning}"] if warning else [])]
-        shown = [_indented(f"{name}: {text}") for name, text in best.items() if name != "settings"]  # Already printed.
+        shown = {**best, **{name: text for name, text in findings.facts.items() if name == "thresholds"}}
+        shown = [_indented(f"{name}: {text}") for name, text in shown.items() if name != "settings"]  # Already printed.
         return "\n".join([*messages, "", title, *summary, *shown, ""])
 
     def _tables(self):

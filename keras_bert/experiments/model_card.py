@@ -33,8 +33,8 @@ def write(name, task, evaluated_on, settings, scores):
         task: the `FinetuningTask`. Its `card` has `pipeline_tag`, `dataset` (the metadata of the hub: `type`, `name`,
             `config`, `split`), `datasets` (names of data sets on the hub), `purpose` and `trained_on` (for the first
             sentence), `example` (Python code of the texts to predict), `arguments` (Python code, the arguments of the
-            tokenizer) and optionally `imports` and `outputs` (lines of Python code for the outputs of transformers);
-            `only_encoder` is true if transformers has no such head.
+            tokenizer) and optionally `note` (a sentence about the scores), `imports` and `outputs` (lines of Python
+            code for the outputs of transformers); `only_encoder` is true if transformers has no such head.
         evaluated_on: string, what the scores are from, such as "dev".
         settings: dict of the training settings.
         scores: dict of the scores, from 0 to 1.
@@ -45,13 +45,14 @@ def write(name, task, evaluated_on, settings, scores):
     rows = {key: value for key, value in settings.items() if key != "model" and value is not None}
     versions = {"keras_bert": __version__, "keras": keras.__version__, "tensorflow": tf.__version__}
     versions["python"] = platform.python_version()
+    note = f"\n{task.card['note']}\n" if "note" in task.card else ""
     parts = [
         "---\n" + _yaml(metadata) + "---\n",
         f"# {name}\n",
         f"A BERT model for {task.card['purpose']}, fine-tuned with keras_bert on {task.card['trained_on']}. "
         f"It started from {settings['start']}.\n",
         f"## Data\n\n{_data(task)}",
-        f"## Scores\n\n{_scores(task.summary, evaluated_on, scores)}",
+        f"## Scores\n\n{_scores(task.summary, evaluated_on, scores)}{note}",
         f"## Use\n\n{_use(task.card)}",
         f"## Training settings\n\n{_table(('setting', 'value'), rows)}",
         f"## Versions\n\n{_table(('package', 'version'), versions)}",

@@ -36,6 +36,14 @@ class MultiLabelTask(ClassificationTask):
         super().__init__(data, model, bert, sequence_length, submissions, class_weights)
         self._threshold, self.settings["threshold"] = threshold, threshold
         self.card |= {"imports": "import torch\n", "outputs": _OUTPUTS}
+        if self._is_chosen:
+            self.card["note"] = (
+                f"The scores use thresholds chosen on {self._place}, which makes them a little optimistic."
+            )
+
+    @property
+    def _is_chosen(self):
+        return self._threshold in ("shared", "per_label")
 
     def _targets(self, examples):
         return dense(examples.labels or [()] * len(examples), self.task.num_classes)
@@ -51,6 +59,10 @@ class MultiLabelTask(ClassificationTask):
     def score(self, targets, outputs):
         targets, logits = np.asarray(targets), outputs["logits"]
         return score(self.task, targets, logits, choose_thresholds(self._threshold, targets, logits))
+
+    def fold_scores(self, rows, logits):
+        """Returns the scores of the rows of a fold with the thresholds chosen on all rows."""
+        return score(self.task, self._targets(self._own)[rows], logits[self.task.name][rows], self._thresholds(logits))
 
     def save_options(self, logits):
         return {**super().save_options(logits), "thresholds": self._thresholds(logits)}
@@ -85,11 +97,14 @@ class MultiLabelTask(ClassificationTask):
 
     def _threshold_fact(self, logits, thresholds):
         text = threshold_text(thresholds, self.task.labels)
-        if self._threshold not in ("shared", "per_label"):
+        if not self._is_chosen:
             return text
-        usual = listed(score(self.task, self._own.labels, logits))
-        place = "the predictions of all folds" if self.data.folds else "dev, like the scores"
-        return f"{text}; chosen on {place}. With 0.5: {usual}"
+        return f"{text} (chosen on {self._place}; with 0.5: {listed(score(self.task, self._own.labels, logits))})"
+
+    @property
+    def _place(self):
+        """The rows that thresholds are chosen on."""
+        return "the predictions of all folds" if self.data.folds else "dev"
 
     def _predict(self, test, thresholds, output):
         """Writes `predictions.tsv`. Returns lines to print."""

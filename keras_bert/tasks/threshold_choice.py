@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from keras_bert.tasks.table import some
 from keras_bert.text.thresholds import THRESHOLD, cuts
 
 _SMALLEST_GAP = 1e-6  # Between the probabilities on both sides of a threshold.
@@ -56,10 +57,10 @@ def _shortest(low, high):
 
 
 def threshold_text(thresholds, names):
-    """Formats thresholds in one line."""
+    """Formats thresholds in one line, those of many labels in part."""
     if np.ndim(thresholds) == 0:
         return f"{thresholds:g}"
-    return ", ".join(f"{name}: {value:g}" for name, value in zip(names, thresholds, strict=True))
+    return some([f"{name} {value:g}" for name, value in zip(names, thresholds, strict=True)], most=20)
 
 
 def parse_threshold(value):

@@ -60,7 +60,7 @@ def test_from_files_to_predictions(make, tmp_path):
     assert findings.results["thresholds"] == thresholds
     usual = f1_score(TARGETS, logits["multi_label"] >= 0, average="micro")
     assert scores["micro_f1"] > usual
-    assert f"chosen on dev, like the scores. With 0.5: micro f1 {usual:.2%}" in findings.facts["thresholds"]
+    assert f" (chosen on dev; with 0.5: micro f1 {usual:.2%}" in findings.facts["thresholds"]
     assert findings.messages[-1].startswith(f"test: micro f1 {scores['micro_f1']:.2%}")
     header, *lines = (tmp_path / "predictions.tsv").read_text().splitlines()
     assert header == "labels\tx\ty"
@@ -101,7 +101,16 @@ def test_folds_choose_the_threshold_on_the_predictions_of_all_rows(make, tmp_pat
     (threshold,) = saved
     assert f1_score(TARGETS, expit(logits_of(0)) >= threshold, average="micro") == best
     (tmp_path / "out" / "model").mkdir()
-    found.finish()
+    shown = found.finish()
     report = read_json(tmp_path / "out" / "results.json")
+    # The folds are scored with the threshold that is kept, not with one of their own.
+    predicted = expit(logits_of(0)) >= threshold
+    rows = [task.fold_rows(fold, 1) for fold in (1, 2, 3)]
+    expected = [f1_score(TARGETS[part], predicted[part], average="micro") for part in rows]
+    assert [run["scores"]["micro_f1"] for run in report["runs"]] == pytest.approx(expected)
+    assert report["best"]["scores"]["micro_f1"] == pytest.approx(np.mean(expected))
+    assert f"\n  thresholds: {threshold:g} (chosen on the predictions of all folds; with 0.5: micro f1" in shown
+    card = (tmp_path / "out" / "model" / "README.md").read_text()
+    assert "The scores use thresholds chosen on the predictions of all folds" in card
     assert report["thresholds"] == threshold
     assert "chosen on the predictions of all folds" in report["facts"]["thresholds"]

@@ -176,7 +176,7 @@ def test_threshold_flag():
     for value in ("0", "1", "nan", "each"):
         with pytest.raises(ValueError, match=f"`threshold` must be shared, per_label, or a number .*={value}"):
             parse_threshold(value)
-    assert threshold_text([0.25, 0.5], ["a", "b"]) == "a: 0.25, b: 0.5"
+    assert threshold_text([0.25, 0.5], ["a", "b"]) == "a 0.25, b 0.5"
     assert threshold_text(0.3, ["a", "b"]) == "0.3"
 
 
