@@ -33,7 +33,7 @@ def figures(metric, unit, curves, best):
     return {
         "figures": [
             chart("loss", "training", "dev"),
-            chart(f"{metric} on dev{' (%)' if unit == 100 else ''}", "score"),
+            chart(f"{metric.replace('_', ' ')} on dev{' (%)' if unit == 100 else ''}", "score"),
             chart("learning rate", "rate", height=150),
         ],
         "key": _key(styles, texts, best),

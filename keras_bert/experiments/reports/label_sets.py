@@ -28,6 +28,7 @@ def label_set_sections(labels, text, pair, targets, logits, thresholds, lengths=
     """
     judged = _judged(targets, logits, thresholds)
     hardest = np.argsort(-judged.losses, kind="stable")[:HARDEST]
+    hardest = hardest[np.argsort(judged.right[hardest], kind="stable")]
     section = page.render(
         "label_sets.html",
         labels=_label_rows(labels, judged, thresholds),

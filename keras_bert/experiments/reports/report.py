@@ -52,7 +52,7 @@ def write_report(path, head, metric, results, run_curves, sections, errors=()):
     text = page.render(
         "report.html",
         head=head,
-        metric=metric,
+        metric=metric.replace("_", " "),
         times=", in percent" if unit == 100 else "",
         several=len(results) > 1,
         scores={**_strips(metric, unit, drawn, best), **_runs(metric, results, drawn, best)},
@@ -133,15 +133,16 @@ def _runs(metric, results, drawn, best):
     """Table of all runs, and notes."""
     notes = []
     if len(drawn) < len(results):
-        notes.append(f"Runs without a finite {metric}, not plotted: {len(results) - len(drawn)}.")
+        notes.append(f"Runs without a finite {metric.replace('_', ' ')}, not plotted: {len(results) - len(drawn)}.")
     settings = results[0]["setting"]
     names = dict.fromkeys([metric, *(name for result in results for name in result["scores"])])  # Diverged: only one.
     units = {name: _unit(name, results) for name in names}
     return {
         "notes": notes,
-        "heads": ["run", *(name.replace("_", " ") for name in (*settings, *names))],
+        # Scores come first, since narrow screens cut off the last columns.
+        "heads": ["run", *(name.replace("_", " ") for name in (*names, *settings))],
         "rows": [
-            [number, *result["setting"].values(), *_scores(result, units)] for number, result in enumerate(results, 1)
+            [number, *_scores(result, units), *result["setting"].values()] for number, result in enumerate(results, 1)
         ],
         "best": next((number for number, result in enumerate(results) if result is best), None),
     }

@@ -102,9 +102,9 @@ def test_scores_and_spread(write):
     width = 2 * math.sqrt(50) / 10 * (places[0] - places[2])
     assert float(band.get("width").rstrip("%")) == pytest.approx(width, abs=0.05)
     assert rows_of(section, "list") == [
-        ["1", "1", "1", "80.00%", "0.5123"],
-        ["2", "1", "2", "90.00%", "0.5123"],
-        ["3", "2", "1", "70.00%", "0.5123"],
+        ["1", "80.00%", "0.5123", "1", "1"],
+        ["2", "90.00%", "0.5123", "1", "2"],
+        ["3", "70.00%", "0.5123", "2", "1"],
     ]
     assert [text_of(row[0]) for row in having(section, "best", "tr")] == ["2"]
 
@@ -115,7 +115,7 @@ def test_scores_of_any_size(write):
         assert text_of(having(page.root, "value")[0]).startswith(f"{text} one run")
         assert ("in percent" in page.text("Scores of the runs")) == (score <= 1)
         page = write(results=[result(score, seed=1)])  # A single run has no chart.
-        assert rows_of(page.sections["Scores on dev"], "list") == [["1", "1", text, "0.5123"]]
+        assert rows_of(page.sections["Scores on dev"], "list") == [["1", text, "0.5123", "1"]]
         assert not having(page.root, "strip")
     # Dots of equal scores do not overlap.
     page = write(results=[result(0.5, seed=seed) for seed in range(5)])
@@ -128,7 +128,7 @@ def test_runs_without_a_score(write):
     diverged = {"setting": {"rate": 0, "seed": 1}, "scores": {"f1": math.nan}, "diverged": "at step 3"}
     page = write(results=[diverged, *RESULTS], run_curves={})
     assert "Runs without a finite f1, not plotted: 1." in page.source
-    assert [row[3] for row in rows_of(page.sections["Scores of the runs"], "list")][:2] == ["nan", "80.00%"]
+    assert [row[1] for row in rows_of(page.sections["Scores of the runs"], "list")][:2] == ["nan", "80.00%"]
     assert "No run has a curve." in page.source
 
 
@@ -361,7 +361,7 @@ def test_several_labels(write, tmp_path):
     """Each label with its threshold, against scikit-learn; pairs of labels and the hardest examples by hand."""
     labels = ["a", "b<", "c"]
     targets = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0], [1, 0, 0], [1, 1, 0]])
-    probabilities = np.array([[0.9, 0.1, 0.1], [0.2, 0.7, 0.4], [0.1, 0.1, 0.05], [0.1, 0.2, 0.9], [0.8, 0.4, 0.1]])
+    probabilities = np.array([[0.9, 0.1, 0.1], [0.2, 0.7, 0.4], [0.45, 0.55, 0.25], [0.1, 0.2, 0.9], [0.8, 0.4, 0.1]])
     dev = {"text": list("vwxyz"), "pair": None, "targets": targets, "numbers": [4, 5, 6, 7, 8]}
     dev |= {"logits": np.log(probabilities / (1 - probabilities)), "thresholds": [0.5, 0.6, 0.3]}
     page = write(sections=label_set_sections(labels, **dev), errors=label_set_errors(labels, **dev))
@@ -394,7 +394,9 @@ def test_several_labels(write, tmp_path):
     hardest = [" ".join(text_of(item.find("p")).split()) for item in items]
     missed = "missed a (10.0%) · wrongly predicted c (90.0%)"
     assert hardest[0] == f"row 8 · true a · predicted c · {missed} · loss 1.61"
-    assert hardest[-1] == "row 7 · true none · predicted none · loss 0.0873 · correct"
+    # Wrong predictions come first: row 9 has a lower loss than row 7.
+    assert [text.split()[1] for text in hardest] == ["8", "6", "9", "7", "5"]
+    assert hardest[3] == "row 7 · true none · predicted none · loss 0.561 · correct"
     header, *wrong = csv.reader((tmp_path / "errors.tsv").read_text().splitlines(), "excel-tab")
     assert header == ["row", "true", "predicted", "missed", "wrong", "loss", "text"]
     assert [row[:5] for row in wrong] == [
