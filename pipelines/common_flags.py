@@ -52,7 +52,7 @@ def training(warmup, bias_correction):
 def finetuning(learning_rate, batch_size="32", epochs="3"):
     """Defines the fine-tuning flags and returns their holders by name. The arguments describe the task's defaults."""
     section("model")
-    model = flags.DEFINE_string("model", None, "Directory or name of the model to start from.")
+    model = flags.DEFINE_string("model", None, "Directory or name of the model to start from. Required.")
     section("training")
     return types.SimpleNamespace(
         model=model,

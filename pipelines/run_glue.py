@@ -61,7 +61,9 @@ _LABEL = flags.DEFINE_string(
 )
 _LENGTH = flags.DEFINE_integer("sequence_length", 128, "Maximum number of tokens of a sequence.", 3)
 command.section("model")
-_INIT = flags.DEFINE_string("init_from", None, "Output of another run, or a task of this run, to start from.")
+_INIT = flags.DEFINE_string(
+    "init_from", None, "Output of another run, or a task of this run, to start from; the former instead of --model."
+)
 _FLAGS = common_flags.finetuning("3e-5, or 5e-5,4e-5,3e-5,2e-5 for GLUE")
 command.section("training")
 _WEIGHTS = flags.DEFINE_enum("class_weights", None, ["balanced"], "Weights the loss so that all classes count equally.")

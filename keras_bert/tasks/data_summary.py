@@ -27,21 +27,23 @@ def summarize(data, lengths, sequence_length, limit):
 
     Returns:
         A dict: `unit`, "rows"; `train`, the number of rows; `dev` and `test`, the same by name; `folds`, the number of
-        folds of cross-validation, or `None`; `labels`, the training rows of each class (for multi-label classification,
-        also `labels_per_row`, the rows with each number of labels), or `range` for regression, with `lowest`, `highest`
-        and `mean`; `not_in_dev`, the training classes without dev rows; `truncated`, see
-        `truncation`; `repeated`, the training rows whose texts and label are those of an earlier row; `overlap`, the
-        rows of the first dev and test set that are also in train; `contradictory`, the training rows that occur with
-        different labels; `baseline`, a description; `majority`, its scores on dev.
+        folds of cross-validation, or `None`; `skipped`, the unreadable rows of train and dev, if any; `labels`, the
+        training rows of each class (for multi-label classification, also `labels_per_row`, the rows with each number of
+        labels), or `range` for regression, with `lowest`, `highest` and `mean`; `not_in_dev`, the training classes
+        without dev rows; `truncated`, see `truncation`; `repeated`, the training rows whose texts and label are those
+        of an earlier row; `overlap`, the rows of the first dev and test set that are also in train; `contradictory`,
+        the training rows that occur with different labels; `baseline`, a description; `majority`, its scores on dev.
     """
     task, train = data.task, _keys(data.train)
     seen, name = set(train), task.name
+    parts = {"train": data.train, **({} if data.folds else {"dev": data.dev[name]})}
     return {
         "unit": "rows",
         "train": len(train),
         "dev": {} if data.folds else {part: len(examples) for part, examples in data.dev.items()},
         "test": {part: len(examples) for part, examples in data.test.items()},
         "folds": data.folds,
+        "skipped": {part: examples.skipped for part, examples in parts.items() if examples.skipped},
         **_distribution(task, data.train.labels),
         "not_in_dev": _only_in(task, data.train.labels, data.dev[name].labels),
         "truncated": truncation(lengths, sequence_length, limit),
@@ -240,6 +242,9 @@ def no_better(summary, metric, scores, same=None):
 def facts(summary):
     """Returns repeated and truncated rows and the majority baseline as lines of text by title, for people."""
     lines = {}
+    if summary.get("skipped"):
+        counts = ", ".join(f"{part} {count:,}" for part, count in summary["skipped"].items())
+        lines["skipped"] = f"unreadable {summary['unit']}: {counts}"
     if summary.get("repeated"):
         lines["repeated"] = f"{summary['repeated']:,} of {summary['train']:,} training {summary['unit']} are repeated"
     lines["truncated"] = _truncated(summary["truncated"], summary["unit"])

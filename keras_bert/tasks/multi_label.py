@@ -110,7 +110,7 @@ def summary(labels, names):
     """Summarizes labels: rows and share of each label, labels per row, rows without a label."""
     counts = balance(list(itertools.chain.from_iterable(labels)), names, total=len(labels))
     mean, empty = sum(map(len, labels)) / len(labels), labels.count(())
-    return f"{counts}; {mean:.2f} labels per row, {empty:,} rows ({empty / len(labels):.1%}) without a label"
+    return f"{counts}; {mean:.2f} labels per row; rows without a label: {empty:,} ({empty / len(labels):.1%})"
 
 
 def dense(labels, classes):

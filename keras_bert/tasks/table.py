@@ -19,6 +19,7 @@ import numpy as np
 from keras_bert.files import fingerprint
 from keras_bert.tasks.rows import good_rows, read_rows, valid_text
 
+_COLUMNS = ("text", "pair", "labels", "ids")  # Of `Examples`.
 _LARGEST = 1e15  # The loss of larger numbers, their square, leaves the range of float32.
 
 
@@ -32,15 +33,17 @@ class Examples:
         labels: list of class ids, tuples of them for multi-label classification, floats for regression, or strings if
             the classes are unknown; or `None`.
         ids: list of ints, the row ids.
+        skipped: int, number of unreadable rows that were skipped. Defaults to 0.
     """
 
     text: list
     pair: list | None
     labels: list | None
     ids: list
+    skipped: int = 0
 
     def __post_init__(self):
-        for name in ("text", "pair", "labels", "ids"):
+        for name in _COLUMNS:
             column = getattr(self, name)
             if column is not None:
                 object.__setattr__(self, name, as_list(column))
@@ -52,8 +55,8 @@ class Examples:
         """Returns the first `count` rows, or all rows for `None`."""
         if count is not None and count < 1:
             raise ValueError(f"`count` must be at least 1. Received: count={count}")
-        columns = (getattr(self, field.name) for field in dataclasses.fields(self))
-        return Examples(*(column and column[:count] for column in columns))
+        columns = {name: getattr(self, name) for name in _COLUMNS}
+        return dataclasses.replace(self, **{name: column and column[:count] for name, column in columns.items()})
 
     def fingerprint(self):
         """Returns a hash of the rows, to recognize changed data."""
@@ -117,7 +120,8 @@ def read_examples(path, text_column, pair_column, label_columns, label, skip_bad
 
     lines, ids, rows = zip(*good_rows(path, raw_rows, row, skip_bad_rows), strict=True)
     text, pair, labels = map(list, zip(*rows, strict=True))
-    return lines, Examples(text, None if pair_column is None else pair, None if label is None else labels, ids)
+    pair, labels = None if pair_column is None else pair, None if label is None else labels
+    return lines, Examples(text, pair, labels, ids, skipped=len(raw_rows) - len(ids))
 
 
 def class_numbers(labels):

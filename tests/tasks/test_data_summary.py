@@ -29,6 +29,7 @@ def test_a_table():
         "dev": {"own": 3},
         "test": {"own": 3},
         "folds": None,
+        "skipped": {},
         "labels": {"no": 2, "yes": 2},
         "not_in_dev": [],
         "repeated": 0,
@@ -45,7 +46,8 @@ def test_a_table():
         "baseline": "always no",  # A tie goes to the first class.
         "majority": {"f1": 0.0, "accuracy": pytest.approx(1 / 3)},
     }
-    facts = data_summary.facts(summary)
+    facts = data_summary.facts(summary | {"skipped": {"train": 1200, "dev": 1}})
+    assert facts["skipped"] == "unreadable rows: train 1,200, dev 1"
     assert facts["truncated"] == (
         "50.0% of the training rows are longer than 128 tokens; --sequence_length=256 would hold 100%"
     )

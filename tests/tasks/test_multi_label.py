@@ -45,7 +45,7 @@ def test_tables(tmp_path, name):
     assert (data.task.labels, data.train.labels) == expected
     assert data.train == data.dev["multi_label"] == data.test["multi_label"]
     assert (data.task.main_metric, data.task.num_classes) == ("micro_f1", 2)
-    assert data.balance() == "b: 2 (66.7%), a: 1 (33.3%); 1.00 labels per row, 1 rows (33.3%) without a label"
+    assert data.balance() == "b: 2 (66.7%), a: 1 (33.3%); 1.00 labels per row; rows without a label: 1 (33.3%)"
     assert len({rows.fingerprint() for rows in (data.train, data.first(2).train)}) == 2
     unlabeled = write(tmp_path / "test.csv", "text\nx\n")
     assert own_data("multi_label", path, path, unlabeled, label=columns).test["multi_label"].labels is None
@@ -109,7 +109,7 @@ def test_unknown_labels_and_skipped_rows(tmp_path):
     train = write(tmp_path / "train.csv", "text,labels\nx,a|b\ny,a||b\nz,b\n")
     other = write(tmp_path / "other.csv", "text,labels\nx,a\ny,a|c\n")
     found = own_data("multi_label", train, folds=2, label="labels", skip_bad_rows=1)
-    assert found.train.labels == [(0, 1), (1,)]
+    assert (found.train.labels, found.train.skipped) == ([(0, 1), (1,)], 1)
     for files in ((train, other), (train, train, other)):
         with pytest.raises(ValueError, match=r"other.csv:3: unknown label 'c'. Expected one of: 'a', 'b'"):
             own_data("multi_label", *files, label="labels", skip_bad_rows=1)
