@@ -240,11 +240,11 @@ def no_better(summary, metric, scores, same=None):
 
 
 def facts(summary):
-    """Returns repeated and truncated rows and the majority baseline as lines of text by title, for people."""
+    """Returns skipped, repeated and truncated rows and the majority baseline as lines of text by title, for people."""
     lines = {}
     if summary.get("skipped"):
-        counts = ", ".join(f"{part} {count:,}" for part, count in summary["skipped"].items())
-        lines["skipped"] = f"unreadable {summary['unit']}: {counts}"
+        counts = (f"{part} {count:,}" for part, count in summary["skipped"].items())
+        lines[f"skipped {summary['unit']}"] = ", ".join(counts)
     if summary.get("repeated"):
         lines["repeated"] = f"{summary['repeated']:,} of {summary['train']:,} training {summary['unit']} are repeated"
     lines["truncated"] = _truncated(summary["truncated"], summary["unit"])

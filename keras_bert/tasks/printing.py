@@ -35,7 +35,7 @@ def with_texts(lines, rows):
     """Appends the texts, cut to 40 characters, to the lines of `table`, and aligns the columns for a terminal."""
     texts = [" | ".join(str(value) for value in row.values()) for row in rows]
     short = [text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..." for text in map(_one_line, texts)]
-    cells = [line.split("\t") for line in lines]
+    cells = [["(none)" if cell == '""' else cell for cell in line.split("\t")] for line in lines]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     shown = ["  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)) for line in cells]
     return [f"{line}  {text}".rstrip() for line, text in zip(shown, ["text", *short], strict=True)]

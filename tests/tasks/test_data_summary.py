@@ -47,7 +47,7 @@ def test_a_table():
         "majority": {"f1": 0.0, "accuracy": pytest.approx(1 / 3)},
     }
     facts = data_summary.facts(summary | {"skipped": {"train": 1200, "dev": 1}})
-    assert facts["skipped"] == "unreadable rows: train 1,200, dev 1"
+    assert facts["skipped rows"] == "train 1,200, dev 1"
     assert facts["truncated"] == (
         "50.0% of the training rows are longer than 128 tokens; --sequence_length=256 would hold 100%"
     )
