@@ -167,6 +167,8 @@ def test_a_table_on_a_terminal_shows_the_texts():
         "bad    0.2500  0.7500  a b",
         f"bad    0.2500  0.7500  {'c' * 37}...",
     ]
+    answers = [{"labels": [], "scores": {"a": 0.25}}]
+    assert printing.with_texts(printing.table(answers), rows[:1]) == ["labels  a       text", "(none)  0.2500  a b"]
     assert (
         printing.json_line({"text": "a"}, {"score": 1 / 3, "start": 1})
         == '{"text": "a", "score": 0.333333, "start": 1}'
