@@ -163,7 +163,7 @@ function given(cells, names, columns) {
     const parts = places.map((place) => cells[place]);
     const isChoices = signature().inputs[input] === 2;
     row[input] = isChoices ? choicesOf(parts) : parts[0];
-    if (isChoices && row[input].filter(Boolean).length < 2) return { error: `expected at least 2 “${input}”` };
+    if (isChoices && row[input].filter(Boolean).length < 2) return { error: "expected at least 2 choices" };
     if (!isChoices && !parts[0].trim()) return { error: `column “${names[places[0]]}” is empty` };
   }
   return row;
