@@ -33,7 +33,7 @@ _VERBOSE = flags.DEFINE_bool("verbose", False, "Shows the messages of TensorFlow
 _INDENT = 32  # Columns of a flag's name in `--help`.
 
 
-def run(main, with_arguments=False, tensorflow=True, check=None):
+def run(main, with_arguments=False, tensorflow=True, check=None, resumes=False):
     """Parses the flags and runs `main()`. User errors print one line and exit with status 2, Ctrl-C with 130.
 
     Args:
@@ -42,6 +42,7 @@ def run(main, with_arguments=False, tensorflow=True, check=None):
         tensorflow: bool, whether the command needs TensorFlow, or a function that returns it. Defaults to `True`.
         check: function that raises an error for mistakes, called like `main` before TensorFlow starts. Defaults to
             `None`.
+        resumes: bool, whether the same command continues what was interrupted. Defaults to `False`.
     """
     try:
         arguments = _parse(sys.argv, main.__globals__["__doc__"])
@@ -63,7 +64,8 @@ def run(main, with_arguments=False, tensorflow=True, check=None):
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as error:  # `Trainer` says where it has saved the run.
-        print(f"\n{str(error) or 'interrupted'}", file=sys.stderr)
+        message = str(error) or f"interrupted{'; repeat the command to continue' if resumes else ''}"
+        print(f"\n{textwrap.fill(message, 100, subsequent_indent='  ', break_long_words=False)}", file=sys.stderr)
         sys.exit(INTERRUPTED)
 
 

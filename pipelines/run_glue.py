@@ -217,4 +217,4 @@ def _start(name, output):
 
 
 if __name__ == "__main__":
-    command.run(main, check=check)
+    command.run(main, check=check, resumes=True)

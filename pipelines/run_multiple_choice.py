@@ -84,4 +84,4 @@ def _data():
 
 
 if __name__ == "__main__":
-    command.run(main, check=check)
+    command.run(main, check=check, resumes=True)

@@ -192,4 +192,4 @@ def _save(model, records):
 
 
 if __name__ == "__main__":
-    command.run(main, check=check)
+    command.run(main, check=check, resumes=True)

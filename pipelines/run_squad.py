@@ -92,4 +92,4 @@ def _models():
 
 
 if __name__ == "__main__":
-    command.run(main, check=check)
+    command.run(main, check=check, resumes=True)

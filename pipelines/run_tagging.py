@@ -43,7 +43,7 @@ flags.DEFINE_bool("first_token_only", False, "Trains only the first token of a w
 _FLAGS = common_flags.finetuning("5e-5; 1e-3 with --feature_based", epochs="3; 20 with --feature_based")
 command.section("feature-based")
 _FEATURES = flags.DEFINE_list("feature_based", None, f"Trains only a BiLSTM, on features: {', '.join(FEATURES)}.")
-flags.DEFINE_enum("feature_dtype", "float16", ["float16", "float32"], "Type of the stored features.")
+_DTYPE = flags.DEFINE_enum("feature_dtype", None, ["float16", "float32"], "Type of stored features; default: float16.")
 
 
 def check():
@@ -69,7 +69,7 @@ def main():
     names = ("sequence_length", "document_context", "first_token_only", "max_train_examples")
     arguments = {name: flags.FLAGS[name].value for name in names}
     if _FEATURES.value:
-        bilstm = BiLSTMSettings(flags.FLAGS["feature_dtype"].value)
+        bilstm = BiLSTMSettings(_DTYPE.value or "float16")
         arguments |= {"folder": output / "features", "bilstm": bilstm}
         task = FeatureTaggingTask(*_read(), model, keras_bert.load(model), **arguments)
         choices = {"features": _FEATURES.value, **common_flags.choices(_FLAGS, [1e-3], 32, 20)}
@@ -92,6 +92,10 @@ def _check_features():
     for name in _FEATURES.value or ():
         if name not in FEATURES:
             raise ValueError(f"--feature_based must be one or more of {', '.join(FEATURES)}. Received: {name}")
+    if len(set(_FEATURES.value or ())) < len(_FEATURES.value or ()):
+        raise ValueError(f"--feature_based contains duplicates. Received: {','.join(_FEATURES.value)}")
+    if _DTYPE.value and not _FEATURES.value:
+        raise ValueError("--feature_dtype is only for --feature_based. Received: no --feature_based")
     for name in ("freeze_layers", "layer_decay"):
         if _FEATURES.value and flags.FLAGS[name].value is not None:
             raise ValueError(f"--{name} is only for fine-tuning: with --feature_based, no layer of BERT is trained")
@@ -103,8 +107,11 @@ def _read():
     options = {"word_column": _WORD.value, "tag_column": _TAG.value, "separator": _SEPARATOR.value}
     options["scheme"] = _SCHEME.value
     train = data.read(_TRAIN.value, **options)
-    return train, *(path and data.read(path, **options, like=train) for path in (_DEV.value, _PREDICT.value))
+    dev = data.read(_DEV.value, **options, like=train)
+    test = data.read(_PREDICT.value, **options, like=train, labeled=False) if _PREDICT.value else None
+    data.check(train, dev, test, flags.FLAGS["document_context"].value)
+    return train, dev, test
 
 
 if __name__ == "__main__":
-    command.run(main, check=check)
+    command.run(main, check=check, resumes=True)

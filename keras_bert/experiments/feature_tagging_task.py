@@ -70,8 +70,6 @@ class FeatureTaggingTask(TaggingTask):
         known = cache.metadata()
         _LOG.info("  %s features of %s: %s", "computing" if known is None else "found", split, cache)
         cache.compute(extractor)
-        if known is None:
-            _LOG.info("  computed in %.1f s", cache.metadata()["seconds"])
         return cache
 
     def _batches(self, split, targets=None):
@@ -102,5 +100,5 @@ class FeatureTaggingTask(TaggingTask):
         findings = super().conclude(dev, test, output)
         seconds = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self._seconds.items())
         return dataclasses.replace(
-            findings, facts={**findings.facts, **({"computation of the features": seconds} if seconds else {})}
+            findings, facts={**findings.facts, **({"extraction of the features": seconds} if seconds else {})}
         )

@@ -234,7 +234,7 @@ class Finetuning:
         with announced("writing the report"):
             self._write_report(facts, findings)
         write_text(self.output / "model" / "README.md", self._model_card(findings))
-        messages = [*findings.messages, *([f"warning: {warning}"] if warning else [])]
+        messages = [*findings.messages, *([_indented(f"warning: {warning}").lstrip()] if warning else [])]
         shown = [_indented(f"{name}: {text}") for name, text in best.items() if name != "settings"]  # Already printed.
         return "\n".join([*messages, "", title, *summary, *shown, ""])
 

@@ -45,10 +45,11 @@ def write(name, task, evaluated_on, settings, scores):
     rows = {key: value for key, value in settings.items() if key != "model" and value is not None}
     versions = {"keras_bert": __version__, "keras": keras.__version__, "tensorflow": tf.__version__}
     versions["python"] = platform.python_version()
+    trained = "trained" if task.card.get("only_encoder") else "fine-tuned"
     parts = [
         "---\n" + _yaml(metadata) + "---\n",
         f"# {name}\n",
-        f"A BERT model for {task.card['purpose']}, fine-tuned with keras_bert on {task.card['trained_on']}. "
+        f"A BERT model for {task.card['purpose']}, {trained} with keras_bert on {task.card['trained_on']}. "
         f"It started from {settings['start']}.\n",
         f"## Data\n\n{_data(task)}",
         f"## Scores\n\n{_scores(task.summary, evaluated_on, scores)}",
@@ -69,7 +70,8 @@ def _metadata(name, task, start, evaluated_on, scores):
         }
         for metric, value in scores.items()
     ]
-    metadata = {"library_name": "transformers", "pipeline_tag": card["pipeline_tag"]}
+    library = "keras_bert" if card.get("only_encoder") else "transformers"  # Which opens the encoder alone.
+    metadata = {"library_name": library, "pipeline_tag": card["pipeline_tag"]}
     if is_hub_name(start):
         metadata["base_model"] = str(start)
     metadata["tags"] = ["bert", "keras_bert"]

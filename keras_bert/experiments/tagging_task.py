@@ -10,13 +10,15 @@ from keras_bert.experiments.reports.entities import entity_errors, entity_sectio
 from keras_bert.experiments.reports.words import word_errors, word_sections
 from keras_bert.models.heads import build_token_classifier
 from keras_bert.tasks import data_summary
+from keras_bert.tasks.tagging import data, metrics, published, schemes
 from keras_bert.tasks.tagging import data_summary as sentence_summary
-from keras_bert.tasks.tagging import metrics, published, schemes
 from keras_bert.tasks.tagging.features import TaggingWindows, labels
 from keras_bert.tasks.tagging.schemes import PLAIN
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.losses import token_loss
 from keras_bert.training.progress import announced
+
+_FLAGS = {"train": "train_file", "dev": "dev_file", "test": "predict_file"}
 
 
 class TaggingTask(FinetuningTask):
@@ -45,7 +47,7 @@ class TaggingTask(FinetuningTask):
         first_token_only=False,
         max_train_examples=None,
     ):
-        _check(train, dev, test, document_context)
+        data.check(train, dev, test, document_context)
         self.model, self.bert, self.sequence_length = str(model), bert, sequence_length
         self.plain = train.scheme == PLAIN
         self.metric = "accuracy" if self.plain else "f1"
@@ -68,14 +70,13 @@ class TaggingTask(FinetuningTask):
             "labels": self.labels,
             "sequence_length": sequence_length,
             **options,
-            "files": {name: [str(part.path), len(part)] for name, part in parts.items()},
+            **{_FLAGS[name]: [str(part.path), len(part)] for name, part in parts.items()},
             "content": {name: part.fingerprint() for name, part in parts.items()},
         }
         splits = {name: part for name, part in windows.items() if name != "train"}
         self.summary = sentence_summary.summarize(windows["train"], splits, sequence_length, document_context)
         self.facts = {
             "start": f"{model}, {bert.config.num_hidden_layers} layers, width {bert.config.hidden_size}",
-            "dev sentences": f"{dev.path.name}: {len(dev):,}",
             **sentence_summary.facts(self.summary),
             **_problems(windows),
         }
@@ -221,24 +222,6 @@ def _text_and_words(windows, row):
     lengths = [len(word) for word in sentences.words[row]]
     starts = np.cumsum([0, *(length + 1 for length in lengths)]).tolist()
     return " ".join(sentences.words[row]), [(start, start + size) for start, size in zip(starts, lengths, strict=False)]
-
-
-def _check(train, dev, test, document_context):
-    for part in (train, dev):
-        if not part.is_labeled:
-            raise ValueError(f"{part.path}: no tags or spans. Expected them to train and evaluate on")
-    for part in (dev, *([] if test is None else [test])):
-        if (part.words is None) != (train.words is None) or (
-            part.is_labeled and (part.tags is None) != (train.tags is None)
-        ):
-            raise ValueError(
-                f"{part.path} and {train.path} differ in form. Expected words with tags, or texts, in both"
-            )
-    for part in (train, dev, *([] if test is None else [test])):
-        if document_context and (part.words is None or part.documents[-1] == part.documents[0]):
-            raise ValueError(
-                f"{part.path}: one document. `document_context` requires -DOCSTART- lines between documents"
-            )
 
 
 def _problems(windows):

@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras_bert.text.spans import require
 
 # IOB1, IOB2, IOBES, BILOU, BMES. A prefix without a type is allowed: entities of a single type, without a name.
-_LABEL = re.compile(r"([BIMELSU])(?:-(.*))?")
+_LABEL = re.compile(r"([BIMELSU])(?:-(.*))?", re.DOTALL)
 
 
 class Entities(NamedTuple):

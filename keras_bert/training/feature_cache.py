@@ -58,7 +58,7 @@ class FeatureCache:
 
     def __str__(self):
         shape = f"{self.tokens:,} tokens x {self.width:,} x {self.dtype.itemsize} bytes"
-        return f"{shape} = {self.size / 1e9:.2f} GB in {self.path}"
+        return f"{shape} = {_amount(self.size)}"
 
     @property
     def _metadata(self):
@@ -66,7 +66,7 @@ class FeatureCache:
 
     def metadata(self):
         """Returns what is known of a complete file that fits, a dict with `seconds`; `None` if there is none."""
-        if not (self.path.is_file() and self._metadata.is_file()):
+        if not (self.path.is_file() and self._metadata.is_file()) or self.path.stat().st_size < self.size:
             return None
         try:
             found = read_json(self._metadata)
@@ -83,10 +83,10 @@ class FeatureCache:
         """
         if self.metadata() is None:
             began = time.monotonic()
-            for path in (self._metadata, self.path):
+            partial = self.path.with_suffix(".partial")  # A killed process may have left one.
+            for path in (self._metadata, self.path, partial):
                 path.unlink(missing_ok=True)
             self._check_space()
-            partial = self.path.with_suffix(".partial")
             try:
                 self._write(partial, model, batch_size)
                 os.replace(partial, self.path)
@@ -100,7 +100,7 @@ class FeatureCache:
         free = shutil.disk_usage(self.path.parent).free
         if self.size > free:
             raise ValueError(
-                f"{self.path.parent}: the features need {self.size / 1e9:.2f} GB of disk space, {free / 1e9:.2f} GB "
+                f"{self.path.parent}: the features need {_amount(self.size)} of disk space, {_amount(free)} "
                 "are free. Expected features of fewer layers, such as 'last', float16, shorter sequences or more space"
             )
 
@@ -188,3 +188,8 @@ def _add(found, array):
     flat = np.ascontiguousarray(array).reshape(-1)
     for first in range(0, len(flat), _CHUNK):
         found.update(flat[first : first + _CHUNK].tobytes())
+
+
+def _amount(size):
+    """Formats a number of bytes."""
+    return f"{size / 1e9:.2f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"

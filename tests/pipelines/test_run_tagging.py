@@ -198,7 +198,10 @@ def test_feature_based(made):
         ({"dev_file": "none.txt"}, "none.txt: no such file"),
         ({"tag_column": "5"}, "train.txt: `tag_column` must be from 1 to 2, or from -1 for the last. Received: 5"),
         ({"document_context": "true"}, "train.txt: one document. `document_context` requires -DOCSTART- lines"),
-        ({"dev_file": "{made}/dev.jsonl"}, "dev.jsonl and {made}/train.txt differ in form. Expected words with tags"),
+        (
+            {"dev_file": "{made}/dev.jsonl"},
+            "dev.jsonl has texts, but {made}/train.txt has words with entities. Expected the same",
+        ),
         ({"dev_file": "{made}/words.txt"}, "words.txt: no tags or spans. Expected them to train and evaluate on"),
         ({"learning_rate": "x"}, "--learning_rate must be comma-separated numbers. Received: x"),
     ],

@@ -7,14 +7,16 @@ A span is a list `[start, end, label]` or an object with `start` and `end` (or `
 import dataclasses
 import itertools
 import json
+import logging
 
-from keras_bert.files import write_text
+from keras_bert.files import write_json, write_text
 from keras_bert.tasks.rows import decoded, read_lines, valid_text
 from keras_bert.tasks.tagging.schemes import Entity
 
+_LOG = logging.getLogger("keras_bert")
 _WORDS = ("tokens", "words")
 _TAGS = ("tags", "ner_tags", "labels")
-_SPANS = ("spans", "entities", "label", "labels")
+_SPANS = ("spans", "entities", "ents", "label", "labels")
 _STARTS, _ENDS, _LABELS = ("start", "start_offset"), ("end", "end_offset"), ("label", "labels")
 PREDICTED = "predicted"
 
@@ -24,7 +26,8 @@ class Records:
     """The content of a JSONL file.
 
     Args:
-        records: list of dicts.
+        rows: list of the JSON values of the file.
+        records: list of dicts, the words or texts of the rows and their tags or spans.
         lines: list of ints, the line of each record.
         words: list of lists of strings, or `None` for texts.
         texts: list of strings, or `None` for words.
@@ -33,6 +36,7 @@ class Records:
         name: key of the tags or spans in the file, or `None`.
     """
 
+    rows: list
     records: list
     lines: list
     words: list | None
@@ -42,10 +46,15 @@ class Records:
     name: str | None
 
     def write(self, path, predicted):
-        """Writes the records with one more key, `predicted`: lists of tags, or of `Entity` in the form of the file."""
-        rows = zip(self.records, predicted, strict=True)
-        lines = [json.dumps({**record, PREDICTED: self._form(found)}, ensure_ascii=False) for record, found in rows]
-        write_text(path, "".join(f"{line}\n" for line in lines))
+        """Writes the rows with one more key, `predicted`: lists of tags, or of `Entity` in the form of the file."""
+        rows = []
+        for row, found in zip(self.rows, predicted, strict=True):
+            more = {PREDICTED: self._form(found)}
+            rows.append([row[0], row[1] | more] if isinstance(row, list) else row | more)
+        if path.suffix.lower() == ".json":
+            write_json(path, rows)
+            return
+        write_text(path, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
 
     def _form(self, found):
         if self.texts is None:
@@ -68,30 +77,54 @@ def read(path, word_column=None, tag_column=None):
         tag_column: key of the tags or spans. Defaults to the first of the usual names that the first record has.
     """
     rows = _objects(path)
-    first, keys = rows[0][1], {key for _, record in rows for key in record}
-    source = word_column or _key(first, (*_WORDS, "text"))
-    if source not in first:
-        expected = f"`{source}`" if source else "`tokens` with `tags`, or `text` with spans"
-        raise ValueError(f"{path}:{rows[0][0]}: expected the key {expected}. It has: {', '.join(map(repr, first))}")
-    with_words = isinstance(first[source], list)
-    name = tag_column or next((key for key in (_TAGS if with_words else _SPANS) if key in keys), None)
     lines = [line for line, _ in rows]
-    records = [record for _, record in rows]
-    places = [f"{path}:{line}" for line in lines]
-    found = list(zip(places, records, strict=True))
+    records = [_unwrapped(path, line, row) for line, row in rows]
+    first, keys = records[0], {key for record in records for key in record}
+    source = word_column or next((key for key in _WORDS if _is_words(first.get(key))), "text")
+    if source not in first:
+        expected = f"`{source}`" if word_column else "`tokens` with `tags`, or `text` with spans"
+        raise ValueError(f"{path}:{lines[0]}: expected the key {expected}. It has: {', '.join(map(repr, first))}")
+    with_words = isinstance(first[source], list)
+    names = [tag_column] if tag_column else _TAGS if with_words else _SPANS
+    name = next((key for key in names if any(record.get(key) for record in records)), None)
+    name = name or next((key for key in names if key in keys), None)
+    found = [(f"{path}:{line}", record) for line, record in zip(lines, records, strict=True)]
+    rows = [row for _, row in rows]
     if with_words:
         words = [_strings(place, record, source) for place, record in found]
         tags = None if name is None else [_tags(place, record, name, source) for place, record in found]
-        return Records(records, lines, words, None, tags, None, name)
+        return Records(rows, records, lines, words, None, tags, None, name)
     texts = [_text(place, record, source) for place, record in found]
     spans = None
     if name is not None:
+        _check_keys(path, found, name, names)
         spans = [_spans(place, record, name, text) for (place, record), text in zip(found, texts, strict=True)]
-    return Records(records, lines, None, texts, None, spans, name)
+    return Records(rows, records, lines, None, texts, None, spans, name)
+
+
+def _is_words(value):
+    """Whether a value is a list of words; Prodigy and spaCy have lists of objects beside the text."""
+    return isinstance(value, list) and all(isinstance(word, str) for word in value)
+
+
+def _check_keys(path, found, name, names):
+    """Raises for records with spans under another key; warns of records without the key."""
+    for place, record in found:
+        others = [key for key in names if key != name and isinstance(record.get(key), list) and record[key]]
+        if others:
+            raise ValueError(
+                f"{place}: spans in `{others[0]}`, but in `{name}` elsewhere. Choose one with --tag_column"
+            )
+    missing = [place for place, record in found if record.get(name) is None]
+    if missing:
+        _LOG.warning(
+            "%s: %d of %d text(s) have no `%s` and count as texts without entities, the first is %s",
+            *(path, len(missing), len(found), name, missing[0]),
+        )
 
 
 def _objects(path):
-    """Returns (line, object) of each record."""
+    """Returns (line, JSON value) of each row."""
     if path.suffix.lower() == ".json":
         try:
             rows = json.loads(decoded(path.read_bytes(), path))
@@ -102,7 +135,7 @@ def _objects(path):
         rows = [(line, _parsed(path, line, text)) for line, text in read_lines(path)]
     if not rows:
         raise ValueError(f"{path}: no rows")
-    return [(line, _unwrapped(path, line, record)) for line, record in rows]
+    return rows
 
 
 def _parsed(path, line, text):
@@ -117,11 +150,17 @@ def _unwrapped(path, line, record):
     if isinstance(record, list) and len(record) == 2 and isinstance(record[1], dict):  # spaCy: [text, {...}]
         record = {"text": record[0], **record[1]}
     if isinstance(record, dict) and isinstance(record.get("data"), dict) and "annotations" in record:
-        if len(record["annotations"]) > 1:
-            raise ValueError(f"{path}:{line}: {len(record['annotations'])} annotations of one text. Expected one")
-        results = [result for annotation in record["annotations"] for result in annotation.get("result", ())]
+        done = [one for one in record["annotations"] if not one.get("was_cancelled")]
+        if len(done) > 1:
+            raise ValueError(f"{path}:{line}: {len(done)} annotations of one text. Expected one")
+        results = [result for annotation in done for result in annotation.get("result", ())]
         spans = [result["value"] for result in results if "labels" in result.get("value", {})]
-        record = {**record["data"], "spans": spans}
+        more = {PREDICTED: record[PREDICTED]} if PREDICTED in record else {}
+        record = {**record["data"], **({"spans": spans} if done else {}), **more}
+    if isinstance(record, dict) and record.get("answer") in ("reject", "ignore"):  # Prodigy
+        raise ValueError(
+            f"{path}:{line}: the answer is {record['answer']!r}. Expected accepted texts; remove the others"
+        )
     if not isinstance(record, dict):
         raise ValueError(f"{path}:{line}: expected an object. Received: {record!r:.50}")
     return record

@@ -9,7 +9,8 @@ from keras_bert.files import write_text
 from keras_bert.tasks.rows import read_lines, valid_text
 
 DOCUMENT = "-DOCSTART-"
-_COMMENT = re.compile(r"#\s*(id|text|sent_id|newdoc|newpar|global\.columns)\b")
+_RANGE = re.compile(r"\d+[-.]\d+")  # In CoNLL-U, a word that others repeat in parts, or that is not in the text.
+_USUAL = {"word", "words", "token", "tokens", "form", "tag", "tags", "label", "labels", "ner", "pos", "upos"}
 _GLOBAL = re.compile(r"#\s*global\.columns\s*=(.*)")
 _NAMES = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";", "bar": "|"}
 
@@ -26,6 +27,8 @@ class Columns:
         lines: list of strings, all lines of the file.
         separator: string between the columns; `None` for any number of spaces and tabs.
         width: int, the number of columns.
+        header: int, the number of the line with the names of the columns, or `None`.
+        others: list of ints, the numbers of lines that are no words.
     """
 
     words: list
@@ -35,67 +38,82 @@ class Columns:
     lines: list
     separator: str | None
     width: int
+    header: int | None
+    others: list
 
     def write(self, path, predicted):
         """Writes the file with one more column: the predicted tags, a list of lists."""
-        tags = dict(zip(_flat(self.numbers), _flat(predicted), strict=True))
+        cells = dict(zip(_flat(self.numbers), _flat(predicted), strict=True)) | dict.fromkeys(self.others, "_")
+        if self.header is not None:
+            cells[self.header] = "predicted"
         lines = list(self.lines)
         for number, line in enumerate(lines, 1):
-            if number in tags or line.startswith(DOCUMENT):
-                lines[number - 1] = f"{line.rstrip() if self.separator is None else line}{self.separator or ' '}"
-                lines[number - 1] += tags.get(number, "O")
+            if number in cells or line.startswith(DOCUMENT):
+                kept = line.rstrip(" \t") if self.separator is None else line
+                lines[number - 1] = f"{kept}{self.separator or ' '}{self._cell(cells.get(number, 'O'))}"
         write_text(path, "\n".join(lines) + "\n")
 
+    def _cell(self, tag):
+        if self.separator not in (",", ";") or not any(sign in tag for sign in (self.separator, '"')):
+            return tag
+        doubled = tag.replace('"', '""')
+        return f'"{doubled}"'
 
-def read(path, word_column=None, tag_column=None, separator=None, width=None):
+
+def read(path, word_column=None, tag_column=None, separator=None, like=None):
     """Reads a file.
 
-    `-DOCSTART-` lines separate documents. Comments, such as `# id 1`, are only allowed before a sentence.
+    `-DOCSTART-` lines separate documents. Lines before a sentence that start with `#` are comments, unless they have as
+    many columns as the words and a tag of theirs.
 
     Args:
         path: the file, in UTF-8.
         word_column, tag_column: columns, numbers from 1 (from -1 at the end) or names: in a first line of names or in
             `# global.columns =`. Default to the first and the last one.
         separator: string between columns. By default, tabs if the first line of words contains one, else spaces, else
-            commas, semicolons or bars.
-        width: int, number of columns of a file with tags: a file with fewer has none. Defaults to that of this file.
+            commas, semicolons or bars; in `.csv`, first commas and semicolons.
+        like: `Columns` of a file with tags: a file with fewer columns has none. Defaults to `None`.
     """
     numbered = read_lines(path)
-    content = [(number, line) for number, line in numbered if not _is_border(line) and not _COMMENT.match(line)]
-    if not content:
+    content = [(number, line) for number, line in numbered if not _is_border(line)]
+    words = [(number, line) for number, line in content if not line.startswith("#")] or content
+    if not words:
         raise ValueError(f"{path}: no words. Expected one word per line with its tag in a column")
-    separator = _separator(path, separator, *content[0])
+    separator = _separator(path, separator, words, like)
     rows = {number: _split(path, number, line, separator) for number, line in content}
-    count = collections.Counter(map(len, rows.values())).most_common(1)[0][0]
-    has_tags = count >= (width or 2)
-    names, header = _names(numbered, rows, (word_column, tag_column))
-    word, tag = (
-        _index(path, flag, column, default, names, count)
-        for flag, column, default in (
-            ("word_column", word_column, 1),
-            ("tag_column", tag_column if has_tags else -1, -1),
-        )
-    )
+    count = collections.Counter(len(rows[number]) for number, _ in words).most_common(1)[0][0]
+    names, header = _names(numbered, rows[words[0][0]], words[0][0], (word_column, tag_column))
+    has_tags = count > 1 and (like is None or count >= like.width or _number(tag_column, -1) in range(1, count + 1))
+    if not has_tags and count == 1:
+        word_column = None
+    word = _index(path, "word_column", word_column, 1, names, count)
+    tag = _index(path, "tag_column", tag_column if has_tags else -1, -1, names, count)
     if has_tags and word == tag:
         raise ValueError(f"{path}: words and tags are in the same column, {word + 1} of {count}")
-    found = Columns([], [] if has_tags else None, [], [], [line for _, line in numbered], separator, count)
+    tags = {rows[number][tag] for number, _ in words if len(rows[number]) == count}
+    found = Columns([], [] if has_tags else None, [], [], [line for _, line in numbered], separator, count, header, [])
     document, is_new = 0, True
     for number, line in numbered:
         if _is_border(line):
             is_new = True
             document += line.startswith(DOCUMENT)
-        elif number in rows and number != header:
-            row = rows[number]
-            if len(row) != count:
-                if is_new and line.startswith("#"):
-                    continue
-                raise ValueError(f"{path}:{number}: expected {count} columns, like most lines. Received: {len(row)}")
-            if is_new:
-                for column in (found.words, found.numbers, *([found.tags] if has_tags else [])):
-                    column.append([])
-                found.documents.append(document)
-                is_new = False
-            _add(path, found, number, row[word], row[tag] if has_tags else None)
+            continue
+        row = rows[number]
+        fits = len(row) == count
+        is_comment = line.startswith("#") and is_new and not (fits and (row[tag] in tags if has_tags else True))
+        if number == header or is_comment:
+            continue
+        if not fits:
+            raise ValueError(f"{path}:{number}: expected {count} columns, like most lines. Received: {len(row)}")
+        if word > 0 and _RANGE.fullmatch(row[0]):
+            found.others.append(number)
+            continue
+        if is_new:
+            for column in (found.words, found.numbers, *([found.tags] if has_tags else [])):
+                column.append([])
+            found.documents.append(document)
+            is_new = False
+        _add(path, found, number, row[word], row[tag] if has_tags else None)
     if not found.words:
         raise ValueError(f"{path}: no words below the names of the columns")
     return found
@@ -116,19 +134,24 @@ def _is_border(line):
     return not line.strip() or line.startswith(DOCUMENT)
 
 
-def _separator(path, separator, number, line):
+def _separator(path, separator, words, like):
     """Returns the separator of the columns; `None` for spaces and tabs."""
+    number, line = words[0]
     if separator is not None:
         separator = _NAMES.get(separator, separator)
         return None if separator == " " else separator
+    if path.suffix.lower() == ".csv":
+        return next((sign for sign in ",;" if len(_split(path, number, line, sign)) > 1), ",")
     if "\t" in line:
         return "\t"
+    if like is not None and like.separator == "\t":  # Words may contain spaces.
+        in_spaces = all(len(_split(path, *word, None)) == like.width for word in words)
+        return None if in_spaces else "\t"
     if re.search(r"\S +\S", line):
         return None
-    for candidate in (",", ";", "|"):
-        if len(_split(path, number, line, candidate)) > 1:
-            return candidate
-    return None  # A file of words without tags.
+    # A comma may be a word of a file without tags.
+    candidates = ",;|" if like is None else like.separator or ""
+    return next((sign for sign in candidates if len(_split(path, number, line, sign)) > 1), None)
 
 
 def _split(path, number, line, separator):
@@ -139,31 +162,35 @@ def _split(path, number, line, separator):
     try:
         return next(csv.reader([line], delimiter=separator, strict=True))
     except csv.Error as error:
+        if line.startswith("#"):  # A comment.
+            return [line]
         raise ValueError(f"{path}:{number}: {error}. Expected CSV with doubled quotes inside quoted fields") from None
 
 
-def _names(numbered, rows, wanted):
+def _names(numbered, first, number, wanted):
     """Returns the names of the columns, and the number of the line that has them, if a column is given by its name."""
     for _, line in numbered:
         if match := _GLOBAL.match(line):
             return match[1].split(), None
-    number, first = next(iter(rows.items()))
-    named = [column for column in wanted if column is not None and not re.fullmatch(r"-?\d+", str(column))]
-    return (first, number) if named else (None, None)
+    named = any(column is not None and _number(column) is None for column in wanted)
+    usual = {name.lower() for name in first} & _USUAL
+    return (first, number) if named or len(usual) > 1 else (None, None)
+
+
+def _number(column, default=None):
+    """Returns a column that is given by its number."""
+    return int(column) if re.fullmatch(r"-?\d+", str(column)) else default
 
 
 def _index(path, flag, column, default, names, count):
     """Returns the index of a column."""
     column = default if column is None else column
-    if re.fullmatch(r"-?\d+", str(column)):
-        number = int(column)
+    if (number := _number(column)) is not None:
         if not 1 <= abs(number) <= count:
             raise ValueError(f"{path}: `{flag}` must be from 1 to {count}, or from -1 for the last. Received: {number}")
         return number - 1 if number > 0 else count + number
     if column not in (names or ()):
-        raise ValueError(
-            f"{path}: no column `{column}`. It has: {', '.join(names)}. Expected --{flag} to name or number one"
-        )
+        raise ValueError(f"{path}: no column `{column}`. It has: {', '.join(names)}. Name or number one with --{flag}")
     return names.index(column)
 
 

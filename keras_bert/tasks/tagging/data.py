@@ -84,7 +84,7 @@ class Sentences:
         self.file.write(path, predicted)
 
 
-def read(path, word_column=None, tag_column=None, separator=None, scheme=None, like=None):
+def read(path, word_column=None, tag_column=None, separator=None, scheme=None, like=None, labeled=True):
     """Reads a file: `.jsonl` or `.json` as in `annotations`, everything else as in `conll`.
 
     Args:
@@ -92,10 +92,21 @@ def read(path, word_column=None, tag_column=None, separator=None, scheme=None, l
         word_column, tag_column, separator: see `conll.read` and `annotations.read`.
         scheme: one of `schemes.SCHEMES`. Recognized by default.
         like: the `Sentences` of another file: a file with fewer columns has no tags, and is written in its scheme.
+        labeled: bool, whether tags or spans are required. Defaults to `True`.
     """
     path = pathlib.Path(path)
     if not path.is_file():
         raise ValueError(f"{path}: no such file")
+    found = _read(path, word_column, tag_column, separator, scheme, like)
+    if labeled and not found.is_labeled:
+        records = getattr(found.file, "records", None)
+        keys = f". It has: {', '.join(map(repr, records[0]))}" if records else ""
+        wanted = f" `{tag_column}`" if tag_column else ""
+        raise ValueError(f"{path}: no tags or spans{wanted}{keys}. Expected them to train and evaluate on")
+    return found
+
+
+def _read(path, word_column, tag_column, separator, scheme, like):
     if path.suffix.lower() in (".jsonl", ".json"):
         file = annotations.read(path, word_column, tag_column)
         if file.texts is not None:
@@ -106,7 +117,13 @@ def read(path, word_column=None, tag_column=None, separator=None, scheme=None, l
         numbers = [[line] * len(words) for line, words in zip(file.lines, file.words, strict=True)]
         documents = list(range(len(file.words)))
     else:
-        file = conll.read(path, word_column, tag_column, separator, getattr(like and like.file, "width", None))
+        file = conll.read(
+            path,
+            word_column,
+            tag_column,
+            separator,
+            like.file if isinstance(like and like.file, conll.Columns) else None,
+        )
         numbers, documents = file.numbers, file.documents
     lines = [places[0] for places in numbers]
     if scheme is None and like and (file.tags is None or like.scheme in ("io", PLAIN)):
@@ -141,3 +158,31 @@ def _check_tags(path, sentences, numbers, scheme):
             "%s: %d tag(s) break the scheme %s and are read as conlleval does: %s%s",
             *(path, len(broken), scheme.upper(), shown, more),
         )
+
+
+def check(train, dev, test=None, document_context=False):
+    """Raises if files cannot be used together: the training data, dev and the data to predict."""
+    if len({kind for kinds in train.types() for kind in kinds}) < (2 if train.tags is not None else 1):
+        expected = "two different tags" if train.tags is not None else "an entity"
+        raise ValueError(f"{train.path}: nothing to learn. Expected at least {expected}")
+    if train.words is not None and len(train) == 1:
+        raise ValueError(
+            f"{train.path}: one sentence of {len(train.words[0]):,} words. Expected several, with blank lines between "
+            "them, or one record of JSONL each"
+        )
+    others = [dev, *([] if test is None else [test])]
+    for part in others:
+        if _form(part) != _form(train) and (part.is_labeled or (part.words is None) != (train.words is None)):
+            raise ValueError(f"{part.path} has {_form(part)}, but {train.path} has {_form(train)}. Expected the same")
+    for part in (train, *others) if document_context else ():
+        if part.words is None or part.documents[-1] == part.documents[0]:
+            raise ValueError(
+                f"{part.path}: one document. `document_context` requires -DOCSTART- lines between documents"
+            )
+
+
+def _form(sentences):
+    """Describes the content of a file."""
+    if sentences.words is None:
+        return "texts"
+    return "plain tags" if sentences.tags is not None else "words with entities"

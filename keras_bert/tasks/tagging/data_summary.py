@@ -33,6 +33,7 @@ def summarize(train, splits, lengths, document_context):
     seen = set(map(_key, sentences.sources))
     return {
         "unit": "texts" if sentences.words is None else "sentences",
+        "predicted": "word",
         "train": len(sentences),
         "dev": {},
         "test": {},
@@ -89,5 +90,8 @@ def facts(summary):
     lines[f"training {name}"] = f"{total:,}; {kinds}{more}" if total else "none"
     if summary["long"]:
         lines["long"] = f"{summary['long']:,} training {summary['unit']} are read in several windows"
-    lines["baseline"] = f"{listed(summary['majority'])} ({summary['baseline']})"
+    for split in ("dev", "test"):
+        for name, count in summary[split].items():
+            lines[f"{split} {summary['unit']}"] = f"{name}: {count:,}"
+    lines["majority baseline"] = f"{listed(summary['majority'])} ({summary['baseline']})"
     return lines

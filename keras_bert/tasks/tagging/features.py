@@ -84,7 +84,7 @@ class TaggingWindows:
         self._first, self._word = np.flatnonzero(is_first), np.cumsum(is_first) - 1
         rows = self._pieces.value_rowids().numpy()
         self.counts = np.bincount(rows[self._first], minlength=len(texts))
-        last = np.append(self._first[1:], len(rows)) - 1
+        last = np.append(self._first, len(rows))[1:] - 1
         # Of each word, its first byte and its last byte + 1.
         self._bytes = np.stack([starts.values.numpy()[self._first], ends.values.numpy()[last]], 1)
 
@@ -122,10 +122,11 @@ class TaggingWindows:
         starts, ends = [start for start, _ in words], [end for _, end in words]
         for kind, start, end in entities:
             first, last = bisect.bisect_right(ends, start), bisect.bisect_left(starts, end)
-            if first < last and not (found and found[-1].end > first):
-                found.append(Entity(kind, first, last))
             if first >= last or (starts[first], ends[last - 1]) != (start, end):
                 self.inexact.append(row)
+            first = max(first, found[-1].end if found else 0)  # Two entities may share a word.
+            if first < last:
+                found.append(Entity(kind, first, last))
         return found
 
     def word_spans(self, row):
@@ -203,7 +204,11 @@ class TaggingWindows:
 
     def word_entities(self, logits):
         """Returns the entities of each sentence, with indices of words."""
-        return [schemes.entities(tags) for tags in self.tags(logits)]
+        found = [schemes.entities(tags) for tags in self.tags(logits)]
+        if self.sentences.scheme == "io":  # As in the written file: adjacent entities of a type are one.
+            tags = map(schemes.to_tags, found, self.counts.tolist(), itertools.repeat("io"))
+            return [schemes.entities(each, "io") for each in tags]
+        return found
 
     def in_text(self, row, found):
         """Converts entities of words to characters, if the sentences are texts."""

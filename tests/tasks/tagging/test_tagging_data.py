@@ -32,6 +32,13 @@ def write(path, text):
             {"word_column": "FORM", "tag_column": "NER"},
         ),
         ("bars.txt", "Ada|B-PER\nLove|E-PER\n#|O\n\nParis|S-LOC\n", {"separator": "bar"}),
+        ("words.tsv", "Ada\tB-PER\nLove\tI-PER\n#\tO\n\n# a comment\n\n# Paris\tx\nParis\tB-LOC\n", {}),
+        ("names.csv", 'token,ner\nAda,PER\nLove,PER\n#,O\n"",\nParis,LOC\n'.replace('"",', ""), {}),
+        (
+            "ud.conllu",
+            "# text_en = Hi you\n1-2\tx\t_\n1\tAda\tPER\n2\tLove\tPER\n3\t#\tO\n\n1\tParis\tLOC\n",
+            {"word_column": "2"},
+        ),
         ("io.txt", "Ada PER\nLove PER\n# O\n\nParis LOC\n", {}),
     ],
 )
@@ -53,12 +60,21 @@ def test_predictions_are_one_more_column(tmp_path):
         "-DOCSTART- -X- O O\n\nAda N I-PER I-LOC\nLove N I-PER B-LOC\n# N O I-LOC\n\n"
         "-DOCSTART- -X- O O\n\nParis N I-LOC O\n"
     )
+    found = data.read(write(tmp_path / "x.csv", 'word,tag\n"New York",B-a\n#x,"B-b,c"\n'))
+    assert found.words == [["New York", "#x"]]
+    found.write(tmp_path / "out.csv", found.entities)
+    assert (tmp_path / "out.csv").read_text() == ('word,tag,predicted\n"New York",B-a,B-a\n#x,"B-b,c","B-b,c"\n')
 
 
 @pytest.mark.parametrize(
     "record",
     [
         {"text": TEXT, "label": [list(span) for span in SPANS]},
+        {
+            "tokens": [{"text": "x"}],
+            "text": TEXT,
+            "ents": [{"start": s, "end": e, "label": kind} for s, e, kind in SPANS],
+        },
         {"text": TEXT, "spans": [{"start": 1, "end": 15, "label": "PER"}, {"start": 18, "end": 23, "label": " LOC"}]},
         {"text": TEXT, "entities": [{"start_offset": s, "end_offset": e, "label": kind} for s, e, kind in SPANS[::-1]]},
         [TEXT, {"entities": SPANS}],
@@ -76,7 +92,10 @@ def test_spans(tmp_path, record):
     assert data.read(write(tmp_path / "x.json", json.dumps([record]))).entities == found.entities[:1]
     found.write(tmp_path / "out.jsonl", [found.entities[0], []])
     first, second = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    first = first[1] if isinstance(first, list) else first
     assert (len(first["predicted"]), second) == (2, {"text": "", "predicted": []})
+    data.read(tmp_path / "x.json").write(tmp_path / "out.json", found.entities[:1])
+    assert len(json.loads((tmp_path / "out.json").read_text())) == 1
     again = data.read(tmp_path / "out.jsonl", tag_column="predicted")
     assert again.entities == found.entities
 
@@ -95,8 +114,10 @@ def test_files_without_tags_and_plain_tags(tmp_path):
     train = data.read(write(tmp_path / "pos.txt", "Ada NN\nis VB\n"))
     assert (train.scheme, train.tags, train.entities) == ("words", [["NN", "VB"]], None)
     assert data.read(write(tmp_path / "dev.txt", "oh O\n"), like=train).tags == [["O"]]
-    found = data.read(write(tmp_path / "test.txt", "Ada\nx\n\ny\n"), like=train)
+    found = data.read(write(tmp_path / "test.txt", "Ada\nx\n\ny\n"), like=train, labeled=False)
     assert (found.words, found.is_labeled) == ([["Ada", "x"], ["y"]], False)
+    for words in (",", "1,000", "a;b", "|"):
+        assert data.read(write(tmp_path / "x.txt", f"{words}\nb\n"), like=train, labeled=False).words == [[words, "b"]]
     found.write(tmp_path / "out.txt", [["NN", "VB"], ["O"]])
     assert (tmp_path / "out.txt").read_text() == "Ada NN\nx VB\n\ny O\n"
 
@@ -151,12 +172,44 @@ def test_broken_tags_are_counted_by_line(tmp_path, caplog):
         ("x.jsonl", '{"words": "a"}\nx', {}, r"x.jsonl:2: not JSON"),
         ("x.jsonl", '{"sentence": "a"}', {}, r"x.jsonl:1: expected the key `tokens` with `tags`, or `text` with spans"),
         ("x.jsonl", "", {}, r"x.jsonl: no rows"),
+        (
+            "x.jsonl",
+            '{"text": "a", "x": []}',
+            {"tag_column": "y"},
+            r"x.jsonl: no tags or spans `y`. It has: 'text', 'x'",
+        ),
+        (
+            "x.jsonl",
+            '{"text": "a", "label": [[0, 1, "X"]]}\n{"text": "a", "spans": [[0, 1, "X"]]}',
+            {},
+            r"x.jsonl:1: spans in `label`, but in `spans` elsewhere. Choose one with --tag_column",
+        ),
+        ("x.jsonl", '{"text": "a", "spans": [], "answer": "reject"}', {}, r"x.jsonl:1: the answer is 'reject'"),
         ("x.jsonl", '{"text": "a"}', {"scheme": "iob1"}, r"x.jsonl: spans have no scheme"),
     ],
 )
 def test_mistakes(tmp_path, name, content, options, message):
     with pytest.raises(ValueError, match=message):
         data.read(write(tmp_path / name, content), **options)
+
+
+def test_files_that_do_not_fit(tmp_path):
+    """Found before training."""
+    words, plain = write(tmp_path / "x.txt", "a B-X\n\nb O\n"), write(tmp_path / "pos.txt", "a N\n\nb V\n")
+    texts = write(tmp_path / "x.jsonl", '{"text": "a", "spans": [[0, 1, "X"]]}')
+    found = {path.name: data.read(path) for path in (words, plain, texts)}
+    for first, second, message in (
+        ("x.txt", "pos.txt", "pos.txt has plain tags, but .*x.txt has words with entities. Expected the same"),
+        ("x.txt", "x.jsonl", "x.jsonl has texts, but .*x.txt has words with entities"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            data.check(found[first], found[second])
+    with pytest.raises(ValueError, match="x.txt: one document. `document_context` requires -DOCSTART- lines"):
+        data.check(found["x.txt"], found["x.txt"], document_context=True)
+    with pytest.raises(ValueError, match="x.txt: one sentence of 2 words. Expected several, with blank lines"):
+        data.check(data.read(write(words, "a B-X\nb O\n")), found["x.txt"])
+    with pytest.raises(ValueError, match="x.txt: nothing to learn. Expected at least an entity"):
+        data.check(data.read(write(words, "a O\n\nb O\n")), found["x.txt"])
 
 
 def test_official_files(data):

@@ -66,12 +66,22 @@ def test_long_sentences(windows, document_context):
 def test_entities_of_texts(windows):
     """Characters to words of BERT and back; an entity inside a word is trained as the whole word."""
     text = "\U0001f600 ab c.d ef"
-    rows = [{"text": text, "spans": [[2, 4, "X"], [5, 8, "Y"], [9, 10, "X"]]}, {"text": "", "spans": []}]
+    rows = [{"text": text, "spans": [[2, 4, "X"], [5, 8, "Y"], [9, 10, "X"], [10, 11, "X"]]}, {"text": "", "spans": []}]
     found = windows("\n".join(map(json.dumps, rows)), name="x.jsonl")
     assert found.counts.tolist() == [6, 0]
     assert found.word_spans(0) == [(0, 1), (2, 4), (5, 6), (6, 7), (7, 8), (9, 11)]
     assert found.gold_tags == [["O", "B-X", "B-Y", "I-Y", "I-Y", "B-X"], []]
-    assert found.inexact == [0]
+    assert found.inexact == [0, 0]  # Both parts of "ef"; the second one finds no word left.
     logits = np.eye(5, dtype="float32")[[0, 1, 3, 4, 4, 1]]
     assert found.labels == ["O", "B-X", "I-X", "B-Y", "I-Y"]
     assert found.entities(logits) == [[Entity("X", 2, 4), Entity("Y", 5, 8), Entity("X", 9, 11)], []]
+
+
+def test_entities_that_share_a_word_and_adjacent_entities(windows):
+    rows = [{"text": "ab c", "spans": [[0, 1, "X"], [1, 4, "X"]]}, {"text": "a", "spans": []}]
+    found = windows("\n".join(map(json.dumps, rows)), name="x.jsonl")
+    assert found.gold_tags == [["B-X", "B-X"], ["O"]]
+    # In the scheme "io", adjacent entities of a type are one, as in the written file.
+    found = windows("a X\nb X\nc O\n")
+    assert found.entities(np.eye(3, dtype="float32")[[1, 1, 0]]) == [[Entity("X", 0, 2)]]
+    assert windows(json.dumps({"text": " ", "spans": []}), name="x.jsonl").counts.tolist() == [0]
