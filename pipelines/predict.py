@@ -8,8 +8,9 @@
     python -m pipelines.predict --server=localhost:8501 --model=sst2 "A text."
 
 `--model` is an argument for `keras_bert.load`, with any head. Texts are arguments, or the rows of a file: `.csv` or
-`.tsv` with the columns `text` and `pair`, or `question` and `context`; `.jsonl` with these keys, and `choices` for
-multiple choice; otherwise one text per line, with its pair separated by a tab. The default is the standard input.
+`.tsv` with the columns `text` and `pair`, or `question` and `context`; `.jsonl` with these keys; for multiple choice
+the formats of `run_multiple_choice`, labels are ignored; otherwise one text per line, with its pair separated by a tab.
+The default is the standard input.
 
 With `--output`, writes a line of JSON for each text: the text and the fields of `LoadedBert.predict`. Otherwise prints
 a table of labels and probabilities, or of scores, separated by tabs (dialect `excel-tab` of Python's `csv`); for other
@@ -35,6 +36,9 @@ command.section("data")
 _INPUT = flags.DEFINE_string("input", None, "File of texts: .csv, .tsv, .jsonl, or one text per line.")
 _TEXT = flags.DEFINE_string("text_column", None, "Column of the text or question; default: `text` or `question`.")
 _PAIR = flags.DEFINE_string("pair_column", None, "Column of the second text or context; default: `pair` or `context`.")
+_CHOICES = flags.DEFINE_list(
+    "choice_columns", None, "Columns with the choices; default: `choices`, or names such as `A` and `choice1`."
+)
 _QUESTION = flags.DEFINE_multi_string("question", None, "Question(s) to answer.")
 _CONTEXT = flags.DEFINE_string("context_file", None, "File of the context; default: standard input.")
 command.section("model")
@@ -179,7 +183,7 @@ def _rows(arguments, allowed):
         lines = [[text] for text in arguments] if single else [arguments]
         return [texts.from_parts("the arguments", line, allowed) for line in lines]
     if _is_table():
-        return texts.read_texts(_INPUT.value, allowed, _TEXT.value, _PAIR.value)
+        return texts.read_texts(_INPUT.value, allowed, _TEXT.value, _PAIR.value, _CHOICES.value)
     return texts.from_lines(*_text_lines(), allowed)
 
 

@@ -24,7 +24,7 @@ _DESCRIPTIONS = {
     ("text",): "a text",
     ("text", "pair"): "a pair of texts as a tuple",
     ("question", "context"): "a dict with `question` and `context`",
-    ("text", "choices"): "a dict with `text` and `choices`, a list",
+    ("text", "choices"): "a dict with `text` and `choices`, a list of at least 2",
 }
 
 
@@ -154,14 +154,14 @@ def _row(place, value):
         return row
     raise ValueError(
         f"`{place}` must be a string, a tuple of two strings, or a dict of strings whose `choices`, if any, are a "
-        f"list. Received: {value!r:.200}"
+        f"list of at least 2. Received: {value!r:.200}"
     )
 
 
 def _is_text(item):
     name, value = item
     if name == "choices":
-        return isinstance(value, list) and len(value) > 0 and all(isinstance(choice, str) for choice in value)
+        return isinstance(value, list) and len(value) > 1 and all(isinstance(choice, str) for choice in value)
     return isinstance(value, str)
 
 
@@ -172,7 +172,8 @@ def check_rows(rows, allowed, taker):
         if row.keys() != set(names):
             expected = " or ".join(_DESCRIPTIONS[names] for names in allowed)
             mixed = ", the same for all of `texts`" if tuple(row) in allowed else ""
-            found = _DESCRIPTIONS.get(tuple(row), f"a dict with {', '.join(map(repr, row)) or 'no keys'}")
+            given = {**_DESCRIPTIONS, ("text",): "only a text"}
+            found = given.get(tuple(row), f"a dict with {', '.join(map(repr, row)) or 'no keys'}")
             raise ValueError(f"`texts`: {taker} takes {expected}{mixed}. Received: {found} at index {number}")
     return names
 

@@ -86,15 +86,22 @@ class MultipleChoiceTask(FinetuningTask):
 
     def conclude(self, dev, test, output):
         scores = predictions.score(self.data.dev.labels, dev["dev"])
+        results, facts, messages = {"scores": scores}, {}, []
+        test_scores = self._test_scores(test)
+        if test_scores:
+            results["test_scores"] = test_scores
+            facts["scores on test"] = data_summary.listed(test_scores)
+            messages.append(f"test: {data_summary.listed(test_scores)}")
+        self._write_predictions(test, output)
         rows = self.data.keys, self.data.dev, dev["dev"]
         return Findings(
-            {"scores": scores},
+            results,
             data_summary.listed(scores),
-            {},
+            facts,
             [published.comparison_table(scores["accuracy"])] if self.data.dev.swag else [],
             choice_sections(*rows, self._lengths["dev"].max(1)),
             choice_errors(*rows),
-            self._write_predictions(test, output),
+            messages,
             measured=scores,
             same=self._same(dev["dev"]),
         )
@@ -105,15 +112,15 @@ class MultipleChoiceTask(FinetuningTask):
         return None if others else f"choice {self.data.keys[first]}"
 
     def _write_predictions(self, logits, output):
-        """Writes `predictions.tsv`. Returns lines to print."""
-        test = self.data.test
-        if test is None:
-            return []
-        lines = predictions.table(logits["test"], test.choices, self.data.keys)
-        write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
-        if test.labels is None:
-            return []
-        return [f"test: {data_summary.listed(predictions.score(test.labels, logits['test']))}"]
+        """Writes `predictions.tsv`."""
+        if self.data.test is not None:
+            lines = predictions.table(logits["test"], self.data.test.choices, self.data.keys)
+            write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
+
+    def _test_scores(self, logits):
+        """Returns the scores on test, or `None` without labels."""
+        labels = self.data.test and self.data.test.labels
+        return labels and predictions.score(labels, logits["test"])
 
 
 def _card(data):

@@ -2,14 +2,15 @@
 
 import pathlib
 
+from keras_bert.tasks.multiple_choice import data as multiple_choice
 from keras_bert.tasks.rows import column_names, good_rows, read_rows, valid_text
 
 # The argument of `read_texts` that names the column of an input.
 _ARGUMENTS = {"text": "text_column", "question": "text_column", "pair": "pair_column", "context": "pair_column"}
 
 
-def read_texts(path, allowed, text_column=None, pair_column=None):
-    """Reads the rows of a file. Other columns are ignored; texts may be empty.
+def read_texts(path, allowed, text_column=None, pair_column=None, choice_columns=None):
+    """Reads the rows of a file. Other columns are ignored; texts may be empty, except for multiple choice.
 
     Args:
         path: the `.csv`, `.tsv` or `.jsonl` file.
@@ -17,14 +18,18 @@ def read_texts(path, allowed, text_column=None, pair_column=None):
             whose columns the file has is read.
         text_column: string, the column of the text or question. Defaults to `text` or `question`.
         pair_column: string, the column of the second text or context. Defaults to `pair` or `context`.
+        choice_columns: list of the columns of the choices, see `multiple_choice.data.read`. Defaults to `None`.
 
     Returns:
-        List of dicts of strings; `choices` is a list of strings, which only `.jsonl` can contain.
+        List of dicts of strings; `choices` is a list of strings.
     """
     path = pathlib.Path(path)
+    if "choices" in allowed[0]:
+        read = multiple_choice.read(path, text_column, choice_columns, labeled=None)
+        return [{"text": text, "choices": choices} for text, choices in zip(read.text, read.choices, strict=True)]
+    if choice_columns:
+        raise ValueError(f"--choice_columns requires a multiple-choice model. Received: {','.join(choice_columns)}")
     is_table = path.suffix.lower() != ".jsonl"
-    if is_table and "choices" in allowed[0]:
-        raise ValueError(f"{path}: a table cannot contain lists of choices. Use .jsonl")
     given = {"text_column": text_column, "pair_column": pair_column}
     candidates = [{name: given.get(_ARGUMENTS.get(name)) or name for name in names} for names in allowed]
     # The wanted columns determine the delimiter of CSV.
@@ -35,17 +40,12 @@ def read_texts(path, allowed, text_column=None, pair_column=None):
 
     def row(line, raw):
         record = parse(line, raw)
-        return {name: _value(f"{path}:{line}", column, record[column], name) for name, column in wanted.items()}
+        return {name: _value(f"{path}:{line}", column, record[column]) for name, column in wanted.items()}
 
     return [texts for _, _, texts in good_rows(path, raw_rows, row)]
 
 
-def _value(place, column, value, name):
-    """Returns a text, or the list of choices."""
-    if name == "choices":
-        if not isinstance(value, list) or not value:
-            raise ValueError(f"{place}: column `{column}` must be a list of strings. Received: {value!r:.100}")
-        return [_value(place, column, choice, None) for choice in value]
+def _value(place, column, value):
     if not isinstance(value, str):
         raise ValueError(f"{place}: column `{column}` must be a string. Received: {value!r:.100}")
     return valid_text(value)
@@ -64,7 +64,7 @@ def from_parts(place, parts, allowed):
     """Returns a text and what belongs to it as a dict; raises if their number is not that of any allowed inputs."""
     fitting = _fitting(parts, allowed)
     if not fitting:
-        expected = " or ".join(" and ".join(names) for names in allowed)
+        expected = " or ".join(" and ".join(names) for names in allowed).replace("choices", "at least 2 choices")
         raise ValueError(f"{place}: expected {expected}. Received: {len(parts)} text(s)")
     (names,) = fitting
     return {"text": parts[0], "choices": parts[1:]} if "choices" in names else dict(zip(names, parts, strict=True))
@@ -72,4 +72,4 @@ def from_parts(place, parts, allowed):
 
 def _fitting(parts, allowed):
     """Returns the inputs that the parts are, a list of one, or an empty list."""
-    return [names for names in allowed if len(parts) == len(names) or ("choices" in names and len(parts) > 2)][:1]
+    return [names for names in allowed if (len(parts) > 2 if "choices" in names else len(parts) == len(names))][:1]

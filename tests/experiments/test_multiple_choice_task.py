@@ -60,7 +60,10 @@ def test_rows_of_three_to_five_choices(tmp_path, bert, eager):
         powers = np.exp(row[: len(answer["scores"])])
         np.testing.assert_allclose(powers / powers.sum(), answer["scores"], atol=1e-5)
     assert [logits[1, 3], logits[1, 4], logits[2, 1], logits[2, 4]] == [-1e9] * 4
-    np.testing.assert_array_equal(task.test_logits(trainer.predict)["test"], logits)
+    test = task.test_logits(trainer.predict)
+    np.testing.assert_array_equal(test["test"], logits)
+    accuracy = f"accuracy {np.mean(logits.argmax(-1) == labels):.2%}"
+    assert task.conclude({"dev": logits}, test, tmp_path).facts == {"scores on test": accuracy}
 
 
 def test_a_right_choice_without_tokens_is_refused(tmp_path, bert):

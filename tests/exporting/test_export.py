@@ -283,6 +283,8 @@ def test_multiple_choice(served):
     close(answers["probabilities"], softmax(logits))
     assert answers["choice"].tolist() == logits.argmax(-1).tolist()
     assert answers["probabilities"][1, 1] == 0
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`choices` must not be empty lists"):
+        model(text=["a"], choices=tf.zeros([1, 0], tf.string))
 
 
 # ---- Token classification

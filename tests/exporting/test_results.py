@@ -197,14 +197,14 @@ def test_inputs_of_predict(load):
         (
             "regression",
             ["a"],
-            r"\(head='classification'\) takes a pair of texts as a tuple. Received: a text at index 0",
+            r"\(head='classification'\) takes a pair of texts as a tuple. Received: only a text at index 0",
         ),
         ("multi_label", [("a", "b")], "takes a text. Received: a pair of texts"),
-        ("question_answering", ["a"], "takes a dict with `question` and `context`. Received: a text at index 0"),
+        ("question_answering", ["a"], "takes a dict with `question` and `context`. Received: only a text at index 0"),
         (
             "multiple_choice",
-            [{"text": "a", "choices": []}],
-            r"`texts\[0\]` must be .* whose `choices`, if any, are a list",
+            [{"text": "a", "choices": ["b"]}],
+            r"`texts\[0\]` must be .* whose `choices`, if any, are a list of at least 2",
         ),
         ("mlm", [("a", "b")], "takes a text. Received: a pair"),
     ],

@@ -10,7 +10,7 @@ import pytest
 import scipy.special
 
 import keras_bert
-from keras_bert.tasks import printing
+from keras_bert.tasks import printing, texts
 from pipelines import common_flags
 from pipelines.command import spelling
 from tests.pipelines.programs import call, command, mistake, run
@@ -173,6 +173,24 @@ def test_a_table_on_a_terminal_shows_the_texts():
         printing.json_line({"text": "a"}, {"score": 1 / 3, "start": 1})
         == '{"text": "a", "score": 0.333333, "start": 1}'
     )
+
+
+def test_files_of_choices(tmp_path):
+    """Tables and JSONL are read as in training, without their labels."""
+    names = [("text", "choices")]
+    for name, text in {
+        "a.csv": "question,B,A,answer\na,c,b,?\n",
+        "arc.csv": "a,b,c,,B\n",
+        "a.jsonl": '{"question": "a", "choices": ["b", "c", null]}\n',
+    }.items():
+        (tmp_path / name).write_text(text)
+        (row,) = texts.read_texts(tmp_path / name, names)
+        assert (row["text"], row["choices"][:2], any(row["choices"][2:])) == ("a", ["b", "c"], False)
+    (tmp_path / "one.jsonl").write_text('{"text": "a", "choices": ["b"]}\n')
+    with pytest.raises(ValueError, match=r"one.jsonl:1: expected at least 2 choices, got 1"):
+        texts.read_texts(tmp_path / "one.jsonl", names)
+    with pytest.raises(ValueError, match=r"expected text and at least 2 choices. Received: 2 text\(s\)"):
+        texts.from_parts("the arguments", ["a", "b"], names)
 
 
 def test_requests_have_rows_of_equally_many_choices():

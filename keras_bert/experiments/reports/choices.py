@@ -23,7 +23,6 @@ def choice_sections(keys, examples, logits, lengths):
     judged = _judged(examples, logits)
     right = judged["right"]
     hardest = np.argsort(-judged["losses"], kind="stable")[:_HARDEST]
-    hardest = hardest[np.lexsort((-judged["confidence"][hardest], right[hardest]))]
     counts = np.array(examples.counts())
     return [
         page.render(

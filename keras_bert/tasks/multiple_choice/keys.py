@@ -28,37 +28,39 @@ def index(label, start):
 
 
 def described(start, count):
-    """Describes the labels of `count` choices; `start` is the first number, or `None` if there are only letters."""
-    kinds = [names("A", count), *([] if start is None else [names(str(start), count)])]
-    return " or ".join(f"{kind[0]} to {kind[-1]}" for kind in kinds)
+    """Describes the labels of `count` choices; `start` is the first number, or `None` if it is unknown."""
+    firsts = ["A", *("01" if start is None else str(start))]
+    *others, last = (f"{kind[0]} to {kind[-1]}" for kind in (names(first, count) for first in firsts))
+    return f"{', '.join(others)} or {last}"
 
 
 def numbering(path, column, found, start=None):
     """Finds out how labels name their choices.
 
     Args:
-        path, column: the file and its column of labels.
-        found: list of (line, label, number of choices).
+        path, column: the file, and what messages call its column of labels.
+        found: list of (line, label, number of the last choice, counted from 1).
         start: int, the number of the first choice. Defaults to `None`: numbers start at 0 if one is 0, and at 1 if one
-            is the number of choices.
+            is the number of the last choice.
 
     Returns:
-        Whether any label is a letter, and the number of the first choice, `None` if no label is a number.
+        Whether any label is a letter, and the number of the first choice, `None` if it is not given and no label is a
+        number.
     """
     letters = any(_LETTER.fullmatch(_text(label)) for _, label, _ in found)
     numbers = [(line, int(_text(label)), count) for line, label, count in found if _NUMBER.fullmatch(_text(label))]
+    numbers = [(line, number, count) for line, number, count in numbers if number <= count]  # Others cannot be read.
     if start is not None or not numbers:
-        return letters, start if numbers else None
+        return letters, start
     zero = next((line for line, number, _ in numbers if number == 0), None)
     last = next((line for line, number, count in numbers if number == count), None)
     if zero is not None and last is not None:
         raise ValueError(
-            f"{path}:{last}: column `{column}` is numbered from 1 here, up to the number of choices, but from 0 in "
-            f"line {zero}. {_FIX}"
+            f"{path}:{last}: {column} is numbered from 1 here, up to the last choice, but from 0 in line {zero}. {_FIX}"
         )
     if zero is None and last is None:
         line = numbers[0][0]
-        raise ValueError(f"{path}:{line}: column `{column}` has neither 0 nor the number of the last choice. {_FIX}")
+        raise ValueError(f"{path}:{line}: {column} has neither 0 nor the number of the last choice. {_FIX}")
     return letters, 0 if last is None else 1
 
 

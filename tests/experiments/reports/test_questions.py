@@ -76,7 +76,7 @@ def test_sections_of_both_versions(write):
     report = write([row()])
     assert list(report.sections) == names
     assert len(having(report.sections["Learning curves"], "line", "polyline")) == 3
-    assert rows_of(report.sections["Scores of the runs"], "list")[0] == ["1", "1", "80.00%", "70.00%", "1.5"]
+    assert rows_of(report.sections["Scores of the runs"], "list")[0] == ["1", "80.00%", "70.00%", "1.5", "1"]
     # One answer with a probability of 50%, which is wrong.
     assert rows_of(report.sections["Calibration"], "list") == [["40 to 50%", "1", "50.00%", "0.00%"]]
     assert "ECE 50.00%; overconfident by 50.00%" in report.text("Calibration")

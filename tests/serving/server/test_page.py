@@ -308,9 +308,9 @@ def test_next_sentence_and_choices(visit, heads, client):
     answer = predict(client, "choices", text="a", choices=choices)
     assert ask(page, "choices", text="a", choices="\n".join(choices) + "\n\n") == choices[answer["choice"]]
     assert bars(page) == expected_bars(choices, answer["probabilities"])
-    page.locator("#field_choices").fill("\n \n")
+    page.locator("#field_choices").fill("one\n \n")
     page.get_by_role("button", name="Ask", exact=True).click()
-    assert failure(page) == "Enter at least one line in “Choices, one per line”."
+    assert failure(page) == "Enter at least 2 lines in “Choices, one per line”."
 
 
 @pytest.mark.slow
@@ -433,6 +433,7 @@ def test_tables_of_all_heads(visit, heads, client):
         ("or_no_answer", "question,context\na,b c\n", ["answer", "start", "end", "no_answer"]),
         ("masks", "a [MASK] b", ["tokens"]),
         ("choices", "text,choices\na,b|c d\ne,f|g|h\n", ["choice", "probability"]),
+        ("choices", "question,A,B,C\na,b,c,\ne,f,g,h\n", ["choice", "probability"]),
         ("vectors", "a, b\nc", ["embedding"]),
     ):
         choose(page, model)

@@ -32,6 +32,8 @@ def test_real_tables_without_column_names(data, caplog):
     path = data / "swag" / "stand_in_arc" / "arc_easy_a.csv"
     with pytest.raises(ValueError, match=r"arc_easy_a.csv:5: expected at least 2 choices, got 0$"):
         choices.read(path)
+    with pytest.raises(ValueError, match=r":5: expected at least 2 choices, .* or skip them with --skip_bad_rows=104$"):
+        choices.read(path, skip_bad_rows=0)
     read = choices.read(path, skip_bad_rows=104)
     assert (len(read), read.swag, read.labels[:5]) == (2147, False, [1, 1, 3, 0, 2])
     assert read.choices[0][1] == "a bacterial population in the bloodstream"
@@ -50,6 +52,8 @@ LAYOUTS = [
     ("a.csv", ["text,option_a,option_b,option_c,option_d,label", "q,x,y,,z,3", "r,u,v,,,0001"]),
     ("a.csv", ["question;choice_a;choice_b;choice_c;choice_d;key", "q;x;y;;z;D", "r;u;v;;;B"]),
     ("a.csv", ["q,x,y,,z,D", "r,u,v,,,B"]),
+    ("a.csv", ["D,C,B,A,question,answer", "z,,y,x,q,d", ",,v,u,r,b"]),
+    ("a.csv", ["option4,option1,text,option3,option2,label", "z,x,q,,y,4", ",u,r,,v,2"]),
     ("a.jsonl", [record(label=3), record(text="r", choices=["u", "v"], label="0001")]),
     ("a.jsonl", [record(label="D", choices=["x", "y", None, "z"]), record(text="r", choices=["u", "v"], label="b")]),
 ]
@@ -62,6 +66,20 @@ def test_layouts(tmp_path, name, lines):
     assert (read.text, read.labels, read.counts()) == (["q", "r"], [3, 1], [3, 2])
     assert [[choice for choice in row if choice] for row in read.choices] == [["x", "y", "z"], ["u", "v"]]
     assert read.choices[0] == ["x", "y", "", "z"]
+
+
+def test_choices_of_swag_in_another_order(tmp_path):
+    path = write(tmp_path, "a.csv", "sent1,sent2,ending2,ending1,ending0,label", "A man sits.,He,flies.,eats.,,2")
+    assert choices.read(path).choices == [["", "He eats.", "He flies."]]
+
+
+FIRST_ROWS = ["Which is a vowel?,a,b,c,d,A", "What opens a lock?,a door,a key,key,a nose,C", "One and one?,1,2,3,4,2"]
+
+
+@pytest.mark.parametrize("first", FIRST_ROWS)
+def test_first_rows_that_resemble_column_names(tmp_path, first):
+    read = choices.read(write(tmp_path, "a.csv", first, "q,x,y,z,,B"), first_label=1)
+    assert (read.choices[0], len(read)) == (first.split(",")[1:-1], 2)
 
 
 def test_named_columns_and_files_without_labels(tmp_path):
@@ -92,15 +110,25 @@ def test_all_files_are_numbered_like_the_training_data(tmp_path):
     train, dev = write(tmp_path, "train.jsonl", *rows(0, 1)), write(tmp_path, "dev.jsonl", *rows(1, 1, count=4))
     read = choices.read_all(train, dev, dev)
     assert (read.dev.labels, read.test.labels, read.keys) == ([1, 1], [1, 1], ["0", "1", "2", "3"])
+    train = write(tmp_path, "train.jsonl", *rows("A", "3"))
+    with pytest.raises(ValueError, match=r"dev.jsonl:2: column `label` must be A to C or 1 to 3. Received: 0"):
+        choices.read_all(train, write(tmp_path, "dev.jsonl", *rows(2, 0)))
+
+
+def test_numbers_of_absent_choices_and_unreadable_rows(tmp_path):
+    """The last choice with text shows the numbering, unreadable rows do not take part in it."""
+    lines = ["question,A,B,C,key", "q,x,y,,2", "r,u,v,w,1", "s,,,,0"]
+    read = choices.read(write(tmp_path, "a.csv", *lines), skip_bad_rows=1)
+    assert (read.labels, read.first_label) == ([1, 0], 1)
 
 
 MISTAKES = [
     ("a.jsonl", rows(1, 2), r"a.jsonl:1: column `label` has neither 0 nor the .* --first_label=0 or 1"),
     ("a.jsonl", rows(0, 3), r"a.jsonl:2: column `label` is numbered from 1 here, .* but from 0 in line 1. Give"),
     ("a.jsonl", rows(0, 7), r"a.jsonl:2: column `label` must be A to C or 0 to 2. Received: 7"),
-    ("a.jsonl", rows("A", "D"), r"a.jsonl:2: column `label` must be A to C. Received: 'D'"),
-    ("a.jsonl", rows("A", "x y"), r"a.jsonl:2: column `label` must be A to C. Received: 'x y'"),
-    ("a.jsonl", rows("A", True), r"a.jsonl:2: column `label` must be A to C. Received: True"),
+    ("a.jsonl", rows("A", "D"), r"a.jsonl:2: column `label` must be A to C, 0 to 2 or 1 to 3. Received: 'D'"),
+    ("a.jsonl", rows("A", "x y"), r"a.jsonl:2: column `label` must be A to C, 0 to 2 or 1 to 3. Received: 'x y'"),
+    ("a.jsonl", rows("A", True), r"a.jsonl:2: column `label` must be A to C, 0 to 2 or 1 to 3. Received: True"),
     ("a.jsonl", [record(), {"text": "q"}], r"a.jsonl:2: no column `choices`. It has: 'text'"),
     ("a.jsonl", [record(), record(choices="x")], r"a.jsonl:2: column `choices` must be a list of strings"),
     ("a.jsonl", [record(), record(choices=["x", 1])], r"a.jsonl:2: column `choices\[1\]` must be a string"),
@@ -111,6 +139,10 @@ MISTAKES = [
     ("a.csv", ["question,A,B", "q,x,y"], r"a.csv:1: no column `label`. It has: .*Name another one with --label_column"),
     ("a.csv", ["question,first,second,key", "q,x,y,A"], r"a.csv:1: no columns of choices, .* --choice_columns=\.\.\."),
     ("a.csv", ["stem,A,B,C", "q,x,y,z"], r"a.csv:1: no column `question`. It has: 'stem', .* --text_column$"),
+    ("a.csv", ["x,question,A,B,key", "1,q,x,y,A"], r"a.csv:1: the columns 'x', 'A', 'B' are not a .*_columns=\.\.\."),
+    ("a.csv", ["question,A,B,D,key", "q,x,y,z,A"], r"a.csv:1: the columns 'A', 'B', 'D' are not a sequence"),
+    ("a.csv", ["0,question,good,bad,key", "0,q,x,y,A"], r"a.csv:1: the columns '0' are not a sequence"),
+    ("a.csv", ["q,x,y,A", "r,x,y,1 "], r"a.csv:2: the last column has neither 0 nor"),
     ("a.jsonl", [], r"a.jsonl: no rows"),
     ("a.csv", ["q 1,x 1,y,A", "q,x,y,z,A"], r"a.csv:2: expected 4 columns, got 5"),
 ]

@@ -6,7 +6,10 @@ const SHOW = {
     if (!predicted) return [sorted[0].label, ...bars(sorted)];
     // Multi-label: several labels may apply, or none.
     const headline = labels.filter((_, index) => predicted[index]).join(", ") || "none";
-    return [headline, ...bars(sorted.map((item) => ({ ...item, best: item.predicted })))];
+    const thresholds = described.facts.options?.thresholds ?? null;
+    const threshold = ({ label }) => (Array.isArray(thresholds) ? thresholds[labels.indexOf(label)] : thresholds);
+    const note = thresholds === null ? [] : [remark("A label applies if its bar reaches its threshold, the mark in the bar.")];
+    return [headline, ...bars(sorted.map((item) => ({ ...item, best: item.predicted, threshold: threshold(item) }))), ...note];
   },
 
   regression({ score }) {
@@ -141,7 +144,7 @@ function bars(items, press = null, most = 20) {
   return [all, more];
 }
 
-function bar({ label, share, best, chosen = false }, index, press) {
+function bar({ label, share, best, chosen = false, threshold = null }, index, press) {
   const isButton = { class: "word", dir: "auto", "aria-pressed": chosen };
   const name = press ? button(label, pressed, isButton) : node("bdi", {}, label);
   function pressed() {
@@ -149,13 +152,16 @@ function bar({ label, share, best, chosen = false }, index, press) {
     const all = name.closest("ol").querySelectorAll("button");
     for (const other of all) other.setAttribute("aria-pressed", on && other === name);
   }
-  return node("li", best ? { class: "best" } : {}, node("span", {}, name), node("span", {}, percent(share)), track(share));
+  return node("li", best ? { class: "best" } : {}, node("span", {}, name), node("span", {}, percent(share)), track(share, threshold));
 }
 
-function track(share) {
+function track(share, threshold = null) {
   const filled = node("span");
   filled.style.width = `${100 * Math.min(Math.max(share, 0), 1) || 0}%`;
-  return node("span", { class: "track", "aria-hidden": "true" }, filled);
+  if (threshold === null) return node("span", { class: "track", "aria-hidden": "true" }, filled);
+  const mark = node("span", { class: "threshold", title: `threshold ${percent(threshold)}` });
+  mark.style.left = `${100 * threshold}%`;
+  return node("span", { class: "track", "aria-hidden": "true" }, filled, mark);
 }
 
 // Returns a function that cuts a text at UTF-8 byte offsets, which the server returns.

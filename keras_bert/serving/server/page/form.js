@@ -119,8 +119,10 @@ function factsOf({ head, labels, options, sequence_length: length, precision, ve
   const thresholds = options?.thresholds ?? null;
   const each = labels?.slice(0, 20).map((label, index) => `${label}: ${thresholds?.[index]}`).join(", ");
   const shown = labels?.slice(0, 20).join(", ");
+  const { kind, outputs } = described.signatures.serving_default ?? {};
+  const special = { regression: "regression", classification: outputs?.includes("predicted") && "multi-label classification" };
   return {
-    Head: described.signatures.serving_default?.kind === "regression" ? "regression" : head.replaceAll("_", " "),
+    Head: special[kind] || head.replaceAll("_", " "),
     ...(labels && { Labels: labels.length > 20 ? `${labels.length}: ${shown}, …` : shown }),
     ...(thresholds !== null && { Thresholds: Array.isArray(thresholds) && labels ? each : String(thresholds) }),
     "Sequence length": `${length} tokens`,
@@ -132,8 +134,9 @@ function factsOf({ head, labels, options, sequence_length: length, precision, ve
 }
 
 function taskName(name) {
-  const [title] = KINDS[described.signatures[name].kind];
-  return title || name;
+  const { kind } = described.signatures[name];
+  if (kind === "tagging" && name === "words") return "Find entities in words between spaces";
+  return KINDS[kind][0] || name;
 }
 
 function drawFields() {
@@ -172,6 +175,9 @@ function changed() {
   byId("copied").textContent = "";
 }
 
+// Whether each line of a field is a text.
+const isList = (name) => signature().kind === "embedding" || signature().inputs[name] === 2;
+
 const typed = () => Object.fromEntries(boxes().map((box) => [box.name, box.value]));
 
 // The request body: one row, or one row per line if texts are compared.
@@ -205,8 +211,12 @@ async function ask() {
     if (!signature()) return fail("The model no longer has a signature that takes text.");
     const given = typed();
     const asked = body(given);
-    const empty = Object.keys(asked.inputs).find((name) => asked.inputs[name].flat?.().length === 0);
-    if (empty) return fail(`Enter at least one line in “${byId(`field_${empty}`).previousSibling.textContent}”.`);
+    const fewest = signature().kind === "choice" ? 2 : 1;
+    const short = Object.keys(asked.inputs).find((name) => lines(given[name]).length < fewest && isList(name));
+    if (short) {
+      const title = byId(`field_${short}`).previousSibling.textContent;
+      return fail(`Enter at least ${count(fewest, "line")} in “${title}”.`);
+    }
     const began = performance.now();
     // Name the version, so that the one displayed is the one that answers even if it is being replaced.
     const { outputs } = await request(`${pathOf(state.model)}/versions/${now.version}:predict`, asked, signal);

@@ -5,15 +5,17 @@ const MOST_ERRORS = 5; // Errors that are listed above the preview; all are in t
 const PREVIEW = 10;
 // Common names of the columns of each input.
 const COLUMN_NAMES = {
-  text: ["text", "sentence", "sentence1", "premise", "question1", "review", "#1 string"],
+  text: ["text", "sentence", "sentence1", "premise", "question", "question1", "review", "#1 string"],
   pair: ["pair", "text2", "sentence2", "hypothesis", "question2", "#2 string"],
   question: ["question"],
   context: ["context", "passage", "paragraph"],
   choices: ["choices", "options"],
 };
+const CHOICE = /^((choice|option|answer|ending)([ _-]|(?=[0-9])))?([0-9]+|[a-z])$/i;
 const OTHER_NAMES = ["label", "labels", "id", "index", "idx", "score", "title", "answer"];
 
-// The answer to a row: pairs of a column of the file and its value, since a class may have any name.
+// The answer to a row: pairs of a column of the file and its value, since a class may have any name. A third element is
+// shown in the preview instead of the value.
 const ANSWER_COLUMNS = {
   classification({ labels, label, probabilities, predicted }) {
     const chosen = predicted
@@ -34,7 +36,7 @@ const ANSWER_COLUMNS = {
       text: row.entities[index], type: row.entity_types[index], score: Number(row.entity_scores[index]),
       start: at(row.entity_starts[index]), end: at(row.entity_ends[index]),
     }));
-    return [["entities", JSON.stringify(found)]];
+    return [["entities", JSON.stringify(found), found.map((each) => `${each.text} (${each.type})`).join(", ")]];
   },
   masking: ({ tokens, mask_count: masks }) => [["tokens", tokens.slice(0, masks).map((each) => each[0]).join(" ")]],
   next_sentence: ({ probability }) => [["probability", probability]],
@@ -74,10 +76,14 @@ function drawColumns() {
   const [names, rows] = split();
   const options = () => names.map((name, index) => node("option", { value: index }, name));
   byId("columns").replaceChildren(...(names.length > 1 ? inputs : []).map((input, index) => {
-    const chooser = node("select", { id: `column_${input}` }, ...options());
-    const known = names.findIndex((name) => COLUMN_NAMES[input]?.includes(name.trim().toLowerCase()));
-    chooser.value = known < 0 ? Math.min(index, names.length - 1) : known;
-    return node("div", {}, node("label", { for: `column_${input}` }, `Column of “${input}”`), chooser);
+    const several = signature().inputs[input] === 2;
+    const size = several ? { multiple: "", size: Math.min(names.length, 6) } : {};
+    const chooser = node("select", { id: `column_${input}`, ...size }, ...options());
+    const known = knownColumns(input, names);
+    const chosen = known.length ? known : [Math.min(index, names.length - 1)];
+    for (const option of chooser.options) option.selected = chosen.includes(Number(option.value));
+    const title = several ? `Columns of “${input}”, or one with | between them` : `Column of “${input}”`;
+    return node("div", {}, node("label", { for: `column_${input}` }, title), chooser);
   }));
   const enough = names.length >= inputs.length;
   byId("answer_all").disabled = !rows.length || !enough;
@@ -85,6 +91,19 @@ function drawColumns() {
   const many = names.length > 1 ? `, ${count(names.length, "column")} separated by ${SEPARATORS[sheet.separator]}` : "";
   const source = sheet.file ? `${sheet.file}: ` : "";
   byId("table_status").textContent = sheet.rows.length ? `${source}${count(rows.length, "row")}${many}.${missing}` : "";
+}
+
+// The numbers of the columns whose names are usual for an input: one, or all columns of choices.
+function knownColumns(input, names) {
+  const places = [...names.keys()];
+  const choices = places.filter((place) => input === "choices" && CHOICE.test(names[place].trim()));
+  if (choices.length > 1) return choices;
+  return places.filter((place) => COLUMN_NAMES[input]?.includes(names[place].trim().toLowerCase())).slice(0, 1);
+}
+
+function chosenColumns(input) {
+  const chooser = byId(`column_${input}`);
+  return chooser ? [...chooser.selectedOptions].map((option) => Number(option.value)) : [0];
 }
 
 // The names of the columns, and the rows without the header.
@@ -117,7 +136,7 @@ async function answerAll() {
   stopTable();
   const running = (sheet.running = new AbortController());
   const [names, rows] = split();
-  const columns = Object.keys(signature().inputs).map((input) => [input, Number(byId(`column_${input}`)?.value ?? 0)]);
+  const columns = Object.keys(signature().inputs).map((input) => [input, chosenColumns(input)]);
   const together = signature().kind === "choice" ? 1 : ROWS_TOGETHER; // Rows may have different numbers of choices.
   const began = performance.now();
   byId("cancel").hidden = byId("progress").hidden = false;
@@ -139,10 +158,20 @@ function given(cells, names, columns) {
   if (cells.length !== names.length) {
     return { error: `expected ${count(names.length, "column")}, found ${cells.length}` };
   }
-  const empty = columns.find(([, place]) => !cells[place].trim());
-  if (empty) return { error: `column “${names[empty[1]]}” is empty` };
-  const value = (input, text) => (signature().inputs[input] === 2 ? text.split(/\||\r?\n/) : text);
-  return Object.fromEntries(columns.map(([input, place]) => [input, value(input, cells[place])]));
+  const row = {};
+  for (const [input, places] of columns) {
+    const parts = places.map((place) => cells[place]);
+    const isChoices = signature().inputs[input] === 2;
+    row[input] = isChoices ? choicesOf(parts) : parts[0];
+    if (isChoices && row[input].filter(Boolean).length < 2) return { error: "expected at least 2 choices" };
+    if (!isChoices && !parts[0].trim()) return { error: `column “${names[places[0]]}” is empty` };
+  }
+  return row;
+}
+
+// The choices of a row: each cell is one; a single cell is split at bars or line breaks.
+function choicesOf(cells) {
+  return (cells.length === 1 ? cells[0].split(/\||\r?\n/) : cells).map((cell) => cell.trim());
 }
 
 async function answerBatch(batch, signal) {
@@ -184,7 +213,7 @@ function showTable(problem) {
   const errors = sheet.answers.flatMap(({ error }, index) => (error ? [`Row ${index + 1}: ${error}`] : []));
   const more = errors.length > MOST_ERRORS ? [`… and ${count(errors.length - MOST_ERRORS, "further error")}.`] : [];
   listErrors([...(problem ? [problem] : []), ...errors.slice(0, MOST_ERRORS), ...more]);
-  const [head, ...lines] = answered(names, rows, PREVIEW);
+  const [head, ...lines] = answered(names, rows, PREVIEW, true);
   const shown = sheet.answers.length > PREVIEW ? `; the first ${PREVIEW} are shown` : "";
   byId("table_status").textContent =
     `${sheet.answers.length} of ${count(rows.length, "row")}, ${count(errors.length, "error")}${shown}`;
@@ -204,11 +233,11 @@ function listErrors(messages) {
 }
 
 // The lines of the file: the columns of the rows, of their answers, the error and surplus cells.
-function answered(names, rows, most = Infinity) {
+function answered(names, rows, most = Infinity, isPreview = false) {
   const columns = sheet.answers.find((answer) => answer.columns)?.columns ?? [];
   const lines = sheet.answers.slice(0, most).map((answer, index) => {
     const cells = names.map((_, place) => rows[index][place] ?? "");
-    const found = columns.map((_, place) => cellText(answer.columns?.[place][1]));
+    const found = columns.map((_, place) => cellText(answer.columns?.[place].at(isPreview ? -1 : 1)));
     return [...cells, ...found, answer.error ?? "", ...rows[index].slice(names.length)];
   });
   const taken = new Set(names);

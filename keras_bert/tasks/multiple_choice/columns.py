@@ -1,0 +1,102 @@
+"""Finds the columns of questions with choices by their names."""
+
+import dataclasses
+import logging
+import re
+
+from keras_bert.tasks.multiple_choice import keys
+from keras_bert.tasks.rows import column_names
+
+_LOG = logging.getLogger("keras_bert")
+# Default names of the columns, the first one that a file has.
+TEXTS = ("question", "text")
+_LABELS = ("label", "answer", "key", "answerKey")
+_SWAG = ["sent1", "sent2", "ending0", "ending1"]
+_CHOICE = re.compile(r"((?i:choice|option|answer|ending)(?:[ _-]|(?![a-z])))?([0-9]{1,9}|[A-Za-z])")
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """The columns of a file.
+
+    Args:
+        text, choices, label: the names of the columns; `label` is `None` in files without labels.
+        before: string, the column of SWAG with the start of every choice, or `None`.
+        first_label: int, the number of the first choice if the layout defines it, otherwise `None`.
+        header: list of names for the columns of a table without column names, otherwise `None`.
+    """
+
+    text: str
+    choices: list
+    label: str | None
+    before: str | None = None
+    first_label: int | None = None
+    header: list | None = None
+
+    def described(self, column):
+        """Returns how messages call a column."""
+        return f"the {column}" if self.header else f"column `{column}`"
+
+
+def layout(path, text, choices, label, labeled):
+    """Returns the `Layout` of a file, see `data.read`."""
+    given = [name for name in (text, *(choices or ()), label) if name]
+    is_table = path.suffix.lower() != ".jsonl"
+    found = column_names(path, (given or TEXTS[:1]) if is_table else ())
+    if not found:
+        raise ValueError(f"{path}: no rows")
+    if is_table and not given and _has_no_header(found):
+        return _without_header(path, len(found) - 2, labeled)
+    label = label or next((name for name in _LABELS if name in found), _LABELS[0])
+    label = label if labeled or (labeled is False and label in found) else None
+    if set(_SWAG) <= set(found) and text is None and choices is None:
+        endings = _sequence(path, [name for name in found if re.fullmatch("ending[0-9]+", name)])
+        return Layout("sent1", endings, label, before="sent2", first_label=0)
+    text = text or next((name for name in TEXTS if name in found), TEXTS[0])
+    if choices is None:
+        named = [name for name in found if _CHOICE.fullmatch(name) and name not in (text, label)]
+        choices = ["choices"] if "choices" in found else _sequence(path, named)
+    choices = [name for name in choices if name not in (text, label)]
+    if not choices:
+        raise ValueError(
+            f"{path}:1: no columns of choices, such as `A` or `choice1`{'' if is_table else ' or `choices`'}. "
+            f"It has: {', '.join(map(repr, found))}. Name them with --choice_columns=..."
+        )
+    return Layout(text, choices, label)
+
+
+def _sequence(path, names):
+    """Returns columns of choices in the order of their letters or numbers, which must have no gaps."""
+    if not names:
+        return []
+    ordered = _in_order(names)
+    if not ordered:
+        raise ValueError(
+            f"{path}:1: the columns {', '.join(map(repr, names))} are not a sequence of choices, such as A, B, C or "
+            "choice1, choice2. Name the choices with --choice_columns=..."
+        )
+    return ordered
+
+
+def _in_order(names):
+    """Returns names such as `B`, `A` in order; an empty list unless they are a sequence from A, 0 or 1."""
+    parts = [_CHOICE.fullmatch(name).groups("") for name in names]
+    words = {word.rstrip(" _-").lower() for word, _ in parts}
+    places = {name: int(key) if key.isdigit() else key.upper() for name, (_, key) in zip(names, parts, strict=True)}
+    wanted = [keys.names(first, len(names)) for first in ("A", "0", "1")]
+    if len(names) < 2 or len(words) > 1 or sorted(map(str, places.values())) not in map(sorted, wanted):
+        return []
+    return sorted(names, key=places.__getitem__)
+
+
+def _has_no_header(first):
+    """Whether the first row of a table is a question: it ends with a label, and its cells are not names of columns."""
+    names = [name for name in first if _CHOICE.fullmatch(name)]
+    usual = {*TEXTS, *_LABELS, *_SWAG} & set(first)
+    return len(first) >= 4 and keys.is_key(first[-1]) and len(usual) < 2 and not _in_order(names)
+
+
+def _without_header(path, count, labeled):
+    _LOG.info("%s: no column names; read as text, %d choices and label", path, count)
+    header = ["first column", *(f"column {number}" for number in range(2, count + 2)), "last column"]
+    return Layout(header[0], header[1:-1], None if labeled is None else header[-1], header=header)
