@@ -141,8 +141,10 @@ def _objects(path):
 def _parsed(path, line, text):
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}:{line}: not JSON: {error}") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}:{line}: not JSON: {error.msg} at column {error.colno}") from None
+    except (ValueError, RecursionError) as error:  # Numbers with thousands of digits, or too deep nesting.
+        raise ValueError(f"{path}:{line}: JSON that cannot be read: {error}") from None
 
 
 def _unwrapped(path, line, record):
