@@ -20,7 +20,8 @@ from tests.pipelines import programs
 
 ROOT = documents.ROOT
 # What the documentation names, and what its blocks are run with instead: a small model with random weights, few steps.
-BASE, MINILM = "google-bert/bert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2"
+BASE, CASED = "google-bert/bert-base-uncased", "google-bert/bert-base-cased"
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 ARGUMENTS = {"--config=base": "--config=tiny"}
 STEPS = re.compile(r"steps:\d+,batch:\d+")
 EPOCHS = re.compile(r"^epochs = \d+$", re.MULTILINE)
@@ -47,10 +48,10 @@ def small(shared_folder):
 
 @pytest.fixture
 def workspace(small, minilm, tmp_path, monkeypatch):
-    """A working directory with the recipes, in which `BASE` loads the small model and nothing is downloaded."""
-    for name, folder in ((BASE, small), (MINILM, minilm)):
+    """A working directory with the recipes, in which nothing is downloaded: `BASE` and `CASED` load the small model."""
+    for name, folder in ((BASE, small), (CASED, small), (MINILM, minilm)):
         path = tmp_path / "models" / name
-        path.parent.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(folder)
     monkeypatch.setenv("KERAS_BERT_MODELS", str(tmp_path / "models"))
     (tmp_path / "work").mkdir()

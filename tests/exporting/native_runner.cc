@@ -117,6 +117,7 @@ void WriteTensor(const std::string& name, const Tensor& tensor) {
   for (int i = 0; i < tensor.dims(); ++i) std::cout << (i ? " " : "") << tensor.dim_size(i);
   std::cout << '\t';
   switch (tensor.dtype()) {
+    case tensorflow::DT_BOOL: WriteIntegers<bool>(tensor); break;
     case tensorflow::DT_INT32: WriteIntegers<int32_t>(tensor); break;
     case tensorflow::DT_INT64: WriteIntegers<int64_t>(tensor); break;
     case tensorflow::DT_FLOAT: {

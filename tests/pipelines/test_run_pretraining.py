@@ -400,7 +400,7 @@ def test_two_workers_equal_one(made, two_addresses):
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         # Adam amplifies the gradients of key biases, which are pure rounding errors.
-        bound = 1e-2 if "key.bias" in name else 1e-5 * max(np.abs(value).max(), 1e-2)
+        bound = 1e-2 if "key.bias" in name else 2e-5 * max(np.abs(value).max(), 1e-2)
         np.testing.assert_allclose(found[name], value, rtol=0, atol=bound, err_msg=name)
 
 

@@ -146,7 +146,7 @@ def test_texts_with_spans(made):
 
 
 @pytest.mark.slow
-def test_feature_based(made):
+def test_feature_based(made, mirrored):
     """Two seeds on two replicas, the second one interrupted, share the features, which are computed once."""
     options = {"feature_based": "last", "feature_dtype": "float32", "seed": "1,2", "strategy": "mirrored"}
     options["max_train_examples"] = 16
@@ -168,6 +168,7 @@ def test_feature_based(made):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "fit", fit)
         patch.setattr(FeatureCache, "_write", counted)
+        patch.setattr(keras_bert, "create_strategy", lambda name: mirrored)
         with pytest.raises(KeyboardInterrupt):
             call(PROGRAM, *given)
         call(PROGRAM, *given)
@@ -175,7 +176,7 @@ def test_feature_based(made):
     assert computed == ["train-last.npy", "dev-last.npy"]
     output = made / "features"
     report = json.loads((output / "results.json").read_text())
-    assert "computation of the features" in report["facts"]
+    assert "extraction of the features" in report["facts"]
     found = data.read(output / "dev_predictions.txt")
     bert, start = keras_bert.load(output / "model"), keras_bert.load(made / "bert")
     texts = [" ".join(words) for words in found.words]
