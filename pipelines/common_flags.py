@@ -2,15 +2,18 @@
 
 import dataclasses
 import os
+import pathlib
 import shlex
 import types
 
 from absl import flags
 
+import keras_bert
 from keras_bert.checkpoints import locations
+from keras_bert.files import write_text
 from keras_bert.tasks import rows
 
-from .command import section, spelling
+from .command import given_flags, section, spelling
 
 
 def text_lines(content, name):
@@ -91,6 +94,39 @@ def choices(holders, learning_rates, batch_size, epochs):
         "epochs": numbers(holders.epochs, int) or [epochs],
         "seed": numbers(holders.seed, int),
     }
+
+
+def check_model(model, example="google-bert/bert-base-uncased"):
+    """Raises an error if no model is given, or if it does not exist."""
+    if not model:
+        raise ValueError(f"--model is required: a directory or a name such as {example}")
+    check_paths(model)
+
+
+def begin(holders):
+    """Returns the output folder and the strategy of training; finds missing loggers before models are loaded."""
+    from keras_bert.training.callbacks import check_report_to
+
+    check_report_to(holders.report_to.value)
+    return pathlib.Path(holders.output_dir.value), keras_bert.create_strategy(holders.strategy.value)
+
+
+def finetune(holders, task, choices, strategy, texts, predictions=None):
+    """Runs the grid of `choices` and prints the results; `texts` and `predictions` as for `print_next`."""
+    from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
+    from keras_bert.training.distribution import is_chief
+
+    output = pathlib.Path(holders.output_dir.value)
+    options = {"log_every": holders.log_every.value, "report_to": holders.report_to.value}
+    finetuning = Finetuning(
+        task, choices, instance(Hyperparameters), output, holders.ensemble.value, strategy, **options
+    )
+    if is_chief(strategy):
+        write_text(output / "flags.txt", given_flags())
+    finetuning.run()
+    if is_chief(strategy):
+        print(finetuning.finish())
+        print_next(output, texts, predictions)
 
 
 def print_next(output, texts, predictions=None):

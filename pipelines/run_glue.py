@@ -88,13 +88,10 @@ def check():
 def main():
     from keras_bert.experiments.classification_task import ClassificationTask
     from keras_bert.experiments.multi_label_task import MultiLabelTask
-    from keras_bert.training.callbacks import check_report_to
     from keras_bert.training.distribution import is_chief
 
-    check_report_to(_FLAGS.report_to.value)
-    strategy = keras_bert.create_strategy(_FLAGS.strategy.value)
-    output, names = pathlib.Path(_FLAGS.output_dir.value), task_names()
-    everything = _everything()
+    output, strategy = common_flags.begin(_FLAGS)
+    names, everything = task_names(), _everything()
     if is_chief(strategy):
         write_text(output / "flags.txt", command.given_flags())
     load, scores = functools.cache(keras_bert.load), {}

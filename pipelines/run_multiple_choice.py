@@ -16,12 +16,10 @@ probabilities of the choices, the best model in `model/` and its export, from te
 """
 
 import functools
-import pathlib
 
 from absl import flags
 
 import keras_bert
-from keras_bert.files import write_text
 from keras_bert.tasks.multiple_choice import data
 
 from . import command, common_flags
@@ -46,33 +44,19 @@ _FLAGS = common_flags.finetuning("2e-5", "16")
 def check():
     """Finds mistakes in flags and files."""
     common_flags.choices(_FLAGS, [], None, None)
-    if not _FLAGS.model.value:
-        raise ValueError("--model is required: a directory or a name such as google-bert/bert-base-uncased")
-    common_flags.check_paths(_FLAGS.model.value)
+    common_flags.check_model(_FLAGS.model.value)
     _data()
 
 
 def main():
-    from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
     from keras_bert.experiments.multiple_choice_task import MultipleChoiceTask
-    from keras_bert.training.callbacks import check_report_to
-    from keras_bert.training.distribution import is_chief
 
-    check_report_to(_FLAGS.report_to.value)
-    strategy = keras_bert.create_strategy(_FLAGS.strategy.value)
-    output, model = pathlib.Path(_FLAGS.output_dir.value), _FLAGS.model.value
+    _, strategy = common_flags.begin(_FLAGS)
+    model = _FLAGS.model.value
     task = MultipleChoiceTask(_data(), model, keras_bert.load(model), _LENGTH.value)
     choices = common_flags.choices(_FLAGS, [2e-5], 16, 3)  # As in the paper.
-    hyperparameters = common_flags.instance(Hyperparameters)
-    options = {"log_every": _FLAGS.log_every.value, "report_to": _FLAGS.report_to.value}
-    finetuning = Finetuning(task, choices, hyperparameters, output, _FLAGS.ensemble.value, strategy, **options)
-    if is_chief(strategy):
-        write_text(output / "flags.txt", command.given_flags())
-    finetuning.run()
-    if is_chief(strategy):
-        print(finetuning.finish())
-        texts = '"A text." "One choice." "Another one."'
-        common_flags.print_next(output, texts, _PREDICT.value and "predictions.tsv")
+    texts, predictions = '"A text." "One choice." "Another one."', _PREDICT.value and "predictions.tsv"
+    common_flags.finetune(_FLAGS, task, choices, strategy, texts, predictions)
 
 
 @functools.cache

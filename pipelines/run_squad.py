@@ -19,9 +19,6 @@ import pathlib
 
 from absl import flags
 
-import keras_bert
-from keras_bert.files import write_text
-
 from . import command, common_flags
 
 command.section("data")
@@ -48,14 +45,10 @@ def check():
 
 
 def main():
-    from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
     from keras_bert.experiments.question_answering_task import QuestionAnsweringTask, QuestionSettings
-    from keras_bert.training.callbacks import check_report_to
-    from keras_bert.training.distribution import is_chief
 
-    check_report_to(_FLAGS.report_to.value)
-    strategy = keras_bert.create_strategy(_FLAGS.strategy.value)
-    output, models = pathlib.Path(_FLAGS.output_dir.value), _models()
+    _, strategy = common_flags.begin(_FLAGS)
+    models = _models()
     epochs, batch_size = (2, 48) if _VERSION_2.value else (3, 32)  # As in the paper.
     choices = common_flags.choices(_FLAGS, [5e-5], batch_size, epochs)
     if len(models) > 1:
@@ -68,16 +61,8 @@ def main():
         _PREDICT.value,
         _FLAGS.max_train_examples.value,
     )
-    hyperparameters = common_flags.instance(Hyperparameters)
-    options = {"log_every": _FLAGS.log_every.value, "report_to": _FLAGS.report_to.value}
-    finetuning = Finetuning(task, choices, hyperparameters, output, _FLAGS.ensemble.value, strategy, **options)
-    if is_chief(strategy):
-        write_text(output / "flags.txt", command.given_flags())
-    finetuning.run()
-    if is_chief(strategy):
-        print(finetuning.finish())
-        predictions = _PREDICT.value and "test/predictions.json"
-        common_flags.print_next(output, '--question="Who?" --context_file=article.txt', predictions)
+    texts, predictions = '--question="Who?" --context_file=article.txt', _PREDICT.value and "test/predictions.json"
+    common_flags.finetune(_FLAGS, task, choices, strategy, texts, predictions)
 
 
 def _models():

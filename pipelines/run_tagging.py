@@ -16,17 +16,16 @@ contains `flags.txt`, `runs/`, the predictions of the best run in the form of th
 """
 
 import functools
-import pathlib
 
 from absl import flags
 
 import keras_bert
-from keras_bert.files import write_text
 from keras_bert.tasks.tagging import data
 from keras_bert.tasks.tagging.schemes import SCHEMES
 
 from . import command, common_flags
 
+# As in `layers.recurrent`, which needs TensorFlow.
 FEATURES = ("embeddings", "second_to_last", "last", "sum_last_four", "concat_last_four", "sum_all")
 
 command.section("data")
@@ -49,23 +48,17 @@ _DTYPE = flags.DEFINE_enum("feature_dtype", None, ["float16", "float32"], "Type 
 def check():
     """Finds mistakes in flags and files."""
     common_flags.choices(_FLAGS, [], None, None)
-    if not _FLAGS.model.value:
-        raise ValueError("--model is required: a directory or a name such as google-bert/bert-base-cased")
-    common_flags.check_paths(_FLAGS.model.value)
+    common_flags.check_model(_FLAGS.model.value, "google-bert/bert-base-cased")
     _check_features()
     _read()
 
 
 def main():
     from keras_bert.experiments.feature_tagging_task import BiLSTMSettings, FeatureTaggingTask
-    from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
     from keras_bert.experiments.tagging_task import TaggingTask, predictions_name
-    from keras_bert.training.callbacks import check_report_to
-    from keras_bert.training.distribution import is_chief
 
-    check_report_to(_FLAGS.report_to.value)
-    strategy = keras_bert.create_strategy(_FLAGS.strategy.value)
-    output, model = pathlib.Path(_FLAGS.output_dir.value), _FLAGS.model.value
+    output, strategy = common_flags.begin(_FLAGS)
+    model = _FLAGS.model.value
     names = ("sequence_length", "document_context", "first_token_only", "max_train_examples")
     arguments = {name: flags.FLAGS[name].value for name in names}
     if _FEATURES.value:
@@ -76,16 +69,8 @@ def main():
     else:
         task = TaggingTask(*_read(), model, keras_bert.load(model), **arguments)
         choices = common_flags.choices(_FLAGS, [5e-5], 32, 3)
-    hyperparameters = common_flags.instance(Hyperparameters)
-    options = {"log_every": _FLAGS.log_every.value, "report_to": _FLAGS.report_to.value}
-    finetuning = Finetuning(task, choices, hyperparameters, output, _FLAGS.ensemble.value, strategy, **options)
-    if is_chief(strategy):
-        write_text(output / "flags.txt", command.given_flags())
-    finetuning.run()
-    if is_chief(strategy):
-        print(finetuning.finish())
-        predictions = _PREDICT.value and predictions_name(_PREDICT.value, "test")
-        common_flags.print_next(output, '"A text with names."', predictions)
+    predictions = _PREDICT.value and predictions_name(_PREDICT.value, "test")
+    common_flags.finetune(_FLAGS, task, choices, strategy, '"A text with names."', predictions)
 
 
 def _check_features():

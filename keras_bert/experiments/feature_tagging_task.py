@@ -53,24 +53,26 @@ class FeatureTaggingTask(TaggingTask):
         if setting["features"] != self._features:
             self._features = setting["features"]
             extractor, _ = split_bilstm_tagger(self._tagger(self.bert))
-            self._caches = {name: self._computed(name, part, extractor) for name, part in self._windows.items()}
+            self._caches = self._computed(extractor)
             self._seconds[self._features] = sum(cache.metadata()["seconds"] for cache in self._caches.values())
             self.dev = self._batches("dev", self._windows["dev"].targets())
         return self.dev
 
-    def _computed(self, split, windows, extractor):
-        """Returns the features of a file, which are computed if there are none of the same model and rows."""
-        name = self._features.removeprefix("concat_").removeprefix("sum_")  # These read the same states.
+    def _computed(self, extractor):
+        """Returns the features of all files; those of the same model and rows are not computed again."""
+        states = self._features.removeprefix("concat_").removeprefix("sum_")  # These read the same states.
         description = describe(self.bert.encoder)
         facts = {"config": description.config.to_huggingface(), "causal": description.causal}
-        key = weights_fingerprint(extractor, states=name, positions=description.positions, **facts)
+        key = weights_fingerprint(extractor, states=states, positions=description.positions, **facts)
         width = extractor.output["features"].shape[-1]
-        path = self._folder / f"{split}-{name}.npy"
-        cache = FeatureCache(path, windows.inputs(), width, self._bilstm.feature_dtype, key)
-        known = cache.metadata()
-        _LOG.info("  %s features of %s: %s", "computing" if known is None else "found", split, cache)
-        cache.compute(extractor)
-        return cache
+        caches = {}
+        for split, windows in self._windows.items():
+            path = self._folder / f"{split}-{states}.npy"
+            cache = caches[split] = FeatureCache(path, windows.inputs(), width, self._bilstm.feature_dtype, key)
+            known = cache.metadata()
+            _LOG.info("  %s features of %s: %s", "computing" if known is None else "found", split, cache)
+            cache.compute(extractor)
+        return caches
 
     def _batches(self, split, targets=None):
         return FeatureBatches(self._caches[split], targets, batch_size=64, shuffle=False)

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert.exporting.results import results
+from keras_bert.layers.recurrent import FEATURES
 from keras_bert.tasks.tagging import data, metrics
 from keras_bert.tasks.tagging.schemes import Entity
 from keras_bert.training.feature_cache import FeatureCache
@@ -190,7 +191,7 @@ def test_feature_based(made, mirrored):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"feature_based": "first"}, "--feature_based must be one or more of embeddings, second_to_last, last,"),
+        ({"feature_based": "first"}, f"--feature_based must be one or more of {', '.join(FEATURES)}. Received: first"),
         (
             {"feature_based": "last", "freeze_layers": "1"},
             "--freeze_layers is only for fine-tuning: with --feature_based",
