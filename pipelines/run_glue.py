@@ -46,7 +46,7 @@ _OWN = f"{', '.join(OWN[:-1])} or {OWN[-1]}"
 command.section("data")
 _TASK = flags.DEFINE_list("task", None, f"Task(s): {', '.join(_GLUE)}; all; or {_OWN}.", required=True)
 _DATA = flags.DEFINE_string("data_dir", None, "Folder with the official files; default: downloaded.")
-_SKIP = flags.DEFINE_integer("skip_bad_rows", 0, "Maximum number of unreadable rows to skip per file.", 0)
+_SKIP = flags.DEFINE_integer("skip_bad_rows", 0, "Maximum number of unreadable rows to skip in train and dev each.", 0)
 _DIAGNOSTICS = flags.DEFINE_string("diagnostics", None, "diagnostic-full.tsv, to score the mnli model by category.")
 _TRAIN = flags.DEFINE_string("train_file", None, "Your own training data: CSV, TSV or JSONL.")
 _DEV = flags.DEFINE_string("dev_file", None, "File to select the best run on.")

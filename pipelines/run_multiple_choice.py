@@ -28,7 +28,7 @@ command.section("data")
 _TRAIN = flags.DEFINE_string("train_file", None, "Training data: CSV, TSV or JSONL.", required=True)
 _DEV = flags.DEFINE_string("dev_file", None, "File to select the best run on.", required=True)
 _PREDICT = flags.DEFINE_string("predict_file", None, "File to predict.")
-_SKIP = flags.DEFINE_integer("skip_bad_rows", 0, "Maximum number of unreadable rows to skip per file.", 0)
+_SKIP = flags.DEFINE_integer("skip_bad_rows", 0, "Maximum number of unreadable rows to skip in train and dev each.", 0)
 _TEXT = flags.DEFINE_string("text_column", None, "Column with the text; default: `question` or `text`.")
 _CHOICES = flags.DEFINE_list(
     "choice_columns", None, "Columns with the choices; default: `choices`, or names such as `A` and `choice1`."

@@ -22,6 +22,7 @@ from keras_bert.models.freezing import freeze_layers
 from keras_bert.tasks import data_summary
 from keras_bert.tasks.threshold_choice import threshold_text
 from keras_bert.training.callbacks import create_callbacks
+from keras_bert.training.collectives import sum_over_replicas
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.optimizer import create_optimizer
 from keras_bert.training.progress import announced
@@ -69,7 +70,8 @@ class Finetuning:
 
     Args:
         task: a `FinetuningTask`.
-        choices: dict of lists of values for `learning_rate`, `batch_size`, `epochs`, `seed` and, optionally, `model`.
+        choices: dict of lists of values for `learning_rate`, `batch_size`, `epochs`, `seed` and, if the task
+            has them, `model` or `features`.
         hyperparameters: `Hyperparameters` of all runs.
         output: output folder.
         ensemble: int, number of best runs in the ensemble. Defaults to 1.
@@ -122,10 +124,19 @@ class Finetuning:
 
     def _run(self, setting, folder):
         """Trains one run. Returns its result, its logits and a function that saves its model."""
-        dev = self.task.select(setting)
+        dev = self._select(setting)
         trainer, result = self._train(setting, folder, self.task.train, dev)
         logits = {"dev": self.task.dev_logits(trainer.predict), "test": self.task.test_logits(trainer.predict)}
         return result, logits, lambda: self._save(trainer.model, logits["dev"])
+
+    def _select(self, setting):
+        """Selects the setting in the task; of several workers the first one writes files, which the others read."""
+        if self.strategy and not self.study.write:
+            sum_over_replicas(self.strategy, 0)
+        dev = self.task.select(setting)
+        if self.strategy and self.study.write:
+            sum_over_replicas(self.strategy, 0)
+        return dev
 
     def _train(self, setting, folder, stages, dev):
         """Trains a model in stages. Returns its trainer, and its result: the scores on `dev` and their epoch."""

@@ -174,7 +174,7 @@ class TaggingTask(FinetuningTask):
         windows = self._windows["dev"]
         golds, predictions = windows.gold_tags, windows.tags(logits)
         if not self.plain:
-            golds, predictions = ([schemes.entities(tags) for tags in part] for part in (golds, predictions))
+            golds, predictions = list(map(schemes.entities, golds)), windows.word_entities(logits)
         ends = np.cumsum(windows.counts)[:-1]
         losses, confidences = (np.split(values, ends) for values in self._judged(logits))
         return [
@@ -200,12 +200,13 @@ class TaggingTask(FinetuningTask):
         }
 
     def _judged(self, logits):
-        """Returns the cross-entropy and the probability of the tag of each word; NaN for unknown tags."""
+        """Returns the cross-entropy of each word, NaN without tokens or a known tag, and the probability of its tag."""
         windows = self._windows["dev"]
         log = scipy.special.log_softmax(logits.astype("float64"), -1)
         ids = {label: number for number, label in enumerate(self.labels)}
         golds = np.array([ids.get(tag, -1) for tags in windows.gold_tags for tag in tags])
-        losses = np.where(golds < 0, np.nan, -log[np.arange(len(golds)), np.maximum(golds, 0)])
+        known = (golds >= 0) & windows.has_tokens
+        losses = np.where(known, -log[np.arange(len(golds)), np.maximum(golds, 0)], np.nan)
         return losses, np.exp(log.max(-1))
 
 
@@ -231,12 +232,14 @@ def _problems(windows):
         if part.without_tokens:
             row, word = part.without_tokens[0]
             first = f"{part.sentences.words[row][word]!r} in the sentence of line {part.sentences.lines[row]}"
-            lines[f"{split} words without tokens"] = f"{len(part.without_tokens):,}, tagged O; the first is {first}"
+            lines[f"{split} words without tokens"] = (
+                f"{len(part.without_tokens):,}, tagged {part.outside}; the first is {first}"
+            )
         if part.inexact:
             place = f"line {part.sentences.lines[part.inexact[0]]}"
             lines[f"{split} inexact"] = (
                 f"{len(part.inexact):,} entities start or end inside a word, the first in {place}; "
-                "they are trained with the whole word"
+                "they are trained with the whole word, which the scores count as wrong"
             )
     return lines
 
@@ -245,8 +248,8 @@ def _card(train, dev):
     return {
         "pipeline_tag": "token-classification",
         "datasets": [],
-        "dataset": {"type": "json" if dev.path.suffix == ".jsonl" else "text", "name": dev.path.name},
-        "purpose": "part-of-speech tagging" if train.scheme == PLAIN else "named entity recognition",
+        "dataset": {"type": "json" if "json" in dev.path.suffix.lower() else "text", "name": dev.path.name},
+        "purpose": "tagging of words" if train.scheme == PLAIN else "named entity recognition",
         "trained_on": train.path.name,
         "example": '["A text with names."]',
         "arguments": '"A text with names."',

@@ -49,8 +49,8 @@ def export(model, preprocessor, directory, labels=None, pair=False, example=None
       `labels`, true if its probability is at least its threshold. Option: `thresholds`, one for all labels (0.5) or one
       for each.
     - token classification: `text` -> `tokens`, `tags`, `scores`, byte offsets `starts` and `ends`, `token_count`;
-      `entities`, `entity_types`, `entity_scores`, `entity_starts`, `entity_ends`, `entity_count`; padded.
-      Option: `stride`.
+      `entities`, `entity_types`, `entity_scores`, `entity_starts`, `entity_ends`, `entity_count`; padded. The signature
+      `words` takes texts whose words are separated by single spaces. Option: `stride`.
     - question answering: `question`, `context` -> `answer`, `score`, byte offsets `start` and `end`, `null_score`.
       Options: `stride`, `max_question_length`, `max_answer_length`, `top`, `null_threshold`.
     - pre-training: `text` with [MASK] -> `tokens`, `probabilities`, `mask_count`; signature `next_sentence`: `text`,

@@ -46,7 +46,8 @@ def entities(tags, labels):
     """Finds the entities in the tags of words, as CoNLL's `conlleval` does.
 
     An entity starts at B, S and U, and at any other tag that follows "O", another type, or E, L, S and U. It ends
-    before the next entity and before "O". A label without a prefix counts as I.
+    before the next entity and before "O". A label without a prefix counts as I. If no label is "O" or has a prefix, as
+    for parts of speech, each word is an entity.
 
     Args:
         tags: ragged integer `(batch, words)`, label ids.
@@ -81,6 +82,8 @@ def _parse(labels):
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
         raise ValueError(f"`labels` has {', '.join(twice)} more than once. Received: labels={labels}")
+    if "O" not in labels and not any("-" in label and _LABEL.fullmatch(label) for label in labels):
+        return ["S"] * len(labels), labels
     return zip(*map(_split, labels), strict=True)
 
 

@@ -66,7 +66,7 @@ def entity_errors(rows):
 
 
 def _error_row(match):
-    cells = [match.row["line"], 1 + min(entity.first for entity in match.entities), match.kind]
+    cells = [match.row["line"], 1 + min(entity.start for entity in match.entities), match.kind]
     for entity in (match.gold, match.prediction):
         cells += [entity.type, match.text(entity)] if entity else ["", ""]
     sure = f"{match.confidence:.4f}" if math.isfinite(match.confidence) else ""
@@ -134,7 +134,7 @@ def _borders(found):
     wrong = [match for match in found if match.kind == WRONG_BORDER]
     groups = collections.defaultdict(list)
     for match in wrong:
-        at_start, at_end = match.gold.first - match.prediction.first, match.prediction.end - match.gold.end
+        at_start, at_end = match.gold.start - match.prediction.start, match.prediction.end - match.gold.end
         if sorted((abs(at_start), abs(at_end))) == [0, 1]:
             groups[at_start, at_end].append(match)
     borders = [
@@ -164,7 +164,7 @@ def _border(name, some):
 
 def _word_between(match):
     """Returns the word between the borders of gold and prediction."""
-    gold, prediction = (set(range(entity.first, entity.end)) for entity in match.entities)
+    gold, prediction = (set(range(entity.start, entity.end)) for entity in match.entities)
     (word,) = gold ^ prediction
     first, end = match.row["words"][word]
     return match.row["text"][first:end]
@@ -202,7 +202,7 @@ def _entity_lengths(found):
 
 def _length(entity):
     """Returns the group of an entity in `_ENTITY_LENGTHS`."""
-    return next(name for name, most in _ENTITY_LENGTHS.items() if entity.end - entity.first <= most)
+    return next(name for name, most in _ENTITY_LENGTHS.items() if entity.end - entity.start <= most)
 
 
 def _f1(correct, gold, predicted):

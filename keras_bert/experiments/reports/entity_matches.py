@@ -4,18 +4,12 @@ import collections
 import math
 from typing import NamedTuple
 
+from keras_bert.tasks.tagging.schemes import Entity
+
 CORRECT, WRONG_TYPE, WRONG_BORDER, BOTH_WRONG = "correct", "wrong type", "wrong border", "wrong type and border"
 MISSED, SPURIOUS = "missed", "spurious"
 KINDS = CORRECT, WRONG_TYPE, WRONG_BORDER, BOTH_WRONG, MISSED, SPURIOUS
 _NO_TYPE = "entity"  # The name of a single type without a name.
-
-
-class Entity(NamedTuple):
-    """An entity: its type, its first word and the end, the word after its last."""
-
-    type: str
-    first: int
-    end: int
 
 
 class Match(NamedTuple):
@@ -48,7 +42,7 @@ class Match(NamedTuple):
 
     def span(self, entity):
         """Returns the characters of an entity, `(first, end)`."""
-        return self.row["words"][entity.first][0], self.row["words"][entity.end - 1][1]
+        return self.row["words"][entity.start][0], self.row["words"][entity.end - 1][1]
 
     def text(self, entity):
         """Returns the text of an entity."""
@@ -80,11 +74,11 @@ def matches(row):
 
 def _partners(golds, predictions):
     """Returns the index of the gold entity that belongs to a prediction, by its index."""
-    gold_of = {word: number for number, gold in enumerate(golds) for word in range(gold.first, gold.end)}
+    gold_of = {word: number for number, gold in enumerate(golds) for word in range(gold.start, gold.end)}
     shared = collections.Counter(
         (gold_of[word], number)
         for number, prediction in enumerate(predictions)
-        for word in range(prediction.first, prediction.end)
+        for word in range(prediction.start, prediction.end)
         if word in gold_of
     )
 

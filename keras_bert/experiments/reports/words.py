@@ -5,10 +5,11 @@ import math
 import numpy as np
 
 from keras_bert.experiments.reports.calibration import calibration_section
-from keras_bert.experiments.reports.entity_matches import CORRECT, Entity, Match
+from keras_bert.experiments.reports.entity_matches import CORRECT, Match
 from keras_bert.experiments.reports.labels import class_sections
 from keras_bert.experiments.reports.lengths import length_section
 from keras_bert.experiments.reports.sentences import hardest_section
+from keras_bert.tasks.tagging.schemes import Entity
 
 _NAMES = {"one": "tag", "many": "tags", "unit": "words"}
 
@@ -47,7 +48,7 @@ def _error_row(match):
     gold, row = match.gold, match.row
     return [
         row["line"],
-        gold.first + 1,
+        gold.start + 1,
         match.text(gold),
         gold.type,
         match.prediction.type,

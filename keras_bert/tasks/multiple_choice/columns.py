@@ -56,6 +56,8 @@ def layout(path, text, choices, label, labeled):
     if choices is None:
         named = [name for name in found if _CHOICE.fullmatch(name) and name not in (text, label)]
         choices = ["choices"] if "choices" in found else _sequence(path, named)
+    else:
+        choices = _ordered(path, choices)
     choices = [name for name in choices if name not in (text, label)]
     if not choices:
         raise ValueError(
@@ -63,6 +65,20 @@ def layout(path, text, choices, label, labeled):
             f"It has: {', '.join(map(repr, found))}. Name them with --choice_columns=..."
         )
     return Layout(text, choices, label)
+
+
+def _ordered(path, names):
+    """Returns the given columns of choices, in the order of the letters or numbers that their names may have."""
+    if len(set(names)) < len(names):
+        raise ValueError(f"--choice_columns contains duplicates. Received: {','.join(names)}")
+    if len(names) == 1 or not all(map(_CHOICE.fullmatch, names)):
+        return names
+    if not _in_order(names):
+        raise ValueError(
+            f"{path}:1: labels cannot name the columns {', '.join(map(repr, names))} by their letters or numbers. "
+            "Expected columns from A, 0 or 1 without gaps, or other names"
+        )
+    return _in_order(names)
 
 
 def _sequence(path, names):

@@ -4,6 +4,7 @@ Rows may have different numbers of choices. An empty choice is absent: it keeps 
 right choice is named by its letter, or by its number from 0 or 1.
 """
 
+import contextlib
 import dataclasses
 import functools
 import pathlib
@@ -113,8 +114,8 @@ def read(path, text=None, choices=None, label=None, first_label=None, labeled=Tr
             columns with names such as `A`, `choice1` and `option_b`, in the order of their letters or numbers.
         label: string, the column of the right choice. Defaults to `label`, `answer`, `key` or `answerKey`.
         first_label: int, the number of the first choice, 0 or 1. Defaults to the one that the labels show.
-        labeled: bool, whether labels are required. `False` reads them if there are any, `None` never. Defaults to
-            `True`.
+        labeled: bool, whether labels are required. `False` reads them if there are any that are not empty or -1,
+            `None` never. Defaults to `True`.
         skip_bad_rows: int, maximum number of unreadable rows to skip with a warning. Defaults to `None`, any bad row
             is an error.
 
@@ -130,6 +131,8 @@ def read(path, text=None, choices=None, label=None, first_label=None, labeled=Tr
         flags = {columns.text: "text_column", **dict.fromkeys(columns.choices, "choice_columns")}
         flags |= {name: "label_column" for name in (columns.label, columns.before) if name}
         raw_rows, parse = read_rows(path, flags)
+    if labeled is False and columns.label and _are_hidden(raw_rows, functools.partial(_question, path, columns, parse)):
+        columns = dataclasses.replace(columns, label=None)
     question = functools.partial(_question, path, columns, parse)
     start = columns.first_label if first_label is None else first_label
     letters, start = _numbering(path, columns, raw_rows, question, start, skip_bad_rows)
@@ -190,16 +193,22 @@ def _string(place, column, value):
     return valid_text(value)
 
 
+def _are_hidden(raw_rows, question):
+    """Whether no row has a label, as in test data whose labels are not public."""
+    return all(label in (None, "", -1, "-1") for _, label, _ in _labels(raw_rows, question))
+
+
+def _labels(raw_rows, question):
+    """Yields (line, label, number of the last choice) of the rows that can be read; reading reports the others."""
+    for line, raw in raw_rows:
+        with contextlib.suppress(ValueError):
+            _, choices, label = question(line, raw)
+            yield line, label, max(number for number, choice in enumerate(choices, 1) if choice)
+
+
 def _numbering(path, columns, raw_rows, question, start, skip_bad_rows):
     """Returns `keys.numbering` of the labels of all rows that can be read."""
-    found = []
-    for line, raw in raw_rows if columns.label else ():
-        try:
-            _, choices, label = question(line, raw)
-        except ValueError:
-            continue  # Reported when the row is read.
-        count = max(number for number, choice in enumerate(choices, 1) if choice)
-        found.append((line, label, count))
+    found = list(_labels(raw_rows, question)) if columns.label else []
     try:
         return keys.numbering(path, columns.described(columns.label), found, start)
     except ValueError:

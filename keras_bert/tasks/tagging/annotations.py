@@ -87,7 +87,8 @@ def read(path, word_column=None, tag_column=None):
     with_words = isinstance(first[source], list)
     names = [tag_column] if tag_column else _TAGS if with_words else _SPANS
     name = next((key for key in names if any(record.get(key) for record in records)), None)
-    name = name or next((key for key in names if key in keys), None)
+    if not with_words:  # A text may have no spans, but every word has a tag.
+        name = name or next((key for key in names if key in keys), None)
     found = [(f"{path}:{line}", record) for line, record in zip(lines, records, strict=True)]
     rows = [row for _, row in rows]
     if with_words:
@@ -127,9 +128,9 @@ def _objects(path):
     """Returns (line, JSON value) of each row."""
     if path.suffix.lower() == ".json":
         try:
-            rows = json.loads(decoded(path.read_bytes(), path))
-        except ValueError as error:
-            raise ValueError(f"{path}: not JSON: {error}") from None
+            rows = json.loads(decoded(path.read_bytes(), path), object_pairs_hook=_object)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path}: JSON that cannot be read: {error}") from None
         rows = list(enumerate(rows if isinstance(rows, list) else [rows], 1))
     else:
         rows = [(line, _parsed(path, line, text)) for line, text in read_lines(path)]
@@ -138,9 +139,17 @@ def _objects(path):
     return rows
 
 
+def _object(pairs):
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} occurs twice")
+    return found
+
+
 def _parsed(path, line, text):
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}:{line}: not JSON: {error.msg} at column {error.colno}") from None
     except (ValueError, RecursionError) as error:  # Numbers with thousands of digits, or too deep nesting.
@@ -152,11 +161,12 @@ def _unwrapped(path, line, record):
     if isinstance(record, list) and len(record) == 2 and isinstance(record[1], dict):  # spaCy: [text, {...}]
         record = {"text": record[0], **record[1]}
     if isinstance(record, dict) and isinstance(record.get("data"), dict) and "annotations" in record:
-        done = [one for one in record["annotations"] if not one.get("was_cancelled")]
+        found = _objects_of(f"{path}:{line}", record, "annotations")
+        done = [one for one in found if not one.get("was_cancelled")]
         if len(done) > 1:
             raise ValueError(f"{path}:{line}: {len(done)} annotations of one text. Expected one")
-        results = [result for annotation in done for result in annotation.get("result", ())]
-        spans = [result["value"] for result in results if "labels" in result.get("value", {})]
+        results = [result for one in done for result in _objects_of(f"{path}:{line}", one, "result")]
+        spans = _regions(f"{path}:{line}", results)
         more = {PREDICTED: record[PREDICTED]} if PREDICTED in record else {}
         record = {**record["data"], **({"spans": spans} if done else {}), **more}
     if isinstance(record, dict) and record.get("answer") in ("reject", "ignore"):  # Prodigy
@@ -166,6 +176,25 @@ def _unwrapped(path, line, record):
     if not isinstance(record, dict):
         raise ValueError(f"{path}:{line}: expected an object. Received: {record!r:.50}")
     return record
+
+
+def _regions(place, results):
+    """Returns the marked spans among the results of Label Studio, which may also contain choices and ratings."""
+    marked = [one for one in results if isinstance(one.get("value"), dict) and "start" in one["value"]]
+    for one in marked:
+        if "labels" not in one["value"]:
+            raise ValueError(f"{place}: a region without `labels`. Received: {one['value']!r:.100}")
+    if len({one.get("to_name") for one in marked}) > 1:
+        raise ValueError(f"{place}: regions of several texts (`to_name`). Expected those of one text")
+    return [one["value"] for one in marked]
+
+
+def _objects_of(place, record, key):
+    """Returns a list of objects of Label Studio's export."""
+    found = record.get(key) or []
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise ValueError(f"{place}: `{key}` must be a list of objects. Received: {found!r:.100}")
+    return found
 
 
 def _strings(place, record, key):

@@ -3,14 +3,20 @@
 import collections
 import csv
 import dataclasses
+import logging
 import re
 
 from keras_bert.files import write_text
 from keras_bert.tasks.rows import read_lines, valid_text
 
+_LOG = logging.getLogger("keras_bert")
 DOCUMENT = "-DOCSTART-"
 _RANGE = re.compile(r"\d+[-.]\d+")  # In CoNLL-U, a word that others repeat in parts, or that is not in the text.
-_USUAL = {"word", "words", "token", "tokens", "form", "tag", "tags", "label", "labels", "ner", "pos", "upos"}
+_INTEGER = re.compile(r"\d+")
+_PREFIXED = re.compile(r"[BIELSU]-.+")
+# Usual names of the columns of words and of tags.
+_WORDS = {"word", "words", "token", "tokens", "form"}
+_TAGS = {"tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "entity", "chunk", "pos", "upos", "xpos"}
 _GLOBAL = re.compile(r"#\s*global\.columns\s*=(.*)")
 _NAMES = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";", "bar": "|"}
 
@@ -28,6 +34,7 @@ class Columns:
         separator: string between the columns; `None` for any number of spaces and tabs.
         width: int, the number of columns.
         header: int, the number of the line with the names of the columns, or `None`.
+        names: list of strings, the names of the columns, or `None`.
         others: list of ints, the numbers of lines that are no words.
     """
 
@@ -39,6 +46,7 @@ class Columns:
     separator: str | None
     width: int
     header: int | None
+    names: list | None
     others: list
 
     def write(self, path, predicted):
@@ -48,7 +56,7 @@ class Columns:
             cells[self.header] = "predicted"
         lines = list(self.lines)
         for number, line in enumerate(lines, 1):
-            if number in cells or line.startswith(DOCUMENT):
+            if number in cells or _is_document(line):
                 kept = line.rstrip(" \t") if self.separator is None else line
                 lines[number - 1] = f"{kept}{self.separator or ' '}{self._cell(cells.get(number, 'O'))}"
         write_text(path, "\n".join(lines) + "\n")
@@ -64,7 +72,7 @@ def read(path, word_column=None, tag_column=None, separator=None, like=None):
     """Reads a file.
 
     `-DOCSTART-` lines separate documents. Lines before a sentence that start with `#` are comments, unless they have as
-    many columns as the words and a tag of theirs.
+    many columns as the words and a tag of theirs or with a prefix. Without tags, those that start with "# " are.
 
     Args:
         path: the file, in UTF-8.
@@ -82,7 +90,7 @@ def read(path, word_column=None, tag_column=None, separator=None, like=None):
     separator = _separator(path, separator, words, like)
     rows = {number: _split(path, number, line, separator) for number, line in content}
     count = collections.Counter(len(rows[number]) for number, _ in words).most_common(1)[0][0]
-    names, header = _names(numbered, rows[words[0][0]], words[0][0], (word_column, tag_column))
+    names, header = _names(numbered, rows[words[0][0]], words[0][0], (word_column, tag_column), count, like)
     has_tags = count > 1 and (like is None or count >= like.width or _number(tag_column, -1) in range(1, count + 1))
     if not has_tags and count == 1:
         word_column = None
@@ -90,22 +98,28 @@ def read(path, word_column=None, tag_column=None, separator=None, like=None):
     tag = _index(path, "tag_column", tag_column if has_tags else -1, -1, names, count)
     if has_tags and word == tag:
         raise ValueError(f"{path}: words and tags are in the same column, {word + 1} of {count}")
-    tags = {rows[number][tag] for number, _ in words if len(rows[number]) == count}
-    found = Columns([], [] if has_tags else None, [], [], [line for _, line in numbered], separator, count, header, [])
-    document, is_new = 0, True
+    inside = [rows[number] for number in _inside(numbered, header)]
+    tags = {row[tag] for row in inside if len(row) == count}
+    numbers = [row[0] for row in inside if not _RANGE.fullmatch(row[0])]
+    is_numbered = word > 0 and bool(numbers) and all(map(_INTEGER.fullmatch, numbers))  # As in CoNLL-U.
+    found = Columns(
+        [], [] if has_tags else None, [], [], [line for _, line in numbered], separator, count, header, names, []
+    )
+    document, is_new, doubtful = 0, True, []
     for number, line in numbered:
         if _is_border(line):
             is_new = True
-            document += line.startswith(DOCUMENT)
+            document += _is_document(line)
             continue
         row = rows[number]
         fits = len(row) == count
-        is_comment = line.startswith("#") and is_new and not (fits and (row[tag] in tags if has_tags else True))
-        if number == header or is_comment:
+        is_word = fits and (_is_tag(row[tag], tags) if has_tags else not line.startswith("# "))
+        if number == header or (line.startswith("#") and is_new and not is_word):
+            doubtful += [number] if fits and not line.startswith("# ") and number != header else []
             continue
         if not fits:
             raise ValueError(f"{path}:{number}: expected {count} columns, like most lines. Received: {len(row)}")
-        if word > 0 and _RANGE.fullmatch(row[0]):
+        if is_numbered and _RANGE.fullmatch(row[0]):
             found.others.append(number)
             continue
         if is_new:
@@ -116,7 +130,27 @@ def read(path, word_column=None, tag_column=None, separator=None, like=None):
         _add(path, found, number, row[word], row[tag] if has_tags else None)
     if not found.words:
         raise ValueError(f"{path}: no words below the names of the columns")
+    if doubtful:
+        _LOG.warning(
+            "%s: %d line(s) that start with # have all columns, but a tag of no other word, and are read as comments, "
+            "the first is line %d",
+            *(path, len(doubtful), doubtful[0]),
+        )
     return found
+
+
+def _inside(numbered, header):
+    """Yields the numbers of the lines of words; of those that start with "#", only those after another word."""
+    after_word = False
+    for number, line in numbered:
+        is_word = not _is_border(line) and number != header and (after_word or not line.startswith("#"))
+        if is_word:
+            yield number
+        after_word = is_word
+
+
+def _is_tag(tag, tags):
+    return tag in tags or _PREFIXED.fullmatch(tag) is not None
 
 
 def _add(path, found, number, word, tag):
@@ -131,7 +165,11 @@ def _add(path, found, number, word, tag):
 
 
 def _is_border(line):
-    return not line.strip() or line.startswith(DOCUMENT)
+    return not line.strip() or _is_document(line)
+
+
+def _is_document(line):
+    return line.lstrip('\ufeff "').startswith(DOCUMENT)
 
 
 def _separator(path, separator, words, like):
@@ -167,14 +205,17 @@ def _split(path, number, line, separator):
         raise ValueError(f"{path}:{number}: {error}. Expected CSV with doubled quotes inside quoted fields") from None
 
 
-def _names(numbered, first, number, wanted):
-    """Returns the names of the columns, and the number of the line that has them, if a column is given by its name."""
+def _names(numbered, first, number, wanted, count, like):
+    """Returns the names of the columns, and the number of the line that has them, or `None` each."""
     for _, line in numbered:
         if match := _GLOBAL.match(line):
             return match[1].split(), None
-    named = any(column is not None and _number(column) is None for column in wanted)
-    usual = {name.lower() for name in first} & _USUAL
-    return (first, number) if named or len(usual) > 1 else (None, None)
+    named = [column for column in wanted if column is not None and _number(column) is None]
+    lower = {name.lower() for name in first}
+    if count == 1:  # Only words, below a name if there is one in the other file.
+        names = [*named, *(like.names if like and like.header is not None else [])]
+        return (first, number) if first[0] in names else (None, None)
+    return (first, number) if named or (lower & _WORDS and lower & _TAGS) else (None, None)
 
 
 def _number(column, default=None):
@@ -189,8 +230,14 @@ def _index(path, flag, column, default, names, count):
         if not 1 <= abs(number) <= count:
             raise ValueError(f"{path}: `{flag}` must be from 1 to {count}, or from -1 for the last. Received: {number}")
         return number - 1 if number > 0 else count + number
+    if (names or ()).count(column) > 1:
+        raise ValueError(f"{path}: {names.count(column)} columns are named `{column}`. Give its number with --{flag}")
     if column not in (names or ()):
-        raise ValueError(f"{path}: no column `{column}`. It has: {', '.join(names)}. Name or number one with --{flag}")
+        raise ValueError(
+            f"{path}: no column `{column}`. It has: {', '.join(names or ['no names'])}. Choose one with --{flag}"
+        )
+    if names.index(column) >= count:
+        raise ValueError(f"{path}: `{column}` is column {names.index(column) + 1}, but most lines have only {count}")
     return names.index(column)
 
 

@@ -85,7 +85,7 @@ class Sentences:
 
 
 def read(path, word_column=None, tag_column=None, separator=None, scheme=None, like=None, labeled=True):
-    """Reads a file: `.jsonl` or `.json` as in `annotations`, everything else as in `conll`.
+    """Reads a file: `.jsonl`, `.ndjson` and `.json` as in `annotations`, everything else as in `conll`.
 
     Args:
         path: the file.
@@ -107,7 +107,7 @@ def read(path, word_column=None, tag_column=None, separator=None, scheme=None, l
 
 
 def _read(path, word_column, tag_column, separator, scheme, like):
-    if path.suffix.lower() in (".jsonl", ".json"):
+    if path.suffix.lower() in (".jsonl", ".ndjson", ".json"):
         file = annotations.read(path, word_column, tag_column)
         if file.texts is not None:
             if scheme is not None:
@@ -126,16 +126,30 @@ def _read(path, word_column, tag_column, separator, scheme, like):
         )
         numbers, documents = file.numbers, file.documents
     lines = [places[0] for places in numbers]
-    if scheme is None and like and (file.tags is None or like.scheme in ("io", PLAIN)):
+    unknown = not any(tag != schemes.OUTSIDE for tags in file.tags or () for tag in tags)
+    if scheme is None and like and (unknown or like.scheme in ("io", PLAIN)):
         scheme = like.scheme
     if file.tags is None:
         return Sentences(path, file.words, None, None, None, scheme or "iob2", lines, documents, file)
-    scheme = scheme or schemes.recognize(file.tags)
+    if scheme is None:
+        scheme = schemes.recognize(file.tags)
+        if scheme in ("io", PLAIN):
+            _check_style(path, file.tags)
     _check_tags(path, file.tags, numbers, scheme)
     if scheme == PLAIN:
         return Sentences(path, file.words, None, None, file.tags, scheme, lines, documents, file)
     found = [schemes.entities(tags, scheme) for tags in file.tags]
     return Sentences(path, file.words, None, found, None, scheme, lines, documents, file)
+
+
+def _check_style(path, sentences):
+    """Raises for tags with prefixes in another style, which would be read as types."""
+    pair = schemes.other_style({tag for tags in sentences for tag in tags})
+    if pair:
+        raise ValueError(
+            f"{path}: the tags {pair[0]!r} and {pair[1]!r} seem to have prefixes. Expected tags such as B-PER and "
+            f"I-PER, or --scheme=io or {PLAIN} to read them as types or plain tags"
+        )
 
 
 def _check_tags(path, sentences, numbers, scheme):
@@ -172,16 +186,19 @@ def check(train, dev, test=None, document_context=False):
         )
     others = [dev, *([] if test is None else [test])]
     for part in others:
-        if _form(part) != _form(train) and (part.is_labeled or (part.words is None) != (train.words is None)):
-            raise ValueError(f"{part.path} has {_form(part)}, but {train.path} has {_form(train)}. Expected the same")
-    for part in (train, *others) if document_context else ():
-        if part.words is None or part.documents[-1] == part.documents[0]:
+        if _content(part) != _content(train) and (part.is_labeled or (part.words is None) != (train.words is None)):
             raise ValueError(
-                f"{part.path}: one document. `document_context` requires -DOCSTART- lines between documents"
+                f"{part.path} has {_content(part)}, but {train.path} has {_content(train)}. Expected the same"
+            )
+    for part in (train, *others) if document_context else ():
+        if not isinstance(part.file, conll.Columns) or part.documents[-1] == 0:
+            raise ValueError(
+                f"{part.path}: one document. `document_context` requires a CoNLL file with -DOCSTART- lines between "
+                "documents"
             )
 
 
-def _form(sentences):
+def _content(sentences):
     """Describes the content of a file."""
     if sentences.words is None:
         return "texts"

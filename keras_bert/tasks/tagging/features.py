@@ -35,7 +35,9 @@ class TaggingWindows:
     Attributes:
         counts: integer array, the number of words of each sentence.
         tokens: integer array, the number of tokens of each sentence.
-        without_tokens: list of `(sentence, word)`, the words that the tokenizer drops; they are tagged "O".
+        has_tokens: boolean array, whether the tokenizer keeps a word, for all words.
+        without_tokens: list of `(sentence, word)`, the words that the tokenizer drops; they are tagged `outside`.
+        outside: "O", or the first label of plain tags.
         inexact: list of sentences with an entity that starts or ends inside a word of BERT.
         windows: `Windows` of all sentences or documents.
     """
@@ -45,10 +47,12 @@ class TaggingWindows:
         self.sentences, self.labels, self._preprocessor = sentences, list(labels), preprocessor
         self._ids = {label: number for number, label in enumerate(self.labels)}
         self._starts_word = np.array([not piece.startswith("##") for piece in preprocessor.vocabulary.pieces])
+        self.outside = schemes.OUTSIDE if schemes.OUTSIDE in self._ids else self.labels[0]
         self.inexact = []
         self._tokenize_words() if sentences.texts is None else self._tokenize_texts()
         self.tokens = self._pieces.row_lengths().numpy()
-        missing = np.flatnonzero(self._first < 0)
+        self.has_tokens = self._first >= 0
+        missing = np.flatnonzero(~self.has_tokens)
         rows = np.searchsorted(np.cumsum(self.counts), missing, "right")
         starts = np.cumsum(self.counts) - self.counts
         self.without_tokens = list(zip(rows.tolist(), (missing - starts[rows]).tolist(), strict=True))
@@ -101,8 +105,7 @@ class TaggingWindows:
                 inside = np.array([self._ids.get(_continued(tag), _IGNORED) for tag in tags], np.int32)
             parts = np.flatnonzero(self._starts_word[self._pieces.values.numpy()])
             targets[parts] = inside[self._word[parts]]
-        there = self._first >= 0
-        targets[self._first[there]] = ids[there]
+        targets[self._first[self.has_tokens]] = ids[self.has_tokens]
         return targets
 
     @functools.cached_property
@@ -139,7 +142,7 @@ class TaggingWindows:
         places = np.cumsum([(byte & 0xC0) != 0x80 for byte in data])  # The characters up to and with each byte.
         return [(int(places[start]) - 1, int(places[end - 1])) for start, end in spans]
 
-    @property
+    @functools.cached_property
     def _offsets(self):
         return np.cumsum(self.counts) - self.counts
 
@@ -171,26 +174,24 @@ class TaggingWindows:
         parts = []
         for first in range(0, count, _WINDOWS):
             outputs = predict(self.inputs(first, first + _WINDOWS))
-            parts.append(self._of_tokens(outputs["logits"], first, first + _WINDOWS))
-        return self._of_words(np.concatenate(parts))
+            parts.append(self._token_logits(outputs["logits"], first, first + _WINDOWS))
+        return self._word_logits(np.concatenate(parts))
 
     def from_outputs(self, outputs):
         """Returns the logits of all words, given the outputs of the model for all windows."""
-        return self._of_words(self._of_tokens(outputs["logits"]))
+        return self._word_logits(self._token_logits(outputs["logits"]))
 
-    def _of_tokens(self, logits, first=0, last=None):
+    def _token_logits(self, logits, first=0, last=None):
         """Returns the logits of the tokens of a range of windows, each from the window with the most context."""
         chosen = self._chosen[first:last].to_tensor(False).numpy()
         mask = np.zeros(logits.shape[:2], bool)
         mask[:, 1 : 1 + chosen.shape[1]] = chosen
         return logits[mask]
 
-    def _of_words(self, logits):
-        nothing = np.full(len(self.labels), _NEVER, logits.dtype)
-        nothing[self._ids.get(schemes.OUTSIDE, 0)] = 0
-        there = self._first >= 0
-        words = np.empty((len(self._first), len(self.labels)), logits.dtype)
-        words[there], words[~there] = logits[self._first[there]], nothing
+    def _word_logits(self, logits):
+        words = np.full((len(self._first), len(self.labels)), _NEVER, logits.dtype)
+        words[:, self._ids[self.outside]] = 0  # Of words without tokens.
+        words[self.has_tokens] = logits[self._first[self.has_tokens]]
         return words
 
     def tags(self, logits):

@@ -19,6 +19,7 @@ PLAIN = "words"
 _PREFIXES = {"iob1": "IIII", "iob2": "BBII", "iobes": "SBIE", "bilou": "UBIL", "io": ("",) * 4}
 SCHEMES = (*_PREFIXES, PLAIN)
 _TAG = re.compile(r"([BIELSU])(?:-(.*))?", re.DOTALL)
+_OTHER_STYLE = re.compile(r"([Bb])[\W_](.+)|(.+)[\W_]([Bb])")
 
 
 class Entity(NamedTuple):
@@ -78,6 +79,19 @@ def recognize(sentences):
     if prefixes & {"E", "S"}:
         return "iobes"
     return min("iob2", "iob1", key=lambda scheme: sum(len(violations(sentence, scheme)) for sentence in sentences))
+
+
+def other_style(tags):
+    """Returns two tags that seem to be B and I of a type in another style, such as `B_PER` or `PER-I`; else `None`."""
+    for tag in sorted(tags):
+        match = _OTHER_STYLE.fullmatch(tag)
+        begin = match and (match[1] or match[4])
+        if begin in ("B", "b"):
+            inner = "I" if begin == "B" else "i"
+            other = f"{inner}{tag[1:]}" if match[1] else f"{tag[:-1]}{inner}"
+            if other in tags:
+                return tag, other
+    return None
 
 
 def violations(tags, scheme):

@@ -135,7 +135,7 @@ def test_each_entity_is_counted_once():
         assert {tuple(match.gold) for match in found if match.kind == "correct"} == correct
         missed = [match.gold for match in found if match.kind == "missed"]
         spurious = [match.prediction for match in found if match.kind == "spurious"]
-        assert not any(gold.first < other.end and other.first < gold.end for gold in missed for other in spurious)
+        assert not any(gold.start < other.end and other.start < gold.end for gold in missed for other in spurious)
 
 
 def test_scores_of_types(report):

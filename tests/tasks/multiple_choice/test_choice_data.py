@@ -89,6 +89,16 @@ def test_named_columns_and_files_without_labels(tmp_path):
     path = write(tmp_path, "test.csv", "sent1,sent2,ending0,ending1", "A man sits.,He,eats.,flies.")
     read = choices.read(path, labeled=False)
     assert (read.labels, read.choices) == (None, [["He eats.", "He flies."]])
+    path = write(tmp_path, "test.csv", "question,A,B,key", "q,x,y,", "r,u,v,-1")
+    assert choices.read(path, choices=["B", "A"], labeled=False).choices == [["x", "y"], ["u", "v"]]
+    assert choices.read(path, labeled=False).labels is None
+    with pytest.raises(ValueError, match="--choice_columns contains duplicates. Received: A,A"):
+        choices.read(path, choices=["A", "A"])
+    path = write(tmp_path, "a.csv", "question,A,B,C,key", "q,x,y,z,B")
+    with pytest.raises(
+        ValueError, match="a.csv:1: labels cannot name the columns 'B', 'C' by their letters or numbers"
+    ):
+        choices.read(path, choices=["B", "C"])
 
 
 def rows(*labels, count=3):

@@ -40,6 +40,13 @@ def write(path, text):
             {"word_column": "2"},
         ),
         ("io.txt", "Ada PER\nLove PER\n# O\n\nParis LOC\n", {}),
+        # The first cells are no numbers of words, and the tag of "#" occurs only after a word.
+        ("lemmas.txt", "3.5 Ada PER\na-b Love PER\n# # HT\n\n# x y\n-1 Paris LOC\n", {"word_column": "2"}),
+        (
+            "quoted.csv",
+            '"-DOCSTART-","O"\n\nAda,B-PER\nLove,I-PER\n#,O\n\n\ufeff-DOCSTART-,O\n\nParis,B-LOC\n',
+            {},
+        ),
     ],
 )
 def test_conll_files(tmp_path, name, content, options):
@@ -48,6 +55,9 @@ def test_conll_files(tmp_path, name, content, options):
         assert (found.words, found.entities) == ([["x"]], [[Entity("LOC", 0, 1)]])
         return
     assert found.words == [["Ada", "Love", "#"], ["Paris"]]
+    if name == "lemmas.txt":
+        assert found.tags == [["PER", "PER", "HT"], ["LOC"]]
+        return
     assert found.entities == [[Entity("PER", 0, 2)], [Entity("LOC", 0, 1)]]
     assert len(set(found.documents)) == (2 if "DOCSTART" in content else 1)
 
@@ -118,8 +128,27 @@ def test_files_without_tags_and_plain_tags(tmp_path):
     assert (found.words, found.is_labeled) == ([["Ada", "x"], ["y"]], False)
     for words in (",", "1,000", "a;b", "|"):
         assert data.read(write(tmp_path / "x.txt", f"{words}\nb\n"), like=train, labeled=False).words == [[words, "b"]]
+    for like in (write(tmp_path / "named.tsv", "word\ttag\na b\tX\n"), write(tmp_path / "tabs.tsv", "a b\tX\nc\tX\n")):
+        like = data.read(like)
+        named = {"word_column": "word", "tag_column": "tag"} if like.file.names else {}
+        content = f"{'word' if named else '# id 1'}\nAda\n\n# id 2\nx y\n"
+        for text in (content, content.partition("\n")[2]):
+            assert data.read(write(tmp_path / "x.txt", text), like=like, labeled=False, **named).words == [
+                ["Ada"],
+                ["x y"],
+            ]
     found.write(tmp_path / "out.txt", [["NN", "VB"], ["O"]])
     assert (tmp_path / "out.txt").read_text() == "Ada NN\nx VB\n\ny O\n"
+
+
+def test_hashtags_are_words_and_doubtful_lines_are_reported(tmp_path, caplog):
+    found = data.read(
+        write(tmp_path / "x.txt", "#win HT\n#now HT\nyes UH\n\n# a b\nsee V\n#win HT\n\n#z rare\n#now V\n")
+    )
+    assert found.words == [["#win", "#now", "yes"], ["see", "#win"], ["#now"]]
+    assert "x.txt: 1 line(s) that start with # have all columns, but a tag of no other word" in caplog.text
+    assert "the first is line 9" in caplog.text
+    assert data.read(write(tmp_path / "x.txt", "#x B-E\ny I-E\n\n#z I-F\n")).words == [["#x", "y"], ["#z"]]
 
 
 def test_broken_tags_are_counted_by_line(tmp_path, caplog):
@@ -139,6 +168,28 @@ def test_broken_tags_are_counted_by_line(tmp_path, caplog):
         ("x.txt", "\n-DOCSTART- O\n", {}, r"x.txt: no words"),
         ("x.txt", "a O\n", {"tag_column": "3"}, r"x.txt: `tag_column` must be from 1 to 2.*Received: 3"),
         ("x.txt", "w t\na O\n", {"tag_column": "ner"}, r"x.txt: no column `ner`. It has: w, t"),
+        ("x.txt", "a b t t\na b O O\n", {"tag_column": "t"}, r"x.txt: 2 columns are named `t`. Give its number"),
+        (
+            "x.txt",
+            "w a b t\na b O\nb c O\n",
+            {"tag_column": "t"},
+            r"x.txt: `t` is column 4, but most lines have only 3",
+        ),
+        ("x.txt", "a B_PER\nb I_PER\nc O\n", {}, r"x.txt: the tags 'B_PER' and 'I_PER' seem to have prefixes"),
+        ("x.txt", "a PER-b\nb PER-i\nc o\n", {}, r"x.txt: the tags 'PER-b' and 'PER-i' seem to have prefixes"),
+        (
+            "x.json",
+            '[{"data": {"text": "a"}, "annotations": [12]}]',
+            {},
+            r"x.json:1: `annotations` must be a list of objects. Received: \[12\]",
+        ),
+        (
+            "x.json",
+            '{"data": {"text": "a"}, "annotations": [{"result": [{"value": {"start": 0, "end": 1, "x": []}}]}]}',
+            {},
+            r"x.json:1: a region without `labels`",
+        ),
+        ("x.ndjson", '{"text": "a", "label": [], "label": []}', {}, r"x.ndjson:1: .*the key 'label' occurs twice"),
         ("x.txt", "a O\n", {"tag_column": "1"}, r"x.txt: words and tags are in the same column, 1 of 2"),
         (
             "x.jsonl",
@@ -166,7 +217,7 @@ def test_broken_tags_are_counted_by_line(tmp_path, caplog):
             {},
             r"x.jsonl:1: the span 3 to 4 is 'b', not 'a'. Expected offsets in characters",
         ),
-        ("x.jsonl", '{"tokens": ["a"], "tags": []}', {}, r"x.jsonl:1: `tags` must be a list of strings"),
+        ("x.jsonl", '{"tokens": ["a"], "tags": []}', {}, r"x.jsonl: no tags or spans. It has: 'tokens', 'tags'"),
         ("x.jsonl", '{"tokens": ["a", "b"], "tags": ["O"]}', {}, r"x.jsonl:1: expected a tag for each of 2 words"),
         ("x.jsonl", '{"tokens": ["a"], "tags": [3]}', {}, r"x.jsonl:1: `tags` must be names of tags, such as B-PER"),
         ("x.jsonl", '{"words": "a"}\nx', {}, r"x.jsonl:2: not JSON"),
