@@ -130,6 +130,12 @@ def test_graph_mode():
         graph(tf.constant([[1.0, 2.0]]), ragged([[1, -1]]))
 
 
+def test_plain_tags():
+    """Of parts of speech, which may be single letters, each word is an entity."""
+    found = entities(ragged([[0, 0, 1]]), ["B", "NOUN"])
+    assert [part.to_list() for part in found] == [[[b"B", b"B", b"NOUN"]], [[0, 1, 2]], [[1, 2, 3]]]
+
+
 def two():
     return entities(ragged([[1], [0, 1]]), ["O", "B"])
 
