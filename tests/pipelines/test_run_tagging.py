@@ -199,7 +199,7 @@ def test_feature_based(made, mirrored):
         ({"model": None}, "--model is required: a directory or a name"),
         ({"dev_file": "none.txt"}, "none.txt: no such file"),
         ({"tag_column": "5"}, "train.txt: `tag_column` must be from 1 to 2, or from -1 for the last. Received: 5"),
-        ({"document_context": "true"}, "train.txt: one document. `document_context` requires a CoNLL file with -DOCSTART-"),
+        ({"document_context": "true"}, "train.txt: one document. `document_context` requires a CoNLL file with -DOC"),
         (
             {"dev_file": "{made}/dev.jsonl"},
             "dev.jsonl has texts, but {made}/train.txt has words with entities. Expected the same",

@@ -255,7 +255,7 @@ def test_files_that_do_not_fit(tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             data.check(found[first], found[second])
-    with pytest.raises(ValueError, match="x.txt: one document. `document_context` requires a CoNLL file with -DOCSTART-"):
+    with pytest.raises(ValueError, match="x.txt: one document. `document_context` requires a CoNLL file with -DOC"):
         data.check(found["x.txt"], found["x.txt"], document_context=True)
     with pytest.raises(ValueError, match="x.txt: one sentence of 2 words. Expected several, with blank lines"):
         data.check(data.read(write(words, "a B-X\nb O\n")), found["x.txt"])
