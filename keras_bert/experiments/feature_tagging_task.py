@@ -1,6 +1,7 @@
 """Feature-based tagging (BERT, section 5.3): a BiLSTM on features that are computed once."""
 
 import dataclasses
+import functools
 import logging
 import pathlib
 
@@ -8,6 +9,7 @@ from keras_bert.checkpoints.load import load
 from keras_bert.experiments.tagging_task import TaggingTask
 from keras_bert.models.bilstm_tagger import build_bilstm_tagger, split_bilstm_tagger
 from keras_bert.models.description import describe
+from keras_bert.training.bucketing import token_batches
 from keras_bert.training.feature_cache import FeatureBatches, FeatureCache, weights_fingerprint
 
 _LOG = logging.getLogger("keras_bert")
@@ -79,7 +81,8 @@ class FeatureTaggingTask(TaggingTask):
 
     def batches(self, examples, batch_size, seed, grouped):
         targets = self._windows["train"].targets()
-        return FeatureBatches(self._caches["train"], targets, batch_size=batch_size, seed=seed, grouped=grouped)
+        make = functools.partial(FeatureBatches, self._caches["train"], targets, seed=seed)
+        return token_batches(make, batch_size, grouped)
 
     def _tagger(self, bert):
         size = self._bilstm

@@ -1,5 +1,6 @@
 """Fine-tuning for tagging: named entities, chunks, parts of speech."""
 
+import functools
 import pathlib
 
 import numpy as np
@@ -14,7 +15,7 @@ from keras_bert.tasks.tagging import data, metrics, published, schemes
 from keras_bert.tasks.tagging import data_summary as sentence_summary
 from keras_bert.tasks.tagging.features import TaggingWindows, labels
 from keras_bert.tasks.tagging.schemes import PLAIN
-from keras_bert.training.bucketing import Batches
+from keras_bert.training.bucketing import Batches, token_batches
 from keras_bert.training.losses import token_loss
 from keras_bert.training.progress import announced
 
@@ -87,6 +88,9 @@ class TaggingTask(FinetuningTask):
         if bert.head == "token_classification" and bert.labels == self.labels:
             return bert.model()
         return build_token_classifier(bert.encoder, len(self.labels))
+
+    def batches(self, examples, batch_size, seed, grouped):
+        return token_batches(functools.partial(Batches, *examples(), seed=seed), batch_size, grouped)
 
     def score(self, targets, outputs):
         logits = self._windows["dev"].from_outputs(outputs)

@@ -197,6 +197,20 @@ class Batches(BatchSource):
         return inputs, targets, tf.cast(rows >= 0, tf.float32)
 
 
+def token_batches(make, batch_size, grouped=True):
+    """Returns batches with equal numbers of tokens, for losses that are means over tokens.
+
+    With equal numbers of rows, the tokens in batches of short rows would weigh more.
+
+    Args:
+        make: callable that takes the options of `Batches` and returns the batches.
+        batch_size: int, mean number of rows per batch.
+        grouped: bool, see `Batches`. Batches that are not grouped have equal numbers of rows. Defaults to `True`.
+    """
+    batches = make(batch_size=batch_size, grouped=grouped)
+    return make(tokens_per_batch=-(-batches.computed // batches.steps)) if grouped else batches
+
+
 def _take(feature, rows, length, padding=0):
     """Gathers rows of a feature; ragged integers are padded with `padding`, other ragged values with zeros."""
     if feature is None:

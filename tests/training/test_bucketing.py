@@ -1,5 +1,6 @@
 """Batches by length: boundaries against brute force, batches against their rows."""
 
+import functools
 import itertools
 import re
 
@@ -9,7 +10,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from keras_bert.training.bucketing import Batches, fit_boundaries  # noqa: E402
+from keras_bert.training.bucketing import Batches, fit_boundaries, token_batches  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 
@@ -148,6 +149,16 @@ def test_token_budget():
     assert [rows.tolist() for rows in batches.rows()] == [[0, 1, 2, 3], [4, 5], [7], [6]]
     assert [inputs.shape for inputs, _, _ in arrays(batches.dataset())] == [(4, 2), (2, 4), (1, 9), (1, 9)]
     assert batches.dataset().element_spec[0].shape == (None, None)
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_batches_of_as_many_tokens(grouped):
+    """Half of the rows have 5 tokens, half 20: batches of 8 rows have 100 tokens on average, 5 or 20 rows."""
+    inputs = ragged([5, 20] * 100)
+    batches = token_batches(functools.partial(Batches, inputs), 8, grouped)
+    shapes = {tuple(part.shape) for part, _, _ in arrays(batches.dataset())}
+    assert shapes == ({(20, 5), (5, 20)} if grouped else {(8, 20)})
+    assert batches.steps == 25
 
 
 @pytest.mark.parametrize("grouped", [True, False])
