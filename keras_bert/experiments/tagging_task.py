@@ -89,6 +89,7 @@ class TaggingTask(FinetuningTask):
             return bert.model()
         return build_token_classifier(bert.encoder, len(self.labels))
 
+    # Differs from BERT: batches have equal numbers of tokens instead of sentences.
     def batches(self, examples, batch_size, seed, grouped):
         return token_batches(functools.partial(Batches, *examples(), seed=seed), batch_size, grouped)
 
