@@ -7,11 +7,11 @@ MiniLM with 6 layers and width 384, 3 epochs, batch 32, learning rate 5e-5, drop
 printed after each run; `--max_train_examples=300` tries it. Peers: `make peers`.
 
 Both sides start from the same weights and are scored with those after the last epoch. keras_bert runs the classes of
-`run_tagging` with its defaults: rows of similar length, 10% warmup, weight decay 0.01, epsilon 1e-6, windows of 128
-tokens, the pieces of "U.N." after the first labelled too. transformers runs the recipe of its example `run_ner.py` on
-lists in memory instead of files of `datasets`: the first piece of a word is labelled, the others are ignored, dynamic
-padding of random batches, `Trainer`'s defaults (fused AdamW without weight decay, linear decay without warmup), F1 by
-seqeval. Both sides use one thread per core.
+`run_tagging` with its defaults: batches of rows of similar length with equal numbers of tokens, 10% warmup, weight
+decay 0.01, epsilon 1e-6, windows of 128 tokens, the pieces of "U.N." after the first labelled too. transformers runs
+the recipe of its example `run_ner.py` on lists in memory instead of files of `datasets`: the first piece of a word is
+labelled, the others are ignored, dynamic padding of random batches, `Trainer`'s defaults (fused AdamW without weight
+decay, linear decay without warmup), F1 by seqeval. Both sides use one thread per core.
 
 The runs of both sides alternate, each in its own process. Examples per second are those of training after the first
 epoch, in which keras_bert traces its functions; evaluation, tokenization and files are excluded on both sides. The
