@@ -1,6 +1,7 @@
 """Batches of rows of similar length, to minimize padding."""
 
 import functools
+import math
 
 import keras
 import numpy as np
@@ -54,8 +55,9 @@ class Batches(BatchSource):
 
     Each epoch contains every row once, in an order that depends only on `seed` and the epoch. Rows are shuffled,
     sorted by boundary and split into batches. The remaining rows of a boundary move up to the next one, so that at
-    most one batch per epoch is incomplete; it is filled with copies of its first row, with weight 0. Finally, the
-    batches are shuffled.
+    most one batch per epoch is incomplete; it is filled with copies of its first row, with weight 0. With
+    `tokens_per_batch`, the batches of each boundary have equal numbers of rows instead, up to filler in the last one.
+    Finally, the batches are shuffled.
 
     Args:
         inputs: dict of features over the same rows, or a single feature. A `tf.RaggedTensor` `(rows, length)`, or
@@ -134,16 +136,18 @@ class Batches(BatchSource):
     def _layout(self, boundaries, lengths):
         """Returns the rows and the padded length of each batch, `(steps,)`, from shortest to longest."""
         boundaries = np.array(boundaries)
-        if self.tokens_per_batch is None:
-            sizes = np.full_like(boundaries, self.batch_size)
-        else:
-            sizes = np.maximum(self.tokens_per_batch // boundaries, 1)
+        counts = np.bincount(np.searchsorted(boundaries, lengths), minlength=len(boundaries))
+        if self.tokens_per_batch is not None:
+            batches = -(-counts // np.maximum(self.tokens_per_batch // boundaries, 1))
+            sizes = -(-counts // np.maximum(batches, 1))
+            return np.repeat(sizes, batches), np.repeat(boundaries, batches)
         batches, left = [], 0
-        for rows, size in zip(np.bincount(np.searchsorted(boundaries, lengths)), sizes, strict=True):
-            full, left = divmod(left + rows, size)
+        for rows in counts:
+            full, left = divmod(left + rows, self.batch_size)
             batches.append(full)
         batches[-1] += left > 0
-        return np.repeat(sizes, batches), np.repeat(boundaries, batches)
+        padded = np.repeat(boundaries, batches)
+        return np.full_like(padded, self.batch_size), padded
 
     def _lengths(self, epoch):
         """Returns the padded length of each batch of the layout."""
@@ -165,7 +169,13 @@ class Batches(BatchSource):
             rows, steps = rng.permutation(rows), rng.permutation(steps)
         if self.grouped:
             rows = rows[np.argsort(self._bucket[rows], kind="stable")]
-        return np.pad(rows, (0, self._sizes.sum() - len(rows)), constant_values=-1), steps
+        if self.tokens_per_batch is None:
+            return np.pad(rows, (0, self._sizes.sum() - len(rows)), constant_values=-1), steps
+        # The filler of each boundary follows its rows.
+        ends = np.cumsum(np.bincount(self._bucket, minlength=len(self.boundaries)))
+        room = np.cumsum([self._sizes[self._padded == length].sum() for length in self.boundaries])
+        missing = np.diff(room - ends, prepend=0)
+        return np.insert(rows, np.repeat(ends, missing), -1), steps
 
     def rows(self, epoch=0):
         """Returns the row indices of each batch in the order of `dataset`, a list of integer arrays; filler is -1."""
@@ -208,7 +218,13 @@ def token_batches(make, batch_size, grouped=True):
         grouped: bool, see `Batches`. Batches that are not grouped have equal numbers of rows. Defaults to `True`.
     """
     batches = make(batch_size=batch_size, grouped=grouped)
-    return make(tokens_per_batch=-(-batches.computed // batches.steps)) if grouped else batches
+    if not grouped:
+        return batches
+    steps, budget = -(-batches.examples // batch_size), batch_size * batches.tokens / batches.examples
+    for _ in range(3):
+        batches = make(tokens_per_batch=math.ceil(budget))
+        budget *= batches.steps / steps
+    return batches
 
 
 def _take(feature, rows, length, padding=0):
