@@ -206,13 +206,18 @@ def table_row(path, header, line, row):
     return dict(zip(header, row, strict=True))
 
 
-def _json_object(path, wanted, line, text):
+def json_value(path, line, text, make_object):
+    """Parses a line of JSON; `make_object` converts the list of pairs of an object."""
     try:
-        record = json.loads(text, object_pairs_hook=tuple)  # A dict would hide duplicate names.
+        return json.loads(text, object_pairs_hook=make_object)
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}:{line}: not JSON: {error.msg} at column {error.colno}") from error
     except (ValueError, RecursionError) as error:  # Numbers with thousands of digits, or too deep nesting.
         raise ValueError(f"{path}:{line}: JSON that cannot be read: {error}") from error
+
+
+def _json_object(path, wanted, line, text):
+    record = json_value(path, line, text, tuple)  # A dict would hide duplicate names.
     if not isinstance(record, tuple):
         raise ValueError(f"{path}:{line}: expected one JSON object per line. Received: {text[:50]}")
     names = [name for name, _ in record]

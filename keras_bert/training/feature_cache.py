@@ -146,7 +146,7 @@ class FeatureBatches(BatchSource):
         self._cache = cache
         mask = tf.RaggedTensor.from_row_lengths(np.ones(cache.tokens, np.int32), cache.lengths)
         self._batches = Batches({"row": np.arange(len(cache.lengths)), "padding_mask": mask}, targets, **options)
-        for name in ("steps", "batch_size", "sequence_length", "examples", "tokens", "seed", "computed"):
+        for name in ("steps", "batch_size", "sequence_length", "examples", "tokens", "seed"):
             setattr(self, name, getattr(self._batches, name))
 
     def rows(self, epoch=0):

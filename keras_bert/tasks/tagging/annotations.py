@@ -10,7 +10,7 @@ import json
 import logging
 
 from keras_bert.files import write_json, write_text
-from keras_bert.tasks.rows import decoded, read_lines, valid_text
+from keras_bert.tasks.rows import decoded, json_value, read_lines, valid_text
 from keras_bert.tasks.tagging.schemes import Entity
 
 _LOG = logging.getLogger("keras_bert")
@@ -133,27 +133,19 @@ def _objects(path):
             raise ValueError(f"{path}: JSON that cannot be read: {error}") from None
         rows = list(enumerate(rows if isinstance(rows, list) else [rows], 1))
     else:
-        rows = [(line, _parsed(path, line, text)) for line, text in read_lines(path)]
+        rows = [(line, json_value(path, line, text, _object)) for line, text in read_lines(path)]
     if not rows:
         raise ValueError(f"{path}: no rows")
     return rows
 
 
 def _object(pairs):
+    """Returns a dict; a name that occurs twice would hide a value."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} occurs twice")
     return found
-
-
-def _parsed(path, line, text):
-    try:
-        return json.loads(text, object_pairs_hook=_object)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}:{line}: not JSON: {error.msg} at column {error.colno}") from None
-    except (ValueError, RecursionError) as error:  # Numbers with thousands of digits, or too deep nesting.
-        raise ValueError(f"{path}:{line}: JSON that cannot be read: {error}") from None
 
 
 def _unwrapped(path, line, record):
