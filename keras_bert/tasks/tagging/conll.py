@@ -105,29 +105,7 @@ def read(path, word_column=None, tag_column=None, separator=None, like=None):
     found = Columns(
         [], [] if has_tags else None, [], [], [line for _, line in numbered], separator, count, header, names, []
     )
-    document, is_new, doubtful = 0, True, []
-    for number, line in numbered:
-        if _is_border(line):
-            is_new = True
-            document += _is_document(line)
-            continue
-        row = rows[number]
-        fits = len(row) == count
-        is_word = fits and (_is_tag(row[tag], tags) if has_tags else not line.startswith("# "))
-        if number == header or (line.startswith("#") and is_new and not is_word):
-            doubtful += [number] if fits and not line.startswith("# ") and number != header else []
-            continue
-        if not fits:
-            raise ValueError(f"{path}:{number}: expected {count} columns, like most lines. Received: {len(row)}")
-        if is_numbered and _RANGE.fullmatch(row[0]):
-            found.others.append(number)
-            continue
-        if is_new:
-            for column in (found.words, found.numbers, *([found.tags] if has_tags else [])):
-                column.append([])
-            found.documents.append(document)
-            is_new = False
-        _add(path, found, number, row[word], row[tag] if has_tags else None)
+    doubtful = _add_rows(path, found, numbered, rows, word, tag if has_tags else None, tags, is_numbered)
     if not found.words:
         raise ValueError(f"{path}: no words below the names of the columns")
     if doubtful:
@@ -137,6 +115,41 @@ def read(path, word_column=None, tag_column=None, separator=None, like=None):
             *(path, len(doubtful), doubtful[0]),
         )
     return found
+
+
+def _add_rows(path, found, numbered, rows, word, tag, tags, is_numbered):
+    """Adds the words of all lines to `Columns`; returns the numbers of the comments that may be words.
+
+    Args:
+        rows: dict of the columns of each line by its number.
+        word, tag: indices of the columns; `tag` is `None` without tags.
+        tags: set of the tags of words.
+        is_numbered: bool, whether the first column has the numbers of the words, as in CoNLL-U.
+    """
+    document, is_new, doubtful = 0, True, []
+    for number, line in numbered:
+        if _is_border(line):
+            is_new = True
+            document += _is_document(line)
+            continue
+        row = rows[number]
+        fits = len(row) == found.width
+        is_word = fits and (not line.startswith("# ") if tag is None else _is_tag(row[tag], tags))
+        if number == found.header or (line.startswith("#") and is_new and not is_word):
+            doubtful += [number] if fits and not line.startswith("# ") and number != found.header else []
+            continue
+        if not fits:
+            raise ValueError(f"{path}:{number}: expected {found.width} columns, like most lines. Received: {len(row)}")
+        if is_numbered and _RANGE.fullmatch(row[0]):
+            found.others.append(number)
+            continue
+        if is_new:
+            for column in (found.words, found.numbers, *([] if tag is None else [found.tags])):
+                column.append([])
+            found.documents.append(document)
+            is_new = False
+        _add(path, found, number, row[word], None if tag is None else row[tag])
+    return doubtful
 
 
 def _inside(numbered, header):
