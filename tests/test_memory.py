@@ -1,4 +1,7 @@
 import contextlib
+import os
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -12,6 +15,30 @@ def test_an_error_of_numpy_is_explained():
     message = "out of memory at a batch of 32 sequences of length 512. Lower the batch size.* remat=True"
     with pytest.raises(MemoryError, match=message), keras_bert.explain_out_of_memory(batch_size=32, length=512):
         np.empty((1 << 20, 1 << 30))
+
+
+def test_freed_memory_is_reused():
+    """Arrays of 100 MB need new pages once, instead of each time."""
+    program = """
+import resource, sys
+import numpy as np
+import keras_bert.memory
+if sys.argv[1] == "keep":
+    keras_bert.memory.keep_freed_memory()
+before = 0
+for _ in range(6):
+    faults, before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, before
+    before += faults
+    np.ones(100_000_000, "int8")
+print(faults)
+"""
+    settings = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    faults = {}
+    for name, more in {"keep": {}, "return": {}, "keep as set": {"GLIBC_TUNABLES": "glibc.malloc.arena_max=2"}}.items():
+        command = [sys.executable, "-c", program, *name.split()]
+        faults[name] = int(subprocess.run(command, env={**settings, **more}, capture_output=True, check=True).stdout)
+    assert faults["keep"] < 10 < faults["return"]
+    assert faults["keep as set"] > 10
 
 
 @pytest.mark.slow  # TensorFlow retries for ten seconds.

@@ -5,13 +5,14 @@ import pathlib
 
 import tensorflow as tf
 
+from keras_bert.memory import keep_freed_memory
 from keras_bert.training.callbacks import TensorBoard
 from keras_bert.training.calls import Calls, explaining_out_of_memory
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.input_pipeline import as_source
 from keras_bert.training.interruption import InterruptedEvaluation, Interruption
-from keras_bert.training.losses import Loss
+from keras_bert.training.losses import Loss, Score
 from keras_bert.training.progress import Progress, announced
 from keras_bert.training.run_log import RunLog
 from keras_bert.training.run_state import RunState, run_settings
@@ -31,12 +32,14 @@ class Trainer:
     On Ctrl-C and SIGTERM, training stops after the current step and saves its state. `fit` then raises
     `KeyboardInterrupt` or exits with status 143; a second Ctrl-C raises at once.
 
+    From the first `Trainer` on, the process keeps its freed memory, see `keep_freed_memory`.
+
     Args:
         model_fn: function that builds the model.
         optimizer_fn: function that takes the model and returns an `AdamW` or a `LAMB`; see `create_optimizer`.
         loss: a `Loss` or a list of them; the sum is minimized.
         metrics: functions of `(targets, outputs)`, NumPy arrays of all rows in order, that return a dict; or `Loss`es,
-            whose means are computed batch by batch.
+            whose means are computed batch by batch; or `Score`s, which only use the model.
         directory: path of the snapshots, the best weights and `metrics.jsonl`. `None` writes nothing.
         strategy: see `create_strategy`. Defaults to one device.
         micro_batches: int, number of parts in which a replica processes its rows sequentially. Defaults to 1.
@@ -71,10 +74,12 @@ class Trainer:
         settings=None,
         callbacks=None,
     ):
+        keep_freed_memory()
         self.strategy = strategy or tf.distribute.get_strategy()
         self.losses = [loss] if isinstance(loss, Loss) else list(loss)
-        metrics = [metrics] if callable(metrics) or isinstance(metrics, Loss) else list(metrics)
-        self.metrics = [metric for metric in metrics if not isinstance(metric, Loss)]
+        metrics = [metrics] if callable(metrics) or isinstance(metrics, Loss | Score) else list(metrics)
+        self.metrics = [metric for metric in metrics if not isinstance(metric, Loss | Score)]
+        self._scores = [metric for metric in metrics if isinstance(metric, Score)]
         self.directory = None if directory is None else pathlib.Path(directory)
         self._chief = is_chief(self.strategy)
         with announced("building the model", show=self._chief), self.strategy.scope():
@@ -222,6 +227,8 @@ class Trainer:
             outputs, targets, results = self._evaluator.outputs(batches, keep=bool(self.metrics), with_losses=True)
         for metric in self.metrics:
             results.update(metric(targets, outputs))
+        for score in self._scores:
+            results.update(score.compute())
         return {name: float(value) for name, value in results.items()}
 
     def predict(self, batches):
