@@ -25,6 +25,7 @@ command.section("vocabulary")
 _VOCAB_SIZE = flags.DEFINE_integer("vocab_size", 30522, "Maximum number of tokens, including special ones.")
 _LOWERCASE = flags.DEFINE_bool("lowercase", True, "Whether to lowercase words.")
 _STRIP_ACCENTS = flags.DEFINE_bool("strip_accents", None, "Whether to strip accents; default: as --lowercase.")
+_REVERSIBLE = flags.DEFINE_bool("reversible", False, "For run_translation: keeps case and spaces, no [UNK].")
 _UNUSED = flags.DEFINE_integer("unused", 99, "Number of [unused] tokens after [PAD]; 99 gives Google's ids.")
 _MIN_COUNT = flags.DEFINE_integer("min_count", 2, "Minimum number of occurrences of a word.")
 _ALPHABET_LIMIT = flags.DEFINE_integer("alphabet_limit", 1000, "Maximum number of characters to cover.")
@@ -36,6 +37,8 @@ def check():
     """Finds mistakes in paths."""
     if pathlib.Path(_OUTPUT.value).is_dir():
         raise ValueError(f"{_OUTPUT.value}: is a directory. Expected the name of the vocab.txt to write")
+    if _REVERSIBLE.value and ((flags.FLAGS["lowercase"].present and _LOWERCASE.value) or _STRIP_ACCENTS.value):
+        raise ValueError("--reversible keeps case and accents. Remove --lowercase and --strip_accents")
     for pattern in filter(None, (_INPUT.value, _HELD_OUT.value)):
         lines.find(pattern)
 
@@ -54,6 +57,7 @@ def main():
             unused=_UNUSED.value,
             min_count=_MIN_COUNT.value,
             alphabet_limit=_ALPHABET_LIMIT.value,
+            reversible=_REVERSIBLE.value,
             progress=show,
         )
     vocabulary.save(output)
@@ -65,7 +69,11 @@ def main():
 
 
 def _next():
-    """Returns the command that creates data with the vocabulary."""
+    """Returns the command that uses the vocabulary."""
+    if _REVERSIBLE.value:
+        files = "--train_source=train.de --train_target=train.en --dev_source=val.de --dev_target=val.en"
+        start = f"{command.spelling('run_translation')} {files}"
+        return f"{start} --vocab={shlex.quote(_OUTPUT.value)} --output_dir=runs/translation"
     start = f"{command.spelling('create_pretraining_data')} --input={shlex.quote(_INPUT.value)}"
     casing = "" if _LOWERCASE.value else " --nolowercase"
     if _STRIP_ACCENTS.value is not None:
@@ -79,7 +87,13 @@ def _count_all(show):
 
     def count(files, held_out_every=None):
         return word_counts.count_words(
-            files, _LOWERCASE.value, _STRIP_ACCENTS.value, held_out_every, _PROCESSES.value, progress=show
+            files,
+            _LOWERCASE.value and not _REVERSIBLE.value,
+            _STRIP_ACCENTS.value,
+            held_out_every,
+            _PROCESSES.value,
+            _REVERSIBLE.value,
+            progress=show,
         )
 
     if not _HELD_OUT.value:

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from keras_bert.corpus.lines import find, is_packed, lines
 from keras_bert.corpus.processes import WORTH_A_PROCESS, Workers
+from keras_bert.text import lossless
 from keras_bert.text.tokenizer import WordSplitter
 
 _PART = 2**24  # Bytes of a file per job.
@@ -16,7 +17,15 @@ _BATCH = 2**18  # Bytes that are split at a time.
 _LONGEST_LINE = 2**10  # The splitter copies a line for each of its words, so longer lines are split.
 
 
-def count_words(files, lowercase=True, strip_accents=None, held_out_every=None, processes=None, progress=None):
+def count_words(
+    files,
+    lowercase=True,
+    strip_accents=None,
+    held_out_every=None,
+    processes=None,
+    reversible=False,
+    progress=None,
+):
     """Counts the words of text files, plain or `.gz`.
 
     Memory grows with the number of distinct words, not with the corpus. With several processes a script needs the guard
@@ -27,6 +36,7 @@ def count_words(files, lowercase=True, strip_accents=None, held_out_every=None, 
         lowercase, strip_accents: see `BertTokenizer`.
         held_out_every: int, hold out every n-th line. Defaults to `None`, no held-out lines.
         processes: int, the number of processes. Defaults to one per 64 MB, at most the number of cores.
+        reversible: bool, whether to mark the starts of words, see `LosslessTokenizer`. Defaults to `False`.
         progress: function, called with a line of text after each part of a file.
 
     Returns:
@@ -41,7 +51,9 @@ def count_words(files, lowercase=True, strip_accents=None, held_out_every=None, 
     if processes is None:
         size = sum(path.stat().st_size for path in paths)
         processes = min(os.cpu_count(), math.ceil(size / WORTH_A_PROCESS))
-    job = functools.partial(_count_part, splitting=(lowercase, strip_accents), held_out_every=held_out_every)
+    job = functools.partial(
+        _count_part, splitting=(lowercase, strip_accents, reversible), held_out_every=held_out_every
+    )
     counts, held_out = collections.Counter(), collections.Counter()
     with Workers(min(processes, len(parts))) as workers:
         for number, (counted, apart) in enumerate(workers.run(job, parts), 1):
@@ -78,8 +90,9 @@ def _words(splitter, texts):
 
 
 @functools.cache
-def _splitter(lowercase, strip_accents):
-    return WordSplitter(lowercase, strip_accents)
+def _splitter(lowercase, strip_accents, reversible):
+    splitter = WordSplitter(lowercase, strip_accents)
+    return (lambda texts: splitter(lossless.learned_words(texts))) if reversible else splitter
 
 
 def _batches(numbered_lines):

@@ -9,7 +9,7 @@ import heapq
 import itertools
 import logging
 
-from keras_bert.text.vocabulary import LONGEST_WORD, Vocabulary
+from keras_bert.text.vocabulary import BYTES, LONGEST_WORD, REVERSIBLE, WORD_START, Vocabulary
 
 _LOG = logging.getLogger("keras_bert")
 # Prefix of every word, so that "a" at the start of a word and "a" within one are different strings.
@@ -21,7 +21,7 @@ _MOST_WORDS = 1_000_000
 _MOST_CANDIDATES = 1_000_000
 
 
-def learn_vocabulary(counts, vocab_size, unused=99, min_count=2, alphabet_limit=1000, progress=None):
+def learn_vocabulary(counts, vocab_size, unused=99, min_count=2, alphabet_limit=1000, reversible=False, progress=None):
     """Learns a vocabulary of `vocab_size` pieces, or fewer, with a warning, if the corpus is too small.
 
     Each round computes how many fewer pieces the corpus would need with each candidate piece, and how many more without
@@ -35,15 +35,31 @@ def learn_vocabulary(counts, vocab_size, unused=99, min_count=2, alphabet_limit=
             `[SEP]` and `[MASK]` Google's ids, 100 to 103.
         min_count: int, minimum count of the words from which pieces are learned. Defaults to 2.
         alphabet_limit: int, the number of characters to cover; words with rarer ones are `[UNK]`. Defaults to 1000.
+        reversible: bool, whether the counts are of marked words, see `count_words`: the special pieces are then those
+            of `LosslessTokenizer`, which writes rare characters as bytes. Defaults to `False`.
         progress: function, called with a line of text after each round.
 
     Returns:
         A `Vocabulary`: special pieces, the alphabet, and the other pieces from most to least useful.
     """
     _check_at_least(unused=(unused, 0), min_count=(min_count, 1), alphabet_limit=(alphabet_limit, 1))
+    if reversible:
+        marked = next((word for word in counts if WORD_START in word[1:]), None)
+        if marked is not None:
+            raise ValueError(
+                f"`counts` must have {WORD_START!r} only at the start, see `count_words`. Received: {marked!r}"
+            )
+        # Two tokens for each character; the others are written as bytes.
+        most = (vocab_size - len(REVERSIBLE) - len(BYTES) - 1) // 2
+        alphabet_limit = min(alphabet_limit, max(1, most))
     words = _ordered_words(counts, alphabet_limit)
     alphabet = {character for word, _ in words for character in (word[:2], *word[2:])}
     special = ["[PAD]", *(f"[unused{index}]" for index in range(1, unused + 1)), "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    if reversible:
+        # Any character may start a piece or continue one in another text.
+        characters = {character[-1] for character in alphabet} - {WORD_START}
+        alphabet = {_BEGIN + WORD_START, *characters, *(_BEGIN + character for character in characters)}
+        special = [*REVERSIBLE, *BYTES]
     givers = sum(count >= min_count for word, count in words if word not in alphabet)
     size = _size(vocab_size, len(special), len(alphabet), givers, min_count) - len(special)
     pieces, losses = _grow_and_prune(words[:_MOST_WORDS], alphabet, size, min_count, progress or (lambda line: None))
@@ -67,7 +83,7 @@ def _size(vocab_size, special, alphabet, words, min_count):
     if vocab_size < special + alphabet:
         raise ValueError(
             f"`vocab_size` must be at least {special + alphabet}: {parts}. Received: vocab_size={vocab_size}. "
-            "Lower `alphabet_limit` or `unused`"
+            "Lower `alphabet_limit` or `unused`, or ask for more"
         )
     most = special + alphabet + words
     if vocab_size > most:

@@ -8,6 +8,9 @@ from keras_bert.text import tokenizer_json
 from keras_bert.text.tokenizer_json import AddedToken
 
 LONGEST_WORD = 200  # In characters after normalization; a longer word is [UNK].
+# Of reversible vocabularies, see `lossless`: the start of a word, and a piece for each byte.
+WORD_START, BYTES = "▁", [chr(0x2800 + byte) for byte in range(256)]
+REVERSIBLE = ("[PAD]", "[UNK]", "[START]", "[END]")
 _DEFAULTS = {
     "added_tokens": [],
     "strip_accents": None,
@@ -64,8 +67,9 @@ class Vocabulary:
                 raise ValueError(f"{self._place(index)}: a piece must be a string. Received: {piece!r}")
             if piece not in added and (piece.strip(" \t\r\n") != piece or not piece):
                 raise ValueError(f"{self._place(index)}: a piece must be non-empty and stripped. Received: {piece!r}")
-        for piece in ("[PAD]", "[UNK]", "[CLS]", "[SEP]"):
-            self._check_special(piece)
+        if not self._ids.keys() >= set(REVERSIBLE):
+            for piece in ("[PAD]", "[UNK]", "[CLS]", "[SEP]"):
+                self._check_special(piece)
         for token in self.added_tokens:
             self.id(token.content)
         if not isinstance(self.max_word_length, int) or self.max_word_length < 1:
