@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from keras_bert.exporting.export import build_signatures
 from keras_bert.exporting.results import results
+from keras_bert.models.beam_search import Beam
+from keras_bert.models.decoding import check_count
 from keras_bert.models.heads import build_embedder
 
 _CANDIDATES = 20  # Spans that share the probability of the answers to a question, as in Google's n-best list.
@@ -114,6 +116,30 @@ class Answerer:
             preprocessor = bert.preprocessor(length, padding="longest")
             self._signatures[key] = build_signatures(model, preprocessor, labels, pair, **options)
         return self._signatures[key]
+
+
+def translate(transformer, texts, batch_size, n_best, beam_size, length_penalty):
+    """See `LoadedTransformer.predict`."""
+    rows, is_single = read_rows(texts)
+    check_rows(rows, [("text",)], "a translation model")
+    if n_best is not None:
+        check_count("n_best", n_best)
+    beam = Beam(max(n_best or 1, 4) if beam_size is None else beam_size, length_penalty)
+    signature = _translation_signature(transformer, beam, n_best or 1)
+    answers = [None] * len(rows)
+    for numbers, part in _batches(rows, batch_size):
+        for number, answer in zip(numbers, results(_call(signature, ("text",), part), part, n_best), strict=True):
+            answers[number] = answer
+    return answers[0] if is_single else answers
+
+
+def _translation_signature(transformer, beam, n_best):
+    """Returns the signature, traced once for each set of options."""
+    if (beam, n_best) not in transformer.signatures:
+        options = {"beam": beam, "n_best": n_best}
+        found = build_signatures(transformer.model(), transformer.tokenizer(), **options)["serving_default"]
+        transformer.signatures[beam, n_best] = found
+    return transformer.signatures[beam, n_best]
 
 
 def input_names(bert):

@@ -147,6 +147,11 @@ def write_weights(description, directory, dtype):
     }
     if not description.tied:  # transformers then reads the decoder's bias.
         tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].copy()
+    write_tensors(tensors, directory, dtype)
+
+
+def write_tensors(tensors, directory, dtype):
+    """Writes `model.safetensors` in a dtype."""
     if dtype != "float32":
         largest = max(float(np.abs(array).max()) for array in tensors.values())
         if not largest <= float(ml_dtypes.finfo(dtype).max):
@@ -188,6 +193,13 @@ def _labels(path, values):
 
 def _read_weights(directory, tied):
     """Returns the tensors of a directory by our names, with a tied table only once."""
+    return _without_copies(
+        directory, {_our_name(name): tensor for name, tensor in read_tensors(directory).items()}, tied
+    )
+
+
+def read_tensors(directory):
+    """Returns the `Tensor`s of a directory by their names."""
     tensors = {}
     for path in _weight_files(directory):
         try:
@@ -197,8 +209,8 @@ def _read_weights(directory, tied):
             raise ValueError(f"{path}: not a readable safetensors file, it may be truncated: {error}") from None
         for name in names:
             shape = tuple(file.get_slice(name).get_shape())
-            tensors[_our_name(name)] = Tensor(name, shape, lambda file=file, name=name: file.get_tensor(name))
-    return _without_copies(directory, tensors, tied)
+            tensors[name] = Tensor(name, shape, lambda file=file, name=name: file.get_tensor(name))
+    return tensors
 
 
 def _weight_files(directory):

@@ -9,6 +9,7 @@ import keras
 from keras_bert.checkpoints import google, huggingface, keras_hub, locations, sentence_transformers, tokenizer_files
 from keras_bert.checkpoints.layout import Checkpoint, Tensor, tensors_of
 from keras_bert.checkpoints.loaded import LoadedBert
+from keras_bert.checkpoints.loaded_transformer import LoadedTransformer, is_transformer
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.metadata import Metadata
 from keras_bert.models.description import HEADS, describe
@@ -45,7 +46,7 @@ def load(path_or_name, revision=None, dtype=None, head=None, **encoder_options):
         **encoder_options: more arguments of `build_encoder`, such as `remat` or `hidden_states`.
 
     Returns:
-        A `LoadedBert`.
+        A `LoadedBert`; for the encoder-decoders of `run_translation` and Hugging Face's Marian, a `LoadedTransformer`.
 
     Example:
         bert = keras_bert.load("google-bert/bert-base-uncased")
@@ -54,11 +55,17 @@ def load(path_or_name, revision=None, dtype=None, head=None, **encoder_options):
     if head not in (None, *HEADS):
         raise ValueError(f"`head` must be one of {', '.join(HEADS)}. Received: head={head!r}")
     checkpoint = _open(path_or_name, revision, head)
+    if isinstance(checkpoint, pathlib.Path):
+        if head is not None or encoder_options:
+            given = ", ".join(["head"] * (head is not None) + list(encoder_options))
+            raise ValueError(f"{checkpoint} has an encoder-decoder, which does not take {given}")
+        return LoadedTransformer(checkpoint, dtype)
     with explain_out_of_memory(parameters=sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())):
         return LoadedBert(checkpoint, dtype=dtype, **encoder_options)
 
 
 def _open(path_or_name, revision, head):
+    """Returns a `Checkpoint`, or the folder of an encoder-decoder."""
     if keras_hub.is_model(path_or_name):
         return keras_hub.read_model(path_or_name)
     name = str(path_or_name)
@@ -93,6 +100,8 @@ def _open_path(path, head):
         return _open_keras(path, path.parent)
     if not path.is_dir():
         raise ValueError(f"{path}: expected a directory or a .keras file. Received: another kind of file")
+    if is_transformer(path):
+        return path
     folder = path if (path / huggingface.CONFIG).is_file() else sentence_transformers.transformer_folder(path)
     if google.is_google(folder) and not huggingface.has_weights(folder):
         checkpoint = google.read(folder)
@@ -100,11 +109,9 @@ def _open_path(path, head):
     elif (path / KERAS_FILE).is_file() and not (path / huggingface.WEIGHTS).is_file():
         return _open_keras(path / KERAS_FILE, path)
     elif not (folder / huggingface.CONFIG).is_file():
-        inner = path / "model"  # Fine-tuning writes the model into a folder of its output.
         raise FileNotFoundError(
             f"{path}: not a checkpoint. Expected {huggingface.CONFIG} with {huggingface.WEIGHTS} (Hugging Face), "
-            f"{google.CONFIG} with bert_model.ckpt.* (Google), or {KERAS_FILE}"
-            f"{f'. Did you mean {inner}?' if (inner / huggingface.CONFIG).is_file() else ''}"
+            f"{google.CONFIG} with bert_model.ckpt.* (Google), or {KERAS_FILE}{_hint(path)}"
         )
     elif "registered_name" in huggingface.read_json(folder / huggingface.CONFIG):
         return keras_hub.read_preset(path.resolve(), head)
@@ -117,6 +124,14 @@ def _open_path(path, head):
     if head is not None:
         checkpoint.metadata = checkpoint.metadata.replace(head=head)
     return checkpoint
+
+
+def _hint(path):
+    inner = path / "model"  # The commands write the model into a folder of their output.
+    if (inner / huggingface.CONFIG).is_file():
+        return f". Did you mean {inner}?"
+    is_exported = any(any(path.glob(f"{folder}saved_model.pb")) for folder in ("", "*/", "*/*/"))
+    return ". A SavedModel is opened by `tf.saved_model.load`, or served" if is_exported else ""
 
 
 def _open_keras(file, directory):

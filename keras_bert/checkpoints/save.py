@@ -3,7 +3,7 @@
 import logging
 import pathlib
 
-from keras_bert.checkpoints import google, huggingface, sentence_transformers, tokenizer_files
+from keras_bert.checkpoints import google, huggingface, marian, sentence_transformers, tokenizer_files
 from keras_bert.checkpoints.load import KERAS_FILE
 from keras_bert.files import adding_to
 from keras_bert.metadata import Metadata
@@ -67,6 +67,11 @@ def save(
     directory = pathlib.Path(directory).expanduser()
     _check_format(format, weights_dtype, directory)
     description = describe(model)
+    if description.head == "translation":
+        given = {"labels": labels, "task": task, "strip_accents": strip_accents, "pair": pair}
+        given |= {"sequence_length": sequence_length, "null_threshold": null_threshold, "thresholds": thresholds}
+        _save_transformer(description, model, directory, vocabulary, format, weights_dtype, given)
+        return
     pooling = description.layers.get("sentence_pooling")
     vocabulary = None if vocabulary is None else Vocabulary(vocabulary, strip_accents=strip_accents)
     metadata = Metadata(
@@ -103,6 +108,24 @@ def save(
         (directory / name).unlink(missing_ok=True)
     if pooling is None:
         (directory / sentence_transformers.MODULES).unlink(missing_ok=True)
+
+
+def _save_transformer(description, model, directory, vocabulary, format, weights_dtype, given):
+    """Writes an encoder-decoder, whose vocabulary is a reversible one; `given` has no place there."""
+    if format != "huggingface":
+        raise ValueError(f"an encoder-decoder is saved with format='huggingface'. Received: format={format!r}")
+    if name := next((name for name, value in given.items() if value is not None), None):
+        raise ValueError(f"`{name}` has no meaning for an encoder-decoder. Received: {name}={given[name]!r}")
+    vocabulary = None if vocabulary is None else Vocabulary(vocabulary)
+    if vocabulary is not None and len(vocabulary) != description.config.vocab_size:
+        raise ValueError(
+            "the model and the vocabulary must have the same number of tokens. "
+            f"Received: {description.config.vocab_size} and {len(vocabulary)}"
+        )
+    with adding_to(directory) as temporary:
+        marian.write(model, temporary, vocabulary, weights_dtype)
+        if vocabulary is not None:
+            vocabulary.save(temporary / "vocab.txt")
 
 
 def _write_settings(description, metadata, directory):

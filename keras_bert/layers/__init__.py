@@ -1,9 +1,10 @@
 """Layers built only on `keras.ops`. Importing this package registers them, so that `.keras` files load."""
 
 from keras_bert.layers.attention import MultiHeadAttention
+from keras_bert.layers.decoder import DecoderBlock
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.dropout import Dropout
-from keras_bert.layers.embeddings import BertEmbeddings, TokenEmbedding
+from keras_bert.layers.embeddings import BertEmbeddings, ScaledEmbeddings, TokenEmbedding
 from keras_bert.layers.head_layers import (
     FoldChoices,
     MaskedLMTransform,
@@ -22,6 +23,7 @@ __all__ = [
     "AttentionMask",
     "BertEmbeddings",
     "BiLSTM",
+    "DecoderBlock",
     "Dense",
     "Dropout",
     "EncoderFeatures",
@@ -33,6 +35,7 @@ __all__ = [
     "MultiLabelDense",
     "OutputBias",
     "Pooler",
+    "ScaledEmbeddings",
     "SentencePooling",
     "TokenEmbedding",
     "TransformerBlock",

@@ -65,8 +65,12 @@ class MultiHeadAttention(Composite):
             part.build((None, None, self.hidden_size))
 
     def call(self, hidden, attention_mask=None, memory=None, seed=None, training=None):
-        query, key, value = self._project(hidden, memory)
-        scores = ops.matmul(query * self._scale, ops.transpose(key, (0, 1, 3, 2)))
+        query, key, value = self.project(hidden, memory)
+        return self.attend(query, key, value, hidden, attention_mask, seed, training)
+
+    def attend(self, query, key, value, hidden, attention_mask=None, seed=None, training=None):
+        """Returns the result of `call` for `hidden`, the input of the query, from the results of `project`."""
+        scores = ops.matmul(query * self._scale, key)
         scores = ops.cast(scores, "float32")
         if attention_mask is not None:
             scores = scores + attention_bias(attention_mask)
@@ -79,12 +83,21 @@ class MultiHeadAttention(Composite):
     def _scale(self):
         return (self.hidden_size // self.num_heads) ** -0.5
 
-    def _project(self, hidden, memory):
-        """Returns query, key and value, each `(batch, heads, length, size)`."""
+    def project(self, hidden, memory=None):
+        """Returns query and value, `(batch, heads, length, size)`, and between them the key, transposed."""
         if self.cross_attention:
-            (query,) = self._split_heads(self.query(hidden), hidden, 1)
-            return query, *self._split_heads(self.key_value(memory), memory, 2)
-        return self._split_heads(self.query_key_value(hidden), hidden, 3)
+            return self.project_query(hidden), *self.project_memory(memory)
+        query, key, value = self._split_heads(self.query_key_value(hidden), hidden, 3)
+        return query, ops.transpose(key, (0, 1, 3, 2)), value
+
+    def project_query(self, hidden):
+        """Returns the query of cross-attention."""
+        return self._split_heads(self.query(hidden), hidden, 1)[0]
+
+    def project_memory(self, memory):
+        """Returns key and value of cross-attention, which do not depend on the query."""
+        key, value = self._split_heads(self.key_value(memory), memory, 2)
+        return ops.transpose(key, (0, 1, 3, 2)), value
 
     def _split_heads(self, projected, source, parts):
         # Use the input's shape: converters cannot infer the shape of the projection, which is itself reshaped.

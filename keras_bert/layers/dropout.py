@@ -8,7 +8,7 @@ from keras import ops
 from keras_bert.layers.quantization import Unquantized
 
 
-class _GivenSeed(keras.random.SeedGenerator):
+class GivenSeed(keras.random.SeedGenerator):
     """Passes a given seed to Keras functions that expect a generator."""
 
     def __init__(self, seed):
@@ -74,5 +74,5 @@ class Dropout(Unquantized, keras.layers.Layer):
 def _random_int16(shape, seed):
     """Returns uniform int16 values of a shape, two from each 32-bit word."""
     size = math.prod(shape)
-    words = keras.random.randint(((size + 1) // 2, 1), -(2**31), 2**31 - 1, "int32", _GivenSeed(seed))
+    words = keras.random.randint(((size + 1) // 2, 1), -(2**31), 2**31 - 1, "int32", GivenSeed(seed))
     return ops.reshape(ops.reshape(ops.view(words, "int16"), (-1,))[:size], shape)

@@ -95,26 +95,13 @@ class BertEmbeddings(Composite):
 
     def call(self, tokens, segment_ids, training=None, inference=False):
         if self.positions != "none":
-            tokens = self._check_length(tokens)
+            tokens = check_length(tokens, self.max_length)
         hidden = tokens + ops.take(self.segment_table, _no_wrap(segment_ids, self.num_segments), axis=0)
         if self.positions == "learned":
             hidden = hidden + self.position_table[: ops.shape(tokens)[1]]
         elif self.positions == "sinusoid":
             hidden = hidden + ops.cast(self.fixed_positions()[: ops.shape(tokens)[1]], hidden.dtype)
         return self.output_dropout(self.norm(hidden), training=False if inference else training)
-
-    def _check_length(self, tokens):
-        message = (
-            f"the sequence is longer than the position table. Expected at most {self.max_length} positions "
-            "(max_position_embeddings); truncate it. Received: length="
-        )
-        length = tokens.shape[1]
-        # An unknown length is `None`, or a symbolic dimension in JAX.
-        if not isinstance(length, int):
-            return expect_at_most(tokens, ops.shape(tokens)[1], self.max_length, message)
-        if length > self.max_length:
-            raise ValueError(f"{message}{length}")
-        return tokens
 
     def compute_output_shape(self, tokens_shape, segment_ids_shape=None):
         return tokens_shape
@@ -123,10 +110,94 @@ class BertEmbeddings(Composite):
         """Returns the fixed position embeddings: sines in even columns and cosines in odd ones, or all zeros."""
         if self.positions == "none":
             return ops.zeros((self.max_length, self.hidden_size))
-        columns = ops.arange(self.hidden_size, dtype="float32")
-        even = columns - columns % 2
-        angles = ops.arange(self.max_length, dtype="float32")[:, None] / 10000 ** (even / self.hidden_size)
-        return ops.where(columns % 2 == 0, ops.sin(angles), ops.cos(angles))
+        return sinusoids(ops.arange(self.max_length), self.hidden_size)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class ScaledEmbeddings(Composite):
+    """Scales token embeddings by the square root of their width, adds positions, then applies dropout.
+
+    The embeddings of Vaswani et al., 2017, sections 3.4, 3.5 and 5.4, for encoder and decoder.
+
+    Args:
+        hidden_size: int, width of the embeddings.
+        max_length: int, maximum sequence length, the number of rows of a learned position table.
+        positions: str, "sinusoid" or "learned". Defaults to "sinusoid".
+        dropout: float, dropout rate of the sum. Defaults to 0.0.
+        initializer_range: float, standard deviation of the learned table's initializer. Defaults to 0.02.
+
+    Call arguments:
+        tokens: token embeddings, `(batch, length, hidden_size)`.
+        training: bool, whether to apply dropout.
+
+    Returns:
+        `(batch, length, hidden_size)`.
+
+    Example:
+        hidden = ScaledEmbeddings(hidden_size=512, max_length=512)(TokenEmbedding(37000, 512)(token_ids))
+    """
+
+    def __init__(self, hidden_size, max_length, positions="sinusoid", dropout=0.0, initializer_range=0.02, **kwargs):
+        super().__init__(**kwargs)
+        if positions not in ("learned", "sinusoid"):
+            raise ValueError(f"`positions` must be learned or sinusoid. Received: positions={positions!r}")
+        self.hidden_size = hidden_size
+        self.max_length = max_length
+        self.positions = positions
+        self.dropout = dropout
+        self.initializer_range = initializer_range
+        self.output_dropout = Dropout(dropout, name="dropout", **self.part_options)
+
+    def build(self, tokens_shape):
+        if self.positions == "learned":
+            initializer = keras.initializers.TruncatedNormal(stddev=self.initializer_range)
+            shape = (self.max_length, self.hidden_size)
+            self.position_table = self.add_weight(shape=shape, initializer=initializer, name="position_embeddings")
+
+    def call(self, tokens, training=None):
+        tokens = check_length(tokens, self.max_length)
+        return self.output_dropout(self._sum(tokens, self.table()[: ops.shape(tokens)[1]]), training=training)
+
+    def step(self, tokens, position):
+        """Returns the embeddings of tokens `(batch, rows, hidden_size)` that are all at one position."""
+        if self.positions == "learned":
+            return self._sum(tokens, ops.take(self.position_table, position, axis=0))
+        return self._sum(tokens, sinusoids(ops.reshape(position, (1,)), self.hidden_size))
+
+    def table(self):
+        """Returns the position embeddings, `(max_length, hidden_size)`."""
+        if self.positions == "learned":
+            return self.position_table
+        return sinusoids(ops.arange(self.max_length), self.hidden_size)
+
+    def _sum(self, tokens, positions):
+        return tokens * self.hidden_size**0.5 + ops.cast(positions, tokens.dtype)
+
+    def compute_output_shape(self, tokens_shape):
+        return tokens_shape
+
+
+def sinusoids(positions, width):
+    """Returns the embeddings of positions (Vaswani et al., section 3.5): sines in even columns, cosines in odd ones."""
+    columns = ops.arange(width, dtype="float32")
+    even = columns - columns % 2
+    angles = ops.cast(positions, "float32")[:, None] / 10000 ** (even / width)
+    return ops.where(columns % 2 == 0, ops.sin(angles), ops.cos(angles))
+
+
+def check_length(tokens, limit):
+    """Returns `(batch, length, width)` vectors; raises an error if `length` exceeds the position table."""
+    message = (
+        f"the sequence is longer than the position table. Expected at most {limit} positions "
+        "(max_position_embeddings); truncate it. Received: length="
+    )
+    length = tokens.shape[1]
+    # An unknown length is `None`, or a symbolic dimension in JAX.
+    if not isinstance(length, int):
+        return expect_at_most(tokens, ops.shape(tokens)[1], limit, message)
+    if length > limit:
+        raise ValueError(f"{message}{length}")
+    return tokens
 
 
 def _no_wrap(ids, size):

@@ -9,6 +9,7 @@ import keras
 
 from keras_bert.config import BertConfig
 from keras_bert.layers import MultiLabelDense
+from keras_bert.models.transformer_description import describe_transformer, is_transformer
 from keras_bert.models.wiring import OtherWiringError, expect, read
 
 HEADS = (
@@ -69,6 +70,9 @@ def describe(model):
 
     Follows the graph from the outputs to the inputs, so that a custom head is never mistaken for one of ours.
 
+    Returns:
+        A `Description`; for a model from `build_transformer`, a `TransformerDescription`.
+
     Raises:
         ValueError: if no builder makes this graph.
     """
@@ -77,6 +81,8 @@ def describe(model):
             "expected a Keras model: of what `keras_bert.load` returns, pass `bert.encoder` to builders and "
             f"`bert.model()` to other functions. Received: {model!r:.200}"
         )
+    if is_transformer(model):
+        return describe_transformer(model)
     try:
         return _description(*read(model))
     except OtherWiringError as error:

@@ -234,6 +234,11 @@ def test_not_a_checkpoint(tmp_path):
     (tmp_path / "model" / "config.json").touch()
     with pytest.raises(FileNotFoundError, match=f"Did you mean {tmp_path}/model\\?$"):
         keras_bert.load(tmp_path)
+    exported = tmp_path / "saved" / "1"
+    exported.mkdir(parents=True)
+    (exported / "saved_model.pb").touch()
+    with pytest.raises(FileNotFoundError, match="A SavedModel is opened by `tf.saved_model.load`"):
+        keras_bert.load(tmp_path / "saved")
     (tmp_path / "x.bin").write_text("")
     with pytest.raises(ValueError, match="expected a directory or a .keras file"):
         keras_bert.load(tmp_path / "x.bin")

@@ -1,0 +1,103 @@
+"""The Transformer (Vaswani et al., 2017): an encoder-decoder that maps a source sequence to a target sequence."""
+
+import keras
+
+from keras_bert.layers import (
+    AttentionMask,
+    DecoderBlock,
+    OutputBias,
+    ScaledEmbeddings,
+    TokenEmbedding,
+    TransformerBlock,
+)
+
+
+def build_transformer(config, attention_scores=False, dtype=None):
+    """Builds the encoder-decoder as a functional model.
+
+    Args:
+        config: a `TransformerConfig`.
+        attention_scores: bool, whether to return the attention probabilities of all blocks. Defaults to `False`.
+        dtype: dtype policy, such as "mixed_bfloat16". Defaults to Keras' global dtype policy.
+
+    Returns:
+        A `keras.Model`. Inputs, int32: `source_ids` and `source_mask` `(batch, source length)`, `target_ids` and
+        `target_mask` `(batch, target length)`, where masks are 1 for real tokens and the target is shifted right by a
+        start token. Outputs: `logits` `(batch, target length, vocab_size)` of the next token; on request, the lists
+        `encoder_attention`, `decoder_attention` and `cross_attention` of tensors `(batch, heads, query length, key
+        length)`, one for each block.
+
+    Example:
+        model = build_transformer(TransformerConfig(vocab_size=8000))
+        logits = model(dict(source_ids=source, source_mask=ones, target_ids=target, target_mask=ones))["logits"]
+    """
+    # Layers
+    dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+    token_embedding = TokenEmbedding(
+        config.vocab_size,
+        config.hidden_size,
+        embeddings_initializer=keras.initializers.RandomNormal(stddev=config.deviation),
+        reverse_dtype=dtype.compute_dtype,
+        dtype=dtype,
+        name="token_embedding",
+    )
+    embeddings = {
+        side: ScaledEmbeddings(
+            config.hidden_size,
+            config.max_position_embeddings,
+            config.positions,
+            config.dropout,
+            dtype=dtype,
+            name=f"{side}_embeddings",
+        )
+        for side in ("source", "target")
+    }
+    masks = {
+        side: AttentionMask(causal=side == "target", name=f"{side}_attention_mask") for side in ("source", "target")
+    }
+    blocks = {
+        side: [
+            kind(
+                config.hidden_size,
+                config.num_attention_heads,
+                config.intermediate_size,
+                config.hidden_act,
+                config.dropout,
+                config.attention_dropout,
+                config.deviation,
+                config.layer_norm_eps,
+                dtype=dtype,
+                name=f"{side}_block_{index}",
+            )
+            for index in range(count)
+        ]
+        for side, kind, count in (
+            ("source", TransformerBlock, config.num_encoder_layers),
+            ("target", DecoderBlock, config.num_decoder_layers),
+        )
+    }
+
+    # Wiring
+    names = ("source_ids", "source_mask", "target_ids", "target_mask")
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
+    source_mask, target_mask = (masks[side](inputs[f"{side}_mask"]) for side in ("source", "target"))
+    scores = {"encoder_attention": [], "decoder_attention": [], "cross_attention": []}
+    memory = embeddings["source"](token_embedding(inputs["source_ids"]))
+    for block in blocks["source"]:
+        memory = block(memory, attention_mask=source_mask, return_attention_scores=attention_scores)
+        if attention_scores:
+            memory, own = memory
+            scores["encoder_attention"].append(own)
+    hidden = embeddings["target"](token_embedding(inputs["target_ids"]))
+    for block in blocks["target"]:
+        hidden = block(hidden, memory, target_mask, source_mask, return_attention_scores=attention_scores)
+        if attention_scores:
+            hidden, own, cross = hidden
+            scores["decoder_attention"].append(own)
+            scores["cross_attention"].append(cross)
+    logits = token_embedding(hidden, reverse=True)
+    if config.output_bias:
+        logits = OutputBias(dtype=dtype, name="output_bias")(logits)
+
+    # Model
+    return keras.Model(inputs, {"logits": logits, **(scores if attention_scores else {})}, name="transformer")

@@ -1,0 +1,158 @@
+"""The configuration of the Transformer of "Attention Is All You Need" (Vaswani et al., 2017, table 3)."""
+
+import dataclasses
+import math
+import os
+
+from keras_bert.config import ACTIVATIONS
+from keras_bert.files import read_json
+
+_MARIAN = ("relu", "silu", "gelu", "gelu_new", "tanh")  # Activations with a name in Marian's layout.
+
+
+@dataclasses.dataclass(frozen=True)
+class TransformerConfig:
+    """The configuration of an encoder-decoder. The defaults are those of the paper's base model.
+
+    Args:
+        vocab_size: int, number of rows of the token table, which source, target and output share. Defaults to 37000.
+        hidden_size: int, width of the model, d_model in the paper, a multiple of `num_attention_heads`. Defaults to
+            512.
+        num_encoder_layers: int, number of encoder blocks. Defaults to 6.
+        num_decoder_layers: int, number of decoder blocks. Defaults to 6.
+        num_attention_heads: int, number of attention heads per block. Defaults to 8.
+        intermediate_size: int, inner width of the feed-forward network. Defaults to 2048.
+        hidden_act: str, one of `ACTIVATIONS`. Defaults to "relu".
+        dropout: float, dropout rate of the embeddings and of each sublayer's output. Defaults to 0.1.
+        attention_dropout: float, dropout rate of the attention probabilities. Defaults to 0.0.
+        positions: str, "sinusoid", or "learned" tables of encoder and decoder. Defaults to "sinusoid".
+        max_position_embeddings: int, maximum length of source and target. Defaults to 512.
+        initializer_range: float, standard deviation of the token table, which is scaled by the square root of the
+            width. Defaults to `hidden_size ** -0.5`.
+        layer_norm_eps: float, epsilon of every LayerNorm. Defaults to 1e-5, as in transformers.
+        output_bias: bool, whether the logits have a bias. Defaults to `False`.
+    """
+
+    vocab_size: int = 37000
+    hidden_size: int = 512
+    num_encoder_layers: int = 6
+    num_decoder_layers: int = 6
+    num_attention_heads: int = 8
+    intermediate_size: int = 2048
+    hidden_act: str = "relu"
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    positions: str = "sinusoid"
+    max_position_embeddings: int = 512
+    initializer_range: float | None = None
+    layer_norm_eps: float = 1e-5
+    output_bias: bool = False
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.type is int and (type(value) is not int or value < 1):
+                raise ValueError(f"`{field.name}` must be a positive integer. Received: {field.name}={value!r}")
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                "`hidden_size` must be a multiple of `num_attention_heads`. "
+                f"Received: hidden_size={self.hidden_size}, num_attention_heads={self.num_attention_heads}"
+            )
+        for name, expected in (("hidden_act", ACTIVATIONS), ("positions", ("sinusoid", "learned"))):
+            if getattr(self, name) not in expected:
+                received = f"{name}={getattr(self, name)!r}"
+                raise ValueError(f"`{name}` must be one of {', '.join(expected)}. Received: {received}")
+        for name in ("dropout", "attention_dropout"):
+            rate = getattr(self, name)
+            if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
+                raise ValueError(f"`{name}` must be a number in [0, 1). Received: {name}={rate!r}")
+        if not isinstance(self.output_bias, bool):
+            raise ValueError(f"`output_bias` must be a bool. Received: output_bias={self.output_bias!r}")
+        for name in ("initializer_range", "layer_norm_eps"):
+            value = getattr(self, name)
+            if name == "initializer_range" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+                raise ValueError(f"`{name}` must be a positive number. Received: {name}={value!r}")
+
+    @classmethod
+    def from_json(cls, path):
+        """Reads a JSON file with fields of this class."""
+        known = {field.name for field in dataclasses.fields(cls)}
+        try:
+            values = read_json(path)
+            if not isinstance(values, dict) or not values.keys() <= known:
+                found = sorted(values.keys() - known) if isinstance(values, dict) else type(values).__name__
+                raise ValueError(f"expected an object with keys out of {', '.join(sorted(known))}. Received: {found}")
+            return cls(**values)
+        except ValueError as error:  # Also those of the JSON parser.
+            raise ValueError(f"{path}: {error}") from None
+
+    def check_huggingface(self):
+        """Raises an error for settings that Hugging Face's Marian layout has no place for."""
+        for name, expected in (("positions", "sinusoid"), ("layer_norm_eps", 1e-5)):
+            if getattr(self, name) != expected:
+                raise ValueError(
+                    f"Marian's layout has no place for {name}={getattr(self, name)!r}, only for {expected!r}. "
+                    "Only model.save('model.keras') keeps such a model"
+                )
+        if self.hidden_act not in _MARIAN or self.hidden_size % 2:
+            raise ValueError(
+                f"Marian's layout needs an even width and one of {', '.join(_MARIAN)}. "
+                f"Received: hidden_size={self.hidden_size}, hidden_act={self.hidden_act!r}"
+            )
+
+    def to_huggingface(self):
+        """Returns the keys of Hugging Face's `MarianConfig`."""
+        sides = {"encoder": self.num_encoder_layers, "decoder": self.num_decoder_layers}
+        return {
+            **{f"{side}_layers": count for side, count in sides.items()},
+            **{f"{side}_attention_heads": self.num_attention_heads for side in sides},
+            **{f"{side}_ffn_dim": self.intermediate_size for side in sides},
+            "activation_function": self.hidden_act,
+            "attention_dropout": self.attention_dropout,
+            "d_model": self.hidden_size,
+            "decoder_vocab_size": self.vocab_size,
+            "dropout": self.dropout,
+            "init_std": self.deviation,
+            "is_encoder_decoder": True,
+            "max_position_embeddings": self.max_position_embeddings,
+            "vocab_size": self.vocab_size,
+            "keras_bert": {"output_bias": self.output_bias},
+        }
+
+    @property
+    def deviation(self):
+        """The standard deviation of the initializers."""
+        return self.initializer_range or self.hidden_size**-0.5
+
+
+def _size(layers, width, heads, intermediate, **options):
+    return TransformerConfig(
+        hidden_size=width,
+        num_encoder_layers=layers,
+        num_decoder_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=intermediate,
+        **options,
+    )
+
+
+TRANSFORMER_CONFIGS = {
+    "tiny": _size(2, 128, 4, 256),
+    "mini": _size(4, 128, 4, 256, dropout=0.3),  # For small corpora, such as Multi30k.
+    "small": _size(4, 256, 4, 1024, dropout=0.3),
+    "base": TransformerConfig(),
+    "big": _size(6, 1024, 16, 4096, dropout=0.3),
+}
+
+
+def open_config(name):
+    """Returns the `TransformerConfig` of a size, such as "mini", or of a JSON file."""
+    if name in TRANSFORMER_CONFIGS:
+        return TRANSFORMER_CONFIGS[name]
+    if name.endswith(".json") and not os.path.isfile(name):
+        raise ValueError(f"--config: no such file: {name}")
+    if not os.path.isfile(name):
+        raise ValueError(f"--config must be one of {', '.join(TRANSFORMER_CONFIGS)}, or a JSON file. Received: {name}")
+    return TransformerConfig.from_json(name)
