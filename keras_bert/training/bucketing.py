@@ -50,7 +50,69 @@ def _best_boundaries(lengths, count):
         yield boundaries, best[-1]
 
 
-class Batches(BatchSource):
+class PlannedBatches(BatchSource):
+    """Batches of in-memory rows: each batch has rows of one group, padded to the lengths of that group.
+
+    Subclasses call `_plan` and define `_batch`.
+    """
+
+    def _plan(self, group, sizes, groups):
+        """Sets the plan.
+
+        Args:
+            group: integer array `(rows,)`, the group of each row.
+            sizes: integer array `(steps,)`, the rows of each batch.
+            groups: integer array `(steps,)`, the group of each batch, increasing.
+        """
+        self._group, self._sizes, self._groups = group, sizes, groups
+        self._starts = np.cumsum(sizes) - sizes
+        self.steps = len(sizes)
+
+    def _lengths(self, epoch):
+        """Returns the padded lengths of each batch of the plan, `(steps, ...)`."""
+        return np.array(self.boundaries)[self._groups]
+
+    def _order(self, epoch):
+        """Returns the row indices of all batches of the plan, filler as -1, and the order of the batches."""
+        rows, steps = self._shuffled(epoch)
+        rows = rows[np.argsort(self._group[rows], kind="stable")]
+        # The filler of each group follows its rows.
+        groups = range(len(self.boundaries))
+        ends = np.cumsum(np.bincount(self._group, minlength=len(groups)))
+        room = np.cumsum([self._sizes[self._groups == group].sum() for group in groups])
+        missing = np.diff(room - ends, prepend=0)
+        return np.insert(rows, np.repeat(ends, missing), -1), steps
+
+    def _shuffled(self, epoch):
+        """Returns the rows and the batches of the plan in the random order of an epoch."""
+        check_integers(0, epoch=epoch)
+        rows, steps = np.arange(len(self._group)), np.arange(len(self._sizes))
+        if not self.shuffle:
+            return rows, steps
+        rng = np.random.Generator(np.random.PCG64([self.seed, epoch]))
+        return rng.permutation(rows), rng.permutation(steps)
+
+    def rows(self, epoch=0):
+        """Returns the row indices of each batch in the order of `dataset`, a list of integer arrays; filler is -1."""
+        rows, steps = self._order(epoch)
+        batches = np.split(rows, self._starts[1:])
+        return [batches[step] for step in steps]
+
+    def dataset(self, epoch=0, start=0):
+        rows, steps = self._order(epoch)
+        if not 0 <= start <= self.steps:
+            raise ValueError(f"`start` must be a step of the epoch, 0 to {self.steps}. Received: start={start}")
+        plan = tuple(values[steps[start:]] for values in (self._starts, self._sizes, self._lengths(epoch)))
+        with tf.device("CPU:0"):
+            batch = functools.partial(self._batch, tf.constant(rows))
+        dataset = tf.data.Dataset.from_tensor_slices(plan).map(batch, num_parallel_calls=tf.data.AUTOTUNE)
+        options = tf.data.Options()
+        # TensorFlow's optimizations would copy all features for every iterator without any gain.
+        options.experimental_optimization.apply_default_optimizations = False
+        return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)
+
+
+class Batches(PlannedBatches):
     """Splits in-memory rows into batches of similar length, each padded to one of a few boundaries.
 
     Each epoch contains every row once, in an order that depends only on `seed` and the epoch. Rows are shuffled,
@@ -99,61 +161,58 @@ class Batches(BatchSource):
         tokens_per_batch=None,
         grouped=True,
     ):
-        _check_integers(1, batch_size=batch_size)
-        _check_integers(0, seed=seed)
+        check_integers(1, batch_size=batch_size)
+        check_integers(0, seed=seed)
         if tokens_per_batch is not None:
-            _check_integers(1, tokens_per_batch=tokens_per_batch)
+            check_integers(1, tokens_per_batch=tokens_per_batch)
             if not grouped:
                 raise ValueError("`tokens_per_batch` needs rows of similar length. Received: grouped=False")
         self.batch_size = batch_size if tokens_per_batch is None else None
         self.tokens_per_batch = tokens_per_batch
         self.shuffle, self.seed, self.grouped = shuffle, seed, grouped
-        self._features = _to_tensors(inputs), _to_tensors(targets)
+        self._features = to_tensors(inputs), to_tensors(targets)
         lengths = _row_lengths(*self._features)
         self.examples, self.tokens = len(lengths), int(lengths.sum())
-        self._bucket = np.zeros(len(lengths), np.uint16)
         if grouped:
             self.boundaries = self._fit(lengths) if boundaries is None else _used(boundaries, lengths)
-            self._sizes, self._padded = self._layout(self.boundaries, lengths)
+            sizes, groups = self._layout(self.boundaries, lengths)
         else:
-            self._sizes = np.full(-(-len(lengths) // batch_size), batch_size)
+            sizes, groups = np.full(-(-len(lengths) // batch_size), batch_size), None
+            self._plan(np.zeros_like(lengths), sizes, groups)
             longest = self._longest(lengths, 0)
             self.boundaries = fit_boundaries(longest, ratio=1.02) if boundaries is None else _used(boundaries, lengths)
-        self._bucket = np.searchsorted(self.boundaries, lengths).astype(np.uint16)  # Sorting 16 bits takes linear time.
-        self._starts = np.cumsum(self._sizes) - self._sizes
-        self.steps, self.sequence_length = len(self._sizes), self.boundaries[-1]
+        group = np.searchsorted(self.boundaries, lengths).astype(np.uint16)  # Sorting 16 bits takes linear time.
+        self._plan(group, sizes, groups)
+        self.sequence_length = self.boundaries[-1]
         self.computed = int(self._sizes @ self._lengths(0))
 
     def _fit(self, lengths):
         fits = []
         for boundaries, _ in _best_boundaries(lengths, MOST_BOUNDARIES):
-            sizes, padded = self._layout(boundaries, lengths)
-            fits.append((sizes @ padded, boundaries))
-            if sizes @ padded <= PADDING_RATIO * self.tokens:
+            sizes, groups = self._layout(boundaries, lengths)
+            computed = sizes @ np.array(boundaries)[groups]
+            fits.append((computed, boundaries))
+            if computed <= PADDING_RATIO * self.tokens:
                 return boundaries
         return min(fits, key=lambda fit: fit[0])[1]
 
     def _layout(self, boundaries, lengths):
-        """Returns the rows and the padded length of each batch, `(steps,)`, from shortest to longest."""
-        boundaries = np.array(boundaries)
+        """Returns the rows and the boundary of each batch, `(steps,)`, from shortest to longest."""
         counts = np.bincount(np.searchsorted(boundaries, lengths), minlength=len(boundaries))
         if self.tokens_per_batch is not None:
-            batches = -(-counts // np.maximum(self.tokens_per_batch // boundaries, 1))
-            sizes = -(-counts // np.maximum(batches, 1))
-            return np.repeat(sizes, batches), np.repeat(boundaries, batches)
+            return even_batches(counts, self.tokens_per_batch // np.array(boundaries))
         batches, left = [], 0
         for rows in counts:
             full, left = divmod(left + rows, self.batch_size)
             batches.append(full)
         batches[-1] += left > 0
-        padded = np.repeat(boundaries, batches)
-        return np.full_like(padded, self.batch_size), padded
+        groups = np.repeat(np.arange(len(batches)), batches)
+        return np.full_like(groups, self.batch_size), groups
 
     def _lengths(self, epoch):
-        """Returns the padded length of each batch of the layout."""
         if self.grouped:
-            return self._padded
-        return np.array(self.boundaries)[self._longest(self._bucket, epoch)]
+            return super()._lengths(epoch)
+        return np.array(self.boundaries)[self._longest(self._group, epoch)]
 
     def _longest(self, values, epoch):
         """Returns the maximum of `values` over the rows of each batch."""
@@ -161,50 +220,37 @@ class Batches(BatchSource):
         return np.where(rows < 0, 0, values[rows]).reshape(len(self._sizes), self.batch_size).max(1)
 
     def _order(self, epoch):
-        """Returns the row indices of all batches of the layout, filler as -1, and the order of the batches."""
-        _check_integers(0, epoch=epoch)
-        rows, steps = np.arange(len(self._bucket)), np.arange(len(self._sizes))
-        if self.shuffle:
-            rng = np.random.Generator(np.random.PCG64([self.seed, epoch]))
-            rows, steps = rng.permutation(rows), rng.permutation(steps)
+        if self.tokens_per_batch is not None:
+            return super()._order(epoch)
+        rows, steps = self._shuffled(epoch)
         if self.grouped:
-            rows = rows[np.argsort(self._bucket[rows], kind="stable")]
-        if self.tokens_per_batch is None:
-            return np.pad(rows, (0, self._sizes.sum() - len(rows)), constant_values=-1), steps
-        # The filler of each boundary follows its rows.
-        ends = np.cumsum(np.bincount(self._bucket, minlength=len(self.boundaries)))
-        room = np.cumsum([self._sizes[self._padded == length].sum() for length in self.boundaries])
-        missing = np.diff(room - ends, prepend=0)
-        return np.insert(rows, np.repeat(ends, missing), -1), steps
-
-    def rows(self, epoch=0):
-        """Returns the row indices of each batch in the order of `dataset`, a list of integer arrays; filler is -1."""
-        rows, steps = self._order(epoch)
-        batches = np.split(rows, self._starts[1:])
-        return [batches[step] for step in steps]
-
-    def dataset(self, epoch=0, start=0):
-        rows, steps = self._order(epoch)
-        if not 0 <= start <= self.steps:
-            raise ValueError(f"`start` must be a step of the epoch, 0 to {self.steps}. Received: start={start}")
-        plan = tuple(values[steps[start:]] for values in (self._starts, self._sizes, self._lengths(epoch)))
-        with tf.device("CPU:0"):
-            batch = functools.partial(self._batch, tf.constant(rows))
-        dataset = tf.data.Dataset.from_tensor_slices(plan).map(batch, num_parallel_calls=tf.data.AUTOTUNE)
-        options = tf.data.Options()
-        # TensorFlow's optimizations would copy all features for every iterator without any gain.
-        options.experimental_optimization.apply_default_optimizations = False
-        return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)
+            rows = rows[np.argsort(self._group[rows], kind="stable")]
+        return np.pad(rows, (0, self._sizes.sum() - len(rows)), constant_values=-1), steps
 
     @tf.autograph.experimental.do_not_convert
     def _batch(self, rows, start, size, length):
         rows = rows[start : start + size]
         rows.set_shape([self.batch_size])
-        take = functools.partial(_take, rows=tf.where(rows < 0, rows[0], rows), length=length)
+        take = functools.partial(pad_rows, rows=tf.where(rows < 0, rows[0], rows), length=length)
         inputs, targets = self._features
         inputs = tf.nest.map_structure(take, inputs)
         targets = tf.nest.map_structure(lambda feature: take(feature, padding=-1), targets)
         return inputs, targets, tf.cast(rows >= 0, tf.float32)
+
+
+def even_batches(counts, most):
+    """Splits the rows of each group into the fewest batches of equal numbers of rows, up to filler in the last one.
+
+    Args:
+        counts: integer array, the rows of each group.
+        most: integer array, the maximum rows of a batch of each group; at least one row is taken.
+
+    Returns:
+        The rows and the group of each batch, `(steps,)`.
+    """
+    batches = -(-counts // np.maximum(most, 1))
+    sizes = -(-counts // np.maximum(batches, 1))
+    return np.repeat(sizes, batches), np.repeat(np.arange(len(counts)), batches)
 
 
 def token_batches(make, batch_size, grouped=True):
@@ -227,7 +273,7 @@ def token_batches(make, batch_size, grouped=True):
     return batches
 
 
-def _take(feature, rows, length, padding=0):
+def pad_rows(feature, rows, length, padding=0):
     """Gathers rows of a feature; ragged integers are padded with `padding`, other ragged values with zeros."""
     if feature is None:
         return None
@@ -241,9 +287,9 @@ def _take(feature, rows, length, padding=0):
     return taken
 
 
-def _to_tensors(value):
+def to_tensors(value):
     if isinstance(value, dict):
-        return {name: _to_tensors(part) for name, part in value.items()}
+        return {name: to_tensors(part) for name, part in value.items()}
     if value is None:
         return None
     with tf.device("CPU:0"):  # Batches are made there.
@@ -297,7 +343,7 @@ def _used(boundaries, lengths):
     return boundaries[: np.searchsorted(boundaries, lengths[row]) + 1].tolist()
 
 
-def _check_integers(least, **values):
+def check_integers(least, **values):
     for name, value in values.items():
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
             raise ValueError(f"`{name}` must be an integer of at least {least}. Received: {name}={value!r}")

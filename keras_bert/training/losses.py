@@ -1,5 +1,6 @@
 """Losses: sums over a global batch, divided by the total weight of that batch."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -52,6 +53,16 @@ class Loss(NamedTuple):
             )
         spread = tf.broadcast_to(weights[(..., *[None] * lacking)], tf.shape(values))
         return tf.reduce_sum(values * spread), tf.reduce_sum(weights)
+
+
+class Score(NamedTuple):
+    """A metric of `Trainer` that does not need the outputs of the evaluation, such as one that decodes texts.
+
+    Args:
+        compute: function without arguments that returns a dict.
+    """
+
+    compute: Callable
 
 
 def classification_loss(class_weights=None):
@@ -108,12 +119,34 @@ def regression_loss():
     return Loss("loss", values)
 
 
-def token_loss():
-    """Cross-entropy of `logits` with a class index per token, `(rows, length)`; negative indices are ignored."""
+def token_loss(label_smoothing=0.0):
+    """Cross-entropy of `logits` with a class index per token, `(rows, length)`; negative indices are ignored.
+
+    Args:
+        label_smoothing: float, share of the probability that is spread evenly over all classes (Vaswani et al., 2017,
+            section 5.4). Defaults to 0.0.
+    """
+
+    if (
+        isinstance(label_smoothing, bool)
+        or not isinstance(label_smoothing, int | float)
+        or not 0 <= label_smoothing <= 1
+    ):
+        raise ValueError(f"`label_smoothing` must be a number in [0, 1]. Received: label_smoothing={label_smoothing!r}")
 
     def values(targets, outputs):
-        targets = _in_shape(targets, tf.convert_to_tensor(outputs["logits"]).shape[:-1], "targets", squeeze=False)
-        return _cross_entropy(tf.maximum(targets, 0), outputs["logits"])
+        logits = tf.convert_to_tensor(outputs["logits"])
+        targets = _in_shape(targets, logits.shape[:-1], "targets", squeeze=False)
+        labels = tf.maximum(targets, 0)
+        if not label_smoothing:
+            return _cross_entropy(labels, logits)
+        classes = tf.shape(logits)[-1]
+        rest = label_smoothing / tf.cast(classes, tf.float32)
+        smoothed = tf.one_hot(
+            _classes(labels, logits, "targets", squeeze=False), classes, 1 - label_smoothing + rest, rest
+        )
+        found = tf.nn.softmax_cross_entropy_with_logits(smoothed, tf.cast(logits, tf.float32))
+        return tf.where(labels < tf.cast(classes, labels.dtype), found, math.nan)  # There is no such class.
 
     return Loss("loss", values, lambda targets: _given(targets, "targets") >= 0)
 

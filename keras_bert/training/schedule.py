@@ -48,6 +48,36 @@ class LinearSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
+class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule):
+    """Rises linearly to `learning_rate` at step `warmup_steps`, then falls with the inverse square root of the step.
+
+    The schedule of Vaswani et al., 2017, section 5.3, whose peak is `(hidden_size * warmup_steps) ** -0.5`. Steps count
+    from 1.
+
+    Args:
+        learning_rate: float, peak learning rate.
+        warmup_steps: int, number of warm-up steps. Defaults to 4000.
+
+    Example:
+        InverseSquareRootSchedule((512 * 4000) ** -0.5)
+    """
+
+    def __init__(self, learning_rate, warmup_steps=4000):
+        super().__init__()
+        if warmup_steps < 1:
+            raise ValueError(f"`warmup_steps` must be at least 1. Received: warmup_steps={warmup_steps}")
+        self.learning_rate = learning_rate
+        self.warmup_steps = warmup_steps
+
+    def __call__(self, step):
+        step = ops.cast(step, "float32") + 1
+        return self.learning_rate * ops.minimum(step / self.warmup_steps, ops.sqrt(self.warmup_steps / step))
+
+    def get_config(self):
+        return {"learning_rate": self.learning_rate, "warmup_steps": self.warmup_steps}
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
 class SequentialSchedule(keras.optimizers.schedules.LearningRateSchedule):
     """Schedules one after the other, each with its own warm-up and decay: for runs that are extended.
 

@@ -37,20 +37,20 @@ class Snapshots:
             _write(temporary / "variables", variables)
             write_json(temporary / "state.json", {"step": step, **state})
         if self.keep is not None:
-            self.keep_only(*self._steps()[: self.keep])
+            self.keep_only(*self.steps()[: self.keep])
 
     def keep_only(self, *steps):
         """Removes all snapshots except those of the given steps."""
-        for old in set(self._steps()) - set(steps) if self.write else ():
+        for old in set(self.steps()) - set(steps) if self.write else ():
             shutil.rmtree(self.directory / f"step-{old:09}")
 
     def has(self, step):
         """Returns whether there is a snapshot of a step."""
-        return step in self._steps()
+        return step in self.steps()
 
     def newest(self):
         """Returns the state of the newest snapshot whose state is readable, or `None`."""
-        for step in self._steps():
+        for step in self.steps():
             with contextlib.suppress(OSError, ValueError):
                 return read_json(self.directory / f"step-{step:09}" / "state.json")
         return None
@@ -66,7 +66,7 @@ class Snapshots:
         Returns:
             The state, or `None` if there is no snapshot.
         """
-        steps = self._steps() if step is None else [step]
+        steps = self.steps() if step is None else [step]
         for step in steps:
             folder = self.directory / f"step-{step:09}"
             try:
@@ -85,7 +85,7 @@ class Snapshots:
             return state
         return None
 
-    def _steps(self):
+    def steps(self):
         found = [_NAME.fullmatch(path.name) for path in self.directory.glob("step-*")]
         return sorted((int(match[1]) for match in found if match), reverse=True)
 

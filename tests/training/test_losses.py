@@ -68,6 +68,33 @@ def test_tokens():
     assert mean(losses.token_loss(), labels, outputs) == pytest.approx(cross_entropy(LOGITS[0], 0))
 
 
+@pytest.mark.parametrize("smoothing", [0.1, 0.9, 1.0])
+def test_label_smoothing(smoothing):
+    """The cross-entropy with a mixture of the label and all classes; padding has neither loss nor gradient."""
+    labels = tf.constant([[0, 2, -1], [-1, 1, -1]])
+    logits = tf.Variable(np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32"))
+    with tf.GradientTape() as tape:
+        loss = losses.token_loss(smoothing)
+        weights = loss.row_weights(labels, tf.ones(2))
+        found = tf.reduce_sum(loss.values(labels, {"logits": logits}) * weights) / tf.reduce_sum(weights)
+    logs, gradient, expected = logits.numpy(), np.zeros((2, 3, 4)), 0
+    logs -= np.log(np.exp(logs).sum(-1, keepdims=True))
+    for row, column in ((0, 0), (0, 1), (1, 1)):
+        mixture = np.eye(4)[labels[row, column]] * (1 - smoothing) + smoothing / 4
+        expected -= mixture @ logs[row, column] / 3
+        gradient[row, column] = (np.exp(logs[row, column]) - mixture) / 3
+    assert float(found) == pytest.approx(expected, rel=1e-6)
+    np.testing.assert_allclose(tape.gradient(found, logits), gradient, atol=1e-7)
+    # A class that does not exist has no loss, instead of a wrong one.
+    assert np.isnan(loss.values(tf.constant([[4, 0, 0]]), {"logits": logits[:1]})).tolist() == [[True, False, False]]
+
+
+@pytest.mark.parametrize("smoothing", [-0.1, 1.5, None, True])
+def test_wrong_label_smoothing(smoothing):
+    with pytest.raises(ValueError, match="`label_smoothing` must be a number in"):
+        losses.token_loss(smoothing)
+
+
 def test_spans():
     outputs = {"start_logits": LOGITS, "end_logits": LOGITS[::-1]}
     targets = {"start": tf.constant([0, 1]), "end": tf.constant([1, 2])}

@@ -129,6 +129,16 @@ def test_the_schedule_equals_googles():
     assert keras_bert.LinearSchedule.from_config(schedule.get_config()).get_config() == schedule.get_config()
 
 
+def test_the_schedule_of_the_transformer():
+    """The formula of section 5.3, whose steps count from 1."""
+    schedule = keras_bert.InverseSquareRootSchedule((512 * 4000) ** -0.5)
+    steps = np.array([1, 10, 3999, 4000, 4001, 100_000])
+    expected = 512**-0.5 * np.minimum(steps**-0.5, steps * 4000**-1.5)
+    np.testing.assert_allclose([float(schedule(step - 1)) for step in steps], expected, rtol=1e-5)
+    again = keras_bert.InverseSquareRootSchedule.from_config(schedule.get_config())
+    assert again.get_config() == schedule.get_config()
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("kind", ["AdamW", "LAMB"])
 def test_weights_in_16_bits(dtype, kind):
