@@ -18,6 +18,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # TensorFlow's warnings, wit
 _SAVED = ("keras_bert.layers", "keras_bert.text.preprocessor", "keras_bert.training.optimizer")
 _MODULES = {
     "keras_bert": "layers",
+    "keras_bert.transformer_config": "TransformerConfig",
+    "keras_bert.models.transformer": "build_transformer",
+    "keras_bert.models.decoding": "Decoder",
+    "keras_bert.models.beam_search": "Beam beam_search",
+    "keras_bert.models.sampling": "Sampling sample",
+    "keras_bert.text.lossless": "LosslessTokenizer",
     "keras_bert.config": "BERT_TINY BERT_MINI BERT_SMALL BERT_MEDIUM BERT_BASE BERT_LARGE BertConfig named_config",
     "keras_bert.models.encoder": "build_encoder",
     "keras_bert.models.pretrainer": "build_next_sentence build_pretrainer",
@@ -36,20 +42,21 @@ _MODULES = {
     "keras_bert.text.preprocessor": "TextPreprocessor",
     "keras_bert.corpus.word_counts": "count_words",
     "keras_bert.corpus.wordpiece_trainer": "learn_vocabulary",
-    "keras_bert.memory": "explain_out_of_memory",
+    "keras_bert.memory": "explain_out_of_memory keep_freed_memory",
     "keras_bert.training.optimizer": "LAMB AdamW create_optimizer",
-    "keras_bert.training.schedule": "LinearSchedule",
+    "keras_bert.training.schedule": "InverseSquareRootSchedule LinearSchedule",
     "keras_bert.exporting.export": "build_text_model export",
     "keras_bert.training.trainer": "Trainer",
     "keras_bert.training.distribution": "create_strategy",
     "keras_bert.training.bucketing": "Batches",
+    "keras_bert.training.pair_bucketing": "PairBatches",
     "keras_bert.training.input_pipeline": "Stream",
     "keras_bert.training.losses": "Loss classification_loss multi_label_loss pretraining_losses regression_loss "
     "span_loss token_loss",
 }
 # Installed by the extra `tensorflow`.
 _INSTALL = "pip install '.[tensorflow]'` in a checkout of keras_bert"
-_EXTRA = ("tensorflow", "tensorflow_text", "tensorflow_serving", "jinja2", "scipy", "sklearn", "tqdm")
+_EXTRA = ("tensorflow", "tensorflow_text", "tensorflow_serving", "jinja2", "sacrebleu", "scipy", "sklearn", "tqdm")
 _PUBLIC = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = ["__version__", *sorted(_PUBLIC)]

@@ -31,15 +31,23 @@ def check_paths(model=None, **files):
         locations.find(model)
 
 
-def training(warmup, bias_correction):
-    """Defines the flags of all training and returns their holders by name. The arguments are defaults."""
-    precisions = ["float32", "mixed_bfloat16", "mixed_float16"]
+def schedule(warmup, bias_correction):
+    """Defines the flags of BERT's optimizer and returns their holders by name. The arguments are defaults."""
     section("training")
-    holders = {
+    return {
         "warmup": flags.DEFINE_float("warmup", warmup, "Fraction of the steps used for warmup.", 0, 1),
         "bias_correction": flags.DEFINE_bool(
             "bias_correction", bias_correction, "Bias correction of the optimizer; Google's BERT has none."
         ),
+    }
+
+
+def training(**more):
+    """Defines the flags of all training and returns their holders by name, with `more`."""
+    precisions = ["float32", "mixed_bfloat16", "mixed_float16"]
+    section("training")
+    holders = {
+        **more,
         "gradient_accumulation": flags.DEFINE_integer("gradient_accumulation", 1, "Micro-batches per batch.", 1),
         "precision": flags.DEFINE_enum("precision", "float32", precisions, "Computation precision."),
         "strategy": flags.DEFINE_string("strategy", "auto", "Distribution: auto, one, mirrored, multi_worker or tpu."),
@@ -82,7 +90,7 @@ def finetuning(learning_rate, batch_size="32", epochs="3"):
         ),
         group_by_length=flags.DEFINE_bool("group_by_length", True, "Batches rows of similar length, which is faster."),
         max_train_examples=flags.DEFINE_integer("max_train_examples", None, "Number of training examples to use.", 1),
-        **vars(training(warmup=0.1, bias_correction=True)),
+        **vars(training(**schedule(warmup=0.1, bias_correction=True))),
     )
 
 

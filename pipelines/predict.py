@@ -1,4 +1,4 @@
-"""Answers texts with a fine-tuned model or a server: classes, scores, entities, answers, words for [MASK], vectors.
+"""Answers texts with a trained model or a server: classes, scores, entities, answers, translations, vectors.
 
     python -m pipelines.predict --model=my_model "A text." "its pair, where the task has pairs"
     python -m pipelines.predict --model=my_model --input=texts.csv --text_column=review --output=answers.jsonl
@@ -47,11 +47,15 @@ _LENGTH = flags.DEFINE_integer(
     "sequence_length", None, "Maximum number of tokens of a sequence; default: as in training."
 )
 _BATCH = flags.DEFINE_integer("batch_size", 32, "Batch size.", 1)
+_BEAM = flags.DEFINE_integer("beam_size", None, "Beams of a translation; default: 4, or --n_best if it is larger.", 1)
+_PENALTY = flags.DEFINE_float("length_penalty", None, "Alpha of the length penalty of translations; default: 0.6.", 0)
 _SERVER = flags.DEFINE_string("server", None, "Address of a server, host:port.")
 _PROTOCOL = flags.DEFINE_enum("protocol", "rest", ["rest", "grpc"], "Protocol of the server.")
 command.section("output")
 _OUTPUT = flags.DEFINE_string("output", None, "File to write, one line of JSON per text; default: prints the answers.")
-_N_BEST = flags.DEFINE_integer("n_best", None, "Number of answers to a question, or of tokens for a [MASK].", 1)
+_N_BEST = flags.DEFINE_integer(
+    "n_best", None, "Number of answers to a question, of tokens for a [MASK], or of translations.", 1
+)
 _CHUNK = 64  # Batches whose texts are sorted by length together.
 
 
@@ -60,6 +64,8 @@ def check(arguments):
     output = _OUTPUT.value
     if output and os.path.isdir(output):
         raise ValueError(f"--output must be a file. Received: the folder {output}")
+    if _SERVER.value and (given := [holder.name for holder in (_LENGTH, _BEAM, _PENALTY) if holder.value is not None]):
+        raise ValueError(f"--{given[0]} of a served model was chosen when it was exported. Received: --server")
     common_flags.check_paths(None if _SERVER.value else _MODEL.value, input=_INPUT.value, context_file=_CONTEXT.value)
     texts = _INPUT.value or _CONTEXT.value
     if output and texts and os.path.isfile(output) and os.path.samefile(output, texts):
@@ -120,7 +126,11 @@ def _model():
     from keras_bert.checkpoints.answers import input_names
 
     bert = keras_bert.load(_MODEL.value)
-    return input_names(bert), lambda rows: bert.predict(rows, _BATCH.value, _N_BEST.value, _LENGTH.value)
+    given = {holder.name: holder.value for holder in (_N_BEST, _LENGTH, _BEAM, _PENALTY) if holder.value is not None}
+    wrong = {"sequence_length"} if bert.head == "translation" else {"beam_size", "length_penalty"}
+    if name := next(iter(wrong & given.keys()), None):
+        raise ValueError(f"--{name} has no meaning for {_MODEL.value}, whose head is {bert.head}")
+    return input_names(bert), lambda rows: bert.predict(rows, _BATCH.value, **given)
 
 
 def _server():
@@ -135,6 +145,9 @@ def _server():
     if _N_BEST.value and "answer" in signature["outputs"] and "scores" not in signature["outputs"]:
         export = command.spelling("export_saved_model")
         raise ValueError(f"--n_best: the served {_MODEL.value} gives one answer. Export it with {export} --n_best=...")
+    beams = signature["outputs"].get("translations", {}).get("shape", [None, None])[1]
+    if _N_BEST.value and beams and beams < _N_BEST.value:
+        raise ValueError(f"--n_best: the served {_MODEL.value} gives {beams} translations. Received: {_N_BEST.value}")
     names = list(signature["inputs"])
     names.sort(key=lambda name: name in ("pair", "context", "choices"))  # The second input comes last.
 

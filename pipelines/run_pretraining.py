@@ -45,7 +45,7 @@ _LEARNING_RATE = flags.DEFINE_float("learning_rate", 1e-4, "Peak learning rate."
 _REMAT = flags.DEFINE_bool("remat", False, "Recomputes activations: half the speed, a third of the memory.")
 _SEED = flags.DEFINE_integer("seed", 1, "Random seed.", 0)
 _EVERY = flags.DEFINE_integer("save_every", 1000, "Steps between snapshots and between evaluations.", 1)
-_FLAGS = common_flags.training(warmup=0.01, bias_correction=False)
+_FLAGS = common_flags.training(**common_flags.schedule(warmup=0.01, bias_correction=False))
 
 
 def check():

@@ -86,6 +86,8 @@ async def _serve(server):
     print(f"Serving {_MODELS.value}: REST at http://{_HOST.value}:{server.port}{grpc}")
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(_HOST.value, _HOST.value)
     print(f"To try the models, open http://{shown}:{server.port} in a browser. Ctrl-C stops the server.", flush=True)
+    if not any(pathlib.Path(_MODELS.value).glob("*/*/saved_model.pb")):
+        print(f"There is no model yet: expected {_MODELS.value}/<model>/<version number>/saved_model.pb", flush=True)
     await ended.wait()
     print("Stopping.", flush=True)
     return await server.stop()

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import pathlib
 import socket
+import string
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.text.vocabulary import BYTES, REVERSIBLE, WORD_START
 
 if importlib.util.find_spec("tensorflow"):
     import tensorflow as tf
@@ -112,6 +114,17 @@ def pieces():
     """A vocabulary for `config`."""
     letters = [chr(97 + index) for index in range(26)]
     return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters[:19])]
+
+
+TRANSFORMER = keras_bert.TransformerConfig(313, 16, 1, 1, 2, 32, max_position_embeddings=24)
+
+
+@pytest.fixture(scope="session")
+def reversible():
+    """A tokenizer for `TRANSFORMER` that knows lower-case letters, so that most characters are bytes."""
+    letters = string.ascii_lowercase
+    pieces = [*REVERSIBLE, *BYTES, WORD_START, *letters, *(f"##{letter}" for letter in letters)]
+    return keras_bert.LosslessTokenizer(pieces)
 
 
 @pytest.fixture(scope="session")

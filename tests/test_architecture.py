@@ -21,20 +21,22 @@ ROOMS = {
     "version": [],
     "layers": [],
     "text": [],
+    "transformer_config": ["config", "files"],
     "training": ["files", "memory"],
     # Floor 2
     "corpus": ["text"],
-    "models": ["config", "layers"],
+    "models": ["config", "layers", "transformer_config"],
     # Floor 3
     "exporting": ["files", "layers", "models", "text", "version"],
     "pretraining": ["corpus", "files", "text", "training.batch_source"],
     "tasks": ["files", "text", "training.metrics"],
     # Floor 4
     "checkpoints": ["config", "exporting", "files", "memory", "metadata", "models"]
-    + ["text.preprocessor", "text.thresholds", "text.tokenizer_json", "text.vocabulary"],
+    + ["text.lossless", "text.preprocessor", "text.thresholds", "text.tokenizer_json", "text.vocabulary"]
+    + ["transformer_config"],
     # Floor 5
     "experiments": ["checkpoints", "config", "exporting", "files", "models", "pretraining", "tasks", "training"]
-    + ["version"],
+    + ["corpus", "text.lossless", "text.vocabulary", "version"],
     # Separate: implements the protocol of TensorFlow Serving, independent of BERT.
     "serving": ["files"],
     # The public API, whose other names are imported on first use.
@@ -42,7 +44,10 @@ ROOMS = {
 }
 STANDARD = sys.stdlib_module_names
 # Rooms with restricted third-party imports, and the packages that they may import.
-THIRD_PARTY = {**dict.fromkeys(["config", "files", "memory", "metadata", "version"], ()), "layers": ("keras",)}
+THIRD_PARTY = {
+    **dict.fromkeys(["config", "files", "memory", "metadata", "transformer_config", "version"], ()),
+    "layers": ("keras",),
+}
 # Modules with lazy imports.
 IMPORTLIB = {"keras_bert/__init__.py", "keras_bert/serving/__init__.py"}
 # Files with imports that are not allowed in their room.
@@ -50,7 +55,7 @@ EXCEPTIONS = {("keras_bert/layers/graphs.py", "tensorflow")}
 # Optional dependencies, imported where they are used; so are the modules that need TensorFlow.
 OPTIONAL = {"tensorflow", "tensorflow_text", "keras_hub", "huggingface_hub", "tensorflow_datasets", "apache_beam"}
 OPTIONAL |= {"scipy", "sklearn", "wandb", "mlflow"}
-NEED_TENSORFLOW = ("keras_bert.text.preprocessor.", "keras_bert.checkpoints.answers.")
+NEED_TENSORFLOW = ("keras_bert.text.preprocessor.", "keras_bert.text.lossless.", "keras_bert.checkpoints.answers.")
 
 
 def violations(root):

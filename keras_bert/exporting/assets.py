@@ -1,5 +1,6 @@
 """The files in `assets.extra/` of a SavedModel: metadata, probes with expected outputs, warm-up requests."""
 
+import dataclasses
 import importlib.metadata
 import json
 
@@ -30,10 +31,10 @@ def facts(description, preprocessor, labels, pair, options, example=None, score_
         "head": description.head,
         "labels": labels,
         "pair": pair,
-        "options": options,
+        "options": {name: _plain(value) for name, value in options.items()},
         "example": example,
         "range": score_range,
-        "sequence_length": preprocessor.sequence_length,
+        "sequence_length": getattr(preprocessor, "sequence_length", description.config.max_position_embeddings),
         "precision": description.dtype,
         "lowercase": preprocessor.lowercase,
         "vocabulary": {"pieces": len(preprocessor.vocabulary), "sha256": preprocessor.vocabulary.sha256},
@@ -45,6 +46,11 @@ def facts(description, preprocessor, labels, pair, options, example=None, score_
             "tensorflow-text": importlib.metadata.version("tensorflow-text"),
         },
     }
+
+
+def _plain(value):
+    """Returns the fields of a dataclass as a dict, other values unchanged."""
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value
 
 
 def write(directory, signatures, about):
@@ -89,7 +95,8 @@ def _example(name, spec):
         texts = [f"{text} [MASK]." for text in _TEXTS] if spec.name == "text" else _TEXTS
         return tf.constant(second.get(spec.name, texts))
     shape = [2, *(3 + axis for axis in range(spec.shape.rank - 1))]
-    values = {"padding_mask": tf.ones(shape, tf.int32), "segment_ids": tf.zeros(shape, tf.int32)}
+    values = dict.fromkeys(("padding_mask", "source_mask", "target_mask"), tf.ones(shape, tf.int32))
+    values["segment_ids"] = tf.zeros(shape, tf.int32)
     return values.get(spec.name, tf.reshape(tf.range(tf.reduce_prod(shape)), shape) // 2 % 3)
 
 

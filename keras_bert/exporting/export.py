@@ -5,7 +5,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from keras_bert.exporting import answer, assets, classify, embed, fill_mask, tag
+from keras_bert.exporting import answer, assets, classify, embed, fill_mask, tag, translate
 from keras_bert.files import replacing
 from keras_bert.models.description import describe
 from keras_bert.text.preprocessor import TextPreprocessor
@@ -58,6 +58,8 @@ def export(model, preprocessor, directory, labels=None, pair=False, example=None
     - multiple choice: `text`, `choices` -> `choice`, `probabilities`. Rows with fewer choices are padded with `""`: an
       empty choice has the probability 0.
     - next sentence: `text`, `pair` -> `probability`.
+    - translation: `text` -> `translation`, `translations`, `scores`, `truncated`; the signature `alignment` adds the
+      cross-attention. `preprocessor` is a `LosslessTokenizer`. Options: `beam`, `n_best`, see `Translator`.
     - encoder: `text` -> `embedding`. Options: `pooling`, `layers`, `normalize`; a model from `build_embedder` has its
       own settings instead.
 
@@ -96,6 +98,8 @@ def build_signatures(model, preprocessor, labels=None, pair=False, **options):
     """Returns the signatures of a model by name, `tf.function`s on raw text; for the arguments see `export`."""
     description = describe(model)
     labels = _checked_labels(description, labels)
+    if description.head == "translation":
+        return translate.translator_signatures(model, preprocessor, **options)
     preprocessor = _for_serving(preprocessor, description.head)
     match description.head:
         case "classification" if description.num_classes == 1 and not description.multi_label:

@@ -30,9 +30,22 @@ def _result(output, row, n_best):
         return {"fills": _fills(output, n_best)}
     if "choice" in names:
         return {"choice": int(output["choice"]), "scores": output["probabilities"].tolist()}
+    if "translation" in names:
+        return _translation(output, n_best)
     if "embedding" in names:
         return {"vector": output["embedding"]}
     return {"value" if name == "score" else name: value.tolist() for name, value in output.items()}
+
+
+def _translation(output, n_best):
+    texts, scores = _strings(output["translations"]), output["scores"].tolist()
+    best = {"translation": texts[0], "score": scores[0]}
+    if output["truncated"]:
+        best["truncated"] = True
+    if n_best:
+        found = zip(texts[:n_best], scores, strict=False)
+        best["translations"] = [{"translation": text, "score": score} for text, score in found]
+    return best
 
 
 def _classes(output):

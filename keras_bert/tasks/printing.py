@@ -73,6 +73,10 @@ def readable(row, answer):
         case {"choice": _, "scores": scores}:
             order = sorted(range(len(scores)), key=lambda index: -scores[index])
             return [f"{scores[index]:.4f}\t{quoted(row['choices'][index])}" for index in order]
+        case {"translations": found}:
+            return [f"{one['score']:.4f}\t{one['translation']}" for one in found]
+        case {"translation": text}:
+            return [text]
     return [json_line(row, answer)]
 
 

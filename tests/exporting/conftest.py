@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from tests.conftest import HEADS
+from tests.conftest import HEADS, TRANSFORMER
 
 LABELS = ["3", "1", "2"]
 THRESHOLDS = [0.2, np.float32(0.5), 0.7]
@@ -20,6 +20,7 @@ OPTIONS = {
     "token_classification": {"labels": TAGS, "stride": np.int64(7)},
     "bilstm_tagging": {"labels": TAGS, "stride": np.int64(7)},
     "question_answering": {"top": 2, "null_threshold": 0.5},
+    "translation": {"n_best": 2, "beam": keras_bert.Beam(3)},
 }
 
 
@@ -36,6 +37,8 @@ def model_of(config):
     @functools.cache
     def build(head, **options):
         keras.utils.set_random_seed(1)
+        if head == "translation":
+            return keras_bert.build_transformer(TRANSFORMER, **options)
         model = HEADS[head].build(keras_bert.build_encoder(config, **options))
         rng = np.random.default_rng(0)
         for name in ("classifier", "token_classifier", "span", "choice_scorer", "next_sentence"):
@@ -53,7 +56,7 @@ def preprocessor(pieces):
 
 
 @pytest.fixture(scope="session")
-def exported(model_of, preprocessor, shared_folder):
+def exported(model_of, preprocessor, reversible, shared_folder):
     """The SavedModel of a head, once for each head and precision: in place of an older one, and moved afterwards."""
 
     def export(head, **options):
@@ -61,7 +64,8 @@ def exported(model_of, preprocessor, shared_folder):
             for name in ("1", "writing-1"):
                 (folder / name / "assets.extra").mkdir(parents=True)
                 (folder / name / "old").touch()
-            keras_bert.export(model_of(head, **options), preprocessor, folder / "1", **OPTIONS.get(head, {}))
+            tokenizer = reversible if head == "translation" else preprocessor
+            keras_bert.export(model_of(head, **options), tokenizer, folder / "1", **OPTIONS.get(head, {}))
 
         return shared_folder("-".join([head, *map(str, options.values())]), fill) / "1"
 

@@ -27,6 +27,7 @@ SIGNATURES = {
     "pretraining": ["serving_default", "next_sentence", "tokens", "ops"],
     "multiple_choice": ["serving_default", "tokens", "ops"],
     "encoder": ["serving_default", "tokens", "ops"],
+    "translation": ["serving_default", "alignment", "tokens", "ops"],
 }
 
 
@@ -39,7 +40,7 @@ def program(tmp_path_factory):
 
 # In 16 bits, few heads suffice: the signatures have the same operations.
 NARROW = {
-    "mixed_bfloat16": ["classification", "question_answering"],
+    "mixed_bfloat16": ["classification", "question_answering", "translation"],
     "mixed_float16": ["token_classification", "pretraining"],
 }
 

@@ -254,5 +254,10 @@ def test_user_errors(model, build, pieces, tmp_path):
             "",
             f"{tmp_path}/texts.csv:1: no column `text`. It has: 'title', 'body'. Name another one with --text_column",
         ),
+        (
+            ["--server=localhost:1", "--model=any", "--beam_size=2", "a"],
+            "",
+            "--beam_size of a served model was chosen when it was exported. Received: --server",
+        ),
     ):
         assert mistake(PROGRAM, *arguments, given=given) == message

@@ -13,6 +13,7 @@ import keras
 import pytest
 
 import keras_bert
+from tests.conftest import TRANSFORMER
 
 if keras.config.backend() == "tensorflow":
     import tensorflow as tf
@@ -211,7 +212,7 @@ _TAGS = ["B-<i>x</i>", "I-<i>x</i>", "B-LOC", "I-LOC", "B-PER", "I-PER", "B-ORG"
 
 
 @pytest.fixture(scope="session")
-def exported_heads(config, pieces, shared_folder):
+def exported_heads(config, pieces, reversible, shared_folder):
     """A folder with an untrained model for each head."""
     preprocessor = keras_bert.TextPreprocessor(pieces, 40)
 
@@ -232,6 +233,8 @@ def exported_heads(config, pieces, shared_folder):
         export("masks", keras_bert.build_pretrainer)
         export("choices", keras_bert.build_multiple_choice)
         export("vectors", lambda encoder: encoder)
+        transformer = keras_bert.build_transformer(TRANSFORMER)
+        keras_bert.export(transformer, reversible, folder / "translations" / "3", n_best=3)
 
     return shared_folder("heads", fill)
 

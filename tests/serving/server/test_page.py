@@ -16,6 +16,7 @@ import pytest
 
 import keras_bert
 from keras_bert.serving import Client
+from tests.pipelines.programs import call, mistake
 from tests.serving.conftest import MARKUP
 
 pytest.importorskip("tensorflow")
@@ -327,6 +328,37 @@ def test_embeddings(visit, heads, client):
     assert page.locator(".heat").count() == 0
 
 
+@pytest.mark.slow
+def test_translations(visit, heads, client):
+    page, text = visit(heads), f"é {MARKUP} 🏔️"
+    answer = predict(client, "translations", text=text)
+    assert ask(page, "translations", "serving_default", text=text) == answer["translation"]
+    rows = page.locator("#shown tbody tr").all()
+    assert [row.locator("th, td").all_text_contents() for row in rows] == [
+        [translation, f"{score:.2f}"]
+        for translation, score in zip(answer["translations"], answer["scores"], strict=True)
+    ]
+    ask(page, "translations", text="long " * 30)
+    assert "cut off" in page.locator("#shown").text_content()
+
+    aligned = predict(client, "translations", "alignment", text="a b")
+    assert ask(page, "translations", "alignment", text="a b") == aligned["translation"]
+    first, *lines = page.locator(".heat tr").all()
+    assert first.locator("th").all_text_contents()[1:] == list(aligned["source_tokens"])
+    for line, piece, shares in zip(lines, aligned["target_tokens"], aligned["attention"], strict=True):
+        assert line.locator("th").text_content() == piece
+        cells = line.locator("td").all()
+        assert [cell.get_attribute("title") for cell in cells] == [percent(share) for share in shares]
+        shown = [cell.evaluate("cell => cell.style.getPropertyValue('--share')") for cell in cells]
+        assert [float(share[:-1]) for share in shown] == pytest.approx(100 * shares, abs=1e-3)
+
+    served = [f"--server=127.0.0.1:{heads.port}", "--model=translations", "a b"]
+    answer = predict(client, "translations", text="a b")
+    assert call("pipelines.predict", *served) == f"{answer['translation']}\n"
+    message = "--n_best: the served translations gives 3 translations. Received: 4"
+    assert mistake("pipelines.predict", *served, "--n_best=4") == message
+
+
 def answer_table(page):
     """Answers the table and returns the downloaded file's text, and the lines of errors."""
     page.get_by_role("button", name="Answer all rows").click()
@@ -434,6 +466,7 @@ def test_tables_of_all_heads(visit, heads, client):
         ("masks", "a [MASK] b", ["tokens"]),
         ("choices", "text,choices\na,b|c d\ne,f|g|h\n", ["choice", "probability"]),
         ("choices", "question,A,B,C\na,b,c,\ne,f,g,h\n", ["choice", "probability"]),
+        ("translations", "a b\nc", ["translation", "score"]),
         ("vectors", "a, b\nc", ["embedding"]),
     ):
         choose(page, model)
@@ -592,6 +625,7 @@ def test_no_horizontal_overflow_and_sufficient_contrast(visit, heads):
         "masks",
         "choices",
         "vectors",
+        "translations",
     ):
         choose(page, model)
         for box in page.locator("textarea").all():

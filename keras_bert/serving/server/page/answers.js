@@ -110,6 +110,28 @@ const SHOW = {
     return [headline, ...note, ...matrix, node("h3", {}, "First values"), values];
   },
 
+  translation({ translation, translations, scores, truncated }) {
+    const note = truncated ? [remark("The end of the text was cut off: it is longer than the model’s positions.")] : [];
+    const others = translations.map((text, index) => [text, Number(scores[index]).toFixed(2)]);
+    return [translation, ...note, ...(others.length > 1 ? [node("h3", {}, "Best translations"), table(["Translation", "Score"], others, { class: "whole" })] : [])];
+  },
+
+  alignment({ translation, source_tokens: source, target_tokens: target, attention }) {
+    const head = node("tr", {}, ...["", ...source.filter(Boolean)].map(
+      (piece) => node("th", { scope: "col" }, node("div", { class: "turn" }, node("bdi", {}, piece)))));
+    const rows = target.filter(Boolean).map((piece, row) => {
+      const cells = source.filter(Boolean).map((_, column) => {
+        const cell = node("td", { title: percent(attention[row][column]) });
+        cell.style.setProperty("--share", `${100 * attention[row][column]}%`);
+        return cell;
+      });
+      return node("tr", {}, node("th", { scope: "row" }, node("bdi", {}, piece)), ...cells);
+    });
+    const map = node("table", { class: "heat reads" }, node("thead", {}, head), node("tbody", {}, ...rows));
+    const note = remark("Each row is a piece of the translation; dark cells are the pieces of the text that it reads.");
+    return [translation, node("h3", {}, "Attention"), note, scroll("Attention", map)];
+  },
+
   raw(outputs) {
     return [signature().name, json(outputs)];
   },
@@ -224,11 +246,11 @@ function similarities(texts, vectors) {
   return scroll("Cosine similarity", node("table", { class: "heat" }, node("thead", {}, head), body));
 }
 
-function table(heads, rows) {
+function table(heads, rows, attributes = {}) {
   const head = node("tr", {}, ...heads.map((name) => node("th", { scope: "col" }, name)));
   const lines = rows.map(([first, ...cells]) => node("tr", {}, node("th", { scope: "row" }, node("bdi", {}, first)),
     ...cells.map((cell) => node("td", {}, cell))));
-  return scroll(heads.join(", "), node("table", {}, node("thead", {}, head), node("tbody", {}, ...lines)));
+  return scroll(heads.join(", "), node("table", attributes, node("thead", {}, head), node("tbody", {}, ...lines)));
 }
 
 // Scrollable regions are focusable by keyboard and have a name.

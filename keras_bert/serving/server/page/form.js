@@ -18,6 +18,8 @@ const KINDS = {
     choices: "It had rained at night.\nThe sun had shone all day.\nThe library was closed.",
   }],
   embedding: ["Embed", { text: "A cat sleeps on the sofa.\nA kitten naps on the couch.\nThe share price fell." }],
+  translation: ["Translate", { text: "Ein Mann spielt Gitarre." }],
+  alignment: ["Attention of a translation", { text: "Ein Mann spielt Gitarre." }],
   raw: ["", {}],
 };
 
@@ -126,11 +128,16 @@ function factsOf({ head, labels, options, sequence_length: length, precision, ve
     ...(labels && { Labels: labels.length > 20 ? `${labels.length}: ${shown}, …` : shown }),
     ...(thresholds !== null && { Thresholds: Array.isArray(thresholds) && labels ? each : String(thresholds) }),
     "Sequence length": `${length} tokens`,
-    ...(config && { Encoder: `${config.num_hidden_layers} layers, width ${config.hidden_size}` }),
+    ...(config && { [config.d_model ? "Model" : "Encoder"]: sizeOf(config) }),
     ...(vocabulary && { Vocabulary: `${vocabulary.pieces} tokens, ${lowercase ? "uncased" : "cased"}` }),
     Precision: precision,
     ...(versions && { Versions: Object.entries(versions).map((pair) => pair.join(" ")).join(", ") }),
   };
+}
+
+function sizeOf(config) {
+  const layers = config.num_hidden_layers ?? `${config.encoder_layers} + ${config.decoder_layers}`;
+  return `${layers} layers, width ${config.hidden_size ?? config.d_model}`;
 }
 
 function taskName(name) {
@@ -161,7 +168,7 @@ function field(kind, name, rank) {
 
 // The example stored in the model, or else one for this kind of task.
 function exampleOf(kind, name) {
-  const own = signature().name === "serving_default" ? described.facts.example?.[name] : null;
+  const own = ["serving_default", "alignment"].includes(signature().name) ? described.facts.example?.[name] : null;
   return (Array.isArray(own) ? own.join("\n") : own) ?? KINDS[kind][1][name] ?? "A sentence.";
 }
 

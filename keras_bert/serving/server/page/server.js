@@ -102,6 +102,8 @@ function kindOf(inputs, outputs) {
   if (takes("text") && gives("entity_starts", "entity_types", "tokens")) return "tagging";
   if (takes("text") && gives("mask_count", "tokens", "probabilities")) return "masking";
   if (takes("text") && gives("embedding")) return "embedding";
+  if (takes("text") && gives("translation", "attention")) return "alignment";
+  if (takes("text") && gives("translation", "scores")) return "translation";
   if (takes("text", "pair") && gives("probability")) return "next_sentence";
   if (onTexts && gives("score")) return "regression";
   if (takes("question", "context") && gives("answer", "start", "end")) return "answering";

@@ -5,14 +5,14 @@ const MOST_ERRORS = 5; // Errors that are listed above the preview; all are in t
 const PREVIEW = 10;
 // Common names of the columns of each input.
 const COLUMN_NAMES = {
-  text: ["text", "sentence", "sentence1", "premise", "question", "question1", "review", "#1 string"],
+  text: ["text", "sentence", "sentence1", "premise", "question", "question1", "review", "source", "#1 string"],
   pair: ["pair", "text2", "sentence2", "hypothesis", "question2", "#2 string"],
   question: ["question"],
   context: ["context", "passage", "paragraph"],
   choices: ["choices", "options"],
 };
 const CHOICE = /^((choice|option|answer|ending)([ _-]|(?=[0-9])))?([0-9]+|[a-z])$/i;
-const OTHER_NAMES = ["label", "labels", "id", "index", "idx", "score", "title", "answer"];
+const OTHER_NAMES = ["label", "labels", "id", "index", "idx", "score", "title", "answer", "target"];
 
 // The answer to a row: pairs of a column of the file and its value, since a class may have any name. A third element is
 // shown in the preview instead of the value.
@@ -41,6 +41,7 @@ const ANSWER_COLUMNS = {
   masking: ({ tokens, mask_count: masks }) => [["tokens", tokens.slice(0, masks).map((each) => each[0]).join(" ")]],
   next_sentence: ({ probability }) => [["probability", probability]],
   choice: ({ choice, probabilities }, { choices }) => [["choice", choices[choice]], ["probability", probabilities[choice]]],
+  translation: ({ translation, scores }) => [["translation", translation], ["score", scores[0]]],
   embedding: ({ embedding }) => [["embedding", JSON.stringify(embedding)]],
 };
 

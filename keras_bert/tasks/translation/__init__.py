@@ -1,0 +1,1 @@
+"""Translation: text files with a sentence per line, in two languages."""

@@ -1,0 +1,99 @@
+"""Reads parallel texts: two files, one sentence per line, where lines with the same number belong together."""
+
+import dataclasses
+import hashlib
+import logging
+import pathlib
+
+from keras_bert.tasks.rows import decoded, split_lines
+
+_LOG = logging.getLogger("keras_bert")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pairs:
+    """Sentences with their translations.
+
+    Attributes:
+        source_path, target_path: `pathlib.Path`s; `target_path` is `None` without translations.
+        sources: list of strings.
+        targets: list of strings, or `None`.
+        lines: list of int, the line numbers of the pairs.
+    """
+
+    source_path: pathlib.Path
+    target_path: pathlib.Path | None
+    sources: list
+    targets: list | None
+    lines: list
+
+    def __len__(self):
+        return len(self.sources)
+
+    def select(self, indices):
+        """Returns the pairs at some indices."""
+        lists = (self.sources, self.targets, self.lines)
+        chosen = [None if values is None else [values[index] for index in indices] for values in lists]
+        return Pairs(self.source_path, self.target_path, *chosen)
+
+    def fingerprint(self):
+        """Returns a hash of the sentences."""
+        digest = hashlib.sha256()
+        for text in (*self.sources, "\0", *(self.targets or [])):
+            digest.update(text.encode() + b"\n")
+        return digest.hexdigest()[:16]
+
+
+def read(source, target=None):
+    """Reads parallel files, or a file of sentences to translate. Lines may be empty.
+
+    Args:
+        source: path of the sentences.
+        target: path of their translations; `None` for none.
+    """
+    paths = [pathlib.Path(path) for path in (source, target) if path is not None]
+    sides = [_lines(path) for path in paths]
+    if len({len(side) for side in sides}) > 1:
+        counts = ", ".join(f"{path} has {len(side):,}" for path, side in zip(paths, sides, strict=True))
+        raise ValueError(f"parallel files must have the same number of lines. Received: {counts}")
+    if not sides[0]:
+        raise ValueError(f"{paths[0]}: the file is empty. Expected one sentence per line")
+    if not any(text.strip() for text in sides[0]):
+        raise ValueError(f"{paths[0]}: all lines are blank. Expected one sentence per line")
+    return Pairs(
+        paths[0], paths[1] if target is not None else None, sides[0], sides[1] if target is not None else None,
+        list(range(1, len(sides[0]) + 1)),
+    )  # fmt: skip
+
+
+def without_blank(pairs):
+    """Returns the pairs of which no side is blank; a warning names the others."""
+    blank = [
+        not source.strip() or not target.strip() for source, target in zip(pairs.sources, pairs.targets, strict=True)
+    ]
+    return drop(pairs, blank, "with an empty side")
+
+
+def drop(pairs, is_wrong, what):
+    """Returns the pairs without the wrong ones, whose number and first lines are told in a warning.
+
+    Args:
+        pairs: `Pairs`.
+        is_wrong: list of bools.
+        what: str, what is wrong with them.
+    """
+    wrong = [line for line, bad in zip(pairs.lines, is_wrong, strict=True) if bad]
+    if not wrong:
+        return pairs
+    if len(wrong) == len(pairs):
+        raise ValueError(f"{pairs.source_path}: all {len(pairs):,} pair(s) are left out: {what}")
+    named = ", ".join(map(str, wrong[:3])) + (", ..." if len(wrong) > 3 else "")
+    _LOG.warning("%s: left out %s pair(s) %s, line(s) %s", pairs.source_path, f"{len(wrong):,}", what, named)
+    return pairs.select([index for index, bad in enumerate(is_wrong) if not bad])
+
+
+def _lines(path):
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file")
+    lines = split_lines(decoded(path.read_bytes(), path))
+    return lines if lines[-1] else lines[:-1]
