@@ -51,12 +51,7 @@ class Answerer:
         signature = signatures["next_sentence" if head == "pretraining" and "pair" in names else "serving_default"]
         # Scores of no answer only have a meaning for models that were trained on unanswerable questions.
         unused = ["null_score"] if head == "question_answering" and options["null_threshold"] is None else []
-        answers = [None] * len(rows)
-        for numbers, part in _batches(rows, batch_size):
-            outputs = _call(signature, names, part)
-            kept = {name: value for name, value in outputs.items() if name not in unused}
-            for number, answer in zip(numbers, results(kept, part, n_best), strict=True):
-                answers[number] = answer
+        answers = _answers(signature, names, rows, batch_size, n_best, unused)
         return answers[0] if is_single else answers
 
     def encode(self, texts, batch_size=32, sequence_length=None):
@@ -126,11 +121,19 @@ def translate(transformer, texts, batch_size, n_best, beam_size, length_penalty)
         check_count("n_best", n_best)
     beam = Beam(max(n_best or 1, 4) if beam_size is None else beam_size, length_penalty)
     signature = _translation_signature(transformer, beam, n_best or 1)
+    answers = _answers(signature, ("text",), rows, batch_size, n_best)
+    return answers[0] if is_single else answers
+
+
+def _answers(signature, names, rows, batch_size, n_best, unused=()):
+    """Returns the answers of a signature to rows, without the outputs that are unused."""
     answers = [None] * len(rows)
     for numbers, part in _batches(rows, batch_size):
-        for number, answer in zip(numbers, results(_call(signature, ("text",), part), part, n_best), strict=True):
+        outputs = _call(signature, names, part)
+        kept = {name: value for name, value in outputs.items() if name not in unused}
+        for number, answer in zip(numbers, results(kept, part, n_best), strict=True):
             answers[number] = answer
-    return answers[0] if is_single else answers
+    return answers
 
 
 def _translation_signature(transformer, beam, n_best):

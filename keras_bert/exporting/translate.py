@@ -76,9 +76,8 @@ class Translator:
 
     def _search(self, ids, mask):
         lengths = tf.reduce_sum(mask, axis=1)
-        limits = tf.minimum(lengths + _MORE, self._longest)
         start, end = self.tokenizer.start_id, self.tokenizer.end_id
-        found = beam_search(self.decoder, ids, mask, limits, start, end, self.beam, forbidden=self._forbidden)
+        found = beam_search(self.decoder, ids, mask, lengths + _MORE, start, end, self.beam, forbidden=self._forbidden)
         empty = lengths == 1  # An empty text has an empty translation.
         return {
             "ids": tf.where(empty[:, None, None], -1, found["ids"]),

@@ -86,6 +86,7 @@ class Snapshots:
         return None
 
     def steps(self):
+        """Returns the steps of the snapshots, the newest first."""
         found = [_NAME.fullmatch(path.name) for path in self.directory.glob("step-*")]
         return sorted((int(match[1]) for match in found if match), reverse=True)
 
