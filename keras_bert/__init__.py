@@ -30,6 +30,7 @@ _MODULES = {
     "keras_bert.models.heads": (
         "build_classifier build_embedder build_multiple_choice build_span_labeler build_token_classifier"
     ),
+    "keras_bert.models.bilstm_encoder": "build_bilstm_encoder",
     "keras_bert.models.bilstm_tagger": "build_bilstm_tagger split_bilstm_tagger",
     "keras_bert.models.description": "describe",
     "keras_bert.models.freezing": "freeze_layers",

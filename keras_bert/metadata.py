@@ -13,6 +13,7 @@ _STORED = (
     "thresholds",
     "keep_special_tokens",
     "positions",
+    "bilstm",
     "features",
 )
 
@@ -37,6 +38,7 @@ class Metadata:
         causal: bool, as passed to `build_encoder`. Defaults to `False`.
         features: str, the features of a BiLSTM tagger, see `build_bilstm_tagger`, or `None`.
         positions: str, as passed to `build_encoder`. Defaults to "learned".
+        bilstm: bool, whether a BiLSTM is on top of the encoder. Defaults to `False`.
         tied: bool, whether the masked-LM head shares the token table. Defaults to `True`.
         keep_special_tokens: list of BERT's special tokens that the tokenizer recognizes in texts, or `None`.
     """
@@ -56,6 +58,7 @@ class Metadata:
     features: str | None = None
     causal: bool = False
     positions: str = "learned"
+    bilstm: bool = False
     tied: bool = True
     keep_special_tokens: list | None = None
 

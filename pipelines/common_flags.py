@@ -162,3 +162,18 @@ def numbers(holder, kind):
     except ValueError:
         received = ",".join(holder.value)
         raise ValueError(f"--{holder.name} must be comma-separated numbers. Received: {received}") from None
+
+
+def phases(holder):
+    """Returns the values of a flag such as `length:128,steps:1000,batch:32` as dicts."""
+    return [_phase(holder.name, text) for text in holder.value or ()]
+
+
+def _phase(name, text):
+    try:
+        phase = {part: int(value) for part, value in (part.split(":") for part in text.split(","))}
+    except ValueError:
+        phase = {}
+    if set(phase) != {"length", "steps", "batch"} or min(phase.values()) < 1:
+        raise ValueError(f"--{name} must look like length:128,steps:90000,batch:256. Received: {text!r}")
+    return phase

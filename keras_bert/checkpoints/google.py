@@ -86,10 +86,11 @@ def write(description, vocabulary, directory):
 
 def _check(description, vocabulary):
     """Raises where Google's format cannot represent the model or the vocabulary."""
-    if description.causal or description.positions != "learned":
+    if description.causal or description.bilstm or description.positions != "learned":
         raise ValueError(
             "Google's format can only represent a bidirectional encoder with learned positions. "
-            f"Received: causal={description.causal}, positions={description.positions!r}; use format='huggingface'"
+            f"Received: causal={description.causal}, bilstm={description.bilstm}, positions={description.positions!r}; "
+            "use format='huggingface'"
         )
     nameless = ("token_classification", "bilstm_tagging", "multiple_choice", "embedding")
     if description.head in nameless or description.multi_label:

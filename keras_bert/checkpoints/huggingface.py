@@ -32,6 +32,7 @@ _HEADS = {
     "BertForQuestionAnswering": "question_answering",
     "BertForMultipleChoice": "multiple_choice",
 }
+_POOLED = ("next_sentence", "classification", "multiple_choice")  # Heads on `pooled_output`.
 _ARCHITECTURES = {head: name for name, head in reversed(_HEADS.items())}
 _MULTI_LABEL = "multi_label_classification"
 _PROBLEMS = ("regression", "single_label_classification", _MULTI_LABEL)
@@ -48,6 +49,11 @@ def read(directory, head=None):
     tensors = _read_weights(directory, metadata.tied)
     if head is None and metadata.head is None:
         _check_no_head(directory, tensors)
+    if metadata.causal and (head or metadata.head) in _POOLED and not is_ours(directory):
+        raise ValueError(
+            f"{directory / CONFIG}: with `is_decoder`, [CLS] sees only itself, so a {head or metadata.head} head on it "
+            "has no information about the text. Expected `is_decoder`: false, or load(..., head='encoder')"
+        )
     return Checkpoint(str(directory), config, tensors, metadata)
 
 

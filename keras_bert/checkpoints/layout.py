@@ -97,6 +97,8 @@ def slots(description):
         found.append(Slot(POSITIONS, embeddings.position_table))
     for index in range(config.num_hidden_layers):
         found += _block(f"encoder.layer.{index}", layers[f"block_{index}"])
+    if description.bilstm:
+        found += _bilstm_layer("encoder_bilstm", 0, layers["encoder_bilstm"])
     if "pooler" in layers:
         found += _dense("pooler.dense", layers["pooler"].dense)
     return found + _head(layers)
@@ -130,14 +132,25 @@ def _bilstm(layers):
             Slot(f"weighted_sum.{name}", getattr(layers["weighted_sum"], name)) for name in ("weighting", "scale")
         ]
     for index in itertools.takewhile(lambda index: f"bilstm_{index}" in layers, itertools.count()):
-        layer = layers[f"bilstm_{index}"]
-        for part, suffix in ((layer.forward, ""), (layer.backward, "_reverse")):
-            found += [
-                Slot(f"bilstm.weight_ih_l{index}{suffix}", part.cell.kernel, transposed=True),
-                Slot(f"bilstm.weight_hh_l{index}{suffix}", part.cell.recurrent_kernel, transposed=True),
-                Slot(f"bilstm.bias_ih_l{index}{suffix}", part.cell.bias),
-            ]
+        found += _bilstm_layer("bilstm", index, layers[f"bilstm_{index}"])
     return found
+
+
+def is_bilstm(slot):
+    """Returns whether a slot belongs to a BiLSTM on top of the encoder."""
+    return slot.name.startswith("encoder_bilstm.")
+
+
+def _bilstm_layer(name, index, layer):
+    return [
+        slot
+        for part, suffix in ((layer.forward, f"l{index}"), (layer.backward, f"l{index}_reverse"))
+        for slot in (
+            Slot(f"{name}.weight_ih_{suffix}", part.cell.kernel, transposed=True),
+            Slot(f"{name}.weight_hh_{suffix}", part.cell.recurrent_kernel, transposed=True),
+            Slot(f"{name}.bias_ih_{suffix}", part.cell.bias),
+        )
+    ]
 
 
 def _block(name, block):

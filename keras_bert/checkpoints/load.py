@@ -43,7 +43,8 @@ def load(path_or_name, revision=None, dtype=None, head=None, **encoder_options):
         dtype: dtype policy of the models, such as "mixed_bfloat16". Defaults to Keras' global one.
         head: str, the kind of head, see `describe`. "encoder" omits the head. Defaults to the head specified by the
             checkpoint.
-        **encoder_options: more arguments of `build_encoder`, such as `remat` or `hidden_states`.
+        **encoder_options: more arguments of `build_encoder`, such as `remat` or `hidden_states`; `bilstm` adds a
+            BiLSTM on top, see `build_bilstm_encoder`.
 
     Returns:
         A `LoadedBert`; for the encoder-decoders of `run_translation` and Hugging Face's Marian, a `LoadedTransformer`.
@@ -143,7 +144,7 @@ def _open_keras(file, directory):
     description = describe(model)
     has_config = (directory / huggingface.CONFIG).is_file()
     metadata = huggingface.read_config(directory)[1] if has_config else Metadata()
-    names = ("head", "causal", "positions", "tied", "multi_label", "features")
+    names = ("head", "causal", "positions", "bilstm", "tied", "multi_label", "features")
     metadata = metadata.replace(**{name: getattr(description, name) for name in names})
     if description.head == "embedding":
         layer = description.layers["sentence_pooling"]

@@ -5,7 +5,8 @@ import re
 
 import keras
 
-from keras_bert.checkpoints.layout import POOLER_TENSORS, check_known, fill, slots
+from keras_bert.checkpoints.layout import POOLER_TENSORS, check_known, fill, is_bilstm, slots
+from keras_bert.models.bilstm_encoder import build_bilstm_encoder
 from keras_bert.models.bilstm_tagger import build_bilstm_tagger
 from keras_bert.models.description import describe
 from keras_bert.models.encoder import attention_scores, build_encoder
@@ -39,15 +40,20 @@ class LoadedBert:
         _check_vocabulary(checkpoint)
         self._checkpoint, self._model, self._answerer = checkpoint, None, None
         self.config = checkpoint.config
-        changes = {name: encoder_options.pop(name) for name in ("causal", "positions") if name in encoder_options}
+        names = ("causal", "positions", "bilstm")
+        changes = {name: encoder_options.pop(name) for name in names if name in encoder_options}
         self.metadata = checkpoint.metadata.replace(head=checkpoint.metadata.head or "encoder", **changes)
         vars(self).update(vars(self.metadata))
         self.strip_accents = self.metadata.strip_accents
         self.encoder = build_encoder(self.config, causal=self.causal, positions=self.positions, **encoder_options)
+        if self.bilstm:
+            self.encoder = build_bilstm_encoder(self.encoder)
         description = describe(self.encoder)
         check_known(checkpoint, description)
-        complete = fill(checkpoint, slots(description), optional=POOLER_TENSORS)
-        if not complete and self.head not in _WITHOUT_POOLER:
+        wanted = slots(description)
+        added = set() if checkpoint.metadata.bilstm else {slot.name for slot in wanted if is_bilstm(slot)}
+        fill(checkpoint, wanted, optional=POOLER_TENSORS | added)
+        if not checkpoint.tensors.keys() >= POOLER_TENSORS and self.head not in _WITHOUT_POOLER:
             logging.getLogger("keras_bert").warning(
                 "%s has no pooler: the encoder's is randomly initialized. Fine-tune before using `pooled_output`.",
                 checkpoint.name,

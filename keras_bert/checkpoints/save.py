@@ -85,6 +85,7 @@ def save(
         null_threshold=null_threshold,
         thresholds=checked_thresholds(thresholds, description.num_classes if description.multi_label else None),
         positions=description.positions,
+        bilstm=description.bilstm,
         features=description.features,
         keep_special_tokens=None if vocabulary is None else tokenizer_files.kept_special_tokens(vocabulary),
     )

@@ -17,13 +17,13 @@ def extended_schedule(directory, settings, learning_rate, warmup):
     weights and its optimizer's moments, and with a warm-up and a decay of its own over the additional steps.
 
     Args:
-        directory: path of the run.
+        directory: path of the run; `None` for a run that is not kept.
         settings: dict with `phases`, dicts with `length`, `steps` and `batch`, and `examples`, the examples of each.
         learning_rate: float, peak learning rate of the new steps.
         warmup: float, fraction of the new steps used for warm-up.
     """
     steps = sum(phase["steps"] for phase in settings["phases"])
-    earlier = _earlier_schedules(pathlib.Path(directory), settings, steps)
+    earlier = [] if directory is None else _earlier_schedules(pathlib.Path(directory), settings, steps)
     steps -= sum(schedule.total_steps for schedule in earlier)
     schedule = LinearSchedule(learning_rate, steps, round(warmup * steps))
     return SequentialSchedule([*earlier, schedule]) if earlier else schedule

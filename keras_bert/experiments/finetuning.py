@@ -192,7 +192,7 @@ class Finetuning:
         return trainer, batches
 
     def _build(self, name, weights):
-        model = self.task.build(load(name, dtype=self.hyperparameters.precision))
+        model = self.task.build(load(name, dtype=self.hyperparameters.precision, **self.task.load_options))
         if weights is not None:
             model.set_weights(weights)
         if self.hyperparameters.freeze_layers is not None:

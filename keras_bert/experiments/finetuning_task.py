@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import types
 
 from keras_bert.experiments import grid
 from keras_bert.training.bucketing import Batches
@@ -51,8 +52,10 @@ class FinetuningTask(abc.ABC):
         dev: `Batches` to evaluate on.
         loss: a `Loss`.
         combine: function that combines the logits of several runs, a list of arrays.
+        load_options: dict, options of `keras_bert.load` for the model to train.
     """
 
+    load_options = types.MappingProxyType({})
     combine = staticmethod(grid.mean_logits)
 
     def select(self, setting):

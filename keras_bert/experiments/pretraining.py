@@ -16,6 +16,7 @@ from keras_bert.models.encoder import build_encoder
 from keras_bert.models.pretrainer import build_pretrainer
 from keras_bert.pretraining.dataset import Records, find_damage, sequence_length
 from keras_bert.pretraining.fills import sample_fills
+from keras_bert.pretraining.masking import Masking
 from keras_bert.training.callbacks import flat_settings
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.snapshots import Snapshots
@@ -28,15 +29,17 @@ class Objective:
     Args:
         next_sentence: bool, whether to train next sentence prediction. Defaults to `True`.
         causal: bool, whether to train a left-to-right language model instead of a masked one. Defaults to `False`.
+        masking: a `Masking` of records without masks. Defaults to that of their settings.
     """
 
     next_sentence: bool = True
     causal: bool = False
+    masking: Masking | None = None
 
     def __post_init__(self):
         if self.causal and self.next_sentence:
             raise ValueError(
-                "--causal: [CLS] cannot attend to the texts, so B cannot be classified. Add --next_sentence=false"
+                "--causal: left-to-right models are trained without next sentence prediction. Add --next_sentence=false"
             )
 
 
@@ -76,7 +79,7 @@ def open_held_out(source, records, objective, vocabulary=None, examples=2000):
 
 
 def _open(source, objective, vocabulary, **options):
-    records = Records(source, vocabulary, causal=objective.causal, **options)
+    records = Records(source, vocabulary, causal=objective.causal, masking=objective.masking, **options)
     if objective.next_sentence and not records.settings.get("next_sentence", True):
         raise ValueError(f"{source}: the records have no sentence pairs. Add --next_sentence=false")
     return records

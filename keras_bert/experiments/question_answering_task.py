@@ -54,11 +54,21 @@ class QuestionAnsweringTask(FinetuningTask):
         dev_file: file to select the best run on.
         predict_file: file to predict; `None` for none.
         max_train_examples: int, number of training questions to use from each file; `None` for all.
+        max_dev_examples: int, number of questions of `dev_file` to use; `None` for all.
     """
 
     metric = "f1"
 
-    def __init__(self, models, settings, train_files, dev_file, predict_file=None, max_train_examples=None):
+    def __init__(
+        self,
+        models,
+        settings,
+        train_files,
+        dev_file,
+        predict_file=None,
+        max_train_examples=None,
+        max_dev_examples=None,
+    ):
         read = [squad.read(path, settings.version_2) for path in (*train_files, dev_file)]
         test = squad.read(predict_file, settings.version_2) if predict_file else None
         self.model, self.bert, self._settings = models[0], _load(models), settings
@@ -66,7 +76,7 @@ class QuestionAnsweringTask(FinetuningTask):
         self.title = f"SQuAD {'2.0' if settings.version_2 else '1.1'}"
         self.loss = span_loss()
         self._preprocessor = self.bert.preprocessor(settings.sequence_length, padding="longest")
-        train, dev = [part.first(max_train_examples) for part in read[:-1]], read[-1]
+        train, dev = [part.first(max_train_examples) for part in read[:-1]], read[-1].first(max_dev_examples)
         self._train = [self._windows(path, part) for path, part in zip(train_files, train, strict=True)]
         self._dev = self._windows(dev_file, dev)
         self._test = self._windows(predict_file, test) if predict_file else None

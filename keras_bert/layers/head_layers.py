@@ -18,9 +18,11 @@ class Pooler(Composite):
     Args:
         hidden_size: int, width of the encoder.
         initializer_range: float, standard deviation of the kernel initializer. Defaults to 0.02.
+        last: bool, whether to pool the last real token instead of [CLS]. Defaults to `False`.
 
     Call arguments:
         sequence_output: `(batch, length, hidden_size)`.
+        padding_mask: `(batch, length)`, nonzero for real tokens; only with `last`.
 
     Returns:
         `(batch, hidden_size)`.
@@ -29,21 +31,30 @@ class Pooler(Composite):
         pooled = Pooler(768)(sequence_output)
     """
 
-    def __init__(self, hidden_size, initializer_range=0.02, **kwargs):
+    def __init__(self, hidden_size, initializer_range=0.02, last=False, **kwargs):
         super().__init__(**kwargs)
         self.hidden_size = hidden_size
         self.initializer_range = initializer_range
+        self.last = last
         self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: hidden_size})
         self.dense = self.make_dense(hidden_size, "dense", activation="tanh")
 
-    def build(self, sequence_output_shape):
+    def build(self, sequence_output_shape, padding_mask_shape=None):
         self.dense.build((None, self.hidden_size))
 
-    def call(self, sequence_output):
-        return self.dense(sequence_output[:, 0])
+    def call(self, sequence_output, padding_mask=None):
+        return self.dense(_last_token(sequence_output, padding_mask) if self.last else sequence_output[:, 0])
 
-    def compute_output_shape(self, sequence_output_shape):
+    def compute_output_shape(self, sequence_output_shape, padding_mask_shape=None):
         return (sequence_output_shape[0], self.hidden_size)
+
+
+def _last_token(sequence_output, padding_mask):
+    """Returns the vector of the last real token of each row; of a row without any, the first one."""
+    batch, length, width = ops.shape(sequence_output)
+    places = ops.arange(length, dtype="int32") * ops.cast(ops.not_equal(padding_mask, 0), "int32")
+    rows = ops.max(places, axis=1) + ops.arange(batch, dtype="int32") * length
+    return ops.take(ops.reshape(sequence_output, (-1, width)), rows, axis=0)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

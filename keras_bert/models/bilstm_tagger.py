@@ -30,6 +30,8 @@ def build_bilstm_tagger(encoder, num_classes, features="concat_last_four", width
     """
     # Layers
     encoding = describe_encoder(encoder)
+    if encoding.bilstm:
+        raise ValueError("`encoder` must be a model from build_encoder. Received: an encoder with a BiLSTM on top")
     _check(num_classes=num_classes, width=width, num_layers=num_layers)
     dtype, frozen = encoding.dtype, encoding.layers
     for layer in frozen.values():

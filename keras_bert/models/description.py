@@ -47,6 +47,7 @@ class Description:
         next_sentence: bool, whether there is an NSP head.
         tied: bool, whether the masked-LM head shares the token table.
         causal, positions: as passed to `build_encoder`.
+        bilstm: bool, whether a BiLSTM is on top of the encoder, see `build_bilstm_encoder`.
         features: str, the features of a BiLSTM tagger, see `build_bilstm_tagger`. `None` for other heads.
         dtype: str, name of the encoder's dtype policy.
         layers: dict of layers, keyed by the builders' names, including those of a nested encoder.
@@ -60,6 +61,7 @@ class Description:
     tied: bool
     causal: bool
     positions: str
+    bilstm: bool
     features: str | None
     dtype: str
     layers: dict
@@ -134,6 +136,7 @@ def _description(head, layers):
         tied="mlm_decoder" not in layers,
         causal=layers["attention_mask"].causal,
         positions=embeddings.positions,
+        bilstm="encoder_bilstm" in layers,
         features=layers["features"].features if head == "bilstm_tagging" else None,
         dtype=block.dtype_policy.name,
         layers=layers,
@@ -152,6 +155,9 @@ def _check_settings(config, layers, blocks):
         values = {getattr(layers[key], setting) for key in layers if key.rstrip("0123456789") == f"{name}_"}
         values |= {layers["head_dropout"].rate} if name == "bilstm_dropout" and values else set()
         expect(len(values) <= 1, f"the BiLSTM layers differ in {setting}")
+    if "pooler" in layers:
+        causal = layers["attention_mask"].causal
+        expect(layers["pooler"].last == causal, f"its pooler must pool {'the last token' if causal else '[CLS]'}")
     transform = layers.get("mlm_transform")
     if transform is not None:
         same = (transform.activation, transform.layer_norm_eps) == (config.hidden_act, config.layer_norm_eps)

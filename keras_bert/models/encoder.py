@@ -20,7 +20,8 @@ def build_encoder(
 
     Args:
         config: a `BertConfig`.
-        causal: bool, whether each token attends only to itself and its left context. Defaults to `False`.
+        causal: bool, whether each token attends only to itself and its left context. Then `pooled_output` is that of
+            the last token, since [CLS] sees only itself. Defaults to `False`.
         hidden_states: bool, whether to return the outputs of the embeddings and of all blocks. Defaults to `False`.
         attention_scores: bool, whether to return the attention probabilities of all layers. Defaults to `False`.
         positions: str, "learned", "sinusoid" or "none". Defaults to "learned".
@@ -80,7 +81,7 @@ def build_encoder(
         )
         for index in range(config.num_hidden_layers)
     ]
-    pooler = Pooler(config.hidden_size, initializer_range, dtype=dtype, name=f"{prefix}pooler")
+    pooler = Pooler(config.hidden_size, initializer_range, last=causal, dtype=dtype, name=f"{prefix}pooler")
 
     # Wiring
     inputs = {
@@ -96,7 +97,8 @@ def build_encoder(
         scores.extend(score)
 
     # Model
-    outputs = {"sequence_output": states[-1], "pooled_output": pooler(states[-1])}
+    pooled = pooler(states[-1], inputs["padding_mask"]) if causal else pooler(states[-1])
+    outputs = {"sequence_output": states[-1], "pooled_output": pooled}
     if hidden_states:
         outputs["hidden_states"] = states
     if attention_scores:

@@ -70,8 +70,9 @@ class _Graph:
         return self._multiple_choice(logits) if _made_by(logits, UnfoldChoices) else self._classification(logits)
 
     def _encoder(self):
-        states, scores = self._read_encoder(self.outputs["sequence_output"])
-        self._pooled(self.outputs["pooled_output"], states[-1])
+        sequence = self.outputs["sequence_output"]
+        states, scores = self._read_encoder(sequence)
+        self._pooled(self.outputs["pooled_output"], sequence)
         for name, expected in (("hidden_states", states), ("attention_scores", scores)):
             if name in self.outputs:
                 expect(_same(self.outputs[name], expected), f"{name!r} are not the layers' outputs in order")
@@ -84,7 +85,7 @@ class _Graph:
 
     def _next_sentence(self):
         pooled = self._dense("next_sentence", self.outputs["nsp_logits"])
-        self._read_encoder(self._call("pooler", Pooler, pooled))
+        self._read_encoder(self._pooler(pooled))
         return "next_sentence"
 
     def _pretraining(self):
@@ -95,11 +96,11 @@ class _Graph:
             masked = self._call("token_embedding", TokenEmbedding, logits, reverse=True)
         sequence = self._call("mlm_transform", MaskedLMTransform, masked, self.inputs.get("mask_positions"))
         table = self.layers.get("token_embedding")
-        states, _ = self._read_encoder(sequence, "mask_positions")
+        self._read_encoder(sequence, "mask_positions")
         tied = table in (None, self.layers["token_embedding"])
         expect(tied, "the masked-LM head is not tied to the encoder's table")
         if "nsp_logits" in self.outputs:
-            self._pooled(self._dense("next_sentence", self.outputs["nsp_logits"]), states[-1])
+            self._pooled(self._dense("next_sentence", self.outputs["nsp_logits"]), sequence)
         return "pretraining"
 
     def _question_answering(self):
@@ -113,12 +114,11 @@ class _Graph:
         hidden = self._dense("classifier", logits, kind)
         hidden = self._call("head_dropout", Dropout, hidden)
         if _made_by(hidden, Pooler):
-            sequence = self._call("pooler", Pooler, hidden)
-            self._read_encoder(sequence)
+            self._read_encoder(self._pooler(hidden))
             return "classification"
         expect(kind is Dense, f"{_origin_name(logits)} replaces keras_bert.layers.Dense")
         self.layers["token_classifier"] = self.layers.pop("classifier")
-        if _made_by(hidden, BiLSTM):
+        if _made_by(hidden, BiLSTM) and _made_by(_origin(hidden)[1][0], Dropout):
             return self._bilstm_tagging(hidden)
         self._read_encoder(hidden)
         return "token_classification"
@@ -161,6 +161,8 @@ class _Graph:
 
         `options` are arguments with which the blocks and the embeddings must be called.
         """
+        if _made_by(sequence, BiLSTM):
+            sequence = self._call("encoder_bilstm", BiLSTM, sequence, self.inputs.get("padding_mask"))
         states, blocks, scores, masks = [sequence], [], [], []
         while _made_by(states[0], TransformerBlock):
             block, arguments, given = _origin(states[0], "attention_mask", "return_attention_scores", *options)
@@ -188,7 +190,11 @@ class _Graph:
         return states, scores
 
     def _pooled(self, pooled, sequence):
-        expect(self._call("pooler", Pooler, pooled) is sequence, "the pooler is not on the last block")
+        expect(self._pooler(pooled) is sequence, "the pooler is not on the last block")
+
+    def _pooler(self, pooled):
+        last = _made_by(pooled, Pooler) and pooled._keras_history.operation.last
+        return self._call("pooler", Pooler, pooled, *([self.inputs.get("padding_mask")] if last else []))
 
     def _dense(self, name, tensor, kind=Dense, use_bias=True):
         below = self._call(name, kind, tensor)

@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 tf = pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
+from keras_bert.experiments import pretraining_run  # noqa: E402
 from keras_bert.experiments.extension import extended_schedule  # noqa: E402
 from keras_bert.pretraining.dataset import Records  # noqa: E402
 from keras_bert.pretraining.generate import generate  # noqa: E402
@@ -165,7 +166,7 @@ MISTAKES = [
     (NO_PHASE + "'length:16,steps:0,", {"phase": "length:16,steps:0,batch:4"}),
     (ONE_SOURCE.format(64) + "{made}/32", {"phase": "length:64,steps:2,batch:4", "data": BOTH}),
     (ONE_SOURCE.format(16) + "{made}/16", {"data": "{made}/16,{made}/16"}),
-    ("--causal: [CLS] cannot attend to the texts, so B cannot be classified. Add --next_", {"causal": "true"}),
+    ("--causal: left-to-right models are trained without next sentence prediction. Add --next_", {"causal": "true"}),
     (ONE_START, {"model": "{made}/encoder"}),
     (ONE_START, {"config": None}),
     ("--data: the sources have different vocabularies.", {"data": "{made}/other,{made}/32", "phase": PHASES}),
@@ -215,7 +216,7 @@ def test_flags_configure_model_and_optimizer(made):
     changes = {"data": "{made}/rows", "next_sentence": "false", "causal": "true", "config": None, "warmup": 0.5}
     changes |= {"model": "{made}/causal", "precision": "mixed_bfloat16", "remat": "true", "gradient_accumulation": 3}
     changes |= {"optimizer": "lamb", "bias_correction": "true", "learning_rate": 0.25}
-    with mock.patch.object(keras_bert, "Trainer", stop):
+    with mock.patch.object(pretraining_run, "Trainer", stop):
         assert mistake(PROGRAM, *flags(made, "stopped", **changes)) == "before the training"
     model, optimizer = found["model"], found["optimizer"].get_config()
     assert set(model.output) == {"mlm_logits"}

@@ -1,0 +1,165 @@
+"""A pre-training run: trains a model on records, and saves it with each snapshot."""
+
+import dataclasses
+import logging
+import pathlib
+
+import keras
+
+from keras_bert.checkpoints.save import save
+from keras_bert.experiments.extension import EXTENDABLE, extended_schedule
+from keras_bert.experiments.pretraining import Objective, build_model, open_config
+from keras_bert.training import losses
+from keras_bert.training.callbacks import create_callbacks
+from keras_bert.training.input_pipeline import Phases
+from keras_bert.training.optimizer import create_optimizer
+from keras_bert.training.progress import announced
+from keras_bert.training.trainer import Trainer
+
+_LOG = logging.getLogger("keras_bert")
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingSettings:
+    """Settings of a pre-training run. Defaults follow the paper.
+
+    Args:
+        phases: list of dicts with `length`, `steps` and `batch`.
+        objective: an `Objective`.
+        config: name of a size or path of a config file; `None` if `model` is given.
+        model: directory or name of a checkpoint to start from; `None` if `config` is given.
+        positions: str, see `build_encoder`; `None` for those of `model`, or else "learned".
+        optimizer: str, "adamw" or "lamb".
+        learning_rate: float, peak learning rate.
+        warmup: float, fraction of the steps used for learning rate warmup.
+        bias_correction: bool, whether the optimizer corrects the bias of its moments; Google's does not.
+        gradient_accumulation: int, number of micro-batches per batch.
+        precision: str, name of a Keras dtype policy.
+        remat: bool, whether to recompute activations, to save memory.
+        seed: int, random seed of weights and dropout.
+        save_every: int, steps between snapshots and between evaluations.
+    """
+
+    phases: list
+    objective: Objective
+    config: str | None = None
+    model: str | None = None
+    positions: str | None = None
+    optimizer: str = "adamw"
+    learning_rate: float = 1e-4
+    warmup: float = 0.01
+    bias_correction: bool = False
+    gradient_accumulation: int = 1
+    precision: str = "float32"
+    remat: bool = False
+    seed: int = 1
+    save_every: int = 1000
+
+    @property
+    def steps(self):
+        """Returns the number of steps of all phases."""
+        return sum(phase["steps"] for phase in self.phases)
+
+
+class PretrainingRun:
+    """Pre-trains a model. Interrupted runs resume, and finished ones can be extended, see `extended_schedule`.
+
+    Args:
+        settings: `PretrainingSettings`.
+        records: list of `Records`, those of each phase.
+        directory: output folder; the model is saved to `model/` in it. `None` writes nothing.
+        held_out: `Records` to evaluate on, or `None`.
+        strategy: see `create_strategy`. Defaults to one device.
+        report_to: list of names, see `create_callbacks`. Defaults to TensorBoard.
+        lowercase: bool, whether the vocabulary is uncased, if the records do not say. Defaults to `True`.
+
+    Attributes:
+        trainer: the `Trainer`.
+        records: list of `Records`, as given.
+    """
+
+    def __init__(
+        self, settings, records, directory, held_out=None, strategy=None, report_to=("tensorboard",), lowercase=True
+    ):
+        self.settings, self.records, self._held_out, self._lowercase = settings, records, held_out, lowercase
+        self._directory = None if directory is None else pathlib.Path(directory)
+        objective, stored = settings.objective, self._stored_settings()
+        schedule = extended_schedule(directory, stored, settings.learning_rate, settings.warmup)
+        callbacks = create_callbacks(report_to, self._directory, self._directory.name) if directory else []
+        self.trainer = Trainer(
+            self._build,
+            lambda model: self._optimizer(model, schedule),
+            losses.pretraining_losses(objective.next_sentence),
+            losses.pretraining_metrics(objective.next_sentence),
+            directory=directory,
+            strategy=strategy,
+            micro_batches=settings.gradient_accumulation,
+            seed=settings.seed,
+            settings=stored,
+            callbacks=callbacks,
+        )
+
+    def _stored_settings(self):
+        """Returns settings that must match on resume."""
+        settings, config = self.settings, self.settings.config
+        size = config and dataclasses.asdict(open_config(config, self.records[0].vocabulary))
+        masking = settings.objective.masking
+        return {
+            "model": settings.model,
+            "config": size,
+            "phases": settings.phases,
+            "examples": [source.examples for source in self.records],
+            "causal": settings.objective.causal,
+            "precision": settings.precision,
+            **({"positions": settings.positions} if settings.positions else {}),
+            **({"masking": dataclasses.asdict(masking)} if masking else {}),
+        }
+
+    def _build(self):
+        settings = self.settings
+        longest = max(source.sequence_length for source in [*self.records, self._held_out or self.records[0]])
+        keras.utils.set_random_seed(settings.seed)
+        options = {"dtype": settings.precision, "remat": settings.remat}
+        if settings.positions:
+            options["positions"] = settings.positions
+        vocabulary = self.records[0].vocabulary
+        return build_model(settings.config, settings.model, settings.objective, vocabulary, longest, **options)
+
+    def _optimizer(self, model, schedule):
+        settings = self.settings
+        options = {"bias_correction": settings.bias_correction, "kind": settings.optimizer}
+        optimizer = create_optimizer(model, settings.learning_rate, schedule.total_steps, **options)
+        optimizer.learning_rate = schedule
+        return optimizer
+
+    def fit(self, after_save=None):
+        """Trains the remaining steps and returns the last results.
+
+        Args:
+            after_save: function of the step, called on the chief worker after each snapshot and the saved model.
+        """
+        steps, every = self.settings.steps, self.settings.save_every
+        _LOG.info("%s weights, %s steps", f"{self.trainer.model.count_params():,}", f"{steps:,}")
+
+        def saved():
+            self.save()
+            if after_save is not None:
+                after_save()
+
+        return self.trainer.fit(
+            Phases([(part, phase["steps"]) for part, phase in zip(self.records, self.settings.phases, strict=True)]),
+            steps=steps,
+            evaluation=self._held_out,
+            evaluate_every=every,
+            save_every=every,
+            log_every=max(1, min(50, steps // 200)),  # The curves of short runs show the warmup, too.
+            after_save=saved,
+            extend=EXTENDABLE,
+        )
+
+    def save(self):
+        """Saves the model."""
+        known = self.records[0].settings
+        casing = {"lowercase": known.get("lowercase", self._lowercase), "strip_accents": known.get("strip_accents")}
+        with announced("saving"):
+            save(self.trainer.model, self._directory / "model", self.records[0].vocabulary, **casing)

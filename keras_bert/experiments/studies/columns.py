@@ -1,0 +1,145 @@
+"""The columns of a study's table: tasks that each row is fine-tuned on."""
+
+import dataclasses
+from collections.abc import Callable
+
+from keras_bert.checkpoints.load import load
+from keras_bert.experiments.classification_task import ClassificationTask
+from keras_bert.experiments.feature_tagging_task import FeatureTaggingTask
+from keras_bert.experiments.question_answering_task import QuestionAnsweringTask, QuestionSettings
+from keras_bert.experiments.tagging_task import TaggingTask
+from keras_bert.tasks.glue import data as glue
+from keras_bert.tasks.squad import data as squad
+from keras_bert.tasks.tagging import data as tagging
+
+# The metrics of the paper's tables, where they are not the main metrics of the tasks.
+_METRICS = {"mrpc": "accuracy", "qqp": "accuracy"}
+_TITLES = {"mnli": "MNLI-m", "squad": "SQuAD", "ner": "NER", "ner_features": "NER, features"}
+TASKS = (*(name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")), "squad", "ner", "ner_features")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sources:
+    """Where the data of the tasks is.
+
+    Args:
+        glue_dir: folder of the official GLUE files; `None` downloads them.
+        squad_train, squad_dev: files in SQuAD's format.
+        ner_train, ner_dev: files in CoNLL's format.
+    """
+
+    glue_dir: str | None = None
+    squad_train: str | None = None
+    squad_dev: str | None = None
+    ner_train: str | None = None
+    ner_dev: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A task of a study.
+
+    Args:
+        name: str, one of `TASKS`.
+        title, metric: heading of the column, and the score in it.
+        recipe: the `FinetuningRecipe`.
+        words: int, number of words of one epoch, for estimates.
+        content: list of str, hashes of the data.
+        make: function of the directory of a model and a folder that returns a `FinetuningTask`; for tagging, also of
+            whether a BiLSTM on features is trained.
+        on_features: bool, whether all rows train a BiLSTM on features. Defaults to `False`.
+    """
+
+    name: str
+    title: str
+    metric: str
+    recipe: object
+    words: int
+    content: list
+    make: Callable
+    on_features: bool = False
+
+
+def open_columns(names, scale, sources):
+    """Reads the data of tasks.
+
+    Args:
+        names: list of names, of `TASKS`.
+        scale: a `Scale`.
+        sources: `Sources`.
+
+    Returns:
+        List of `Column`s.
+    """
+    for name in names:
+        if name not in TASKS:
+            raise ValueError(f"--tasks must be some of {', '.join(TASKS)}. Received: {name}")
+    return [_open(name, scale.recipe(name), sources) for name in names]
+
+
+def _open(name, recipe, sources):
+    if name == "squad":
+        return _open_squad(recipe, sources)
+    return (
+        _open_tagging(name, recipe, sources) if name in ("ner", "ner_features") else _open_glue(name, recipe, sources)
+    )
+
+
+def _open_glue(name, recipe, sources):
+    task = glue.TASKS[name]
+    data = glue.read_all(task, sources.glue_dir).first(recipe.train_examples)
+    dev = {name: data.dev[name].first(recipe.dev_examples)}
+    data = dataclasses.replace(data, dev=dev, test={}, categories=None)
+    texts = data.train.text + (data.train.pair or [])
+
+    content = [data.train.fingerprint(), dev[name].fingerprint()]
+
+    def make(model, folder):
+        return ClassificationTask(data, model, load(model), recipe.sequence_length, folder)
+
+    title, metric = _TITLES.get(name, task.title), _METRICS.get(name, task.main_metric)
+    return Column(name, title, metric, recipe, _words(texts), content, make)
+
+
+def _open_squad(recipe, sources):
+    files = _required("squad", train=sources.squad_train, dev=sources.squad_dev)
+    questions = squad.read(files["train"], False).first(recipe.train_examples)
+    dev = squad.read(files["dev"], False).first(recipe.dev_examples)
+    content = [questions.fingerprint(), dev.fingerprint()]
+    limits = {"max_train_examples": recipe.train_examples, "max_dev_examples": recipe.dev_examples}
+    settings = QuestionSettings(sequence_length=recipe.sequence_length)
+    words = _words(questions.questions) + _words([questions.contexts[number] for number in questions.context])
+
+    def make(model, folder):
+        return QuestionAnsweringTask([model], settings, [files["train"]], files["dev"], **limits)
+
+    return Column("squad", _TITLES["squad"], "f1", recipe, words, content, make)
+
+
+def _open_tagging(name, recipe, sources):
+    files = _required("ner", train=sources.ner_train, dev=sources.ner_dev)
+    train = tagging.read(files["train"]).first(recipe.train_examples)
+    dev = tagging.read(files["dev"], like=train).first(recipe.dev_examples)
+
+    def make(model, folder, on_features=False):
+        options = {"sequence_length": recipe.sequence_length}
+        if on_features:
+            return FeatureTaggingTask(train, dev, None, model, load(model), folder=folder / "features", **options)
+        return TaggingTask(train, dev, None, model, load(model), **options)
+
+    content, words = [train.fingerprint(), dev.fingerprint()], sum(map(len, train.words))
+    return Column(name, _TITLES[name], "f1", recipe, words, content, make, name == "ner_features")
+
+
+def _required(task, **files):
+    for part, path in files.items():
+        if path is None:
+            raise ValueError(
+                f"the task {task} needs --{task}_train and --{task}_dev. Received: no --{task}_{part}. Choose other "
+                "tasks with --tasks, or give the files"
+            )
+    return files
+
+
+def _words(texts):
+    return sum(len(text.split()) for text in texts)

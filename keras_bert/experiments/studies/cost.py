@@ -1,0 +1,69 @@
+"""What a study will cost: its runs, its steps, and an estimate of the time from a few timed steps."""
+
+import time
+
+from keras_bert.training.input_pipeline import Phases
+
+_BATCH = 16  # Largest batch of the timed steps.
+_STEPS = 10  # Timed steps: one call of the training graph.
+_TOKENS_PER_WORD = 1.3
+_EVALUATION = 1.3  # Time of training and evaluation, relative to training alone.
+
+
+def work_text(recipes, pairs, scale):
+    """Describes what is left to do.
+
+    Args:
+        recipes: list of the recipes to pre-train.
+        pairs: list of `(row, column)` to fine-tune.
+        scale: the `Scale`.
+    """
+    texts = []
+    if recipes:
+        several = "s" * (len(recipes) > 1)
+        texts.append(f"{len(recipes)} pre-training run{several} of {scale.steps:,} steps")
+    if pairs:
+        runs = sum(len(scale.seeds) * len(column.recipe.learning_rates) for _, column in pairs)
+        tasks = list(dict.fromkeys(column.title for _, column in pairs))
+        texts.append(f"{runs} fine-tuning run{'s' * (runs > 1)} on {', '.join(tasks)}")
+    return " and ".join(texts) or "nothing: all runs are finished"
+
+
+def estimate(runner, recipes, pairs):
+    """Returns the estimated seconds of all pre-training runs and of all fine-tuning runs.
+
+    A few steps are timed of each kind of model. Fine-tuning is assumed to take as long per token as pre-training.
+
+    Args:
+        runner: a `StudyRunner`, after `prepare`.
+        recipes, pairs: see `work_text`.
+    """
+    needed = [*recipes, *(row.recipe for row, _ in pairs)]
+    costs = {_kind(recipe): recipe for recipe in needed}
+    costs = {kind: _seconds_per_token(runner, recipe) for kind, recipe in costs.items()}
+    scale = runner.scale
+    tokens = sum(phase["steps"] * phase["batch"] * phase["length"] for phase in scale.phases)
+    pretraining = sum(costs[_kind(recipe)] * tokens for recipe in recipes)
+    finetuning = 0.0
+    for row, column in pairs:
+        recipe = column.recipe
+        runs = len(scale.seeds) * len(recipe.learning_rates)
+        words = column.words * recipe.epochs * runs
+        finetuning += _EVALUATION * costs[_kind(row.recipe)] * words * _TOKENS_PER_WORD
+    return pretraining, finetuning
+
+
+def _kind(recipe):
+    """Returns what the time of a step depends on."""
+    return recipe.size, recipe.causal, recipe.next_sentence
+
+
+def _seconds_per_token(runner, recipe):
+    batch = min(_BATCH, runner.scale.phases[0]["batch"])
+    run = runner.pretraining(recipe, None, batch)
+    records = run.records[0]
+    first = Phases([(records, min(_STEPS, records.steps))])
+    run.trainer.fit(first, steps=first.steps)  # Traces the graph.
+    began = time.monotonic()
+    run.trainer.fit(first, steps=first.steps)
+    return (time.monotonic() - began) / (first.steps * batch * records.sequence_length)

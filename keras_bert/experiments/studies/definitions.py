@@ -1,0 +1,207 @@
+"""The studies of the paper as data: their rows, the scores to compare and the published figures (BERT, section 5)."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """What a pre-training differs in from that of the other rows. Rows with equal recipes share a pre-training.
+
+    Args:
+        next_sentence: bool, whether next sentence prediction is trained. Defaults to `True`.
+        causal: bool, whether a left-to-right language model is trained. Defaults to `False`.
+        positions: str, see `build_encoder`. Defaults to "learned".
+        mask_share, random_share: floats, see `Masking`. Default to the paper's 0.8 and 0.1.
+        size: str, name of a config. Defaults to `None`, that of the scale.
+    """
+
+    next_sentence: bool = True
+    causal: bool = False
+    positions: str = "learned"
+    mask_share: float = 0.8
+    random_share: float = 0.1
+    size: str | None = None
+
+    @property
+    def folder(self):
+        """Returns a name made of the differences from the paper's recipe."""
+        parts = [] if self.next_sentence else ["ltr" if self.causal else "no_nsp"]
+        parts += [self.positions] * (self.positions != "learned")
+        if (self.mask_share, self.random_share) != (0.8, 0.1):
+            same = round(1 - self.mask_share - self.random_share, 6)
+            parts.append(
+                "mask-" + "-".join(f"{100 * share:.0f}" for share in (self.mask_share, same, self.random_share))
+            )
+        return "_".join([*parts, *([self.size] if self.size else [])]) or "bert"
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of a study.
+
+    Args:
+        key: str, name in flags and folders.
+        title: str, name in tables.
+        recipe: the `Recipe` of its pre-training. Defaults to the paper's.
+        published: dict of published dev scores in percent, by task; `perplexity` is that of the language model.
+        bilstm: bool, whether fine-tuning adds a BiLSTM, see `build_bilstm_encoder`. Defaults to `False`.
+        features: str, see `build_bilstm_tagger`: named entities are tagged on features. Defaults to `None`.
+        share: float, fraction of the pre-training steps after which the model is fine-tuned. Defaults to 1.
+    """
+
+    key: str
+    title: str
+    recipe: Recipe = Recipe()
+    published: dict = dataclasses.field(default_factory=dict)
+    bilstm: bool = False
+    features: str | None = None
+    share: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyDefinition:
+    """A study: rows that are pre-trained, fine-tuned and compared with the first one.
+
+    Args:
+        title: str, heading of the results.
+        rows: tuple of `Row`s.
+        tasks: tuple of task names at the paper's scale, in the order of the columns.
+        small_tasks: tuple of task names at the other scales.
+    """
+
+    title: str
+    rows: tuple
+    tasks: tuple
+    small_tasks: tuple
+
+
+_NO_NSP, _LTR = Recipe(next_sentence=False), Recipe(next_sentence=False, causal=True)
+
+
+def _scores(names, *values):
+    return {name: value for name, value in zip(names.split(), values, strict=True) if value is not None}
+
+
+def _table_5(*values):
+    return _scores("mnli qnli mrpc sst2 squad", *values)
+
+
+_PRETRAINING_TASKS = StudyDefinition(
+    "Pre-training tasks (table 5)",
+    (
+        Row("bert", "BERT", published=_table_5(84.4, 88.4, 86.7, 92.7, 88.5)),
+        Row("no_nsp", "No NSP", _NO_NSP, _table_5(83.9, 84.9, 86.5, 92.6, 87.9)),
+        Row("ltr", "LTR & No NSP", _LTR, _table_5(82.1, 84.3, 77.5, 92.1, 77.8)),
+        Row("ltr_bilstm", "LTR & No NSP + BiLSTM", _LTR, _table_5(82.1, 84.1, 75.7, 91.6, 84.9), bilstm=True),
+    ),
+    ("mnli", "qnli", "mrpc", "sst2", "squad"),
+    ("stsb", "mrpc", "sst2", "squad"),
+)
+
+
+def _sized(layers, width, heads, *values):
+    size = f"L-{layers}_H-{width}_A-{heads}"
+    published = _scores("perplexity mnli mrpc sst2", *values)
+    return Row(size, f"{layers} layers, width {width}, {heads} heads", Recipe(size=size), published)
+
+
+_MODEL_SIZE = StudyDefinition(
+    "Model size (table 6)",
+    (
+        _sized(3, 768, 12, 5.84, 77.9, 79.8, 88.4),
+        _sized(6, 768, 3, 5.24, 80.6, 82.2, 90.7),
+        _sized(6, 768, 12, 4.68, 81.9, 84.8, 91.3),
+        _sized(12, 768, 12, 3.99, 84.4, 86.7, 92.9),
+        _sized(12, 1024, 16, 3.54, 85.7, 86.9, 93.3),
+        _sized(24, 1024, 16, 3.23, 86.6, 87.8, 93.7),
+    ),
+    ("mnli", "mrpc", "sst2"),
+    ("mrpc", "sst2"),
+)
+# The ladder of the other scales: Google's miniatures.
+_SMALL_SIZES = tuple(
+    Row(size, f"{layers} layers, width {width}", Recipe(size=size))
+    for layers, width in ((2, 128), (4, 128), (2, 256), (4, 256), (4, 512))
+    for size in [f"L-{layers}_H-{width}"]
+)
+
+
+def _masked(mask, same, random, *values):
+    recipe = Recipe(mask_share=mask / 100, random_share=random / 100)
+    title = f"{mask} % [MASK], {same} % same, {random} % random"
+    return Row(f"{mask}-{same}-{random}", title, recipe, _scores("mnli ner ner_features", *values))
+
+
+_MASKING = StudyDefinition(
+    "Masking (table 8)",
+    (
+        _masked(80, 10, 10, 84.2, 95.4, 94.9),
+        _masked(100, 0, 0, 84.3, 94.9, 94.0),
+        _masked(80, 0, 20, 84.1, 95.2, 94.6),
+        _masked(80, 20, 0, 84.4, 95.2, 94.7),
+        _masked(0, 20, 80, 83.7, 94.8, 94.6),
+        _masked(0, 0, 100, 83.6, 94.9, 94.6),
+    ),
+    ("mnli", "ner", "ner_features"),
+    ("sst2", "ner", "ner_features"),
+)
+
+_FEATURES = StudyDefinition(
+    "Features for named entities (table 7)",
+    (
+        Row("fine_tuned", "Fine-tuned", published={"ner": 96.4}),
+        *(
+            Row(features, title, published={"ner": score}, features=features)
+            for features, title, score in (
+                ("embeddings", "Embeddings", 91.0),
+                ("second_to_last", "Second-to-last hidden", 95.6),
+                ("last", "Last hidden", 94.9),
+                ("sum_last_four", "Weighted sum, last four", 95.9),
+                ("concat_last_four", "Concatenation, last four", 96.1),
+                ("sum_all", "Weighted sum, all layers", 95.5),
+            )
+        ),
+    ),
+    ("ner",),
+    ("ner",),
+)
+
+_STEPS = StudyDefinition(
+    "Pre-training steps (figure 5)",
+    tuple(
+        Row(f"{key}_{percent}", f"{title}, {percent} % of the steps", recipe, share=percent / 100)
+        for percent in (100, 70, 40, 20, 10)
+        for key, title, recipe in (("mlm", "Masked LM", Recipe()), ("ltr", "Left to right", _LTR))
+    ),
+    ("mnli",),
+    ("sst2",),
+)
+
+_POSITIONS = StudyDefinition(
+    "Position embeddings",
+    (
+        Row("learned", "Learned"),
+        Row("sinusoid", "Sinusoids", Recipe(positions="sinusoid")),
+        Row("none", "None", Recipe(positions="none")),
+    ),
+    ("mnli", "mrpc", "sst2"),
+    ("mrpc", "sst2"),
+)
+
+STUDIES = {
+    "pretraining_tasks": _PRETRAINING_TASKS,
+    "model_size": _MODEL_SIZE,
+    "masking": _MASKING,
+    "features": _FEATURES,
+    "steps": _STEPS,
+    "positions": _POSITIONS,
+}
+
+
+def define(name, paper_scale):
+    """Returns the `StudyDefinition` of a study; `paper_scale` is whether it has the paper's sizes and tasks."""
+    definition = STUDIES[name]
+    if paper_scale:
+        return definition
+    rows = _SMALL_SIZES if name == "model_size" else definition.rows
+    return dataclasses.replace(definition, rows=rows, tasks=definition.small_tasks)

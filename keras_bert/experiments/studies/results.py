@@ -1,0 +1,65 @@
+"""Writes the results of a study: `results.json`, `results.md` and `report.html`."""
+
+from keras_bert.experiments.reports.environment import environment
+from keras_bert.experiments.reports.report import Head
+from keras_bert.experiments.reports.study import write_study_report
+from keras_bert.experiments.studies import tables
+from keras_bert.files import write_json, write_text
+
+
+def write_results(runner, output, seconds=0.0):
+    """Writes the results of all finished rows, and returns the table with its notes as Markdown.
+
+    Args:
+        runner: a `StudyRunner`.
+        output: the folder.
+        seconds: float, the duration of the study; 0 if unknown.
+    """
+    definition, columns = runner.definition, runner.columns
+    scores, perplexities = runner.scores(), runner.perplexities()
+    heads = tables.heads(columns, perplexities)
+    ours = tables.score_rows(definition, columns, scores, perplexities)
+    published = tables.published_rows(definition, columns, perplexities)
+    differences, notes = tables.differences(definition, columns, scores), tables.notes(columns, scores, perplexities)
+    text = "\n".join(
+        [
+            f"# {definition.title}\n",
+            tables.markdown(heads, [*ours, *published]),
+            *(f"- {line}" for line in [*differences, *notes]),
+        ]
+    )
+    write_json(output / "results.json", {"study": definition.title, "scores": scores, "perplexities": perplexities})
+    write_text(output / "results.md", text + "\n")
+    scale = runner.scale
+    phases = "; ".join(f"{part['steps']:,} steps of {part['batch']} x {part['length']} tokens" for part in scale.phases)
+    settings = {row.title: tables.settings_text(found) for row in definition.rows for found in _any(scores, row)}
+    head = Head(
+        definition.title,
+        {"model": scale.config, "pre-training": phases},
+        environment(seconds),
+        {"learning rate of pre-training": scale.learning_rate, "warmup of pre-training": scale.warmup, **settings},
+    )
+    table = heads, ours, published
+    write_study_report(output / "report.html", head, table, differences, notes, runner.curves(), _steps(runner, scores))
+    return text
+
+
+def _any(scores, row):
+    """Returns the score of the first task of a row, in a list; empty if there is none."""
+    return list(scores.get(row.key, {}).values())[:1]
+
+
+def _steps(runner, scores):
+    """Returns the scores over pre-training steps, see `write_study_report`; empty if all rows have all steps."""
+    rows = [row for row in runner.definition.rows if row.key in scores]
+    if all(row.share == 1 for row in rows):
+        return []
+    found = []
+    for column in runner.columns:
+        models = {}
+        for row in rows:
+            if column.name in scores[row.key]:
+                point = row.share * runner.scale.steps, 100 * scores[row.key][column.name]["mean"]
+                models.setdefault(row.title.partition(",")[0], []).append(point)
+        found.append((f"{column.title}, {column.metric}", models))
+    return found

@@ -1,0 +1,265 @@
+"""Runs a study: pre-trains its recipes, fine-tunes its rows on all tasks, and collects the scores."""
+
+import dataclasses
+import json
+import logging
+import math
+import pathlib
+import shutil
+
+from keras_bert.corpus import lines
+from keras_bert.corpus.word_counts import count_words
+from keras_bert.corpus.wordpiece_trainer import learn_vocabulary
+from keras_bert.experiments import grid
+from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
+from keras_bert.experiments.pretraining import Objective, open_held_out, open_phases
+from keras_bert.experiments.pretraining_run import PretrainingRun, PretrainingSettings
+from keras_bert.experiments.study import remove_snapshots
+from keras_bert.files import read_json, replacing, write_json
+from keras_bert.pretraining.generate import generate
+from keras_bert.pretraining.masking import Masking
+from keras_bert.pretraining.settings import Settings
+from keras_bert.training.progress import messages
+from keras_bert.training.snapshots import Snapshots, difference
+
+_LOG = logging.getLogger("keras_bert")
+_FEATURES = "concat_last_four"  # The best of the paper, used in its table 8.
+_PARTS = 10  # Snapshots of a pre-training.
+_EVAL_EXAMPLES = 2000
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """The text to pre-train on.
+
+    Args:
+        text: glob pattern of the text files; one sentence per line, with a blank line between documents.
+        held_out: glob pattern of other files to evaluate on; `None` holds out the last file of `text`.
+        vocabulary: path of a vocabulary; `None` learns one from `text`.
+        lowercase: bool, whether the vocabulary is uncased. Defaults to `True`.
+    """
+
+    text: str
+    held_out: str | None = None
+    vocabulary: str | None = None
+    lowercase: bool = True
+
+    def files(self):
+        """Returns the paths to train on, and those to evaluate on."""
+        paths = lines.find(self.text)
+        if self.held_out:
+            return paths, lines.find(self.held_out)
+        if len(paths) < 2:
+            raise ValueError(
+                f"--data={self.text}: a single file. Expected several files, of which the last one is held out, or "
+                "--eval_data with other text"
+            )
+        return paths[:-1], paths[-1:]
+
+
+class StudyRunner:
+    """Runs a study in a folder. Interrupted studies resume; rows, tasks and seeds can be added later.
+
+    Args:
+        definition: a `StudyDefinition`.
+        scale: a `Scale`.
+        columns: list of `Column`s.
+        corpus: a `Corpus`.
+        output: the folder.
+        strategy: see `create_strategy`. Defaults to one device.
+        precision: str, name of a Keras dtype policy. Defaults to "float32".
+    """
+
+    def __init__(self, definition, scale, columns, corpus, output, strategy=None, precision="float32"):
+        self.definition, self.scale, self.columns = definition, scale, columns
+        self._corpus, self._output = corpus, pathlib.Path(output)
+        self._strategy, self._precision = strategy, precision
+
+    def prepare(self):
+        """Writes the vocabulary and the pre-training data, and checks that the folder has the same settings."""
+        train, held_out = self._corpus.files()
+        self._check_settings(train, held_out)
+        with messages() as show:
+            vocabulary = self._vocabulary(train, show)
+            for length in sorted({phase["length"] for phase in self.scale.phases}):
+                settings = Settings(sequence_length=length, lowercase=self._corpus.lowercase)
+                generate(train, self._records(length), vocabulary, settings, progress=show)
+            settings = Settings(sequence_length=self.scale.phases[0]["length"], lowercase=self._corpus.lowercase)
+            generate(held_out, self._output / "data" / "held_out", vocabulary, settings, progress=show)
+
+    def _check_settings(self, train, held_out):
+        scale = dataclasses.asdict(self.scale)
+        found = {name: scale[name] for name in ("config", "vocab_size", "phases", "learning_rate", "warmup")}
+        found["phases"] = list(found["phases"])
+        found |= {"study": self.definition.title, "precision": self._precision, **dataclasses.asdict(self._corpus)}
+        found |= {"files": [[str(path), path.stat().st_size] for path in (*train, *held_out)]}
+        path = self._output / "settings.json"
+        if path.exists() and (differs := difference(read_json(path), found)):
+            raise ValueError(
+                f"{self._output} has a study with other settings: {differs}. Use the same ones or another --output_dir"
+            )
+        write_json(path, found)
+
+    def _vocabulary(self, train, show):
+        """Returns the path of the vocabulary, which is learned once."""
+        if self._corpus.vocabulary:
+            return self._corpus.vocabulary
+        path = self._output / "vocab.txt"
+        if not path.exists():
+            counts, _ = count_words(train, self._corpus.lowercase, progress=show)
+            learn_vocabulary(counts, self.scale.vocab_size, progress=show).save(path)
+        return path
+
+    def _records(self, length):
+        return self._output / "data" / str(length)
+
+    @property
+    def recipes(self):
+        """Returns the different recipes, in the order of the rows, with the shares of the steps to keep models of."""
+        recipes = {}
+        for row in self.definition.rows:
+            recipes.setdefault(row.recipe, set()).add(row.share)
+        return recipes
+
+    def unfinished(self):
+        """Returns the recipes that are not pre-trained yet, and the `(row, column)` without final scores."""
+        recipes = [recipe for recipe in self.recipes if not self._result(recipe).exists()]
+        pairs = [(row, column) for row in self.definition.rows for column in self.columns]
+        return recipes, [pair for pair in pairs if not self._is_finished(*pair)]
+
+    def pretraining(self, recipe, directory, batch=None):
+        """Returns the `PretrainingRun` of a recipe; `batch` overrides the batch sizes."""
+        masking = Masking(mask_share=recipe.mask_share, random_share=recipe.random_share)
+        masking = None if recipe.causal or masking == Masking() else masking
+        objective = Objective(recipe.next_sentence, recipe.causal, masking)
+        phases = [{**phase, "batch": batch or phase["batch"]} for phase in self.scale.phases]
+        settings = PretrainingSettings(
+            phases,
+            objective,
+            config=recipe.size or self.scale.config,
+            positions=None if recipe.positions == "learned" else recipe.positions,
+            learning_rate=self.scale.learning_rate,
+            warmup=self.scale.warmup,
+            precision=self._precision,
+            save_every=max(1, self.scale.steps // _PARTS),
+        )
+        sources = [self._records(length) for length in sorted({phase["length"] for phase in phases})]
+        records = open_phases(phases, sources, objective)
+        held_out = open_held_out(self._output / "data" / "held_out", records[0], objective, examples=_EVAL_EXAMPLES)
+        return PretrainingRun(settings, records, directory, held_out, self._strategy, report_to=[])
+
+    def curves(self):
+        """Returns the lines of `metrics.jsonl` of each pre-training, by its folder name."""
+        files = {recipe.folder: self._folder(recipe) / "metrics.jsonl" for recipe in self.recipes}
+        return {
+            name: [json.loads(line) for line in path.read_text().splitlines()]
+            for name, path in files.items()
+            if path.exists()
+        }
+
+    def pretrain(self, recipe):
+        """Pre-trains a recipe, unless it is finished."""
+        if self._result(recipe).exists():
+            return
+        folder, kept = self._folder(recipe), self._kept_steps(recipe)
+        self._check_kept(folder, kept)
+        run = self.pretraining(recipe, folder)
+
+        def keep():
+            if (step := int(run.trainer.optimizer.iterations)) in kept:
+                with replacing(folder / f"model-{step}") as temporary:
+                    shutil.copytree(folder / "model", temporary)
+
+        results = run.fit(after_save=keep)
+        run.save()
+        remove_snapshots(folder)
+        write_json(self._result(recipe), results)
+
+    def _check_kept(self, folder, kept):
+        """Starts again if a model to keep is missing, since the process was killed while it was written."""
+        newest = Snapshots(folder / "snapshots", write=False).newest() if folder.exists() else None
+        lost = [step for step in kept if newest and step <= newest["step"] and not (folder / f"model-{step}").exists()]
+        if lost:
+            _LOG.warning("%s lacks the model of step %d: its pre-training starts again", folder, lost[0])
+            shutil.rmtree(folder)
+
+    def _kept_steps(self, recipe):
+        every = max(1, self.scale.steps // _PARTS)
+        return {every * round(_PARTS * share): share for share in self.recipes[recipe] if share < 1}
+
+    def _folder(self, recipe):
+        return self._output / "pretraining" / recipe.folder
+
+    def _result(self, recipe):
+        return self._folder(recipe) / "result.json"
+
+    def _model(self, row):
+        """Returns the folder of the model that a row is fine-tuned from."""
+        steps = {share: step for step, share in self._kept_steps(row.recipe).items()}
+        return self._folder(row.recipe) / (f"model-{steps[row.share]}" if row.share < 1 else "model")
+
+    def finetune(self, row, column):
+        """Fine-tunes the model of a row on a task with all seeds, unless it is finished."""
+        if self._is_finished(row, column):
+            return
+        folder, on_features = self._scores(row, column).parent, _is_on_features(row, column)
+        task = column.make(str(self._model(row)), folder, **({"on_features": True} if on_features else {}))
+        if row.bilstm:
+            task.load_options = {"bilstm": True}
+        hyperparameters = Hyperparameters(best=False, precision=self._precision)
+        choices = self._choices(row, column)
+        finetuning = _OnlyScores(task, choices, hyperparameters, folder, strategy=self._strategy, report_to=[])
+        finetuning.run()
+        best = grid.summary(finetuning.study.results, column.metric)[0]
+        write_json(self._scores(row, column), {**best, "asked": self._asked(row, column)})
+
+    def _is_finished(self, row, column):
+        path = self._scores(row, column)
+        return path.exists() and read_json(path)["asked"] == self._asked(row, column)
+
+    def _asked(self, row, column):
+        """Returns what scores depend on besides the model."""
+        return {"metric": column.metric, "content": column.content, **self._choices(row, column)}
+
+    def _choices(self, row, column):
+        """Returns the grid of a row and a task."""
+        on_features = _is_on_features(row, column)
+        recipe = self.scale.recipe("ner_features") if on_features else column.recipe
+        return {
+            **({"features": [row.features or _FEATURES]} if on_features else {}),
+            "learning_rate": list(recipe.learning_rates),
+            "batch_size": [recipe.batch_size],
+            "epochs": [recipe.epochs],
+            "seed": list(self.scale.seeds),
+        }
+
+    def _scores(self, row, column):
+        return self._output / "finetuning" / row.key / column.name / "scores.json"
+
+    def scores(self):
+        """Returns the finished scores, `{row: {task: {"mean", "deviation", "runs", ...}}}`."""
+        found = {}
+        for row in self.definition.rows:
+            for column in self.columns:
+                if self._is_finished(row, column):
+                    found.setdefault(row.key, {})[column.name] = read_json(self._scores(row, column))
+        return found
+
+    def perplexities(self):
+        """Returns the held-out perplexity of the language models of the rows that are pre-trained to the end."""
+        found = {}
+        for row in self.definition.rows:
+            if row.share == 1 and self._result(row.recipe).exists():
+                found[row.key] = math.exp(read_json(self._result(row.recipe))["mlm_loss"])
+        return found
+
+
+def _is_on_features(row, column):
+    return column.on_features or row.features is not None
+
+
+class _OnlyScores(Finetuning):
+    """Fine-tuning whose models are not kept."""
+
+    def _save(self, model, logits):
+        pass

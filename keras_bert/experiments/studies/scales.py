@@ -1,0 +1,124 @@
+"""Scales of the studies: the sizes of models and data, from the paper's to a demonstration of minutes."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuningRecipe:
+    """How a task is fine-tuned.
+
+    Args:
+        learning_rates: tuple of floats; of several, the one with the best mean over the seeds counts.
+        batch_size: int, batch size.
+        epochs: int, number of epochs.
+        sequence_length: int, maximum number of tokens.
+        train_examples: int, number of training examples to use; `None` for all.
+        dev_examples: int, number of dev examples to use; `None` for all.
+    """
+
+    learning_rates: tuple = (5e-5, 4e-5, 3e-5, 2e-5)
+    batch_size: int = 32
+    epochs: int = 3
+    sequence_length: int = 128
+    train_examples: int | None = None
+    dev_examples: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """Sizes of a study.
+
+    Args:
+        config: name of the model's size, unless a row has its own.
+        vocab_size: int, size of the vocabulary if one is learned.
+        phases: tuple of dicts with `length`, `steps` and `batch`, the phases of pre-training.
+        learning_rate: float, peak learning rate of pre-training.
+        warmup: float, fraction of the steps of pre-training used for warmup.
+        seeds: tuple of ints, the seeds of fine-tuning.
+        tasks: dict of `FinetuningRecipe`s by task name; `glue` is that of all other tasks.
+    """
+
+    config: str
+    vocab_size: int
+    phases: tuple
+    learning_rate: float
+    warmup: float
+    seeds: tuple
+    tasks: dict
+
+    def recipe(self, task):
+        """Returns the `FinetuningRecipe` of a task."""
+        return self.tasks.get(task, self.tasks["glue"])
+
+    @property
+    def steps(self):
+        """Returns the number of pre-training steps."""
+        return sum(phase["steps"] for phase in self.phases)
+
+
+def _phases(*phases):
+    return tuple({"length": length, "steps": steps, "batch": batch} for length, steps, batch in phases)
+
+
+def _tasks(glue, squad, ner, features_epochs):
+    """Returns recipes by task; feature-based tagging trains longer, and only a BiLSTM."""
+    features = dataclasses.replace(ner, learning_rates=(1e-3,), epochs=features_epochs)
+    return {"glue": glue, "squad": squad, "ner": ner, "ner_features": features}
+
+
+_SQUAD = FinetuningRecipe((5e-5,), sequence_length=384)
+_SMALL = FinetuningRecipe((1e-4,), 32, 3)
+_DEMO = FinetuningRecipe((3e-4,), 16, 1, 64, 300, 200)
+
+SCALES = {
+    # The paper's, for machines with accelerators.
+    "base": Scale(
+        "base",
+        30522,
+        _phases((128, 900_000, 256), (512, 100_000, 256)),
+        1e-4,
+        0.01,
+        (1, 2, 3, 4, 5),
+        _tasks(FinetuningRecipe(), _SQUAD, FinetuningRecipe(epochs=3), 20),
+    ),
+    # A day on one accelerator.
+    "tiny": Scale(
+        "tiny",
+        30522,
+        _phases((128, 180_000, 64), (512, 20_000, 16)),
+        5e-4,
+        0.01,
+        (1, 2, 3),
+        _tasks(
+            dataclasses.replace(_SMALL, learning_rates=(3e-4, 1e-4)),
+            dataclasses.replace(_SQUAD, learning_rates=(3e-4,)),
+            dataclasses.replace(_SMALL, learning_rates=(3e-4,)),
+            20,
+        ),
+    ),
+    # Hours on two cores.
+    "mini": Scale(
+        "mini",
+        8000,
+        _phases((64, 3200, 64), (256, 400, 16)),
+        5e-4,
+        0.1,
+        (1, 2, 3),
+        _tasks(
+            dataclasses.replace(_SMALL, train_examples=10_000),
+            FinetuningRecipe((1e-4,), 16, 3, 256, 2000, 2000),
+            dataclasses.replace(_SMALL, train_examples=10_000),
+            10,
+        ),
+    ),
+    # Minutes on two cores: shows that a study runs, not what it finds.
+    "demo": Scale(
+        "L-4_H-128",
+        2000,
+        _phases((64, 100, 32)),
+        1e-3,
+        0.1,
+        (1, 2),
+        _tasks(_DEMO, dataclasses.replace(_DEMO, sequence_length=128, train_examples=100, dev_examples=50), _DEMO, 1),
+    ),
+}
