@@ -85,11 +85,12 @@ def _open(source, objective, vocabulary, **options):
     return records
 
 
-def open_config(config, vocabulary):
-    """Returns the `BertConfig` of a config file, or of a size for a vocabulary."""
+def open_config(config, vocabulary=None):
+    """Returns the `BertConfig` of a config file, or of a named size for a vocabulary."""
     if pathlib.Path(config).is_file():
         return BertConfig.from_json(config)
-    return dataclasses.replace(named_config(config), vocab_size=len(vocabulary))
+    size = named_config(config)
+    return size if vocabulary is None else dataclasses.replace(size, vocab_size=len(vocabulary))
 
 
 def build_model(config, model, objective, vocabulary, length, **options):

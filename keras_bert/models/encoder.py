@@ -97,6 +97,7 @@ def build_encoder(
         scores.extend(score)
 
     # Model
+    # Differs from BERT: the paper does not say which token a left-to-right model reads; [CLS] sees only itself.
     pooled = pooler(states[-1], inputs["padding_mask"]) if causal else pooler(states[-1])
     outputs = {"sequence_output": states[-1], "pooled_output": pooled}
     if hidden_states:

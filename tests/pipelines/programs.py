@@ -106,7 +106,7 @@ from keras_bert.training.calls import Calls
 from keras_bert.training.trainer import Trainer
 call, fit, folders = Calls._call, Trainer.fit, []
 def noted(self, *batches, **options):
-    folders.append(self.directory.name)
+    folders.append(self.directory.name if self.directory else "")
     return fit(self, *batches, **options)
 def killed(self, iterator, step, count):
     name = folders[-1]

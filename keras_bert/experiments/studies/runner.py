@@ -12,7 +12,7 @@ from keras_bert.corpus.word_counts import count_words
 from keras_bert.corpus.wordpiece_trainer import learn_vocabulary
 from keras_bert.experiments import grid
 from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
-from keras_bert.experiments.pretraining import Objective, open_held_out, open_phases
+from keras_bert.experiments.pretraining import Objective, open_config, open_held_out, open_phases
 from keras_bert.experiments.pretraining_run import PretrainingRun, PretrainingSettings
 from keras_bert.experiments.study import remove_snapshots
 from keras_bert.files import read_json, replacing, write_json
@@ -77,6 +77,7 @@ class StudyRunner:
 
     def prepare(self):
         """Writes the vocabulary and the pre-training data, and checks that the folder has the same settings."""
+        self._check_lengths()
         train, held_out = self._corpus.files()
         self._check_settings(train, held_out)
         with messages() as show:
@@ -86,6 +87,18 @@ class StudyRunner:
                 generate(train, self._records(length), vocabulary, settings, progress=show)
             settings = Settings(sequence_length=self.scale.phases[0]["length"], lowercase=self._corpus.lowercase)
             generate(held_out, self._output / "data" / "held_out", vocabulary, settings, progress=show)
+
+    def _check_lengths(self):
+        """Raises before the pre-training if a task needs more positions than a model has."""
+        for recipe in self.recipes:
+            name = recipe.size or self.scale.config
+            positions = open_config(name).max_position_embeddings
+            for column in self.columns:
+                if column.recipe.sequence_length > positions:
+                    raise ValueError(
+                        f"--config={name}: the task {column.name} needs {column.recipe.sequence_length} positions. "
+                        f"Received: max_position_embeddings={positions}"
+                    )
 
     def _check_settings(self, train, held_out):
         scale = dataclasses.asdict(self.scale)
@@ -107,7 +120,7 @@ class StudyRunner:
         path = self._output / "vocab.txt"
         if not path.exists():
             counts, _ = count_words(train, self._corpus.lowercase, progress=show)
-            learn_vocabulary(counts, self.scale.vocab_size, progress=show).save(path)
+            learn_vocabulary(counts, self.scale.vocab_size, unused=0, progress=show).save(path)
         return path
 
     def _records(self, length):
@@ -149,8 +162,9 @@ class StudyRunner:
         return PretrainingRun(settings, records, directory, held_out, self._strategy, report_to=[])
 
     def curves(self):
-        """Returns the lines of `metrics.jsonl` of each pre-training, by its folder name."""
-        files = {recipe.folder: self._folder(recipe) / "metrics.jsonl" for recipe in self.recipes}
+        """Returns the lines of `metrics.jsonl` of each pre-training, by the title of its first row."""
+        titles = {row.recipe: row.title for row in reversed(self.definition.rows)}
+        files = {titles[recipe]: self._folder(recipe) / "metrics.jsonl" for recipe in self.recipes}
         return {
             name: [json.loads(line) for line in path.read_text().splitlines()]
             for name, path in files.items()

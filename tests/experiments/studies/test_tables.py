@@ -1,0 +1,91 @@
+"""Studies as data, and their tables."""
+
+import types
+
+import pytest
+
+pytest.importorskip("tensorflow")
+
+from keras_bert.config import named_config
+from keras_bert.experiments.studies import tables
+from keras_bert.experiments.studies.columns import TASKS
+from keras_bert.experiments.studies.definitions import STUDIES, Recipe, Row, StudyDefinition, define
+from keras_bert.experiments.studies.scales import SCALES, FinetuningRecipe
+
+pytestmark = pytest.mark.tensorflow
+
+COLUMNS = [
+    types.SimpleNamespace(name="mrpc", title="MRPC", metric="accuracy", recipe=FinetuningRecipe()),
+    types.SimpleNamespace(name="squad", title="SQuAD", metric="f1", recipe=FinetuningRecipe(train_examples=2000)),
+]
+DEFINITION = StudyDefinition(
+    "A study",
+    (Row("bert", "BERT", published={"mrpc": 86.7}), Row("no_nsp", "No NSP"), Row("ltr", "LTR")),
+    ("mrpc", "squad"),
+    ("mrpc",),
+)
+
+
+def found(mean, deviation, runs):
+    return {"mean": mean, "deviation": deviation, "runs": runs}
+
+
+SCORES = {
+    "bert": {"mrpc": found(0.80, 0.03, 9), "squad": found(0.5, 0, 1)},
+    "no_nsp": {"mrpc": found(0.788, 0.04, 16), "squad": found(float("nan"), 0, 1)},
+}
+
+
+def test_scores_beside_the_published_ones():
+    perplexities = {"bert": 20.5, "no_nsp": 21.0}
+    ours = tables.score_rows(DEFINITION, COLUMNS, SCORES, perplexities)
+    published = tables.published_rows(DEFINITION, COLUMNS, perplexities)
+    assert tables.markdown(tables.heads(COLUMNS, perplexities), [*ours, *published]).splitlines() == [
+        "| row | perplexity | MRPC (accuracy) | SQuAD (f1) |",
+        "|---|---|---|---|",
+        "| BERT | 20.50 | 80.0 ± 3.0 | 50.0 |",
+        "| No NSP | 21.00 | 78.8 ± 4.0 | diverged |",
+        "| BERT, published |  | 86.7 |  |",
+    ]
+    notes = " ".join(tables.notes(COLUMNS, SCORES, perplexities))
+    assert "over 1 to 16 seeds" in notes
+    assert "SQuAD: at most 2,000 training examples." in notes
+
+
+def test_differences_and_their_standard_errors():
+    # The squared errors of the means are 0.03 ** 2 / 9 = 0.01 ** 2 and 0.04 ** 2 / 16 = 0.01 ** 2.
+    assert tables.differences(DEFINITION, COLUMNS, SCORES) == ["No NSP against BERT: MRPC -1.2 ± 1.4."]
+    one = {key: {"mrpc": found(mean, 0, 1)} for key, mean in (("bert", 0.5), ("no_nsp", 0.625))}
+    assert tables.differences(DEFINITION, COLUMNS, one) == ["No NSP against BERT: MRPC +12.5."]
+    assert tables.differences(DEFINITION, COLUMNS, {"ltr": one["bert"]}) == []
+
+
+@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("paper_scale", [True, False])
+def test_definitions_are_complete(study, paper_scale):
+    definition = define(study, paper_scale)
+    assert len({row.key for row in definition.rows}) == len(definition.rows)
+    recipes = {row.recipe for row in definition.rows}
+    assert len({recipe.folder for recipe in recipes}) == len(recipes)
+    assert set(definition.tasks) <= set(TASKS)
+    for recipe in recipes:
+        if recipe.size:
+            assert named_config(recipe.size).hidden_size
+    for scale in SCALES.values():
+        assert named_config(scale.config)
+        assert all(scale.recipe(task).epochs for task in definition.tasks)
+
+
+@pytest.mark.parametrize(
+    ("changes", "folder"),
+    [
+        ({}, "bert"),
+        ({"next_sentence": False}, "no_nsp"),
+        ({"next_sentence": False, "causal": True}, "ltr"),
+        ({"mask_share": 0.8, "random_share": 0.0}, "mask-80-20-0"),
+        ({"mask_share": 0.0, "random_share": 1.0}, "mask-0-0-100"),
+        ({"positions": "none", "size": "tiny"}, "none_tiny"),
+    ],
+)
+def test_folders_of_recipes(changes, folder):
+    assert Recipe(**changes).folder == folder

@@ -1,0 +1,119 @@
+"""The command for the paper's studies, with a model of 8 units on an artificial language."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+
+import keras_bert
+from keras_bert.tasks.glue.tasks import TASKS
+from tests.experiments.glue_files import write_task
+from tests.pipelines.programs import finish, killed_if, mistake, run, start
+
+pytestmark = pytest.mark.tensorflow
+
+PROGRAM = "pipelines.run_study"
+LETTERS = "abcdefgh"
+CONFIG = {
+    "vocab_size": 100,
+    "hidden_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 8,
+    "hidden_act": "gelu",
+    "max_position_embeddings": 64,
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with text, a config and the files of two GLUE tasks."""
+    made, rng = tmp_path_factory.mktemp("made"), np.random.default_rng(0)
+    for name in ("1", "2"):
+        documents = ["\n".join(" ".join(rng.choice(list(LETTERS), 6)) for _ in range(12)) for _ in range(20)]
+        (made / f"text-{name}.txt").write_text("\n\n".join(documents) + "\n")
+    (made / "config.json").write_text(json.dumps(CONFIG))
+    for name in ("mrpc", "sst2"):
+        write_task(made / "glue", TASKS[name])
+    return made
+
+
+def flags(made, output, **changes):
+    values = {
+        "study": "positions",
+        "scale": "demo",
+        "data": f"{made}/text-*.txt",
+        "config": made / "config.json",
+        "phase": "length:16,steps:10,batch:4",
+        "glue_dir": made / "glue",
+        "output_dir": made / output,
+        **changes,
+    }
+    return [f"--{name}={value}" for name, value in values.items() if value is not None]
+
+
+STEPS = {"study": "steps", "rows": "mlm_100,ltr_20", "tasks": "mrpc", "seed": "1,2", "learning_rate": "1e-2"}
+
+
+@pytest.fixture(scope="module")
+def whole(made):
+    """The output of a study that was not interrupted."""
+    return run(PROGRAM, *flags(made, "whole", **STEPS))
+
+
+def results(made, name):
+    return json.loads((made / name / "results.json").read_text())
+
+
+def test_the_table_and_the_cost(made, whole):
+    out, errors = whole
+    assert "2 pre-training runs of 10 steps and 4 fine-tuning runs on MRPC" in errors
+    assert re.search(r"estimate: \d+ minutes of pre-training and \d+ minutes of fine-tuning", errors)
+    assert out.count("Masked LM, 100 % of the steps") == 2
+    found = results(made, "whole")
+    assert {key: row["mrpc"]["runs"] for key, row in found["scores"].items()} == {"mlm_100": 2, "ltr_20": 2}
+    folder = made / "whole" / "pretraining"
+    # The model of 20 % of the steps is not that of the end of its pre-training.
+    models = [keras_bert.load(folder / "ltr" / name).encoder for name in ("model-2", "model")]
+    assert all(keras_bert.describe(model).causal for model in models)
+    assert np.abs(np.array(models[0].weights[0]) - np.array(models[1].weights[0])).max() > 1e-5
+    loss = json.loads((folder / "bert" / "result.json").read_text())["mlm_loss"]
+    assert found["perplexities"] == {"mlm_100": pytest.approx(np.exp(loss))}
+    page = (made / "whole" / "report.html").read_text()
+    assert page.count("<svg") >= 2
+    assert "pre-training steps" in page
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("whole")
+def test_a_killed_study_resumes_with_the_same_table(made):
+    arguments = flags(made, "killed", **STEPS)
+    for condition in ("name == 'ltr' and step == 5", "'seed=2' in name"):
+        finish(start(PROGRAM, *arguments, before=killed_if(condition)), status=-9)
+    run(PROGRAM, *arguments)
+    assert results(made, "killed") == results(made, "whole")
+    assert "nothing: all runs are finished" in run(PROGRAM, *arguments)[1]
+
+
+def test_mistakes(made):
+    for changes, message in (
+        ({"data": f"{made}/text-1.txt"}, "a single file. Expected several files, of which the last one is held out"),
+        ({"rows": "learned,other"}, "--rows must be some of learned, sinusoid, none. Received: other"),
+        ({"tasks": "squad"}, "the task squad needs --squad_train and --squad_dev. Received: no --squad_train"),
+        ({"tasks": "cola,pos"}, "--tasks must be some of cola"),
+        ({"study": "steps", "scale": "mini"}, "--config={made}/config.json: the task sst2 needs 128 positions."),
+        ({"phase": "length:16"}, "--phase must look like length:128,steps:90000,batch:256. Received: 'length:16'"),
+        ({"seed": "one"}, "--seed must be comma-separated numbers. Received: one"),
+        ({"squad_dev": made / "none.json"}, "none.json: no such file"),
+    ):
+        assert message.format(made=made) in mistake(PROGRAM, *flags(made, "mistakes", **changes)), message
+
+
+@pytest.mark.usefixtures("whole")
+def test_other_settings_are_refused(made):
+    assert "has a study with other settings" in mistake(
+        PROGRAM, *flags(made, "whole", **{**STEPS, "phase": "length:16,steps:20,batch:4"})
+    )
