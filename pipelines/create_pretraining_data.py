@@ -37,6 +37,7 @@ flags.DEFINE_bool("strip_accents", None, "Whether to strip accents; default: as 
 command.section("examples")
 flags.DEFINE_integer("sequence_length", 128, "Number of tokens of an example.")
 flags.DEFINE_bool("next_sentence", True, "Creates sentence pairs; otherwise full-length rows of text.")
+flags.DEFINE_bool("special_tokens", True, "Adds [CLS] and [SEP] to rows; --nospecial_tokens as in GPT.")
 flags.DEFINE_float("short_seq_prob", 0.1, "Probability of a shorter pair.")
 flags.DEFINE_integer("duplicates", None, "Passes over the text; default: 1, with --static 10.")
 flags.DEFINE_integer("seed", 1, "Random seed.")

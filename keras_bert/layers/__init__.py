@@ -16,27 +16,36 @@ from keras_bert.layers.head_layers import (
 )
 from keras_bert.layers.layer_norm import LayerNorm
 from keras_bert.layers.masks import AttentionMask
-from keras_bert.layers.recurrent import BiLSTM, EncoderFeatures, WeightedSum
+from keras_bert.layers.pairs import AttentionFlow, Highway, JoinLogits, MaskedMax, PairAttention, SplitPair
+from keras_bert.layers.recurrent import BiLSTM, BothDirections, EncoderFeatures, NextAndPrevious, WeightedSum
 from keras_bert.layers.transformer import FeedForward, TransformerBlock
 
 __all__ = [
+    "AttentionFlow",
     "AttentionMask",
     "BertEmbeddings",
     "BiLSTM",
+    "BothDirections",
     "DecoderBlock",
     "Dense",
     "Dropout",
     "EncoderFeatures",
     "FeedForward",
     "FoldChoices",
+    "Highway",
+    "JoinLogits",
     "LayerNorm",
     "MaskedLMTransform",
+    "MaskedMax",
     "MultiHeadAttention",
     "MultiLabelDense",
+    "NextAndPrevious",
     "OutputBias",
+    "PairAttention",
     "Pooler",
     "ScaledEmbeddings",
     "SentencePooling",
+    "SplitPair",
     "TokenEmbedding",
     "TransformerBlock",
     "UnfoldChoices",

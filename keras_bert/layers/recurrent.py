@@ -108,36 +108,84 @@ class BiLSTM(Composite):
 
     Args:
         units: int, width of each direction.
+        separate: bool, whether each direction reads its own half of the inputs, as in ELMo: stacked layers then never
+            mix the directions. Defaults to `False`.
 
     Call arguments:
         inputs: `(batch, length, features)`.
         padding_mask: `(batch, length)`, nonzero for real tokens.
 
     Returns:
-        `(batch, length, 2 * units)`, zeros at padding.
+        `(batch, length, 2 * units)`, the left-to-right states first, zeros at padding.
 
     Example:
         y = BiLSTM(384)(features, padding_mask)
     """
 
-    def __init__(self, units, **kwargs):
+    def __init__(self, units, separate=False, **kwargs):
         super().__init__(**kwargs)
         self.units = units
+        self.separate = separate
         # Not cuDNN: its operation in a SavedModel would need a GPU.
         options = {"return_sequences": True, "use_cudnn": False, **self.part_options}
         self.forward = keras.layers.LSTM(units, name="forward", **options)
         self.backward = keras.layers.LSTM(units, go_backwards=True, name="backward", **options)
 
     def build(self, inputs_shape, padding_mask_shape=None):
-        shape = (None, None, inputs_shape[-1])
+        shape = (None, None, inputs_shape[-1] // 2 if self.separate else inputs_shape[-1])
         self.forward.build(shape)
         self.backward.build(shape)
 
     def call(self, inputs, padding_mask, training=None):
         mask = ops.not_equal(padding_mask, 0)
-        backward = ops.flip(self.backward(inputs, mask=mask, training=training), axis=1)
-        outputs = ops.concatenate([self.forward(inputs, mask=mask, training=training), backward], axis=-1)
+        left, right = ops.split(inputs, 2, axis=-1) if self.separate else (inputs, inputs)
+        backward = ops.flip(self.backward(right, mask=mask, training=training), axis=1)
+        outputs = ops.concatenate([self.forward(left, mask=mask, training=training), backward], axis=-1)
         return outputs * ops.cast(ops.expand_dims(mask, -1), outputs.dtype)
 
     def compute_output_shape(self, inputs_shape, padding_mask_shape=None):
         return (*inputs_shape[:-1], 2 * self.units)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class BothDirections(Unquantized, keras.layers.Layer):
+    """Repeats embeddings for the two directions of a `BiLSTM` with `separate`.
+
+    Call arguments:
+        embeddings: `(batch, length, width)`.
+
+    Returns:
+        `(batch, length, 2 * width)`.
+
+    Example:
+        y = BiLSTM(512, separate=True)(BothDirections()(embeddings), padding_mask)
+    """
+
+    def call(self, embeddings):
+        return ops.concatenate([embeddings, embeddings], axis=-1)
+
+    def compute_output_shape(self, embeddings_shape):
+        return (*embeddings_shape[:-1], 2 * embeddings_shape[-1])
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class NextAndPrevious(Unquantized, keras.layers.Layer):
+    """Selects the states that predict a token: left-to-right without the last, then right-to-left without the first.
+
+    Call arguments:
+        states: `(batch, length, 2 * width)`, of a `BiLSTM`.
+
+    Returns:
+        `(batch, 2 * (length - 1), width)`.
+
+    Example:
+        hidden = NextAndPrevious()(states)
+    """
+
+    def call(self, states):
+        left, right = ops.split(states, 2, axis=-1)
+        return ops.concatenate([left[:, :-1], right[:, 1:]], axis=1)
+
+    def compute_output_shape(self, states_shape):
+        batch, length, width = states_shape
+        return (batch, None if length is None else 2 * (length - 1), width // 2)

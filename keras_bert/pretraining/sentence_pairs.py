@@ -117,7 +117,7 @@ def choose_others(plan, documents):
     return other + (other >= own), draws[:, 1]
 
 
-def pack_rows(tokens, all_stretches, length, special, key, cut=0):
+def pack_rows(tokens, all_stretches, length, special, key, cut=0, special_tokens=True):
     """Fills rows `[CLS] text [SEP]` completely with the text of a shard, with `[SEP]` between documents.
 
     Args:
@@ -127,20 +127,24 @@ def pack_rows(tokens, all_stretches, length, special, key, cut=0):
         special: the ids of `[CLS]`, `[SEP]` and `[PAD]`.
         key: tuple of integers, the random key of run, duplicate and shard.
         cut: int, the number of tokens of a shorter first row, which shifts the following rows. Defaults to 0, none.
+        special_tokens: bool, whether to add `[CLS]` and `[SEP]`; otherwise the rows contain only text. Defaults to
+            `True`.
 
     Yields:
         `Examples`. The last row is padded, and with `cut` also the first.
     """
     start, separator, pad = special
-    room, count = length - 2, 0
+    border = int(special_tokens)
+    room, count = length - 2 * border, 0
 
     def examples(rows):
         """`rows`: a list of arrays of at most `room` ids."""
         nonlocal count
-        lengths = np.array([len(row) for row in rows]) + 2
+        lengths = np.array([len(row) for row in rows]) + 2 * border
         ids, numbers = _empty_rows(len(rows), length, start, pad), np.arange(len(rows))
-        _put(ids, np.ones_like(numbers), lengths - 2, np.concatenate(rows))
-        ids[numbers, lengths - 1] = separator
+        _put(ids, np.full_like(numbers, border), lengths - 2 * border, np.concatenate(rows))
+        if special_tokens:
+            ids[numbers, lengths - 1] = separator
         keys = make_keys(*key, count + numbers)
         count += len(rows)
         return Examples(ids, lengths, lengths, np.zeros(len(rows), bool), keys, 0)
@@ -150,7 +154,7 @@ def pack_rows(tokens, all_stretches, length, special, key, cut=0):
         parts = [rest]
         for document, first, last in stretch:
             parts.append(tokens.ids[tokens.segments[first] : tokens.segments[last]])
-            if last == tokens.documents[document + 1]:
+            if special_tokens and last == tokens.documents[document + 1]:
                 parts.append([separator])
         text = np.concatenate(parts).astype(np.int32)
         cut = cut if cut < len(text) else 0
@@ -160,7 +164,7 @@ def pack_rows(tokens, all_stretches, length, special, key, cut=0):
         rest, cut = text[full:], 0
         if rows:
             yield examples(rows)
-    if len(rest) and rest[-1] == separator:
+    if special_tokens and len(rest) and rest[-1] == separator:
         rest = rest[:-1]
     if len(rest):
         yield examples([rest])

@@ -26,6 +26,7 @@ class Settings:
     Args:
         sequence_length: int, the length of an example. Defaults to 128.
         next_sentence: bool, whether examples are pairs. Otherwise rows are filled completely with text.
+        special_tokens: bool, whether examples contain `[CLS]` and `[SEP]`; only rows of text may lack them, as in GPT.
         static: bool, whether to write masks to the records. Otherwise masking is dynamic, when the records are read.
         duplicates: int, the number of passes over the corpus, each with different pairs and masks. Defaults to 1.
         short_seq_prob: float, the share of deliberately short pairs. Defaults to 0.1.
@@ -39,6 +40,7 @@ class Settings:
 
     sequence_length: int = 128
     next_sentence: bool = True
+    special_tokens: bool = True
     static: bool = False
     duplicates: int = 1
     short_seq_prob: float = 0.1
@@ -53,6 +55,10 @@ class Settings:
         for name, least in (("sequence_length", 8), ("duplicates", 1), ("seed", 0)):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < least:
                 raise ValueError(f"`{name}` must be at least {least}. Received: {name}={getattr(self, name)!r}")
+        if self.next_sentence and not self.special_tokens:
+            raise ValueError(
+                "sentence pairs need special tokens. Expected `next_sentence=False`, or `special_tokens=True`"
+            )
         if not 0 <= self.short_seq_prob <= 1:
             raise ValueError(f"`short_seq_prob` must be from 0 to 1. Received: short_seq_prob={self.short_seq_prob}")
         if self.form not in documents.FORMATS:
@@ -102,8 +108,10 @@ class ExampleBuilder:
     def rows(self, tokens, shard, duplicate):
         """Returns an iterator of the `Examples` of a shard without next sentence prediction."""
         length, key = self.settings.sequence_length, (self.settings.seed, duplicate, shard)
-        cut = (length - 2) * duplicate // self.settings.duplicates
-        return sentence_pairs.pack_rows(tokens, token_store.stretches(tokens), length, self._special, key, cut)
+        special_tokens = self.settings.special_tokens
+        cut = (length - 2 * special_tokens) * duplicate // self.settings.duplicates
+        stretches = token_store.stretches(tokens)
+        return sentence_pairs.pack_rows(tokens, stretches, length, self._special, key, cut, special_tokens)
 
     def serialize(self, examples):
         """Returns shuffled records of `Examples`, and a `Counter` of their statistics for the manifest."""

@@ -219,8 +219,8 @@ def test_long_texts_are_truncated_at_both_ends(length):
 # Rows without pairs.
 
 
-def rows_of(tokens, length, key=(1, 0, 0), cut=0):
-    found = list(pack_rows(tokens, stretches(tokens), length, (CLS, SEP, PAD), key, cut))
+def rows_of(tokens, length, key=(1, 0, 0), cut=0, special_tokens=True):
+    found = list(pack_rows(tokens, stretches(tokens), length, (CLS, SEP, PAD), key, cut, special_tokens))
     assert not any(part.is_random.any() or part.truncated for part in found)
     assert all((part.first == part.lengths).all() for part in found)
     rows = [row[:size] for part in found for row, size in zip(part.token_ids, part.lengths, strict=True)]
@@ -255,6 +255,14 @@ def test_rows_are_full_and_contain_all_text_once(monkeypatch, block):
         assert documents_of(rows) == expected_documents(source)
         assert {len(row) for row in rows[:-1]} == {length}
         assert len(rows) == -(-(len(source.tokens.ids) + 30 - 1) // (length - 2))
+
+
+@pytest.mark.parametrize("length", [8, 19, 128])
+def test_rows_without_special_tokens_are_the_text(length):
+    source = Numbered(random_documents(2, documents=30, sentences=20, words=9))
+    rows = rows_of(source.tokens, length, special_tokens=False)
+    assert np.concatenate(rows).tolist() == source.tokens.ids.tolist()
+    assert {len(row) for row in rows[:-1]} == {length}
 
 
 @pytest.mark.parametrize("sizes", [[1], [14], [1, 13], [13, 1], [6, 6, 1], [6, 6, 15], [39]])

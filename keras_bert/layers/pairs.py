@@ -1,0 +1,212 @@
+"""Layers of models that read the two parts of a pair separately: they split them, attend between them and join them."""
+
+import keras
+from keras import ops
+
+from keras_bert.layers.composite import Composite
+from keras_bert.layers.masks import FORBIDDEN, attention_bias
+from keras_bert.layers.quantization import Unquantized
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class SplitPair(Unquantized, keras.layers.Layer):
+    """Splits rows into their first and second part, each at the start of its own row.
+
+    Call arguments:
+        token_ids, segment_ids, padding_mask: int `(batch, length)`, as for BERT: the second part has the segment 1.
+
+    Returns:
+        Four int32 tensors `(batch, length)`: ids and mask of the first part, ids and mask of the second part. Ids
+        after the end of a part are 0.
+
+    Example:
+        first, first_mask, second, second_mask = SplitPair()(token_ids, segment_ids, padding_mask)
+    """
+
+    def call(self, token_ids, segment_ids, padding_mask):
+        real, is_second = ops.not_equal(padding_mask, 0), ops.not_equal(segment_ids, 0)
+        outputs = []
+        for is_part in (ops.logical_and(real, ops.logical_not(is_second)), ops.logical_and(real, is_second)):
+            start, mask = _start(is_part), ops.cast(is_part, "int32")
+            outputs += [_rotated(ops.cast(token_ids, "int32") * mask, start), _rotated(mask, start)]
+        return tuple(outputs)
+
+    def compute_output_spec(self, token_ids, segment_ids, padding_mask):
+        return tuple(keras.KerasTensor(token_ids.shape, "int32") for _ in range(4))
+
+
+def _start(is_part):
+    """Returns the first position of a part in each row, int32 `(batch,)`; 0 if it is empty."""
+    return ops.cast(ops.argmax(ops.cast(is_part, "int32"), axis=1), "int32")
+
+
+def _rotated(values, start):
+    """Rotates each row of `values`, `(batch, length)`, to the left, so that the value at `start` comes first."""
+    batch, length = ops.shape(values)
+    places = (ops.arange(length, dtype="int32")[None] + start[:, None]) % length
+    rows = places + ops.arange(batch, dtype="int32")[:, None] * length
+    return ops.take(ops.reshape(values, (-1,)), rows, axis=0)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class PairAttention(Unquantized, keras.layers.Layer):
+    """Summarizes the other part for each position: dot-product attention (Wang et al., 2018, GLUE's baseline).
+
+    Call arguments:
+        states: `(batch, length, width)`.
+        others: `(batch, other length, width)`, the states of the other part.
+        others_mask: `(batch, other length)`, nonzero for real tokens.
+
+    Returns:
+        `(batch, length, width)`; zeros if the other part is empty.
+
+    Example:
+        y = PairAttention()(first_states, second_states, second_mask)
+    """
+
+    def call(self, states, others, others_mask):
+        real = ops.not_equal(others_mask, 0)
+        scores = ops.cast(ops.matmul(states, ops.transpose(others, (0, 2, 1))), "float32")
+        weights = ops.softmax(scores + attention_bias(real[:, None]), axis=-1)
+        weights = weights * ops.cast(ops.any(real, axis=1), "float32")[:, None, None]
+        return ops.matmul(ops.cast(weights, states.dtype), others)
+
+    def compute_output_shape(self, states_shape, others_shape, others_mask_shape):
+        return states_shape
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class MaskedMax(Unquantized, keras.layers.Layer):
+    """Takes the maximum over the real positions.
+
+    Call arguments:
+        states: `(batch, length, width)`.
+        padding_mask: `(batch, length)`, nonzero for real tokens.
+
+    Returns:
+        `(batch, width)`; zeros for a row without real tokens.
+
+    Example:
+        vector = MaskedMax()(states, padding_mask)
+    """
+
+    def call(self, states, padding_mask):
+        real = ops.not_equal(padding_mask, 0)
+        found = ops.max(ops.where(real[..., None], states, ops.full_like(states, float("-inf"))), axis=1)
+        return ops.where(ops.any(real, axis=1)[:, None], found, ops.zeros_like(found))
+
+    def compute_output_shape(self, states_shape, padding_mask_shape):
+        return (states_shape[0], states_shape[-1])
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class AttentionFlow(Composite):
+    """Attention between context and question in both directions (Seo et al., 2017, section 2, layer 4).
+
+    Args:
+        initializer_range: float, standard deviation of the kernel initializer. Defaults to 0.02.
+
+    Call arguments:
+        context: `(batch, context length, width)`, H in the paper.
+        question: `(batch, question length, width)`, U in the paper.
+        context_mask, question_mask: `(batch, length)`, nonzero for real tokens.
+
+    Returns:
+        `(batch, context length, 4 * width)`, G in the paper: the context, the attended question, and the products of
+        the context with the attended question and with the attended context.
+
+    Example:
+        flow = AttentionFlow()(context, question, context_mask, question_mask)
+    """
+
+    def __init__(self, initializer_range=0.02, **kwargs):
+        super().__init__(**kwargs)
+        self.initializer_range = initializer_range
+
+    def build(self, context_shape, *shapes):
+        initializer = keras.initializers.TruncatedNormal(stddev=self.initializer_range)
+        self.similarity = self.add_weight(shape=(3, context_shape[-1]), initializer=initializer, name="similarity")
+
+    def call(self, context, question, context_mask, question_mask):
+        of_context, of_question, of_product = ops.unstack(ops.cast(self.similarity, context.dtype), 3)
+        # S: the similarity w * [h; u; h * u] of each pair, without a tensor of all pairs of vectors.
+        scores = ops.matmul(context * of_product, ops.transpose(question, (0, 2, 1)))
+        scores = scores + ops.sum(context * of_context, axis=-1)[:, :, None]
+        scores = scores + ops.sum(question * of_question, axis=-1)[:, None]
+        scores = ops.cast(scores, "float32") + attention_bias(ops.not_equal(question_mask, 0)[:, None])
+        to_question = ops.cast(ops.softmax(scores, axis=-1), context.dtype)
+        attended = ops.matmul(to_question, question)
+        best = ops.max(scores, axis=-1) + attention_bias(ops.not_equal(context_mask, 0))
+        to_context = ops.cast(ops.softmax(best, axis=-1), context.dtype)
+        summary = ops.sum(context * to_context[..., None], axis=1, keepdims=True)
+        return ops.concatenate([context, attended, context * attended, context * summary], axis=-1)
+
+    def compute_output_shape(self, context_shape, *shapes):
+        return (*context_shape[:-1], 4 * context_shape[-1])
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class JoinLogits(Unquantized, keras.layers.Layer):
+    """Moves the logits of the second part to its positions in the row. [CLS] has a learned logit, of no answer.
+
+    Call arguments:
+        logits: `(batch, length)`, of the second part as split by `SplitPair`.
+        segment_ids, padding_mask: int `(batch, length)`.
+
+    Returns:
+        float32 `(batch, length)`; the logits of other positions make their probability zero.
+
+    Example:
+        start_logits = JoinLogits()(logits, segment_ids, padding_mask)
+    """
+
+    def build(self, logits_shape, *shapes):
+        self.no_answer = self.add_weight(shape=(1,), initializer="zeros", name="no_answer")
+
+    def call(self, logits, segment_ids, padding_mask):
+        is_second = ops.logical_and(ops.not_equal(padding_mask, 0), ops.not_equal(segment_ids, 0))
+        length = ops.shape(logits)[1]
+        moved = _rotated(ops.cast(logits, "float32"), length - _start(is_second))
+        is_first = ops.arange(length, dtype="int32")[None] == 0
+        outside = ops.where(is_first, ops.cast(self.no_answer, "float32"), FORBIDDEN)
+        return ops.where(is_second, moved, outside)
+
+    def compute_output_spec(self, logits, segment_ids, padding_mask):
+        return keras.KerasTensor(logits.shape, "float32")
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class Highway(Composite):
+    """A highway layer (Srivastava et al., 2015): a gate mixes the input with its transform.
+
+    Args:
+        width: int, width of input and output.
+        initializer_range: float, standard deviation of the kernel initializer. Defaults to 0.02.
+
+    Call arguments:
+        inputs: `(..., width)`.
+
+    Returns:
+        `(..., width)`.
+
+    Example:
+        y = Highway(200)(embeddings)
+    """
+
+    def __init__(self, width, initializer_range=0.02, **kwargs):
+        super().__init__(**kwargs)
+        self.width = width
+        self.initializer_range = initializer_range
+        self.transform = self.make_dense(width, "transform", activation="relu")
+        self.gate = self.make_dense(width, "gate", activation="sigmoid")
+
+    def build(self, inputs_shape):
+        self.transform.build(inputs_shape)
+        self.gate.build(inputs_shape)
+
+    def call(self, inputs):
+        gate = self.gate(inputs)
+        return gate * self.transform(inputs) + (1 - gate) * inputs
+
+    def compute_output_shape(self, inputs_shape):
+        return inputs_shape

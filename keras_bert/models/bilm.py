@@ -1,0 +1,72 @@
+"""ELMo's bidirectional language model (Peters et al., 2018): two stacks of LSTMs, one in each direction."""
+
+import keras
+
+from keras_bert.layers import BiLSTM, BothDirections, Dropout, NextAndPrevious, OutputBias, TokenEmbedding
+
+
+def build_bilm(vocab_size, width=512, num_layers=2, dropout=0.1, dtype=None):
+    """Builds a language model that predicts each token from its left context, and again from its right context.
+
+    Both directions share the token table, at the inputs and in the softmax, but no LSTM: no state sees both contexts.
+
+    Args:
+        vocab_size: int, number of rows of the token table.
+        width: int, width of the embeddings and of each LSTM. Defaults to 512.
+        num_layers: int, number of LSTM layers in each direction. Defaults to 2.
+        dropout: float, dropout rate of the inputs of each layer and of the softmax. Defaults to 0.1.
+        dtype: dtype policy, such as "mixed_bfloat16". Defaults to Keras' global dtype policy.
+
+    Returns:
+        A `keras.Model`. Inputs, int32 `(batch, length)`: `token_ids`, `padding_mask`. Outputs: `hidden_states`, a list
+        of the embeddings (twice) and of the states of each layer, `(batch, length, 2 * width)`, left context first;
+        `mlm_logits`, float32 `(batch, 2 * (length - 1), vocab_size)`: of the next token at all positions but the last,
+        then of the previous token at all positions but the first.
+
+    Example:
+        model = build_bilm(vocab_size=30522, width=256)
+    """
+    # Layers
+    dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+    token_embedding = TokenEmbedding(
+        vocab_size,
+        width,
+        embeddings_initializer=keras.initializers.TruncatedNormal(stddev=0.02),
+        reverse_dtype=dtype.compute_dtype,
+        dtype=dtype,
+        name="token_embedding",
+    )
+    both = BothDirections(dtype=dtype, name="both_directions")
+    dropouts = [Dropout(dropout, dtype=dtype, name=f"dropout_{index}") for index in range(num_layers + 1)]
+    lstms = [BiLSTM(width, separate=True, dtype=dtype, name=f"lstm_{index}") for index in range(num_layers)]
+    shift = NextAndPrevious(dtype=dtype, name="next_and_previous")
+    bias = OutputBias(dtype=dtype, name="softmax_bias")
+
+    # Wiring
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in ("token_ids", "padding_mask")}
+    states = [both(token_embedding(inputs["token_ids"]))]
+    for index, lstm in enumerate(lstms):
+        state = lstm(dropouts[index](states[-1]), inputs["padding_mask"])
+        states.append(states[-1] + state if index else state)  # Residual from the second layer on, as in ELMo.
+    logits = bias(token_embedding(shift(dropouts[-1](states[-1])), reverse=True))
+
+    # Model
+    return keras.Model(inputs, {"hidden_states": states, "mlm_logits": logits}, name="bilm")
+
+
+def frozen_states(model, token_ids, padding_mask):
+    """Returns the `hidden_states` of a language model for other inputs, without dropout; its layers become frozen.
+
+    Args:
+        model: a model from `build_bilm`.
+        token_ids, padding_mask: tensors `(batch, length)`.
+    """
+    layers = {layer.name: layer for layer in model.layers}
+    lstms = [layers[name] for name in sorted(name for name in layers if name.startswith("lstm_"))]
+    for layer in (layers["token_embedding"], *lstms):
+        layer.trainable = False
+    states = [layers["both_directions"](layers["token_embedding"](token_ids))]
+    for index, lstm in enumerate(lstms):
+        state = lstm(states[-1], padding_mask)
+        states.append(states[-1] + state if index else state)
+    return states
