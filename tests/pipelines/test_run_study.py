@@ -1,5 +1,6 @@
 """The command for the paper's studies, with a model of 8 units on an artificial language."""
 
+import itertools
 import json
 import re
 
@@ -9,6 +10,7 @@ import pytest
 pytest.importorskip("tensorflow")
 
 import keras_bert
+from keras_bert.experiments.studies.definitions import define
 from keras_bert.tasks.glue.tasks import TASKS
 from tests.experiments.glue_files import write_task
 from tests.pipelines.programs import finish, killed_if, mistake, run, start
@@ -119,3 +121,24 @@ def test_other_settings_are_refused(made):
     assert "has a study with other settings" in mistake(
         PROGRAM, *flags(made, "whole", **{**STEPS, "phase": "length:16,steps:20,batch:4"})
     )
+
+
+@pytest.mark.slow
+def test_demonstrations_on_real_data(data, tmp_path):
+    for number, book in enumerate(sorted((data / "corpus" / "books").glob("*.txt"))[:2]):
+        with open(book) as file:
+            (tmp_path / f"{number}.txt").write_text("".join(itertools.islice(file, 6000)))
+    texts = {"data": f"{tmp_path}/*.txt", "config": None, "phase": None, "seed": 1, "glue_dir": data / "glue"}
+    names = {f"ner_{part}": data / "ner" / "conll2003_iob1" / f"eng.{end}" for part, end in PARTS.items()}
+    for study, more, columns in (("masking", names, 3), ("positions", {}, 2)):
+        run(PROGRAM, *flags(tmp_path, study, **{**texts, "study": study, **more}))
+        found = results(tmp_path, study)
+        rows = [row.key for row in define(study, paper_scale=False).rows]
+        assert list(found["scores"]) == list(found["perplexities"]) == rows
+        assert all(len(scores) == columns for scores in found["scores"].values())
+        assert all(1 < perplexity < 2000 for perplexity in found["perplexities"].values())  # Better than chance.
+    # Each mixture has masks of its own.
+    assert len({round(perplexity, 3) for perplexity in results(tmp_path, "masking")["perplexities"].values()}) == 6
+
+
+PARTS = {"train": "train", "dev": "testa"}

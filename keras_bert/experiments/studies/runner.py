@@ -24,8 +24,8 @@ from keras_bert.training.snapshots import Snapshots, difference
 
 _LOG = logging.getLogger("keras_bert")
 _FEATURES = "concat_last_four"  # The best of the paper, used in its table 8.
+_PRETRAINING = ("config", "vocab_size", "phases", "learning_rate", "warmup", "eval_examples")  # Settings of `Scale`.
 _PARTS = 10  # Snapshots of a pre-training.
-_EVAL_EXAMPLES = 2000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +102,7 @@ class StudyRunner:
 
     def _check_settings(self, train, held_out):
         scale = dataclasses.asdict(self.scale)
-        found = {name: scale[name] for name in ("config", "vocab_size", "phases", "learning_rate", "warmup")}
+        found = {name: scale[name] for name in _PRETRAINING}
         found["phases"] = list(found["phases"])
         found |= {"study": self.definition.title, "precision": self._precision, **dataclasses.asdict(self._corpus)}
         found |= {"files": [[str(path), path.stat().st_size] for path in (*train, *held_out)]}
@@ -158,7 +158,9 @@ class StudyRunner:
         )
         sources = [self._records(length) for length in sorted({phase["length"] for phase in phases})]
         records = open_phases(phases, sources, objective)
-        held_out = open_held_out(self._output / "data" / "held_out", records[0], objective, examples=_EVAL_EXAMPLES)
+        held_out = open_held_out(
+            self._output / "data" / "held_out", records[0], objective, examples=self.scale.eval_examples
+        )
         return PretrainingRun(settings, records, directory, held_out, self._strategy, report_to=[])
 
     def curves(self):

@@ -34,6 +34,7 @@ class Scale:
         phases: tuple of dicts with `length`, `steps` and `batch`, the phases of pre-training.
         learning_rate: float, peak learning rate of pre-training.
         warmup: float, fraction of the steps of pre-training used for warmup.
+        eval_examples: int, number of held-out examples for the perplexity.
         seeds: tuple of ints, the seeds of fine-tuning.
         tasks: dict of `FinetuningRecipe`s by task name; `glue` is that of all other tasks.
     """
@@ -43,6 +44,7 @@ class Scale:
     phases: tuple
     learning_rate: float
     warmup: float
+    eval_examples: int
     seeds: tuple
     tasks: dict
 
@@ -78,6 +80,7 @@ SCALES = {
         _phases((128, 900_000, 256), (512, 100_000, 256)),
         1e-4,
         0.01,
+        2000,
         (1, 2, 3, 4, 5),
         _tasks(FinetuningRecipe(), _SQUAD, FinetuningRecipe(epochs=3), 20),
     ),
@@ -88,6 +91,7 @@ SCALES = {
         _phases((128, 180_000, 64), (512, 20_000, 16)),
         5e-4,
         0.01,
+        2000,
         (1, 2, 3),
         _tasks(
             dataclasses.replace(_SMALL, learning_rates=(3e-4, 1e-4)),
@@ -103,6 +107,7 @@ SCALES = {
         _phases((64, 3200, 64), (256, 400, 16)),
         5e-4,
         0.1,
+        2000,
         (1, 2, 3),
         _tasks(
             dataclasses.replace(_SMALL, train_examples=10_000),
@@ -118,6 +123,7 @@ SCALES = {
         _phases((64, 100, 32)),
         1e-3,
         0.1,
+        200,
         (1, 2),
         _tasks(_DEMO, dataclasses.replace(_DEMO, sequence_length=128, train_examples=100, dev_examples=50), _DEMO, 1),
     ),

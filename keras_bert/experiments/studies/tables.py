@@ -89,8 +89,8 @@ def notes(columns, scores, perplexities):
             lines.append(f"{column.title}: at most {' and '.join(limits)}.")
     if perplexities:
         lines.append(
-            "Perplexity: of the predicted tokens of held-out text. That of a left-to-right model, which predicts every "
-            "token from its left context, is not comparable with that of a masked one."
+            "Perplexity: of the predicted tokens of held-out text, with the masks of the row. That of a left-to-right "
+            "model, which predicts every token from its left context, is not comparable with that of a masked one."
         )
     return lines
 
