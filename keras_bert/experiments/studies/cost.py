@@ -4,8 +4,8 @@ import time
 
 from keras_bert.training.input_pipeline import Phases
 
-_BATCH = 16  # Largest batch of the timed steps.
-_STEPS = 10  # Timed steps: one call of the training graph.
+_BATCH = 32  # Largest batch of the timed steps.
+_STEPS = 10  # Steps of one call of the training graph.
 _TOKENS_PER_WORD = 1.3
 _EVALUATION = 1.3  # Time of training and evaluation, relative to training alone.
 
@@ -62,8 +62,10 @@ def _seconds_per_token(runner, recipe):
     batch = min(_BATCH, runner.scale.phases[0]["batch"])
     run = runner.pretraining(recipe, None, batch)
     records = run.records[0]
-    first = Phases([(records, min(_STEPS, records.steps))])
-    run.trainer.fit(first, steps=first.steps)  # Traces the graph.
-    began = time.monotonic()
-    run.trainer.fit(first, steps=first.steps)
-    return (time.monotonic() - began) / (first.steps * batch * records.sequence_length)
+    steps = min(_STEPS, records.steps // 2) or 1
+    seconds = []
+    for count in (steps, steps, 2 * steps):  # The first one traces the graph. The start of a run takes time, too.
+        began = time.monotonic()
+        run.trainer.fit(Phases([(records, count)]), steps=count)
+        seconds.append(time.monotonic() - began)
+    return max(seconds[2] - seconds[1], 0.2 * seconds[2]) / (steps * batch * records.sequence_length)

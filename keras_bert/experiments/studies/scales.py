@@ -69,7 +69,7 @@ def _tasks(glue, squad, ner, features_epochs):
 
 
 _SQUAD = FinetuningRecipe((5e-5,), sequence_length=384)
-_SMALL = FinetuningRecipe((1e-4,), 32, 3)
+_SMALL = FinetuningRecipe((3e-4,), 32, 3)
 _DEMO = FinetuningRecipe((3e-4,), 16, 1, 64, 300, 200)
 
 SCALES = {
@@ -96,22 +96,22 @@ SCALES = {
         _tasks(
             dataclasses.replace(_SMALL, learning_rates=(3e-4, 1e-4)),
             dataclasses.replace(_SQUAD, learning_rates=(3e-4,)),
-            dataclasses.replace(_SMALL, learning_rates=(3e-4,)),
+            _SMALL,
             20,
         ),
     ),
     # Hours on two cores.
     "mini": Scale(
-        "mini",
+        "L-4_H-128",
         8000,
         _phases((64, 3200, 64), (256, 400, 16)),
-        5e-4,
+        1e-3,
         0.1,
         2000,
         (1, 2, 3),
         _tasks(
             dataclasses.replace(_SMALL, train_examples=10_000),
-            FinetuningRecipe((1e-4,), 16, 3, 256, 2000, 2000),
+            FinetuningRecipe((3e-4,), 16, 3, 256, 2000, 2000),
             dataclasses.replace(_SMALL, train_examples=10_000),
             10,
         ),
