@@ -10,7 +10,6 @@ import pytest
 pytest.importorskip("tensorflow")
 
 import keras_bert
-from keras_bert.experiments.studies.definitions import define
 from keras_bert.tasks.glue.tasks import TASKS
 from tests.experiments.glue_files import write_task
 from tests.pipelines.programs import finish, killed_if, mistake, run, start
@@ -130,13 +129,14 @@ def test_demonstrations_on_real_data(data, tmp_path):
             (tmp_path / f"{number}.txt").write_text("".join(itertools.islice(file, 6000)))
     texts = {"data": f"{tmp_path}/*.txt", "config": None, "phase": None, "seed": 1, "glue_dir": data / "glue"}
     names = {f"ner_{part}": data / "ner" / "conll2003_iob1" / f"eng.{end}" for part, end in PARTS.items()}
-    for study, more, columns in (("masking", {**names, "rows": "80-10-10,0-0-100"}, 3), ("positions", {}, 2)):
+    for study, more in (
+        ("masking", {**names, "rows": "80-10-10,0-0-100", "tasks": "sst2,ner_features"}),
+        ("positions", {"rows": "sinusoid,none", "tasks": "mrpc", "vocab": tmp_path / "masking" / "vocab.txt"}),
+    ):
         run(PROGRAM, *flags(tmp_path, study, **{**texts, "study": study, **more}))
         found = results(tmp_path, study)
-        rows = [row.key for row in define(study, paper_scale=False).rows]
-        rows = more["rows"].split(",") if more else rows
-        assert list(found["scores"]) == list(found["perplexities"]) == rows
-        assert all(len(scores) == columns for scores in found["scores"].values())
+        assert list(found["scores"]) == list(found["perplexities"]) == more["rows"].split(",")
+        assert all(list(scores) == more["tasks"].split(",") for scores in found["scores"].values())
         assert all(1 < perplexity < 2000 for perplexity in found["perplexities"].values())  # Better than chance.
     # Each mixture has masks of its own.
     assert len({round(perplexity, 3) for perplexity in results(tmp_path, "masking")["perplexities"].values()}) == 2
