@@ -41,6 +41,7 @@ def test_all_flags(folder):
     assert manifest["recipe"] == {
         "sequence_length": 32,
         "next_sentence": True,
+        "special_tokens": True,
         "static": True,
         "duplicates": 2,
         "short_seq_prob": 0.3,
