@@ -71,8 +71,6 @@ def test_what_is_refused(config, pieces, tmp_path):
     ):
         with pytest.raises(ValueError, match="must be a model from build_encoder. Received: an encoder with a BiLSTM"):
             build()
-    with pytest.raises(ValueError, match=r"Google's format can only represent .* bilstm=True"):
-        keras_bert.save(encoder, tmp_path / "google", None, format="google")
     # transformers pools [CLS] of a left-to-right model, which sees only itself.
     causal = keras_bert.build_classifier(keras_bert.build_encoder(config, causal=True), 3)
     keras_bert.save(causal, tmp_path / "other", pieces)
@@ -82,3 +80,10 @@ def test_what_is_refused(config, pieces, tmp_path):
     with pytest.raises(ValueError, match=r"config.json: with `is_decoder`, \[CLS\] sees only itself"):
         keras_bert.load(tmp_path / "other")
     assert keras_bert.load(tmp_path / "other", head="encoder").causal
+
+
+@pytest.mark.tensorflow
+def test_google_has_no_place_for_it(config, tmp_path):
+    encoder = keras_bert.build_bilstm_encoder(keras_bert.build_encoder(config))
+    with pytest.raises(ValueError, match=r"Google's format can only represent .* bilstm=True"):
+        keras_bert.save(encoder, tmp_path, None, format="google")
