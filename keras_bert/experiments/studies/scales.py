@@ -105,7 +105,7 @@ SCALES = {
         "L-4_H-128",
         8000,
         # Mostly short rows: a small model learns faster from them.
-        _phases((32, 2800, 128), (128, 600, 32), (256, 200, 16)),
+        _phases((32, 2000, 128), (128, 500, 32), (256, 150, 16)),
         1e-3,
         0.1,
         2000,
