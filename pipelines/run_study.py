@@ -115,13 +115,10 @@ def _runner(output):
     known = [row.key for row in definition.rows]
     if unknown := [key for key in _ROWS.value or () if key not in known]:
         raise ValueError(f"--rows must be some of {', '.join(known)}. Received: {','.join(unknown)}")
-    if _ROWS.value:
-        rows = tuple(row for row in definition.rows if row.key in _ROWS.value)
-        definition = dataclasses.replace(definition, rows=rows)
     columns = open_columns(_TASKS.value or definition.tasks, scale, common_flags.instance(Sources))
     corpus = Corpus(_DATA.value, _EVAL.value, _VOCAB.value, _LOWERCASE.value)
     strategy = keras_bert.create_strategy(_STRATEGY.value)
-    return StudyRunner(definition, scale, columns, corpus, output, strategy, _PRECISION.value)
+    return StudyRunner(definition, scale, columns, corpus, output, _ROWS.value, strategy, _PRECISION.value)
 
 
 def _scale():

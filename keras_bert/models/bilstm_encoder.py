@@ -16,7 +16,8 @@ def build_bilstm_encoder(encoder):
 
     Returns:
         A `keras.Model` with the inputs of `encoder`. Outputs: `sequence_output` `(batch, length, hidden_size)`, zeros
-        at padding, and `pooled_output` `(batch, hidden_size)`.
+        at padding, and `pooled_output` `(batch, hidden_size)`; `hidden_states` and `attention_scores` of the encoder
+        if it has them.
 
     Example:
         encoder = build_bilstm_encoder(build_encoder(named_config("tiny"), causal=True))
@@ -39,5 +40,5 @@ def build_bilstm_encoder(encoder):
     pooled = pooler(sequence, mask) if causal else pooler(sequence)
 
     # Model
-    outputs = {"sequence_output": sequence, "pooled_output": pooled}
+    outputs = {**encoder.output, "sequence_output": sequence, "pooled_output": pooled}
     return keras.Model(encoder.input, outputs, name=encoder.name)

@@ -1,7 +1,6 @@
 """Reproduces activations computed by Google's and Hugging Face's programs from their checkpoints."""
 
 import json
-import pathlib
 
 import keras
 import numpy as np
@@ -12,10 +11,9 @@ from tests.conftest import HF_HEADS, relative, to_numpy
 
 FLOAT32 = 2e-5
 # These weights are 12 times BERT's scale. Even bfloat16 products inside otherwise exact arithmetic lose 2.2e-2 of
-# `start_logits`; tanh and the small heads amplify the rounding errors of the bfloat16 residual stream.
-BFLOAT16 = {"pooled_output": 5e-2, "nsp_logits": 5e-2, "start_logits": 5e-2}
-# A processor without bfloat16 instructions rounds more often: 5.7e-2 and 2.4e-2 were measured.
-NATIVE = any(flag in pathlib.Path("/proc/cpuinfo").read_text() for flag in ("avx512_bf16", "amx_bf16"))
+# `start_logits`; tanh and the small heads amplify the rounding errors of the bfloat16 residual stream. Processors
+# differ: of `mlm_logits`, 2.4e-2 were measured without bfloat16 instructions, 2.1e-2 with AMX, 2e-2 with AVX-512.
+BFLOAT16 = {"pooled_output": 7e-2, "nsp_logits": 7e-2, "start_logits": 7e-2}
 
 HF_OUTPUTS = {
     "sequence_output": "out_last_hidden_state",
@@ -34,7 +32,7 @@ def tolerance(name, dtype):
     if dtype == "float32":
         return FLOAT32
     # XLA rounds differently than oneDNN; the bound was chosen for TensorFlow.
-    return (1 if NATIVE else 1.4) * BFLOAT16.get(name, 2e-2 if keras.backend.backend() == "tensorflow" else 5e-2)
+    return BFLOAT16.get(name, 2.8e-2 if keras.backend.backend() == "tensorflow" else 7e-2)
 
 
 def int32(golden, **names):

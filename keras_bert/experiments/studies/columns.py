@@ -36,12 +36,28 @@ class Sources:
 
 
 @dataclasses.dataclass(frozen=True)
-class Column:
-    """A task of a study.
+class Heading:
+    """Heading of a column of the table.
 
     Args:
         name: str, one of `TASKS`.
         title, metric: heading of the column, and the score in it.
+        train_examples, dev_examples: int, limits of the examples; `None` for all.
+    """
+
+    name: str
+    title: str
+    metric: str
+    train_examples: int | None
+    dev_examples: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Column(Heading):
+    """A task of a study.
+
+    Args:
+        name, title, metric, train_examples, dev_examples: see `Heading`.
         recipe: the `FinetuningRecipe`.
         words: int, number of words of one epoch, for estimates.
         content: list of str, hashes of the data.
@@ -50,14 +66,15 @@ class Column:
         on_features: bool, whether all rows train a BiLSTM on features. Defaults to `False`.
     """
 
-    name: str
-    title: str
-    metric: str
     recipe: object
     words: int
     content: list
     make: Callable
     on_features: bool = False
+
+    def heading(self):
+        """Returns the `Heading`."""
+        return Heading(*(getattr(self, field.name) for field in dataclasses.fields(Heading)))
 
 
 def open_columns(names, scale, sources):
@@ -97,8 +114,8 @@ def _open_glue(name, recipe, sources):
     def make(model, folder):
         return ClassificationTask(data, model, load(model), recipe.sequence_length, folder)
 
-    title, metric = _TITLES.get(name, task.title), _METRICS.get(name, task.main_metric)
-    return Column(name, title, metric, recipe, _words(texts), content, make)
+    heading = _heading(name, _TITLES.get(name, task.title), _METRICS.get(name, task.main_metric), recipe)
+    return Column(*heading, recipe, _words(texts), content, make)
 
 
 def _open_squad(recipe, sources):
@@ -113,7 +130,7 @@ def _open_squad(recipe, sources):
     def make(model, folder):
         return QuestionAnsweringTask([model], settings, [files["train"]], files["dev"], **limits)
 
-    return Column("squad", _TITLES["squad"], "f1", recipe, words, content, make)
+    return Column(*_heading("squad", _TITLES["squad"], "f1", recipe), recipe, words, content, make)
 
 
 def _open_tagging(name, recipe, sources):
@@ -128,7 +145,12 @@ def _open_tagging(name, recipe, sources):
         return TaggingTask(train, dev, None, model, load(model), **options)
 
     content, words = [train.fingerprint(), dev.fingerprint()], sum(map(len, train.words))
-    return Column(name, _TITLES[name], "f1", recipe, words, content, make, name == "ner_features")
+    heading = _heading(name, _TITLES[name], "f1", recipe)
+    return Column(*heading, recipe, words, content, make, name == "ner_features")
+
+
+def _heading(name, title, metric, recipe):
+    return name, title, metric, recipe.train_examples, recipe.dev_examples
 
 
 def _required(task, **files):

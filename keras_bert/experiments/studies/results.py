@@ -15,8 +15,8 @@ def write_results(runner, output, seconds=0.0):
         output: the folder.
         seconds: float, the duration of the study; 0 if unknown.
     """
-    definition, columns = runner.definition, runner.columns
-    scores, perplexities = runner.scores(), runner.perplexities()
+    definition, scores, perplexities = runner.definition, runner.scores(), runner.perplexities()
+    columns = runner.headings(scores)
     heads = tables.heads(columns, perplexities)
     ours = tables.score_rows(definition, columns, scores, perplexities)
     published = tables.published_rows(definition, columns, perplexities)
@@ -40,7 +40,9 @@ def write_results(runner, output, seconds=0.0):
         {"learning rate of pre-training": scale.learning_rate, "warmup of pre-training": scale.warmup, **settings},
     )
     table = heads, ours, published
-    write_study_report(output / "report.html", head, table, differences, notes, runner.curves(), _steps(runner, scores))
+    write_study_report(
+        output / "report.html", head, table, differences, notes, runner.curves(), _steps(runner, columns, scores)
+    )
     return text
 
 
@@ -49,13 +51,13 @@ def _any(scores, row):
     return list(scores.get(row.key, {}).values())[:1]
 
 
-def _steps(runner, scores):
+def _steps(runner, columns, scores):
     """Returns the scores over pre-training steps, see `write_study_report`; empty if all rows have all steps."""
     rows = [row for row in runner.definition.rows if row.key in scores]
     if all(row.share == 1 for row in rows):
         return []
     found = []
-    for column in runner.columns:
+    for column in columns:
         models = {}
         for row in rows:
             if column.name in scores[row.key]:

@@ -14,6 +14,7 @@ from keras_bert.experiments import grid
 from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
 from keras_bert.experiments.pretraining import Objective, open_config, open_held_out, open_phases
 from keras_bert.experiments.pretraining_run import PretrainingRun, PretrainingSettings
+from keras_bert.experiments.studies.columns import TASKS, Heading
 from keras_bert.experiments.study import remove_snapshots
 from keras_bert.files import read_json, replacing, write_json
 from keras_bert.pretraining.generate import generate
@@ -60,18 +61,22 @@ class Corpus:
 class StudyRunner:
     """Runs a study in a folder. Interrupted studies resume; rows, tasks and seeds can be added later.
 
+    The scores of other rows and tasks from earlier runs in the folder are kept.
+
     Args:
         definition: a `StudyDefinition`.
         scale: a `Scale`.
         columns: list of `Column`s.
         corpus: a `Corpus`.
         output: the folder.
+        rows: list of the keys of the rows to run. Defaults to all rows.
         strategy: see `create_strategy`. Defaults to one device.
         precision: str, name of a Keras dtype policy. Defaults to "float32".
     """
 
-    def __init__(self, definition, scale, columns, corpus, output, strategy=None, precision="float32"):
+    def __init__(self, definition, scale, columns, corpus, output, rows=None, strategy=None, precision="float32"):
         self.definition, self.scale, self.columns = definition, scale, columns
+        self._rows = [row for row in definition.rows if rows is None or row.key in rows]
         self._corpus, self._output = corpus, pathlib.Path(output)
         self._strategy, self._precision = strategy, precision
 
@@ -90,7 +95,7 @@ class StudyRunner:
 
     def _check_lengths(self):
         """Raises before the pre-training if a task needs more positions than a model has."""
-        for recipe in self.recipes:
+        for recipe in dict.fromkeys(row.recipe for row in self._rows):
             name = recipe.size or self.scale.config
             positions = open_config(name).max_position_embeddings
             for column in self.columns:
@@ -105,7 +110,7 @@ class StudyRunner:
         found = {name: scale[name] for name in _PRETRAINING}
         found["phases"] = list(found["phases"])
         found |= {"study": self.definition.title, "precision": self._precision, **dataclasses.asdict(self._corpus)}
-        found |= {"files": [[str(path), path.stat().st_size] for path in (*train, *held_out)]}
+        found |= {"files": [[path.name, path.stat().st_size] for path in (*train, *held_out)]}
         path = self._output / "settings.json"
         if path.exists() and (differs := difference(read_json(path), found)):
             raise ValueError(
@@ -136,8 +141,9 @@ class StudyRunner:
 
     def unfinished(self):
         """Returns the recipes that are not pre-trained yet, and the `(row, column)` without final scores."""
-        recipes = [recipe for recipe in self.recipes if not self._result(recipe).exists()]
-        pairs = [(row, column) for row in self.definition.rows for column in self.columns]
+        recipes = dict.fromkeys(row.recipe for row in self._rows)
+        recipes = [recipe for recipe in recipes if not self._result(recipe).exists()]
+        pairs = [(row, column) for row in self._rows for column in self.columns]
         return recipes, [pair for pair in pairs if not self._is_finished(*pair)]
 
     def pretraining(self, recipe, directory, batch=None):
@@ -227,7 +233,8 @@ class StudyRunner:
         finetuning = _OnlyScores(task, choices, hyperparameters, folder, strategy=self._strategy, report_to=[])
         finetuning.run()
         best = grid.summary(finetuning.study.results, column.metric)[0]
-        write_json(self._scores(row, column), {**best, "asked": self._asked(row, column)})
+        facts = {"asked": self._asked(row, column), "heading": dataclasses.asdict(column.heading())}
+        write_json(self._scores(row, column), {**best, **facts})
 
     def _is_finished(self, row, column):
         path = self._scores(row, column)
@@ -254,18 +261,26 @@ class StudyRunner:
 
     def scores(self):
         """Returns the finished scores, `{row: {task: {"mean", "deviation", "runs", ...}}}`."""
-        found = {}
+        columns, found = {column.name: column for column in self.columns}, {}
         for row in self.definition.rows:
-            for column in self.columns:
-                if self._is_finished(row, column):
-                    found.setdefault(row.key, {})[column.name] = read_json(self._scores(row, column))
+            for path in sorted((self._output / "finetuning" / row.key).glob("*/scores.json")):
+                column = columns.get(path.parent.name)
+                if column is None or self._is_finished(row, column):
+                    found.setdefault(row.key, {})[path.parent.name] = read_json(path)
         return found
+
+    def headings(self, scores):
+        """Returns the `Heading`s of the columns, and of other tasks that `scores` contain, in the study's order."""
+        found = {column.name: column.heading() for column in self.columns}
+        for row in scores.values():
+            found |= {name: Heading(**score["heading"]) for name, score in row.items() if name not in found}
+        return sorted(found.values(), key=lambda heading: [*self.definition.tasks, *TASKS].index(heading.name))
 
     def perplexities(self):
         """Returns the held-out perplexity of the language models of the rows that are pre-trained to the end."""
-        found = {}
+        shown, found = {row.key for row in self._rows} | self.scores().keys(), {}
         for row in self.definition.rows:
-            if row.share == 1 and self._result(row.recipe).exists():
+            if row.key in shown and row.share == 1 and self._result(row.recipe).exists():
                 found[row.key] = math.exp(read_json(self._result(row.recipe))["mlm_loss"])
         return found
 

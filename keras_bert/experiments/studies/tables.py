@@ -79,10 +79,9 @@ def notes(columns, scores, perplexities):
     elif runs:
         lines.append("Scores on dev in percent, of one run each.")
     for column in columns:
-        recipe = column.recipe
         limits = [
             f"{count:,} {part} examples"
-            for part, count in (("training", recipe.train_examples), ("dev", recipe.dev_examples))
+            for part, count in (("training", column.train_examples), ("dev", column.dev_examples))
             if count
         ]
         if limits:

@@ -1,6 +1,6 @@
 """Studies as data, and their tables."""
 
-import types
+import dataclasses
 
 import pytest
 
@@ -8,15 +8,17 @@ pytest.importorskip("tensorflow")
 
 from keras_bert.config import named_config
 from keras_bert.experiments.studies import tables
-from keras_bert.experiments.studies.columns import TASKS
+from keras_bert.experiments.studies.columns import TASKS, Heading
 from keras_bert.experiments.studies.definitions import STUDIES, Recipe, Row, StudyDefinition, define
-from keras_bert.experiments.studies.scales import SCALES, FinetuningRecipe
+from keras_bert.experiments.studies.runner import StudyRunner
+from keras_bert.experiments.studies.scales import SCALES
+from keras_bert.files import write_json
 
 pytestmark = pytest.mark.tensorflow
 
 COLUMNS = [
-    types.SimpleNamespace(name="mrpc", title="MRPC", metric="accuracy", recipe=FinetuningRecipe()),
-    types.SimpleNamespace(name="squad", title="SQuAD", metric="f1", recipe=FinetuningRecipe(train_examples=2000)),
+    Heading("mrpc", "MRPC", "accuracy", None, None),
+    Heading("squad", "SQuAD", "f1", 2000, None),
 ]
 DEFINITION = StudyDefinition(
     "A study",
@@ -58,6 +60,16 @@ def test_differences_and_their_standard_errors():
     one = {key: {"mrpc": found(mean, 0, 1)} for key, mean in (("bert", 0.5), ("no_nsp", 0.625))}
     assert tables.differences(DEFINITION, COLUMNS, one) == ["No NSP against BERT: MRPC +12.5."]
     assert tables.differences(DEFINITION, COLUMNS, {"ltr": one["bert"]}) == []
+
+
+def test_scores_of_other_tasks_and_rows_are_kept(tmp_path):
+    for row, task, score in (("bert", "mrpc", 0.8), ("no_nsp", "squad", 0.5)):
+        heading = next(dataclasses.asdict(column) for column in COLUMNS if column.name == task)
+        write_json(tmp_path / "finetuning" / row / task / "scores.json", {**found(score, 0, 1), "heading": heading})
+    runner = StudyRunner(DEFINITION, SCALES["demo"], [], None, tmp_path, rows=["ltr"])
+    scores = runner.scores()
+    assert {row: list(tasks) for row, tasks in scores.items()} == {"bert": ["mrpc"], "no_nsp": ["squad"]}
+    assert runner.headings(scores) == COLUMNS
 
 
 @pytest.mark.parametrize("study", STUDIES)
