@@ -9,6 +9,7 @@ import types
 from absl import flags
 
 import keras_bert
+from keras_bert.baseline_config import named_baseline
 from keras_bert.checkpoints import locations
 from keras_bert.files import write_text
 from keras_bert.tasks import rows
@@ -92,6 +93,33 @@ def finetuning(learning_rate, batch_size="32", epochs="3"):
         max_train_examples=flags.DEFINE_integer("max_train_examples", None, "Number of training examples to use.", 1),
         **vars(training(**schedule(warmup=0.1, bias_correction=True))),
     )
+
+
+def baselines():
+    """Defines the flags of the models that BERT is compared with, and returns their holders by the names for `load`."""
+    section("model")
+    return {
+        "vocabulary": flags.DEFINE_string("vocab", None, "vocab.txt of a new model, --model=bilstm or --model=bidaf."),
+        "lowercase": flags.DEFINE_bool("lowercase", None, "Whether --vocab is uncased; default: judged by its pieces."),
+        "language_model": flags.DEFINE_string(
+            "language_model", None, "A bilm of run_pretraining, whose states are features of a new model: ELMo."
+        ),
+    }
+
+
+def load_options(holders, models):
+    """Returns the options of `keras_bert.load` from the flags of `baselines`; raises for other models than new ones."""
+    options = {name: holder.value for name, holder in holders.items() if holder.value is not None}
+    names = [f"--{holders[name].name}" for name in options]
+    if any(named_baseline(model, 1) and not locations.find(model) for model in models):
+        check_paths(options.get("language_model"), vocab=options.get("vocabulary"))
+        if not {"vocabulary", "language_model"} & options.keys():
+            raise ValueError(f"--model={models[0]}: a new model needs --vocab=vocab.txt, or --language_model")
+    elif options:
+        raise ValueError(
+            f"{', '.join(names)}: only for new models, such as --model=bilstm. Received: --model={models[0]}"
+        )
+    return options
 
 
 def choices(holders, learning_rates, batch_size, epochs):

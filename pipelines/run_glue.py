@@ -64,6 +64,7 @@ command.section("model")
 _INIT = flags.DEFINE_string(
     "init_from", None, "Output of another run, or a task of this run, to start from; the former instead of --model."
 )
+_BASELINES = common_flags.baselines()
 _FLAGS = common_flags.finetuning("3e-5, or 5e-5,4e-5,3e-5,2e-5 for GLUE")
 command.section("training")
 _WEIGHTS = flags.DEFINE_enum("class_weights", None, ["balanced"], "Weights the loss so that all classes count equally.")
@@ -76,8 +77,8 @@ command.renamed(test_file="predict_file")
 def check():
     """Finds mistakes in flags and files."""
     common_flags.choices(_FLAGS, [], None, None)
-    for name in task_names():
-        _start(name, pathlib.Path(_FLAGS.output_dir.value))
+    starts = [_start(name, pathlib.Path(_FLAGS.output_dir.value)) for name in task_names()]
+    common_flags.load_options(_BASELINES, starts[:1])
     common_flags.check_paths(_FLAGS.model.value)
     if parse_threshold(_THRESHOLD.value) != THRESHOLD and _TASK.value != ["multi_label"]:
         raise ValueError(f"--threshold: only for --task=multi_label. Received: --task={','.join(_TASK.value)}")
@@ -101,7 +102,9 @@ def main():
         if data.task.multi_label:
             options["threshold"] = parse_threshold(_THRESHOLD.value)
         kind = MultiLabelTask if data.task.multi_label else ClassificationTask
-        task = kind(data, start, load(start), _LENGTH.value, output / "submission", **options)
+        load_options = common_flags.load_options(_BASELINES, [start]) if start == _FLAGS.model.value else {}
+        task = kind(data, start, load(start, **load_options), _LENGTH.value, output / "submission", **options)
+        task.load_options = load_options
         finetuning = _finetuning(task, output / data.task.name if len(names) > 1 else output, strategy)
         finetuning.run()
         if is_chief(strategy):

@@ -31,6 +31,7 @@ flags.DEFINE_integer("doc_stride", 128, "Distance in tokens between the windows 
 flags.DEFINE_integer("max_question_length", 64, "Maximum number of tokens of a question.", 1)
 flags.DEFINE_integer("max_answer_length", 30, "Maximum number of tokens of an answer.", 1)
 flags.DEFINE_integer("n_best", 20, "Number of answers to write for each question.", 1)
+_BASELINES = common_flags.baselines()
 _FLAGS = common_flags.finetuning("5e-5", "32, or 48 with --version_2", "3, or 2 with --version_2")
 
 
@@ -39,6 +40,7 @@ def check():
     common_flags.choices(_FLAGS, [], None, None)
     for model in _models():
         common_flags.check_paths(model)
+    common_flags.load_options(_BASELINES, _models())
     for path in _TRAIN.value:
         common_flags.check_paths(train_file=path)
     common_flags.check_paths(dev_file=_DEV.value, predict_file=_PREDICT.value)
@@ -60,6 +62,7 @@ def main():
         _DEV.value,
         _PREDICT.value,
         _FLAGS.max_train_examples.value,
+        load_options=common_flags.load_options(_BASELINES, models),
     )
     texts, predictions = '--question="Who?" --context_file=article.txt', _PREDICT.value and "test/predictions.json"
     common_flags.finetune(_FLAGS, task, choices, strategy, texts, predictions)

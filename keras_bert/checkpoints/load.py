@@ -6,12 +6,15 @@ import re
 
 import keras
 
+from keras_bert.baseline_config import named_baseline
 from keras_bert.checkpoints import google, huggingface, keras_hub, locations, sentence_transformers, tokenizer_files
 from keras_bert.checkpoints.layout import Checkpoint, Tensor, tensors_of
 from keras_bert.checkpoints.loaded import LoadedBert
+from keras_bert.checkpoints.loaded_baseline import LoadedBaseline, open_file, open_named
 from keras_bert.checkpoints.loaded_transformer import LoadedTransformer, is_transformer
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.metadata import Metadata
+from keras_bert.models.baselines import is_baseline
 from keras_bert.models.description import HEADS, describe
 from keras_bert.text.vocabulary import LONGEST_WORD
 
@@ -44,10 +47,13 @@ def load(path_or_name, revision=None, dtype=None, head=None, **encoder_options):
         head: str, the kind of head, see `describe`. "encoder" omits the head. Defaults to the head specified by the
             checkpoint.
         **encoder_options: more arguments of `build_encoder`, such as `remat` or `hidden_states`; `bilstm` adds a
-            BiLSTM on top, see `build_bilstm_encoder`.
+            BiLSTM on top, see `build_bilstm_encoder`. For the names of models without weights that BERT is compared
+            with, such as "bilstm", "bilstm_H-256" or "bidaf": `vocabulary`, `lowercase`, and `language_model`, the path
+            of a "bilm" whose states are features.
 
     Returns:
-        A `LoadedBert`; for the encoder-decoders of `run_translation` and Hugging Face's Marian, a `LoadedTransformer`.
+        A `LoadedBert`; for the encoder-decoders of `run_translation` and Hugging Face's Marian, a `LoadedTransformer`;
+        for the models that BERT is compared with, a `LoadedBaseline`.
 
     Example:
         bert = keras_bert.load("google-bert/bert-base-uncased")
@@ -55,30 +61,40 @@ def load(path_or_name, revision=None, dtype=None, head=None, **encoder_options):
     """
     if head not in (None, *HEADS):
         raise ValueError(f"`head` must be one of {', '.join(HEADS)}. Received: head={head!r}")
-    checkpoint = _open(path_or_name, revision, head)
-    if isinstance(checkpoint, pathlib.Path):
+    if isinstance(path_or_name, str) and named_baseline(path_or_name, 1) and not locations.find(path_or_name):
+        return _open_named(path_or_name, dtype, head, **encoder_options)
+    checkpoint = _open(path_or_name, revision, head, dtype)
+    if isinstance(checkpoint, pathlib.Path | LoadedBaseline):
+        kind = "no BERT" if isinstance(checkpoint, LoadedBaseline) else "an encoder-decoder"
         if head is not None or encoder_options:
             given = ", ".join(["head"] * (head is not None) + list(encoder_options))
-            raise ValueError(f"{checkpoint} has an encoder-decoder, which does not take {given}")
-        return LoadedTransformer(checkpoint, dtype)
+            raise ValueError(f"{path_or_name} is {kind}, which does not take {given}")
+        return checkpoint if isinstance(checkpoint, LoadedBaseline) else LoadedTransformer(checkpoint, dtype)
     with explain_out_of_memory(parameters=sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())):
         return LoadedBert(checkpoint, dtype=dtype, **encoder_options)
 
 
-def _open(path_or_name, revision, head):
-    """Returns a `Checkpoint`, or the folder of an encoder-decoder."""
+def _open_named(name, dtype, head, language_model=None, **options):
+    """Returns a `LoadedBaseline` without weights."""
+    if unknown := [*(["head"] if head else []), *(options.keys() - {"vocabulary", "lowercase"})]:
+        raise ValueError(f"{name} does not take {', '.join(unknown)}")
+    return open_named(name, dtype, language_model=language_model and load(language_model, dtype=dtype), **options)
+
+
+def _open(path_or_name, revision, head, dtype):
+    """Returns a `Checkpoint`, the folder of an encoder-decoder, or a `LoadedBaseline`."""
     if keras_hub.is_model(path_or_name):
         return keras_hub.read_model(path_or_name)
     name = str(path_or_name)
     if path := locations.find(path_or_name):
-        return _open_path(path, head)
+        return _open_path(path, head, dtype)
     tried = [f"the path {path}" for path in locations.places(name)]
     is_kaggle = name.startswith("kaggle://")
     if is_kaggle or re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", name):  # Other names do not import keras-hub.
         if is_kaggle or name in keras_hub.preset_names():
             return keras_hub.read_preset(name, head)
         tried.append("KerasHub's BERT presets")
-    return _open_path(_download(name, revision, tried), head)
+    return _open_path(_download(name, revision, tried), head, dtype)
 
 
 def _download(name, revision, tried):
@@ -96,9 +112,9 @@ def _download(name, revision, tried):
         ) from error
 
 
-def _open_path(path, head):
+def _open_path(path, head, dtype):
     if path.suffix == ".keras" and path.is_file():
-        return _open_keras(path, path.parent)
+        return _open_keras(path, path.parent, dtype)
     if not path.is_dir():
         raise ValueError(f"{path}: expected a directory or a .keras file. Received: another kind of file")
     if is_transformer(path):
@@ -108,7 +124,7 @@ def _open_path(path, head):
         checkpoint = google.read(folder)
         checkpoint.metadata = tokenizer_files.read(folder, checkpoint.metadata, LONGEST_WORD)
     elif (path / KERAS_FILE).is_file() and not (path / huggingface.WEIGHTS).is_file():
-        return _open_keras(path / KERAS_FILE, path)
+        return _open_keras(path / KERAS_FILE, path, dtype)
     elif not (folder / huggingface.CONFIG).is_file():
         raise FileNotFoundError(
             f"{path}: not a checkpoint. Expected {huggingface.CONFIG} with {huggingface.WEIGHTS} (Hugging Face), "
@@ -135,12 +151,14 @@ def _hint(path):
     return ". A SavedModel is opened by `tf.saved_model.load`, or served" if is_exported else ""
 
 
-def _open_keras(file, directory):
+def _open_keras(file, directory, dtype):
     """Opens a `.keras` file; casing, labels and task come from JSON files in its directory, if there are any."""
     try:
         model = keras.saving.load_model(file, compile=False)
     except (ValueError, OSError, KeyError) as error:
         raise ValueError(f"{file}: Keras cannot load this file: {str(error).strip().splitlines()[0]}") from error
+    if is_baseline(model):
+        return open_file(file, model, directory, dtype)
     description = describe(model)
     has_config = (directory / huggingface.CONFIG).is_file()
     metadata = huggingface.read_config(directory)[1] if has_config else Metadata()

@@ -175,6 +175,14 @@ class LoadedBert:
             )
         return TextPreprocessor(self.vocabulary, sequence_length, **{"lowercase": self.lowercase, **options})
 
+    def classifier(self, num_classes, pair=None, multi_label=False):
+        """Returns the encoder with a new head from `build_classifier`, which reads pairs and single texts alike."""
+        return build_classifier(self.encoder, num_classes, multi_label=multi_label)
+
+    def span_labeler(self):
+        """Returns the encoder with a new head from `build_span_labeler`."""
+        return build_span_labeler(self.encoder)
+
     def pretrainer(self, next_sentence=None):
         """Returns the pre-training model with the checkpoint's heads; by default with NSP if the checkpoint has it."""
         if next_sentence is None:

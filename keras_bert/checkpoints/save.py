@@ -3,10 +3,11 @@
 import logging
 import pathlib
 
-from keras_bert.checkpoints import google, huggingface, marian, sentence_transformers, tokenizer_files
+from keras_bert.checkpoints import google, huggingface, loaded_baseline, marian, sentence_transformers, tokenizer_files
 from keras_bert.checkpoints.load import KERAS_FILE
 from keras_bert.files import adding_to
 from keras_bert.metadata import Metadata
+from keras_bert.models.baselines import BaselineDescription
 from keras_bert.models.description import describe
 from keras_bert.text.thresholds import checked_thresholds
 from keras_bert.text.vocabulary import Vocabulary
@@ -27,7 +28,7 @@ def save(
     lowercase=True,
     labels=None,
     task=None,
-    format="huggingface",
+    format=None,
     strip_accents=None,
     pair=None,
     sequence_length=None,
@@ -50,7 +51,8 @@ def save(
         task: str, name of the task that the head was trained on. Defaults to `None`.
         format: str, "huggingface" (`model.safetensors`, opens in transformers), "google" (`bert_model.ckpt`, opens in
             Google's TF 1 code, which always uses a maximum word length of 200 characters) or "keras" (`model.keras`).
-            Defaults to "huggingface".
+            Defaults to "huggingface"; for the models that BERT is compared with, such as `build_bidaf`, to "keras", the
+            only one that they have.
         strip_accents: bool, whether to remove accents. Defaults to the vocabulary's setting, or else to `lowercase`.
         pair: bool, whether the model was trained on pairs of texts. Defaults to `None`.
         sequence_length: int, maximum sequence length in training. Defaults to `None`.
@@ -65,8 +67,12 @@ def save(
         keras_bert.save(model, "my_model", bert.vocabulary, bert.lowercase, labels=["no", "yes"])
     """
     directory = pathlib.Path(directory).expanduser()
-    _check_format(format, weights_dtype, directory)
     description = describe(model)
+    is_baseline = isinstance(description, BaselineDescription)
+    format = format or ("keras" if is_baseline else "huggingface")
+    if is_baseline and format != "keras":
+        raise ValueError(f"{model.name} has no place in other programs' formats. Received: format={format!r}")
+    _check_format(format, weights_dtype, directory)
     if description.head == "translation":
         given = {"labels": labels, "task": task, "strip_accents": strip_accents, "pair": pair}
         given |= {"sequence_length": sequence_length, "null_threshold": null_threshold, "thresholds": thresholds}
@@ -131,7 +137,8 @@ def _save_transformer(description, model, directory, vocabulary, format, weights
 
 def _write_settings(description, metadata, directory):
     """Writes all JSON files, and the vocabulary."""
-    huggingface.write_config(description, metadata, directory)
+    is_baseline = isinstance(description, BaselineDescription)
+    (loaded_baseline if is_baseline else huggingface).write_config(description, metadata, directory)
     longest = description.config.max_position_embeddings
     if description.head == "embedding":
         longest = metadata.sequence_length or longest  # sentence-transformers reads it with the tokenizer.

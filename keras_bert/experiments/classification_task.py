@@ -13,7 +13,6 @@ from keras_bert.experiments.reports.labels import (
     regression_sections,
 )
 from keras_bert.files import write_text
-from keras_bert.models.heads import build_classifier
 from keras_bert.tasks import data_summary
 from keras_bert.tasks.classification import (
     OWN,
@@ -128,7 +127,7 @@ class ClassificationTask(FinetuningTask):
         return classification_loss(class_weights and balanced_weights(labels, task.num_classes))
 
     def build(self, bert):
-        return build_classifier(bert.encoder, self.task.num_classes)
+        return bert.classifier(self.task.num_classes, pair=self.task.pair is not None)
 
     def score(self, targets, outputs):
         return score(self.task, targets, outputs["logits"])

@@ -10,6 +10,7 @@ import textwrap
 
 import keras
 
+from keras_bert.baseline_config import BaselineConfig
 from keras_bert.checkpoints.load import load
 from keras_bert.checkpoints.save import save
 from keras_bert.experiments import grid, model_card
@@ -120,7 +121,8 @@ class Finetuning:
         self.study.run(self.settings, self._common(), self._run)
 
     def _common(self):
-        return {**self.task.settings, **dataclasses.asdict(self.hyperparameters)}
+        options = {"load_options": dict(self.task.load_options)} if self.task.load_options else {}
+        return {**self.task.settings, **dataclasses.asdict(self.hyperparameters), **options}
 
     def _run(self, setting, folder):
         """Trains one run. Returns its result, its logits and a function that saves its model."""
@@ -273,7 +275,9 @@ class Finetuning:
         settings |= {name: self.task.settings.get(name) for name in ("sequence_length", "class_weights")}
         settings |= self._thresholds
         scores = {name: best["scores"][name] for name in findings.measured}
-        return model_card.write(self.output.resolve().name, self.task, self.evaluated_on, settings, scores)
+        config = self.task.bert.config
+        kind = config.title if isinstance(config, BaselineConfig) else "BERT"
+        return model_card.write(self.output.resolve().name, self.task, self.evaluated_on, settings, scores, kind)
 
     def _write_report(self, facts, findings):
         study, replicas = self.study, self.strategy.num_replicas_in_sync if self.strategy else 1

@@ -23,7 +23,7 @@ _CLASSES = {
 }
 
 
-def write(name, task, evaluated_on, settings, scores):
+def write(name, task, evaluated_on, settings, scores, kind="BERT"):
     """Returns the text of a model card.
 
     Local files and folders are named without their path; the license and the language are unknown and left out.
@@ -38,9 +38,10 @@ def write(name, task, evaluated_on, settings, scores):
         evaluated_on: string, what the scores are from, such as "dev".
         settings: dict of the training settings.
         scores: dict of the scores, from 0 to 1.
+        kind: string, what the model is. Only "BERT" opens in transformers. Defaults to "BERT".
     """
     start = settings.get("model", task.model)
-    metadata = _metadata(name, task, start, evaluated_on, scores)
+    metadata = _metadata(name, task, start, evaluated_on, scores, kind)
     settings = {"start": base_name(start), **settings}
     rows = {key: value for key, value in settings.items() if key != "model" and value is not None}
     versions = {"keras_bert": __version__, "keras": keras.__version__, "tensorflow": tf.__version__}
@@ -50,18 +51,18 @@ def write(name, task, evaluated_on, settings, scores):
     parts = [
         "---\n" + _yaml(metadata) + "---\n",
         f"# {name}\n",
-        f"A BERT model for {task.card['purpose']}, {trained} with keras_bert on {task.card['trained_on']}. "
+        f"A {kind} model for {task.card['purpose']}, {trained} with keras_bert on {task.card['trained_on']}. "
         f"It started from {settings['start']}.\n",
         f"## Data\n\n{_data(task)}",
         f"## Scores\n\n{_scores(task.summary, evaluated_on, scores)}{note}",
-        f"## Use\n\n{_use(task.card)}",
+        f"## Use\n\n{_use(task.card, kind)}",
         f"## Training settings\n\n{_table(('setting', 'value'), rows)}",
         f"## Versions\n\n{_table(('package', 'version'), versions)}",
     ]
     return "\n".join(parts)
 
 
-def _metadata(name, task, start, evaluated_on, scores):
+def _metadata(name, task, start, evaluated_on, scores, kind):
     card, percent = task.card, task.card["pipeline_tag"] == "question-answering"
     results = [
         {
@@ -71,11 +72,12 @@ def _metadata(name, task, start, evaluated_on, scores):
         }
         for metric, value in scores.items()
     ]
-    library = "keras_bert" if card.get("only_encoder") else "transformers"  # Which opens the encoder alone.
+    is_own = card.get("only_encoder") or kind != "BERT"
+    library = "keras_bert" if is_own else "transformers"  # Which opens the encoder alone.
     metadata = {"library_name": library, "pipeline_tag": card["pipeline_tag"]}
     if is_hub_name(start):
         metadata["base_model"] = str(start)
-    metadata["tags"] = ["bert", "keras_bert"]
+    metadata["tags"] = [kind.lower(), "keras_bert"]
     if card["datasets"]:
         metadata["datasets"] = card["datasets"]
     metadata["metrics"] = list(dict.fromkeys(result["type"] for result in results))
@@ -147,17 +149,21 @@ def _table(heads, rows):
     return "\n".join([*lines, *(f"| {name} | {value} |" for name, value in rows.items())]) + "\n"
 
 
-def _use(card):
+def _use(card, kind):
+    own = (
+        "With keras_bert:\n\n```python\nimport keras_bert\n\n"
+        'bert = keras_bert.load("path/to/this/folder")\n'
+        f"print(bert.predict({card['example']}))\n```\n"
+    )
+    if kind != "BERT":
+        return own
     model = "AutoModel" if card.get("only_encoder") else _CLASSES[card["pipeline_tag"]]
     head = f"With transformers{', the encoder alone' if card.get('only_encoder') else ''}"
     call = f'tokenizer({card["arguments"]}, truncation=True, return_tensors="pt")'
     # A row of choices is one example.
     inputs = f"{{name: ids[None] for name, ids in {call}.items()}}" if model.endswith("MultipleChoice") else call
     return (
-        "With keras_bert:\n\n```python\nimport keras_bert\n\n"
-        'bert = keras_bert.load("path/to/this/folder")\n'
-        f"print(bert.predict({card['example']}))\n```\n\n"
-        f"{head}:\n\n```python\n{card.get('imports', '')}from transformers import AutoTokenizer, {model}\n\n"
+        f"{own}\n{head}:\n\n```python\n{card.get('imports', '')}from transformers import AutoTokenizer, {model}\n\n"
         'tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")\n'
         f'model = {model}.from_pretrained("path/to/this/folder")\n'
         f"outputs = model(**{inputs})\n{card.get('outputs', '')}```\n"

@@ -6,7 +6,6 @@ from keras_bert.experiments import grid
 from keras_bert.experiments.classification_task import ClassificationTask, check_class_weights, write_predictions
 from keras_bert.experiments.finetuning_task import Findings
 from keras_bert.experiments.reports.label_sets import label_set_errors, label_set_sections
-from keras_bert.models.heads import build_classifier
 from keras_bert.tasks.classification import balanced_weights, multi_label_table, predict, same_prediction, score
 from keras_bert.tasks.data_summary import listed
 from keras_bert.tasks.multi_label import dense
@@ -54,7 +53,7 @@ class MultiLabelTask(ClassificationTask):
         return multi_label_loss([balanced_weights(column, 2) for column in columns] or None)
 
     def build(self, bert):
-        return build_classifier(bert.encoder, self.task.num_classes, multi_label=True)
+        return bert.classifier(self.task.num_classes, multi_label=True)
 
     def score(self, targets, outputs):
         targets, logits = np.asarray(targets), outputs["logits"]

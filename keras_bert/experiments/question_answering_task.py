@@ -9,7 +9,6 @@ import numpy as np
 from keras_bert.checkpoints.load import load
 from keras_bert.experiments.finetuning_task import Findings, FinetuningTask
 from keras_bert.experiments.reports.questions import question_errors, question_sections
-from keras_bert.models.heads import build_span_labeler
 from keras_bert.tasks import data_summary
 from keras_bert.tasks.squad import data as squad
 from keras_bert.tasks.squad import data_summary as question_summary
@@ -55,6 +54,7 @@ class QuestionAnsweringTask(FinetuningTask):
         predict_file: file to predict; `None` for none.
         max_train_examples: int, number of training questions to use from each file; `None` for all.
         max_dev_examples: int, number of questions of `dev_file` to use; `None` for all.
+        load_options: dict, options of `keras_bert.load`. Defaults to none.
     """
 
     metric = "f1"
@@ -68,10 +68,12 @@ class QuestionAnsweringTask(FinetuningTask):
         predict_file=None,
         max_train_examples=None,
         max_dev_examples=None,
+        load_options=None,
     ):
+        self.load_options = load_options or {}
         read = [squad.read(path, settings.version_2) for path in (*train_files, dev_file)]
         test = squad.read(predict_file, settings.version_2) if predict_file else None
-        self.model, self.bert, self._settings = models[0], _load(models), settings
+        self.model, self.bert, self._settings = models[0], _load(models, self.load_options), settings
         self.sequence_length = settings.sequence_length
         self.title = f"SQuAD {'2.0' if settings.version_2 else '1.1'}"
         self.loss = span_loss()
@@ -154,7 +156,7 @@ class QuestionAnsweringTask(FinetuningTask):
 
     def build(self, bert):
         # A model that already has a question answering head keeps it.
-        return bert.model() if bert.head == "question_answering" else build_span_labeler(bert.encoder)
+        return bert.model() if bert.head == "question_answering" else bert.span_labeler()
 
     def score(self, targets, outputs):
         if not all(np.isfinite(outputs[f"{name}_logits"]).all() for name in ("start", "end")):
@@ -226,9 +228,9 @@ def _card(dev_file):
     }
 
 
-def _load(models):
+def _load(models, options):
     """Loads the first model; the others must share its vocabulary and casing, and thus its windows."""
-    first, *others = (load(name) for name in models)
+    first, *others = (load(name, **options) for name in models)
     for name, bert in zip(models[1:], others, strict=True):
         if (bert.vocabulary, bert.lowercase, bert.strip_accents) != (
             first.vocabulary,

@@ -117,6 +117,8 @@ def build_signatures(model, preprocessor, labels=None, pair=False, **options):
             return classify.chooser(model, preprocessor, **options)
         case "next_sentence":
             return fill_mask.follower(model, preprocessor, **options)
+        case "language_model":
+            raise ValueError(f"a language model has no signatures on text. Received: model={model.name!r}")
         case "embedding":
             return embed.sentence_embedder(model, preprocessor, **options)
         case _:

@@ -16,7 +16,7 @@ from keras_bert.layers import (
 from keras_bert.models.bilm import frozen_states
 
 
-def build_bidaf(vocab_size, embedding_size=200, width=100, dropout=0.2, language_model=None):
+def build_bidaf(vocab_size, embedding_size=200, width=100, dropout=0.2, language_model=None, dtype=None):
     """Scores each token of a context as the start and as the end of the answer to a question.
 
     Args:
@@ -27,6 +27,7 @@ def build_bidaf(vocab_size, embedding_size=200, width=100, dropout=0.2, language
         dropout: float, dropout rate before each BiLSTM and each dense layer. Defaults to 0.2.
         language_model: a model from `build_bilm` with the same vocabulary, whose states, frozen, are added to the
             embeddings with learned weights: "BiDAF+ELMo". Defaults to `None`.
+        dtype: dtype policy, such as "mixed_bfloat16", also of `language_model`. Defaults to Keras' global dtype policy.
 
     Returns:
         A `keras.Model`. Inputs, int32 `(batch, length)`: `token_ids`, `segment_ids`, `padding_mask`, as for BERT, with
@@ -37,13 +38,15 @@ def build_bidaf(vocab_size, embedding_size=200, width=100, dropout=0.2, language
         model = build_bidaf(vocab_size=30522)
     """
     # Layers
-    split, flow = SplitPair(name="split_pair"), AttentionFlow(name="attention_flow")
-    embedding = TokenEmbedding(vocab_size, embedding_size, name="embedding")
-    highways = [Highway(embedding_size, name=f"highway_{index}") for index in range(2)]
-    weighted_sum = language_model and WeightedSum(len(language_model.output["hidden_states"]), name="weighted_sum")
+    split, flow, features = SplitPair(name="split_pair"), AttentionFlow(dtype=dtype, name="attention_flow"), None
+    embedding = TokenEmbedding(vocab_size, embedding_size, dtype=dtype, name="embedding")
+    highways = [Highway(embedding_size, dtype=dtype, name=f"highway_{index}") for index in range(2)]
+    if language_model is not None:
+        features = WeightedSum(len(language_model.output["hidden_states"]), dtype=dtype, name="weighted_sum")
     names = ("contextual", "modeling_0", "modeling_1", "end")
-    lstms = {name: BiLSTM(width, name=f"{name}_bilstm") for name in names}
-    drops = {name: Dropout(dropout, name=f"{name}_dropout") for name in (*names, "start_head", "end_head")}
+    lstms = {name: BiLSTM(width, dtype=dtype, name=f"{name}_bilstm") for name in names}
+    names = (*names, "start_head", "end_head")
+    drops = {name: Dropout(dropout, dtype=dtype, name=f"{name}_dropout") for name in names}
     heads = {name: Dense(1, dtype="float32", name=f"{name}_head") for name in ("start", "end")}
     joins = {name: JoinLogits(name=f"{name}_logits") for name in ("start", "end")}
 
@@ -57,7 +60,7 @@ def build_bidaf(vocab_size, embedding_size=200, width=100, dropout=0.2, language
             state = highway(state)
         if language_model is not None:
             states = keras.ops.concatenate(frozen_states(language_model, ids, mask), axis=-1)
-            state = keras.ops.concatenate([state, weighted_sum(states)], axis=-1)
+            state = keras.ops.concatenate([state, features(states)], axis=-1)
         return lstm("contextual", state, mask)
 
     def score(name, *states):

@@ -15,6 +15,7 @@ def build_bilstm_classifier(
     num_layers=2,
     dropout=0.2,
     language_model=None,
+    dtype=None,
 ):
     """Classifies a text or a pair of texts from the maxima over the states of a BiLSTM.
 
@@ -31,6 +32,7 @@ def build_bilstm_classifier(
         dropout: float, dropout rate before each BiLSTM and each dense layer. Defaults to 0.2.
         language_model: a model from `build_bilm` with the same vocabulary, whose states, frozen, are added to the
             embeddings with learned weights. Defaults to `None`.
+        dtype: dtype policy, such as "mixed_bfloat16", also of `language_model`. Defaults to Keras' global dtype policy.
 
     Returns:
         A `keras.Model`. Inputs, int32 `(batch, length)`: `token_ids`, `segment_ids`, `padding_mask`, as for BERT.
@@ -40,14 +42,19 @@ def build_bilstm_classifier(
         model = build_bilstm_classifier(vocab_size=30522, num_classes=2, width=256)
     """
     # Layers
-    split, pool, attend = SplitPair(name="split_pair"), MaskedMax(name="masked_max"), PairAttention(name="attention")
-    embedding = TokenEmbedding(vocab_size, embedding_size, name="embedding")
-    weighted_sum = language_model and WeightedSum(len(language_model.output["hidden_states"]), name="weighted_sum")
-    drops = [Dropout(dropout, name=f"dropout_{index}") for index in range(num_layers)]
-    lstms = [BiLSTM(width, name=f"bilstm_{index}") for index in range(num_layers)]
-    match_dropout, match = Dropout(dropout, name="match_dropout"), BiLSTM(width, name="match_bilstm")
-    hidden_dropout, head_dropout = Dropout(dropout, name="hidden_dropout"), Dropout(dropout, name="head_dropout")
-    hidden = Dense(512, "tanh", name="hidden")
+    split, pool = SplitPair(name="split_pair"), MaskedMax(dtype=dtype, name="masked_max")
+    attend, features = PairAttention(dtype=dtype, name="attention"), None
+    embedding = TokenEmbedding(vocab_size, embedding_size, dtype=dtype, name="embedding")
+    if language_model is not None:
+        features = WeightedSum(len(language_model.output["hidden_states"]), dtype=dtype, name="weighted_sum")
+    drops = [Dropout(dropout, dtype=dtype, name=f"dropout_{index}") for index in range(num_layers)]
+    lstms = [BiLSTM(width, dtype=dtype, name=f"bilstm_{index}") for index in range(num_layers)]
+    match_dropout, match = Dropout(dropout, dtype=dtype, name="match_dropout"), None
+    if pair:
+        match = BiLSTM(width, dtype=dtype, name="match_bilstm")
+    hidden_dropout = Dropout(dropout, dtype=dtype, name="hidden_dropout")
+    hidden = Dense(512, "tanh", dtype=dtype, name="hidden")
+    head_dropout = Dropout(dropout, dtype=dtype, name="head_dropout")
     classifier = Dense(num_classes, dtype="float32", name="classifier")
 
     # Wiring
@@ -55,7 +62,7 @@ def build_bilstm_classifier(
         state = embedding(ids)
         if language_model is not None:
             states = keras.ops.concatenate(frozen_states(language_model, ids, mask), axis=-1)
-            state = keras.ops.concatenate([state, weighted_sum(states)], axis=-1)
+            state = keras.ops.concatenate([state, features(states)], axis=-1)
         for drop, lstm in zip(drops, lstms, strict=True):
             state = lstm(drop(state), mask)
         return state

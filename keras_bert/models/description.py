@@ -9,6 +9,7 @@ import keras
 
 from keras_bert.config import BertConfig
 from keras_bert.layers import MultiLabelDense
+from keras_bert.models.baselines import describe_baseline, is_baseline
 from keras_bert.models.transformer_description import describe_transformer, is_transformer
 from keras_bert.models.wiring import OtherWiringError, expect, read
 
@@ -73,7 +74,8 @@ def describe(model):
     Follows the graph from the outputs to the inputs, so that a custom head is never mistaken for one of ours.
 
     Returns:
-        A `Description`; for a model from `build_transformer`, a `TransformerDescription`.
+        A `Description`; for a model from `build_transformer`, a `TransformerDescription`; for one from `build_bilm`,
+        `build_bilstm_classifier` or `build_bidaf`, a `BaselineDescription`.
 
     Raises:
         ValueError: if no builder makes this graph.
@@ -85,6 +87,8 @@ def describe(model):
         )
     if is_transformer(model):
         return describe_transformer(model)
+    if is_baseline(model):
+        return describe_baseline(model)
     try:
         return _description(*read(model))
     except OtherWiringError as error:

@@ -1,0 +1,76 @@
+"""Config and names of the models that BERT is compared with."""
+
+import dataclasses
+import re
+
+# Sizes that a name may contain, with the published ones.
+_SIZES = {
+    "bilm": {"width": 512, "num_layers": 2},
+    "bilstm": {"width": 1500, "num_layers": 2, "embedding_size": 300},
+    "bidaf": {"width": 100, "embedding_size": 200},
+}
+DROPOUT = {"bilm": 0.1, "bilstm": 0.2, "bidaf": 0.2}
+_LETTERS = {"H": "width", "L": "num_layers", "E": "embedding_size"}
+
+
+@dataclasses.dataclass(frozen=True)
+class BaselineConfig:
+    """Config of a model that BERT is compared with.
+
+    Args:
+        kind: str, "bilm" (`build_bilm`), "bilstm" (`build_bilstm_classifier`) or "bidaf" (`build_bidaf`).
+        vocab_size: int, number of rows of the token table.
+        width: int, width of each direction of the LSTMs.
+        num_layers: int, number of LSTM layers; for "bilstm", those below the attention.
+        embedding_size: int, width of the token table.
+        dropout: float, dropout rate.
+        language_model: `BaselineConfig` of the "bilm" whose states are features, or `None`.
+    """
+
+    kind: str
+    vocab_size: int
+    width: int
+    num_layers: int
+    embedding_size: int
+    dropout: float
+    language_model: "BaselineConfig | None" = None
+
+    max_position_embeddings = 512  # Texts of this length are read unless the caller asks for more; there is no limit.
+
+    @property
+    def title(self):
+        """Returns the name of the kind in texts."""
+        return {"bilm": "biLM", "bilstm": "BiLSTM", "bidaf": "BiDAF"}[self.kind]
+
+    @property
+    def hidden_size(self):
+        """Returns the width of the states."""
+        return 2 * self.width
+
+    @property
+    def num_hidden_layers(self):
+        """Returns the number of LSTM layers."""
+        return self.num_layers
+
+    def to_huggingface(self):
+        """Returns the content of `config.json`, which only this package reads."""
+        return {"model_type": f"keras_bert_{self.kind}", **dataclasses.asdict(self)}
+
+
+def named_baseline(name, vocab_size):
+    """Returns the `BaselineConfig` of a name, or `None` for another name.
+
+    Names are `bilm`, `bilstm` and `bidaf`, of the published sizes, or with sizes: `bilstm_H-256_L-1_E-100` has LSTMs of
+    width 256, one layer and a token table of width 100.
+    """
+    kind, *parts = name.split("_")
+    matches = [re.fullmatch(r"([HLE])-([1-9]\d*)", part) for part in parts]
+    if kind not in _SIZES or not all(matches):
+        return None
+    given = {_LETTERS[match[1]]: int(match[2]) for match in matches}
+    if unknown := given.keys() - _SIZES[kind]:
+        known = ", ".join(letter for letter, size in _LETTERS.items() if size in _SIZES[kind])
+        raise ValueError(f"{name}: {kind} has no {', '.join(sorted(unknown))}. Expected sizes {known}")
+    sizes = {"num_layers": 1, **_SIZES[kind], **given}
+    sizes.setdefault("embedding_size", sizes["width"])
+    return BaselineConfig(kind, vocab_size, dropout=DROPOUT[kind], **sizes)
