@@ -19,6 +19,7 @@ import shlex
 from absl import flags
 
 import keras_bert
+from keras_bert.baseline_config import named_baseline
 from keras_bert.corpus import lines
 from keras_bert.files import write_text
 
@@ -31,7 +32,7 @@ _EVAL_EXAMPLES = flags.DEFINE_integer("eval_examples", 2000, "Maximum number of 
 _VOCAB = flags.DEFINE_string("vocab", None, "vocab.txt for records without one.")
 _LOWERCASE = flags.DEFINE_bool("lowercase", True, "Whether --vocab is uncased.")
 command.section("model")
-flags.DEFINE_string("config", None, "Size: tiny ... large, L-4_H-256, or a config file.")
+flags.DEFINE_string("config", None, "Size: tiny ... large, L-4_H-256, bilm, bilm_H-256; or a config file.")
 _MODEL = flags.DEFINE_string("model", None, "Directory or name of a model to start from, instead of --config.")
 command.section("training")
 _PHASE = flags.DEFINE_multi_string("phase", None, "length:128,steps:90000,batch:256; repeatable.", required=True)
@@ -69,7 +70,8 @@ def main():
 
     check_report_to(_FLAGS.report_to.value)
     strategy, output = keras_bert.create_strategy(_FLAGS.strategy.value), pathlib.Path(_FLAGS.output_dir.value)
-    objective = common_flags.instance(pretraining.Objective, masking=None)
+    both = flags.FLAGS.config is not None and named_baseline(flags.FLAGS.config, 1) is not None
+    objective = common_flags.instance(pretraining.Objective, masking=None, both_directions=both)
     settings = common_flags.instance(PretrainingSettings, phases=common_flags.phases(_PHASE), objective=objective)
     records = pretraining.open_phases(settings.phases, _DATA.value, objective, _VOCAB.value, settings.seed)
     held_out = None

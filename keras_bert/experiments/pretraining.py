@@ -6,11 +6,13 @@ import pathlib
 
 import tensorflow as tf
 
+from keras_bert.baseline_config import BaselineConfig, named_baseline
 from keras_bert.checkpoints.load import load
 from keras_bert.config import BertConfig, named_config
 from keras_bert.experiments.reports.environment import environment
 from keras_bert.experiments.reports.pretraining import results_text, write_pretraining_report
 from keras_bert.experiments.reports.report import Head
+from keras_bert.models.baselines import build_baseline
 from keras_bert.models.description import describe
 from keras_bert.models.encoder import build_encoder
 from keras_bert.models.pretrainer import build_pretrainer
@@ -29,18 +31,22 @@ class Objective:
     Args:
         next_sentence: bool, whether to train next sentence prediction. Defaults to `True`.
         causal: bool, whether to train a left-to-right language model instead of a masked one. Defaults to `False`.
+        both_directions: bool, whether to train a language model in each direction, see `build_bilm`. Defaults to
+            `False`.
         masking: a `Masking` of records without masks. Defaults to that of their settings.
     """
 
     next_sentence: bool = True
     causal: bool = False
+    both_directions: bool = False
     masking: Masking | None = None
 
     def __post_init__(self):
-        if self.causal and self.next_sentence:
-            raise ValueError(
-                "--causal: left-to-right models are trained without next sentence prediction. Add --next_sentence=false"
-            )
+        if self.causal and self.both_directions:
+            raise ValueError("a bilm reads in both directions. Received: --causal")
+        if self.next_sentence and (self.causal or self.both_directions):
+            kind = "--causal: left-to-right models are" if self.causal else "--config: a bilm is"
+            raise ValueError(f"{kind} trained without next sentence prediction. Add --next_sentence=false")
 
 
 def open_phases(phases, sources, objective, vocabulary=None, seed=1):
@@ -79,16 +85,21 @@ def open_held_out(source, records, objective, vocabulary=None, examples=2000):
 
 
 def _open(source, objective, vocabulary, **options):
-    records = Records(source, vocabulary, causal=objective.causal, masking=objective.masking, **options)
+    options |= {"causal": objective.causal, "both_directions": objective.both_directions}
+    records = Records(source, vocabulary, masking=objective.masking, **options)
     if objective.next_sentence and not records.settings.get("next_sentence", True):
         raise ValueError(f"{source}: the records have no sentence pairs. Add --next_sentence=false")
     return records
 
 
 def open_config(config, vocabulary=None):
-    """Returns the `BertConfig` of a config file, or of a named size for a vocabulary."""
+    """Returns the config of a file, or of a named size for a vocabulary: a `BertConfig`, or that of a bilm."""
     if pathlib.Path(config).is_file():
         return BertConfig.from_json(config)
+    if baseline := named_baseline(config, 1 if vocabulary is None else len(vocabulary)):
+        if baseline.kind != "bilm":
+            raise ValueError(f"--config={config}: only a bilm is pre-trained; train others by run_glue or run_squad")
+        return baseline
     size = named_config(config)
     return size if vocabulary is None else dataclasses.replace(size, vocab_size=len(vocabulary))
 
@@ -109,12 +120,18 @@ def build_model(config, model, objective, vocabulary, length, **options):
     if model:
         return _load(model, objective, vocabulary, length, **options)
     size = open_config(config, vocabulary)
+    if isinstance(size, BaselineConfig):
+        if given := [name for name, value in options.items() if value and name != "dtype"]:
+            raise ValueError(f"--config={config}: a bilm has no {', '.join(given)}")
+        return build_baseline(size, dtype=options.get("dtype"))
     _check_size("--config", size, vocabulary, length)
     return build_pretrainer(build_encoder(size, causal=objective.causal, **options), objective.next_sentence)
 
 
 def _load(model, objective, vocabulary, length, **options):
     bert = load(model, **options)
+    if isinstance(bert.config, BaselineConfig):
+        raise ValueError(f"--model: {model} is no BERT. To train a bilm longer, extend its run: more steps in --phase")
     _check_size("--model", bert.config, vocabulary, length)
     if bert.vocabulary is not None and bert.vocabulary.pieces != vocabulary.pieces:  # Records contain only ids.
         raise ValueError(f"--model: {model} has another vocabulary than --data. Create the data with it")
@@ -150,7 +167,9 @@ def report(trainer, results, phases, records, source, objective, steps):
         objective: the `Objective`.
         steps: list of `(what, command)`, the next steps.
     """
-    fills = [] if objective.causal else _fills(trainer, source, objective, records.vocabulary)
+    fills = (
+        [] if objective.causal or objective.both_directions else _fills(trainer, source, objective, records.vocabulary)
+    )
     if not is_chief(trainer.strategy):
         return
     output, encoder = trainer.directory, describe(trainer.model).config

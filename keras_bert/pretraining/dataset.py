@@ -36,6 +36,8 @@ class Records(BatchSource):
         batch_size: int, the batch size. Defaults to 32.
         masking: a `Masking`. Defaults to the settings of the folder, or else the paper's.
         causal: bool, whether to train a left-to-right language model, without masks. Defaults to `False`.
+        both_directions: bool, whether to train a language model in each direction, see `build_bilm`. Defaults to
+            `False`.
         shuffle: bool, whether to shuffle each epoch differently. Defaults to `True`.
         seed: int, seed of order and masks. Defaults to 0.
         limit: int, the maximum number of examples. Defaults to all.
@@ -48,7 +50,16 @@ class Records(BatchSource):
     """
 
     def __init__(
-        self, source, vocabulary=None, batch_size=32, masking=None, causal=False, shuffle=True, seed=0, limit=None
+        self,
+        source,
+        vocabulary=None,
+        batch_size=32,
+        masking=None,
+        causal=False,
+        both_directions=False,
+        shuffle=True,
+        seed=0,
+        limit=None,
     ):
         self._paths, manifest = _find(source)
         if vocabulary is None and not manifest:
@@ -59,7 +70,8 @@ class Records(BatchSource):
                 f"{source}: the records were not made with {self.vocabulary.source}: the hashes of the "
                 f"pieces differ. Expected the vocabulary in {source}/vocab.txt"
             )
-        self.batch_size, self.shuffle, self.seed, self._causal = batch_size, shuffle, seed, causal
+        self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
+        self._causal, self._both_directions = causal, both_directions
         self._features = _look(self._paths[0])
         for path in [] if manifest else self._paths[1:]:
             if _look(path) != self._features:
@@ -69,8 +81,9 @@ class Records(BatchSource):
                 )
         self.sequence_length = self._features["input_ids"].shape[0]
         self.static = "masked_lm_positions" in self._features
-        if causal and self.static:
-            raise ValueError(f"{source}: a left-to-right model needs records without masks. Received: causal=True")
+        if (causal or both_directions) and self.static:
+            kind, name = ("left-to-right", "causal") if causal else ("bidirectional language", "both_directions")
+            raise ValueError(f"{source}: a {kind} model needs records without masks. Received: {name}=True")
         if masking is not None and self.static:
             raise ValueError(f"{source}: the records already contain masks. Expected `masking=None`")
         self.settings = manifest["recipe"] if manifest else {}
@@ -109,6 +122,10 @@ class Records(BatchSource):
         parsed = tf.io.parse_example(records, self._features)
         features = {name: tf.cast(parsed[name], tf.int32) for name in parsed if name != "masked_lm_weights"}
         ids, padding_mask = features["input_ids"], features["input_mask"]
+        place = step * self.batch_size + tf.range(self.batch_size, dtype=tf.int64)
+        weights = tf.cast(place < self.examples, tf.float32)
+        if self._both_directions:
+            return {"token_ids": ids, "padding_mask": padding_mask}, _both_directions(ids, padding_mask), weights
         if self.static:
             masked = {
                 "token_ids": ids,
@@ -131,8 +148,7 @@ class Records(BatchSource):
             "mask_weights": masked["weights"],
             "next_sentence_labels": features["next_sentence_labels"][:, 0],
         }
-        place = step * self.batch_size + tf.range(self.batch_size, dtype=tf.int64)
-        return inputs, targets, tf.cast(place < self.examples, tf.float32)
+        return inputs, targets, weights
 
     def _noise(self, epoch, step):
         seed = tf.random.experimental.stateless_fold_in([self.seed, epoch], step)
@@ -157,6 +173,15 @@ def _left_to_right(ids, padding_mask):
         "positions": tf.broadcast_to(places, [tf.shape(ids)[0], ids.shape[1] - 1]),
         "labels": ids[:, 1:],
         "weights": tf.cast(padding_mask[:, 1:], tf.float32),
+    }
+
+
+def _both_directions(ids, padding_mask):
+    """Returns the targets of `build_bilm`: the next tokens, then the previous ones; none at padding."""
+    real = tf.cast(padding_mask[:, 1:], tf.float32)
+    return {
+        "mask_labels": tf.concat([ids[:, 1:], ids[:, :-1]], 1),
+        "mask_weights": tf.concat([real, real], 1),
     }
 
 
