@@ -68,6 +68,9 @@ _BASELINES = common_flags.baselines()
 _FLAGS = common_flags.finetuning("3e-5, or 5e-5,4e-5,3e-5,2e-5 for GLUE")
 command.section("training")
 _WEIGHTS = flags.DEFINE_enum("class_weights", None, ["balanced"], "Weights the loss so that all classes count equally.")
+_LANGUAGE_MODEL = flags.DEFINE_float(
+    "language_model_weight", 0.0, "Weight of a language model loss on the texts, for left-to-right models; GPT: 0.5.", 0
+)
 _THRESHOLD = flags.DEFINE_string(
     "threshold", "0.5", "multi_label: probability from which labels are predicted; shared or per_label: chosen on dev."
 )
@@ -82,6 +85,8 @@ def check():
     common_flags.check_paths(_FLAGS.model.value)
     if parse_threshold(_THRESHOLD.value) != THRESHOLD and _TASK.value != ["multi_label"]:
         raise ValueError(f"--threshold: only for --task=multi_label. Received: --task={','.join(_TASK.value)}")
+    if _LANGUAGE_MODEL.value and _TASK.value == ["multi_label"]:
+        raise ValueError("--language_model_weight: not for --task=multi_label. Received: both")
     if _DATA.value or set(task_names()) & set(OWN):  # TensorFlow Datasets need TensorFlow.
         _everything()
 
@@ -101,6 +106,8 @@ def main():
         options = {"class_weights": _WEIGHTS.value}
         if data.task.multi_label:
             options["threshold"] = parse_threshold(_THRESHOLD.value)
+        else:
+            options["language_model_weight"] = _LANGUAGE_MODEL.value
         kind = MultiLabelTask if data.task.multi_label else ClassificationTask
         load_options = common_flags.load_options(_BASELINES, [start]) if start == _FLAGS.model.value else {}
         task = kind(data, start, load(start, **load_options), _LENGTH.value, output / "submission", **options)

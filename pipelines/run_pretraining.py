@@ -32,7 +32,7 @@ _EVAL_EXAMPLES = flags.DEFINE_integer("eval_examples", 2000, "Maximum number of 
 _VOCAB = flags.DEFINE_string("vocab", None, "vocab.txt for records without one.")
 _LOWERCASE = flags.DEFINE_bool("lowercase", True, "Whether --vocab is uncased.")
 command.section("model")
-flags.DEFINE_string("config", None, "Size: tiny ... large, L-4_H-256, bilm, bilm_H-256; or a config file.")
+_CONFIG = flags.DEFINE_string("config", None, "Size: tiny ... large, L-4_H-256, bilm, bilm_H-256; or a config file.")
 _MODEL = flags.DEFINE_string("model", None, "Directory or name of a model to start from, instead of --config.")
 command.section("training")
 _PHASE = flags.DEFINE_multi_string("phase", None, "length:128,steps:90000,batch:256; repeatable.", required=True)
@@ -70,8 +70,7 @@ def main():
 
     check_report_to(_FLAGS.report_to.value)
     strategy, output = keras_bert.create_strategy(_FLAGS.strategy.value), pathlib.Path(_FLAGS.output_dir.value)
-    both = flags.FLAGS.config is not None and named_baseline(flags.FLAGS.config, 1) is not None
-    objective = common_flags.instance(pretraining.Objective, masking=None, both_directions=both)
+    objective = common_flags.instance(pretraining.Objective, masking=None, both_directions=_is_bilm())
     settings = common_flags.instance(PretrainingSettings, phases=common_flags.phases(_PHASE), objective=objective)
     records = pretraining.open_phases(settings.phases, _DATA.value, objective, _VOCAB.value, settings.seed)
     held_out = None
@@ -95,15 +94,21 @@ def main():
             command.print_next(line, what)
 
 
+def _is_bilm():
+    return _CONFIG.value is not None and named_baseline(_CONFIG.value, 1) is not None
+
+
 def _next():
     """Returns the next steps: what they do, and a command."""
     output = shlex.quote(_FLAGS.output_dir.value)
     files = "--train_file=train.csv --dev_file=dev.csv"
-    tune = f"{command.spelling('run_glue')} --task=classification {files} --model={output}/model"
+    model = f"--model=bilstm --language_model={output}/model" if _is_bilm() else f"--model={output}/model"
+    tune = f"{command.spelling('run_glue')} --task=classification {files} {model}"
+    what = "Trains a BiLSTM with its states as features" if _is_bilm() else "Fine-tunes it"
     extend = f"{command.spelling('run_pretraining')} --flagfile={output}/flags.txt"
     phase = _PHASE.value[-1]
     return [
-        ("Fine-tunes it on your own table with the columns text and label.", f"{tune} --output_dir={output}_tuned"),
+        (f"{what} on your own table with the columns text and label.", f"{tune} --output_dir={output}_tuned"),
         ("Continues pre-training, with as many steps again in a new phase.", f"{extend} --phase={phase}"),
     ]
 

@@ -13,6 +13,7 @@ from keras_bert.experiments.reports.labels import (
     regression_sections,
 )
 from keras_bert.files import write_text
+from keras_bert.models.auxiliary_loss import add_language_model_loss, without_language_model_loss
 from keras_bert.tasks import data_summary
 from keras_bert.tasks.classification import (
     OWN,
@@ -27,7 +28,7 @@ from keras_bert.tasks.glue import data as glue
 from keras_bert.tasks.glue import published, submission
 from keras_bert.tasks.table import Examples
 from keras_bert.training.bucketing import Batches
-from keras_bert.training.losses import classification_loss, regression_loss
+from keras_bert.training.losses import Loss, classification_loss, regression_loss
 from keras_bert.training.progress import announced
 
 
@@ -41,14 +42,20 @@ class ClassificationTask(FinetuningTask):
         sequence_length: int, maximum number of tokens of a sequence.
         submissions: folder for the submission files of the GLUE server.
         class_weights: "balanced" weights the loss so that all classes count equally. Defaults to `None`.
+        language_model_weight: float, weight of an auxiliary language model loss, for left-to-right models; 0.5 in GPT.
+            Defaults to 0.0, none.
     """
 
-    def __init__(self, data, model, bert, sequence_length, submissions, class_weights=None):
+    def __init__(self, data, model, bert, sequence_length, submissions, class_weights=None, language_model_weight=0.0):
         task = data.task
         self.task, self.data, self.model, self.bert = task, data, str(model), bert
         self.sequence_length, self.submissions = sequence_length, pathlib.Path(submissions)
         self.title, self.metric = task.title, task.main_metric
-        self.loss = self._loss(class_weights)
+        self.loss, self._language_model_weight = self._loss(class_weights), language_model_weight
+        if language_model_weight:
+            if not bert.causal:
+                raise ValueError(f"{model}: a language model loss needs a left-to-right model. Received: another one")
+            self.loss = [self.loss, _language_model_loss(language_model_weight)]
         self._preprocessor = bert.preprocessor(sequence_length)
         self._train = self._examples(data.train)
         self.train = [lambda: self._train]
@@ -69,6 +76,7 @@ class ClassificationTask(FinetuningTask):
             "sequence_length": sequence_length,
             "class_weights": class_weights,
             "folds": data.folds,
+            **({"language_model_weight": language_model_weight} if language_model_weight else {}),
             **_per_part(data, len),
             "content": _per_part(data, Examples.fingerprint),
         }
@@ -127,7 +135,13 @@ class ClassificationTask(FinetuningTask):
         return classification_loss(class_weights and balanced_weights(labels, task.num_classes))
 
     def build(self, bert):
-        return bert.classifier(self.task.num_classes, pair=self.task.pair is not None)
+        model = bert.classifier(self.task.num_classes, pair=self.task.pair is not None)
+        if self._language_model_weight:
+            model = add_language_model_loss(model, bert.pretrainer(next_sentence=False))
+        return model
+
+    def complete(self, model):
+        return without_language_model_loss(model) if self._language_model_weight else model
 
     def score(self, targets, outputs):
         return score(self.task, targets, outputs["logits"])
@@ -200,6 +214,10 @@ class ClassificationTask(FinetuningTask):
                 messages.append(f"test: {data_summary.listed(score(self.task, examples.labels, logits[name]))}")
             write_predictions(predictions_table(logits[name], self.task.labels), output)
         return messages
+
+
+def _language_model_loss(weight):
+    return Loss("language_model_loss", lambda targets, outputs: weight * outputs["language_model_loss"])
 
 
 def _per_part(data, function):

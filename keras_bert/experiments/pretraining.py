@@ -167,9 +167,8 @@ def report(trainer, results, phases, records, source, objective, steps):
         objective: the `Objective`.
         steps: list of `(what, command)`, the next steps.
     """
-    fills = (
-        [] if objective.causal or objective.both_directions else _fills(trainer, source, objective, records.vocabulary)
-    )
+    is_masked = not (objective.causal or objective.both_directions)
+    fills = _fills(trainer, source, objective, records.vocabulary) if is_masked else []
     if not is_chief(trainer.strategy):
         return
     output, encoder = trainer.directory, describe(trainer.model).config
