@@ -7,7 +7,8 @@
 
 Studies: `pretraining_tasks` (table 5: without next sentence prediction, left to right, with a BiLSTM on top),
 `model_size` (table 6), `features` (table 7: named entities from features of a frozen encoder), `masking` (table 8),
-`steps` (figure 5: scores over pre-training steps) and `positions` (learned, sinusoids, none). Scales: `base` (the
+`steps` (figure 5: scores over pre-training steps), `positions` (learned, sinusoids, none) and `rivals` (tables 1 and 2:
+GPT, ELMo, BiLSTM and BiDAF). Scales: `base` (the
 paper's), `tiny` (a day on an accelerator), `mini` (hours on two cores) and `demo` (minutes, to see how it works); other
 flags override single settings. `--data` is a glob pattern of text files with one sentence per line and a blank line
 between documents; the last file is held out, unless `--eval_data` names others. The first lines say what the study
@@ -28,7 +29,7 @@ from keras_bert.files import write_text
 
 from . import command, common_flags
 
-_STUDIES = ("pretraining_tasks", "model_size", "features", "masking", "steps", "positions")
+_STUDIES = ("pretraining_tasks", "model_size", "features", "masking", "steps", "positions", "rivals")
 _SCALES = ("base", "tiny", "mini", "demo")
 command.section("study")
 _STUDY = flags.DEFINE_enum("study", None, _STUDIES, "Study.", required=True)
@@ -87,7 +88,8 @@ def main():
     log.info("%s, %s: %s", runner.definition.title, _SCALE.value, cost.work_text(recipes, pairs, runner.scale))
     if recipes or pairs:
         pretraining, finetuning = cost.estimate(runner, recipes, pairs)
-        log.info("estimate: %s of pre-training and %s of fine-tuning", *map(_hours, (pretraining, finetuning)))
+        rest = ", without that of recurrent models" if any(row.recurrent for row, _ in pairs) else ""
+        log.info("estimate: %s of pre-training and %s of fine-tuning%s", *map(_hours, (pretraining, finetuning)), rest)
     if _ESTIMATE.value:
         return
     for number, recipe in enumerate(recipes, 1):
@@ -112,10 +114,10 @@ def _runner(output):
 
     scale = _scale()
     definition = define(_STUDY.value, _SCALE.value == "base")
-    known = [row.key for row in definition.rows]
+    known = [row.key for row in definition.rows if row.is_built]
     if unknown := [key for key in _ROWS.value or () if key not in known]:
         raise ValueError(f"--rows must be some of {', '.join(known)}. Received: {','.join(unknown)}")
-    columns = open_columns(_TASKS.value or definition.tasks, scale, common_flags.instance(Sources))
+    columns = open_columns(_TASKS.value or definition.tasks, scale, common_flags.instance(Sources), definition.metrics)
     corpus = Corpus(_DATA.value, _EVAL.value, _VOCAB.value, _LOWERCASE.value)
     strategy = keras_bert.create_strategy(_STRATEGY.value)
     return StudyRunner(definition, scale, columns, corpus, output, _ROWS.value, strategy, _PRECISION.value)

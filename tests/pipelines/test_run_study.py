@@ -37,6 +37,7 @@ def made(tmp_path_factory):
         documents = ["\n".join(" ".join(rng.choice(list(LETTERS), 6)) for _ in range(12)) for _ in range(20)]
         (made / f"text-{name}.txt").write_text("\n\n".join(documents) + "\n")
     (made / "config.json").write_text(json.dumps(CONFIG))
+    (made / "ner.txt").write_text("a B-PER\nb O\n\nc O\n")
     for name in ("mrpc", "sst2"):
         write_task(made / "glue", TASKS[name])
     return made
@@ -86,6 +87,21 @@ def test_the_table_and_the_cost(made, whole):
     page = (made / "whole" / "report.html").read_text()
     assert page.count("<svg") >= 2
     assert "pre-training steps" in page
+
+
+@pytest.mark.slow
+def test_rivals(made):
+    out, errors = run(PROGRAM, *flags(made, "rivals", study="rivals", seed=1, rows="gpt,bilstm,elmo", tasks="mrpc"))
+    assert "2 pre-training runs of 10 steps and 3 fine-tuning runs on MRPC" in errors
+    found = results(made, "rivals")
+    assert list(found["scores"]) == ["gpt", "bilstm", "elmo"]
+    assert list(found["perplexities"]) == ["gpt", "elmo"]
+    assert "| Pre-OpenAI SOTA, published, not rebuilt |" in out
+    assert "MRPC (f1)" in out
+    ner = {f"ner_{part}": made / "ner.txt" for part in ("train", "dev")}
+    assert "--tasks: the row bilstm serves the tasks of GLUE and squad. Received: ner" in mistake(
+        PROGRAM, *flags(made, "rivals", study="rivals", rows="bilstm", tasks="ner", **ner)
+    )
 
 
 @pytest.mark.slow

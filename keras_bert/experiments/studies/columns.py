@@ -61,8 +61,8 @@ class Column(Heading):
         recipe: the `FinetuningRecipe`.
         words: int, number of words of one epoch, for estimates.
         content: list of str, hashes of the data.
-        make: function of the directory of a model and a folder that returns a `FinetuningTask`; for tagging, also of
-            whether a BiLSTM on features is trained.
+        make: function of the directory or name of a model, a folder and options of `load` that returns a
+            `FinetuningTask`; for tagging, also of whether a BiLSTM on features is trained.
         on_features: bool, whether all rows train a BiLSTM on features. Defaults to `False`.
     """
 
@@ -77,13 +77,14 @@ class Column(Heading):
         return Heading(*(getattr(self, field.name) for field in dataclasses.fields(Heading)))
 
 
-def open_columns(names, scale, sources):
+def open_columns(names, scale, sources, metrics=None):
     """Reads the data of tasks.
 
     Args:
         names: list of names, of `TASKS`.
         scale: a `Scale`.
         sources: `Sources`.
+        metrics: dict of the metrics of GLUE tasks that differ from those of the paper's ablations. Defaults to none.
 
     Returns:
         List of `Column`s.
@@ -91,18 +92,19 @@ def open_columns(names, scale, sources):
     for name in names:
         if name not in TASKS:
             raise ValueError(f"--tasks must be some of {', '.join(TASKS)}. Received: {name}")
-    return [_open(name, scale.recipe(name), sources) for name in names]
+    metrics = {**_METRICS, **(metrics or {})}
+    return [_open(name, scale.recipe(name), sources, metrics) for name in names]
 
 
-def _open(name, recipe, sources):
+def _open(name, recipe, sources, metrics):
     if name == "squad":
         return _open_squad(recipe, sources)
-    return (
-        _open_tagging(name, recipe, sources) if name in ("ner", "ner_features") else _open_glue(name, recipe, sources)
-    )
+    if name in ("ner", "ner_features"):
+        return _open_tagging(name, recipe, sources)
+    return _open_glue(name, recipe, sources, metrics)
 
 
-def _open_glue(name, recipe, sources):
+def _open_glue(name, recipe, sources, metrics):
     task = glue.TASKS[name]
     data = glue.read_all(task, sources.glue_dir).first(recipe.train_examples)
     dev = {name: data.dev[name].first(recipe.dev_examples)}
@@ -111,10 +113,12 @@ def _open_glue(name, recipe, sources):
 
     content = [data.train.fingerprint(), dev[name].fingerprint()]
 
-    def make(model, folder):
-        return ClassificationTask(data, model, load(model), recipe.sequence_length, folder)
+    def make(model, folder, load_options):
+        created = ClassificationTask(data, model, load(model, **load_options), recipe.sequence_length, folder)
+        created.load_options = load_options
+        return created
 
-    heading = _heading(name, _TITLES.get(name, task.title), _METRICS.get(name, task.main_metric), recipe)
+    heading = _heading(name, _TITLES.get(name, task.title), metrics.get(name, task.main_metric), recipe)
     return Column(*heading, recipe, _words(texts), content, make)
 
 
@@ -127,8 +131,9 @@ def _open_squad(recipe, sources):
     settings = QuestionSettings(sequence_length=recipe.sequence_length)
     words = _words(questions.questions) + _words([questions.contexts[number] for number in questions.context])
 
-    def make(model, folder):
-        return QuestionAnsweringTask([model], settings, [files["train"]], files["dev"], **limits)
+    def make(model, folder, load_options):
+        options = {**limits, "load_options": load_options}
+        return QuestionAnsweringTask([model], settings, [files["train"]], files["dev"], **options)
 
     return Column(*_heading("squad", _TITLES["squad"], "f1", recipe), recipe, words, content, make)
 
@@ -138,11 +143,13 @@ def _open_tagging(name, recipe, sources):
     train = tagging.read(files["train"]).first(recipe.train_examples)
     dev = tagging.read(files["dev"], like=train).first(recipe.dev_examples)
 
-    def make(model, folder, on_features=False):
+    def make(model, folder, load_options, on_features=False):
         options = {"sequence_length": recipe.sequence_length}
         if on_features:
             return FeatureTaggingTask(train, dev, None, model, load(model), folder=folder / "features", **options)
-        return TaggingTask(train, dev, None, model, load(model), **options)
+        created = TaggingTask(train, dev, None, model, load(model, **load_options), **options)
+        created.load_options = load_options
+        return created
 
     content, words = [train.fingerprint(), dev.fingerprint()], sum(map(len, train.words))
     heading = _heading(name, _TITLES[name], "f1", recipe)

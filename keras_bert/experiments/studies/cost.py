@@ -32,12 +32,14 @@ def work_text(recipes, pairs, scale):
 def estimate(runner, recipes, pairs):
     """Returns the estimated seconds of all pre-training runs and of all fine-tuning runs.
 
-    A few steps are timed of each kind of model. Fine-tuning is assumed to take as long per token as pre-training.
+    A few steps are timed of each kind of model. Fine-tuning is assumed to take as long per token as pre-training; that
+    of recurrent models is left out.
 
     Args:
         runner: a `StudyRunner`, after `prepare`.
         recipes, pairs: see `work_text`.
     """
+    pairs = [(row, column) for row, column in pairs if not row.recurrent]
     needed = [*recipes, *(row.recipe for row, _ in pairs)]
     costs = {_kind(recipe): recipe for recipe in needed}
     costs = {kind: _seconds_per_token(runner, recipe) for kind, recipe in costs.items()}
@@ -55,7 +57,7 @@ def estimate(runner, recipes, pairs):
 
 def _kind(recipe):
     """Returns what the time of a step depends on."""
-    return recipe.size, recipe.causal, recipe.next_sentence
+    return recipe.size, recipe.causal, recipe.next_sentence, recipe.bilm
 
 
 def _seconds_per_token(runner, recipe):

@@ -13,6 +13,8 @@ class Recipe:
         positions: str, see `build_encoder`. Defaults to "learned".
         mask_share, random_share: floats, see `Masking`. Default to the paper's 0.8 and 0.1.
         size: str, name of a config. Defaults to `None`, that of the scale.
+        special_tokens: bool, whether the text contains [CLS] and [SEP]. Defaults to `True`.
+        bilm: bool, whether ELMo's language model is trained, see `build_bilm`. Defaults to `False`.
     """
 
     next_sentence: bool = True
@@ -21,11 +23,16 @@ class Recipe:
     mask_share: float = 0.8
     random_share: float = 0.1
     size: str | None = None
+    special_tokens: bool = True
+    bilm: bool = False
 
     @property
     def folder(self):
         """Returns a name made of the differences from the paper's recipe."""
+        if self.bilm:
+            return "bilm"
         parts = [] if self.next_sentence else ["ltr" if self.causal else "no_nsp"]
+        parts += ["plain"] * (not self.special_tokens)
         parts += [self.positions] * (self.positions != "learned")
         if (self.mask_share, self.random_share) != (0.8, 0.1):
             same = round(1 - self.mask_share - self.random_share, 6)
@@ -42,20 +49,28 @@ class Row:
     Args:
         key: str, name in flags and folders.
         title: str, name in tables.
-        recipe: the `Recipe` of its pre-training. Defaults to the paper's.
+        recipe: the `Recipe` of its pre-training; `None` for none. Defaults to the paper's.
         published: dict of published dev scores in percent, by task; `perplexity` is that of the language model.
         bilstm: bool, whether fine-tuning adds a BiLSTM, see `build_bilstm_encoder`. Defaults to `False`.
         features: str, see `build_bilstm_tagger`: named entities are tagged on features. Defaults to `None`.
         share: float, fraction of the pre-training steps after which the model is fine-tuned. Defaults to 1.
+        recurrent: bool, whether the tasks have models of their own: GLUE's BiLSTM, and BiDAF for questions, with the
+            states of the pre-trained model as features, if there is one. Defaults to `False`.
     """
 
     key: str
     title: str
-    recipe: Recipe = Recipe()
+    recipe: Recipe | None = Recipe()
     published: dict = dataclasses.field(default_factory=dict)
     bilstm: bool = False
     features: str | None = None
     share: float = 1.0
+    recurrent: bool = False
+
+    @property
+    def is_built(self):
+        """Whether this package builds the row; others only have published scores."""
+        return self.recurrent or self.recipe is not None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,12 +82,16 @@ class StudyDefinition:
         rows: tuple of `Row`s.
         tasks: tuple of task names at the paper's scale, in the order of the columns.
         small_tasks: tuple of task names at the other scales.
+        metrics: dict of the scores to compare, by task, where they differ from those of the ablations.
+        note: str, sentence about the published scores. Defaults to "".
     """
 
     title: str
     rows: tuple
     tasks: tuple
     small_tasks: tuple
+    metrics: dict = dataclasses.field(default_factory=dict)
+    note: str = ""
 
 
 _NO_NSP, _LTR = Recipe(next_sentence=False), Recipe(next_sentence=False, causal=True)
@@ -188,6 +207,42 @@ _POSITIONS = StudyDefinition(
     ("mrpc", "sst2"),
 )
 
+_GPT = Recipe(next_sentence=False, causal=True, special_tokens=False)
+
+
+def _table_1(*values):
+    return _scores("mnli qqp qnli sst2 cola stsb mrpc rte squad", *values)
+
+
+def _published(key, title, squad):
+    return Row(key, title, None, {"squad": squad})
+
+
+_RIVALS = StudyDefinition(
+    "Rivals (tables 1 and 2)",
+    (
+        Row("bert", "BERT", published=_table_1(84.6, 71.2, 90.5, 93.5, 52.1, 85.8, 88.9, 66.4, 88.5)),
+        Row("gpt", "Left to right, as GPT", _GPT, _table_1(82.1, 70.3, 87.4, 91.3, 45.4, 80.0, 82.3, 56.0, None)),
+        Row("bilstm", "BiLSTM+Attn, BiDAF", None, recurrent=True),
+        Row(
+            "elmo",
+            "BiLSTM+ELMo+Attn, BiDAF+ELMo",
+            Recipe(next_sentence=False, bilm=True),
+            _table_1(76.4, 64.8, 79.8, 90.4, 36.0, 73.3, 84.9, 56.8, 85.6),
+            recurrent=True,
+        ),
+        Row("sota", "Pre-OpenAI SOTA", None, _table_1(80.6, 66.1, 82.3, 93.2, 35.0, 81.0, 86.0, 61.7, None)),
+        _published("rm_reader", "R.M. Reader, ensemble", 87.9),
+        _published("qanet", "QANet, ensemble, on test", 90.5),
+        _published("nlnet", "nlnet, ensemble, on test", 91.7),
+        _published("human", "Human, on test", 91.2),
+    ),
+    ("mnli", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte", "squad"),
+    ("sst2", "mrpc"),
+    {"mrpc": "f1", "qqp": "f1"},
+    "Published scores: on test for GLUE, on dev for SQuAD unless said otherwise. Rows that are not rebuilt are marked.",
+)
+
 STUDIES = {
     "pretraining_tasks": _PRETRAINING_TASKS,
     "model_size": _MODEL_SIZE,
@@ -195,6 +250,7 @@ STUDIES = {
     "features": _FEATURES,
     "steps": _STEPS,
     "positions": _POSITIONS,
+    "rivals": _RIVALS,
 }
 
 

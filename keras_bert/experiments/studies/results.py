@@ -21,6 +21,7 @@ def write_results(runner, output, seconds=0.0):
     ours = tables.score_rows(definition, columns, scores, perplexities)
     published = tables.published_rows(definition, columns, perplexities)
     differences, notes = tables.differences(definition, columns, scores), tables.notes(columns, scores, perplexities)
+    notes += [definition.note] * bool(definition.note and published)
     text = "\n".join(
         [
             f"# {definition.title}\n",

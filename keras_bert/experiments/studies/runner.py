@@ -25,7 +25,9 @@ from keras_bert.training.snapshots import Snapshots, difference
 
 _LOG = logging.getLogger("keras_bert")
 _FEATURES = "concat_last_four"  # The best of the paper, used in its table 8.
-_PRETRAINING = ("config", "vocab_size", "phases", "learning_rate", "warmup", "eval_examples")  # Settings of `Scale`.
+_RECURRENT_RATES = (1e-3,)  # Learning rates of models without BERT.
+# Settings of `Scale` that pre-trained models depend on.
+_PRETRAINING = ("config", "bilm", "vocab_size", "phases", "learning_rate", "warmup", "eval_examples")
 _PARTS = 10  # Snapshots of a pre-training.
 
 
@@ -76,7 +78,7 @@ class StudyRunner:
 
     def __init__(self, definition, scale, columns, corpus, output, rows=None, strategy=None, precision="float32"):
         self.definition, self.scale, self.columns = definition, scale, columns
-        self._rows = [row for row in definition.rows if rows is None or row.key in rows]
+        self._rows = [row for row in definition.rows if row.is_built and (rows is None or row.key in rows)]
         self._corpus, self._output = corpus, pathlib.Path(output)
         self._strategy, self._precision = strategy, precision
 
@@ -85,17 +87,23 @@ class StudyRunner:
         self._check_lengths()
         train, held_out = self._corpus.files()
         self._check_settings(train, held_out)
+        kinds = sorted({row.recipe.special_tokens for row in self._rows if row.recipe}, reverse=True)
         with messages() as show:
             vocabulary = self._vocabulary(train, show)
-            for length in sorted({phase["length"] for phase in self.scale.phases}):
-                settings = Settings(sequence_length=length, lowercase=self._corpus.lowercase)
-                generate(train, self._records(length), vocabulary, settings, progress=show)
-            settings = Settings(sequence_length=self.scale.phases[0]["length"], lowercase=self._corpus.lowercase)
-            generate(held_out, self._output / "data" / "held_out", vocabulary, settings, progress=show)
+            for special_tokens in kinds:
+                options = {"lowercase": self._corpus.lowercase, "special_tokens": special_tokens}
+                options["next_sentence"] = special_tokens  # All rows with special tokens have the same examples.
+                for length in sorted({phase["length"] for phase in self.scale.phases}):
+                    settings = Settings(sequence_length=length, **options)
+                    generate(train, self._records(length, special_tokens), vocabulary, settings, progress=show)
+                settings = Settings(sequence_length=self.scale.phases[0]["length"], **options)
+                generate(held_out, self._records("held_out", special_tokens), vocabulary, settings, progress=show)
 
     def _check_lengths(self):
         """Raises before the pre-training if a task needs more positions than a model has."""
-        for recipe in dict.fromkeys(row.recipe for row in self._rows):
+        for row in self._rows:
+            self._check_tasks(row)
+        for recipe in dict.fromkeys(row.recipe for row in self._rows if not row.recurrent):
             name = recipe.size or self.scale.config
             positions = open_config(name).max_position_embeddings
             for column in self.columns:
@@ -104,6 +112,12 @@ class StudyRunner:
                         f"--config={name}: the task {column.name} needs {column.recipe.sequence_length} positions. "
                         f"Received: max_position_embeddings={positions}"
                     )
+
+    def _check_tasks(self, row):
+        if unknown := [column.name for column in self.columns if row.recurrent and column.name.startswith("ner")]:
+            raise ValueError(
+                f"--tasks: the row {row.key} serves the tasks of GLUE and squad. Received: {', '.join(unknown)}"
+            )
 
     def _check_settings(self, train, held_out):
         scale = dataclasses.asdict(self.scale)
@@ -128,20 +142,21 @@ class StudyRunner:
             learn_vocabulary(counts, self.scale.vocab_size, unused=0, progress=show).save(path)
         return path
 
-    def _records(self, length):
-        return self._output / "data" / str(length)
+    def _records(self, length, special_tokens=True):
+        return self._output / "data" / (str(length) if special_tokens else f"{length}_plain")
 
     @property
     def recipes(self):
         """Returns the different recipes, in the order of the rows, with the shares of the steps to keep models of."""
         recipes = {}
         for row in self.definition.rows:
-            recipes.setdefault(row.recipe, set()).add(row.share)
+            if row.recipe is not None:
+                recipes.setdefault(row.recipe, set()).add(row.share)
         return recipes
 
     def unfinished(self):
         """Returns the recipes that are not pre-trained yet, and the `(row, column)` without final scores."""
-        recipes = dict.fromkeys(row.recipe for row in self._rows)
+        recipes = dict.fromkeys(row.recipe for row in self._rows if row.recipe)
         recipes = [recipe for recipe in recipes if not self._result(recipe).exists()]
         pairs = [(row, column) for row in self._rows for column in self.columns]
         return recipes, [pair for pair in pairs if not self._is_finished(*pair)]
@@ -149,29 +164,29 @@ class StudyRunner:
     def pretraining(self, recipe, directory, batch=None):
         """Returns the `PretrainingRun` of a recipe; `batch` overrides the batch sizes."""
         masking = Masking(mask_share=recipe.mask_share, random_share=recipe.random_share)
-        masking = None if recipe.causal or masking == Masking() else masking
-        objective = Objective(recipe.next_sentence, recipe.causal, masking)
+        masking = None if recipe.causal or recipe.bilm or masking == Masking() else masking
+        objective = Objective(recipe.next_sentence, recipe.causal, recipe.bilm, masking)
         phases = [{**phase, "batch": batch or phase["batch"]} for phase in self.scale.phases]
         settings = PretrainingSettings(
             phases,
             objective,
-            config=recipe.size or self.scale.config,
+            config=self.scale.bilm if recipe.bilm else recipe.size or self.scale.config,
             positions=None if recipe.positions == "learned" else recipe.positions,
             learning_rate=self.scale.learning_rate,
             warmup=self.scale.warmup,
             precision=self._precision,
             save_every=max(1, self.scale.steps // _PARTS),
         )
-        sources = [self._records(length) for length in sorted({phase["length"] for phase in phases})]
+        special_tokens = recipe.special_tokens
+        sources = [self._records(length, special_tokens) for length in sorted({phase["length"] for phase in phases})]
         records = open_phases(phases, sources, objective)
-        held_out = open_held_out(
-            self._output / "data" / "held_out", records[0], objective, examples=self.scale.eval_examples
-        )
+        source = self._records("held_out", special_tokens)
+        held_out = open_held_out(source, records[0], objective, examples=self.scale.eval_examples)
         return PretrainingRun(settings, records, directory, held_out, self._strategy, report_to=[])
 
     def curves(self):
         """Returns the lines of `metrics.jsonl` of each pre-training, by the title of its first row."""
-        titles = {row.recipe: row.title for row in reversed(self.definition.rows)}
+        titles = {row.recipe: row.title for row in reversed(self.definition.rows) if row.recipe}
         files = {titles[recipe]: self._folder(recipe) / "metrics.jsonl" for recipe in self.recipes}
         return {
             name: [json.loads(line) for line in path.read_text().splitlines()]
@@ -215,19 +230,28 @@ class StudyRunner:
     def _result(self, recipe):
         return self._folder(recipe) / "result.json"
 
+    def _start(self, row, column):
+        """Returns the folder or the name of the model that a row starts from, and options of `load`."""
+        if not row.recurrent:
+            return self._model(row), {"bilstm": True} if row.bilstm else {}
+        name = self.scale.bidaf if column.name == "squad" else self.scale.bilstm
+        if row.recipe is not None:
+            return name, {"language_model": self._model(row)}
+        vocabulary = self._corpus.vocabulary or str(self._output / "vocab.txt")
+        return name, {"vocabulary": vocabulary, "lowercase": self._corpus.lowercase}
+
     def _model(self, row):
         """Returns the folder of the model that a row is fine-tuned from."""
         steps = {share: step for step, share in self._kept_steps(row.recipe).items()}
-        return self._folder(row.recipe) / (f"model-{steps[row.share]}" if row.share < 1 else "model")
+        return str(self._folder(row.recipe) / (f"model-{steps[row.share]}" if row.share < 1 else "model"))
 
     def finetune(self, row, column):
         """Fine-tunes the model of a row on a task with all seeds, unless it is finished."""
         if self._is_finished(row, column):
             return
         folder, on_features = self._scores(row, column).parent, _is_on_features(row, column)
-        task = column.make(str(self._model(row)), folder, **({"on_features": True} if on_features else {}))
-        if row.bilstm:
-            task.load_options = {"bilstm": True}
+        model, options = self._start(row, column)
+        task = column.make(model, folder, options, **({"on_features": True} if on_features else {}))
         hyperparameters = Hyperparameters(best=False, precision=self._precision)
         choices = self._choices(row, column)
         finetuning = _OnlyScores(task, choices, hyperparameters, folder, strategy=self._strategy, report_to=[])
@@ -250,7 +274,7 @@ class StudyRunner:
         recipe = self.scale.recipe("ner_features") if on_features else column.recipe
         return {
             **({"features": [row.features or _FEATURES]} if on_features else {}),
-            "learning_rate": list(recipe.learning_rates),
+            "learning_rate": list(_RECURRENT_RATES if row.recurrent else recipe.learning_rates),
             "batch_size": [recipe.batch_size],
             "epochs": [recipe.epochs],
             "seed": list(self.scale.seeds),
@@ -280,7 +304,7 @@ class StudyRunner:
         """Returns the held-out perplexity of the language models of the rows that are pre-trained to the end."""
         shown, found = {row.key for row in self._rows} | self.scores().keys(), {}
         for row in self.definition.rows:
-            if row.key in shown and row.share == 1 and self._result(row.recipe).exists():
+            if row.recipe and row.key in shown and row.share == 1 and self._result(row.recipe).exists():
                 found[row.key] = math.exp(read_json(self._result(row.recipe))["mlm_loss"])
         return found
 

@@ -30,6 +30,7 @@ class Scale:
 
     Args:
         config: name of the model's size, unless a row has its own.
+        bilm, bilstm, bidaf: names of the sizes of the models that BERT is compared with, see `named_baseline`.
         vocab_size: int, size of the vocabulary if one is learned.
         phases: tuple of dicts with `length`, `steps` and `batch`, the phases of pre-training.
         learning_rate: float, peak learning rate of pre-training.
@@ -40,6 +41,9 @@ class Scale:
     """
 
     config: str
+    bilm: str
+    bilstm: str
+    bidaf: str
     vocab_size: int
     phases: tuple
     learning_rate: float
@@ -68,6 +72,7 @@ def _tasks(glue, squad, ner, features_epochs):
     return {"glue": glue, "squad": squad, "ner": ner, "ner_features": features}
 
 
+_BASELINES = "bilm_H-128", "bilstm_H-128_E-128", "bidaf_H-64_E-128"
 _SQUAD = FinetuningRecipe((5e-5,), sequence_length=384)
 _SMALL = FinetuningRecipe((3e-4,), 32, 3)
 _DEMO = FinetuningRecipe((3e-4,), 16, 1, 64, 300, 200)
@@ -76,6 +81,9 @@ SCALES = {
     # The paper's, for machines with accelerators.
     "base": Scale(
         "base",
+        "bilm",
+        "bilstm",
+        "bidaf",
         30522,
         _phases((128, 900_000, 256), (512, 100_000, 256)),
         1e-4,
@@ -87,6 +95,7 @@ SCALES = {
     # A day on one accelerator.
     "tiny": Scale(
         "tiny",
+        *_BASELINES,
         30522,
         _phases((128, 180_000, 64), (512, 20_000, 16)),
         5e-4,
@@ -103,6 +112,7 @@ SCALES = {
     # Hours on two cores.
     "mini": Scale(
         "L-4_H-128",
+        *_BASELINES,
         8000,
         # Mostly short rows: a small model learns faster from them.
         _phases((32, 2000, 128), (128, 500, 32), (256, 150, 16)),
@@ -120,6 +130,7 @@ SCALES = {
     # Minutes on two cores: shows that a study runs, not what it finds.
     "demo": Scale(
         "L-4_H-128",
+        *_BASELINES,
         2000,
         _phases((32, 50, 32)),
         1e-3,

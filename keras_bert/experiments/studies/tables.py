@@ -29,7 +29,8 @@ def published_rows(definition, columns, perplexities):
         cells = [row.published.get(column.name) for column in columns]
         if any(cell is not None for cell in cells):
             cells = [row.published.get("perplexity"), *cells] if perplexities else cells
-            rows.append([f"{row.title}, published", *("" if cell is None else str(cell) for cell in cells)])
+            mark = "published" if row.is_built else "published, not rebuilt"
+            rows.append([f"{row.title}, {mark}", *("" if cell is None else str(cell) for cell in cells)])
     return rows
 
 

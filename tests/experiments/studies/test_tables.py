@@ -77,7 +77,7 @@ def test_scores_of_other_tasks_and_rows_are_kept(tmp_path):
 def test_definitions_are_complete(study, paper_scale):
     definition = define(study, paper_scale)
     assert len({row.key for row in definition.rows}) == len(definition.rows)
-    recipes = {row.recipe for row in definition.rows}
+    recipes = {row.recipe for row in definition.rows} - {None}
     assert len({recipe.folder for recipe in recipes}) == len(recipes)
     assert set(definition.tasks) <= set(TASKS)
     for recipe in recipes:
