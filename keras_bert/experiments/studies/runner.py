@@ -287,10 +287,10 @@ class StudyRunner:
         """Returns the finished scores, `{row: {task: {"mean", "deviation", "runs", ...}}}`."""
         columns, found = {column.name: column for column in self.columns}, {}
         for row in self.definition.rows:
-            for path in sorted((self._output / "finetuning" / row.key).glob("*/scores.json")):
-                column = columns.get(path.parent.name)
-                if column is None or self._is_finished(row, column):
-                    found.setdefault(row.key, {})[path.parent.name] = read_json(path)
+            for name in self._order():
+                path, column = self._output / "finetuning" / row.key / name / "scores.json", columns.get(name)
+                if path.exists() and (column is None or self._is_finished(row, column)):
+                    found.setdefault(row.key, {})[name] = read_json(path)
         return found
 
     def headings(self, scores):
@@ -298,7 +298,11 @@ class StudyRunner:
         found = {column.name: column.heading() for column in self.columns}
         for row in scores.values():
             found |= {name: Heading(**score["heading"]) for name, score in row.items() if name not in found}
-        return sorted(found.values(), key=lambda heading: [*self.definition.tasks, *TASKS].index(heading.name))
+        return [found[name] for name in self._order() if name in found]
+
+    def _order(self):
+        """Returns the names of all tasks, those that are asked for first."""
+        return list(dict.fromkeys([*(column.name for column in self.columns), *self.definition.tasks, *TASKS]))
 
     def perplexities(self):
         """Returns the held-out perplexity of the language models of the rows that are pre-trained to the end."""
