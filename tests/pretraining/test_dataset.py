@@ -165,6 +165,17 @@ def test_causal_targets(folders):
     np.testing.assert_array_equal(found["mask_weights"], ids[:, 1:] != PAD)
 
 
+def test_targets_of_both_directions(folders):
+    for inputs, targets, _ in batches(Records(folders / "rows", batch_size=7, both_directions=True)):
+        assert inputs.keys() == {"token_ids", "padding_mask"}
+        ids = inputs["token_ids"]
+        next_tokens, previous = np.split(targets["mask_labels"], 2, axis=1)
+        np.testing.assert_array_equal(next_tokens, ids[:, 1:])
+        np.testing.assert_array_equal(previous, ids[:, :-1])
+        # Each real token is predicted from its left neighbor, and each left neighbor of a real token from that token.
+        np.testing.assert_array_equal(targets["mask_weights"], np.tile(ids[:, 1:] != PAD, 2))
+
+
 def google_record(rng, static=True, lacking=()):
     """Returns a record like those of Google's `create_pretraining_data.py`."""
     size = int(rng.integers(8, LENGTH + 1))
@@ -232,6 +243,11 @@ def test_records_of_google(tmp_path, suffix):
             "the hashes of the pieces differ. Expected the vocabulary in .*/vocab.txt",
         ),
         ("static", {"causal": True}, "a left-to-right model needs records without masks. Received: causal=True"),
+        (
+            "static",
+            {"both_directions": True},
+            "a bidirectional language model needs records without masks. Received: b",
+        ),
         ("static", {"masking": Masking()}, "static: the records already contain masks. Expected `masking=None`"),
         ("plain/ex*", {}, r"plain/ex\*: the vocabulary of the records is unknown: pass `vocabulary`"),
         ("none*", {"vocabulary": SOURCE.pieces}, r"none\*: no file matches"),
