@@ -105,6 +105,19 @@ def test_two_tasks(made, tmp_path, caplog):
     }
 
 
+@pytest.mark.usefixtures("eager")
+def test_a_language_model_loss_of_a_left_to_right_model(made, tmp_path, config, pieces):
+    encoder = keras_bert.build_encoder(config, causal=True)
+    keras_bert.save(keras_bert.build_pretrainer(encoder, next_sentence=False), tmp_path / "gpt", pieces)
+    arguments = flags(made, tmp_path / "out", "--task=wnli", f"--data_dir={made}/data", f"--model={tmp_path}/gpt")
+    with mock.patch.object(finetuning, "export"):
+        call(PROGRAM, *arguments, "--language_model_weight=0.5", "--max_train_examples=6", "--seed=1,2")
+    lines = next((tmp_path / "out" / "runs").glob("*/metrics.jsonl")).read_text().splitlines()
+    assert json.loads(lines[0])["language_model_loss"] == pytest.approx(0.5 * np.log(config.vocab_size), rel=0.25)
+    assert keras_bert.load(tmp_path / "out" / "model").head == "classification"
+    assert "`language_model_weight` was 0.5, is missing" in mistake(PROGRAM, *arguments)
+
+
 @pytest.mark.slow
 def test_own_table_on_two_devices(made, tmp_path):
     labels = {"train": ["10", "9", "9", "9"], "dev": ["9", "10"], "test": ["10", "9"]}
@@ -262,6 +275,9 @@ def test_user_errors(made, tmp_path):
         "--train_file=a.csv": "--train_file: only for --task=classification, multi_label or regression. Received: --ta",
         "--init_from=mnli": "--init_from=mnli must be a task of this run or a folder",
         "--model=": "--model is required for wnli",
+        "--model=bilstm": "--model=bilstm: a new model needs --vocab=vocab.txt, or --language_model",
+        "--lowercase": f"--lowercase: only for new models, such as --model=bilstm. Received: --model={made}/bert",
+        "--language_model_weight=0.5": f"{made}/bert: a language model loss needs a left-to-right model. Received:",
         "--freeze_layers=3": "`count` must be between 0 and 1, the number of blocks. Received: count=3",
     }
     for argument, message in cases.items():

@@ -167,6 +167,8 @@ MISTAKES = [
     (ONE_SOURCE.format(64) + "{made}/32", {"phase": "length:64,steps:2,batch:4", "data": BOTH}),
     (ONE_SOURCE.format(16) + "{made}/16", {"data": "{made}/16,{made}/16"}),
     ("--causal: left-to-right models are trained without next sentence prediction. Add --next_", {"causal": "true"}),
+    ("--config: a bilm is trained without next sentence prediction. Add --next_sentence=false", {"config": "bilm"}),
+    ("--config=bidaf: only a bilm is pre-trained; train others by", {"config": "bidaf", "next_sentence": "false"}),
     (ONE_START, {"model": "{made}/encoder"}),
     (ONE_START, {"config": None}),
     ("--data: the sources have different vocabularies.", {"data": "{made}/other,{made}/32", "phase": PHASES}),

@@ -113,6 +113,18 @@ MISTAKES = [
 ]
 
 
+@pytest.mark.slow
+def test_bidaf_by_name(made):
+    sizes = {"model": "bidaf_H-16_E-16", "vocab": f"{made}/bert/vocab.txt", "learning_rate": "1e-2", "epochs": 8}
+    run(PROGRAM, *arguments(made, "bidaf", "1", **sizes))
+    output = made / "bidaf"
+    assert read(output / "results.json")["scores"]["f1"] > 90
+    predictions = read(output / "dev" / "predictions.json")
+    questions = squad.read(made / "dev1.json")
+    assert exported(output, questions) == [predictions[name] for name in questions.ids]
+    assert "A BiDAF model for question answering" in (output / "model" / "README.md").read_text()
+
+
 def test_user_errors(made):
     for message, changes in MISTAKES:
         given = [text.format(made=made) for text in arguments(made, "mistakes", **changes)]
