@@ -115,7 +115,7 @@ def test_a_language_model_loss_of_a_left_to_right_model(made, tmp_path, config, 
     lines = next((tmp_path / "out" / "runs").glob("*/metrics.jsonl")).read_text().splitlines()
     assert json.loads(lines[0])["language_model_loss"] == pytest.approx(0.5 * np.log(config.vocab_size), rel=0.25)
     assert keras_bert.load(tmp_path / "out" / "model").head == "classification"
-    assert "`language_model_weight` was 0.5, is missing" in mistake(PROGRAM, *arguments)
+    assert "`language_model_weight` is set only in the earlier run: 0.5" in mistake(PROGRAM, *arguments)
 
 
 @pytest.mark.slow
