@@ -48,7 +48,7 @@ def estimate(runner, recipes, pairs):
     pretraining = sum(costs[_kind(recipe)] * tokens for recipe in recipes)
     finetuning = 0.0
     for row, column in pairs:
-        recipe = column.recipe
+        recipe = runner.finetuning_recipe(row, column)
         runs = len(scale.seeds) * len(recipe.learning_rates)
         words = column.words * recipe.epochs * runs
         finetuning += _EVALUATION * costs[_kind(row.recipe)] * words * _TOKENS_PER_WORD

@@ -268,12 +268,15 @@ class StudyRunner:
         """Returns what scores depend on besides the model."""
         return {"metric": column.metric, "content": column.content, **self._choices(row, column)}
 
+    def finetuning_recipe(self, row, column):
+        """Returns the `FinetuningRecipe` of a row and a task; BiLSTMs on features train longer."""
+        return self.scale.recipe("ner_features") if _is_on_features(row, column) else column.recipe
+
     def _choices(self, row, column):
         """Returns the grid of a row and a task."""
-        on_features = _is_on_features(row, column)
-        recipe = self.scale.recipe("ner_features") if on_features else column.recipe
+        recipe = self.finetuning_recipe(row, column)
         return {
-            **({"features": [row.features or _FEATURES]} if on_features else {}),
+            **({"features": [row.features or _FEATURES]} if _is_on_features(row, column) else {}),
             "learning_rate": list(_RECURRENT_RATES if row.recurrent else recipe.learning_rates),
             "batch_size": [recipe.batch_size],
             "epochs": [recipe.epochs],

@@ -18,8 +18,10 @@ _ALWAYS = ("BERT BASE", "BERT LARGE")
 
 
 def published(config):
-    """Returns [(name, main metric by task, in percent)] for models of the size of `config`, or for BASE and LARGE."""
-    rows = [_PUBLISHED[size] for size in [(config.num_hidden_layers, config.hidden_size)] if size in _PUBLISHED]
+    """Returns [(name, main metric by task, in percent)] for a BERT of the size of `config`, or for BASE and LARGE."""
+    is_bert = hasattr(config, "num_attention_heads")
+    size = (config.num_hidden_layers, config.hidden_size)
+    rows = [_PUBLISHED[size]] if is_bert and size in _PUBLISHED else []
     rows = rows or [row for row in _PUBLISHED.values() if row[0] in _ALWAYS]
     return [(name, dict(zip(_COLUMNS, numbers, strict=True))) for name, numbers in rows]
 
