@@ -85,7 +85,7 @@ def main():
     write_text(output / "flags.txt", command.given_flags())
     runner.prepare()
     recipes, pairs = runner.unfinished()
-    log.info("%s, %s: %s", runner.definition.title, _SCALE.value, cost.work_text(recipes, pairs, runner.scale))
+    log.info("%s, %s: %s", runner.definition.title, _SCALE.value, cost.work_text(runner, recipes, pairs))
     if recipes or pairs:
         pretraining, finetuning = cost.estimate(runner, recipes, pairs)
         rest = ", without that of recurrent models" if any(row.recurrent for row, _ in pairs) else ""

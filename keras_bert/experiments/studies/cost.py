@@ -10,20 +10,20 @@ _TOKENS_PER_WORD = 1.3
 _EVALUATION = 1.3  # Time of training and evaluation, relative to training alone.
 
 
-def work_text(recipes, pairs, scale):
+def work_text(runner, recipes, pairs):
     """Describes what is left to do.
 
     Args:
+        runner: a `StudyRunner`.
         recipes: list of the recipes to pre-train.
         pairs: list of `(row, column)` to fine-tune.
-        scale: the `Scale`.
     """
     texts = []
     if recipes:
         several = "s" * (len(recipes) > 1)
-        texts.append(f"{len(recipes)} pre-training run{several} of {scale.steps:,} steps")
+        texts.append(f"{len(recipes)} pre-training run{several} of {runner.scale.steps:,} steps")
     if pairs:
-        runs = sum(len(scale.seeds) * len(column.recipe.learning_rates) for _, column in pairs)
+        runs = sum(runner.runs(row, column) for row, column in pairs)
         tasks = list(dict.fromkeys(column.title for _, column in pairs))
         texts.append(f"{runs} fine-tuning run{'s' * (runs > 1)} on {', '.join(tasks)}")
     return " and ".join(texts) or "nothing: all runs are finished"
@@ -48,9 +48,7 @@ def estimate(runner, recipes, pairs):
     pretraining = sum(costs[_kind(recipe)] * tokens for recipe in recipes)
     finetuning = 0.0
     for row, column in pairs:
-        recipe = runner.finetuning_recipe(row, column)
-        runs = len(scale.seeds) * len(recipe.learning_rates)
-        words = column.words * recipe.epochs * runs
+        words = column.words * runner.finetuning_recipe(row, column).epochs * runner.runs(row, column)
         finetuning += _EVALUATION * costs[_kind(row.recipe)] * words * _TOKENS_PER_WORD
     return pretraining, finetuning
 

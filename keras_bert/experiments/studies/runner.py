@@ -272,6 +272,11 @@ class StudyRunner:
         """Returns the `FinetuningRecipe` of a row and a task; BiLSTMs on features train longer."""
         return self.scale.recipe("ner_features") if _is_on_features(row, column) else column.recipe
 
+    def runs(self, row, column):
+        """Returns the number of runs of a row and a task."""
+        choices = self._choices(row, column)
+        return len(choices["seed"]) * len(choices["learning_rate"])
+
     def _choices(self, row, column):
         """Returns the grid of a row and a task."""
         recipe = self.finetuning_recipe(row, column)
