@@ -15,6 +15,10 @@ from keras_bert.text.vocabulary import LONGEST_WORD, Vocabulary
 CONFIG = "config.json"
 
 
+class NotBertError(AttributeError, ValueError):
+    """Raised where a task needs the encoder of a BERT; commands show it as a mistake of their user."""
+
+
 class LoadedBaseline:
     """A model that BERT is compared with, in memory; or only its sizes and a vocabulary, before training.
 
@@ -43,7 +47,7 @@ class LoadedBaseline:
 
     def __getattr__(self, name):
         if name in ("encoder", "encode", "attention"):
-            raise AttributeError(
+            raise NotBertError(
                 f"{self._name} is no BERT and has no {name!r}: it serves only classification (bilstm) or question "
                 "answering (bidaf)"
             )
