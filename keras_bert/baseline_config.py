@@ -40,7 +40,8 @@ class BaselineConfig:
     @property
     def title(self):
         """Returns the name of the kind in texts."""
-        return {"bilm": "biLM", "bilstm": "BiLSTM", "bidaf": "BiDAF"}[self.kind]
+        name = {"bilm": "biLM", "bilstm": "BiLSTM", "bidaf": "BiDAF"}[self.kind]
+        return f"{name} with ELMo" if self.language_model else name
 
     @property
     def hidden_size(self):
@@ -57,13 +58,24 @@ class BaselineConfig:
         return {"model_type": f"keras_bert_{self.kind}", **dataclasses.asdict(self)}
 
 
+def explain_names(name):
+    """Returns a sentence about the names of models that BERT is compared with, if a name resembles them, or ""."""
+    if not re.match(r"(bilm|bilstm|bidaf|elmo|gpt)(?![a-z0-9/])", str(name), re.IGNORECASE):
+        return ""
+    return (
+        ". Models without BERT are named bilstm (classification) or bidaf (questions), with sizes as in "
+        "bilstm_H-256_L-2_E-300; ELMo's features are added by --language_model; a model like GPT is pre-trained with "
+        "--causal"
+    )
+
+
 def named_baseline(name, vocab_size):
     """Returns the `BaselineConfig` of a name, or `None` for another name.
 
     Names are `bilm`, `bilstm` and `bidaf`, of the published sizes, or with sizes: `bilstm_H-256_L-1_E-100` has LSTMs of
     width 256, one layer and a token table of width 100.
     """
-    kind, *parts = name.split("_")
+    kind, *parts = str(name).split("_")
     matches = [re.fullmatch(r"([HLE])-([1-9]\d*)", part) for part in parts]
     if kind not in _SIZES or not all(matches):
         return None

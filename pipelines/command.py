@@ -27,6 +27,7 @@ _SECTIONS = []  # Pairs of a title and the names of the flags defined before it.
 _OLD_NAMES = {}
 # TensorFlow prints these at every start. Whether a machine without an NVIDIA device has no driver is of no interest.
 _NOISE = ["All log messages before absl", "cudart_stub", "cpu_feature_guard", "^To enable the following instructions"]
+_NOISE += ["oneDNN custom operations are on"]
 _NVIDIA = "/dev/nvidiactl"
 _HARMLESS = re.compile("unsupported characters|triggered tf.function retracing")
 _VERBOSE = flags.DEFINE_bool("verbose", False, "Shows the messages of TensorFlow and other libraries.")

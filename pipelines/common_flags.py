@@ -9,7 +9,7 @@ import types
 from absl import flags
 
 import keras_bert
-from keras_bert.baseline_config import named_baseline
+from keras_bert.baseline_config import explain_names, named_baseline
 from keras_bert.checkpoints import locations
 from keras_bert.files import write_text
 from keras_bert.tasks import rows
@@ -99,7 +99,7 @@ def baselines():
     """Defines the flags of the models that BERT is compared with, and returns their holders by the names for `load`."""
     section("model")
     return {
-        "vocabulary": flags.DEFINE_string("vocab", None, "vocab.txt of a new model, --model=bilstm or --model=bidaf."),
+        "vocabulary": flags.DEFINE_string("vocab", None, "vocab.txt of a new model, such as --model=bilstm."),
         "lowercase": flags.DEFINE_bool("lowercase", None, "Whether --vocab is uncased; default: judged by its pieces."),
         "language_model": flags.DEFINE_string(
             "language_model", None, "A bilm of run_pretraining, whose states are features of a new model: ELMo."
@@ -107,19 +107,36 @@ def baselines():
     }
 
 
-def load_options(holders, models):
-    """Returns the options of `keras_bert.load` from the flags of `baselines`; raises for other models than new ones."""
+def load_options(holders, models, kind):
+    """Returns the options of `keras_bert.load` from the flags of `baselines`.
+
+    Raises an error if new models and others are mixed, or for a new model of another kind than `kind`.
+    """
     options = {name: holder.value for name, holder in holders.items() if holder.value is not None}
+    missing = [model for model in models if not locations.find(model)]
+    new = [model for model in missing if named_baseline(model, 1)]
+    for model in missing:
+        if model not in new and (sentence := explain_names(model)):
+            raise ValueError(f"--model={model}: no such model{sentence}")
+    if new and len(new) < len(models):
+        raise ValueError(f"--model: new models are trained on their own. Received: --model={','.join(models)}")
+    if wrong := [model for model in new if named_baseline(model, 1).kind != kind]:
+        raise ValueError(f"--model must be a {kind} for this task, such as {kind}_H-256. Received: --model={wrong[0]}")
     names = [f"--{holders[name].name}" for name in options]
-    if any(named_baseline(model, 1) and not locations.find(model) for model in models):
+    if new:
         check_paths(options.get("language_model"), vocab=options.get("vocabulary"))
         if not {"vocabulary", "language_model"} & options.keys():
             raise ValueError(f"--model={models[0]}: a new model needs --vocab=vocab.txt, or --language_model")
     elif options:
         raise ValueError(
-            f"{', '.join(names)}: only for new models, such as --model=bilstm. Received: --model={models[0]}"
+            f"{', '.join(names)}: only for new models, such as --model={kind}. Received: --model={models[0]}"
         )
     return options
+
+
+def new_model_rates(task):
+    """Returns the default learning rates of a task whose model is new, or `None` for other models."""
+    return [1e-3] if task.load_options else None
 
 
 def choices(holders, learning_rates, batch_size, epochs):

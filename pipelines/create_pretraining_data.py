@@ -116,6 +116,7 @@ def _summary(manifest):
 def _next(output):
     """Returns the command that trains on the data."""
     objective = "" if flags.FLAGS.next_sentence else " --next_sentence=false"
+    objective += "" if flags.FLAGS.special_tokens else " --causal"
     phase = f"length:{flags.FLAGS.sequence_length},steps:10000,batch:32"
     train = f"{command.spelling('run_pretraining')} --data={shlex.quote(output)} --config=tiny --phase={phase}"
     return f"{train}{objective} --output_dir=runs/tiny"

@@ -65,7 +65,7 @@ _INIT = flags.DEFINE_string(
     "init_from", None, "Output of another run, or a task of this run, to start from; the former instead of --model."
 )
 _BASELINES = common_flags.baselines()
-_FLAGS = common_flags.finetuning("3e-5, or 5e-5,4e-5,3e-5,2e-5 for GLUE")
+_FLAGS = common_flags.finetuning("3e-5, or 5e-5,4e-5,3e-5,2e-5 for GLUE; 1e-3 for new models")
 command.section("training")
 _WEIGHTS = flags.DEFINE_enum("class_weights", None, ["balanced"], "Weights the loss so that all classes count equally.")
 _LANGUAGE_MODEL = flags.DEFINE_float(
@@ -81,7 +81,7 @@ def check():
     """Finds mistakes in flags and files."""
     common_flags.choices(_FLAGS, [], None, None)
     starts = [_start(name, pathlib.Path(_FLAGS.output_dir.value)) for name in task_names()]
-    common_flags.load_options(_BASELINES, starts[:1])
+    common_flags.load_options(_BASELINES, starts[:1], "bilstm")
     common_flags.check_paths(_FLAGS.model.value)
     if parse_threshold(_THRESHOLD.value) != THRESHOLD and _TASK.value != ["multi_label"]:
         raise ValueError(f"--threshold: only for --task=multi_label. Received: --task={','.join(_TASK.value)}")
@@ -109,7 +109,7 @@ def main():
         else:
             options["language_model_weight"] = _LANGUAGE_MODEL.value
         kind = MultiLabelTask if data.task.multi_label else ClassificationTask
-        load_options = common_flags.load_options(_BASELINES, [start]) if start == _FLAGS.model.value else {}
+        load_options = common_flags.load_options(_BASELINES, [start], "bilstm") if start == _FLAGS.model.value else {}
         task = kind(data, start, load(start, **load_options), _LENGTH.value, output / "submission", **options)
         task.load_options = load_options
         finetuning = _finetuning(task, output / data.task.name if len(names) > 1 else output, strategy)
@@ -130,8 +130,8 @@ def _finetuning(task, output, strategy):
     from keras_bert.experiments.cross_validation import CrossValidation
     from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
 
-    defaults = task.task
-    choices = common_flags.choices(_FLAGS, defaults.learning_rates, defaults.batch_size, defaults.epochs)
+    defaults, rates = task.task, common_flags.new_model_rates(task)
+    choices = common_flags.choices(_FLAGS, rates or defaults.learning_rates, defaults.batch_size, defaults.epochs)
     options = {"strategy": strategy, "log_every": _FLAGS.log_every.value, "report_to": _FLAGS.report_to.value}
     if not _FOLDS.value:
         hyperparameters = common_flags.instance(Hyperparameters)

@@ -32,7 +32,9 @@ flags.DEFINE_integer("max_question_length", 64, "Maximum number of tokens of a q
 flags.DEFINE_integer("max_answer_length", 30, "Maximum number of tokens of an answer.", 1)
 flags.DEFINE_integer("n_best", 20, "Number of answers to write for each question.", 1)
 _BASELINES = common_flags.baselines()
-_FLAGS = common_flags.finetuning("5e-5", "32, or 48 with --version_2", "3, or 2 with --version_2")
+_FLAGS = common_flags.finetuning(
+    "5e-5, or 1e-3 for new models", "32, or 48 with --version_2", "3, or 2 with --version_2"
+)
 
 
 def check():
@@ -40,7 +42,7 @@ def check():
     common_flags.choices(_FLAGS, [], None, None)
     for model in _models():
         common_flags.check_paths(model)
-    common_flags.load_options(_BASELINES, _models())
+    common_flags.load_options(_BASELINES, _models(), "bidaf")
     for path in _TRAIN.value:
         common_flags.check_paths(train_file=path)
     common_flags.check_paths(dev_file=_DEV.value, predict_file=_PREDICT.value)
@@ -52,9 +54,6 @@ def main():
     _, strategy = common_flags.begin(_FLAGS)
     models = _models()
     epochs, batch_size = (2, 48) if _VERSION_2.value else (3, 32)  # As in the paper.
-    choices = common_flags.choices(_FLAGS, [5e-5], batch_size, epochs)
-    if len(models) > 1:
-        choices = {"model": models, **choices}
     task = QuestionAnsweringTask(
         models,
         common_flags.instance(QuestionSettings),
@@ -62,8 +61,11 @@ def main():
         _DEV.value,
         _PREDICT.value,
         _FLAGS.max_train_examples.value,
-        load_options=common_flags.load_options(_BASELINES, models),
+        load_options=common_flags.load_options(_BASELINES, models, "bidaf"),
     )
+    choices = common_flags.choices(_FLAGS, common_flags.new_model_rates(task) or [5e-5], batch_size, epochs)
+    if len(models) > 1:
+        choices = {"model": models, **choices}
     texts, predictions = '--question="Who?" --context_file=article.txt', _PREDICT.value and "test/predictions.json"
     common_flags.finetune(_FLAGS, task, choices, strategy, texts, predictions)
 

@@ -17,6 +17,7 @@ will cost; `--estimate` ends there. The same command resumes an interrupted stud
 published figures), the vocabulary and the data, `pretraining/` with the model of each recipe, and `finetuning/`.
 """
 
+import contextlib
 import dataclasses
 import logging
 import pathlib
@@ -85,10 +86,15 @@ def main():
     write_text(output / "flags.txt", command.given_flags())
     runner.prepare()
     recipes, pairs = runner.unfinished()
+    for row, column in runner.outdated():
+        again = "it runs again" if (row, column) in pairs else "it is left out of the table"
+        log.info("%s, %s: scored with other settings before; %s", row.title, column.title, again)
     log.info("%s, %s: %s", runner.definition.title, _SCALE.value, cost.work_text(runner, recipes, pairs))
     if recipes or pairs:
-        pretraining, finetuning = cost.estimate(runner, recipes, pairs)
-        rest = ", without that of recurrent models" if any(row.recurrent for row, _ in pairs) else ""
+        log.info("timing a few steps of each kind of model ...")
+        with _silence(log):
+            pretraining, finetuning = cost.estimate(runner, recipes, pairs)
+        rest = "; not counted: training BiLSTM and BiDAF" if any(row.recurrent for row, _ in pairs) else ""
         log.info("estimate: %s of pre-training and %s of fine-tuning%s", *map(_hours, (pretraining, finetuning)), rest)
     if _ESTIMATE.value:
         return
@@ -103,7 +109,20 @@ def main():
     print(f"results:      {output / 'results.md'}\nreport:       {output / 'report.html'}")
 
 
+@contextlib.contextmanager
+def _silence(log):
+    """Omits the messages of a logger below warnings."""
+    level = log.level
+    log.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
 def _hours(seconds):
+    if seconds < 60:
+        return "less than a minute"
     return f"{seconds / 3600:.1f} hours" if seconds >= 5400 else f"{seconds / 60:.0f} minutes"
 
 

@@ -6,7 +6,7 @@ import re
 
 import keras
 
-from keras_bert.baseline_config import named_baseline
+from keras_bert.baseline_config import explain_names, named_baseline
 from keras_bert.checkpoints import google, huggingface, keras_hub, locations, sentence_transformers, tokenizer_files
 from keras_bert.checkpoints.layout import Checkpoint, Tensor, tensors_of
 from keras_bert.checkpoints.loaded import LoadedBert
@@ -66,8 +66,9 @@ def load(path_or_name, revision=None, dtype=None, head=None, **encoder_options):
     checkpoint = _open(path_or_name, revision, head, dtype)
     if isinstance(checkpoint, pathlib.Path | LoadedBaseline):
         kind = "no BERT" if isinstance(checkpoint, LoadedBaseline) else "an encoder-decoder"
-        if head is not None or encoder_options:
-            given = ", ".join(["head"] * (head is not None) + list(encoder_options))
+        given = ["head"] * (head is not None) + [name for name, value in encoder_options.items() if value]
+        if given:
+            given = ", ".join(given)
             raise ValueError(f"{path_or_name} is {kind}, which does not take {given}")
         return checkpoint if isinstance(checkpoint, LoadedBaseline) else LoadedTransformer(checkpoint, dtype)
     with explain_out_of_memory(parameters=sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())):
@@ -107,7 +108,7 @@ def _download(name, revision, tried):
         if isinstance(error, huggingface_hub.errors.LocalEntryNotFoundError):
             reason = "no connection, and not in its cache"
         raise ValueError(
-            f"{name}: no such checkpoint{locations.hint(name)}. "
+            f"{name}: no such checkpoint{explain_names(name) or locations.hint(name)}. "
             f"Tried: {', '.join(tried)}, the Hugging Face hub ({reason})".replace("?.", "?")
         ) from error
 

@@ -15,6 +15,13 @@ from keras_bert.text.vocabulary import LONGEST_WORD, Vocabulary
 CONFIG = "config.json"
 
 
+_PURPOSES = {
+    "bilm": "A bilm serves as `language_model` (--language_model) of a bilstm or a bidaf",
+    "bilstm": "A bilstm only classifies texts or pairs of texts",
+    "bidaf": "A bidaf only answers questions",
+}
+
+
 class NotBertError(AttributeError, ValueError):
     """Raised where a task needs the encoder of a BERT; commands show it as a mistake of their user."""
 
@@ -47,10 +54,7 @@ class LoadedBaseline:
 
     def __getattr__(self, name):
         if name in ("encoder", "encode", "attention"):
-            raise NotBertError(
-                f"{self._name} is no BERT and has no {name!r}: it serves only classification (bilstm) or question "
-                "answering (bidaf)"
-            )
+            raise NotBertError(f"{self._name} is no BERT and has no {name!r}. {_PURPOSES[self.config.kind]}")
         raise AttributeError(f"LoadedBaseline has no attribute {name!r}")
 
     def model(self):
@@ -92,6 +96,8 @@ class LoadedBaseline:
 
     def predict(self, texts, batch_size=32, n_best=None, sequence_length=None, **options):
         """Answers texts, see `LoadedBert.predict`."""
+        if self.config.kind == "bilm":
+            raise ValueError(f"{self._name} answers no texts. {_PURPOSES['bilm']}")
         if self._answerer is None:
             from keras_bert.checkpoints.answers import Answerer  # Needs TensorFlow, unlike the models.
 
@@ -117,7 +123,10 @@ def open_named(name, dtype=None, vocabulary=None, lowercase=None, language_model
         vocabulary = language_model.vocabulary
         lowercase = language_model.lowercase if lowercase is None else lowercase
     if vocabulary is None:
-        raise ValueError(f"{name} has no vocabulary. Expected `vocabulary` (--vocab), or a `language_model` with one")
+        raise ValueError(
+            f"{name} is a new model without a vocabulary, to be trained by run_glue or run_squad with --vocab or "
+            "--language_model. In Python, pass `vocabulary` or `language_model`"
+        )
     vocabulary = Vocabulary(vocabulary)
     config = named_baseline(name, len(vocabulary))
     if language_model is not None:

@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.experiments.finetuning_task import Findings, FinetuningTask
+from keras_bert.experiments.finetuning_task import Findings, FinetuningTask, start_text
 from keras_bert.experiments.reports.labels import (
     classification_errors,
     classification_sections,
@@ -83,7 +83,7 @@ class ClassificationTask(FinetuningTask):
         self.summary, self.card = self._summary(), _card(data)
         dev = ", ".join(f"{data.source or name}: {len(part):,}" for name, part in data.dev.items())
         self.facts = {
-            "start": f"{model}, {bert.config.num_hidden_layers} layers, width {bert.config.hidden_size}",
+            "start": start_text(model, bert),
             "training examples": f"{len(data.train):,}; {data.balance()}" if task.labels else data.balance(),
             "dev examples": f"{data.folds}-fold cross-validation of the training examples" if data.folds else dev,
             **data_summary.facts(self.summary),
@@ -217,7 +217,7 @@ class ClassificationTask(FinetuningTask):
 
 
 def _language_model_loss(weight):
-    return Loss("language_model_loss", lambda targets, outputs: weight * outputs["language_model_loss"])
+    return Loss("weighted_language_model_loss", lambda targets, outputs: weight * outputs["language_model_loss"])
 
 
 def _per_part(data, function):

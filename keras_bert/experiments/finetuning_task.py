@@ -4,6 +4,7 @@ import abc
 import dataclasses
 import types
 
+from keras_bert.baseline_config import BaselineConfig
 from keras_bert.experiments import grid
 from keras_bert.training.bucketing import Batches
 
@@ -33,6 +34,26 @@ class Findings:
     messages: tuple = ()
     measured: dict = dataclasses.field(default_factory=dict)
     same: str | None = None
+
+
+def start_text(model, bert):
+    """Describes the model that a task starts from.
+
+    Args:
+        model: string, its directory or name.
+        bert: what `keras_bert.load` returns for it.
+    """
+    return f"{model}, {size_text(bert.config)}"
+
+
+def size_text(config):
+    """Returns layers and width of a config, such as "6 layers, width 384"."""
+    layers = f"{config.num_hidden_layers} layer{'s' * (config.num_hidden_layers != 1)}"
+    if not isinstance(config, BaselineConfig):
+        return f"{layers}, width {config.hidden_size}"
+    features = config.language_model
+    more = f", on the states of a biLM: {size_text(features)}" if features else ""
+    return f"{layers}, width {config.width} in each direction{more}"
 
 
 class FinetuningTask(abc.ABC):

@@ -77,7 +77,7 @@ def _metadata(name, task, start, evaluated_on, scores, kind):
     metadata = {"library_name": library, "pipeline_tag": card["pipeline_tag"]}
     if is_hub_name(start):
         metadata["base_model"] = str(start)
-    metadata["tags"] = [kind.lower(), "keras_bert"]
+    metadata["tags"] = [kind.split()[0].lower(), "keras_bert"]
     if card["datasets"]:
         metadata["datasets"] = card["datasets"]
     metadata["metrics"] = list(dict.fromkeys(result["type"] for result in results))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_bert.experiments.finetuning_task import Findings, FinetuningTask
+from keras_bert.experiments.finetuning_task import Findings, FinetuningTask, start_text
 from keras_bert.experiments.reports.choices import choice_errors, choice_sections
 from keras_bert.files import write_text
 from keras_bert.models.heads import build_multiple_choice
@@ -45,7 +45,7 @@ class MultipleChoiceTask(FinetuningTask):
         }
         self.summary, self.card = self._summary(), _card(data)
         self.facts = {
-            "start": f"{model}, {bert.config.num_hidden_layers} layers, width {bert.config.hidden_size}",
+            "start": start_text(model, bert),
             "training examples": f"{data.names['train']}: {len(data.train):,}",
             "dev examples": f"{data.names['dev']}: {len(data.dev):,}",
             **choice_summary.facts(self.summary),

@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras_bert.baseline_config import BaselineConfig, named_baseline
 from keras_bert.checkpoints.load import load
 from keras_bert.config import BertConfig, named_config
+from keras_bert.experiments.finetuning_task import size_text
 from keras_bert.experiments.reports.environment import environment
 from keras_bert.experiments.reports.pretraining import results_text, write_pretraining_report
 from keras_bert.experiments.reports.report import Head
@@ -100,7 +101,10 @@ def open_config(config, vocabulary=None):
         if baseline.kind != "bilm":
             raise ValueError(f"--config={config}: only a bilm is pre-trained; train others by run_glue or run_squad")
         return baseline
-    size = named_config(config)
+    try:
+        size = named_config(config)
+    except ValueError as error:
+        raise ValueError(f"--config: {error}, or bilm, such as bilm_H-256") from None
     return size if vocabulary is None else dataclasses.replace(size, vocab_size=len(vocabulary))
 
 
@@ -172,7 +176,7 @@ def report(trainer, results, phases, records, source, objective, steps):
     if not is_chief(trainer.strategy):
         return
     output, encoder = trainer.directory, describe(trainer.model).config
-    size = f"{encoder.num_hidden_layers} layers of width {encoder.hidden_size}"
+    size = size_text(encoder)
     texts = [f"{phase['steps']:,} steps of {phase['batch']} x {phase['length']} tokens" for phase in phases]
     facts = {
         "model": f"{size}, {trainer.model.count_params():,} parameters",

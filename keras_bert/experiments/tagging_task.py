@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import scipy.special
 
-from keras_bert.experiments.finetuning_task import Findings, FinetuningTask
+from keras_bert.experiments.finetuning_task import Findings, FinetuningTask, start_text
 from keras_bert.experiments.reports.entities import entity_errors, entity_sections
 from keras_bert.experiments.reports.words import word_errors, word_sections
 from keras_bert.models.heads import build_token_classifier
@@ -77,7 +77,7 @@ class TaggingTask(FinetuningTask):
         splits = {name: part for name, part in windows.items() if name != "train"}
         self.summary = sentence_summary.summarize(windows["train"], splits, sequence_length, document_context)
         self.facts = {
-            "start": f"{model}, {bert.config.num_hidden_layers} layers, width {bert.config.hidden_size}",
+            "start": start_text(model, bert),
             **sentence_summary.facts(self.summary),
             **_problems(windows),
         }

@@ -118,7 +118,10 @@ def build_signatures(model, preprocessor, labels=None, pair=False, **options):
         case "next_sentence":
             return fill_mask.follower(model, preprocessor, **options)
         case "language_model":
-            raise ValueError(f"a language model has no signatures on text. Received: model={model.name!r}")
+            raise ValueError(
+                "a bilm answers no texts: export the model that it is the `language_model` of. "
+                f"Received: model={model.name!r}"
+            )
         case "embedding":
             return embed.sentence_embedder(model, preprocessor, **options)
         case _:

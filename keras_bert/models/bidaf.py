@@ -13,7 +13,7 @@ from keras_bert.layers import (
     TokenEmbedding,
     WeightedSum,
 )
-from keras_bert.models.bilm import frozen_states
+from keras_bert.models.bilm import check_language_model, frozen_states
 
 
 def build_bidaf(vocab_size, embedding_size=200, width=100, dropout=0.2, language_model=None, dtype=None):
@@ -42,6 +42,7 @@ def build_bidaf(vocab_size, embedding_size=200, width=100, dropout=0.2, language
     embedding = TokenEmbedding(vocab_size, embedding_size, dtype=dtype, name="embedding")
     highways = [Highway(embedding_size, dtype=dtype, name=f"highway_{index}") for index in range(2)]
     if language_model is not None:
+        check_language_model(language_model, vocab_size)
         features = WeightedSum(len(language_model.output["hidden_states"]), dtype=dtype, name="weighted_sum")
     names = ("contextual", "modeling_0", "modeling_1", "end")
     lstms = {name: BiLSTM(width, dtype=dtype, name=f"{name}_bilstm") for name in names}

@@ -54,6 +54,21 @@ def build_bilm(vocab_size, width=512, num_layers=2, dropout=0.1, dtype=None):
     return keras.Model(inputs, {"hidden_states": states, "mlm_logits": logits}, name="bilm")
 
 
+def check_language_model(model, vocab_size):
+    """Raises an error unless `model` comes from `build_bilm` with a vocabulary of this size."""
+    outputs = getattr(model, "output", None)
+    if not isinstance(model, keras.Model) or not isinstance(outputs, dict) or "hidden_states" not in outputs:
+        raise ValueError(
+            "`language_model` must be a model from build_bilm; of what `keras_bert.load` returns, pass `bert.model()`. "
+            f"Received: language_model={model!r:.100}"
+        )
+    rows = outputs["mlm_logits"].shape[-1]
+    if rows != vocab_size:
+        raise ValueError(
+            f"`language_model` must have the same vocabulary. Received: vocab_size={vocab_size}, and {rows} in it"
+        )
+
+
 def frozen_states(model, token_ids, padding_mask):
     """Returns the `hidden_states` of a language model for other inputs, without dropout; its layers become frozen.
 

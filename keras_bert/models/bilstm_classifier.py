@@ -3,7 +3,7 @@
 import keras
 
 from keras_bert.layers import BiLSTM, Dense, Dropout, MaskedMax, PairAttention, SplitPair, TokenEmbedding, WeightedSum
-from keras_bert.models.bilm import frozen_states
+from keras_bert.models.bilm import check_language_model, frozen_states
 
 
 def build_bilstm_classifier(
@@ -46,6 +46,7 @@ def build_bilstm_classifier(
     attend, features = PairAttention(dtype=dtype, name="attention"), None
     embedding = TokenEmbedding(vocab_size, embedding_size, dtype=dtype, name="embedding")
     if language_model is not None:
+        check_language_model(language_model, vocab_size)
         features = WeightedSum(len(language_model.output["hidden_states"]), dtype=dtype, name="weighted_sum")
     drops = [Dropout(dropout, dtype=dtype, name=f"dropout_{index}") for index in range(num_layers)]
     lstms = [BiLSTM(width, dtype=dtype, name=f"bilstm_{index}") for index in range(num_layers)]

@@ -57,7 +57,8 @@ class Settings:
                 raise ValueError(f"`{name}` must be at least {least}. Received: {name}={getattr(self, name)!r}")
         if self.next_sentence and not self.special_tokens:
             raise ValueError(
-                "sentence pairs need special tokens. Expected `next_sentence=False`, or `special_tokens=True`"
+                "sentence pairs need special tokens. Add --next_sentence=false (`next_sentence=False`), or leave out "
+                "--nospecial_tokens"
             )
         if not 0 <= self.short_seq_prob <= 1:
             raise ValueError(f"`short_seq_prob` must be from 0 to 1. Received: short_seq_prob={self.short_seq_prob}")

@@ -115,7 +115,7 @@ def test_mistakes(tmp_path):
     keras_bert.save(build("bilstm"), tmp_path / "bilstm", PIECES)
     bilm, other = keras_bert.load(tmp_path / "bilm"), keras_bert.load("bilstm_H-4", vocabulary=PIECES)
     for call, message in (
-        (lambda: keras_bert.load("bilstm"), "bilstm has no vocabulary. Expected `vocabulary` .--vocab., or a"),
+        (lambda: keras_bert.load("bilstm"), "bilstm is a new model without a vocabulary, to be trained by run_glue"),
         (lambda: keras_bert.load("bilstm", vocabulary=PIECES, head="encoder"), "bilstm does not take head"),
         (lambda: keras_bert.load("bilstm", language_model=tmp_path / "bilstm"), "must be a trained model of kind bilm"),
         (
@@ -123,6 +123,16 @@ def test_mistakes(tmp_path):
             "`vocabulary` must be that of `language_model`",
         ),
         (lambda: keras_bert.load(tmp_path / "bilm", causal=True), "is no BERT, which does not take causal"),
+        (
+            lambda: bilm.predict("a b"),
+            "answers no texts. A bilm serves as `language_model` .--language_model. of a bil",
+        ),
+        (lambda: bilm.encode("a b"), "is no BERT and has no 'encode'. A bilm serves as"),
+        (lambda: keras_bert.build_bidaf(13, language_model=bilm), "must be a model from build_bilm; of what"),
+        (
+            lambda: keras_bert.build_bidaf(14, language_model=bilm.model()),
+            "the same vocabulary. Received: vocab_size=14",
+        ),
         (lambda: bilm.classifier(2), "classification needs a bilstm, with this model as `language_model`. Received: a"),
         (lambda: other.span_labeler(), "question answering needs a bidaf. Received: a bilstm"),
         (lambda: other.classifier(2, multi_label=True), "several labels per text need a BERT model"),
@@ -165,5 +175,5 @@ def test_answers_and_saved_models(tmp_path):
         rows = [dict(zip(texts, row, strict=True)) for row in zip(*texts.values(), strict=True)]
         key = "label" if name == "bilstm" else "answer"
         assert [answer[key] for answer in bert.predict(rows)] == [text.decode() for text in found[key].numpy()]
-    with pytest.raises(ValueError, match="a language model has no signatures on text"):
+    with pytest.raises(ValueError, match="a bilm answers no texts: export the model that"):
         keras_bert.export(build("bilm"), bert.preprocessor(16), tmp_path / "bilm")

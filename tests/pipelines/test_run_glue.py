@@ -113,7 +113,8 @@ def test_a_language_model_loss_of_a_left_to_right_model(made, tmp_path, config, 
     with mock.patch.object(finetuning, "export"):
         call(PROGRAM, *arguments, "--language_model_weight=0.5", "--max_train_examples=6", "--seed=1,2")
     lines = next((tmp_path / "out" / "runs").glob("*/metrics.jsonl")).read_text().splitlines()
-    assert json.loads(lines[0])["language_model_loss"] == pytest.approx(0.5 * np.log(config.vocab_size), rel=0.25)
+    loss = json.loads(lines[0])["weighted_language_model_loss"]
+    assert loss == pytest.approx(0.5 * np.log(config.vocab_size), rel=0.25)
     assert keras_bert.load(tmp_path / "out" / "model").head == "classification"
     assert "`language_model_weight` is set only in the earlier run: 0.5" in mistake(PROGRAM, *arguments)
 
@@ -276,6 +277,8 @@ def test_user_errors(made, tmp_path):
         "--init_from=mnli": "--init_from=mnli must be a task of this run or a folder",
         "--model=": "--model is required for wnli",
         "--model=bilstm": "--model=bilstm: a new model needs --vocab=vocab.txt, or --language_model",
+        "--model=bilstm_256": "--model=bilstm_256: no such model. Models without BERT are named bilstm (classification)",
+        "--model=bidaf_H-8": "--model must be a bilstm for this task, such as bilstm_H-256. Received: --model=bidaf_H-8",
         "--lowercase": f"--lowercase: only for new models, such as --model=bilstm. Received: --model={made}/bert",
         "--language_model_weight=0.5": f"{made}/bert: a language model loss needs a left-to-right model. Received:",
         "--freeze_layers=3": "`count` must be between 0 and 1, the number of blocks. Received: count=3",

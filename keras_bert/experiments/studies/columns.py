@@ -93,7 +93,10 @@ def open_columns(names, scale, sources, metrics=None):
         if name not in TASKS:
             raise ValueError(f"--tasks must be some of {', '.join(TASKS)}. Received: {name}")
     metrics = {**_METRICS, **(metrics or {})}
-    return [_open(name, scale.recipe(name), sources, metrics) for name in names]
+    try:
+        return [_open(name, scale.recipe(name), sources, metrics) for name in names]
+    except (ValueError, FileNotFoundError) as error:
+        raise type(error)(str(error).replace("`data_dir`", "--glue_dir")) from None
 
 
 def _open(name, recipe, sources, metrics):

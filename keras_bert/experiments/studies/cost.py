@@ -32,8 +32,8 @@ def work_text(runner, recipes, pairs):
 def estimate(runner, recipes, pairs):
     """Returns the estimated seconds of all pre-training runs and of all fine-tuning runs.
 
-    A few steps are timed of each kind of model. Fine-tuning is assumed to take as long per token as pre-training; that
-    of recurrent models is left out.
+    A few steps are timed of each kind of model, and the time until the first one, which each run takes too. Fine-tuning
+    is assumed to take as long per token as pre-training; that of recurrent models is left out.
 
     Args:
         runner: a `StudyRunner`, after `prepare`.
@@ -42,15 +42,21 @@ def estimate(runner, recipes, pairs):
     pairs = [(row, column) for row, column in pairs if not row.recurrent]
     needed = [*recipes, *(row.recipe for row, _ in pairs)]
     costs = {_kind(recipe): recipe for recipe in needed}
-    costs = {kind: _seconds_per_token(runner, recipe) for kind, recipe in costs.items()}
+    costs = {kind: _seconds(runner, recipe) for kind, recipe in costs.items()}
     scale = runner.scale
     tokens = sum(phase["steps"] * phase["batch"] * phase["length"] for phase in scale.phases)
-    pretraining = sum(costs[_kind(recipe)] * tokens for recipe in recipes)
+    pretraining = sum(_time(costs[_kind(recipe)], 1, tokens) for recipe in recipes)
     finetuning = 0.0
     for row, column in pairs:
-        words = column.words * runner.finetuning_recipe(row, column).epochs * runner.runs(row, column)
-        finetuning += _EVALUATION * costs[_kind(row.recipe)] * words * _TOKENS_PER_WORD
+        runs = runner.runs(row, column)
+        words = column.words * runner.finetuning_recipe(row, column).epochs * runs
+        finetuning += _EVALUATION * _time(costs[_kind(row.recipe)], runs, words * _TOKENS_PER_WORD)
     return pretraining, finetuning
+
+
+def _time(cost, runs, tokens):
+    start, per_token = cost
+    return start * runs + per_token * tokens
 
 
 def _kind(recipe):
@@ -58,7 +64,8 @@ def _kind(recipe):
     return recipe.size, recipe.causal, recipe.next_sentence, recipe.bilm
 
 
-def _seconds_per_token(runner, recipe):
+def _seconds(runner, recipe):
+    """Returns the seconds until the first step, and those of each token."""
     batch = min(_BATCH, runner.scale.phases[0]["batch"])
     run = runner.pretraining(recipe, None, batch)
     records = run.records[0]
@@ -68,4 +75,5 @@ def _seconds_per_token(runner, recipe):
         began = time.monotonic()
         run.trainer.fit(Phases([(records, count)]), steps=count)
         seconds.append(time.monotonic() - began)
-    return max(seconds[2] - seconds[1], 0.2 * seconds[2]) / (steps * batch * records.sequence_length)
+    per_token = max(seconds[2] - seconds[1], 0.2 * seconds[2]) / (steps * batch * records.sequence_length)
+    return seconds[0], per_token

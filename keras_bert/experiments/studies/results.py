@@ -22,21 +22,22 @@ def write_results(runner, output, seconds=0.0):
     published = tables.published_rows(definition, columns, perplexities)
     differences, notes = tables.differences(definition, columns, scores), tables.notes(columns, scores, perplexities)
     notes += [definition.note] * bool(definition.note and published)
+    scale, models = runner.scale, _models(runner)
+    phases = "; ".join(f"{part['steps']:,} steps of {part['batch']} x {part['length']} tokens" for part in scale.phases)
+    facts = [f"Models: {models}. Pre-training: {phases}."]
     text = "\n".join(
         [
             f"# {definition.title}\n",
             tables.markdown(heads, [*ours, *published]),
-            *(f"- {line}" for line in [*differences, *notes]),
+            *(f"- {line}" for line in [*facts, *differences, *notes]),
         ]
     )
     write_json(output / "results.json", {"study": definition.title, "scores": scores, "perplexities": perplexities})
     write_text(output / "results.md", text + "\n")
-    scale = runner.scale
-    phases = "; ".join(f"{part['steps']:,} steps of {part['batch']} x {part['length']} tokens" for part in scale.phases)
     settings = {row.title: tables.settings_text(found) for row in definition.rows for found in _any(scores, row)}
     head = Head(
         definition.title,
-        {"model": scale.config, "pre-training": phases},
+        {"models": models, "pre-training": phases},
         environment(seconds),
         {"learning rate of pre-training": scale.learning_rate, "warmup of pre-training": scale.warmup, **settings},
     )
@@ -45,6 +46,15 @@ def write_results(runner, output, seconds=0.0):
         output / "report.html", head, table, differences, notes, runner.curves(), _steps(runner, columns, scores)
     )
     return text
+
+
+def _models(runner):
+    """Returns the names of the sizes of the models."""
+    scale, rows = runner.scale, [row for row in runner.definition.rows if row.is_built]
+    names = [row.recipe.size or scale.config for row in rows if row.recipe and not row.recipe.bilm]
+    names += [scale.bilm for row in rows if row.recipe and row.recipe.bilm]
+    names += [name for row in rows if row.recurrent for name in (scale.bilstm, scale.bidaf)]
+    return ", ".join(dict.fromkeys(names))
 
 
 def _any(scores, row):

@@ -161,6 +161,12 @@ class StudyRunner:
         pairs = [(row, column) for row in self._rows for column in self.columns]
         return recipes, [pair for pair in pairs if not self._is_finished(*pair)]
 
+    def outdated(self):
+        """Returns the `(row, column)` whose scores were made with other settings and are not shown."""
+        columns = {column.name: column for column in self.columns}
+        pairs = [(row, column) for row in self.definition.rows for column in columns.values()]
+        return [pair for pair in pairs if self._scores(*pair).exists() and not self._is_finished(*pair)]
+
     def pretraining(self, recipe, directory, batch=None):
         """Returns the `PretrainingRun` of a recipe; `batch` overrides the batch sizes."""
         masking = Masking(mask_share=recipe.mask_share, random_share=recipe.random_share)
@@ -257,7 +263,11 @@ class StudyRunner:
         finetuning = _OnlyScores(task, choices, hyperparameters, folder, strategy=self._strategy, report_to=[])
         finetuning.run()
         best = grid.summary(finetuning.study.results, column.metric)[0]
-        facts = {"asked": self._asked(row, column), "heading": dataclasses.asdict(column.heading())}
+        facts = {
+            "asked": self._asked(row, column),
+            "heading": dataclasses.asdict(column.heading()),
+            "majority": (task.summary["majority"] or {}).get(column.metric),
+        }
         write_json(self._scores(row, column), {**best, **facts})
 
     def _is_finished(self, row, column):

@@ -19,7 +19,16 @@ def score_rows(definition, columns, scores, perplexities):
             cells = [_score(scores.get(row.key, {}).get(column.name)) for column in columns]
             language = [f"{perplexities[row.key]:.2f}" if row.key in perplexities else ""] if perplexities else []
             rows.append([row.title, *language, *cells])
+    baselines = [_majority(column.name, scores) for column in columns]
+    if rows and any(baselines):
+        rows.append(["the most frequent label", *([""] if perplexities else []), *baselines])
     return rows
+
+
+def _majority(task, scores):
+    """Returns the score of always predicting the most frequent label, in percent; empty if there is none."""
+    found = [row[task]["majority"] for row in scores.values() if row.get(task, {}).get("majority") is not None]
+    return f"{100 * found[0]:.1f}" if found else ""
 
 
 def published_rows(definition, columns, perplexities):
@@ -87,10 +96,15 @@ def notes(columns, scores, perplexities):
         ]
         if limits:
             lines.append(f"{column.title}: at most {' and '.join(limits)}.")
+    if any(_majority(column.name, scores) for column in columns):
+        lines.append(
+            "A score near that of the most frequent label means that little was learned: compare no such rows."
+        )
     if perplexities:
         lines.append(
             "Perplexity: of the predicted tokens of held-out text, with the masks of the row. That of a left-to-right "
-            "model, which predicts every token from its left context, is not comparable with that of a masked one."
+            "model, which predicts every token from its left context, is not comparable with that of a masked one, nor "
+            "that of a bilm, the mean over both directions."
         )
     return lines
 

@@ -28,13 +28,13 @@ DEFINITION = StudyDefinition(
 )
 
 
-def found(mean, deviation, runs):
-    return {"mean": mean, "deviation": deviation, "runs": runs}
+def found(mean, deviation, runs, majority=None):
+    return {"mean": mean, "deviation": deviation, "runs": runs, "majority": majority}
 
 
 SCORES = {
     "bert": {"mrpc": found(0.80, 0.03, 9), "squad": found(0.5, 0, 1)},
-    "no_nsp": {"mrpc": found(0.788, 0.04, 16), "squad": found(float("nan"), 0, 1)},
+    "no_nsp": {"mrpc": found(0.788, 0.04, 16, 0.6838), "squad": found(float("nan"), 0, 1)},
 }
 
 
@@ -47,6 +47,7 @@ def test_scores_beside_the_published_ones():
         "|---|---|---|---|",
         "| BERT | 20.50 | 80.0 ± 3.0 | 50.0 |",
         "| No NSP | 21.00 | 78.8 ± 4.0 | diverged |",
+        "| the most frequent label |  | 68.4 |  |",
         "| BERT, published |  | 86.7 |  |",
     ]
     notes = " ".join(tables.notes(COLUMNS, SCORES, perplexities))
