@@ -19,6 +19,7 @@ published figures), the vocabulary and the data, `pretraining/` with the model o
 
 import contextlib
 import dataclasses
+import io
 import logging
 import pathlib
 import time
@@ -92,7 +93,7 @@ def main():
     log.info("%s, %s: %s", runner.definition.title, _SCALE.value, cost.work_text(runner, recipes, pairs))
     if recipes or pairs:
         log.info("timing a few steps of each kind of model ...")
-        with _silence(log):
+        with contextlib.redirect_stderr(io.StringIO()):  # The progress of these steps.
             pretraining, finetuning = cost.estimate(runner, recipes, pairs)
         rest = "; not counted: training BiLSTM and BiDAF" if any(row.recurrent for row, _ in pairs) else ""
         log.info("estimate: %s of pre-training and %s of fine-tuning%s", *map(_hours, (pretraining, finetuning)), rest)
@@ -107,17 +108,6 @@ def main():
         write_results(runner, output, time.monotonic() - began)
     print(write_results(runner, output, time.monotonic() - began))
     print(f"results:      {output / 'results.md'}\nreport:       {output / 'report.html'}")
-
-
-@contextlib.contextmanager
-def _silence(log):
-    """Omits the messages of a logger below warnings."""
-    level = log.level
-    log.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
 
 
 def _hours(seconds):
