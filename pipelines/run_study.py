@@ -111,8 +111,8 @@ def main():
 
 
 def _hours(seconds):
-    if seconds < 60:
-        return "less than a minute"
+    if seconds < 120:
+        return "less than 2 minutes"
     return f"{seconds / 3600:.1f} hours" if seconds >= 5400 else f"{seconds / 60:.0f} minutes"
 
 
