@@ -24,7 +24,8 @@ def write_results(runner, output, seconds=0.0):
     notes += [definition.note] * bool(definition.note and published)
     scale, models = runner.scale, _models(runner)
     phases = "; ".join(f"{part['steps']:,} steps of {part['batch']} x {part['length']} tokens" for part in scale.phases)
-    facts = [f"Models: {models}. Pre-training: {phases}."]
+    held_out = f" Held-out text: rows of {scale.phases[0]['length']} tokens." if perplexities else ""
+    facts = [f"Models: {models}. Pre-training: {phases}.{held_out}"]
     text = "\n".join(
         [
             f"# {definition.title}\n",
