@@ -21,12 +21,12 @@ def score_rows(definition, columns, scores, perplexities):
             rows.append([row.title, *language, *cells])
     baselines = [_majority(column.name, scores) for column in columns]
     if rows and any(baselines):
-        rows.append(["the most frequent label", *([""] if perplexities else []), *baselines])
+        rows.append(["majority baseline", *([""] if perplexities else []), *baselines])
     return rows
 
 
 def _majority(task, scores):
-    """Returns the score of always predicting the most frequent label, in percent; empty if there is none."""
+    """Returns the score of the task's majority baseline, in percent; empty if there is none."""
     found = [row[task]["majority"] for row in scores.values() if row.get(task, {}).get("majority") is not None]
     return f"{100 * found[0]:.1f}" if found else ""
 
@@ -98,7 +98,8 @@ def notes(columns, scores, perplexities):
             lines.append(f"{column.title}: at most {' and '.join(limits)}.")
     if any(_majority(column.name, scores) for column in columns):
         lines.append(
-            "A score near that of the most frequent label means that little was learned: compare no such rows."
+            "The majority baseline always gives the most frequent label; for named entities, each word's most frequent "
+            "tag. A score near it means that little was learned: compare no such rows."
         )
     if perplexities:
         lines.append(
