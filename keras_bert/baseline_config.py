@@ -79,6 +79,9 @@ def named_baseline(name, vocab_size):
     matches = [re.fullmatch(r"([HLE])-([1-9]\d*)", part) for part in parts]
     if kind not in _SIZES or not all(matches):
         return None
+    letters = [match[1] for match in matches]
+    if len(set(letters)) < len(letters):
+        raise ValueError(f"{name}: each size must be given once. Received: {', '.join(letters)}")
     given = {_LETTERS[match[1]]: int(match[2]) for match in matches}
     if unknown := given.keys() - _SIZES[kind]:
         known = ", ".join(letter for letter, size in _LETTERS.items() if size in _SIZES[kind])

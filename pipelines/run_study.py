@@ -21,6 +21,7 @@ import contextlib
 import dataclasses
 import io
 import logging
+import math
 import pathlib
 import time
 
@@ -74,8 +75,18 @@ def check():
     common_flags.phases(_PHASE)
     paths = {name: flags.FLAGS[name].value for name in ("squad_train", "squad_dev", "ner_train", "ner_dev")}
     common_flags.check_paths(vocab=_VOCAB.value, **paths)
-    common_flags.numbers(_FINETUNING["learning_rates"], float)
-    common_flags.numbers(_SEED, int)
+    for holder in (_ROWS, _TASKS, _SEED, _FINETUNING["learning_rates"]):
+        if holder.value is not None and (not holder.value or len(set(holder.value)) < len(holder.value)):
+            raise ValueError(f"--{holder.name} must be a list without duplicates. Received: {','.join(holder.value)}")
+    for seed in common_flags.numbers(_SEED, int) or ():
+        if not 0 <= seed < 2**32:
+            raise ValueError(f"--seed must be from 0 to {2**32 - 1}. Received: {seed}")
+    rates = {_RATE.name: [_RATE.value] if _RATE.value is not None else []}
+    rates["learning_rate"] = common_flags.numbers(_FINETUNING["learning_rates"], float) or []
+    for name, values in rates.items():
+        for rate in values:
+            if not 0 < rate < math.inf:
+                raise ValueError(f"--{name} must be a positive number. Received: {rate}")
 
 
 def main():
@@ -140,6 +151,7 @@ def _scale():
     changes = {name: holder.value for name, holder in _FINETUNING.items() if holder.value is not None}
     if "learning_rates" in changes:
         changes["learning_rates"] = tuple(common_flags.numbers(_FINETUNING["learning_rates"], float))
+        scale = dataclasses.replace(scale, recurrent_rates=changes["learning_rates"])
     tasks = {name: dataclasses.replace(recipe, **changes) for name, recipe in scale.tasks.items()}
     given = {
         "config": _CONFIG.value,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 
 import keras
 
@@ -14,6 +15,7 @@ from keras_bert.text.vocabulary import LONGEST_WORD, Vocabulary
 
 CONFIG = "config.json"
 
+_LOG = logging.getLogger("keras_bert")
 
 _PURPOSES = {
     "bilm": "A bilm serves as `language_model` (--language_model) of a bilstm or a bidaf",
@@ -82,8 +84,8 @@ class LoadedBaseline:
         if self.config.language_model is not None and language_model is None:
             language_model = build_baseline(self.config.language_model, dtype=self._dtype)
         model = build_baseline(self.config, num_classes, pair, language_model, self._dtype)
-        if self._model is not None:
-            _copy_weights(self._model, model, omitted=["classifier"])
+        if self._model is not None and (new := _copy_weights(self._model, model, omitted=["classifier"])):
+            _LOG.warning("%s has no weights for %s: they are new. Train them", self._name, ", ".join(new))
         return model
 
     def preprocessor(self, sequence_length, **options):
@@ -162,11 +164,14 @@ def write_config(description, metadata, directory):
 
 
 def _copy_weights(source, target, omitted=()):
-    """Copies the weights of layers with the same name and shapes."""
-    layers = {layer.name: layer for layer in source.layers}
+    """Copies the weights of layers with the same name and shapes, and returns the names of the others."""
+    layers, new = {layer.name: layer for layer in source.layers}, []
     for layer in target.layers:
-        other = layers.get(layer.name)
-        if other is None or layer.name in omitted:
+        if not layer.weights or layer.name in omitted:
             continue
-        if [weight.shape for weight in layer.weights] == [weight.shape for weight in other.weights]:
-            layer.set_weights(other.get_weights())
+        weights = layers[layer.name].get_weights() if layer.name in layers else []
+        if [weight.shape for weight in layer.weights] == [weight.shape for weight in weights]:
+            layer.set_weights(weights)
+        else:
+            new.append(layer.name)
+    return new

@@ -103,6 +103,14 @@ class WeightedSum(Unquantized, keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
+class Orthogonal(keras.initializers.Orthogonal):
+    """`keras.initializers.Orthogonal` for all dtypes: TensorFlow has no QR decomposition in 16 bits."""
+
+    def __call__(self, shape, dtype=None):
+        return ops.cast(super().__call__(shape, "float32"), dtype or keras.config.floatx())
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
 class BiLSTM(Composite):
     """A bidirectional LSTM that ignores padding (Hochreiter & Schmidhuber, 1997).
 
@@ -128,6 +136,7 @@ class BiLSTM(Composite):
         self.separate = separate
         # Not cuDNN: its operation in a SavedModel would need a GPU.
         options = {"return_sequences": True, "use_cudnn": False, **self.part_options}
+        options["recurrent_initializer"] = Orthogonal()
         self.forward = keras.layers.LSTM(units, name="forward", **options)
         self.backward = keras.layers.LSTM(units, go_backwards=True, name="backward", **options)
 

@@ -26,6 +26,8 @@ def build_bilm(vocab_size, width=512, num_layers=2, dropout=0.1, dtype=None):
     Example:
         model = build_bilm(vocab_size=30522, width=256)
     """
+    check_layers(num_layers)
+
     # Layers
     dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
     token_embedding = TokenEmbedding(
@@ -54,6 +56,12 @@ def build_bilm(vocab_size, width=512, num_layers=2, dropout=0.1, dtype=None):
     return keras.Model(inputs, {"hidden_states": states, "mlm_logits": logits}, name="bilm")
 
 
+def check_layers(num_layers):
+    """Raises an error for a model without LSTMs."""
+    if num_layers < 1:
+        raise ValueError(f"`num_layers` must be at least 1. Received: num_layers={num_layers}")
+
+
 def check_language_model(model, vocab_size):
     """Raises an error unless `model` comes from `build_bilm` with a vocabulary of this size."""
     outputs = getattr(model, "output", None)
@@ -77,7 +85,8 @@ def frozen_states(model, token_ids, padding_mask):
         token_ids, padding_mask: tensors `(batch, length)`.
     """
     layers = {layer.name: layer for layer in model.layers}
-    lstms = [layers[name] for name in sorted(name for name in layers if name.startswith("lstm_"))]
+    lstms = [layer for layer in model.layers if layer.name.startswith("lstm_")]
+    lstms.sort(key=lambda layer: int(layer.name.removeprefix("lstm_")))
     for layer in (layers["token_embedding"], *lstms):
         layer.trainable = False
     states = [layers["both_directions"](layers["token_embedding"](token_ids))]

@@ -3,7 +3,7 @@
 import keras
 
 from keras_bert.layers import BiLSTM, Dense, Dropout, MaskedMax, PairAttention, SplitPair, TokenEmbedding, WeightedSum
-from keras_bert.models.bilm import check_language_model, frozen_states
+from keras_bert.models.bilm import check_language_model, check_layers, frozen_states
 
 
 def build_bilstm_classifier(
@@ -41,6 +41,8 @@ def build_bilstm_classifier(
     Example:
         model = build_bilstm_classifier(vocab_size=30522, num_classes=2, width=256)
     """
+    check_layers(num_layers)
+
     # Layers
     split, pool = SplitPair(name="split_pair"), MaskedMax(dtype=dtype, name="masked_max")
     attend, features = PairAttention(dtype=dtype, name="attention"), None

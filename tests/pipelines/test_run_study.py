@@ -90,6 +90,24 @@ def test_the_table_and_the_cost(made, whole):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("whole")
+def test_only_the_settings_asked_for_count(made):
+    first = {"study": "steps", "rows": "mlm_100", "tasks": "mrpc", "seed": "1,2", "learning_rate": "1e-2"}
+    run(PROGRAM, *flags(made, "whole", **first))
+    scores = results(made, "whole")["scores"]["mlm_100"]["mrpc"]
+    # A diverged setting is shown, other limits of the examples have their own runs.
+    errors = run(PROGRAM, *flags(made, "whole", **{**first, "learning_rate": "1e20", "seed": 1}))[1]
+    assert "diverged" in errors
+    assert np.isnan(results(made, "whole")["scores"]["mlm_100"]["mrpc"]["mean"])
+    assert "diverged" in (made / "whole" / "results.md").read_text()
+    out = run(PROGRAM, *flags(made, "whole", **{**first, "max_train_examples": 20, "seed": 1}))[0]
+    assert "at most 20 training examples" in out
+    run(PROGRAM, *flags(made, "whole", **first))
+    assert results(made, "whole")["scores"]["mlm_100"]["mrpc"] == scores
+    assert scores["runs"] == 2
+
+
+@pytest.mark.slow
 def test_rivals(made):
     out, errors = run(PROGRAM, *flags(made, "rivals", study="rivals", seed=1, rows="gpt,bilstm,elmo", tasks="mrpc"))
     assert "2 pre-training runs of 10 steps and 3 fine-tuning runs on MRPC" in errors

@@ -51,10 +51,13 @@ def write_results(runner, output, seconds=0.0):
 
 def _models(runner):
     """Returns the names of the sizes of the models."""
-    scale, rows = runner.scale, [row for row in runner.definition.rows if row.is_built]
+    scale, scores = runner.scale, runner.scores()
+    rows = [row for row in runner.definition.rows if row.is_built and row.key in runner.shown]
+    tasks = {row.key: set(scores.get(row.key, ())) or {column.name for column in runner.columns} for row in rows}
     names = [row.recipe.size or scale.config for row in rows if row.recipe and not row.recipe.bilm]
     names += [scale.bilm for row in rows if row.recipe and row.recipe.bilm]
-    names += [name for row in rows if row.recurrent for name in (scale.bilstm, scale.bidaf)]
+    names += [scale.bilstm for row in rows if row.recurrent and tasks[row.key] - {"squad"}]
+    names += [scale.bidaf for row in rows if row.recurrent and "squad" in tasks[row.key]]
     return ", ".join(dict.fromkeys(names))
 
 

@@ -1,6 +1,7 @@
 """Runs a study: pre-trains its recipes, fine-tunes its rows on all tasks, and collects the scores."""
 
 import dataclasses
+import hashlib
 import json
 import logging
 import math
@@ -25,7 +26,6 @@ from keras_bert.training.snapshots import Snapshots, difference
 
 _LOG = logging.getLogger("keras_bert")
 _FEATURES = "concat_last_four"  # The best of the paper, used in its table 8.
-_RECURRENT_RATES = (1e-3,)  # Learning rates of models without BERT.
 # Settings of `Scale` that pre-trained models depend on.
 _PRETRAINING = ("config", "bilm", "vocab_size", "phases", "learning_rate", "warmup", "eval_examples")
 _PARTS = 10  # Snapshots of a pre-training.
@@ -85,6 +85,7 @@ class StudyRunner:
     def prepare(self):
         """Writes the vocabulary and the pre-training data, and checks that the folder has the same settings."""
         self._check_lengths()
+        self._check_shares()
         train, held_out = self._corpus.files()
         self._check_settings(train, held_out)
         kinds = sorted({row.recipe.special_tokens for row in self._rows if row.recipe}, reverse=True)
@@ -113,6 +114,14 @@ class StudyRunner:
                         f"Received: max_position_embeddings={positions}"
                     )
 
+    def _check_shares(self):
+        """Raises if no snapshot is at the shares of the steps that rows start from."""
+        steps = self.scale.steps
+        if steps % _PARTS and any(row.share < 1 for row in self.definition.rows):
+            raise ValueError(
+                f"--phase: rows with a share of the steps need a number of steps that {_PARTS} divides. Received: {steps}"
+            )
+
     def _check_tasks(self, row):
         if unknown := [column.name for column in self.columns if row.recurrent and column.name.startswith("ner")]:
             raise ValueError(
@@ -124,7 +133,11 @@ class StudyRunner:
         found = {name: scale[name] for name in _PRETRAINING}
         found["phases"] = list(found["phases"])
         found |= {"study": self.definition.title, "precision": self._precision, **dataclasses.asdict(self._corpus)}
-        found |= {"files": [[path.name, path.stat().st_size] for path in (*train, *held_out)]}
+        config = dataclasses.asdict(open_config(self.scale.config))
+        found |= {f"config.{name}": value for name, value in config.items()}
+        found |= {"files": [[path.name, _digest(path)] for path in (*train, *held_out)]}
+        if self._corpus.vocabulary:
+            found["vocabulary"] = [self._corpus.vocabulary, _digest(self._corpus.vocabulary)]
         path = self._output / "settings.json"
         if path.exists() and (differs := difference(read_json(path), found)):
             raise ValueError(
@@ -227,8 +240,7 @@ class StudyRunner:
             shutil.rmtree(folder)
 
     def _kept_steps(self, recipe):
-        every = max(1, self.scale.steps // _PARTS)
-        return {every * round(_PARTS * share): share for share in self.recipes[recipe] if share < 1}
+        return {round(self.scale.steps * share): share for share in self.recipes[recipe] if share < 1}
 
     def _folder(self, recipe):
         return self._output / "pretraining" / recipe.folder
@@ -255,14 +267,23 @@ class StudyRunner:
         """Fine-tunes the model of a row on a task with all seeds, unless it is finished."""
         if self._is_finished(row, column):
             return
-        folder, on_features = self._scores(row, column).parent, _is_on_features(row, column)
+        folder, on_features = self._runs_folder(row, column), _is_on_features(row, column)
         model, options = self._start(row, column)
         task = column.make(model, folder, options, **({"on_features": True} if on_features else {}))
         hyperparameters = Hyperparameters(best=False, precision=self._precision)
         choices = self._choices(row, column)
         finetuning = _OnlyScores(task, choices, hyperparameters, folder, strategy=self._strategy, report_to=[])
-        finetuning.run()
-        best = grid.summary(finetuning.study.results, column.metric)[0]
+        try:
+            finetuning.run()
+        except FloatingPointError as error:  # All runs diverged: the table says so.
+            if not finetuning.study.results:
+                raise
+            _LOG.warning("%s", error)
+        asked = grid.settings(**choices)  # The folder may have runs with other settings.
+        results = [result for result in finetuning.study.results if result["setting"] in asked]
+        for result in results:
+            result["scores"].setdefault(column.metric, math.nan)  # A run that diverged has only the task's metric.
+        best = grid.summary(results, column.metric)[0]
         facts = {
             "asked": self._asked(row, column),
             "heading": dataclasses.asdict(column.heading()),
@@ -292,11 +313,15 @@ class StudyRunner:
         recipe = self.finetuning_recipe(row, column)
         return {
             **({"features": [row.features or _FEATURES]} if _is_on_features(row, column) else {}),
-            "learning_rate": list(_RECURRENT_RATES if row.recurrent else recipe.learning_rates),
+            "learning_rate": list(self.scale.recurrent_rates if row.recurrent else recipe.learning_rates),
             "batch_size": [recipe.batch_size],
             "epochs": [recipe.epochs],
             "seed": list(self.scale.seeds),
         }
+
+    def _runs_folder(self, row, column):
+        """Returns the folder of the runs of a row and a task, one for each selection of examples."""
+        return self._scores(row, column).parent / "-".join(content[:8] for content in column.content)
 
     def _scores(self, row, column):
         return self._output / "finetuning" / row.key / column.name / "scores.json"
@@ -322,13 +347,31 @@ class StudyRunner:
         """Returns the names of all tasks, those that are asked for first."""
         return list(dict.fromkeys([*(column.name for column in self.columns), *self.definition.tasks, *TASKS]))
 
+    @property
+    def shown(self):
+        """Returns the keys of the rows of the table: those to run, and those with scores from before."""
+        return {row.key for row in self._rows} | self.scores().keys()
+
     def perplexities(self):
         """Returns the held-out perplexity of the language models of the rows that are pre-trained to the end."""
-        shown, found = {row.key for row in self._rows} | self.scores().keys(), {}
+        shown, found = self.shown, {}
         for row in self.definition.rows:
             if row.recipe and row.key in shown and row.share == 1 and self._result(row.recipe).exists():
-                found[row.key] = math.exp(read_json(self._result(row.recipe))["mlm_loss"])
+                found[row.key] = _perplexity(read_json(self._result(row.recipe))["mlm_loss"])
         return found
+
+
+def _digest(path):
+    """Returns a hash of the content of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def _perplexity(loss):
+    try:
+        return math.exp(loss)
+    except OverflowError:
+        return math.inf
 
 
 def _is_on_features(row, column):

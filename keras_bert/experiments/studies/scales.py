@@ -38,6 +38,7 @@ class Scale:
         eval_examples: int, number of held-out examples for the perplexity.
         seeds: tuple of ints, the seeds of fine-tuning.
         tasks: dict of `FinetuningRecipe`s by task name; `glue` is that of all other tasks.
+        recurrent_rates: tuple of floats, the learning rates of models without BERT, for all tasks.
     """
 
     config: str
@@ -51,6 +52,7 @@ class Scale:
     eval_examples: int
     seeds: tuple
     tasks: dict
+    recurrent_rates: tuple = (1e-3,)
 
     def recipe(self, task):
         """Returns the `FinetuningRecipe` of a task."""
