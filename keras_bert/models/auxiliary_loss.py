@@ -22,7 +22,9 @@ def add_language_model_loss(classifier, pretrainer):
     # Layers
     layers, description = describe(pretrainer).layers, describe(classifier)
     if not description.causal or description.bilstm or layers["block_0"] is not description.layers["block_0"]:
-        raise ValueError("`classifier` and `pretrainer` must be built on the same encoder with `causal=True`, without BiLSTM")
+        raise ValueError(
+            "`classifier` and `pretrainer` must be built on the same encoder with `causal=True`, without BiLSTM"
+        )
     transform, table, bias = (layers[name] for name in ("mlm_transform", "token_embedding", "mlm_bias"))
     decoder = layers.get("mlm_decoder")
 

@@ -26,7 +26,9 @@ def build_pretrainer(encoder, next_sentence=True, tied=True):
     encoding = describe_encoder(encoder)
     config = encoding.config
     if encoding.causal and encoding.bilstm:
-        raise ValueError("`encoder` must not have a BiLSTM, which would show a left-to-right model the tokens to predict")
+        raise ValueError(
+            "`encoder` must not have a BiLSTM, which would show a left-to-right model the tokens to predict"
+        )
     transform = MaskedLMTransform(
         config.hidden_size,
         config.hidden_act,

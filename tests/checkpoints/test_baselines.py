@@ -9,6 +9,7 @@ import pytest
 import keras_bert
 from keras_bert.baseline_config import named_baseline
 from keras_bert.models.baselines import build_baseline
+from keras_bert.models.bilm import frozen_states
 from tests.conftest import to_numpy
 
 PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh")
@@ -71,7 +72,7 @@ def test_dtypes(tmp_path, rows):
         np.testing.assert_allclose(found, to_numpy(value), rtol=0.05, atol=0.02)
 
 
-def test_trained_weights_stay_below_a_new_head(tmp_path):
+def test_trained_weights_stay_below_a_new_head(tmp_path, caplog):
     keras_bert.save(build("bilstm", features=True), tmp_path, PIECES)
     bert = keras_bert.load(tmp_path)
     found = bert.classifier(5)
@@ -84,6 +85,7 @@ def test_trained_weights_stay_below_a_new_head(tmp_path):
     assert found.output["logits"].shape == (None, 5)
     single = bert.classifier(2, pair=False)  # Without attention between two texts.
     assert keras_bert.describe(single).pair is False
+    assert "has no weights for hidden: they are new" in caplog.text
 
 
 def test_a_language_model_lends_its_vocabulary_and_weights(tmp_path, rows):
@@ -108,6 +110,22 @@ def test_names():
     assert [named_baseline(name, 7) for name in ("bilstm_", "bidaf_H256", "bert", "L-2_H-4")] == [None] * 4
     with pytest.raises(ValueError, match="bidaf_L-2: bidaf has no num_layers. Expected sizes H, E"):
         named_baseline("bidaf_L-2", 7)
+    with pytest.raises(ValueError, match="bilstm_H-4_H-8: each size must be given once. Received: H, H"):
+        named_baseline("bilstm_H-4_H-8", 7)
+
+
+def test_states_of_a_deep_language_model(rows):
+    model = keras_bert.build_bilm(13, width=4, num_layers=11)  # As text, lstm_10 comes before lstm_2.
+    found = frozen_states(model, rows["token_ids"], rows["padding_mask"])
+    inputs = {name: rows[name] for name in model.input}
+    for state, expected in zip(found, model(inputs)["hidden_states"], strict=True):
+        np.testing.assert_allclose(to_numpy(state), to_numpy(expected), atol=1e-6)
+
+
+def test_weights_in_16_bits(rows):
+    assert np.isfinite(
+        to_numpy(outputs(keras_bert.build_bilm(13, width=4, dtype="bfloat16"), rows)["mlm_logits"])
+    ).all()
 
 
 def test_mistakes(tmp_path):
@@ -141,6 +159,8 @@ def test_mistakes(tmp_path):
             lambda: keras_bert.save(build("bilm"), tmp_path / "google", PIECES, format="google"),
             "bilm has no place in other programs' formats. Received: format='google'",
         ),
+        (lambda: keras_bert.build_bilm(13, num_layers=0), "`num_layers` must be at least 1"),
+        (lambda: keras_bert.build_bilstm_classifier(13, 2, num_layers=0), "`num_layers` must be at least 1"),
         (lambda: keras_bert.save(build("bilm"), tmp_path / "more", (*PIECES, "i")), "more than the token table's"),
     ):
         with pytest.raises(ValueError, match=message):

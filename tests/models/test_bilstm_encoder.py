@@ -71,6 +71,9 @@ def test_what_is_refused(config, pieces, tmp_path):
     ):
         with pytest.raises(ValueError, match="must be a model from build_encoder. Received: an encoder with a BiLSTM"):
             build()
+    left_to_right = keras_bert.build_bilstm_encoder(keras_bert.build_encoder(config, causal=True))
+    with pytest.raises(ValueError, match="a BiLSTM, which would show a left-to-right model the tokens to predict"):
+        keras_bert.build_pretrainer(left_to_right, next_sentence=False)
     # transformers pools [CLS] of a left-to-right model, which sees only itself.
     causal = keras_bert.build_classifier(keras_bert.build_encoder(config, causal=True), 3)
     keras_bert.save(causal, tmp_path / "other", pieces)

@@ -144,6 +144,15 @@ def test_mistakes(made):
         ({"study": "steps", "scale": "mini"}, "--config={made}/config.json: the task sst2 needs 128 positions."),
         ({"phase": "length:16"}, "--phase must look like length:128,steps:90000,batch:256. Received: 'length:16'"),
         ({"seed": "one"}, "--seed must be comma-separated numbers. Received: one"),
+        ({"seed": "1,1"}, "--seed must be a list without duplicates. Received: 1,1"),
+        ({"seed": "-1"}, "--seed must be from 0 to 4294967295. Received: -1"),
+        ({"rows": ""}, "--rows must be a list without duplicates. Received:"),
+        ({"learning_rate": "-1"}, "--learning_rate must be a positive number. Received: -1.0"),
+        ({"pretraining_learning_rate": 0}, "--pretraining_learning_rate must be a positive number. Received: 0.0"),
+        (
+            {"study": "steps", "tasks": "mrpc", "phase": "length:16,steps:19,batch:4"},
+            "rows with a share of the steps need a number of steps that 10 divides. Received: 19",
+        ),
         ({"squad_dev": made / "none.json"}, "none.json: no such file"),
     ):
         assert message.format(made=made) in mistake(PROGRAM, *flags(made, "mistakes", **changes)), message
@@ -151,9 +160,15 @@ def test_mistakes(made):
 
 @pytest.mark.usefixtures("whole")
 def test_other_settings_are_refused(made):
-    assert "has a study with other settings" in mistake(
-        PROGRAM, *flags(made, "whole", **{**STEPS, "phase": "length:16,steps:20,batch:4"})
-    )
+    arguments = {**STEPS, "phase": "length:16,steps:20,batch:4"}
+    assert "has a study with other settings" in mistake(PROGRAM, *flags(made, "whole", **arguments))
+    text = (made / "text-1.txt").read_text()
+    (made / "text-1.txt").write_text(text.replace("a", "b"))  # Of the same size.
+    try:
+        message = mistake(PROGRAM, *flags(made, "whole", **STEPS))
+        assert f"has a study with other settings: `content.{made.name}/text-1.txt` was" in message
+    finally:
+        (made / "text-1.txt").write_text(text)
 
 
 @pytest.mark.slow

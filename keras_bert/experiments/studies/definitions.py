@@ -241,7 +241,7 @@ _RIVALS = StudyDefinition(
     ("sst2", "mrpc"),
     {"mrpc": "f1", "qqp": "f1"},
     "Published scores: of BERT BASE; on test for GLUE, on dev for SQuAD unless said otherwise. Recurrent models have "
-    "learning rates of their own.",
+    "a learning rate of their own unless --learning_rate is given.",
 )
 
 STUDIES = {

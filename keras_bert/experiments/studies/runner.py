@@ -119,7 +119,8 @@ class StudyRunner:
         steps = self.scale.steps
         if steps % _PARTS and any(row.share < 1 for row in self.definition.rows):
             raise ValueError(
-                f"--phase: rows with a share of the steps need a number of steps that {_PARTS} divides. Received: {steps}"
+                f"--phase: rows with a share of the steps need a number of steps that {_PARTS} divides. "
+                f"Received: {steps}"
             )
 
     def _check_tasks(self, row):
@@ -133,11 +134,10 @@ class StudyRunner:
         found = {name: scale[name] for name in _PRETRAINING}
         found["phases"] = list(found["phases"])
         found |= {"study": self.definition.title, "precision": self._precision, **dataclasses.asdict(self._corpus)}
-        config = dataclasses.asdict(open_config(self.scale.config))
-        found |= {f"config.{name}": value for name, value in config.items()}
-        found |= {"files": [[path.name, _digest(path)] for path in (*train, *held_out)]}
+        found["config"] = {"name": self.scale.config, **dataclasses.asdict(open_config(self.scale.config))}
+        found["content"] = {f"{path.parent.name}/{path.name}": _digest(path) for path in (*train, *held_out)}
         if self._corpus.vocabulary:
-            found["vocabulary"] = [self._corpus.vocabulary, _digest(self._corpus.vocabulary)]
+            found["content"]["vocabulary"] = _digest(self._corpus.vocabulary)
         path = self._output / "settings.json"
         if path.exists() and (differs := difference(read_json(path), found)):
             raise ValueError(
