@@ -1,11 +1,15 @@
 """Models that take raw text: a Keras model, and a SavedModel whose graph contains the tokenizer."""
 
+import contextlib
+
 import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_bert.exporting import answer, assets, classify, embed, fill_mask, tag, translate
+from keras_bert.exporting.calibration import calibrated
+from keras_bert.exporting.int8_layers import in_int8
 from keras_bert.files import replacing
 from keras_bert.models.description import describe
 from keras_bert.text.preprocessor import TextPreprocessor
@@ -39,7 +43,18 @@ def build_text_model(model, preprocessor, pair=False):
     return keras.Model(inputs, outputs, name=f"text_{model.name}")
 
 
-def export(model, preprocessor, directory, labels=None, pair=False, example=None, score_range=None, **options):
+def export(
+    model,
+    preprocessor,
+    directory,
+    labels=None,
+    pair=False,
+    example=None,
+    score_range=None,
+    precision=None,
+    calibration=None,
+    **options,
+):
     """Exports a SavedModel that takes raw text, for TensorFlow Serving.
 
     Inputs are batches of strings; every output starts with the batch dimension. `serving_default` of each head:
@@ -75,23 +90,50 @@ def export(model, preprocessor, directory, labels=None, pair=False, example=None
         example: dict of the inputs of `serving_default` for one text, such as `{"text": "A text."}`, which the
             development server offers as an example. It is stored in the SavedModel. Defaults to `None`.
         score_range: tuple `(lowest, highest)` of the scores of a regression model, for display. Defaults to `None`.
+        precision: `"int8"` writes the weights of a float32 model in int8 and multiplies them by activations in int8:
+            a quarter of the size, for TensorFlow on x86 processors, fast on those with VNNI. Defaults to `None`, the
+            precision of the model.
+        calibration: list of texts, or of tuples of the inputs of `serving_default`, for `precision="int8"`. The ranges
+            of the activations are those of these texts, otherwise those of each batch. Defaults to `None`.
         **options: options of the head, see above.
 
     Example:
         export(model, preprocessor, "saved_models/sst2/1", labels=["negative", "positive"])
     """
+    _check_precision(precision, calibration)
     description = describe(model)
     labels = _checked_labels(description, labels)
     signatures = {**build_signatures(model, preprocessor, labels, pair, **options), "tokens": _on_ids(model)}
     _check_example(signatures["serving_default"], example)
     score_range = _checked_range(description, score_range)
     about = assets.facts(description, preprocessor, labels, pair, options, example, score_range)
+    if precision is not None:
+        about["precision"] = precision
+    limits = None if calibration is None else calibrated(model, signatures["serving_default"], calibration)
     module = tf.Module()
-    module.weights = [weight.value for weight in model.weights]
     with replacing(directory) as temporary:  # A server that watches the folder never sees an incomplete model.
-        tf.saved_model.save(module, str(temporary), signatures)
+        with _weights(model, description, precision, limits) as module.weights:
+            tf.saved_model.save(module, str(temporary), signatures)
         _name_methods(temporary / "saved_model.pb")
-        assets.write(temporary, signatures, about)
+        assets.write(temporary, signatures, about)  # With the answers of the float model.
+
+
+def _check_precision(precision, calibration):
+    if precision not in (None, "int8"):
+        raise ValueError(
+            '`precision` must be "int8" or `None`, the precision of the model, the `dtype` of `keras_bert.load`. '
+            f"Received: precision={precision!r}"
+        )
+    if calibration is not None and precision is None:
+        raise ValueError('`calibration` needs `precision="int8"`. Received: precision=None')
+
+
+def _weights(model, description, precision, limits):
+    """Returns a context to trace signatures in; it yields the variables that they read."""
+    if precision is None:
+        return contextlib.nullcontext([weight.value for weight in model.weights])
+    # The decoder of a translation model reads the table itself.
+    return in_int8(model, limits, tables=description.head != "translation")
 
 
 def build_signatures(model, preprocessor, labels=None, pair=False, **options):

@@ -1,0 +1,38 @@
+"""The ranges of activations in int8, found with texts."""
+
+import tensorflow as tf
+
+from keras_bert.exporting.int8_layers import observed
+
+_TOGETHER = 8  # Texts in a call of the model.
+
+
+def calibrated(model, signature, texts):
+    """Returns the `limits` of `in_int8`, the largest values that occur in answering texts.
+
+    Args:
+        model: the model that the signature calls.
+        signature: a `tf.function` on strings.
+        texts: list of strings, or of tuples with a value for each input of the signature.
+    """
+    specs = signature.input_signature
+    rows = [row if isinstance(row, tuple) else (row,) for row in texts]
+    if not rows:
+        raise ValueError("`calibration` must be a list of texts. Received: no texts")
+    for number, row in enumerate(rows):
+        if len(row) != len(specs) or not all(map(_is_input, row, specs)):
+            expected = " and ".join(spec.name for spec in specs)
+            raise ValueError(
+                f"`calibration` must be a list with {expected} of each text. Received: {row!r:.200} at index {number}"
+            )
+    with observed(model) as limits:
+        for start in range(0, len(rows), _TOGETHER):
+            columns = zip(*rows[start : start + _TOGETHER], strict=True)
+            signature.python_function(*(tf.constant(column) for column in columns))
+    return limits
+
+
+def _is_input(value, spec):
+    if spec.shape.rank == 1:
+        return isinstance(value, str)
+    return isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)
