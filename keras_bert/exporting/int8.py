@@ -1,6 +1,6 @@
 """Int8 weights and products for the graphs of SavedModels, on x86 processors.
 
-Weights have a scale for each output channel, activations one for all rows that are computed together. TensorFlow's
+Weights have a scale for each output channel, activations a range for all rows that are computed together. TensorFlow's
 Python API has no names for the two oneDNN ops used here, but every x86 build registers their kernels, also with
 `TF_ENABLE_ONEDNN_OPTS=0`. They can only run in graphs.
 """
@@ -12,9 +12,9 @@ from tensorflow.core.framework import attr_value_pb2
 # Weights have 7 bits, -64 to 64: processors without VNNI (Intel before 2019, AMD before 2022) add pairs of products in
 # 16 bits, where larger weights would silently overflow.
 _WEIGHT_STEPS = 64
-_ACTIVATION_STEPS = 127
-_SMALLEST = 1e-30  # The largest absolute value of no rows, or of zeros.
+_SMALLEST = 1e-30  # The width of the range of no rows, or of zeros.
 _FUSED = {"gelu": "GeluExact", "gelu_new": "GeluApproximate", "relu": "Relu"}
+_LOWEST = {"gelu": -0.17, "gelu_new": -0.1701, "relu": 0.0}  # Of their results.
 
 
 class Int8Weight:
@@ -33,88 +33,93 @@ class Int8Weight:
         scale = np.where(largest > 0, largest, 1) / _WEIGHT_STEPS
         values = tf.constant(np.rint(table / scale).astype("int8"))
         self.axis = axis
+        self.channels = table.shape[axis]
         self.values = tf.Variable(tf.bitcast(values, tf.qint8), trainable=False)
-        self.scale = tf.Variable(scale.ravel(), trainable=False)
+        self.value_of_127 = tf.Variable(127 * scale.ravel(), trainable=False)
 
     @property
     def variables(self):
-        return [self.values, self.scale]
+        return [self.values, self.value_of_127]
 
     def rows(self, ids):
         """Returns the float32 rows of a table with a scale for each row."""
         values = tf.bitcast(tf.gather(tf.convert_to_tensor(self.values), ids), tf.int8)
-        return tf.cast(values, tf.float32) * tf.gather(self.scale, ids)[..., None]
+        return tf.cast(values, tf.float32) * (tf.gather(self.value_of_127, ids)[..., None] / 127)
 
 
 class Int8Product:
     """The product of float rows and an int8 matrix, plus a bias.
 
+    Rows are mapped to 0 to 255, with a value of its own for 0.0: after GELU, few are negative.
+
     Args:
         weight: an `Int8Weight` `(inputs, channels)`, or `(channels, inputs)` if its `axis` is 0.
-        bias: float vector `(channels,)`, or `None`.
-        limit: float, the largest absolute value of the rows that is represented. Defaults to `None`, that of the rows.
+        bias: float32 vector `(channels,)`. Defaults to `None`, zeros.
+        limits: pair of floats, the smallest and the largest value of a row that is represented. Defaults to `None`,
+            those of the rows.
     """
 
-    def __init__(self, weight, bias=None, limit=None):
+    def __init__(self, weight, bias=None, limits=None):
         self.weight = weight
-        self.bias = tf.zeros(weight.scale.shape) if bias is None else bias
-        self.limit = limit
+        self.bias = tf.zeros([weight.channels]) if bias is None else bias
+        self.limits = limits
 
-    def __call__(self, rows, activation=None, dtype=tf.float32):
-        """Returns `(rows, channels)`; for `activation` see `is_fused`."""
-        fused = [] if activation is None else [_FUSED[activation]]
-        return self._run(*self._quantized(rows), ["BiasAdd", *fused, "Dequantize"], dtype)[0]
+    def __call__(self, rows, low=None):
+        """Returns float32 `(rows, channels)`; `low` is a lower bound of the rows."""
+        return self._run(*self._quantized(rows, low), ["BiasAdd", "Dequantize"], tf.float32)
 
     def into(self, other, rows, activation):
-        """Returns another product of this one's results; with its `limit` known, they never leave int8."""
-        if other.limit is None:
-            return other(self(rows, activation))
-        limit = tf.constant(max(other.limit, _SMALLEST), tf.float32)
-        fused = ["BiasAdd", _FUSED[activation], "Requantize"]
-        values = self._run(*self._quantized(rows), fused, tf.qint8, [-limit, limit])[0]
-        return other._run(values, limit, ["BiasAdd", "Dequantize"], tf.float32)[0]
+        """Returns another product, of the activations of this one's results; for `activation` see `is_fused`.
 
-    def _quantized(self, rows):
-        """Returns rows in int8, and the value of 127."""
+        The activations never leave int8 if the other's `limits` are known.
+        """
+        quantized, fused = self._quantized(rows), ["BiasAdd", _FUSED[activation]]
+        if other.limits is None:
+            return other(self._run(*quantized, [*fused, "Dequantize"], tf.float32), low=_LOWEST[activation])
+        output_range = _range(*other.limits)
+        values = self._run(*quantized, [*fused, "Requantize"], tf.quint8, output_range)
+        return other._run(values, output_range, ["BiasAdd", "Dequantize"], tf.float32)
+
+    def _quantized(self, rows, low=None):
+        """Returns rows in 8 bits and their range."""
         rows = tf.cast(rows, tf.float32)
-        if self.limit is None:
-            # Two reductions are faster than the largest absolute value, which would be written first.
-            largest = tf.maximum(tf.reduce_max(rows), -tf.reduce_min(rows))
-            limit = tf.maximum(largest, _SMALLEST)
+        if self.limits is None:
+            low, high = _range(tf.reduce_min(rows) if low is None else low, tf.reduce_max(rows))
         else:
-            limit = tf.constant(max(self.limit, _SMALLEST), tf.float32)
-        # Without `narrow_range`, oneDNN would use -128 but scale as for -127.
-        values = tf.raw_ops.QuantizeV2(
-            input=rows,
-            min_range=-limit,
-            max_range=limit,
-            T=tf.qint8,
-            mode="SCALED",
-            round_mode="HALF_TO_EVEN",
-            narrow_range=True,
-            ensure_minimum_range=0.0,
-        )[0]
-        return values, limit
+            low, high = _range(*self.limits)
+        options = {"mode": "MIN_FIRST", "round_mode": "HALF_AWAY_FROM_ZERO", "ensure_minimum_range": 0.0}
+        values = tf.raw_ops.QuantizeV2(input=rows, min_range=low, max_range=high, T=tf.quint8, **options)[0]
+        return values, [low, high]
 
-    def _run(self, values, limit, fused, dtype, output_range=()):
-        scale = tf.convert_to_tensor(self.weight.scale) * _ACTIVATION_STEPS
-        tensors = [values, tf.convert_to_tensor(self.weight.values), tf.convert_to_tensor(self.bias)]
-        ranges = [-limit, limit, -scale, scale, *output_range]
-        results, result_ranges = [dtype], [tf.float32] * len(output_range)
+    def _run(self, values, value_range, fused, dtype, output_range=()):
+        high = tf.convert_to_tensor(self.weight.value_of_127)
+        tensors = [tf.convert_to_tensor(tensor) for tensor in (values, self.weight.values, self.bias)]
+        ranges = [*value_range, -high, high, *output_range]
+        range_dtypes = [tf.float32] * len(output_range)
         attributes = {
-            "T1": tf.qint8,
+            "T1": tf.quint8,
             "T2": tf.qint8,
             "Tbias": tf.float32,
             "U": tf.float32,
             "Tout": dtype,
             "Tdevice_inputs": [tensor.dtype for tensor in tensors],
             "Thost_inputs": [tensor.dtype for tensor in ranges],
-            "Tdevice_outputs": results,
-            "Thost_outputs": result_ranges,
+            "Tdevice_outputs": [dtype],
+            "Thost_outputs": range_dtypes,
             "transpose_b": self.weight.axis == 0,
             "fused_ops": fused,
+            "input_quant_mode": "MIN_FIRST",
+            "output_quant_mode": "MIN_FIRST",
         }
-        return _node("_QuantizedMatMul", tensors + ranges, results + result_ranges, attributes)
+        return _node("_QuantizedMatMul", tensors + ranges, [dtype, *range_dtypes], attributes)[0]
+
+
+def _range(low, high):
+    """Returns the values of 0 and 255 for numbers between two: a multiple of the step, so that 0.0 is exact."""
+    low, high = tf.minimum(low, 0.0), tf.maximum(high, 0.0)
+    step = tf.maximum(high - low, _SMALLEST) / 254
+    zero = tf.round(-low / step)
+    return [-zero * step, (255 - zero) * step]
 
 
 def is_fused(activation):
@@ -145,6 +150,8 @@ def _attribute(value):
             return attr_value_pb2.AttrValue(f=value)
         case tf.DType():
             return attr_value_pb2.AttrValue(type=value.as_datatype_enum)
+        case str():
+            return attr_value_pb2.AttrValue(s=value.encode())
         case [str(), *_]:
             return attr_value_pb2.AttrValue(list={"s": [item.encode() for item in value]})
         case _:

@@ -25,8 +25,8 @@ def in_int8(model, limits=None, tables=True):
 
     Args:
         model: a float32 model from one of the builders.
-        limits: dict, the largest absolute input of a dense layer by layer, from `observed`. Without one, it is that of
-            each batch, so that an answer depends a little on the other texts of its batch. Defaults to `None`.
+        limits: dict, the smallest and largest input of a dense layer by layer, from `observed`. Without, they are those
+            of each batch, so that an answer depends a little on the other texts of its batch. Defaults to `None`.
         tables: bool, whether the token table is in int8. Defaults to `True`.
 
     Yields:
@@ -61,8 +61,8 @@ def observed(model):
     limits = {}
 
     def call(layer, inputs, **options):
-        largest = float(tf.reduce_max(tf.abs(inputs))) if tf.size(inputs) else 0.0
-        limits[layer] = max(limits.get(layer, 0.0), largest)
+        low, high = limits.get(layer, (0.0, 0.0))
+        limits[layer] = min(low, float(tf.reduce_min(inputs))), max(high, float(tf.reduce_max(inputs)))
         return type(layer).call(layer, inputs, **options)
 
     with _calling({layer: functools.partial(call, layer) for layer in _dense_layers(model)}):
@@ -119,7 +119,7 @@ def _embed(weight, inputs, reverse=False):
     if not reverse:
         return weight.rows(inputs)
     logits = Int8Product(weight)(_rows(inputs))
-    return tf.reshape(logits, tf.concat([tf.shape(inputs)[:-1], weight.scale.shape], 0))
+    return tf.reshape(logits, tf.concat([tf.shape(inputs)[:-1], [weight.channels]], 0))
 
 
 def _normalize(layer, inputs):
@@ -134,7 +134,7 @@ def _feed_forward(layer, first, second, hidden, training=None):
 def _attend(layer, project, output, hidden, attention_mask=None, memory=None, seed=None, training=None):
     batch, length, width = tf.unstack(tf.shape(hidden))
     size = layer.hidden_size // layer.num_heads
-    projected = project(_rows(hidden), dtype=tf.bfloat16)
+    projected = tf.cast(project(_rows(hidden)), tf.bfloat16)  # On AVX2, oneDNN dies of a bfloat16 result.
     heads = tf.reshape(projected, [batch, length, 3, layer.num_heads, size])
     query, key, value = tf.unstack(tf.transpose(heads, (2, 0, 3, 1, 4)))  # Each (batch, heads, length, size).
     scores = tf.matmul(query, key, transpose_b=True) * tf.cast(size**-0.5, tf.bfloat16)

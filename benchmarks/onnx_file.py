@@ -1,0 +1,56 @@
+"""The ONNX file of a classifier, as users of transformers and ONNX Runtime make it."""
+
+import warnings
+
+
+def write_onnx(folder):
+    """Writes a folder's `checkpoint` as `plain.onnx`, and fused by ONNX Runtime's BERT optimizer as `model.onnx`."""
+    import torch
+    import transformers
+    from onnxruntime.transformers import optimizer
+
+    # The fusion only supports the graph of eager attention.
+    torch_model = transformers.AutoModelForSequenceClassification.from_pretrained(
+        folder / "checkpoint", attn_implementation="eager", dtype=torch.float32
+    ).eval()
+    names = ["input_ids", "attention_mask", "token_type_ids"]
+    tokens = transformers.AutoTokenizer.from_pretrained(folder / "checkpoint")(
+        ["A text.", "A longer text."], padding=True, return_tensors="pt"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # It recommends a newer exporter, whose graph the fusion does not support.
+        torch.onnx.export(
+            _logits(torch_model),
+            tuple(tokens[name] for name in names),
+            folder / "plain.onnx",
+            input_names=names,
+            output_names=["logits"],
+            dynamic_axes={name: {0: "batch", 1: "length"} for name in names} | {"logits": {0: "batch"}},
+            opset_version=17,
+            dynamo=False,
+        )
+    config = torch_model.config
+    fused = optimizer.optimize_model(
+        str(folder / "plain.onnx"),
+        model_type="bert",
+        num_heads=config.num_attention_heads,
+        hidden_size=config.hidden_size,
+        opt_level=0,  # The session applies the general optimizations.
+    )
+    assert fused.get_fused_operator_statistics()["Attention"] == config.num_hidden_layers
+    fused.save_model_to_file(str(folder / "model.onnx"))
+
+
+def _logits(model):
+    """Wraps the model as a module with three positional inputs."""
+    import torch
+
+    class Logits(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, ids, mask, segments):
+            return self.model(input_ids=ids, attention_mask=mask, token_type_ids=segments).logits
+
+    return Logits().eval()
