@@ -5,6 +5,11 @@
 
 `--model` is an argument for `keras_bert.load`; its head determines the signatures, see `keras_bert.export`. Unless
 `--output_dir` ends with a version number, the next free version is used. Takes about twenty seconds for BASE.
+
+`--precision=int8` writes a quarter of the size for x86 processors; with VNNI (Intel since 2019, AMD since 2022) it is
+three times as fast as float32. `--calibration` makes it faster still and each answer independent of the other texts of
+its request: a file with one text per line, like those to be served, its pair or context after a tab; the first 1,024
+are used. Compare the scores: `verify_saved_model --reference --labelled`.
 """
 
 import pathlib
@@ -21,8 +26,13 @@ _LENGTH = flags.DEFINE_integer(
     "sequence_length", None, "Maximum number of tokens; default: as in training, or the model's maximum."
 )
 _PAIR = flags.DEFINE_bool("pair", None, "Whether a classifier takes two texts; default: as in training.")
-_PRECISIONS = ["float32", "mixed_bfloat16", "bfloat16"]
-_PRECISION = flags.DEFINE_enum("precision", "float32", _PRECISIONS, "Precision; bfloat16 includes the weights.")
+_PRECISIONS = ["float32", "mixed_bfloat16", "bfloat16", "int8"]
+_PRECISION = flags.DEFINE_enum(
+    "precision", "float32", _PRECISIONS, "Precision; bfloat16 and int8 include the weights, int8 is for x86."
+)
+_CALIBRATION = flags.DEFINE_string(
+    "calibration", None, "int8: file of a few hundred texts, to find the ranges of activations in advance."
+)
 command.section("signature")
 _THRESHOLDS = flags.DEFINE_list(
     "thresholds", None, "Several labels per text: lowest probability of a predicted label, one or one for each label."
@@ -39,6 +49,7 @@ _NORMALIZE = flags.DEFINE_bool("normalize", None, "Encoder: whether to scale vec
 command.section("output")
 _OUTPUT = flags.DEFINE_string("output_dir", None, "Folder of the model or of a version.", required=True)
 command.renamed(output="output_dir", stride="doc_stride", top="n_best")
+_MOST_CALIBRATED = 1024
 _OPTIONS = {
     "classification": (_THRESHOLDS,),
     "multiple_choice": (),
@@ -54,7 +65,8 @@ _OPTIONS = {
 
 def main():
     layers = common_flags.numbers(_LAYERS, int)
-    bert = keras_bert.load(_MODEL.value, dtype=_PRECISION.value, hidden_states=bool(layers))
+    int8 = _PRECISION.value == "int8"
+    bert = keras_bert.load(_MODEL.value, dtype="float32" if int8 else _PRECISION.value, hidden_states=bool(layers))
     # These flags override the pooling settings of a sentence encoder's checkpoint.
     own = bert.head == "embedding" and (layers or _POOLING.value is not None or _NORMALIZE.value is not None)
     head = "encoder" if own else bert.head
@@ -78,10 +90,27 @@ def main():
         directory,
         labels=None if regression else bert.labels,
         pair=bool(bert.pair if _PAIR.value is None else _PAIR.value),
+        precision="int8" if int8 else None,
+        calibration=_calibration(head),
         **options,
     )
     print(f"wrote {directory}")
     print(f"next: {command.spelling('verify_saved_model')} {directory}")
+
+
+def _calibration(head):
+    """Returns the rows of --calibration, tuples of the columns of a line; a text and the list of its choices."""
+    if _CALIBRATION.value is None:
+        return None
+    lines = common_flags.text_lines(pathlib.Path(_CALIBRATION.value).read_bytes(), _CALIBRATION.value)
+    rows = [tuple(line.split("\t")) for line in lines if line.strip()][:_MOST_CALIBRATED]
+    return [(text, choices) for text, *choices in rows] if head == "multiple_choice" else rows
+
+
+def _check():
+    common_flags.check_paths(_MODEL.value, calibration=_CALIBRATION.value)
+    if _CALIBRATION.value and _PRECISION.value != "int8":
+        raise ValueError(f"--calibration needs --precision=int8. Received: --precision={_PRECISION.value}")
 
 
 def _options(head):
@@ -105,4 +134,4 @@ def _version(folder):
 
 
 if __name__ == "__main__":
-    command.run(main, check=lambda: common_flags.check_paths(_MODEL.value))
+    command.run(main, check=_check)

@@ -29,6 +29,7 @@ def facts(description, preprocessor, labels, pair, options, example=None, score_
     """Returns model metadata for JSON; for the arguments see `export`."""
     return {
         "head": description.head,
+        "multi_label": description.multi_label,
         "labels": labels,
         "pair": pair,
         "options": {name: _plain(value) for name, value in options.items()},

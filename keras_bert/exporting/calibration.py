@@ -13,7 +13,7 @@ def calibrated(model, signature, texts):
     Args:
         model: the model that the signature calls.
         signature: a `tf.function` on strings.
-        texts: list of strings, or of tuples with a value for each input of the signature.
+        texts: list of strings, or of tuples with a value for each input of the signature; choices are a list.
     """
     specs = signature.input_signature
     rows = [row if isinstance(row, tuple) else (row,) for row in texts]
@@ -28,8 +28,12 @@ def calibrated(model, signature, texts):
     with observed(model) as limits:
         for start in range(0, len(rows), _TOGETHER):
             columns = zip(*rows[start : start + _TOGETHER], strict=True)
-            signature.python_function(*(tf.constant(column) for column in columns))
+            signature.python_function(*map(_tensor, columns, specs))
     return limits
+
+
+def _tensor(column, spec):
+    return tf.constant(column) if spec.shape.rank == 1 else tf.ragged.constant(column, tf.string).to_tensor("")
 
 
 def _is_input(value, spec):

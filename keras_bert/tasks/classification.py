@@ -24,7 +24,7 @@ from keras_bert.training.metrics import (
 )
 
 OWN = ("classification", "multi_label", "regression")
-_METRICS = {
+METRICS = {
     "classification": (accuracy, macro_f1, matthews_correlation),
     "multi_label": (micro_f1, macro_f1, exact_match),
     "regression": (spearman, pearson),
@@ -136,7 +136,7 @@ def own_data(
     labels, train = _with_classes(kind, columns, train)
     several = kind == "multi_label"
     title = f"{'Multi-label classification' if several else kind.capitalize()} of {pathlib.Path(train_file).name}"
-    task = Task(kind, title, text, pair, ",".join(columns), tuple(labels or ()), _METRICS[kind], multi_label=several)
+    task = Task(kind, title, text, pair, ",".join(columns), tuple(labels or ()), METRICS[kind], multi_label=several)
     dev = train if folds else read(columns, dev_file, skip_bad_rows, labels)
     test = {}
     if test_file is not None:

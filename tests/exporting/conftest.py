@@ -59,14 +59,15 @@ def preprocessor(pieces):
 def exported(model_of, preprocessor, reversible, shared_folder):
     """The SavedModel of a head, once for each head and precision: in place of an older one, and moved afterwards."""
 
-    def export(head, **options):
+    def export(head, precision=None, **options):
         def fill(folder):
             for name in ("1", "writing-1"):
                 (folder / name / "assets.extra").mkdir(parents=True)
                 (folder / name / "old").touch()
             tokenizer = reversible if head == "translation" else preprocessor
-            keras_bert.export(model_of(head, **options), tokenizer, folder / "1", **OPTIONS.get(head, {}))
+            more = {"precision": precision, **OPTIONS.get(head, {})}
+            keras_bert.export(model_of(head, **options), tokenizer, folder / "1", **more)
 
-        return shared_folder("-".join([head, *map(str, options.values())]), fill) / "1"
+        return shared_folder("-".join([head, *map(str, options.values()), *filter(None, [precision])]), fill) / "1"
 
     return export

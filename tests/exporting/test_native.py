@@ -57,10 +57,17 @@ def test_every_head_passes_verification(exported):
 
 
 @pytest.mark.parametrize(
-    ("head", "dtype"), [*((head, "float32") for head in SIGNATURES), ("classification", "mixed_bfloat16")]
+    ("head", "dtype"),
+    [
+        *((head, "float32") for head in SIGNATURES),
+        ("classification", "mixed_bfloat16"),
+        ("classification", "int8"),
+        ("encoder", "int8"),
+    ],
 )
 def test_answers_in_the_native_runtime(exported, program, head, dtype):
-    directory = exported(head) if dtype == "float32" else exported(head, dtype=dtype)
+    options = {"float32": {}, "int8": {"precision": "int8"}}.get(dtype, {"dtype": dtype})
+    directory = exported(head, **options)
     probe = read_json(directory / assets.FOLDER / assets.PROBES)["serving_default"]
     inputs = {name: np.array(values, object) for name, values in probe["inputs"].items()}
     got = native.run(program, directory, "serving_default", inputs)

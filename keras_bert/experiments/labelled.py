@@ -1,0 +1,171 @@
+"""Scores of SavedModels on labelled data, to compare one with another: int8 with float32."""
+
+import dataclasses
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  (Registers the ops of the tokenizer.)
+
+from keras_bert.exporting import assets
+from keras_bert.files import read_json
+from keras_bert.tasks.classification import METRICS
+from keras_bert.tasks.glue import data as glue
+from keras_bert.tasks.multi_label import dense, read_multi_label
+from keras_bert.tasks.squad import data as squad
+from keras_bert.tasks.squad.metrics import score as squad_score
+from keras_bert.tasks.table import read_table
+
+_TOGETHER = 32  # Texts of similar length in a request.
+
+
+@dataclasses.dataclass(frozen=True)
+class Labelled:
+    """Labelled data for a SavedModel.
+
+    Args:
+        inputs: dict of lists of strings, by the names of the inputs of `serving_default`.
+        predictions: function of the outputs, a dict of arrays, that returns a list with a prediction for each row.
+        score: function of these predictions that returns scores in percent, the main one first.
+    """
+
+    inputs: dict
+    predictions: Callable
+    score: Callable
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """The scores of a SavedModel and of a reference, in percent, the main one first.
+
+    Args:
+        rows: int, number of rows.
+        scores, reference: dicts by metric; `reference` may be `None`.
+        agreement: float, percent of the rows with the same prediction; `None` without a reference, or for numbers.
+    """
+
+    rows: int
+    scores: dict
+    reference: dict | None = None
+    agreement: float | None = None
+
+    @property
+    def drop(self):
+        """By how many points the main score is below that of the reference."""
+        name = next(iter(self.scores))
+        return self.reference[name] - self.scores[name]
+
+    def __str__(self):
+        parts = []
+        for name, value in self.scores.items():
+            against = "" if self.reference is None else f" (reference {self.reference[name]:.2f})"
+            parts.append(f"{name} {value:.2f}{against}")
+        same = [] if self.agreement is None else [f"the same prediction for {self.agreement:.2f} %"]
+        return f"{self.rows:,} rows, {', '.join(parts + same)}"
+
+
+def compare(directory, path, reference=None, task=None, text="text", pair=None, label="label"):
+    """Returns the `Comparison` of a SavedModel and a reference on labelled data.
+
+    Args:
+        directory: a SavedModel of `export`: classification, regression or question answering.
+        path: for question answering a file in SQuAD's format; otherwise a table as for `read_table`, or with `task` the
+            folder of the official files.
+        reference: another SavedModel with the same inputs and labels. Defaults to `None`.
+        task: str, a GLUE task, whose dev set is read. Defaults to `None`.
+        text, pair, label: str, the columns of a table.
+    """
+    facts = _facts(directory)
+    if reference is not None:
+        other = _facts(reference)
+        for name in ("head", "labels", "pair"):
+            if facts[name] != other[name]:
+                raise ValueError(
+                    f"{reference} must be the same model as {directory}. Received: {name}={other[name]!r} and "
+                    f"{name}={facts[name]!r}"
+                )
+    data = _read(facts, directory, path, task, text, pair, label)
+    predictions = data.predictions(answers(directory, data.inputs))
+    scores, rows = data.score(predictions), len(predictions)
+    if reference is None:
+        return Comparison(rows, scores)
+    expected = data.predictions(answers(reference, data.inputs))
+    numbers = all(isinstance(value, float) for value in expected)
+    same = None if numbers else 100 * float(np.mean([a == b for a, b in zip(predictions, expected, strict=True)]))
+    return Comparison(rows, scores, data.score(expected), same)
+
+
+def answers(directory, inputs):
+    """Returns the outputs of `serving_default` for lists of strings, an array for each output."""
+    loaded = tf.saved_model.load(str(directory))
+    signature = loaded.signatures["serving_default"]
+    lengths = [sum(map(len, row)) for row in zip(*inputs.values(), strict=True)]
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    parts = []
+    for start in range(0, len(order), _TOGETHER):
+        rows = order[start : start + _TOGETHER]
+        part = {name: tf.constant([values[row].encode() for row in rows]) for name, values in inputs.items()}
+        parts.append({name: value.numpy() for name, value in signature(**part).items() if value.shape.rank <= 2})
+    back = np.argsort(order)
+    return {name: np.concatenate([part[name] for part in parts])[back] for name in parts[0]}
+
+
+def _facts(directory):
+    path = pathlib.Path(directory, assets.FOLDER, assets.FACTS)
+    if not path.is_file():
+        raise ValueError(f"{directory}: no {assets.FOLDER}/{assets.FACTS}, which `export` writes")
+    return read_json(path)
+
+
+def _read(facts, directory, path, task, text, pair, label):
+    if facts["head"] == "question_answering":
+        return _questions(path)
+    if facts["head"] != "classification":
+        raise ValueError(
+            f"{directory}: labelled data is for classification, regression and question answering. "
+            f"Received: head={facts['head']!r}"
+        )
+    labels = facts["labels"]
+    if task is not None:
+        if task not in glue.TASKS:
+            raise ValueError(f"`task` must be one of {', '.join(glue.TASKS)}. Received: task={task!r}")
+        examples, metrics = glue.read(glue.TASKS[task], path, "dev"), glue.TASKS[task].metrics
+        if list(glue.TASKS[task].labels) != list(labels or ()):
+            raise ValueError(f"{directory} must have the labels of {task}. Received: labels={labels}")
+    elif facts["multi_label"]:
+        examples, metrics = read_multi_label(path, text, pair, label.split(","), labels), METRICS["multi_label"]
+    else:
+        kind = "classification" if labels else "regression"
+        examples, metrics = read_table(path, text, pair, label, labels, regression=not labels), METRICS[kind]
+    if (examples.pair is not None) != facts["pair"]:
+        raise ValueError(f"{directory} takes {'pairs' if facts['pair'] else 'single texts'}. Received: the others")
+    inputs = {"text": examples.text} if examples.pair is None else {"text": examples.text, "pair": examples.pair}
+    targets = dense(examples.labels, len(labels)) if facts["multi_label"] else examples.labels
+
+    def score(predictions):
+        guesses = np.array(predictions) if facts["multi_label"] else predictions
+        return {metric.__name__: 100 * float(metric(targets, guesses)) for metric in metrics}
+
+    return Labelled(inputs, _predictions, score)
+
+
+def _predictions(outputs):
+    if "score" in outputs:
+        return outputs["score"].astype(float).tolist()
+    if "predicted" in outputs:
+        return outputs["predicted"].tolist()
+    return outputs["probabilities"].argmax(-1).tolist()
+
+
+def _questions(path):
+    questions = squad.read(path)
+    inputs = {"question": questions.questions, "context": [questions.contexts[index] for index in questions.context]}
+
+    def score(texts):
+        predictions = dict(zip(questions.ids, texts, strict=True))
+        scores = squad_score(questions, predictions)
+        names = ("f1", "exact") if questions.version_2 else ("f1", "exact_match")
+        return {name: scores[name] for name in names}
+
+    return Labelled(inputs, lambda outputs: [text.decode() for text in outputs["answer"]], score)

@@ -1,0 +1,234 @@
+"""Int8 products equal integer arithmetic in NumPy; a model in int8 answers like the float model, which is unchanged."""
+
+import os
+import subprocess
+import sys
+import warnings
+
+import keras
+import numpy as np
+import pytest
+from scipy.special import erf
+
+import keras_bert
+from tests.conftest import relative
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.tensorflow
+
+from keras_bert.exporting import verification  # noqa: E402
+from keras_bert.exporting.calibration import calibrated  # noqa: E402
+from keras_bert.exporting.export import build_signatures  # noqa: E402
+from keras_bert.exporting.int8 import Int8Product, Int8Weight, layer_norm  # noqa: E402
+from keras_bert.exporting.int8_layers import in_int8  # noqa: E402
+
+ACTIVATIONS = {
+    "gelu": lambda x: x * (0.5 + 0.5 * erf(x / np.sqrt(2))),
+    "gelu_new": lambda x: x * (0.5 + 0.5 * np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    "relu": lambda x: np.maximum(x, 0),
+}
+
+
+def steps_of(rows, low=None, high=None):
+    """The 8-bit values of rows, and the step: 0.0 is one of them, and 254 steps lie between the ends."""
+    low, high = min(rows.min() if low is None else low, 0), max(rows.max() if high is None else high, 0)
+    step = (np.float64(high) - low) / 254
+    zero = np.rint(-low / step)
+    return np.clip(np.rint(rows / step), -zero, 255 - zero), step
+
+
+def product(rows, table, bias, **limits):
+    """The product in integers, with a step for each column of the table."""
+    values, step = steps_of(rows, **limits)
+    scale = np.abs(table).max(0) / 64
+    return values @ np.rint(table / scale) * (step * scale) + bias
+
+
+def traced(function, *specs):
+    return tf.function(function, input_signature=[tf.TensorSpec(spec) for spec in specs], autograph=False)
+
+
+def test_weights_are_within_half_a_step():
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(9, 5)) * 10.0 ** rng.integers(-6, 6, (9, 1))
+    table[3] = 0
+    weight = Int8Weight(table, axis=0)
+    ids = tf.constant([[8, 3], [0, 0]])
+    error = np.abs(weight.rows(ids) - table[ids.numpy()])
+    assert (error <= np.abs(table[ids.numpy()]).max(-1, keepdims=True) / 128 * (1 + 1e-5)).all()
+    assert weight.values.dtype == tf.qint8
+    with pytest.raises(ValueError, match="weights that are not finite"):
+        Int8Weight([[1.0, np.nan]], axis=0)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_products_equal_integer_arithmetic(axis):
+    """One traced function, whose ranges change from batch to batch."""
+    rng = np.random.default_rng(1)
+    table, bias = rng.normal(size=(40, 24)).astype("float32"), rng.normal(size=24).astype("float32")
+    whole = Int8Product(Int8Weight(table if axis else table.T, axis), tf.constant(bias))
+    run = traced(whole, [None, 40])
+    normal = rng.normal(size=(6, 40)).astype("float32")
+    for rows in (normal, 100 * normal, np.abs(normal), -np.abs(normal[:1]), 1e-20 * normal, 0 * normal):
+        expected = product(rows, table, bias) if rows.any() else np.broadcast_to(bias, (6, 24))
+        assert relative(run(rows), expected) < 1e-6
+    assert run(normal[:0]).shape == (0, 24)
+    assert 1e-3 < relative(run(normal), normal @ table + bias) < 3e-2
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_two_products_with_an_activation_between(activation):
+    rng = np.random.default_rng(2)
+    rows, first, second = (rng.normal(size=shape).astype("float32") for shape in ((7, 32), (32, 48), (48, 16)))
+    between = ACTIVATIONS[activation](product(rows, first, 0.5).astype("float32"))
+    bias = tf.fill([48], 0.5)
+    dynamic = Int8Product(Int8Weight(first, 1), bias), Int8Product(Int8Weight(second, 1))
+    got = traced(lambda rows: dynamic[0].into(dynamic[1], rows, activation), [None, 32])(rows)
+    lowest = {"gelu": -0.17, "gelu_new": -0.1701, "relu": 0.0}[activation]
+    assert between.min() >= lowest
+    assert relative(got, product(between, second, 0.0, low=lowest)) < 2e-3  # A value may round to the next step.
+
+    limits = {"low": -0.1, "high": 6.0}  # Values outside are clipped.
+    assert between.max() > 6.0
+    static = Int8Product(Int8Weight(second, 1), limits=tuple(limits.values()))
+    got = traced(lambda rows: dynamic[0].into(static, rows, activation), [None, 32])(rows)
+    assert relative(got, product(between, second, 0.0, **limits)) < 2e-3
+
+
+def test_layer_norm_uses_epsilon():
+    rng = np.random.default_rng(3)
+    rows = 1e-3 * rng.normal(size=(5, 24)) + 0.1
+    gamma, beta = rng.normal(size=(2, 24)).astype("float32")
+    for epsilon in (1e-12, 1e-6):
+        expected = (rows - rows.mean(-1, keepdims=True)) / np.sqrt(rows.var(-1, keepdims=True) + epsilon)
+        run = traced(lambda rows, epsilon=epsilon: layer_norm(rows, gamma, beta, epsilon), [None, 24])
+        assert relative(run(rows.astype("float32")), expected * gamma + beta) < 1e-4
+    assert run(np.zeros((0, 24), "float32")).shape == (0, 24)
+
+
+# With the largest values, pairs of products exceed 16 bits unless weights have 7 bits.
+SATURATING = """
+import numpy as np, tensorflow as tf
+from keras_bert.exporting.int8 import Int8Product, Int8Weight
+table = np.where(np.arange(64 * 32).reshape(64, 32) % 3, 1.0, -1.0)
+run = tf.function(Int8Product(Int8Weight(table, 1)))
+rows = np.random.default_rng(0).choice([-1.0, 1.0], (5, 64)).astype("float32")
+rows[0] = 1.0
+difference = np.abs(run(rows) - rows @ table).max()
+assert difference < 1e-3, difference
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("instructions", ["AVX512_CORE", "AVX2", "SSE41"])
+def test_processors_without_vnni_do_not_overflow(instructions):
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": instructions}
+    done = subprocess.run([sys.executable, "-c", SATURATING], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    """An encoder that is large enough to have typical activations, a classifier of it, and inputs."""
+    keras.utils.set_random_seed(4)
+    config = keras_bert.BertConfig(
+        vocab_size=60,
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=128,
+        max_position_embeddings=16,
+        initializer_range=0.1,
+    )
+    rng = np.random.default_rng(4)
+    encoder = keras_bert.build_encoder(config, attention_scores=True)
+    ids = rng.integers(5, 50, (8, 12), "int32")
+    mask = (np.arange(12) < rng.integers(2, 13, (8, 1))).astype("int32")
+    inputs = {"token_ids": ids * mask, "segment_ids": 0 * ids, "padding_mask": mask}
+    inputs = {name: tf.constant(value, tf.int32) for name, value in inputs.items()}
+    return encoder, keras_bert.build_classifier(encoder, 3), inputs
+
+
+def in_graph(model, inputs):
+    run = tf.function(lambda inputs: model(inputs, training=False), autograph=False)
+    return run.get_concrete_function({name: tf.TensorSpec([None, None], tf.int32, name) for name in inputs})
+
+
+def test_a_model_is_close_and_unchanged(classifier):
+    model, _, inputs = classifier
+    before, weights = model(inputs), model.get_weights()
+    with in_int8(model) as variables:
+        run = in_graph(model, inputs)
+    outputs = run(inputs)
+    assert set(outputs) == set(before)
+    for name, expected in before.items():
+        for value, wanted in zip(tf.nest.flatten(outputs[name]), tf.nest.flatten(expected), strict=True):
+            assert 1e-4 < relative(value, wanted.numpy()) < 5e-2
+    for old, new in zip(weights, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+    np.testing.assert_array_equal(model(inputs)["pooled_output"], before["pooled_output"])
+    read = {id(variable.handle) for variable in run.variables}
+    assert read <= {id(variable.handle) for variable in variables}
+    # The kernels and the table take a byte for each number.
+    size = sum(variable.shape.num_elements() * variable.dtype.size for variable in variables)
+    assert size < 0.4 * sum(weight.nbytes for weight in weights)
+
+
+def test_with_calibration_a_row_does_not_depend_on_the_others(classifier):
+    _, model, inputs = classifier
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(55))]
+    preprocessor = keras_bert.TextPreprocessor(pieces, 12)
+    signature = build_signatures(model, preprocessor, pair=True)["serving_default"]
+    words = np.random.default_rng(5).integers(0, 55, (200, 9))
+    limits = calibrated(model, signature, [(" ".join(f"w{word}" for word in row), "w1") for row in words])
+    runs = []
+    for given in (None, limits):
+        with in_int8(model, given):
+            runs.append(in_graph(model, inputs))
+    alone = {name: value[:1] for name, value in inputs.items()}
+    expected = model(inputs)["logits"].numpy()
+    differences = []
+    for run in runs:
+        logits = run(inputs)["logits"]
+        assert relative(logits, expected) < 5e-2
+        differences.append(float(np.abs(run(alone)["logits"] - logits[:1]).max()))
+    dynamic, static = differences
+    assert static < 1e-6 < dynamic
+
+
+@pytest.mark.parametrize(
+    "head", ["translation", "multiple_choice", "pretraining", "bilstm_tagging", "question_answering"]
+)
+def test_heads(exported, head, monkeypatch):
+    from keras_bert.exporting import probe_runner
+
+    monkeypatch.setattr(verification, "ask", lambda requests: [probe_runner.answer(**one) for one in requests])
+    (report,) = verification.verify([exported(head, precision="int8")])
+    assert report.problems == []
+    assert ", 0 not linked by TensorFlow Serving" in report.lines[-1]
+
+
+def test_bad_arguments(classifier, config, pieces, tmp_path):
+    _, model, _ = classifier
+    preprocessor = keras_bert.TextPreprocessor(pieces, 12)
+
+    def message(model, **options):
+        with pytest.raises(ValueError) as error:
+            keras_bert.export(model, preprocessor, tmp_path / "model", **options)
+        assert not (tmp_path / "model").exists()
+        return str(error.value)
+
+    assert message(model, precision="int4").endswith("Received: precision='int4'")
+    assert message(model, calibration=["a"]) == '`calibration` needs `precision="int8"`. Received: precision=None'
+    bad = {"precision": "int8", "calibration": ["a", ("a", "b")]}
+    assert message(model, **bad).endswith("with text of each text. Received: ('a', 'b') at index 1")
+    assert message(model, precision="int8", calibration=[]).endswith("Received: no texts")
+    narrow = keras_bert.build_classifier(keras_bert.build_encoder(config, dtype="mixed_bfloat16"), 2)
+    assert "must be in float32, such as from `keras_bert.load(path)`. Received: a layer" in message(
+        narrow, precision="int8"
+    )
+    quantized = keras_bert.build_classifier(keras_bert.build_encoder(config), 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # About input layers.
+        quantized.quantize("int8")
+    assert message(quantized, precision="int8").endswith(" in int8")
