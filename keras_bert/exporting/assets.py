@@ -54,11 +54,11 @@ def _plain(value):
     return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value
 
 
-def write(directory, signatures, about):
-    """Writes the folder into a SavedModel; `signatures` are its `tf.function`s, run eagerly on the probes."""
+def write(directory, signatures, about, eagerly=True):
+    """Writes the folder into a SavedModel; `signatures` are its `tf.function`s, run on the probes."""
     folder = directory / FOLDER
     folder.mkdir()
-    probes = {name: _probe(name, function) for name, function in signatures.items()}
+    probes = {name: _probe(name, function, eagerly) for name, function in signatures.items()}
     about = {**about, "signatures": {name: _shapes(*probe) for name, probe in probes.items()}, "ops": ops(directory)}
     # Options may be NumPy scalars.
     text = json.dumps(about, indent=1, ensure_ascii=False, default=lambda value: value.tolist())
@@ -79,12 +79,12 @@ def ops(directory):
     return sorted(found)
 
 
-def _probe(name, function):
-    """Returns probe inputs of a signature and the eager outputs of its function."""
+def _probe(name, function, eagerly):
+    """Returns probe inputs of a signature and the outputs of its function."""
     specs = function.input_signature
     inputs = {spec.name: _example(name, spec) for spec in specs}
     with tf.init_scope():
-        outputs = function.python_function(*inputs.values())
+        outputs = (function.python_function if eagerly else function)(*inputs.values())
     return inputs, outputs
 
 

@@ -108,14 +108,15 @@ def export(
     score_range = _checked_range(description, score_range)
     about = assets.facts(description, preprocessor, labels, pair, options, example, score_range)
     if precision is not None:
-        about["precision"] = precision
+        about |= {"precision": precision, "calibrated": calibration is not None}
     limits = None if calibration is None else calibrated(model, signatures["serving_default"], calibration)
     module = tf.Module()
-    with replacing(directory) as temporary:  # A server that watches the folder never sees an incomplete model.
-        with _weights(model, description, precision, limits) as module.weights:
-            tf.saved_model.save(module, str(temporary), signatures)
+    tracing = _weights(model, description, precision, limits)
+    # A server that watches the folder never sees an incomplete model.
+    with replacing(directory) as temporary, tracing as module.weights:
+        tf.saved_model.save(module, str(temporary), signatures)
         _name_methods(temporary / "saved_model.pb")
-        assets.write(temporary, signatures, about)  # With the answers of the float model.
+        assets.write(temporary, signatures, about, eagerly=precision is None)  # In int8, there is only the graph.
 
 
 def _check_precision(precision, calibration):

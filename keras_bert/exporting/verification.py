@@ -18,7 +18,8 @@ _HERE = pathlib.Path(__file__).parent
 # changed outputs by at most 2e-6 in float32, 5e-3 in float16 (11 bits) and 5e-2 in bfloat16 (8 bits). Different weights
 # or a different tokenizer change them by 1e-1 or more.
 TOLERANCES = {"float32": 1e-5, "mixed_float16": 2e-2, "float16": 2e-2, "mixed_bfloat16": 1e-1, "bfloat16": 1e-1}
-TOLERANCES["int8"] = 1e-1  # Of the answers of the float model; up to 5e-2, also since each batch has its own ranges.
+# The stored answers are those of the graph: on another processor, values between two steps may round the other way.
+TOLERANCES["int8"] = 5e-2
 _EXTREME = 1e30  # Larger values mean "none" and are excluded from the scale.
 
 
@@ -67,9 +68,12 @@ def verify(directories, tolerance=None):
         if "error" in served:
             report.problems.append(f"does not load: {served['error']}")
             continue
-        probes, precision, _ = read[report.directory]
+        probes, facts, _ = read[report.directory]
+        precision = facts["precision"]
         most = TOLERANCES.get(precision, 1e-5) if tolerance is None else tolerance
-        _check_signatures(report, probes, served, most, precision)
+        # Without calibration, the ranges of int8 depend on the batch.
+        alone = precision != "int8" or facts["calibrated"]
+        _check_signatures(report, probes, served, most, precision, alone)
         _check_ops(report)
     return reports
 
@@ -133,7 +137,7 @@ def _like(got, expected):
 
 
 def _read(report):
-    """Returns the probes and the precision of a SavedModel, and the calls to make."""
+    """Returns the probes and the facts of a SavedModel, and the calls to make."""
     folder = pathlib.Path(report.directory)
     if not (folder / "saved_model.pb").is_file():
         report.problems.append("no SavedModel: it has no saved_model.pb")
@@ -145,7 +149,7 @@ def _read(report):
             name: ({key: _input(value) for key, value in probe["inputs"].items()}, probe["outputs"])
             for name, probe in probes.items()
         }
-        return probes, facts["precision"], _calls(probes)
+        return probes, {"calibrated": False, "precision": facts["precision"], **facts}, _calls(probes)
     except FileNotFoundError as error:
         report.problems.append(f"no {assets.FOLDER}/{pathlib.Path(error.filename).name}, which `export` writes")
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
@@ -182,17 +186,17 @@ def array(answer):
     return np.array(answer["values"], kind).reshape(answer["shape"])
 
 
-def _check_signatures(report, probes, served, tolerance, precision):
+def _check_signatures(report, probes, served, tolerance, precision, compare_alone):
     report.problems += [f"{name}: no such signature" for name in probes if name not in served["signatures"]]
     report.problems += [f"{name}: there is no probe for it" for name in served["signatures"] if name not in probes]
     answers = iter(served["answers"])
     for name, (inputs, outputs) in probes.items():
         whole, *alone = [next(answers) for _ in range(1 + _batch(inputs))]
         if name in served["signatures"]:
-            _check_signature(report, name, outputs, whole, alone, tolerance, precision)
+            _check_signature(report, name, outputs, whole, alone, tolerance, precision, compare_alone)
 
 
-def _check_signature(report, name, stored, whole, alone, tolerance, precision):
+def _check_signature(report, name, stored, whole, alone, tolerance, precision, compare_alone):
     """Compares the whole probe with the stored answer, and each of its rows alone with the whole."""
     failed = [f"{name}: {answer['error']}" for answer in (whole, *alone) if "error" in answer]
     if failed:
@@ -207,22 +211,19 @@ def _check_signature(report, name, stored, whole, alone, tolerance, precision):
         if got.shape[:1] != (rows,):
             problems.append(f"{key} does not start with the batch dimension: {rows} rows in, shape {got.shape} out")
             continue
-        one_by_one += [(f"{key} alone", _compare_alone(got, row, alone, key, tolerance)) for row in range(rows)]
+        if compare_alone:
+            one_by_one += [(f"{key} alone", _compare_alone(got, row, alone, key, tolerance)) for row in range(rows)]
     wrong, ties = _judge((*at_once, *one_by_one), precision)
     report.problems += [f"{name}: {problem}" for problem in (*problems, *wrong)]
-    report.lines.append(f"{name}: {rows} rows, {_largest(at_once)}; a row alone {_largest(one_by_one)}{ties}")
+    single = f"a row alone {_largest(one_by_one)}" if compare_alone else "a row depends on its batch"
+    report.lines.append(f"{name}: {rows} rows, {_largest(at_once)}; {single}{ties}")
 
 
 def _judge(named, precision):
-    """Returns problems, and a note on discrete outputs changed by near ties.
-
-    In 16 bits, only floats are checked; in int8, only those of signatures without near ties, on which they may depend.
-    """
+    """Returns problems, and a note on discrete outputs changed by near ties: below 32 bits, only floats are checked."""
     exact = precision not in TOLERANCES or precision == "float32"
-    ties = dict.fromkeys(key.removesuffix(" alone") for key, found in named if found.discrete and not exact)
-    if ties and precision == "int8":
-        return [], f"; near ties changed {', '.join(ties)}"
     wrong = [f"{key} {found.problem}" for key, found in named if found.problem and (exact or not found.discrete)]
+    ties = dict.fromkeys(key.removesuffix(" alone") for key, found in named if found.discrete and not exact)
     return wrong, f"; near ties changed {', '.join(ties)}" if ties else ""
 
 
