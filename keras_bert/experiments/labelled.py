@@ -130,9 +130,9 @@ def _read(facts, directory, path, task, text, pair, label):
     if task is not None:
         if task not in glue.TASKS:
             raise ValueError(f"`task` must be one of {', '.join(glue.TASKS)}. Received: task={task!r}")
-        examples, metrics = glue.read(glue.TASKS[task], path, "dev"), glue.TASKS[task].metrics
         if list(glue.TASKS[task].labels) != list(labels or ()):
             raise ValueError(f"{directory} must have the labels of {task}. Received: labels={labels}")
+        examples, metrics = glue.read(glue.TASKS[task], path, "dev"), glue.TASKS[task].metrics
     elif facts["multi_label"]:
         examples, metrics = read_multi_label(path, text, pair, label.split(","), labels), METRICS["multi_label"]
     else:

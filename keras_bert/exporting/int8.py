@@ -14,7 +14,7 @@ from tensorflow.core.framework import attr_value_pb2
 _WEIGHT_STEPS = 64
 _SMALLEST = 1e-30  # The width of the range of no rows, or of zeros.
 _FUSED = {"gelu": "GeluExact", "gelu_new": "GeluApproximate", "relu": "Relu"}
-_LOWEST = {"gelu": -0.17, "gelu_new": -0.1701, "relu": 0.0}  # Of their results.
+LOWEST = {"gelu": -0.17, "gelu_new": -0.1701, "relu": 0.0}  # Of the results of activations.
 
 
 class Int8Weight:
@@ -57,61 +57,54 @@ class Int8Product:
         bias: float32 vector `(channels,)`. Defaults to `None`, zeros.
         limits: pair of floats, the smallest and the largest value of a row that is represented. Defaults to `None`,
             those of the rows.
+        factors: float32 vector `(inputs,)` that rows are multiplied by first. Defaults to `None`.
     """
 
-    def __init__(self, weight, bias=None, limits=None):
-        self.weight = weight
+    def __init__(self, weight, bias=None, limits=None, factors=None):
+        self.weight, self.factors = weight, factors
         self.bias = tf.zeros([weight.channels]) if bias is None else bias
         self.limits = limits
 
-    def __call__(self, rows, low=None):
-        """Returns float32 `(rows, channels)`; `low` is a lower bound of the rows."""
-        return self._run(*self._quantized(rows, low), ["BiasAdd", "Dequantize"], tf.float32)
+    @property
+    def variables(self):
+        return self.weight.variables + ([] if self.factors is None else [self.factors])
 
-    def into(self, other, rows, activation):
-        """Returns another product, of the activations of this one's results; for `activation` see `is_fused`.
-
-        The activations never leave int8 if the other's `limits` are known.
-        """
-        quantized, fused = self._quantized(rows), ["BiasAdd", _FUSED[activation]]
-        if other.limits is None:
-            return other(self._run(*quantized, [*fused, "Dequantize"], tf.float32), low=_LOWEST[activation])
-        output_range = _range(*other.limits)
-        values = self._run(*quantized, [*fused, "Requantize"], tf.quint8, output_range)
-        return other._run(values, output_range, ["BiasAdd", "Dequantize"], tf.float32)
+    def __call__(self, rows, activation=None, low=None):
+        """Returns float32 `(rows, channels)`; for `activation` see `is_fused`, `low` is a lower bound of the rows."""
+        fused = [] if activation is None else [_FUSED[activation]]
+        return self._run(*self._quantized(rows, low), ["BiasAdd", *fused, "Dequantize"])
 
     def _quantized(self, rows, low=None):
-        """Returns rows in 8 bits and their range."""
+        """Returns rows in 8 bits, and the values of 0 and 255."""
         rows = tf.cast(rows, tf.float32)
+        if self.factors is not None:
+            rows *= self.factors
         if self.limits is None:
             low, high = _range(tf.reduce_min(rows) if low is None else low, tf.reduce_max(rows))
         else:
             low, high = _range(*self.limits)
         options = {"mode": "MIN_FIRST", "round_mode": "HALF_AWAY_FROM_ZERO", "ensure_minimum_range": 0.0}
         values = tf.raw_ops.QuantizeV2(input=rows, min_range=low, max_range=high, T=tf.quint8, **options)[0]
-        return values, [low, high]
+        return values, low, high
 
-    def _run(self, values, value_range, fused, dtype, output_range=()):
-        high = tf.convert_to_tensor(self.weight.value_of_127)
+    def _run(self, values, low, high, fused):
+        largest = tf.convert_to_tensor(self.weight.value_of_127)
         tensors = [tf.convert_to_tensor(tensor) for tensor in (values, self.weight.values, self.bias)]
-        ranges = [*value_range, -high, high, *output_range]
-        range_dtypes = [tf.float32] * len(output_range)
+        ranges = [low, high, -largest, largest]
         attributes = {
             "T1": tf.quint8,
             "T2": tf.qint8,
             "Tbias": tf.float32,
             "U": tf.float32,
-            "Tout": dtype,
+            "Tout": tf.float32,
             "Tdevice_inputs": [tensor.dtype for tensor in tensors],
             "Thost_inputs": [tensor.dtype for tensor in ranges],
-            "Tdevice_outputs": [dtype],
-            "Thost_outputs": range_dtypes,
+            "Tdevice_outputs": [tf.float32],
             "transpose_b": self.weight.axis == 0,
             "fused_ops": fused,
             "input_quant_mode": "MIN_FIRST",
-            "output_quant_mode": "MIN_FIRST",
         }
-        return _node("_QuantizedMatMul", tensors + ranges, [dtype, *range_dtypes], attributes)[0]
+        return _node("_QuantizedMatMul", tensors + ranges, [tf.float32], attributes)[0]
 
 
 def _range(low, high):
@@ -119,7 +112,7 @@ def _range(low, high):
     low, high = tf.minimum(low, 0.0), tf.maximum(high, 0.0)
     step = tf.maximum(high - low, _SMALLEST) / 254
     zero = tf.round(-low / step)
-    return [-zero * step, (255 - zero) * step]
+    return -zero * step, (255 - zero) * step
 
 
 def is_fused(activation):

@@ -3,9 +3,10 @@
 import contextlib
 import functools
 
+import numpy as np
 import tensorflow as tf
 
-from keras_bert.exporting.int8 import Int8Product, Int8Weight, is_fused, layer_norm
+from keras_bert.exporting.int8 import LOWEST, Int8Product, Int8Weight, is_fused, layer_norm
 from keras_bert.layers.attention import MultiHeadAttention
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.embeddings import TokenEmbedding
@@ -15,6 +16,9 @@ from keras_bert.layers.transformer import FeedForward
 
 # A head stays in float, unless it is about as large as a layer of the encoder: that over a vocabulary.
 _LARGE_HEAD = 2**20
+# SmoothQuant (Xiao et al., 2023): this power of the largest activation of a channel moves into the weights.
+_AFTER_NORM, _AFTER_ACTIVATION = 0.6, 0.85
+_SMALL = 1e-3, 1e-4  # Smaller activations and weights count as these.
 
 
 @contextlib.contextmanager
@@ -25,15 +29,16 @@ def in_int8(model, limits=None, tables=True):
 
     Args:
         model: a float32 model from one of the builders.
-        limits: dict, the smallest and largest input of a dense layer by layer, from `observed`. Without, they are those
-            of each batch, so that an answer depends a little on the other texts of its batch. Defaults to `None`.
+        limits: dict, the smallest and largest inputs of a dense layer by layer, from `observed`. Without, they are
+            those of each batch, so that an answer depends a little on the others of its batch. Defaults to `None`.
         tables: bool, whether the token table is in int8. Defaults to `True`.
 
     Yields:
         The variables that the functions read.
     """
     _check(model)
-    dense = {layer: _product(layer, limits) for layer in _dense_layers(model)}
+    powers = _powers(model)
+    dense = {layer: _product(layer, limits, powers.get(layer)) for layer in _dense_layers(model)}
     embeddings = _layers(model, TokenEmbedding) if tables else []
     weights = {layer: Int8Weight(layer.float_table(), axis=0) for layer in embeddings}
     calls = {layer: functools.partial(_dense, layer, product) for layer, product in dense.items()}
@@ -49,9 +54,9 @@ def in_int8(model, limits=None, tables=True):
             calls[layer] = functools.partial(_attend, layer, *products)
     replaced = {id(layer.kernel) for layer in dense} | {id(layer.embeddings) for layer in weights}
     kept = [weight.value for weight in model.weights if id(weight) not in replaced]
-    added = [product.weight for product in dense.values()] + list(weights.values())
+    added = [*dense.values(), *weights.values()]
     with _calling(calls):
-        yield kept + [variable for weight in added for variable in weight.variables]
+        yield kept + [variable for each in added for variable in each.variables]
 
 
 @contextlib.contextmanager
@@ -61,8 +66,9 @@ def observed(model):
     limits = {}
 
     def call(layer, inputs, **options):
+        rows = _rows(inputs).numpy()
         low, high = limits.get(layer, (0.0, 0.0))
-        limits[layer] = min(low, float(tf.reduce_min(inputs))), max(high, float(tf.reduce_max(inputs)))
+        limits[layer] = np.minimum(low, rows.min(0)), np.maximum(high, rows.max(0))
         return type(layer).call(layer, inputs, **options)
 
     with _calling({layer: functools.partial(call, layer) for layer in _dense_layers(model)}):
@@ -101,9 +107,27 @@ def _calling(calls):
             del vars(layer)["call"]
 
 
-def _product(layer, limits):
-    bias = layer.bias.value if layer.use_bias else None
-    return Int8Product(Int8Weight(layer.float_table(), axis=1), bias, (limits or {}).get(layer))
+def _powers(model):
+    """Returns the power of SmoothQuant of the layers whose inputs have a few channels of large values."""
+    attention = [layer.query_key_value for layer in _layers(model, MultiHeadAttention) if not layer.cross_attention]
+    networks = _layers(model, FeedForward)
+    after_norm = [*attention, *(layer.intermediate_dense for layer in networks)]
+    after_activation = [layer.output_dense for layer in networks]
+    return dict.fromkeys(after_norm, _AFTER_NORM) | dict.fromkeys(after_activation, _AFTER_ACTIVATION)
+
+
+def _product(layer, limits, power):
+    bias, table = layer.bias.value if layer.use_bias else None, np.asarray(layer.float_table())
+    if limits is None or layer not in limits:
+        return Int8Product(Int8Weight(table, axis=1), bias)
+    low, high = limits[layer]
+    if power is None:
+        return Int8Product(Int8Weight(table, axis=1), bias, (float(low.min()), float(high.max())))
+    activations = np.maximum(np.maximum(-low, high), _SMALL[0])
+    factors = np.maximum(np.abs(table).max(1), _SMALL[1]) ** (1 - power) / activations**power
+    limits = float((low * factors).min()), float((high * factors).max())
+    weight = Int8Weight(table / factors[:, None], axis=1)
+    return Int8Product(weight, bias, limits, tf.Variable(factors, trainable=False))
 
 
 def _rows(inputs):
@@ -128,7 +152,8 @@ def _normalize(layer, inputs):
 
 
 def _feed_forward(layer, first, second, hidden, training=None):
-    return tf.reshape(first.into(second, _rows(hidden), layer.activation), tf.shape(hidden))
+    activations = first(_rows(hidden), layer.activation)
+    return tf.reshape(second(activations, low=LOWEST[layer.activation]), tf.shape(hidden))
 
 
 def _attend(layer, project, output, hidden, attention_mask=None, memory=None, seed=None, training=None):

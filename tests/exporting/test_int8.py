@@ -19,7 +19,7 @@ pytestmark = pytest.mark.tensorflow
 from keras_bert.exporting import verification  # noqa: E402
 from keras_bert.exporting.calibration import calibrated  # noqa: E402
 from keras_bert.exporting.export import build_signatures  # noqa: E402
-from keras_bert.exporting.int8 import Int8Product, Int8Weight, layer_norm  # noqa: E402
+from keras_bert.exporting.int8 import LOWEST, Int8Product, Int8Weight, layer_norm  # noqa: E402
 from keras_bert.exporting.int8_layers import in_int8  # noqa: E402
 
 ACTIVATIONS = {
@@ -77,22 +77,24 @@ def test_products_equal_integer_arithmetic(axis):
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_two_products_with_an_activation_between(activation):
+def test_activations_limits_and_factors(activation):
+    """The activation is computed with the product."""
     rng = np.random.default_rng(2)
-    rows, first, second = (rng.normal(size=shape).astype("float32") for shape in ((7, 32), (32, 48), (48, 16)))
-    between = ACTIVATIONS[activation](product(rows, first, 0.5).astype("float32"))
-    bias = tf.fill([48], 0.5)
-    dynamic = Int8Product(Int8Weight(first, 1), bias), Int8Product(Int8Weight(second, 1))
-    got = traced(lambda rows: dynamic[0].into(dynamic[1], rows, activation), [None, 32])(rows)
-    lowest = {"gelu": -0.17, "gelu_new": -0.1701, "relu": 0.0}[activation]
-    assert between.min() >= lowest
-    assert relative(got, product(between, second, 0.0, low=lowest)) < 2e-3  # A value may round to the next step.
+    rows, table = rng.normal(size=(7, 32)).astype("float32"), rng.normal(size=(32, 48)).astype("float32")
+    plain = Int8Product(Int8Weight(table, 1))
+    got = traced(lambda rows: plain(rows, activation), [None, 32])(rows)
+    expected = ACTIVATIONS[activation](product(rows, table, 0.0))
+    assert relative(got, expected) < 1e-5
+    assert LOWEST[activation] <= expected.min()
 
-    limits = {"low": -0.1, "high": 6.0}  # Values outside are clipped.
-    assert between.max() > 6.0
-    static = Int8Product(Int8Weight(second, 1), limits=tuple(limits.values()))
-    got = traced(lambda rows: dynamic[0].into(static, rows, activation), [None, 32])(rows)
-    assert relative(got, product(between, second, 0.0, **limits)) < 2e-3
+    bounded = traced(lambda rows: plain(rows, low=-9.0), [None, 32])(rows)
+    assert relative(bounded, product(rows, table, 0.0, low=-9.0)) < 1e-5
+    assert rows.max() > 2.0  # Clipped.
+    limited = Int8Product(Int8Weight(table, 1), limits=(-1.0, 2.0))
+    assert relative(traced(limited, [None, 32])(rows), product(rows, table, 0.0, low=-1.0, high=2.0)) < 1e-5
+    factors = rng.uniform(0.1, 10, 32).astype("float32")
+    scaled = Int8Product(Int8Weight(table, 1), factors=tf.constant(factors))
+    assert relative(traced(scaled, [None, 32])(rows), product(rows * factors, table, 0.0)) < 1e-5
 
 
 def test_layer_norm_uses_epsilon():
