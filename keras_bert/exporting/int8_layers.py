@@ -52,7 +52,7 @@ def in_int8(model, limits=None, tables=True):
         if not layer.cross_attention:
             products = dense[layer.query_key_value], dense[layer.output_dense]
             calls[layer] = functools.partial(_attend, layer, *products)
-    replaced = {id(layer.kernel) for layer in dense} | {id(layer.embeddings) for layer in weights}
+    replaced = {id(getattr(layer, f"_{layer.table_name}")) for layer in [*dense, *weights]}
     kept = [weight.value for weight in model.weights if id(weight) not in replaced]
     added = [*dense.values(), *weights.values()]
     with _calling(calls):
@@ -67,8 +67,9 @@ def observed(model):
 
     def call(layer, inputs, **options):
         rows = _rows(inputs).numpy()
-        low, high = limits.get(layer, (0.0, 0.0))
-        limits[layer] = np.minimum(low, rows.min(0)), np.maximum(high, rows.max(0))
+        if len(rows):  # A text without [MASK] has none for the masked-LM head.
+            low, high = limits.get(layer, (0.0, 0.0))
+            limits[layer] = np.minimum(low, rows.min(0)), np.maximum(high, rows.max(0))
         return type(layer).call(layer, inputs, **options)
 
     with _calling({layer: functools.partial(call, layer) for layer in _dense_layers(model)}):

@@ -211,6 +211,14 @@ def test_heads(exported, head, monkeypatch):
     assert ", 0 not linked by TensorFlow Serving" in report.lines[-1]
 
 
+def test_calibration_of_a_head_that_reads_no_rows(model_of, preprocessor, tmp_path):
+    """Texts without [MASK]; one of them is empty."""
+    model = model_of("pretraining")
+    keras_bert.export(model, preprocessor, tmp_path / "mlm", precision="int8", calibration=["a b c", ""])
+    served = tf.saved_model.load(tmp_path / "mlm").signatures["serving_default"]
+    assert served(text=tf.constant(["a b", "[MASK] b"]))["mask_count"].numpy().tolist() == [0, 1]
+
+
 def test_bad_arguments(classifier, config, pieces, tmp_path):
     _, model, _ = classifier
     preprocessor = keras_bert.TextPreprocessor(pieces, 12)
