@@ -7,7 +7,7 @@
 `--output_dir` ends with a version number, the next free version is used. Takes about twenty seconds for BASE.
 
 `--precision=int8` writes a quarter of the size for x86 processors; with VNNI (Intel since 2019, AMD since 2022) it is
-three times as fast as float32. `--calibration` makes it faster still and each answer independent of the other texts of
+three times as fast as float32. `--calibration` makes it more exact and each answer independent of the other texts of
 its request: a file with one text per line, like those to be served, its pair or context after a tab; the first 1,024
 are used. Compare the scores: `verify_saved_model --reference --labelled`.
 """
