@@ -28,6 +28,7 @@ import numpy as np
 from absl import app, flags
 
 from benchmarks import contest
+from benchmarks.models import softmax, with_random_head
 from benchmarks.onnx_file import write_onnx
 
 _DATA = flags.DEFINE_string("data_dir", None, "Folder with the official GLUE files.")
@@ -35,19 +36,14 @@ _SETTINGS = flags.DEFINE_list("settings", ["base", "minilm-1", "minilm-32"], "ba
 _ROUNDS = flags.DEFINE_integer("rounds", 9, "Rounds to time.", lower_bound=1)
 
 LABELS, LENGTH, SENTENCES = ["0", "1"], 128, 320
-# With the usual initializer, all probabilities would be about 0.5; this head returns 0.1 to 0.9.
-HEAD_DEVIATION = 0.5
 CLOSE = {"float32": 1e-4, "bfloat16": 3e-2, "int8": 0.2, "int8 calibrated": 0.2}
 NAMES = {"input_ids": "token_ids", "attention_mask": "padding_mask", "token_type_ids": "segment_ids"}
-TORCH, ONNX, OPENVINO = (
-    ["torch", "transformers"],
-    ["torch", "onnx", "onnxruntime"],
-    ["torch", "onnx", "openvino", "nncf"],
-)
+TORCH, ONNX = ["torch", "transformers"], ["torch", "transformers", "onnx", "onnxruntime"]
+OPENVINO = [*ONNX, "openvino", "nncf"]
 
 
 def write_models(folder, setting, data_dir):
-    """Writes `checkpoint`, `exported/<precision>/1`, `batches.npy`, `expected.npy`."""
+    """Writes `checkpoint`, `exported/<precision>`, `batches.npy`, `expected.npy`."""
     import keras
     import tensorflow as tf
 
@@ -63,9 +59,7 @@ def write_models(folder, setting, data_dir):
         bert = keras_bert.load(contest.minilm())
         encoder, vocabulary = bert.encoder, bert.vocabulary
         texts = _sentences(data_dir)
-    model = keras_bert.build_classifier(encoder, len(LABELS))
-    kernel = next(weight for weight in model.weights if weight.path == "classifier/kernel")
-    kernel.assign(np.random.default_rng(0).normal(0.0, HEAD_DEVIATION, kernel.shape))
+    model = with_random_head(encoder)
     preprocessor = keras_bert.TextPreprocessor(vocabulary, LENGTH, padding="longest")
     if setting != "base":
         size = int(setting.rpartition("-")[2])
@@ -76,7 +70,7 @@ def write_models(folder, setting, data_dir):
     specs = {name: tf.TensorSpec([None, None], tf.int32) for name in batches[0]}
     run = run.get_concrete_function(specs)
     logits = [run({name: tf.constant(ids) for name, ids in batch.items()}).numpy() for batch in batches]
-    np.save(folder / "expected.npy", _softmax(np.concatenate(logits))[:, 1])
+    np.save(folder / "expected.npy", softmax(np.concatenate(logits))[:, 1])
     keras_bert.save(model, folder / "checkpoint", vocabulary, labels=LABELS)
     for precision in ("float32", "bfloat16"):
         loaded = keras_bert.load(folder / "checkpoint", dtype=precision).model()
@@ -101,11 +95,6 @@ def _sentences(data_dir):
     return [*examples.text, *examples.pair][:SENTENCES]
 
 
-def _softmax(logits):
-    powers = np.exp(logits - logits.max(-1, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True)
-
-
 def timed(run, folder, precision):
     """Returns a function that runs all batches and returns the seconds of each, after a check of their answers.
 
@@ -113,7 +102,7 @@ def timed(run, folder, precision):
         run: function of a dict of arrays with our names, that returns the logits.
     """
     batches = list(np.load(folder / "batches.npy", allow_pickle=True))
-    answers = _softmax(np.concatenate([np.asarray(run(batch), "float32") for batch in batches]))[:, 1]
+    answers = softmax(np.concatenate([np.asarray(run(batch), "float32") for batch in batches]))[:, 1]
     expected = np.load(folder / "expected.npy")
     difference = np.abs(answers - expected).max()
     assert difference <= CLOSE[precision], f"{precision}: probabilities are off by {difference:.2g}"

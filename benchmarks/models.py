@@ -3,6 +3,8 @@
 import numpy as np
 
 CLASSES = 2
+# With the usual initializer, all probabilities would be about 0.5; this head returns 0.1 to 0.9.
+_HEAD_DEVIATION = 0.5
 
 
 def batch(batch_size, length):
@@ -48,3 +50,18 @@ def torch_batch(batch_size, length):
     inputs, labels = batch(batch_size, length)
     names = {"token_ids": "input_ids", "segment_ids": "token_type_ids", "padding_mask": "attention_mask"}
     return {names[name]: torch.tensor(value).long() for name, value in inputs.items()}, torch.tensor(labels)
+
+
+def with_random_head(encoder):
+    """Returns a classifier of an encoder whose probabilities differ from text to text."""
+    import keras_bert
+
+    model = keras_bert.build_classifier(encoder, CLASSES)
+    kernel = next(weight for weight in model.weights if weight.path == "classifier/kernel")
+    kernel.assign(np.random.default_rng(0).normal(0.0, _HEAD_DEVIATION, kernel.shape))
+    return model
+
+
+def softmax(logits):
+    powers = np.exp(logits - logits.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)

@@ -44,6 +44,7 @@ import numpy as np
 from absl import app, flags
 
 from benchmarks import contest
+from benchmarks.models import softmax, with_random_head
 from benchmarks.onnx_file import write_onnx
 
 _DATA = flags.DEFINE_string("data_dir", None, "Folder with the official GLUE files.")
@@ -54,8 +55,6 @@ _SECONDS = flags.DEFINE_float("seconds", 10.0, "Seconds to measure each number o
 _TEXTS = flags.DEFINE_integer("texts", 1024, "Texts per round.", lower_bound=1)
 
 BATCH, LENGTH, LABELS = 32, 128, ["negative", "positive"]
-# With the usual initializer, all probabilities would be about 0.5; this head returns 0.1 to 0.9.
-HEAD_DEVIATION = 0.5
 OURS = {"float32": "float32", "mixed bfloat16": "mixed_bfloat16", "bfloat16": "bfloat16"}
 CLOSE = {"float32": 1e-4, "bfloat16": 3e-2}
 TORCH, ONNX = ["torch", "transformers"], ["torch", "transformers", "onnx", "onnxruntime"]
@@ -81,11 +80,6 @@ def batches(texts):
     return [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
 
 
-def softmax(logits):
-    powers = np.exp(logits - logits.max(-1, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True)
-
-
 def write_models(source, folder, texts, precisions):
     """Writes `checkpoint`, `exported/<precision>/1`, and `expected.npy`, the probability of "positive" of each text.
 
@@ -95,9 +89,7 @@ def write_models(source, folder, texts, precisions):
     import keras_bert
 
     bert = keras_bert.load(source)
-    model = keras_bert.build_classifier(bert.encoder, len(LABELS))
-    kernel = next(weight for weight in model.weights if weight.path == "classifier/kernel")
-    kernel.assign(np.random.default_rng(0).normal(0.0, HEAD_DEVIATION, kernel.shape))
+    model = with_random_head(bert.encoder)
     keras_bert.save(model, folder / "checkpoint", bert.vocabulary, bert.lowercase, labels=LABELS)
     preprocessor = bert.preprocessor(LENGTH, padding="longest")
     inputs = [preprocessor(batch) for batch in batches(texts)]

@@ -33,19 +33,17 @@ def table(tmp_path):
 def test_a_classifier_and_its_reference(build, pieces, table, tmp_path):
     preprocessor = keras_bert.TextPreprocessor(pieces, 12, padding="longest")
     labels = ["no", "maybe", "yes"]
-    logits = []
-    for name in "12":
-        model = build("classification")
-        keras_bert.export(model, preprocessor, tmp_path / name, labels=labels)
-        logits.append(model(preprocessor(WORDS))["logits"].numpy().argmax(-1))
-        model.get_layer("classifier").set_weights([-weight for weight in model.get_layer("classifier").get_weights()])
-    # A reference with other answers: the classifier with the opposite sign.
+    model = build("classification")
+    keras_bert.export(model, preprocessor, tmp_path / "1", labels=labels)
+    expected = model(preprocessor(WORDS))["logits"].numpy().argmax(-1)
+    # A model with other answers: the classifier with the opposite sign.
+    model.get_layer("classifier").set_weights([-weight for weight in model.get_layer("classifier").get_weights()])
     keras_bert.export(model, preprocessor, tmp_path / "2", labels=labels)
     opposite = model(preprocessor(WORDS))["logits"].numpy().argmax(-1)
-    truth = [labels[index] for index in logits[0]]
+    truth = [labels[index] for index in expected]
     path = table(truth)
     found = compare(tmp_path / "2", path, reference=tmp_path / "1")
-    same = 100 * float((opposite == logits[0]).mean())
+    same = 100 * float((opposite == expected).mean())
     assert (found.rows, found.reference["accuracy"]) == (8, 100.0)
     assert found.agreement == pytest.approx(same)
     assert found.scores["accuracy"] == pytest.approx(same)

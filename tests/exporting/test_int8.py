@@ -1,5 +1,6 @@
 """Int8 products equal integer arithmetic in NumPy; a model in int8 answers like the float model, which is unchanged."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -130,18 +131,11 @@ def test_processors_without_vnni_do_not_overflow(instructions):
 
 
 @pytest.fixture(scope="module")
-def classifier():
+def classifier(config):
     """An encoder that is large enough to have typical activations, a classifier of it, and inputs."""
     keras.utils.set_random_seed(4)
-    config = keras_bert.BertConfig(
-        vocab_size=60,
-        hidden_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=128,
-        max_position_embeddings=16,
-        initializer_range=0.1,
-    )
+    sizes = {"vocab_size": 60, "hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 128}
+    config = dataclasses.replace(config, **sizes, max_position_embeddings=16, initializer_range=0.1)
     rng = np.random.default_rng(4)
     encoder = keras_bert.build_encoder(config, attention_scores=True)
     ids = rng.integers(5, 50, (8, 12), "int32")
