@@ -1,0 +1,147 @@
+"""Layers as nodes of an ONNX graph, in the patterns that the transformer optimizer of ONNX Runtime fuses."""
+
+import keras
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from keras_bert.layers.masks import FORBIDDEN
+
+
+class Graph:
+    """The nodes and the constants of an ONNX graph, which grows from its inputs to its outputs.
+
+    Example:
+        graph = Graph()
+        doubled = graph.add("Mul", "x", 2.0)
+    """
+
+    def __init__(self):
+        self.nodes, self.constants = [], []
+
+    def add(self, op, *inputs, **attributes):
+        """Adds a node and returns the name of its output.
+
+        Args:
+            op: str, an operator of ONNX.
+            *inputs: names of tensors, numbers or arrays; integers become int64, other numbers float32.
+            **attributes: the operator's attributes.
+        """
+        inputs = [value if isinstance(value, str) else self.constant(value) for value in inputs]
+        output = f"{op}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [output], name=output, **attributes))
+        return output
+
+    def constant(self, value, name=None):
+        """Adds a constant and returns its name."""
+        value = np.asarray(value)
+        value = np.ascontiguousarray(value, "int64" if value.dtype.kind == "i" else "float32").reshape(value.shape)
+        name = name or f"constant_{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(value, name))
+        return name
+
+    def rename(self, names):
+        """Renames tensors; `names` maps old names to new ones."""
+        for node in self.nodes:
+            for tensors in (node.input, node.output):
+                tensors[:] = [names.get(tensor, tensor) for tensor in tensors]
+
+
+def weight(graph, variable, name):
+    """Adds a variable as a constant."""
+    return graph.constant(keras.ops.convert_to_numpy(keras.ops.cast(variable, "float32")), name)
+
+
+def dense(graph, inputs, layer, name, use_bias=True):
+    """A `Dense` layer: `inputs` times its kernel, which may be quantized or adapted by LoRA, plus its bias."""
+    rows = graph.add("MatMul", inputs, weight(graph, layer.float_table(), f"{name}/kernel"))
+    return graph.add("Add", rows, weight(graph, layer.bias, f"{name}/bias")) if use_bias else rows
+
+
+def layer_norm(graph, inputs, layer, name):
+    """A `LayerNorm`."""
+    gamma, beta = (weight(graph, getattr(layer, part), f"{name}/{part}") for part in ("gamma", "beta"))
+    return graph.add("LayerNormalization", inputs, gamma, beta, axis=-1, epsilon=layer.epsilon)
+
+
+def activate(graph, inputs, activation):
+    """An activation function with a name from `BertConfig.hidden_act`."""
+    add = graph.add
+    match activation:
+        case "gelu":
+            one_plus = add("Add", add("Erf", add("Div", inputs, np.sqrt(2.0))), 1.0)
+            return add("Mul", add("Mul", inputs, one_plus), 0.5)
+        case "gelu_new":
+            cubic = add("Mul", add("Pow", inputs, 3.0), 0.044715)
+            one_plus = add("Add", add("Tanh", add("Mul", add("Add", inputs, cubic), np.sqrt(2 / np.pi))), 1.0)
+            return add("Mul", add("Mul", inputs, 0.5), one_plus)
+        case "silu":
+            return add("Mul", inputs, add("Sigmoid", inputs))
+        case "linear":
+            return inputs
+        case _:
+            return add({"relu": "Relu", "tanh": "Tanh"}[activation], inputs)
+
+
+def positions(graph, ids):
+    """The positions of token ids `(batch, length)`, int64 `(length,)`."""
+    length = graph.add("Gather", graph.add("Shape", ids), 1, axis=0)
+    return graph.add("Range", 0, length, 1)
+
+
+def embeddings(graph, inputs, table, layer):
+    """A `BertEmbeddings` on rows of the token table; `inputs` is a dict of the names of ids."""
+    ids, add = inputs["token_ids"], graph.add
+    segments = weight(graph, layer.segment_table, "embeddings/segments")
+    hidden = add("Add", add("Gather", table, ids), add("Gather", segments, inputs["segment_ids"]))
+    if layer.positions != "none":
+        places = layer.position_table if layer.positions == "learned" else layer.fixed_positions()
+        # The optimizer expects a position for each id, although the rows of a batch have the same.
+        each = add("Expand", add("Unsqueeze", positions(graph, ids), [0]), add("Shape", ids))
+        hidden = add("Add", hidden, add("Gather", weight(graph, places, "embeddings/positions"), each))
+    return layer_norm(graph, hidden, layer.norm, "embeddings/norm")
+
+
+def attention_bias(graph, padding_mask, causal):
+    """What is added to the attention scores, see `AttentionMask`."""
+    add = graph.add
+    real = add("Cast", add("Unsqueeze", add("Unsqueeze", padding_mask, [1]), [2]), to=TensorProto.FLOAT)
+    if causal:
+        places = positions(graph, padding_mask)
+        earlier = add("GreaterOrEqual", add("Unsqueeze", places, [1]), places)
+        real = add("Mul", real, add("Cast", earlier, to=TensorProto.FLOAT))
+    return add("Mul", add("Sub", 1.0, real), FORBIDDEN)
+
+
+def block(graph, hidden, bias, layer):
+    """A `TransformerBlock`; `bias` is an `attention_bias`."""
+    attended = attention(graph, hidden, bias, layer.attention, f"{layer.name}/attention")
+    hidden = layer_norm(graph, graph.add("Add", attended, hidden), layer.attention_norm, f"{layer.name}/attention_norm")
+    feed_forward = layer.feed_forward
+    inner = dense(graph, hidden, feed_forward.intermediate_dense, f"{layer.name}/intermediate")
+    inner = activate(graph, inner, feed_forward.activation)
+    output = dense(graph, inner, feed_forward.output_dense, f"{layer.name}/output")
+    return layer_norm(graph, graph.add("Add", output, hidden), layer.output_norm, f"{layer.name}/output_norm")
+
+
+def attention(graph, hidden, bias, layer, name):
+    """A `MultiHeadAttention` of a sequence to itself."""
+    add, size = graph.add, layer.hidden_size // layer.num_heads
+    kernels, biases = (
+        np.split(keras.ops.convert_to_numpy(keras.ops.cast(part, "float32")), 3, axis=-1)
+        for part in (layer.query_key_value.float_table(), layer.query_key_value.bias)
+    )
+
+    def heads(part, role, order):
+        kernel, shift = (
+            graph.constant(values[part], f"{name}/{role}/{kind}")
+            for values, kind in ((kernels, "kernel"), (biases, "bias"))
+        )
+        rows = add("Add", add("MatMul", hidden, kernel), shift)
+        return add("Transpose", add("Reshape", rows, [0, 0, layer.num_heads, size]), perm=order)
+
+    query, value = heads(0, "query", [0, 2, 1, 3]), heads(2, "value", [0, 2, 1, 3])
+    key = heads(1, "key", [0, 2, 3, 1])
+    scores = add("Div", add("MatMul", query, key), np.sqrt(size))
+    context = add("MatMul", add("Softmax", add("Add", scores, bias), axis=-1), value)
+    rows = add("Reshape", add("Transpose", context, perm=[0, 2, 1, 3]), [0, 0, layer.hidden_size])
+    return dense(graph, rows, layer.output_dense, f"{name}/output")
