@@ -40,6 +40,8 @@ _MODULES = {
     "keras_bert.checkpoints.load": "load",
     "keras_bert.checkpoints.save": "save",
     "keras_bert.checkpoints.keras_hub": "to_keras_hub",
+    "keras_bert.checkpoints.litert_export": "export_litert",
+    "keras_bert.checkpoints.onnx_export": "export_onnx",
     "keras_bert.text.tokenizer_json": "AddedToken",
     "keras_bert.text.vocabulary": "Vocabulary",
     "keras_bert.text.tokenizer": "BertTokenizer",
@@ -58,9 +60,10 @@ _MODULES = {
     "keras_bert.training.losses": "Loss classification_loss multi_label_loss pretraining_losses regression_loss "
     "span_loss token_loss",
 }
-# Installed by the extra `tensorflow`.
-_INSTALL = "pip install '.[tensorflow]'` in a checkout of keras_bert"
-_EXTRA = ("tensorflow", "tensorflow_text", "tensorflow_serving", "jinja2", "sacrebleu", "scipy", "sklearn", "tqdm")
+# Optional packages and the extra that installs each.
+_EXTRAS = dict.fromkeys(("tensorflow", "tensorflow_text", "tensorflow_serving", "jinja2", "sacrebleu"), "tensorflow")
+_EXTRAS |= dict.fromkeys(("scipy", "sklearn", "tqdm"), "tensorflow")
+_EXTRAS |= dict.fromkeys(("onnx", "onnxruntime", "ai_edge_litert"), "convert")
 _PUBLIC = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = ["__version__", *sorted(_PUBLIC)]
@@ -80,7 +83,7 @@ def __getattr__(name):
         )
     except ModuleNotFoundError as error:
         package = (error.name or "").split(".")[0]
-        if package not in _EXTRA:
+        if package not in _EXTRAS:
             raise
         raise ModuleNotFoundError(_missing(name, package), name=error.name) from error
     globals()[name] = value
@@ -88,7 +91,8 @@ def __getattr__(name):
 
 
 def _missing(name, package):
-    needs = f"`keras_bert.{name}` needs {package}, which is not installed. Install it with `{_INSTALL}"
+    needs = f"`keras_bert.{name}` needs {package}, which is not installed. Install it with "
+    needs += f"`pip install '.[{_EXTRAS[package]}]'` in a checkout of keras_bert"
     if package == "tensorflow":
         needs += ", or set the environment variable KERAS_BACKEND=jax for the models alone, which run on JAX"
     return needs

@@ -1,7 +1,8 @@
-"""Exports a SavedModel that takes raw text, for TensorFlow Serving.
+"""Exports a SavedModel that takes raw text, for TensorFlow Serving; or token ids, for ONNX Runtime or LiteRT.
 
     python -m pipelines.export_saved_model --model=runs/mrpc/model --output_dir=saved_models/mrpc
     python -m pipelines.verify_saved_model saved_models/mrpc/1
+    python -m pipelines.export_saved_model --model=runs/mrpc/model --output_dir=exported/mrpc --format=onnx
 
 `--model` is an argument for `keras_bert.load`; its head determines the signatures, see `keras_bert.export`. Unless
 `--output_dir` ends with a version number, the next free version is used. Takes about twenty seconds for BASE.
@@ -10,6 +11,10 @@
 three times as fast as float32. `--calibration` makes it more exact and each answer independent of the other texts of
 its request: a file with one text per line, like those to be served, its pair or context after a tab; the first 1,024
 are used. Compare the scores: `verify_saved_model --reference --labelled`.
+
+`--format=onnx` (float32, int8) and `--format=litert` (float32, float16, int8) write `model.onnx` or `model.tflite` with the
+tokenizer's files to `--output_dir`, after the runtime has computed the same answers as the model. They need the packages
+of requirements-convert.txt; see `keras_bert.export_onnx` and `keras_bert.export_litert`.
 """
 
 import pathlib
@@ -26,9 +31,16 @@ _LENGTH = flags.DEFINE_integer(
     "sequence_length", None, "Maximum number of tokens; default: as in training, or the model's maximum."
 )
 _PAIR = flags.DEFINE_bool("pair", None, "Whether a classifier takes two texts; default: as in training.")
-_PRECISIONS = ["float32", "mixed_bfloat16", "bfloat16", "int8"]
+_PRECISIONS = {
+    "saved_model": ["float32", "mixed_bfloat16", "bfloat16", "int8"],
+    "onnx": ["float32", "int8"],
+    "litert": ["float32", "float16", "int8"],
+}
 _PRECISION = flags.DEFINE_enum(
-    "precision", "float32", _PRECISIONS, "Precision; bfloat16 and int8 include the weights, int8 is for x86."
+    "precision",
+    "float32",
+    sorted(set().union(*_PRECISIONS.values())),
+    "Precision; bfloat16, float16 and int8 include the weights, int8 of a SavedModel is for x86.",
 )
 _CALIBRATION = flags.DEFINE_string(
     "calibration", None, "int8: file of a few hundred texts, to find the ranges of activations in advance."
@@ -47,7 +59,11 @@ _POOLING = flags.DEFINE_enum("pooling", None, ["mean", "max", "cls", "pooled"], 
 _LAYERS = flags.DEFINE_list("layers", None, "Encoder: layers to concatenate, such as -4,-3,-2,-1.")
 _NORMALIZE = flags.DEFINE_bool("normalize", None, "Encoder: whether to scale vectors to length 1.")
 command.section("output")
-_OUTPUT = flags.DEFINE_string("output_dir", None, "Folder of the model or of a version.", required=True)
+_FORMAT = flags.DEFINE_enum(
+    "format", "saved_model", list(_PRECISIONS), "SavedModel, ONNX or LiteRT; the last two take token ids."
+)
+_LENGTHS = flags.DEFINE_list("lengths", None, "LiteRT: the only lengths of sequences, such as 64,128; default: any.")
+_OUTPUT = flags.DEFINE_string("output_dir", None, "Folder of the model or, SavedModel, of a version.", required=True)
 command.renamed(output="output_dir", stride="doc_stride", top="n_best")
 _MOST_CALIBRATED = 1024
 _OPTIONS = {
@@ -64,6 +80,29 @@ _OPTIONS = {
 
 
 def main():
+    if _FORMAT.value == "saved_model":
+        _export_saved_model()
+    else:
+        _export_on_ids()
+
+
+def _export_on_ids():
+    """Writes an ONNX or a LiteRT file."""
+    to_onnx = _FORMAT.value == "onnx"
+    write = keras_bert.export_onnx if to_onnx else keras_bert.export_litert
+    bert = keras_bert.load(_MODEL.value, dtype="float32")
+    options = {} if to_onnx else {"lengths": common_flags.numbers(_LENGTHS, int)}
+    facts = {name: getattr(bert, name) for name in ("labels", "task", "null_threshold", "thresholds")}
+    pair = bert.pair if _PAIR.value is None else _PAIR.value
+    preprocessor = bert.preprocessor(_length(bert))
+    print(write(bert.model(), preprocessor, _OUTPUT.value, precision=_PRECISION.value, pair=pair, **facts, **options))
+
+
+def _length(bert):
+    return _LENGTH.value or bert.sequence_length or bert.config.max_position_embeddings
+
+
+def _export_saved_model():
     layers = common_flags.numbers(_LAYERS, int)
     int8 = _PRECISION.value == "int8"
     bert = keras_bert.load(_MODEL.value, dtype="float32" if int8 else _PRECISION.value, hidden_states=bool(layers))
@@ -80,13 +119,12 @@ def main():
     if bert.multi_label:
         given = common_flags.numbers(_THRESHOLDS, float)
         options["thresholds"] = bert.thresholds if given is None else given[0] if len(given) == 1 else given
-    length = _LENGTH.value or bert.sequence_length or bert.config.max_position_embeddings
     model = bert.encoder if own else bert.model()
     regression = head == "classification" and model.output["logits"].shape[-1] == 1 and not bert.multi_label
     directory = _version(pathlib.Path(_OUTPUT.value))
     keras_bert.export(
         model,
-        bert.preprocessor(length, padding="longest"),
+        bert.preprocessor(_length(bert), padding="longest"),
         directory,
         labels=None if regression else bert.labels,
         pair=bool(bert.pair if _PAIR.value is None else _PAIR.value),
@@ -109,6 +147,14 @@ def _calibration(head):
 
 def _check():
     common_flags.check_paths(_MODEL.value, calibration=_CALIBRATION.value)
+    wanted, precisions = _FORMAT.value, _PRECISIONS[_FORMAT.value]
+    if _PRECISION.value not in precisions:
+        raise ValueError(f"--format={wanted} has --precision={', '.join(precisions)}. Received: {_PRECISION.value}")
+    if _LENGTHS.value and wanted != "litert":
+        raise ValueError(f"--lengths needs --format=litert. Received: --format={wanted}")
+    given = [flag.name for flag in (_CALIBRATION, *sum(_OPTIONS.values(), ())) if flag.value is not None]
+    if given and wanted != "saved_model":
+        raise ValueError(f"--{given[0]} needs --format=saved_model. Received: --format={wanted}")
     if _CALIBRATION.value and _PRECISION.value != "int8":
         raise ValueError(f"--calibration needs --precision=int8. Received: --precision={_PRECISION.value}")
 

@@ -78,34 +78,20 @@ def save(
         given |= {"sequence_length": sequence_length, "null_threshold": null_threshold, "thresholds": thresholds}
         _save_transformer(description, model, directory, vocabulary, format, weights_dtype, given)
         return
-    pooling = description.layers.get("sentence_pooling")
+    facts = {"labels": labels, "task": task, "pair": pair, "sequence_length": sequence_length}
+    facts |= {"null_threshold": null_threshold, "thresholds": thresholds}
     vocabulary = None if vocabulary is None else Vocabulary(vocabulary, strip_accents=strip_accents)
-    metadata = Metadata(
-        head=description.head,
-        vocabulary=vocabulary,
-        lowercase=lowercase,
-        labels=_names(labels),
-        task=task,
-        pair=pair,
-        sequence_length=sequence_length or (pooling and pooling.sequence_length),
-        null_threshold=null_threshold,
-        thresholds=checked_thresholds(thresholds, description.num_classes if description.multi_label else None),
-        positions=description.positions,
-        bilstm=description.bilstm,
-        features=description.features,
-        keep_special_tokens=None if vocabulary is None else tokenizer_files.kept_special_tokens(vocabulary),
-    )
-    _check_metadata(description, metadata)
+    metadata = metadata_of(description, vocabulary, lowercase, **facts)
     if any(layer.quantization_mode for layer in model._flatten_layers()):
         _LOG.warning("quantized tables are written dequantized, as float32; a .keras file keeps them quantized")
     with adding_to(directory) as temporary:
         if format == "google":
             google.write(description, vocabulary, temporary)
-            facts = ("labels", "task", "pair", "sequence_length", "null_threshold")
-            if lost := [name for name in facts if getattr(metadata, name) is not None]:
+            without = ("labels", "task", "pair", "sequence_length", "null_threshold")
+            if lost := [name for name in without if getattr(metadata, name) is not None]:
                 _LOG.warning("Google's format has no place for %s: not saved", ", ".join(lost))
             return
-        _write_settings(description, metadata, temporary)
+        write_settings(description, metadata, temporary)
         if format == "keras":
             model.save(temporary / KERAS_FILE)
         else:
@@ -113,7 +99,7 @@ def save(
     # Files of an older model in the same directory would be read together with the new ones.
     for name in tokenizer_files.STALE if vocabulary is not None else ():
         (directory / name).unlink(missing_ok=True)
-    if pooling is None:
+    if description.head != "embedding":
         (directory / sentence_transformers.MODULES).unlink(missing_ok=True)
 
 
@@ -135,7 +121,39 @@ def _save_transformer(description, model, directory, vocabulary, format, weights
             vocabulary.save(temporary / "vocab.txt")
 
 
-def _write_settings(description, metadata, directory):
+def metadata_of(
+    description,
+    vocabulary,
+    lowercase=True,
+    labels=None,
+    task=None,
+    pair=None,
+    sequence_length=None,
+    null_threshold=None,
+    thresholds=None,
+):
+    """Returns the `Metadata` of a described model, after checks; for the arguments see `save`."""
+    pooling = description.layers.get("sentence_pooling")
+    metadata = Metadata(
+        head=description.head,
+        vocabulary=vocabulary,
+        lowercase=lowercase,
+        labels=_names(labels),
+        task=task,
+        pair=pair,
+        sequence_length=sequence_length or (pooling and pooling.sequence_length),
+        null_threshold=null_threshold,
+        thresholds=checked_thresholds(thresholds, description.num_classes if description.multi_label else None),
+        positions=description.positions,
+        bilstm=description.bilstm,
+        features=description.features,
+        keep_special_tokens=None if vocabulary is None else tokenizer_files.kept_special_tokens(vocabulary),
+    )
+    _check_metadata(description, metadata)
+    return metadata
+
+
+def write_settings(description, metadata, directory):
     """Writes all JSON files, and the vocabulary."""
     is_baseline = isinstance(description, BaselineDescription)
     (loaded_baseline if is_baseline else huggingface).write_config(description, metadata, directory)

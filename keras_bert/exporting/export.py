@@ -10,6 +10,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from keras_bert.exporting import answer, assets, classify, embed, fill_mask, tag, translate
 from keras_bert.exporting.calibration import calibrated
 from keras_bert.exporting.int8_layers import in_int8
+from keras_bert.exporting.signatures import on_ids
 from keras_bert.files import replacing
 from keras_bert.models.description import describe
 from keras_bert.text.preprocessor import TextPreprocessor
@@ -103,7 +104,7 @@ def export(
     _check_precision(precision, calibration)
     description = describe(model)
     labels = _checked_labels(description, labels)
-    signatures = {**build_signatures(model, preprocessor, labels, pair, **options), "tokens": _on_ids(model)}
+    signatures = {**build_signatures(model, preprocessor, labels, pair, **options), "tokens": on_ids(model)}
     _check_example(signatures["serving_default"], example)
     score_range = _checked_range(description, score_range)
     about = assets.facts(description, preprocessor, labels, pair, options, example, score_range)
@@ -212,18 +213,6 @@ def _for_serving(preprocessor, head):
     if head == "pretraining" and "[MASK]" not in config["keep_special_tokens"]:
         config["keep_special_tokens"] = [*config["keep_special_tokens"], "[MASK]"]
     return preprocessor if config == preprocessor.get_config() else TextPreprocessor.from_config(config)
-
-
-def _on_ids(model):
-    """Returns the signature on token ids, for clients that tokenize and servers without TF-Text."""
-    names = list(model.input)
-    specs = [tf.TensorSpec(model.input[name].shape, tf.int32, name) for name in names]
-
-    def run(*ids):
-        outputs = model(dict(zip(names, ids, strict=True)), training=False)
-        return {name: value for name, value in outputs.items() if not isinstance(value, list)}
-
-    return tf.function(run, input_signature=specs, autograph=False)
 
 
 def _name_methods(path):

@@ -13,6 +13,27 @@ def texts(answer, *names):
     return tf.function(signature, input_signature=specs, autograph=False)
 
 
+def on_ids(model, length=None):
+    """Returns a signature on token ids, for clients that tokenize and servers without TF-Text.
+
+    Args:
+        model: the model.
+        length: int, the length of the sequences. Defaults to `None`, any length.
+    """
+    names = list(model.input)
+    specs = [tf.TensorSpec(_fixed(model.input[name], length), tf.int32, name) for name in names]
+
+    def run(*ids):
+        outputs = model(dict(zip(names, ids, strict=True)), training=False)
+        return {name: value for name, value in outputs.items() if not isinstance(value, list)}
+
+    return tf.function(run, input_signature=specs, autograph=False)
+
+
+def _fixed(tensor, length):
+    return tensor.shape if tensor.name == "mask_positions" else (*tensor.shape[:-1], length)
+
+
 def readable(strings):
     """Removes bytes that are not valid UTF-8, which JSON cannot represent."""
     return tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", errors="ignore")

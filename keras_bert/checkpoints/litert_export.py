@@ -1,0 +1,61 @@
+"""`keras_bert.export_litert`: a model for LiteRT, formerly TensorFlow Lite, on phones and small devices."""
+
+import dataclasses
+import pathlib
+
+from keras_bert.checkpoints.runtime_folder import described, is_quantized, runtime_folder
+from keras_bert.exporting.litert import build_litert, litert_runner, signature_names
+from keras_bert.exporting.runtimes import check_runtime
+
+_FILE = "model.tflite"
+
+
+def export_litert(model, preprocessor, directory, labels=None, precision="float32", lengths=None, **facts):
+    """Exports a model on token ids as `model.tflite`, with its tokenizer.
+
+    Inputs, outputs and the other files of the folder are those of `export_onnx`. The file has built-in operations
+    alone. Its signature is `tokens`, for sequences of any length; with `lengths`, it has one signature for each, such
+    as `tokens_64`, which share the weights.
+
+    LiteRT's interpreter computes probes with each signature before the folder is replaced; other answers than the
+    Keras model's raise an error: `TOLERANCES` in `keras_bert.exporting.verification`. Needs ai-edge-litert.
+
+    Args:
+        model: a float32 model from `build_encoder` or from a builder of heads, without a BiLSTM.
+        preprocessor: a `TextPreprocessor`.
+        directory: output directory, which is replaced; a new or empty one, or one with `model.tflite`.
+        labels: list of the class names, in the order of the logits. Defaults to `None`.
+        precision: str, "float32"; or that of the weights: "float16", half the size, computed in float32; or "int8", a
+            quarter of the size: activations are quantized when the file runs. Defaults to "float32".
+        lengths: list of ints, the lengths of the sequences, for devices that prefer fixed shapes. Defaults to `None`,
+            any length.
+        **facts: `task`, `pair`, `null_threshold` and `thresholds`, as in `save`.
+
+    Returns:
+        A `RuntimeReport`, see `export_onnx`.
+
+    Example:
+        keras_bert.export_litert(bert.model(), bert.preprocessor(128), "exported/litert", precision="float16")
+    """
+    description = described(model, precision, ("float32", "float16", "int8"))
+    _check_lengths(lengths, description)
+    if is_quantized(description):
+        raise ValueError("`model` must not be quantized, LiteRT quantizes it: export_litert(..., precision='int8')")
+    with runtime_folder(description, preprocessor, directory, _FILE, labels, facts) as temporary:
+        path = temporary / _FILE
+        path.write_bytes(build_litert(model, precision, lengths))
+        runners = [(litert_runner(path, name), length) for name, length in signature_names(lengths).items()]
+        tolerance = "dynamic_int8" if precision == "int8" else precision
+        report = check_runtime(model, description, path, runners, tolerance)
+    return dataclasses.replace(report, path=pathlib.Path(directory) / _FILE)
+
+
+def _check_lengths(lengths, description):
+    limit = None if description.positions == "none" else description.config.max_position_embeddings
+    if lengths is not None and (
+        not lengths
+        or len(set(lengths)) < len(lengths)
+        or any(type(length) is not int or not 0 < length <= (limit or length) for length in lengths)
+    ):
+        most = f" of at most {limit} tokens" if limit else ""
+        raise ValueError(f"`lengths` must be a list of different lengths{most}. Received: lengths={lengths}")

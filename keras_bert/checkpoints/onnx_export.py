@@ -1,0 +1,50 @@
+"""`keras_bert.export_onnx`: a model for ONNX Runtime and other programs that read ONNX."""
+
+import dataclasses
+import pathlib
+
+import onnx
+
+from keras_bert.checkpoints.runtime_folder import described, is_quantized, runtime_folder
+from keras_bert.exporting.onnx_model import build_onnx
+from keras_bert.exporting.onnx_runtime import onnx_runner, write_int8
+from keras_bert.exporting.runtimes import check_runtime
+
+_FILE = "model.onnx"
+
+
+def export_onnx(model, preprocessor, directory, labels=None, precision="float32", **facts):
+    """Exports a model on token ids as `model.onnx`, with its tokenizer.
+
+    Inputs and outputs are those of the Keras model, see `build_encoder` and the builders of heads: int32 ids, any batch
+    size and length; masks are 0 or 1; lists, such as `hidden_states`, are left out. The file has standard operators of
+    opset 17, in the patterns that ONNX Runtime's transformer optimizer fuses. `config.json` has the labels, in
+    `id2label`, and `sequence_length` and the other facts in `keras_bert`; `tokenizer.json` and `vocab.txt` open in
+    Hugging Face's libraries.
+
+    ONNX Runtime computes probes with the file before the folder is replaced; other answers than the Keras model's
+    raise an error: `TOLERANCES` in `keras_bert.exporting.verification`. Needs onnx and onnxruntime.
+
+    Args:
+        model: a float32 model from `build_encoder` or from a builder of heads, without a BiLSTM.
+        preprocessor: a `TextPreprocessor`.
+        directory: output directory, which is replaced; a new or empty one, or one with `model.onnx`.
+        labels: list of the class names, in the order of the logits. Defaults to `None`.
+        precision: str, "float32", or "int8": a quarter of the size; activations are quantized when the file runs.
+            Defaults to "float32".
+        **facts: `task`, `pair`, `null_threshold` and `thresholds`, as in `save`.
+
+    Returns:
+        A `RuntimeReport`: `path`, `size`, `difference` from the Keras model and `latencies`; printed, it is one line.
+
+    Example:
+        print(keras_bert.export_onnx(bert.model(), bert.preprocessor(128), "exported/onnx", labels=bert.labels))
+    """
+    description = described(model, precision, ("float32", "int8"))
+    with runtime_folder(description, preprocessor, directory, _FILE, labels, facts) as temporary:
+        path, proto = temporary / _FILE, build_onnx(model, description)
+        write_int8(proto, path) if precision == "int8" else onnx.save(proto, path)
+        rounded = precision == "int8" or is_quantized(description)
+        tolerance = "dynamic_int8" if rounded else precision
+        report = check_runtime(model, description, path, [(onnx_runner(path), None)], tolerance)
+    return dataclasses.replace(report, path=pathlib.Path(directory) / _FILE)

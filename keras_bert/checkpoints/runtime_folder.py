@@ -1,0 +1,71 @@
+"""What the folders of `export_onnx` and `export_litert` have in common: checks, tokenizer and settings."""
+
+import contextlib
+import pathlib
+
+from keras_bert.checkpoints.save import metadata_of, write_settings
+from keras_bert.files import replacing
+from keras_bert.models.description import describe
+from keras_bert.text.vocabulary import Vocabulary
+
+_HEADS = (
+    "encoder",
+    "embedding",
+    "pretraining",
+    "next_sentence",
+    "classification",
+    "token_classification",
+    "question_answering",
+    "multiple_choice",
+)
+
+
+def described(model, precision, precisions):
+    """Returns the `Description` of a model that other runtimes can compute; raises for any other model."""
+    if precision not in precisions:
+        names = ", ".join(precisions)
+        raise ValueError(f"`precision` must be one of {names}. Received: precision={precision!r}")
+    description = describe(model)
+    if description.head not in _HEADS or description.bilstm:
+        kind = "with a BiLSTM" if description.head in _HEADS else f"with head={description.head!r}"
+        raise ValueError(
+            f"`model` must be a BERT without a BiLSTM, with one of the heads {', '.join(_HEADS)}. Received: a model "
+            f"{kind}; `keras_bert.export`, --format=saved_model, exports it for TensorFlow Serving"
+        )
+    if description.dtype != "float32":
+        raise ValueError(
+            "`model` must be in float32, `precision` is that of the file: load it with dtype='float32'. "
+            f"Received: a model in {description.dtype}"
+        )
+    return description
+
+
+def is_quantized(description):
+    """Returns whether the Keras model rounds activations itself, which its file does not do."""
+    return any(part.quantization_mode for layer in description.layers.values() for part in layer._flatten_layers())
+
+
+@contextlib.contextmanager
+def runtime_folder(description, preprocessor, directory, file, labels, facts):
+    """Yields a temporary folder with the tokenizer and the settings, which replaces `directory` at the end.
+
+    Args:
+        description: the `Description` of the model.
+        preprocessor: a `TextPreprocessor`.
+        directory: the folder: a new or empty one, or one with an older `file`.
+        file: str, name of the model's file.
+        labels: list of the class names, or `None`.
+        facts: dict of more arguments of `save`.
+    """
+    directory = pathlib.Path(directory).expanduser()
+    if directory.is_file() or (directory.is_dir() and any(directory.iterdir()) and not (directory / file).is_file()):
+        raise ValueError(
+            f"`directory` is replaced: expected a new or empty folder, or one with {file}. Received: {directory}"
+        )
+    vocabulary = Vocabulary(preprocessor.vocabulary, strip_accents=preprocessor.strip_accents)
+    facts = {"labels": labels, "sequence_length": preprocessor.sequence_length, **facts}
+    metadata = metadata_of(description, vocabulary, preprocessor.lowercase, **facts)
+    with replacing(directory) as temporary:
+        temporary.mkdir()
+        write_settings(description, metadata, temporary)
+        yield temporary

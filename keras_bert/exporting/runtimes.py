@@ -1,0 +1,116 @@
+"""Runs a file for another runtime and compares its outputs with those of the model that it was made from."""
+
+import dataclasses
+import pathlib
+import statistics
+import time
+
+import keras
+import numpy as np
+
+from keras_bert.exporting.verification import TOLERANCES, compare, scale_of
+
+_ANY_LENGTH = ((1, 1), (3, 17), (2, 64))  # Rows and lengths of the probes of a model for any length.
+_ROWS = (1, 3)  # Those of a model for one length.
+_CALLS = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class RuntimeReport:
+    """What a runtime computed with a written file.
+
+    Attributes:
+        path: path of the file.
+        size: int, number of bytes.
+        difference: float, the largest difference from the Keras model's outputs, relative to the largest value of an
+            output.
+        latencies: dict of the median time for one text in seconds, by the number of its tokens.
+    """
+
+    path: pathlib.Path
+    size: int
+    difference: float
+    latencies: dict
+
+    def __str__(self):
+        times = ", ".join(f"{1000 * seconds:.1f} ms for {length} tokens" for length, seconds in self.latencies.items())
+        return (
+            f"{self.path}: {self.size / 1e6:.1f} MB, largest difference {self.difference:.1g} of the largest output; "
+            f"one text takes {times}"
+        )
+
+
+def check_runtime(model, description, path, runners, precision):
+    """Compares a file with its model on probes; raises if they differ by more than `TOLERANCES`.
+
+    Args:
+        model: the Keras model.
+        description: its `Description`.
+        path: path of the file.
+        runners: list of pairs: a function from a dict of int32 arrays to a dict of outputs, and the length of the
+            sequences that it takes, `None` for any.
+        precision: str, a key of `TOLERANCES`.
+
+    Returns:
+        A `RuntimeReport`.
+    """
+    cases = [(run, batch) for run, length in runners for batch in probes(description, length)]
+    expected = [_outputs(model, batch) for _, batch in cases]
+    scales = {name: max(scale_of(outputs[name]) for outputs in expected) for name in expected[0]}
+    differences = [0.0]
+    for (run, batch), outputs in zip(cases, expected, strict=True):
+        got = run(batch)
+        for name, values in outputs.items():
+            found = compare(values, got[name], TOLERANCES[precision], scales[name])
+            if found.problem:
+                shape = batch["token_ids"].shape
+                raise ValueError(f"{path.name} was not written: for inputs of shape {shape}, {name} {found.problem}")
+            differences.append(found.relative)
+    latencies = dict(_latency(run, description, length) for run, length in runners)
+    return RuntimeReport(path, path.stat().st_size, max(differences), latencies)
+
+
+def probes(description, length=None):
+    """Returns batches of random token ids with padding, of one length or of several."""
+    limit = _limit(description)
+    shapes = (
+        [(rows, min(size, limit)) for rows, size in _ANY_LENGTH] if length is None else [(n, length) for n in _ROWS]
+    )
+    return [_probe(description, *shape) for shape in shapes]
+
+
+def _limit(description):
+    """Returns the maximum length of a probe."""
+    return np.inf if description.positions == "none" else description.config.max_position_embeddings
+
+
+def _probe(description, rows, length):
+    rng, config = np.random.default_rng(rows * length), description.config
+    shape = (rows, 2, length) if description.head == "multiple_choice" else (rows, length)
+    real = rng.integers(1, length + 1, (*shape[:-1], 1))
+    real[0] = length
+    batch = {
+        "token_ids": rng.integers(0, config.vocab_size, shape),
+        "segment_ids": rng.integers(0, config.type_vocab_size, shape),
+        "padding_mask": np.arange(length) < real,
+    }
+    if description.head == "pretraining":
+        batch["mask_positions"] = rng.integers(0, length, (rows, 2))
+    return {name: values.astype("int32") for name, values in batch.items()}
+
+
+def _outputs(model, batch):
+    """Returns the arrays of a model's outputs, without lists."""
+    outputs = model(batch, training=False)
+    return {name: keras.ops.convert_to_numpy(value) for name, value in outputs.items() if not isinstance(value, list)}
+
+
+def _latency(run, description, length):
+    """Returns the length of a text, and the median time that it takes."""
+    length = length or min(_ANY_LENGTH[-1][-1], _limit(description))
+    batch, times = _probe(description, 1, length), []
+    for _ in range(_CALLS):
+        start = time.perf_counter()
+        run(batch)
+        times.append(time.perf_counter() - start)
+    return length, statistics.median(times)
