@@ -18,8 +18,8 @@ import keras_bert
 
 from . import INTERRUPTED
 
-# Errors caused by the user; any other error is a bug and keeps its traceback.
-MISTAKES = (ValueError, OSError, MemoryError, FloatingPointError)
+# Errors caused by the user, or by a missing optional package; any other error is a bug and keeps its traceback.
+MISTAKES = (ValueError, OSError, MemoryError, FloatingPointError, ModuleNotFoundError)
 CONSOLE = "keras-bert"
 
 _LOG = logging.getLogger("keras_bert")

@@ -12,9 +12,8 @@ three times as fast as float32. `--calibration` makes it more exact and each ans
 its request: a file with one text per line, like those to be served, its pair or context after a tab; the first 1,024
 are used. Compare the scores: `verify_saved_model --reference --labelled`.
 
-`--format=onnx` (float32, int8) and `--format=litert` (float32, float16, int8) write `model.onnx` or `model.tflite` with the
-tokenizer's files to `--output_dir`, after the runtime has computed the same answers as the model. They need the packages
-of requirements-convert.txt; see `keras_bert.export_onnx` and `keras_bert.export_litert`.
+`--format=onnx` and `--format=litert` write `model.onnx` or `model.tflite`, and the tokenizer's files, to
+`--output_dir`, after that runtime has computed the answers of the model, see `keras_bert.export_onnx`.
 """
 
 import pathlib
@@ -40,7 +39,7 @@ _PRECISION = flags.DEFINE_enum(
     "precision",
     "float32",
     sorted(set().union(*_PRECISIONS.values())),
-    "Precision; bfloat16, float16 and int8 include the weights, int8 of a SavedModel is for x86.",
+    "Precision; bfloat16, float16 (LiteRT) and int8 include the weights, int8 SavedModels are for x86.",
 )
 _CALIBRATION = flags.DEFINE_string(
     "calibration", None, "int8: file of a few hundred texts, to find the ranges of activations in advance."
@@ -59,9 +58,7 @@ _POOLING = flags.DEFINE_enum("pooling", None, ["mean", "max", "cls", "pooled"], 
 _LAYERS = flags.DEFINE_list("layers", None, "Encoder: layers to concatenate, such as -4,-3,-2,-1.")
 _NORMALIZE = flags.DEFINE_bool("normalize", None, "Encoder: whether to scale vectors to length 1.")
 command.section("output")
-_FORMAT = flags.DEFINE_enum(
-    "format", "saved_model", list(_PRECISIONS), "SavedModel, ONNX or LiteRT; the last two take token ids."
-)
+_FORMAT = flags.DEFINE_enum("format", "saved_model", list(_PRECISIONS), "Format; ONNX and LiteRT take token ids.")
 _LENGTHS = flags.DEFINE_list("lengths", None, "LiteRT: the only lengths of sequences, such as 64,128; default: any.")
 _OUTPUT = flags.DEFINE_string("output_dir", None, "Folder of the model or, SavedModel, of a version.", required=True)
 command.renamed(output="output_dir", stride="doc_stride", top="n_best")
@@ -91,6 +88,8 @@ def _export_on_ids():
     to_onnx = _FORMAT.value == "onnx"
     write = keras_bert.export_onnx if to_onnx else keras_bert.export_litert
     bert = keras_bert.load(_MODEL.value, dtype="float32")
+    if bert.head not in _OPTIONS:
+        raise ValueError(f"--format={_FORMAT.value} is for BERT models. Received: --model={_MODEL.value}, {bert!r}")
     options = {} if to_onnx else {"lengths": common_flags.numbers(_LENGTHS, int)}
     facts = {name: getattr(bert, name) for name in ("labels", "task", "null_threshold", "thresholds")}
     pair = bert.pair if _PAIR.value is None else _PAIR.value

@@ -5,19 +5,10 @@ import pathlib
 
 from keras_bert.checkpoints.save import metadata_of, write_settings
 from keras_bert.files import replacing
-from keras_bert.models.description import describe
+from keras_bert.models.description import HEADS, Description, describe
 from keras_bert.text.vocabulary import Vocabulary
 
-_HEADS = (
-    "encoder",
-    "embedding",
-    "pretraining",
-    "next_sentence",
-    "classification",
-    "token_classification",
-    "question_answering",
-    "multiple_choice",
-)
+_HEADS = [head for head in HEADS if head != "bilstm_tagging"]
 
 
 def described(model, precision, precisions):
@@ -26,11 +17,10 @@ def described(model, precision, precisions):
         names = ", ".join(precisions)
         raise ValueError(f"`precision` must be one of {names}. Received: precision={precision!r}")
     description = describe(model)
-    if description.head not in _HEADS or description.bilstm:
-        kind = "with a BiLSTM" if description.head in _HEADS else f"with head={description.head!r}"
+    if not isinstance(description, Description) or description.head not in _HEADS or description.bilstm:
         raise ValueError(
-            f"`model` must be a BERT without a BiLSTM, with one of the heads {', '.join(_HEADS)}. Received: a model "
-            f"{kind}; `keras_bert.export`, --format=saved_model, exports it for TensorFlow Serving"
+            f"`model` must be a BERT without a BiLSTM, with one of the heads {', '.join(_HEADS)}; SavedModels, of "
+            f"`keras_bert.export` or --format=saved_model, have no such limits. Received: model={model.name!r}"
         )
     if description.dtype != "float32":
         raise ValueError(
