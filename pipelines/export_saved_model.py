@@ -144,7 +144,7 @@ def _calibration(head):
     return [(text, choices) for text, *choices in rows] if head == "multiple_choice" else rows
 
 
-def _check():
+def check():
     common_flags.check_paths(_MODEL.value, calibration=_CALIBRATION.value)
     wanted, precisions = _FORMAT.value, _PRECISIONS[_FORMAT.value]
     if _PRECISION.value not in precisions:
@@ -179,4 +179,4 @@ def _version(folder):
 
 
 if __name__ == "__main__":
-    command.run(main, check=_check)
+    command.run(main, check=check)

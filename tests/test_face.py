@@ -13,6 +13,7 @@ def python(code, *arguments):
 
 
 def test_public_names():
+    pytest.importorskip("onnxruntime", reason="`make convert` installs onnxruntime")
     for name in keras_bert.__all__:
         assert getattr(keras_bert, name) is not None
     assert set(keras_bert.__all__) <= set(dir(keras_bert))
@@ -52,12 +53,13 @@ import keras
 print([name for name in heavy if name in sys.modules])
 model = keras.saving.load_model(path)
 print(model.name, type(model.optimizer).__module__)
-sys.modules |= dict.fromkeys(("tensorflow_serving", "tensorflow_text"))
+sys.modules |= dict.fromkeys(("tensorflow_serving", "tensorflow_text", "onnx", "ai_edge_litert"))
 keras_bert.TextPreprocessor  # TF-Text is needed for texts alone, and there is none for Windows.
-try:
-    keras_bert.export
-except ModuleNotFoundError as error:
-    print(error)
+for name in ("export", "export_onnx", "export_litert"):
+    try:
+        getattr(keras_bert, name)
+    except ModuleNotFoundError as error:
+        print(error)
 """
 
 
@@ -69,10 +71,12 @@ def test_the_import_registers_layers_without_heavy_dependencies(build, tmp_path)
     model.optimizer.build(model.trainable_variables)
     model.save(tmp_path / "model.keras")
     heavy = ["tensorflow_text", "keras_hub", "tensorflow_datasets", "safetensors"]
+    install = "which is not installed. Install it with `pip install '.[{}]'` in a checkout of keras_bert"
     assert python(FRESH, str(tmp_path / "model.keras"), *heavy).splitlines() == [
         "[]",
         "[]",
         "bert_classifier keras_bert.training.optimizer",
-        "`keras_bert.export` needs tensorflow_serving, which is not installed. Install it with "
-        "`pip install '.[tensorflow]'` in a checkout of keras_bert",
+        "`keras_bert.export` needs tensorflow_serving, " + install.format("tensorflow"),
+        "`keras_bert.export_onnx` needs onnx, " + install.format("convert"),
+        "`keras_bert.export_litert` needs ai_edge_litert, " + install.format("convert"),
     ]

@@ -55,3 +55,30 @@ def test_encoder_options_in_bfloat16(export, tmp_path):
 def test_options_of_other_heads_raise(export):
     _, message = export(mistake, "encoder", "--n_best=3")
     assert message.startswith("--n_best is not an option for head='encoder'. Expected one of: --pooling,")
+
+
+def test_flags_of_other_formats_raise(export):
+    for arguments, message in (
+        (["--format=onnx", "--precision=float16"], "--format=onnx has --precision=float32, int8. Received: float16"),
+        (["--precision=float16"], "--format=saved_model has --precision=float32, mixed_bfloat16, bfloat16, int8."),
+        (["--lengths=8"], "--lengths needs --format=litert. Received: --format=saved_model"),
+        (["--format=litert", "--n_best=3"], "--n_best needs --format=saved_model. Received: --format=litert"),
+    ):
+        assert export(mistake, "question_answering", *arguments)[1].startswith(message)
+
+
+def test_formats_of_other_runtimes(export, tmp_path):
+    pytest.importorskip("onnxruntime", reason="`make convert` installs onnxruntime")
+    export(call, "classification", "--format=onnx", "--precision=int8", labels=["no", "yes", "maybe"], pair=True)
+    config = json.loads((tmp_path / "served" / "config.json").read_text())
+    assert config["id2label"] == {"0": "no", "1": "yes", "2": "maybe"}
+    assert config["keras_bert"]["pair"] is True
+    assert (tmp_path / "served" / "model.onnx").is_file()
+
+
+@pytest.mark.slow
+def test_lengths(export, tmp_path):
+    litert = pytest.importorskip("ai_edge_litert.interpreter", reason="`make convert` installs ai-edge-litert")
+    export(call, "encoder", "--format=litert", "--lengths=4,8", "--precision=float16")
+    interpreter = litert.Interpreter(str(tmp_path / "served" / "model.tflite"))
+    assert sorted(interpreter.get_signature_list()) == ["tokens_4", "tokens_8"]

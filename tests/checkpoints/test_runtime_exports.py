@@ -1,0 +1,117 @@
+"""The folders of `export_onnx` and `export_litert`: what they contain, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+import keras_bert
+
+runtime = pytest.importorskip("onnxruntime", reason="`make convert` installs onnxruntime")
+pytest.importorskip("onnx", reason="`make convert` installs onnx")
+pytest.importorskip("ai_edge_litert", reason="`make convert` installs ai-edge-litert")
+pytestmark = [pytest.mark.tensorflow, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture
+def preprocessor(pieces):
+    return keras_bert.TextPreprocessor(pieces, 12)
+
+
+@pytest.fixture
+def classifier(build):
+    return build("classification")
+
+
+def files(folder):
+    return sorted(path.name for path in folder.rglob("*"))
+
+
+def test_a_client_reads_everything_from_the_folder(classifier, preprocessor, tmp_path):
+    labels, folder = ["no", "yes", "maybe"], tmp_path / "exported"
+    report = keras_bert.export_onnx(classifier, preprocessor, folder, labels, pair=True)
+    assert files(folder) == ["config.json", "model.onnx", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
+    assert (report.path, report.size) == (folder / "model.onnx", (folder / "model.onnx").stat().st_size)
+    assert report.difference < 1e-5
+    assert list(report.latencies) == [40]
+    config = json.loads((folder / "config.json").read_text())
+    facts = config["keras_bert"]
+    assert (facts["sequence_length"], facts["pair"]) == (12, True)
+    tokenizers = pytest.importorskip("tokenizers")
+    encoding = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")).encode("b a", "d")
+    inputs = {"token_ids": encoding.ids, "segment_ids": encoding.type_ids, "padding_mask": encoding.attention_mask}
+    inputs = {name: np.array([ids], "int32") for name, ids in inputs.items()}
+    (logits,) = runtime.InferenceSession(folder / "model.onnx").run(["logits"], inputs)
+    expected = classifier(preprocessor((["b a"], ["d"])))["logits"]
+    np.testing.assert_allclose(logits, expected, atol=1e-5)
+    assert config["id2label"][str(logits[0].argmax())] == labels[int(np.argmax(expected))]
+
+
+def test_int8(build, preprocessor, tmp_path):
+    report = keras_bert.export_onnx(build("question_answering"), preprocessor, tmp_path / "new", precision="int8")
+    assert 1e-5 < report.difference < 0.3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("precision", "lengths", "most"), [("float32", [4, 8], 1e-5), ("float16", None, 2e-2), ("int8", None, 0.3)]
+)
+def test_litert(build, preprocessor, tmp_path, precision, lengths, most):
+    for _ in range(2):  # The second replaces the first.
+        report = keras_bert.export_litert(
+            build("pretraining"), preprocessor, tmp_path / "new", precision=precision, lengths=lengths
+        )
+    assert report.difference < most
+    assert list(report.latencies) == (lengths or [40])
+    assert f"{tmp_path}/new/model.tflite: 0." in str(report)
+
+
+def test_other_answers_leave_the_old_folder(classifier, preprocessor, tmp_path, monkeypatch):
+    keras_bert.export_onnx(classifier, preprocessor, tmp_path / "new")
+    before = (tmp_path / "new" / "model.onnx").read_bytes()
+    run = runtime.InferenceSession.run
+    monkeypatch.setattr(runtime.InferenceSession, "run", lambda *args: [array + 0.01 for array in run(*args)])
+    with pytest.raises(
+        ValueError, match=r"^model.onnx was not written: for inputs of shape \(1, 1\), logits differs by 0"
+    ):
+        keras_bert.export_onnx(classifier, preprocessor, tmp_path / "new")
+    assert (tmp_path / "new" / "model.onnx").read_bytes() == before
+    assert files(tmp_path)[0] == "config.json"  # No temporary folder is left.
+
+
+def test_a_folder_with_other_files_is_not_replaced(classifier, preprocessor, tmp_path):
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(
+        ValueError, match="`directory` is replaced: expected a new or empty folder, or one with model.onnx"
+    ):
+        keras_bert.export_onnx(classifier, preprocessor, tmp_path)
+    assert files(tmp_path) == ["thesis.tex"]
+
+
+def test_quantized_and_adapted_models(classifier, preprocessor, tmp_path):
+    classifier.quantize("int8")
+    assert keras_bert.export_onnx(classifier, preprocessor, tmp_path / "new").difference < 0.1
+    with pytest.raises(ValueError, match="`model` must not be quantized"):
+        keras_bert.export_litert(classifier, preprocessor, tmp_path / "lite")
+
+
+@pytest.mark.parametrize("export", ["export_onnx", "export_litert"])
+def test_models_without_a_graph(build, config, preprocessor, tmp_path, export):
+    export = getattr(keras_bert, export)
+    bilstm = keras_bert.build_bilstm_encoder(keras_bert.build_encoder(config))
+    for model in (build("bilstm_tagging"), bilstm):
+        with pytest.raises(ValueError, match=r"must be a BERT without a BiLSTM.*`keras_bert.export` or --format=saved"):
+            export(model, preprocessor, tmp_path / "new")
+    with pytest.raises(ValueError, match=r"`model` must be in float32.*load it with dtype='float32'"):
+        export(
+            HEADS["encoder"].build(keras_bert.build_encoder(config, dtype="bfloat16")), preprocessor, tmp_path / "new"
+        )
+    with pytest.raises(ValueError, match=r"`precision` must be one of float32, .*Received: precision='int4'"):
+        export(build("encoder"), preprocessor, tmp_path / "new", precision="int4")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("lengths", [[], [8, 8], [0], ["8"], [41]])
+def test_lengths_that_no_signature_can_have(build, preprocessor, tmp_path, lengths):
+    with pytest.raises(ValueError, match="`lengths` must be a list of different lengths of at most 40 tokens"):
+        keras_bert.export_litert(build("encoder"), preprocessor, tmp_path / "new", lengths=lengths)

@@ -1,0 +1,72 @@
+"""LiteRT files, computed by LiteRT's interpreter, which has no operations of TensorFlow."""
+
+import numpy as np
+import pytest
+
+import keras_bert
+from tests.conftest import HEADS, relative, to_numpy
+from tests.exporting.token_ids import batch_of
+
+pytest.importorskip("ai_edge_litert.interpreter", reason="`make convert` installs ai-edge-litert")
+from keras_bert.exporting.litert import build_litert, litert_runner, signature_names
+
+pytestmark = [
+    pytest.mark.tensorflow,
+    # Converters raise deprecation warnings about their own calls.
+    pytest.mark.filterwarnings("ignore"),
+]
+
+
+def check(model, head, path, lengths=None, precision="float32", tolerance=1e-5):
+    """Compares the interpreter's outputs with those of the Keras model, for several sizes."""
+    path.write_bytes(build_litert(model, precision, lengths))
+    for name, length in signature_names(lengths).items():
+        run = litert_runner(path, name)
+        for shape in [(1, length), (3, length)] if length else [(1, 1), (3, 17)]:
+            batch = batch_of(head, *shape)
+            outputs, expected = run(batch), model(batch)
+            assert outputs.keys() == expected.keys()
+            for key, value in expected.items():
+                assert relative(outputs[key], to_numpy(value)) < tolerance, f"{key} {name} {shape}"
+
+
+def test_one_signature_for_each_length(config, tmp_path):
+    """In int8: the smallest file, in the shape of most use on devices."""
+    model = HEADS["token_classification"].build(keras_bert.build_encoder(config))
+    check(model, "token_classification", tmp_path / "model.tflite", [8, 16], "int8", tolerance=0.3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("head", "options"),
+    [
+        ("pretraining", {}),
+        ("embedding", {}),
+        ("question_answering", {"positions": "none"}),
+        ("multiple_choice", {}),
+        ("classification", {"causal": True, "positions": "sinusoid"}),
+    ],
+)
+def test_heads(config, tmp_path, head, options):
+    model = HEADS[head].build(keras_bert.build_encoder(config, **options))
+    check(model, head, tmp_path / "model.tflite", None)
+
+
+@pytest.mark.slow
+def test_precisions_and_sizes_of_minilm(minilm, tmp_path):
+    bert = keras_bert.load(minilm)
+    path, sizes = tmp_path / "model.tflite", {}
+    vectors = {}
+    batch = {name: to_numpy(ids).astype("int32") for name, ids in bert.preprocessor(32)(["A house."]).items()}
+    for precision in ("float32", "float16", "int8"):
+        path.write_bytes(build_litert(bert.model(), precision, [16, 32]))
+        sizes[precision] = path.stat().st_size / 1e6
+        vectors[precision] = litert_runner(path, "tokens_32")(batch)["embedding"][0]
+    expected = to_numpy(bert.model()(batch)["embedding"])[0]
+    assert np.abs(vectors["float32"] - expected).max() < 1e-5 * np.abs(expected).max()
+    assert vectors["float16"] @ expected > 0.9999
+    assert vectors["int8"] @ expected > 0.98
+    # Both signatures share the weights: 22.7 million, of which the converter keeps a few in float32.
+    assert 89 < sizes["float32"] < 93
+    assert 44 < sizes["float16"] < 47
+    assert 22 < sizes["int8"] < 26

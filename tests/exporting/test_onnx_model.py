@@ -1,0 +1,142 @@
+"""ONNX models of every head: computed by ONNX Runtime, and fused by its transformer optimizer."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from tests.conftest import HEADS, to_numpy
+from tests.exporting.token_ids import batch_of
+
+onnx = pytest.importorskip("onnx", reason="`make convert` installs onnx")
+onnxruntime = pytest.importorskip("onnxruntime", reason="`make convert` installs onnxruntime")
+optimizer = pytest.importorskip("onnxruntime.transformers.optimizer", reason="`make convert` installs onnxruntime")
+from keras_bert.exporting.onnx_model import build_onnx  # noqa: E402
+
+pytestmark = pytest.mark.tensorflow
+SHAPES = [(1, 1), (3, 17)]
+FUSED = ("EmbedLayerNormalization", "Attention", "SkipLayerNormalization", "BiasGelu")
+VARIANTS = [
+    ("classification", "relu", {"causal": True}),
+    ("encoder", "silu", {"positions": "sinusoid"}),
+    ("next_sentence", "tanh", {"positions": "none"}),
+    ("pretraining", "linear", {"causal": True, "positions": "sinusoid"}),
+    ("token_classification", "gelu_new", {}),
+]
+
+
+@pytest.fixture
+def build(config):
+    """Builds a model of two layers and its ONNX model."""
+
+    def built(head, hidden_act="gelu", **options):
+        config_of_two = dataclasses.replace(config, hidden_act=hidden_act, num_hidden_layers=2)
+        model = HEADS[head].build(keras_bert.build_encoder(config_of_two, **options))
+        return model, build_onnx(model, keras_bert.describe(model))
+
+    return built
+
+
+def session(proto):
+    return onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+
+
+def check(model, proto, head):
+    """Compares ONNX Runtime's outputs with those of the Keras model, for several sizes."""
+    runtime = session(proto)
+    names = [output.name for output in runtime.get_outputs()]
+    for shape in SHAPES:
+        batch = batch_of(head, *shape)
+        assert {(value.name, value.type) for value in runtime.get_inputs()} == {
+            (name, "tensor(int32)") for name in batch
+        }
+        outputs, expected = dict(zip(names, runtime.run(None, batch), strict=True)), model(batch)
+        assert outputs.keys() == expected.keys()
+        for name, value in expected.items():
+            np.testing.assert_allclose(
+                outputs[name], to_numpy(value), atol=tolerance, rtol=1e-6, err_msg=f"{name} {shape}"
+            )
+
+
+def optimized(proto, tmp_path):
+    path = tmp_path / "model.onnx"
+    onnx.save(proto, path)
+    return optimizer.optimize_model(str(path), model_type="bert", opt_level=0)
+
+
+@pytest.mark.parametrize("head", [head for head in HEADS if head != "bilstm_tagging"])
+def test_every_head(build, head):
+    model, proto = build(head)
+    assert {node.domain for node in proto.graph.node} == {""}
+    check(model, proto, head)
+
+
+@pytest.mark.parametrize(("head", "hidden_act", "options"), VARIANTS)
+def test_other_encoders(build, head, hidden_act, options):
+    check(*build(head, hidden_act, **options), head)
+
+
+@pytest.mark.parametrize("head", ["classification", "multiple_choice"])
+def test_the_optimizer_fuses_every_layer(build, tmp_path, head):
+    model, proto = build(head)
+    fused = optimized(proto, tmp_path)
+    counts = fused.get_fused_operator_statistics()
+    assert [counts[name] for name in FUSED] == [1, 2, 4, 2]
+    assert not {"Softmax", "Erf", "LayerNormalization"} & {node.op_type for node in fused.nodes()}
+    check(model, fused.model, head)
+
+
+def test_the_optimizer_fuses_the_tanh_form_of_gelu_and_no_left_to_right_attention(build, tmp_path):
+    counts = optimized(build("encoder", "gelu_new", causal=True)[1], tmp_path).get_fused_operator_statistics()
+    assert [counts[name] for name in ("FastGelu", "SkipLayerNormalization", "Attention")] == [2, 4, 0]
+
+
+@pytest.mark.parametrize("options", [{}, {"causal": True}])
+def test_texts_without_real_tokens_stay_finite(build, options):
+    _, proto = build("encoder", **options)
+    batch = batch_of("encoder", 2, 5) | {"padding_mask": np.zeros((2, 5), "int32")}
+    assert all(np.isfinite(values).all() for values in session(proto).run(None, batch))
+
+
+def test_axes_have_names(build):
+    graph = build("pretraining")[1].graph
+    axes = {
+        value.name: [axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim]
+        for value in (*graph.input, *graph.output)
+    }
+    assert axes == {
+        **{name: ["batch", "length"] for name in ("token_ids", "segment_ids", "padding_mask")},
+        "mask_positions": ["batch", "predictions"],
+        "mlm_logits": ["batch", "predictions", 50],
+        "nsp_logits": ["batch", 2],
+    }
+
+
+def test_a_sequence_longer_than_the_positions_raises(build):
+    with pytest.raises(Exception, match="out of data bounds"):
+        session(build("encoder")[1]).run(None, batch_of("encoder", 1, 41))
+
+
+def test_kernels_adapted_by_lora(config):
+    model = HEADS["classification"].build(keras_bert.build_encoder(config))
+    layer = keras_bert.describe(model).layers["block_0"].feed_forward.output_dense
+    layer.enable_lora(2)
+    layer.lora_kernel_b.assign(keras.random.normal(layer.lora_kernel_b.shape))
+    check(model, build_onnx(model, keras_bert.describe(model)), "classification")
+
+
+@pytest.mark.slow
+def test_minilm(minilm, tmp_path):
+    """Real weights: everything is fused, and the answers to texts stay the same."""
+    bert = keras_bert.load(minilm)
+    proto = build_onnx(bert.model(), keras_bert.describe(bert.model()))
+    fused = optimized(proto, tmp_path)
+    counts = fused.get_fused_operator_statistics()
+    assert [counts[name] for name in FUSED] == [1, 6, 12, 6]
+    texts = ["The old house by the river was sold.", "Très bien, naïve café!", ""]
+    batch = {name: to_numpy(ids).astype("int32") for name, ids in bert.preprocessor(32)(texts).items()}
+    for model in (proto, fused.model):
+        (vectors,) = session(model).run(None, batch)
+        np.testing.assert_allclose(vectors, bert.encode(texts), atol=1e-5 * np.abs(vectors).max())
