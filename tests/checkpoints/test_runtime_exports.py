@@ -103,9 +103,7 @@ def test_models_without_a_graph(build, config, preprocessor, tmp_path, export):
         with pytest.raises(ValueError, match=r"must be a BERT without a BiLSTM.*`keras_bert.export` or --format=saved"):
             export(model, preprocessor, tmp_path / "new")
     with pytest.raises(ValueError, match=r"`model` must be in float32.*load it with dtype='float32'"):
-        export(
-            HEADS["encoder"].build(keras_bert.build_encoder(config, dtype="bfloat16")), preprocessor, tmp_path / "new"
-        )
+        export(build("encoder", dtype="bfloat16"), preprocessor, tmp_path / "new")
     with pytest.raises(ValueError, match=r"`precision` must be one of float32, .*Received: precision='int4'"):
         export(build("encoder"), preprocessor, tmp_path / "new", precision="int4")
     assert not list(tmp_path.iterdir())
