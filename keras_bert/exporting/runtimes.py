@@ -63,8 +63,10 @@ def check_runtime(model, description, path, runners, precision):
         for name, values in outputs.items():
             found = compare(values, got[name], TOLERANCES[precision], scales[name])
             if found.problem:
-                shape = batch["token_ids"].shape
-                raise ValueError(f"{path.name} was not written: for inputs of shape {shape}, {name} {found.problem}")
+                raise ValueError(
+                    f"{path.name} was not written, since it does not compute what the model does: for inputs of shape "
+                    f"{batch['token_ids'].shape}, {name} {found.problem}; expected at most {TOLERANCES[precision]:.0e}"
+                )
             differences.append(found.relative)
     latencies = dict(_latency(run, description, length) for run, length in runners)
     return RuntimeReport(path, path.stat().st_size, max(differences), latencies)

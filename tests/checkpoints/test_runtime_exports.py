@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from tests.conftest import HEADS
 
 runtime = pytest.importorskip("onnxruntime", reason="`make convert` installs onnxruntime")
 pytest.importorskip("onnx", reason="`make convert` installs onnx")
@@ -44,8 +45,10 @@ def test_a_client_reads_everything_from_the_folder(classifier, preprocessor, tmp
     assert config["id2label"][str(logits[0].argmax())] == labels[int(np.argmax(expected))]
 
 
-def test_int8(build, preprocessor, tmp_path):
-    report = keras_bert.export_onnx(build("question_answering"), preprocessor, tmp_path / "new", precision="int8")
+@pytest.mark.slow
+@pytest.mark.parametrize("head", [head for head in HEADS if head != "bilstm_tagging"])
+def test_int8(build, preprocessor, tmp_path, head):
+    report = keras_bert.export_onnx(build(head), preprocessor, tmp_path / "new", precision="int8")
     assert 1e-5 < report.difference < 0.3
 
 
@@ -68,9 +71,7 @@ def test_other_answers_leave_the_old_folder(classifier, preprocessor, tmp_path, 
     before = (tmp_path / "new" / "model.onnx").read_bytes()
     run = runtime.InferenceSession.run
     monkeypatch.setattr(runtime.InferenceSession, "run", lambda *args: [array + 0.01 for array in run(*args)])
-    with pytest.raises(
-        ValueError, match=r"^model.onnx was not written: for inputs of shape \(1, 1\), logits differs by 0"
-    ):
+    with pytest.raises(ValueError, match=r"^model.onnx was not written, .*logits differs by 0.01, .* at most 1e-05$"):
         keras_bert.export_onnx(classifier, preprocessor, tmp_path / "new")
     assert (tmp_path / "new" / "model.onnx").read_bytes() == before
     assert files(tmp_path)[0] == "config.json"  # No temporary folder is left.
