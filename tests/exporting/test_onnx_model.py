@@ -18,6 +18,8 @@ from keras_bert.exporting.onnx_model import build_onnx  # noqa: E402
 pytestmark = pytest.mark.tensorflow
 SHAPES = [(1, 1), (3, 17)]
 FUSED = ("EmbedLayerNormalization", "Attention", "SkipLayerNormalization", "BiasGelu")
+OTHERS = ["mlm", "untied", "regression", "multi_label"]  # Like `pretraining` and `classification`.
+QUICK = [head for head in HEADS if head not in ("bilstm_tagging", *OTHERS)]
 VARIANTS = [
     ("classification", "relu", {"causal": True}),
     ("encoder", "silu", {"positions": "sinusoid"}),
@@ -29,11 +31,11 @@ VARIANTS = [
 
 @pytest.fixture
 def build(config):
-    """Builds a model of two layers and its ONNX model."""
+    """Builds a model and its ONNX model."""
 
-    def built(head, hidden_act="gelu", **options):
-        config_of_two = dataclasses.replace(config, hidden_act=hidden_act, num_hidden_layers=2)
-        model = HEADS[head].build(keras_bert.build_encoder(config_of_two, **options))
+    def built(head, hidden_act="gelu", layers=1, **options):
+        changed = dataclasses.replace(config, hidden_act=hidden_act, num_hidden_layers=layers)
+        model = HEADS[head].build(keras_bert.build_encoder(changed, **options))
         return model, build_onnx(model, keras_bert.describe(model))
 
     return built
@@ -64,7 +66,7 @@ def optimized(proto, tmp_path):
     return optimizer.optimize_model(str(path), model_type="bert", opt_level=0)
 
 
-@pytest.mark.parametrize("head", [head for head in HEADS if head != "bilstm_tagging"])
+@pytest.mark.parametrize("head", [*QUICK, *(pytest.param(head, marks=pytest.mark.slow) for head in OTHERS)])
 def test_every_head(build, head):
     model, proto = build(head)
     assert {node.domain for node in proto.graph.node} == {""}
@@ -78,7 +80,7 @@ def test_other_encoders(build, head, hidden_act, options):
 
 @pytest.mark.parametrize("head", ["classification", "multiple_choice"])
 def test_the_optimizer_fuses_every_layer(build, tmp_path, head):
-    model, proto = build(head)
+    model, proto = build(head, layers=2)
     fused = optimized(proto, tmp_path)
     counts = fused.get_fused_operator_statistics()
     assert [counts[name] for name in FUSED] == [1, 2, 4, 2]
@@ -87,7 +89,7 @@ def test_the_optimizer_fuses_every_layer(build, tmp_path, head):
 
 
 def test_the_optimizer_fuses_the_tanh_form_of_gelu_and_no_left_to_right_attention(build, tmp_path):
-    counts = optimized(build("encoder", "gelu_new", causal=True)[1], tmp_path).get_fused_operator_statistics()
+    counts = optimized(build("encoder", "gelu_new", 2, causal=True)[1], tmp_path).get_fused_operator_statistics()
     assert [counts[name] for name in ("FastGelu", "SkipLayerNormalization", "Attention")] == [2, 4, 0]
 
 
