@@ -65,6 +65,7 @@ class Int8Product:
         self.weight, self.factors, self.outliers = weight, factors, outliers
         self.bias = tf.zeros([weight.channels]) if bias is None else bias
         self.limits = limits
+        self.largest_factor = 1.0 if factors is None else float(np.max(factors))
 
     @property
     def variables(self):

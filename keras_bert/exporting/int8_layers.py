@@ -20,7 +20,8 @@ class Balance(NamedTuple):
     """How a product is made of inputs of different sizes.
 
     Args:
-        power: float, this power of the largest value of an input moves into its weights (SmoothQuant, Xiao et al., 2023).
+        power: float, this power of the largest value of an input moves into its weights: SmoothQuant (Xiao et al.,
+            2023).
         outliers: int, the number of inputs whose excess is multiplied in float32, see `Outliers`.
     """
 
@@ -164,5 +165,5 @@ def _normalize(layer, inputs):
 
 def _feed_forward(layer, first, second, hidden, training=None):
     activations = first(rows_of(hidden), layer.activation)
-    low = LOWEST[layer.activation] if second.factors is None else None
+    low = LOWEST[layer.activation] * second.largest_factor
     return tf.reshape(second(activations, low=low), tf.shape(hidden))
