@@ -79,10 +79,14 @@ def ops(directory):
     return sorted(found)
 
 
+def probe_inputs(name, function):
+    """Returns the inputs of the probe of a signature, tensors by name."""
+    return {spec.name: _example(name, spec) for spec in function.input_signature}
+
+
 def _probe(name, function, eagerly):
     """Returns probe inputs of a signature and the outputs of its function."""
-    specs = function.input_signature
-    inputs = {spec.name: _example(name, spec) for spec in specs}
+    inputs = probe_inputs(name, function)
     with tf.init_scope():
         outputs = (function.python_function if eagerly else function)(*inputs.values())
     return inputs, outputs

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from keras_bert.exporting import assets
 from keras_bert.exporting.int8_layers import observed
 
 _TOGETHER = 8  # Texts in a call of the model.
@@ -29,6 +30,13 @@ def calibrated(model, signature, texts):
         for start in range(0, len(rows), _TOGETHER):
             columns = zip(*rows[start : start + _TOGETHER], strict=True)
             signature.python_function(*map(_tensor, columns, specs))
+    return limits
+
+
+def probed(model, signature):
+    """Returns the `limits` of `in_int8` found with the probe of `serving_default`, which show the outliers."""
+    with observed(model) as limits:
+        signature.python_function(*assets.probe_inputs("serving_default", signature).values())
     return limits
 
 

@@ -1,14 +1,13 @@
 """Models that take raw text: a Keras model, and a SavedModel whose graph contains the tokenizer."""
 
-import contextlib
-
 import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_bert.exporting import answer, assets, classify, embed, fill_mask, tag, translate
-from keras_bert.exporting.calibration import calibrated
+from keras_bert.exporting.calibration import calibrated, probed
+from keras_bert.exporting.fused_layers import fused
 from keras_bert.exporting.int8_layers import in_int8
 from keras_bert.exporting.signatures import on_ids
 from keras_bert.files import replacing
@@ -110,12 +109,12 @@ def export(
     about = assets.facts(description, preprocessor, labels, pair, options, example, score_range)
     if precision is not None:
         about |= {"precision": precision, "calibrated": calibration is not None}
-    limits = None if calibration is None else calibrated(model, signatures["serving_default"], calibration)
     module = tf.Module()
-    tracing = _weights(model, description, precision, limits)
+    tracing = _weights(model, description, precision, signatures["serving_default"], calibration)
     # A server that watches the folder never sees an incomplete model.
-    with replacing(directory) as temporary, tracing as module.weights:
-        tf.saved_model.save(module, str(temporary), signatures)
+    with replacing(directory) as temporary:
+        with tracing as module.weights:
+            tf.saved_model.save(module, str(temporary), signatures)
         _name_methods(temporary / "saved_model.pb")
         assets.write(temporary, signatures, about, eagerly=precision is None)  # In int8, there is only the graph.
 
@@ -130,12 +129,14 @@ def _check_precision(precision, calibration):
         raise ValueError('`calibration` needs `precision="int8"`. Received: precision=None')
 
 
-def _weights(model, description, precision, limits):
+def _weights(model, description, precision, signature, calibration):
     """Returns a context to trace signatures in; it yields the variables that they read."""
     if precision is None:
-        return contextlib.nullcontext([weight.value for weight in model.weights])
+        return fused(model)
+    dynamic = calibration is None
+    limits = probed(model, signature) if dynamic else calibrated(model, signature, calibration)
     # The decoder of a translation model reads the table itself.
-    return in_int8(model, limits, tables=description.head != "translation")
+    return in_int8(model, limits, dynamic, tables=description.head != "translation")
 
 
 def build_signatures(model, preprocessor, labels=None, pair=False, **options):

@@ -58,29 +58,40 @@ class Int8Product:
         limits: pair of floats, the smallest and the largest value of a row that is represented. Defaults to `None`,
             those of the rows.
         factors: float32 vector `(inputs,)` that rows are multiplied by first. Defaults to `None`.
+        outliers: `Outliers`. Defaults to `None`.
     """
 
-    def __init__(self, weight, bias=None, limits=None, factors=None):
-        self.weight, self.factors = weight, factors
+    def __init__(self, weight, bias=None, limits=None, factors=None, outliers=None):
+        self.weight, self.factors, self.outliers = weight, factors, outliers
         self.bias = tf.zeros([weight.channels]) if bias is None else bias
         self.limits = limits
+        self.largest_factor = 1.0 if factors is None else float(np.max(factors))
 
     @property
     def variables(self):
-        return self.weight.variables + ([] if self.factors is None else [self.factors])
+        own = [] if self.factors is None else [self.factors]
+        return self.weight.variables + own + ([] if self.outliers is None else [self.outliers.weight])
 
     def __call__(self, rows, activation=None, low=None):
-        """Returns float32 `(rows, channels)`; for `activation` see `is_fused`, `low` is a lower bound of the rows."""
+        """Returns float32 `(rows, channels)`.
+
+        Args:
+            rows: float `(rows, inputs)`.
+            activation: str, an activation to apply, see `is_fused`; not with outliers. Defaults to `None`.
+            low: float, a lower bound of the rows, scaled by `factors`. Defaults to `None`, their smallest value.
+        """
+        rows = tf.cast(rows, tf.float32)
+        rows = rows if self.factors is None else rows * self.factors
         fused = [] if activation is None else [_FUSED[activation]]
-        return self._run(*self._quantized(rows, low), ["BiasAdd", *fused, "Dequantize"])
+        values, low, high = self._quantized(rows, low)
+        results = self._run(values, low, high, ["BiasAdd", *fused, "Dequantize"])
+        return results if self.outliers is None else results + self.outliers.excess(rows, low, high)
 
     def _quantized(self, rows, low=None):
-        """Returns rows in 8 bits, and the values of 0 and 255."""
-        rows = tf.cast(rows, tf.float32)
-        if self.factors is not None:
-            rows *= self.factors
+        """Returns scaled rows in 8 bits, and the values of 0 and 255."""
         if self.limits is None:
-            low, high = _range(tf.reduce_min(rows) if low is None else low, tf.reduce_max(rows))
+            high = tf.reduce_max(rows) if self.outliers is None else self.outliers.largest_other(rows)
+            low, high = _range(tf.reduce_min(rows) if low is None else low, high)
         else:
             low, high = _range(*self.limits)
         options = {"mode": "MIN_FIRST", "round_mode": "HALF_AWAY_FROM_ZERO", "ensure_minimum_range": 0.0}
@@ -105,6 +116,31 @@ class Int8Product:
             "input_quant_mode": "MIN_FIRST",
         }
         return _node("_QuantizedMatMul", tensors + ranges, [tf.float32], attributes)[0]
+
+
+class Outliers:
+    """Inputs whose values are far larger than those of the others: what exceeds the range is multiplied in float32.
+
+    A few neurons of a feed-forward network do so for every text (LLM.int8, Dettmers et al., 2022).
+
+    Args:
+        inputs: list of ints, the numbers of these inputs.
+        table: float32 matrix `(all inputs, channels)`.
+    """
+
+    def __init__(self, inputs, table):
+        self.inputs = np.asarray(inputs, "int32")
+        self.weight = tf.Variable(table[self.inputs], trainable=False)
+        self._others = np.isin(np.arange(len(table)), self.inputs, invert=True)
+
+    def largest_other(self, rows):
+        """Returns the largest value of the other inputs, at least 0."""
+        return tf.reduce_max(tf.where(self._others, tf.reduce_max(rows, 0), 0.0))
+
+    def excess(self, rows, low, high):
+        """Returns the product of what exceeds a range."""
+        values = tf.gather(rows, self.inputs, axis=1)
+        return tf.matmul(values - tf.clip_by_value(values, low, high), self.weight)
 
 
 def _range(low, high):

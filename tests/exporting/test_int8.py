@@ -18,9 +18,9 @@ tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 
 from keras_bert.exporting import verification  # noqa: E402
-from keras_bert.exporting.calibration import calibrated  # noqa: E402
+from keras_bert.exporting.calibration import calibrated, probed  # noqa: E402
 from keras_bert.exporting.export import build_signatures  # noqa: E402
-from keras_bert.exporting.int8 import LOWEST, Int8Product, Int8Weight, layer_norm  # noqa: E402
+from keras_bert.exporting.int8 import LOWEST, Int8Product, Int8Weight, Outliers, layer_norm  # noqa: E402
 from keras_bert.exporting.int8_layers import in_int8  # noqa: E402
 
 ACTIVATIONS = {
@@ -96,6 +96,32 @@ def test_activations_limits_and_factors(activation):
     factors = rng.uniform(0.1, 10, 32).astype("float32")
     scaled = Int8Product(Int8Weight(table, 1), factors=tf.constant(factors))
     assert relative(traced(scaled, [None, 32])(rows), product(rows * factors, table, 0.0)) < 1e-5
+
+
+def test_outliers_are_multiplied_in_float32():
+    """Two inputs are a hundred times as large as the others, also negative ones with `limits`."""
+    rng = np.random.default_rng(6)
+    rows, table = rng.uniform(0, 1, (7, 40)).astype("float32"), rng.normal(size=(40, 24)).astype("float32")
+    rows[:, [3, 30]] *= 100
+    factors = rng.uniform(0.5, 2, 40).astype("float32")
+    outliers = Outliers([3, 30], table / factors[:, None])
+    options = {"factors": tf.constant(factors), "outliers": outliers}
+    weight = Int8Weight(table / factors[:, None], 1)
+    scaled = rows * factors
+    highest = np.delete(scaled, [3, 30], axis=1).max()
+    for limits, high, values in ((None, highest, rows), ((-1.0, 2.0), 2.0, rows - 2)):
+        split = Int8Product(weight, limits=limits, **options)
+        run = traced(split, [None, 40])
+        scaled, low = values * factors, 0.0 if limits is None else -1.0
+        step = np.float64(high - low) / 254
+        bottom = np.rint(-low / step) * -step
+        excess = scaled - np.clip(scaled, bottom, bottom + 255 * step)
+        expected = product(scaled, table / factors[:, None], 0.0, low=low, high=high)
+        expected += excess[:, [3, 30]] @ (table / factors[:, None])[[3, 30]]
+        assert relative(run(values), expected) < 1e-5
+    assert run(rows[:0]).shape == (0, 24)
+    assert relative(traced(Int8Product(weight, **options), [None, 40])(rows), rows @ table) < 3e-3
+    assert relative(traced(Int8Product(weight, factors=options["factors"]), [None, 40])(rows), rows @ table) > 6e-3
 
 
 def test_layer_norm_uses_epsilon():
@@ -178,12 +204,13 @@ def test_with_calibration_a_row_does_not_depend_on_the_others(classifier):
     texts = [" ".join(f"w{word}" for word in rng.integers(0, 55, rng.integers(1, 9))) for _ in range(110)]
     signature = build_signatures(model, preprocessor, pair=True)["serving_default"]
     limits = calibrated(model, signature, [(text, "w1") for text in texts[:100]])
+    assert set(probed(model, signature)) == set(limits)
     inputs = preprocessor((texts[100:], ["w1"] * 10))
     alone = {name: value[:1] for name, value in inputs.items()}
     expected = model(inputs)["logits"].numpy()
     differences = []
-    for given in (None, limits):
-        with in_int8(model, given):
+    for dynamic in (True, False):
+        with in_int8(model, limits, dynamic):
             run = in_graph(model, inputs)
         logits = run(inputs)["logits"]
         assert relative(logits, expected) < 5e-2

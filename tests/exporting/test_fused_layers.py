@@ -1,0 +1,72 @@
+"""Graphs in fused forms equal the eager model, which is unchanged, and are fused by TensorFlow on x86."""
+
+import dataclasses
+import platform
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from tests.conftest import relative, to_numpy
+
+tf = pytest.importorskip("tensorflow")
+pytestmark = pytest.mark.tensorflow
+
+from tensorflow.python.eager import context  # noqa: E402
+
+from keras_bert.exporting.fused_layers import fused  # noqa: E402
+
+
+def model_and_inputs(config, hidden_act, dtype):
+    keras.utils.set_random_seed(4)
+    config = dataclasses.replace(config, hidden_act=hidden_act, layer_norm_eps=1e-2, initializer_range=0.2)
+    model = keras_bert.build_classifier(keras_bert.build_encoder(config, attention_scores=True, dtype=dtype), 3)
+    rng = np.random.default_rng(4)
+    for weight in model.weights:  # LayerNorms that scale and shift.
+        if "norm" in weight.path:
+            weight.assign(rng.normal(size=weight.shape))
+    mask = (np.arange(12) < rng.integers(0, 13, (8, 1))).astype("int32")
+    inputs = {"token_ids": rng.integers(5, 50, (8, 12)) * mask, "segment_ids": 0 * mask, "padding_mask": mask}
+    return model, {name: tf.constant(value, tf.int32) for name, value in inputs.items()}
+
+
+def traced(model, inputs):
+    specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in inputs}
+    return tf.function(lambda inputs: model(inputs, training=False), input_signature=[specs], autograph=False)
+
+
+@pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new", "silu"])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 4e-2), ("mixed_bfloat16", 4e-2)])
+def test_answers_are_those_of_the_model(config, hidden_act, dtype, tolerance):
+    model, inputs = model_and_inputs(config, hidden_act, dtype)
+    expected = model(inputs)
+    with fused(model) as variables:
+        run = traced(model, inputs)
+        outputs = run(inputs)
+    for name, value in expected.items():
+        assert outputs[name].dtype == value.dtype
+        assert relative(to_numpy(outputs[name]), to_numpy(value)) < tolerance, name
+    np.testing.assert_array_equal(to_numpy(model(inputs)["logits"]), to_numpy(expected["logits"]))
+    read = {id(variable.handle) for variable in run.get_concrete_function().variables}
+    assert read <= {id(variable.handle) for variable in variables}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="TensorFlow fuses these ops on x86 processors")
+@pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new"])
+def test_tensorflow_fuses_the_ops(config, hidden_act):
+    model, inputs = model_and_inputs(config, hidden_act, "bfloat16")
+    with fused(model):
+        run = traced(model, inputs)
+        run.get_concrete_function()
+    context.enable_graph_collection()
+    try:
+        run(inputs)
+        metadata = context.export_run_metadata()
+    finally:
+        context.disable_graph_collection()
+    ops = [node.op for graph in metadata.partition_graphs for node in graph.node]
+    for graph in metadata.partition_graphs:
+        ops += [node.op for function in graph.library.function for node in function.node_def]
+    assert not {"Erf", "Erfc", "Pow", "Square", "Mean", "Rsqrt", "FusedBatchNormV3"} & set(ops), sorted(set(ops))
+    assert ops.count("_MklLayerNorm") >= 1 + 2 * config.num_hidden_layers
