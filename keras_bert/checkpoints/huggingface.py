@@ -149,8 +149,7 @@ def write_weights(description, directory, dtype):
     """Writes `model.safetensors` with transformers' names."""
     prefix = "" if description.head in ("encoder", "bilstm_tagging") else "bert."
     tensors = {
-        name if name.startswith(HEADS) else prefix + name: array
-        for name, array in tensors_of(description).items()
+        name if name.startswith(HEADS) else prefix + name: array for name, array in tensors_of(description).items()
     }
     if not description.tied:  # transformers then reads the decoder's bias.
         tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].copy()
@@ -221,9 +220,7 @@ def read_file(path):
     except (safetensors.SafetensorError, OSError) as error:
         raise ValueError(f"{path}: not a readable safetensors file, it may be truncated: {error}") from None
     shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
-    return {
-        name: Tensor(name, shape, lambda name=name: file.get_tensor(name)) for name, shape in shapes.items()
-    }
+    return {name: Tensor(name, shape, lambda name=name: file.get_tensor(name)) for name, shape in shapes.items()}
 
 
 def _weight_files(directory):

@@ -1,6 +1,7 @@
 """peft's format of LoRA adapters: `adapter_config.json` and `adapter_model.safetensors`, without the base model.
 
-Attention has a `lora_A` and a `lora_B` for each of query, key and value: this package writes its shared `A` three times.
+Query, key and value of an attention have a `lora_A` and a `lora_B` each: the shared `A` of this package is written
+three times, and its `B` split.
 """
 
 import dataclasses
@@ -12,7 +13,7 @@ import numpy as np
 import safetensors.numpy
 
 from keras_bert.checkpoints import huggingface, locations
-from keras_bert.checkpoints.layout import Checkpoint, Tensor, slots
+from keras_bert.checkpoints.layout import Checkpoint, slots
 from keras_bert.files import write_json
 from keras_bert.metadata import Metadata
 from keras_bert.models.lora import lora_layers
@@ -57,8 +58,8 @@ def read_settings(directory):
     initialization = settings.get("init_lora_weights")
     if initialization not in _INITIALIZATIONS:
         raise ValueError(
-            f"{path}: `init_lora_weights`={initialization!r} changes the weights of the base model. Expected an adapter "
-            "that was converted to plain LoRA: save_pretrained(..., path_initial_model_for_weight_conversion=...) of peft"
+            f"{path}: `init_lora_weights`={initialization!r} changes the weights of the base model. Expected plain "
+            "LoRA, to which peft converts: save_pretrained(..., path_initial_model_for_weight_conversion=...)"
         )
     for name, value in settings.items():
         if name not in _KNOWN and value not in (None, False, [], {}):
@@ -107,7 +108,7 @@ def _merged(directory, settings, base):
         elif part in ("A.weight", "B.weight"):
             pairs.setdefault(module, {})[part[0]] = tensor
         else:
-            raise ValueError(f"{directory / WEIGHTS}: the tensor {tensor.name} is not supported. Expected lora_A, lora_B")
+            raise ValueError(f"{directory / WEIGHTS}: expected lora_A and lora_B. Received: {tensor.name}")
     for module, pair in pairs.items():
         name = huggingface.our_name(f"{module}.weight")
         merged[name] = _adapted(directory, module, merged.get(name), pair, _scale(settings, module, pair))
@@ -168,7 +169,7 @@ def check_base(base, format):
             raise ValueError(f"`base` is only for format='peft'. Received: base={base!r}, format={format!r}")
         return None
     if base is None:
-        raise ValueError("format='peft' needs `base`, the path or name of the model that was adapted. Received: base=None")
+        raise ValueError("format='peft' needs `base`, the path or name of the adapted model. Received: base=None")
     path = locations.find(base)
     if path is not None and is_adapter(path):
         raise ValueError(

@@ -61,8 +61,8 @@ def save(
         task: str, name of the task that the head was trained on. Defaults to `None`.
         format: str, "huggingface" (`model.safetensors`, opens in transformers), "google" (`bert_model.ckpt`, opens in
             Google's TF 1 code, which always uses a maximum word length of 200 characters), "keras" (`model.keras`) or
-            "peft" (the adapters of `enable_lora`, the pooler and the head alone, opens in peft). Defaults to "huggingface"; for the models that BERT is compared with, such as `build_bidaf`, to "keras", the
-            only one that they have.
+            "peft" (only the adapters of `enable_lora`, pooler and head, opens in peft). Defaults to "huggingface"; for
+            the models that BERT is compared with, such as `build_bidaf`, to "keras", the only one that they have.
         strip_accents: bool, whether to remove accents. Defaults to the vocabulary's setting, or else to `lowercase`.
         pair: bool, whether the model was trained on pairs of texts. Defaults to `None`.
         sequence_length: int, maximum sequence length in training. Defaults to `None`.

@@ -7,12 +7,13 @@ from keras_bert.layers.quantization import Quantizable
 def enable_lora(model, rank, alpha=None):
     """Freezes the encoder and adds trainable adapters to the query, key, value and output of its attention.
 
-    A kernel `W` becomes `W + alpha / rank * A @ B`, with `A` random and `B` zero at first: the outputs do not change. As
-    query, key and value are one kernel of this package, they share `A`. Biases, LayerNorms, embeddings and feed-forward
-    layers are frozen. The head and the pooler are trained whole. Call before creating the optimizer, whose learning
-    rate should be about ten times that of full fine-tuning.
+    A kernel `W` becomes `W + alpha / rank * A @ B`, with `A` random and `B` zero at first, so that the outputs do not
+    change. Query, key and value are one kernel of this package and share `A`. Biases, LayerNorms, embeddings and
+    feed-forward layers are frozen; the head and the pooler are trained whole. Call before creating the optimizer, whose
+    learning rate should be about ten times that of full fine-tuning.
 
-    `save`, `export` and `.keras` files contain the sum, a plain model; `save(..., format="peft")` the adapters alone.
+    `save` and `.keras` files contain the sum, a plain model; `save(..., format="peft")` writes the adapters alone. Call
+    `merge_lora` before `export`, which otherwise computes the adapters too.
 
     Args:
         model: a model with any head that contains one or more encoders from `build_encoder`.
