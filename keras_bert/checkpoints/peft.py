@@ -102,6 +102,8 @@ def _merged(directory, settings, base):
     merged, pairs = dict(base.tensors), {}
     for name, tensor in files.items():
         module, found, part = name.rpartition(".lora_")
+        if ".original_module." in name:
+            continue  # With bias="all", peft also writes the biases of the modules that others replace.
         if not found:
             ours = huggingface.our_name(name.replace(".base_layer.", ".").replace(".modules_to_save.", "."))
             merged[ours] = tensor
@@ -111,7 +113,7 @@ def _merged(directory, settings, base):
             raise ValueError(f"{directory / WEIGHTS}: expected lora_A and lora_B. Received: {tensor.name}")
     for module, pair in pairs.items():
         name = huggingface.our_name(f"{module}.weight")
-        merged[name] = _adapted(directory, module, merged.get(name), pair, _scale(settings, module, pair))
+        merged[name] = _adapted(directory, module, merged.get(name), pair, _scale(directory, settings, module, pair))
     return merged
 
 
@@ -128,7 +130,7 @@ def _open(directory):
     return {name.removeprefix(_PREFIX): tensor for name, tensor in tensors.items()}
 
 
-def _scale(settings, module, pair):
+def _scale(directory, settings, module, pair):
     """Returns the factor of `B @ A`. The first pattern that matches the end of the module's name applies."""
 
     def setting(name, default):
@@ -139,7 +141,7 @@ def _scale(settings, module, pair):
     rank = setting("rank", settings.get("r", 8))
     found = pair["A"].shape[0] if "A" in pair else rank
     if found != rank:
-        raise ValueError(f"{CONFIG} gives {module} the rank {rank}, but its lora_A has {found} rows")
+        raise ValueError(f"{directory / CONFIG} gives {module} the rank {rank}, but its lora_A has {found} rows")
     return alpha / (math.sqrt(rank) if settings.get("use_rslora") else rank)
 
 
