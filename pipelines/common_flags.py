@@ -89,6 +89,13 @@ def finetuning(learning_rate, batch_size="32", epochs="3"):
         freeze_layers=flags.DEFINE_integer(
             "freeze_layers", None, "Freezes the embeddings and this many of the lowest blocks."
         ),
+        lora_rank=flags.DEFINE_integer(
+            "lora_rank",
+            None,
+            "Trains LoRA adapters of this rank, such as 8, and the head; --learning_rate: about ten times the default.",
+            1,
+        ),
+        lora_alpha=flags.DEFINE_float("lora_alpha", None, "Scale of the adapters; default: twice the rank.", 0),
         group_by_length=flags.DEFINE_bool("group_by_length", True, "Batches rows of similar length, which is faster."),
         max_train_examples=flags.DEFINE_integer("max_train_examples", None, "Number of training examples to use.", 1),
         **vars(training(**schedule(warmup=0.1, bias_correction=True))),
@@ -149,6 +156,28 @@ def choices(holders, learning_rates, batch_size, epochs):
     }
 
 
+def check_lora(holders, models):
+    """Raises an error if LoRA cannot adapt the models, or its flags contradict others."""
+    rank, alpha = holders.lora_rank.value, holders.lora_alpha.value
+    if rank is None:
+        if alpha is not None:
+            raise ValueError(f"--lora_alpha is only for --lora_rank. Received: --lora_alpha={alpha}")
+        return
+    if alpha == 0:
+        raise ValueError("--lora_alpha must be above 0. Received: --lora_alpha=0")
+    if holders.freeze_layers.value is not None:
+        raise ValueError("--freeze_layers: not with --lora_rank, which freezes the whole encoder. Received: both")
+    for model in models:
+        path = locations.find(model)
+        if path is not None and (path / "adapter_config.json").is_file():
+            raise ValueError(
+                f"--lora_rank starts from a whole model, such as model/ beside adapter/. Received: --model={model}, an "
+                "adapter"
+            )
+        if path is None and named_baseline(model, 1):
+            raise ValueError(f"--lora_rank adapts the attention of BERT. Received: --model={model}")
+
+
 def check_model(model, example="google-bert/bert-base-uncased"):
     """Raises an error if no model is given, or if it does not exist."""
     if not model:
@@ -189,6 +218,8 @@ def print_next(output, texts, predictions=None):
         print(f"predictions:  {output / predictions}")
     print(f"report:       {output / 'report.html'}")
     print(f"model:        {output / 'model'}")
+    if (output / "adapter").is_dir():
+        print(f"adapter:      {output / 'adapter'}")
     print(f"saved model:  {output / 'saved_model'}")
     print(f"next:         {spelling('predict')} --model={shlex.quote(str(output / 'model'))} {texts}")
     print(f"              {spelling('serve')} --saved_models={folder}")

@@ -83,6 +83,7 @@ def check():
     starts = [_start(name, pathlib.Path(_FLAGS.output_dir.value)) for name in task_names()]
     common_flags.load_options(_BASELINES, starts[:1], "bilstm")
     common_flags.check_paths(_FLAGS.model.value)
+    common_flags.check_lora(_FLAGS, starts[:1])
     if parse_threshold(_THRESHOLD.value) != THRESHOLD and _TASK.value != ["multi_label"]:
         raise ValueError(f"--threshold: only for --task=multi_label. Received: --task={','.join(_TASK.value)}")
     if _LANGUAGE_MODEL.value and _TASK.value == ["multi_label"]:

@@ -45,6 +45,7 @@ def check():
     """Finds mistakes in flags and files."""
     common_flags.choices(_FLAGS, [], None, None)
     common_flags.check_model(_FLAGS.model.value)
+    common_flags.check_lora(_FLAGS, [_FLAGS.model.value])
     _data()
 
 

@@ -43,6 +43,7 @@ def check():
     for model in _models():
         common_flags.check_paths(model)
     common_flags.load_options(_BASELINES, _models(), "bidaf")
+    common_flags.check_lora(_FLAGS, _models())
     for path in _TRAIN.value:
         common_flags.check_paths(train_file=path)
     common_flags.check_paths(dev_file=_DEV.value, predict_file=_PREDICT.value)

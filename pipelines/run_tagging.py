@@ -49,6 +49,7 @@ def check():
     """Finds mistakes in flags and files."""
     common_flags.choices(_FLAGS, [], None, None)
     common_flags.check_model(_FLAGS.model.value, "google-bert/bert-base-cased")
+    common_flags.check_lora(_FLAGS, [_FLAGS.model.value])
     _check_features()
     _read()
 
@@ -81,7 +82,7 @@ def _check_features():
         raise ValueError(f"--feature_based contains duplicates. Received: {','.join(_FEATURES.value)}")
     if _DTYPE.value and not _FEATURES.value:
         raise ValueError("--feature_dtype is only for --feature_based. Received: no --feature_based")
-    for name in ("freeze_layers", "layer_decay"):
+    for name in ("freeze_layers", "layer_decay", "lora_rank"):
         if _FEATURES.value and flags.FLAGS[name].value is not None:
             raise ValueError(f"--{name} is only for fine-tuning: with --feature_based, no layer of BERT is trained")
 

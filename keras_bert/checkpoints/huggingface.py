@@ -19,6 +19,7 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 _PICKLE = "pytorch_model.bin"
+HEADS = ("cls.", "classifier.", "qa_outputs.")  # Tensors without the prefix `bert.`.
 
 # The head of each architecture; the tensors distinguish architectures with the same head.
 _HEADS = {
@@ -148,8 +149,7 @@ def write_weights(description, directory, dtype):
     """Writes `model.safetensors` with transformers' names."""
     prefix = "" if description.head in ("encoder", "bilstm_tagging") else "bert."
     tensors = {
-        name if name.startswith(("cls.", "classifier.", "qa_outputs.")) else prefix + name: array
-        for name, array in tensors_of(description).items()
+        name if name.startswith(HEADS) else prefix + name: array for name, array in tensors_of(description).items()
     }
     if not description.tied:  # transformers then reads the decoder's bias.
         tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].copy()
@@ -200,7 +200,7 @@ def _labels(path, values):
 def _read_weights(directory, tied):
     """Returns the tensors of a directory by our names, with a tied table only once."""
     return _without_copies(
-        directory, {_our_name(name): tensor for name, tensor in read_tensors(directory).items()}, tied
+        directory, {our_name(name): tensor for name, tensor in read_tensors(directory).items()}, tied
     )
 
 
@@ -208,15 +208,19 @@ def read_tensors(directory):
     """Returns the `Tensor`s of a directory by their names."""
     tensors = {}
     for path in _weight_files(directory):
-        try:
-            file = safetensors.safe_open(path, framework="numpy")
-            names = list(file.keys())
-        except (safetensors.SafetensorError, OSError) as error:
-            raise ValueError(f"{path}: not a readable safetensors file, it may be truncated: {error}") from None
-        for name in names:
-            shape = tuple(file.get_slice(name).get_shape())
-            tensors[name] = Tensor(name, shape, lambda file=file, name=name: file.get_tensor(name))
+        tensors |= read_file(path)
     return tensors
+
+
+def read_file(path):
+    """Returns the `Tensor`s of a safetensors file by their names."""
+    try:
+        file = safetensors.safe_open(path, framework="numpy")
+        names = list(file.keys())
+    except (safetensors.SafetensorError, OSError) as error:
+        raise ValueError(f"{path}: not a readable safetensors file, it may be truncated: {error}") from None
+    shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
+    return {name: Tensor(name, shape, lambda name=name: file.get_tensor(name)) for name, shape in shapes.items()}
 
 
 def _weight_files(directory):
@@ -236,7 +240,8 @@ def _weight_files(directory):
     raise FileNotFoundError(f"{directory}: expected {WEIGHTS} or {INDEX} next to {CONFIG}; found neither")
 
 
-def _our_name(name):
+def our_name(name):
+    """Returns our name of a tensor of transformers, in a `Checkpoint`."""
     name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name.removeprefix("bert."))
     return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
 

@@ -7,7 +7,15 @@ import re
 import keras
 
 from keras_bert.baseline_config import explain_names, named_baseline
-from keras_bert.checkpoints import google, huggingface, keras_hub, locations, sentence_transformers, tokenizer_files
+from keras_bert.checkpoints import (
+    google,
+    huggingface,
+    keras_hub,
+    locations,
+    peft,
+    sentence_transformers,
+    tokenizer_files,
+)
 from keras_bert.checkpoints.layout import Checkpoint, Tensor, tensors_of
 from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.checkpoints.loaded_baseline import LoadedBaseline, open_file, open_named
@@ -21,6 +29,7 @@ from keras_bert.text.vocabulary import LONGEST_WORD
 KERAS_FILE = "model.keras"
 _HUB_FILES = [
     "config.json",
+    peft.CONFIG,
     "*.safetensors",
     "*.safetensors.index.json",
     "vocab.txt",
@@ -35,8 +44,10 @@ _HUB_FILES = [
 ]
 
 
-def load(path_or_name, revision=None, dtype=None, head=None, **encoder_options):
+def load(path_or_name, revision=None, dtype=None, head=None, base=None, **encoder_options):
     """Loads a checkpoint from Google, Hugging Face, KerasHub or this package.
+
+    The folder of a LoRA adapter, of peft or of this package, is merged into the model that it was trained on.
 
     Args:
         path_or_name: a directory, a `.keras` file, a KerasHub `BertBackbone` or `BertTextClassifier`, or a name. A name
@@ -46,6 +57,8 @@ def load(path_or_name, revision=None, dtype=None, head=None, **encoder_options):
         dtype: dtype policy of the models, such as "mixed_bfloat16". Defaults to Keras' global one.
         head: str, the kind of head, see `describe`. "encoder" omits the head. Defaults to the head specified by the
             checkpoint.
+        base: path or name of the model that an adapter was trained on. Defaults to the one in its config, where a
+            relative path may start at the adapter's folder.
         **encoder_options: more arguments of `build_encoder`, such as `remat` or `hidden_states`; `bilstm` adds a
             BiLSTM on top, see `build_bilstm_encoder`. For the names of models without weights that BERT is compared
             with, such as "bilstm", "bilstm_H-256" or "bidaf": `vocabulary`, `lowercase`, and `language_model`, the path
@@ -63,7 +76,7 @@ def load(path_or_name, revision=None, dtype=None, head=None, **encoder_options):
         raise ValueError(f"`head` must be one of {', '.join(HEADS)}. Received: head={head!r}")
     if isinstance(path_or_name, str) and named_baseline(path_or_name, 1) and not locations.find(path_or_name):
         return _open_named(path_or_name, dtype, head, **encoder_options)
-    checkpoint = _open(path_or_name, revision, head, dtype)
+    checkpoint = _open(path_or_name, revision, head, dtype, base)
     if isinstance(checkpoint, pathlib.Path | LoadedBaseline):
         kind = "no BERT" if isinstance(checkpoint, LoadedBaseline) else "an encoder-decoder"
         given = ["head"] * (head is not None) + [name for name, value in encoder_options.items() if value]
@@ -82,20 +95,20 @@ def _open_named(name, dtype, head, language_model=None, **options):
     return open_named(name, dtype, language_model=language_model and load(language_model, dtype=dtype), **options)
 
 
-def _open(path_or_name, revision, head, dtype):
+def _open(path_or_name, revision, head, dtype, base=None):
     """Returns a `Checkpoint`, the folder of an encoder-decoder, or a `LoadedBaseline`."""
     if keras_hub.is_model(path_or_name):
         return keras_hub.read_model(path_or_name)
     name = str(path_or_name)
     if path := locations.find(path_or_name):
-        return _open_path(path, head, dtype)
+        return _open_path(path, head, dtype, base)
     tried = [f"the path {path}" for path in locations.places(name)]
     is_kaggle = name.startswith("kaggle://")
     if is_kaggle or re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", name):  # Other names do not import keras-hub.
         if is_kaggle or name in keras_hub.preset_names():
             return keras_hub.read_preset(name, head)
         tried.append("KerasHub's BERT presets")
-    return _open_path(_download(name, revision, tried), head, dtype)
+    return _open_path(_download(name, revision, tried), head, dtype, base)
 
 
 def _download(name, revision, tried):
@@ -113,7 +126,11 @@ def _download(name, revision, tried):
         ) from error
 
 
-def _open_path(path, head, dtype):
+def _open_path(path, head, dtype, base):
+    if path.is_dir() and peft.is_adapter(path):
+        return _open_adapter(path, head, dtype, base)
+    if base is not None:
+        raise ValueError(f"`base` is only for adapters, folders with {peft.CONFIG}. Received: base={base!r} for {path}")
     if path.suffix == ".keras" and path.is_file():
         return _open_keras(path, path.parent, dtype)
     if not path.is_dir():
@@ -129,7 +146,8 @@ def _open_path(path, head, dtype):
     elif not (folder / huggingface.CONFIG).is_file():
         raise FileNotFoundError(
             f"{path}: not a checkpoint. Expected {huggingface.CONFIG} with {huggingface.WEIGHTS} (Hugging Face), "
-            f"{google.CONFIG} with bert_model.ckpt.* (Google), or {KERAS_FILE}{_hint(path)}"
+            f"{google.CONFIG} with bert_model.ckpt.* (Google), {peft.CONFIG} with {peft.WEIGHTS} (a LoRA adapter), or "
+            f"{KERAS_FILE}{_hint(path)}"
         )
     elif "registered_name" in huggingface.read_json(folder / huggingface.CONFIG):
         return keras_hub.read_preset(path.resolve(), head)
@@ -139,6 +157,27 @@ def _open_path(path, head, dtype):
         checkpoint.metadata = tokenizer_files.read(folder, checkpoint.metadata, *longest_word)
         if head is None:
             checkpoint.metadata = sentence_transformers.read(path, checkpoint)
+    if head is not None:
+        checkpoint.metadata = checkpoint.metadata.replace(head=head)
+    return checkpoint
+
+
+def _open_adapter(path, head, dtype, base):
+    """Opens an adapter, merged into the model that it was trained on."""
+    settings = peft.read_settings(path)
+    name = base or settings.get("base_model_name_or_path")
+    if not name:
+        raise ValueError(f"{path / peft.CONFIG} does not name a base model. Pass it: load(..., base=path_or_name)")
+    inner = path / name
+    try:
+        opened = _open(inner if base is None and inner.is_dir() else name, settings.get("revision"), head, dtype)
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path}: its base model cannot be opened; load(..., base=) takes another: {error}") from error
+    if not isinstance(opened, Checkpoint):
+        raise ValueError(f"{path}: the base model of an adapter must be a BERT. Received: {name}")
+    checkpoint = peft.read(path, settings, opened)
+    ours = (path / huggingface.CONFIG).is_file() and huggingface.is_ours(path)
+    checkpoint.metadata = tokenizer_files.read(path, checkpoint.metadata, *([LONGEST_WORD] if ours else []))
     if head is not None:
         checkpoint.metadata = checkpoint.metadata.replace(head=head)
     return checkpoint

@@ -3,7 +3,15 @@
 import logging
 import pathlib
 
-from keras_bert.checkpoints import google, huggingface, loaded_baseline, marian, sentence_transformers, tokenizer_files
+from keras_bert.checkpoints import (
+    google,
+    huggingface,
+    loaded_baseline,
+    marian,
+    peft,
+    sentence_transformers,
+    tokenizer_files,
+)
 from keras_bert.checkpoints.load import KERAS_FILE
 from keras_bert.files import adding_to
 from keras_bert.metadata import Metadata
@@ -15,9 +23,10 @@ from keras_bert.text.vocabulary import Vocabulary
 _LOG = logging.getLogger("keras_bert")
 # The files of other formats that `load` would read instead of each format.
 _FORMATS = {
-    "huggingface": [],
-    "google": [huggingface.CONFIG],
-    "keras": [huggingface.WEIGHTS, huggingface.INDEX, google.CONFIG],
+    "huggingface": [peft.CONFIG],
+    "google": [huggingface.CONFIG, peft.CONFIG],
+    "keras": [huggingface.WEIGHTS, huggingface.INDEX, google.CONFIG, peft.CONFIG],
+    "peft": [huggingface.WEIGHTS, huggingface.INDEX, google.CONFIG, KERAS_FILE],
 }
 
 
@@ -35,6 +44,7 @@ def save(
     null_threshold=None,
     weights_dtype="float32",
     thresholds=None,
+    base=None,
 ):
     """Writes a model, its vocabulary and casing to a directory.
 
@@ -50,9 +60,9 @@ def save(
         labels: list of the class names, in the order of the logits. Defaults to `None`.
         task: str, name of the task that the head was trained on. Defaults to `None`.
         format: str, "huggingface" (`model.safetensors`, opens in transformers), "google" (`bert_model.ckpt`, opens in
-            Google's TF 1 code, which always uses a maximum word length of 200 characters) or "keras" (`model.keras`).
-            Defaults to "huggingface"; for the models that BERT is compared with, such as `build_bidaf`, to "keras", the
-            only one that they have.
+            Google's TF 1 code, which always uses a maximum word length of 200 characters), "keras" (`model.keras`) or
+            "peft" (only the adapters of `enable_lora`, pooler and head, opens in peft). Defaults to "huggingface"; for
+            the models that BERT is compared with, such as `build_bidaf`, to "keras", the only one that they have.
         strip_accents: bool, whether to remove accents. Defaults to the vocabulary's setting, or else to `lowercase`.
         pair: bool, whether the model was trained on pairs of texts. Defaults to `None`.
         sequence_length: int, maximum sequence length in training. Defaults to `None`.
@@ -62,6 +72,8 @@ def save(
             float32 either way. Only for the Hugging Face format. Defaults to "float32".
         thresholds: float or list of floats, for multi-label classification: a label is predicted if its probability is
             at least its threshold; one for all labels, or one for each. Defaults to `None`, 0.5.
+        base: path or name of the model that was adapted, which `load` and peft open with an adapter. Required by the
+            format "peft".
 
     Example:
         keras_bert.save(model, "my_model", bert.vocabulary, bert.lowercase, labels=["no", "yes"])
@@ -73,6 +85,7 @@ def save(
     if is_baseline and format != "keras":
         raise ValueError(f"{model.name} has no place in other programs' formats. Received: format={format!r}")
     _check_format(format, weights_dtype, directory)
+    base = peft.check_base(base, format)
     if description.head == "translation":
         given = {"labels": labels, "task": task, "strip_accents": strip_accents, "pair": pair}
         given |= {"sequence_length": sequence_length, "null_threshold": null_threshold, "thresholds": thresholds}
@@ -94,6 +107,8 @@ def save(
         write_settings(description, metadata, temporary)
         if format == "keras":
             model.save(temporary / KERAS_FILE)
+        elif format == "peft":
+            peft.write(model, description, temporary, base)
         else:
             huggingface.write_weights(description, temporary, weights_dtype)
     # Files of an older model in the same directory would be read together with the new ones.

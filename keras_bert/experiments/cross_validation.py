@@ -60,7 +60,7 @@ class CrossValidation(Finetuning):
         logits = self.task.test_logits(trainer.predict)
         if self.study.write:
             np.savez(self.study.final / "test.npz", **logits)
-            self._save(trainer.model, self.study.logits("dev"))
+            self._save(trainer.model, self.study.logits("dev"), setting)
             remove_snapshots(folder)
 
     def _best_facts(self, scores):

@@ -5,6 +5,7 @@ A `FinetuningTask` contains the task-specific code, `Finetuning` everything else
 
 import dataclasses
 import logging
+import math
 import pathlib
 import textwrap
 
@@ -20,6 +21,7 @@ from keras_bert.experiments.study import Study
 from keras_bert.exporting.export import export
 from keras_bert.files import write_json, write_text
 from keras_bert.models.freezing import freeze_layers
+from keras_bert.models.lora import enable_lora
 from keras_bert.tasks import data_summary
 from keras_bert.tasks.threshold_choice import threshold_text
 from keras_bert.training.callbacks import create_callbacks
@@ -45,6 +47,8 @@ class Hyperparameters:
         layer_decay: float, factor of the learning rate from each block to the one below; `None` disables it.
         bias_correction: bool, whether AdamW corrects the bias of its moments; Google's optimizer does not.
         freeze_layers: int, freezes the embeddings and this many of the lowest blocks; `None` freezes nothing.
+        lora_rank: int, trains LoRA adapters of this rank instead of the encoder; `None` trains the encoder.
+        lora_alpha: float, scale of the adapters; `None` is twice the rank.
         group_by_length: bool, whether to batch rows of similar length.
         gradient_accumulation: int, number of micro-batches per batch.
         precision: string, name of a Keras dtype policy.
@@ -58,12 +62,19 @@ class Hyperparameters:
     layer_decay: float | None = None
     bias_correction: bool = True
     freeze_layers: int | None = None
+    lora_rank: int | None = None
+    lora_alpha: float | None = None
     group_by_length: bool = True
     gradient_accumulation: int = 1
     precision: str = "float32"
     # Differs from BERT: the original evaluates the weights after the last epoch.
     best: bool = True
     patience: int | None = None
+
+    def to_dict(self):
+        """Returns the values by name, those of LoRA only if it is used."""
+        values = dataclasses.asdict(self)
+        return {name: value for name, value in values.items() if self.lora_rank or not name.startswith("lora_")}
 
 
 class Finetuning:
@@ -122,14 +133,14 @@ class Finetuning:
 
     def _common(self):
         options = {"load_options": dict(self.task.load_options)} if self.task.load_options else {}
-        return {**self.task.settings, **dataclasses.asdict(self.hyperparameters), **options}
+        return {**self.task.settings, **self.hyperparameters.to_dict(), **options}
 
     def _run(self, setting, folder):
         """Trains one run. Returns its result, its logits and a function that saves its model."""
         dev = self._select(setting)
         trainer, result = self._train(setting, folder, self.task.train, dev)
         logits = {"dev": self.task.dev_logits(trainer.predict), "test": self.task.test_logits(trainer.predict)}
-        return result, logits, lambda: self._save(trainer.model, logits["dev"])
+        return result, logits, lambda: self._save(trainer.model, logits["dev"], setting)
 
     def _select(self, setting):
         """Selects the setting in the task; of several workers the first one writes files, which the others read."""
@@ -160,7 +171,10 @@ class Finetuning:
             progress=self.study.progress,
         )
         epoch = scores.pop("step", setting["epochs"] * batches.steps) // batches.steps
-        return trainer, {"scores": scores, "epoch": epoch}
+        result = {"scores": scores, "epoch": epoch}
+        if shared.lora_rank:
+            result["trained_weights"] = sum(math.prod(weight.shape) for weight in trainer.model.trainable_weights)
+        return trainer, result
 
     def _weights_after(self, setting, examples, folder, weights):
         """Returns the weights after one stage; its trainer is freed before the next one is created."""
@@ -195,23 +209,29 @@ class Finetuning:
 
     def _build(self, name, weights):
         model = self.task.build(load(name, dtype=self.hyperparameters.precision, **self.task.load_options))
+        if self.hyperparameters.lora_rank is not None:
+            enable_lora(model, self.hyperparameters.lora_rank, self.hyperparameters.lora_alpha)
         if weights is not None:
             model.set_weights(weights)
         if self.hyperparameters.freeze_layers is not None:
             freeze_layers(model, self.hyperparameters.freeze_layers)
         return model
 
-    def _save(self, model, logits):
-        bert = self.task.bert
-        save(
-            self.task.complete(model),
-            self.output / "model",
-            bert.vocabulary,
-            lowercase=bert.lowercase,
-            strip_accents=bert.strip_accents,
-            sequence_length=self.task.sequence_length,
-            **self.task.save_options(logits),
-        )
+    def _save(self, model, logits, setting):
+        bert, formats = self.task.bert, {"model": {}}
+        if self.hyperparameters.lora_rank:
+            formats["adapter"] = {"format": "peft", "base": setting.get("model", self.task.model)}
+        for folder, options in formats.items():
+            save(
+                self.task.complete(model),
+                self.output / folder,
+                bert.vocabulary,
+                lowercase=bert.lowercase,
+                strip_accents=bert.strip_accents,
+                sequence_length=self.task.sequence_length,
+                **self.task.save_options(logits),
+                **options,
+            )
 
     def finish(self):
         """Scores the ensemble, writes predictions, results, report and model card, and exports the best model.
@@ -229,6 +249,7 @@ class Finetuning:
             **task.facts,
             **({"data warning": "; ".join(problems)} if problems else {}),
             **best,
+            **self._lora_facts(),
             **({"warning": warning} if warning else {}),
             **findings.facts,
         }
@@ -269,9 +290,16 @@ class Finetuning:
             return {"settings": grid.setting_text(setting), "scores on dev": scores + chosen}
         return {"best run": grid.setting_text(setting) + chosen, "scores on dev": scores + together}
 
+    def _lora_facts(self):
+        """Returns an entry about the number of trained weights."""
+        trained, rank = self.study.best()[0].get("trained_weights"), self.hyperparameters.lora_rank
+        if not trained:
+            return {}
+        return {"trained weights": f"{trained:,} of {self._parameters:,}: the head and LoRA adapters of rank {rank}"}
+
     def _model_card(self, findings):
         best = self.report["best"]
-        settings = {**best["setting"], **dataclasses.asdict(self.hyperparameters)}
+        settings = {**best["setting"], **self.hyperparameters.to_dict()}
         settings |= {name: self.task.settings.get(name) for name in ("sequence_length", "class_weights")}
         settings |= self._thresholds
         scores = {name: best["scores"][name] for name in findings.measured}

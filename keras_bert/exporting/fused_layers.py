@@ -76,7 +76,7 @@ def attend(layer, project, output, hidden, attention_mask=None, memory=None, see
 
 
 def _dense(layer, inputs, training=None):
-    rows = tf.matmul(rows_of(inputs), tf.convert_to_tensor(layer.kernel))
+    rows = layer.multiply(rows_of(inputs))
     if layer.use_bias:
         rows = tf.nn.bias_add(rows, tf.convert_to_tensor(layer.bias))
     rows = layer.activation(rows)

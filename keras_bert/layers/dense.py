@@ -20,12 +20,20 @@ class Dense(Quantizable, keras.layers.Dense):
     def call(self, inputs, training=None):
         flat = len(inputs.shape) == 2
         rows = inputs if flat else ops.reshape(inputs, (-1, inputs.shape[-1]))
-        rows = ops.matmul(rows, self.kernel)
+        rows = self.multiply(rows)
         if self.use_bias:
             # A copy, since a custom gradient must not capture variables.
             rows = _add_bias(rows, ops.copy(self.bias))
         rows = self.activation(rows)
         return rows if flat else ops.reshape(rows, (*ops.shape(inputs)[:-1], self.units))
+
+    def multiply(self, rows):
+        """Returns the product of rows and the kernel, with the LoRA update."""
+        if not self.lora_enabled:
+            return ops.matmul(rows, self.kernel)
+        # Not the sum of kernel and update, as in Keras: its gradient is that of the whole kernel, which is frozen.
+        update = ops.matmul(ops.matmul(rows, self.lora_kernel_a), self.lora_kernel_b)
+        return ops.matmul(rows, self._kernel) + (self.lora_alpha / self.lora_rank) * update
 
 
 @custom_gradient

@@ -42,6 +42,18 @@ class Quantizable:
             table = table + (self.lora_alpha / self.lora_rank) * ops.matmul(a, b)
         return table
 
+    def merge_lora(self):
+        """Adds the LoRA update to the table and removes it; the layer must not be quantized."""
+        name = self.table_name
+        table, parts = getattr(self, f"_{name}"), [getattr(self, f"lora_{name}_{part}") for part in "ab"]
+        table.assign(self.float_table())
+        parts[1].assign(ops.zeros_like(parts[1]))  # Graphs that were traced before still add the update.
+        self._tracker.unlock()
+        for part in parts:
+            self._untrack_variable(part)
+        self._tracker.lock()
+        self.lora_enabled, self.lora_rank, self.lora_alpha = False, None, None
+
     def _dequantized(self, table, scale, zero):
         other_axis, scale = 1 - self.scaled_axis, ops.cast(scale, "float32")
         if self.quantization_mode == "int4":

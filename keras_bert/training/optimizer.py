@@ -65,8 +65,9 @@ def create_optimizer(
     schedule = LinearSchedule(learning_rate, total_steps, warmup_steps)
     if kind == "adamw":
         return AdamW(schedule, **options)
-    fused = [layer for layer in layers if layer.name == "query_key_value"]
-    return LAMB(schedule, **options, fused=[weight.path for layer in fused for weight in layer.trainable_variables])
+    fused = [weight for layer in layers if layer.name == "query_key_value" for weight in layer.trainable_variables]
+    # Of a LoRA adapter, query, key and value share the first table.
+    return LAMB(schedule, **options, fused=[weight.path for weight in fused if weight.name != "lora_kernel_a"])
 
 
 def _layer_rates(model, decay):

@@ -1,7 +1,10 @@
 """The state of a run, restored from its newest snapshot and saved to the next one, and its best weights."""
 
+import hashlib
 import logging
 import math
+
+import keras
 
 from keras_bert.training.collectives import sum_over_replicas
 from keras_bert.training.progress import announced
@@ -12,6 +15,8 @@ _LOG = logging.getLogger("keras_bert")
 
 class RunState:
     """Stores the state for an exact resume in `snapshots/` of a run's directory, and its best weights in `best/`.
+
+    Frozen weights are in neither; their hash is one of the `settings`, see `run_settings`.
 
     Args:
         directory: path of the run. `None` writes nothing.
@@ -49,7 +54,12 @@ class RunState:
     ):
         self._directory, self._strategy, self._settings = directory, strategy, settings
         self._metric, self._patience, self._extend = metric, patience, extend
-        self._weights = {f"model/{index}/{weight.path}": weight.value for index, weight in enumerate(model.weights)}
+        frozen = {id(weight) for weight in _frozen_weights(model)}
+        self._weights = {
+            f"model/{index}/{weight.path}": weight.value
+            for index, weight in enumerate(model.weights)
+            if id(weight) not in frozen
+        }
         self._variables = {**self._weights, **variables}
         self.best, self.worse, self.done, self.interrupted, self.result, self.log = None, 0, False, False, {}, None
         self._needed = []  # Steps of best weights that snapshots refer to.
@@ -151,6 +161,7 @@ def _without(settings, names):
 
 def run_settings(given, batches, total_steps, options, optimizer, model):
     """Returns the settings that must match those of a snapshot on resume: a dict as it looks after JSON."""
+    frozen = _frozen_weights(model)
     return {
         **given,
         "total_steps": total_steps,
@@ -158,7 +169,22 @@ def run_settings(given, batches, total_steps, options, optimizer, model):
         **options,
         "optimizer": _plain(optimizer.get_config()),
         "weights": {weight.path: list(weight.shape) for weight in model.weights},
+        **({"frozen_weights": _hash(frozen)} if frozen else {}),
     }
+
+
+def _frozen_weights(model):
+    """Returns the weights that could be trained, but are frozen: the statistics of BatchNormalization are not."""
+    trained = {id(weight) for weight in model.trainable_weights}
+    layers = model._flatten_layers()
+    return [weight for layer in layers for weight in layer._trainable_variables if id(weight) not in trained]
+
+
+def _hash(weights):
+    digest = hashlib.sha256()
+    for weight in weights:
+        digest.update(keras.ops.convert_to_numpy(weight.value).tobytes())
+    return digest.hexdigest()[:16]
 
 
 def _plain(config):

@@ -190,7 +190,11 @@ def test_a_failed_save_changes_nothing(models, folder, pieces, monkeypatch):
 @pytest.mark.parametrize(
     ("head", "options", "message"),
     [
-        ("encoder", {"format": "onnx"}, "`format` must be one of huggingface, google, keras. Received: format='onnx'"),
+        (
+            "encoder",
+            {"format": "onnx"},
+            "`format` must be one of huggingface, google, keras, peft. Received: format='onnx'",
+        ),
         ("classification", {"labels": ["a"]}, "`labels` must be 3 different names"),
         ("classification", {"labels": ["a", "b", "b"]}, "`labels` must be 3 different names"),
         ("classification", {"labels": {0: "a", 1: "b", 2: "c"}}, "`labels` must be a list of names"),

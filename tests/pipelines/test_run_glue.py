@@ -120,6 +120,44 @@ def test_a_language_model_loss_of_a_left_to_right_model(made, tmp_path, config, 
 
 
 @pytest.mark.slow
+def test_lora(made, tmp_path):
+    """The adapter and the merged model answer alike; the trained weights are counted by hand, for one block."""
+    output = tmp_path / "out"
+    arguments = flags(made, output, "--task=wnli", f"--data_dir={made}/data", "--lora_rank=2", "--max_train_examples=6")
+    printed, _ = run(PROGRAM, *arguments)
+    assert f"adapter:      {output}/adapter\n" in printed
+    common, results = read(output / "runs" / "common.json"), read(output / "results.json")
+    assert (common["lora_rank"], common["lora_alpha"]) == (2, None)
+    trained = 2 * (32 + 96) + 2 * (32 + 32) + 32 * 32 + 32 + 32 * 2 + 2
+    assert results["runs"][0]["trained_weights"] == trained
+    assert results["facts"]["trained weights"].startswith(f"{trained:,} of ")
+    settings = read(output / "adapter" / "adapter_config.json")
+    assert (settings["lora_alpha"], settings["base_model_name_or_path"]) == (4, str(made / "bert"))
+    whole, adapter = (keras_bert.load(output / name) for name in ("model", "adapter"))
+    assert whole.labels == adapter.labels
+    answers = [bert.predict([("a b", "c d")])[0]["score"] for bert in (whole, adapter)]
+    assert answers[0] == pytest.approx(answers[1], abs=1e-5)
+    told = mistake(PROGRAM, *arguments, "--lora_rank=4")
+    assert told.startswith(f"{output}/runs contains runs with other settings: `lora_rank` was 2, is 4.")
+
+
+def test_mistakes_with_lora(made, tmp_path):
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
+    (tmp_path / "vocab.txt").write_text("[UNK]\n")
+    cases = {
+        ("--lora_rank=2", f"--model={tmp_path}/adapter"): "--lora_rank starts from a whole model, such as model/ besi",
+        ("--lora_rank=2", "--freeze_layers=1"): "--freeze_layers: not with --lora_rank, which freezes the whole enc",
+        ("--lora_rank=2", "--lora_alpha=0"): "--lora_alpha must be above 0. Received: --lora_alpha=0",
+        ("--lora_rank=2", "--model=bilstm", f"--vocab={tmp_path}/vocab.txt"): "--lora_rank adapts the attention of B",
+        ("--lora_alpha=3",): "--lora_alpha is only for --lora_rank. Received: --lora_alpha=3.0",
+    }
+    for given, message in cases.items():
+        told = mistake(PROGRAM, *flags(made, tmp_path, "--task=wnli", f"--data_dir={made}/data", *given))
+        assert told.startswith(message), given
+
+
+@pytest.mark.slow
 def test_own_table_on_two_devices(made, tmp_path):
     labels = {"train": ["10", "9", "9", "9"], "dev": ["9", "10"], "test": ["10", "9"]}
     for split, column in labels.items():

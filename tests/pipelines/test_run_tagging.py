@@ -196,6 +196,10 @@ def test_feature_based(made, mirrored):
             {"feature_based": "last", "freeze_layers": "1"},
             "--freeze_layers is only for fine-tuning: with --feature_based",
         ),
+        (
+            {"feature_based": "last", "lora_rank": "2"},
+            "--lora_rank is only for fine-tuning: with --feature_based",
+        ),
         ({"model": None}, "--model is required: a directory or a name"),
         ({"dev_file": "none.txt"}, "none.txt: no such file"),
         ({"tag_column": "5"}, "train.txt: `tag_column` must be from 1 to 2, or from -1 for the last. Received: 5"),

@@ -8,6 +8,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from keras_bert.training import run_state  # noqa: E402
+from keras_bert.training.input_pipeline import Stream  # noqa: E402
 from tests.training.small_run import steps_of  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
@@ -91,6 +92,34 @@ def test_a_damaged_snapshot_falls_back_to_the_previous_one(tmp_path, caplog):
         path.write_text("{")
     with pytest.raises(ValueError, match="has no readable snapshot. Remove it to start over"):
         run(tmp_path)
+
+
+def test_frozen_weights_are_not_saved(tmp_path):
+    """A snapshot without them resumes only with equal ones; an older one has all weights, and is refused."""
+
+    def restore(start, frozen=True):
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, name="dense")], name="model")
+        model.layers[0].kernel.assign([[start]])
+        model.layers[0].kernel.trainable = not frozen
+        settings = run_state.run_settings({}, Stream(dataset), 1, {}, keras.optimizers.SGD(), model)
+        state = run_state.RunState(tmp_path, tf.distribute.get_strategy(), model, {}, settings)
+        return state, model.layers[0], state.restore()
+
+    dataset = tf.data.Dataset.range(1)
+    state, layer, _ = restore(2.0)
+    layer.bias.assign([5.0])
+    state.save(1, None)
+    variables = tf.train.load_checkpoint(str(tmp_path / "snapshots" / "step-000000001" / "variables"))
+    assert list(variables.get_variable_to_shape_map()) == ["model/1/model/dense/bias"]
+    _, layer, step = restore(2.0)
+    assert (float(layer.kernel[0, 0]), float(layer.bias[0]), step) == (2.0, 5.0, 1)
+    with pytest.raises(ValueError, match="`frozen_weights` was '.*', is '.*'. Expected the same settings to resume it"):
+        restore(2.5)
+    shutil.rmtree(tmp_path / "snapshots")
+    state, _, _ = restore(2.0, frozen=False)
+    state.save(1, None)
+    with pytest.raises(ValueError, match="`frozen_weights` is set only now: "):
+        restore(2.0)
 
 
 def test_errors(tmp_path, monkeypatch):

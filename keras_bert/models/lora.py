@@ -1,0 +1,96 @@
+"""Low-rank adapters (LoRA, Hu et al., 2021) on the attention of encoders, which are trained instead of the encoder."""
+
+from keras_bert.layers import BertEmbeddings, DecoderBlock, TokenEmbedding, TransformerBlock
+from keras_bert.layers.quantization import Quantizable
+
+
+def enable_lora(model, rank, alpha=None):
+    """Freezes the encoder and adds trainable adapters to the query, key, value and output of its attention.
+
+    A kernel `W` becomes `W + alpha / rank * A @ B`, with `A` random and `B` zero at first, so that the outputs do not
+    change. Query, key and value are one kernel of this package and share `A`. Biases, LayerNorms, embeddings and
+    feed-forward layers are frozen; the head and the pooler are trained whole. Call before creating the optimizer, whose
+    learning rate should be about ten times that of full fine-tuning.
+
+    `save` and `.keras` files contain the sum, a plain model; `save(..., format="peft")` writes the adapters alone. Call
+    `merge_lora` before `export`, which otherwise computes the adapters too.
+
+    Args:
+        model: a model with any head that contains one or more encoders from `build_encoder`.
+        rank: int, number of columns of `A` and rows of `B`.
+        alpha: float, scale of the update. Defaults to `None`, twice the rank.
+
+    Example:
+        enable_lora(model, rank=8)
+    """
+    blocks = [layer for layer in model._flatten_layers() if isinstance(layer, TransformerBlock)]
+    _check(model, blocks, rank, alpha)
+    for layer in model._flatten_layers():
+        if isinstance(layer, TokenEmbedding | BertEmbeddings):
+            layer.trainable = False
+    for block in blocks:
+        _unfreeze(block)
+        adapted = [block.attention.query_key_value, block.attention.output_dense]
+        for part in block._flatten_layers(include_self=False):
+            if not part._flatten_layers(include_self=False) and part not in adapted:
+                part.trainable = False
+        for layer in adapted:
+            layer.enable_lora(rank, lora_alpha=2 * rank if alpha is None else alpha)
+            layer.bias.trainable = False
+
+
+def merge_lora(model):
+    """Adds the updates of LoRA adapters to their kernels, removes the adapters and unfreezes the encoders.
+
+    The outputs do not change. Create a new optimizer, or compile again, to go on training.
+
+    Args:
+        model: a model that `enable_lora` adapted.
+
+    Example:
+        merge_lora(model)
+    """
+    layers = list(model._flatten_layers())
+    adapted = lora_layers(model)
+    if not adapted:
+        raise ValueError(f"`model` must have LoRA adapters, see enable_lora. Received: model={model.name!r}")
+    _check_unquantized(layers)
+    for layer in adapted:
+        layer.merge_lora()
+    for layer in layers:
+        if isinstance(layer, TokenEmbedding | BertEmbeddings | TransformerBlock):
+            _unfreeze(layer)
+
+
+def _unfreeze(layer):
+    layer.trainable = False  # If it was true, TensorFlow would skip the assignment, and not change the parts.
+    layer.trainable = True
+
+
+def lora_layers(model):
+    """Returns the layers of a model with a LoRA adapter."""
+    return [layer for layer in model._flatten_layers() if isinstance(layer, Quantizable) and layer.lora_enabled]
+
+
+def _check(model, blocks, rank, alpha):
+    if not blocks or any(isinstance(layer, DecoderBlock) for layer in model._flatten_layers()):
+        raise ValueError(f"`model` must contain an encoder from build_encoder. Received: model={model.name!r}")
+    if not isinstance(rank, int) or rank < 1:
+        raise ValueError(f"`rank` must be an integer of at least 1. Received: rank={rank!r}")
+    if alpha is not None and not alpha > 0:
+        raise ValueError(f"`alpha` must be above 0. Received: alpha={alpha!r}")
+    if adapted := lora_layers(model):
+        raise ValueError(
+            "`model` must not have LoRA adapters yet; merge_lora merges them into its kernels. "
+            f"Received: model={model.name!r} with an adapter of rank {adapted[0].lora_rank} on {adapted[0].path!r}"
+        )
+    _check_unquantized(model._flatten_layers())
+
+
+def _check_unquantized(layers):
+    for layer in layers:
+        if layer.quantization_mode is not None:
+            raise ValueError(
+                "`model` must not be quantized: load it in float32. "
+                f"Received: the layer {layer.path!r} in {layer.quantization_mode}"
+            )

@@ -1,0 +1,230 @@
+"""LoRA adapters in peft's layout: ours, theirs, and in peft itself."""
+
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import keras_bert
+from tests.checkpoints.conftest import edit
+from tests.conftest import HEADS, relative, to_numpy
+
+MERGED = ["classification", "regression", "multi_label", "token_classification", "question_answering"]
+MERGED += ["multiple_choice", "next_sentence", "encoder"]
+
+
+@pytest.fixture(scope="module")
+def base(saved):
+    """The folder of the model that is adapted."""
+    return saved("encoder")
+
+
+@pytest.fixture(scope="module")
+def adapted(base):
+    """Returns a function that adapts the base model with a new head, with random weights."""
+
+    def make(head, **options):
+        model, rng = HEADS[head].build(keras_bert.load(base).encoder), np.random.default_rng(0)
+        keras_bert.enable_lora(model, 2, **options)
+        for weight in model.trainable_weights:
+            weight.assign(rng.normal(scale=0.2, size=weight.shape).astype("float32"))
+        return model
+
+    return make
+
+
+def logits(outputs):
+    """The first output, which all heads have."""
+    return to_numpy(next(iter(outputs.values())))
+
+
+@pytest.fixture(scope="module")
+def adapter(adapted, base, pieces, tmp_path_factory):
+    """The folder of an adapter for classification, and the model. Tests must not change them."""
+    folder, model = tmp_path_factory.mktemp("adapter") / "adapter", adapted("classification")
+    keras_bert.save(model, folder, pieces, format="peft", base=base, labels=["no", "maybe", "yes"], task="mine")
+    return folder, model
+
+
+@pytest.fixture
+def changed(adapter, tmp_path):
+    """Returns a function that copies the adapter with other tensors and settings."""
+
+    def change(tensors=None, own=False, **settings):
+        folder = tmp_path / "changed"
+        folder.mkdir(exist_ok=True)
+        for name in ("adapter_config.json", *(["config.json"] if own else [])):
+            (folder / name).write_text((adapter[0] / name).read_text())
+        edit(folder / "adapter_config.json", **settings)
+        found = safetensors.numpy.load_file(adapter[0] / "adapter_model.safetensors")
+        safetensors.numpy.save_file(tensors(found) if tensors else found, folder / "adapter_model.safetensors")
+        return folder
+
+    return change
+
+
+@pytest.mark.parametrize("head", MERGED)
+def test_a_saved_adapter_gives_the_same_outputs(adapted, base, task, pieces, tmp_path, head):
+    model, inputs = adapted(head), task(head)[0]
+    keras_bert.save(model, tmp_path / "adapter", pieces, format="peft", base=base)
+    bert = keras_bert.load(tmp_path / "adapter")
+    for name, value in bert.model()(inputs).items():
+        assert relative(value, to_numpy(model(inputs)[name])) < 1e-5
+    assert bert.head == {"regression": "classification", "multi_label": "classification"}.get(head, head)
+    assert bert.multi_label == (head == "multi_label")
+
+
+def test_the_files_of_an_adapter(adapter, base):
+    """The names, shapes and values are those that peft documents: `A` (rank, in), `B` (out, rank)."""
+    folder, model = adapter
+    settings = json.loads((folder / "adapter_config.json").read_text())
+    expected = {"peft_type": "LORA", "task_type": "SEQ_CLS", "r": 2, "lora_alpha": 4, "bias": "none"}
+    expected |= {"target_modules": ["query", "key", "value", "attention.output.dense"], "fan_in_fan_out": False}
+    expected |= {"modules_to_save": ["classifier", "pooler"], "base_model_name_or_path": str(base.resolve())}
+    assert expected.items() <= settings.items()
+    tensors = safetensors.numpy.load_file(folder / "adapter_model.safetensors")
+    block = keras_bert.describe(model).layers["block_0"].attention
+    a, b = (to_numpy(getattr(block.query_key_value, f"lora_kernel_{part}")) for part in "ab")
+    for part, role in enumerate(("query", "key", "value")):
+        name = f"base_model.model.bert.encoder.layer.0.attention.self.{role}"
+        np.testing.assert_array_equal(tensors.pop(f"{name}.lora_A.weight"), a.T)
+        np.testing.assert_array_equal(tensors.pop(f"{name}.lora_B.weight"), b.T[32 * part : 32 * part + 32])
+    assert {name.removeprefix("base_model.model."): value.shape for name, value in tensors.items()} == {
+        "bert.encoder.layer.0.attention.output.dense.lora_A.weight": (2, 32),
+        "bert.encoder.layer.0.attention.output.dense.lora_B.weight": (32, 2),
+        "bert.pooler.dense.weight": (32, 32),
+        "bert.pooler.dense.bias": (32,),
+        "classifier.weight": (3, 32),
+        "classifier.bias": (3,),
+    }
+
+
+def test_a_loaded_adapter_is_a_whole_model(adapter, base, batch, tmp_path, monkeypatch):
+    folder, model = adapter
+    bert, expected = keras_bert.load(folder), logits(model(batch))
+    assert (bert.labels, bert.task, bert.vocabulary.pieces[5]) == (["no", "maybe", "yes"], "mine", "a")
+    assert not any(layer.lora_enabled for layer in bert.model()._flatten_layers() if hasattr(layer, "lora_enabled"))
+    keras_bert.save(bert.model(), tmp_path / "whole", bert.vocabulary)
+    assert relative(logits(keras_bert.load(tmp_path / "whole").model()(batch)), expected) < 1e-5
+    # The base model may be named relative to the adapter, or be given.
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for name in ("adapter_config.json", "adapter_model.safetensors", "config.json"):
+        (moved / name).write_bytes((folder / name).read_bytes())
+    (tmp_path / "bert").symlink_to(base)
+    edit(moved / "adapter_config.json", base_model_name_or_path="../bert")
+    assert relative(logits(keras_bert.load(moved).model()(batch)), expected) < 1e-5
+    edit(moved / "adapter_config.json", base_model_name_or_path="gone")
+    assert relative(logits(keras_bert.load(moved, base=base).model()(batch)), expected) < 1e-5
+    assert keras_bert.load(moved, base=base, head="encoder").head == "encoder"
+
+
+def kernels(model):
+    description = keras_bert.describe(model)
+    return to_numpy(description.layers["block_0"].attention.query_key_value.kernel)
+
+
+def test_ranks_scales_and_targets(changed, base):
+    """Settings as peft writes them; the sums are computed in NumPy."""
+    rng = np.random.default_rng(1)
+    prefix = "base_model.model.bert.encoder.layer.0"
+    draw = {
+        name: rng.normal(size=shape).astype("float32")
+        for name, shape in {"qa": (3, 32), "qb": (32, 3), "va": (2, 32), "vb": (32, 2), "bias": (32,)}.items()
+    }
+    tensors = {
+        f"{prefix}.attention.self.query.lora_A.weight": draw["qa"],
+        f"{prefix}.attention.self.query.lora_B.weight": draw["qb"],
+        f"{prefix}.attention.self.query.base_layer.bias": draw["bias"],
+        f"{prefix}.attention.self.value.lora_A.weight": draw["va"],
+        f"{prefix}.attention.self.value.lora_B.weight": draw["vb"],
+    }
+    plain = kernels(keras_bert.load(base).encoder)
+    for rslora in (False, True):
+        folder = changed(
+            lambda found: tensors,
+            task_type="FEATURE_EXTRACTION",
+            target_modules=["query", "value"],
+            rank_pattern={"layer.0.attention.self.query": 3},
+            alpha_pattern={r".*\.value": 7},
+            use_rslora=rslora,
+            bias="lora_only",
+        )
+        bert = keras_bert.load(folder)
+        power = 0.5 if rslora else 1
+        update = np.zeros((32, 96), "float32")
+        update[:, :32] = (4 / 3**power) * (draw["qb"] @ draw["qa"]).T
+        update[:, 64:] = (7 / 2**power) * (draw["vb"] @ draw["va"]).T
+        np.testing.assert_allclose(kernels(bert.encoder), plain + update, atol=1e-5)
+        bias = to_numpy(keras_bert.describe(bert.encoder).layers["block_0"].attention.query_key_value.bias)
+        np.testing.assert_array_equal(bias[:32], draw["bias"])
+
+
+def renamed(name, to):
+    return lambda found: {key.replace(name, to): value for key, value in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("tensors", "settings", "message"),
+    [
+        (None, {"peft_type": "IA3"}, "adapter_config.json: `peft_type` must be 'LORA'. Received: peft_type='IA3'"),
+        (None, {"use_dora": True}, "`use_dora` is not supported. Expected none. Received: use_dora=True"),
+        (None, {"a_new_setting": 3}, "`a_new_setting` is not supported"),
+        (None, {"fan_in_fan_out": True}, "`fan_in_fan_out` is not supported"),
+        (None, {"trainable_token_indices": [3]}, "`trainable_token_indices` is not supported"),
+        (None, {"init_lora_weights": "pissa"}, "`init_lora_weights`='pissa' changes the weights of the base model"),
+        (None, {"r": 3}, "gives bert.encoder.layer.0.attention.* the rank 3, but its lora_A has 2 rows"),
+        (None, {"base_model_name_or_path": None}, "does not name a base model. Pass it: load.*base="),
+        (None, {"base_model_name_or_path": "./gone"}, "its base model cannot be opened; load.*base=.*gone: no such ch"),
+        (renamed("base_model.model.", ""), {}, "the names of peft's tensors begin with base_model.model."),
+        (renamed("layer.0", "layer.9"), {}, "adapts bert.encoder.layer.9.*, which the base model does not have"),
+        (renamed("output.dense.lora_B", "output.dense.lora_magnitude"), {}, "expected lora_A and lora_B. Received: "),
+        (
+            lambda found: {k: v[:, :9] if "lora_A" in k else v for k, v in found.items()},
+            {},
+            "must fit a kernel .32, 32",
+        ),
+        (lambda found: {k: v for k, v in found.items() if "lora_B" not in k}, {}, "must fit a kernel"),
+        (renamed("classifier", "other"), {}, "2 tensor.s. do not fit a BERT of this config: base_model.model.other"),
+    ],
+)
+def test_adapters_that_are_refused(changed, tensors, settings, message):
+    with pytest.raises(ValueError, match=message) as error:
+        keras_bert.load(changed(tensors, **settings))
+    assert "\n" not in str(error.value)
+
+
+def test_missing_files(changed, base):
+    folder = changed()
+    (folder / "adapter_model.safetensors").rename(folder / "adapter_model.bin")
+    with pytest.raises(ValueError, match=r"adapter_model.bin is not supported: a pickle can run code. Expected"):
+        keras_bert.load(folder)
+    (folder / "adapter_model.bin").unlink()
+    with pytest.raises(FileNotFoundError, match=r"expected adapter_model.safetensors next to adapter_config.json"):
+        keras_bert.load(folder)
+    with pytest.raises(ValueError, match="`base` is only for adapters, folders with adapter_config.json. Received: "):
+        keras_bert.load(base, base=base)
+
+
+def test_models_that_are_no_adapters(adapted, adapter, models, base, tmp_path):
+    model, unfrozen = adapted("token_classification"), adapted("token_classification")
+    keras_bert.describe(unfrozen).layers["embeddings"].trainable = True
+    more = adapted("token_classification")
+    keras_bert.describe(more).layers["block_0"].feed_forward.output_dense.enable_lora(2)
+    for wrong, options, message in (
+        (model, {}, "format='peft' needs `base`, the path or name of the adapted model. Received: base=None"),
+        (model, {"base": "./gone"}, "gone: no such checkpoint"),
+        (model, {"base": adapter[0]}, "`base` must be a whole model. Received: .*, an adapter; write the sum"),
+        (model, {"base": base, "format": "huggingface"}, "`base` is only for format='peft'. Received: base="),
+        (models("classification"), {"base": base}, "that enable_lora adapted. Received: a model without adapters"),
+        (more, {"base": base}, "that enable_lora adapted. Received: another choice of adapted layers"),
+        (unfrozen, {"base": base}, "a model with 4 other weights to train, such as '.*embeddings.*'; freeze them"),
+        (models("pretraining"), {"base": base}, "format='peft' is for the heads .* Received: a model with head='pretr"),
+    ):
+        with pytest.raises((ValueError, FileNotFoundError), match=message):
+            keras_bert.save(wrong, tmp_path / "adapter", None, **{"format": "peft", **options})
+    assert not (tmp_path / "adapter").exists()
+    keras_bert.save(model, tmp_path / "adapter", None, format="peft", base=base)
+    with pytest.raises(ValueError, match="has adapter_config.json of another format, which would be loaded instead"):
+        keras_bert.save(model, tmp_path / "adapter", None)

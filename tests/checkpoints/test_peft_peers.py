@@ -1,0 +1,117 @@
+"""peft opens our adapters, and we open its adapters, with the same logits."""
+
+import numpy as np
+import pytest
+
+import keras_bert
+from tests.conftest import HEADS, to_numpy
+
+torch = pytest.importorskip("torch", reason="a peer, see `make peers`")
+transformers = pytest.importorskip("transformers", reason="a peer, see `make peers`")
+peft = pytest.importorskip("peft", reason="a peer, see `make peers`")
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+NAMES = {"token_ids": "input_ids", "segment_ids": "token_type_ids", "padding_mask": "attention_mask"}
+
+
+@pytest.fixture(scope="module")
+def base(saved):
+    return saved("encoder")
+
+
+def theirs(model, inputs):
+    """The logits of a model of transformers or peft."""
+    with torch.inference_mode():
+        outputs = model.eval()(**{NAMES[name]: torch.tensor(ids).long() for name, ids in inputs.items()})
+    return outputs.logits.numpy()
+
+
+def assert_same(value, expected, mask):
+    value = to_numpy(value)
+    if value.ndim == 3:
+        value, expected = value[mask.astype(bool)], expected[mask.astype(bool)]
+    np.testing.assert_allclose(value, expected, atol=1e-5 * max(1, np.abs(expected).max()))
+
+
+def twin(base, head, classes):
+    """A model of transformers on the base model, with a new head."""
+    kind = getattr(transformers, HEADS[head].architecture)
+    return kind.from_pretrained(base, **({} if head == "multiple_choice" else {"num_labels": classes}))
+
+
+@pytest.mark.parametrize("head", ["classification", "token_classification", "multiple_choice"])
+def test_peft_opens_our_adapter(base, pieces, task, tmp_path, head):
+    model, rng, inputs = HEADS[head].build(keras_bert.load(base).encoder), np.random.default_rng(0), task(head)[0]
+    keras_bert.enable_lora(model, 2)
+    for weight in model.trainable_weights:
+        weight.assign(rng.normal(scale=0.2, size=weight.shape).astype("float32"))
+    keras_bert.save(model, tmp_path / "ours", pieces, format="peft", base=base)
+    opened = peft.PeftModel.from_pretrained(twin(base, head, model.output["logits"].shape[-1]), tmp_path / "ours")
+    assert_same(model(inputs)["logits"], theirs(opened, inputs), inputs["padding_mask"])
+    tensors = peft.load_peft_weights(str(tmp_path / "ours"))
+    assert set(peft.get_peft_model_state_dict(opened)) == set(tensors)  # None is missing or ignored.
+    opened.save_pretrained(tmp_path / "theirs")
+    again = keras_bert.load(tmp_path / "theirs", head=head)
+    assert_same(model(inputs)["logits"], to_numpy(again.model()(inputs)["logits"]), inputs["padding_mask"])
+
+
+PATTERNS = {"rank_pattern": {"attention.self.query": 3}, "alpha_pattern": {".*value": 5}}
+
+
+@pytest.mark.parametrize(
+    ("head", "task_type", "options"),
+    [
+        ("classification", "SEQ_CLS", {"target_modules": ["query", "value"]}),
+        ("token_classification", "TOKEN_CLS", {"target_modules": ["query", "key", "value"], "r": 4}),
+        ("classification", "SEQ_CLS", {"target_modules": "all-linear", "use_rslora": True, "bias": "all"}),
+        ("classification", "SEQ_CLS", {"target_modules": ["query", "value"], "use_rslora": True, **PATTERNS}),
+        ("classification", "SEQ_CLS", {"target_modules": ["intermediate.dense", "output.dense"], "bias": "lora_only"}),
+        ("classification", "SEQ_CLS", {"target_modules": r".*\.(query|key)", "modules_to_save": ["pooler"]}),
+        ("token_classification", "TOKEN_CLS", {"target_modules": ["key"], "init_lora_weights": "gaussian"}),
+    ],
+)
+def test_we_open_an_adapter_of_peft(base, task, tmp_path, head, task_type, options):
+    """All weights to train are random, and so are the biases that the settings name."""
+    torch.manual_seed(0)
+    inputs, classes = task(head)[0], HEADS[head].outputs["logits"][-1]
+    config = peft.LoraConfig(task_type=task_type, **{"r": 2, "lora_alpha": 6, **options})
+    model = peft.get_peft_model(twin(base, head, classes), config)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.requires_grad:
+                weight.copy_(0.2 * torch.randn(weight.shape))
+    model.save_pretrained(tmp_path / "theirs")
+    bert = keras_bert.load(tmp_path / "theirs")
+    assert bert.head == head
+    assert_same(bert.model()(inputs)["logits"], theirs(model, inputs), inputs["padding_mask"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"use_dora": True}, "`use_dora` is not supported"),
+        ({"lora_bias": True}, "`lora_bias` is not supported"),
+        ({"init_lora_weights": "pissa"}, "`init_lora_weights`='pissa' changes the weights of the base model"),
+        ({"layer_replication": [[0, 1], [0, 1]]}, "`layer_replication` is not supported"),
+        ({"trainable_token_indices": [3]}, "`trainable_token_indices` is not supported"),
+    ],
+)
+def test_other_kinds_are_refused(base, tmp_path, options, message):
+    config = peft.LoraConfig(task_type="SEQ_CLS", target_modules=["query"], **options)
+    if "layer_replication" not in options:
+        peft.get_peft_model(twin(base, "classification", 2), config).save_pretrained(tmp_path / "theirs")
+    else:
+        config.save_pretrained(tmp_path / "theirs")
+    with pytest.raises(ValueError, match=message):
+        keras_bert.load(tmp_path / "theirs")
+
+
+def test_embeddings_are_refused(base, tmp_path):
+    config = peft.LoraConfig(task_type="SEQ_CLS", target_modules=["query", "word_embeddings"])
+    peft.get_peft_model(twin(base, "classification", 2), config).save_pretrained(tmp_path / "theirs")
+    with pytest.raises(ValueError, match="expected lora_A and lora_B. Received: .*word_embeddings.lora_embedding_A"):
+        keras_bert.load(tmp_path / "theirs")
