@@ -37,6 +37,7 @@ _MODULES = {
     "keras_bert.models.bidaf": "build_bidaf",
     "keras_bert.models.description": "describe",
     "keras_bert.models.freezing": "freeze_layers",
+    "keras_bert.models.distillation": "add_teacher take_layers without_teacher",
     "keras_bert.checkpoints.load": "load",
     "keras_bert.checkpoints.save": "save",
     "keras_bert.checkpoints.keras_hub": "to_keras_hub",
@@ -55,6 +56,7 @@ _MODULES = {
     "keras_bert.training.bucketing": "Batches",
     "keras_bert.training.pair_bucketing": "PairBatches",
     "keras_bert.training.input_pipeline": "Stream",
+    "keras_bert.training.distillation": "distillation_loss pretraining_distillation_losses",
     "keras_bert.training.losses": "Loss classification_loss multi_label_loss pretraining_losses regression_loss "
     "span_loss token_loss",
 }

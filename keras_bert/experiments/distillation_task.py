@@ -138,7 +138,7 @@ def check_teacher(bert, name, task):
     labels = bert.labels if task.labels and bert.labels else list(task.labels)
     if classes != task.num_classes or list(labels) != list(task.labels):
         found = f"labels {', '.join(labels)}" if bert.labels else f"{classes} output(s) without names"
-        wanted = f" with the labels {', '.join(task.labels)} in this order" if task.labels else ""
+        wanted = f", with the labels {', '.join(task.labels)} in this order" if task.labels else ""
         raise ValueError(f"--teacher={name}: {found}. {expected}{wanted}")
     if bert.pair is not None and bert.pair != (task.pair is not None):
         raise ValueError(

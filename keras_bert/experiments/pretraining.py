@@ -144,9 +144,7 @@ def load_teacher(model, objective, vocabulary, length, dtype=None):
     """
     bert = _load("--teacher", model, objective, vocabulary, length, dtype=dtype)
     if bert.head != "pretraining":
-        raise ValueError(
-            f"--teacher: {model} has no masked-LM head. Expected the output of run_pretraining, or its like"
-        )
+        raise ValueError(f"--teacher: {model} has no masked-LM head. Expected a pre-trained model")
     return bert.pretrainer(None if objective.next_sentence else False)
 
 

@@ -80,7 +80,7 @@ def _frozen_outputs(teacher, inputs):
 
 def _layer_numbers(total, layers):
     """Returns the numbers of the layers to take, from 1 to `total`."""
-    if isinstance(layers, int) and not isinstance(layers, bool):
+    if isinstance(layers, int):
         # The highest layer is always one of them.
         taken = [round(number * total / layers) for number in range(1, layers + 1)] if 1 <= layers <= total else []
     else:
