@@ -37,7 +37,7 @@ _MODULES = {
     "keras_bert.models.bidaf": "build_bidaf",
     "keras_bert.models.description": "describe",
     "keras_bert.models.freezing": "freeze_layers",
-    "keras_bert.models.distillation": "add_teacher take_layers without_teacher",
+    "keras_bert.models.student": "add_teacher take_layers without_teacher",
     "keras_bert.checkpoints.load": "load",
     "keras_bert.checkpoints.save": "save",
     "keras_bert.checkpoints.keras_hub": "to_keras_hub",

@@ -11,12 +11,15 @@
     python -m pipelines.run_glue --task=multi_label --train_file=train.csv --dev_file=dev.csv \\
         --label_column=toxic,threat,insult --threshold=per_label --model=google-bert/bert-base-uncased \\
         --output_dir=runs/comments
+    python -m pipelines.run_glue --task=mrpc --data_dir=glue_data --teacher=runs/mrpc --student_layers=6 \\
+        --output_dir=runs/mrpc_student
 
 `--data_dir` contains the official files, directly or in folders such as `MRPC`; without it, tensorflow-datasets
 provides them. Flags with several values form a grid; the same command resumes interrupted runs and keeps finished ones.
 Each run keeps its best epoch on dev. With `--folds`, each run trains on all folds of the table but one for all its
 epochs and predicts the remaining one; then the model to keep is trained on all rows with the best setting. With
-`--task=multi_label`, any number of labels apply to a text; `--threshold` chooses their thresholds on dev by F1.
+`--task=multi_label`, any number of labels apply to a text; `--threshold` chooses their thresholds on dev by F1. With
+`--teacher`, the model learns from the logits of another one, too, which are kept in `teacher/` of the output.
 `--output_dir` contains `flags.txt` (for `--flagfile`), `runs/` with `metrics.jsonl`, `dev.npz` and `test.npz` for each
 run, `results.json`, `results.md` with published scores, `report.html`, the best model in `model/` and its export, from
 text to labels, in `saved_model/1/`. With several tasks, each has its own folder. `submission/` and `submission.zip` are
@@ -104,6 +107,10 @@ def _check_distillation():
             reason = ", which may have seen the rows of every fold" if name == "folds" else ""
             raise ValueError(f"--{name}: not with --teacher{reason}. Received: both")
     _unlabelled()
+    folder, names = pathlib.Path(_DISTILLATION.teacher.value or ""), task_names()
+    for name in names if _DISTILLATION.teacher.value and len(names) > 1 else []:
+        if not (folder / name / "model").is_dir():
+            raise ValueError(f"--teacher={folder} has no model for {name}. Expected {folder / name / 'model'}")
 
 
 def main():

@@ -62,6 +62,8 @@ def check():
         raise ValueError(f"--positions: only with --config. Received: --model={_start()}")
     if _DISTILLATION.student_layers.value and not _start():
         raise ValueError(f"--student_layers: only with --model or --teacher. Received: --config={_CONFIG.value}")
+    if _DISTILLATION.teacher.value and _is_bilm():
+        raise ValueError(f"--teacher: not for a bilm. Received: --config={_CONFIG.value}")
     common_flags.check_distillation(_DISTILLATION)
     common_flags.check_paths(_MODEL.value, vocab=_VOCAB.value)
 

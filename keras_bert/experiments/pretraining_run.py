@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_bert.checkpoints.save import save
 from keras_bert.experiments.extension import EXTENDABLE, extended_schedule
 from keras_bert.experiments.pretraining import Objective, build_model, load_teacher, open_config
-from keras_bert.models.distillation import add_teacher, without_teacher
+from keras_bert.models.student import add_teacher, without_teacher
 from keras_bert.training import losses
 from keras_bert.training.callbacks import create_callbacks
 from keras_bert.training.distillation import pretraining_distillation_losses

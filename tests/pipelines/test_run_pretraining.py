@@ -211,6 +211,7 @@ MISTAKES += [(message, {"teacher": "{made}/" + name}) for message, name in WRONG
 MISTAKES += [
     ("--student_layers: only with --model or --teacher. Received: --config={made}/config.json", {"student_layers": 1}),
     ("--temperature, --alpha: only with --teacher. Received: no --teacher", {"temperature": 3, "alpha": 0.1}),
+    ("--teacher: not for a bilm. Received: --config=bilm", {"config": "bilm", "teacher": "{made}/teacher"}),
     ("flag --alpha=1.5: 1.5 is not a number in the range [0, 1]", {"alpha": 1.5}),
     ("`layers` must be a number of layers, from 1 to 2", {"config": None, "teacher": "{made}/teacher", **THREE}),
 ]
