@@ -9,7 +9,6 @@ from keras_bert.checkpoints.layout import POOLER_TENSORS, check_known, fill, is_
 from keras_bert.models.bilstm_encoder import build_bilstm_encoder
 from keras_bert.models.bilstm_tagger import build_bilstm_tagger
 from keras_bert.models.description import describe
-from keras_bert.models.student import take_layers
 from keras_bert.models.encoder import attention_scores, build_encoder
 from keras_bert.models.heads import (
     build_classifier,
@@ -19,6 +18,7 @@ from keras_bert.models.heads import (
     build_token_classifier,
 )
 from keras_bert.models.pretrainer import build_next_sentence, build_pretrainer
+from keras_bert.models.student import take_layers
 
 _WITHOUT_POOLER = ("embedding", "question_answering", "token_classification", "bilstm_tagging")
 

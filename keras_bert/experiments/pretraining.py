@@ -15,9 +15,9 @@ from keras_bert.experiments.reports.pretraining import results_text, write_pretr
 from keras_bert.experiments.reports.report import Head
 from keras_bert.models.baselines import build_baseline
 from keras_bert.models.description import describe
-from keras_bert.models.student import without_teacher
 from keras_bert.models.encoder import build_encoder
 from keras_bert.models.pretrainer import build_pretrainer
+from keras_bert.models.student import without_teacher
 from keras_bert.pretraining.dataset import Records, find_damage, sequence_length
 from keras_bert.pretraining.fills import sample_fills
 from keras_bert.pretraining.masking import Masking
