@@ -107,10 +107,10 @@ def _check_distillation():
             reason = ", which may have seen the rows of every fold" if name == "folds" else ""
             raise ValueError(f"--{name}: not with --teacher{reason}. Received: both")
     _unlabelled()
-    folder, names = pathlib.Path(_DISTILLATION.teacher.value or ""), task_names()
-    for name in names if _DISTILLATION.teacher.value and len(names) > 1 else []:
-        if not (folder / name / "model").is_dir():
-            raise ValueError(f"--teacher={folder} has no model for {name}. Expected {folder / name / 'model'}")
+    if _DISTILLATION.teacher.value and len(task_names()) > 1:
+        for model in (pathlib.Path(_DISTILLATION.teacher.value, name, "model") for name in task_names()):
+            if not model.is_dir():
+                raise ValueError(f"--teacher must have a model for each of several tasks. Expected {model}")
 
 
 def main():

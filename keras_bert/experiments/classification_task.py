@@ -116,10 +116,9 @@ class ClassificationTask(FinetuningTask):
 
     def features(self, examples):
         """Returns model inputs and labels for `Batches`."""
-        texts = examples.text if examples.pair is None else (examples.text, examples.pair)
         labels = self.targets(examples)
         with announced(f"tokenizing {len(examples):,} rows"):
-            return self._preprocessor.ragged(texts), labels
+            return self._preprocessor.ragged(texts(examples)), labels
 
     def targets(self, examples):
         """Returns the labels as an array; zeros if there are none."""
@@ -214,6 +213,11 @@ class ClassificationTask(FinetuningTask):
                 messages.append(f"test: {data_summary.listed(score(self.task, examples.labels, logits[name]))}")
             write_predictions(predictions_table(logits[name], self.task.labels), output)
         return messages
+
+
+def texts(examples):
+    """Returns the texts of `Examples`, or the two texts of pairs, for a `TextPreprocessor`."""
+    return examples.text if examples.pair is None else (examples.text, examples.pair)
 
 
 def _language_model_loss(weight):

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.checkpoints.load import load
+from keras_bert.experiments.classification_task import texts
 from keras_bert.experiments.finetuning_task import FinetuningTask, start_text
 from keras_bert.experiments.model_card import base_name
 from keras_bert.tasks import data_summary
@@ -145,8 +146,3 @@ def check_teacher(bert, name, task):
             f"--teacher={name}: it reads {'pairs of texts' if bert.pair else 'single texts'}, the task has "
             f"{'single texts' if bert.pair else 'pairs'}. {expected}"
         )
-
-
-def texts(examples):
-    """Returns the texts of `Examples`, or the two texts of pairs, for a `TextPreprocessor`."""
-    return examples.text if examples.pair is None else (examples.text, examples.pair)

@@ -374,7 +374,7 @@ def test_user_errors(made, tmp_path):
         given = ["--task=wnli", f"--data_dir={made}/data", f"--teacher={made}/teacher", argument]
         assert mistake(PROGRAM, *flags(made, tmp_path, *given)).startswith(message), argument
     several = flags(made, tmp_path, "--task=wnli,rte", f"--teacher={made}/teacher")
-    message = f"--teacher={made}/teacher has no model for rte. Expected {made}/teacher/rte/model"
+    message = f"--teacher must have a model for each of several tasks. Expected {made}/teacher/rte/model"
     assert mistake(PROGRAM, *several) == message
     several += [f"--unlabelled={made}/a.csv"]
     assert mistake(PROGRAM, *several) == "--unlabelled: only for one --task. Received: --task=wnli,rte"
