@@ -27,6 +27,7 @@ _MODULES = {
     "keras_bert.config": "BERT_TINY BERT_MINI BERT_SMALL BERT_MEDIUM BERT_BASE BERT_LARGE BertConfig named_config",
     "keras_bert.models.encoder": "build_encoder",
     "keras_bert.models.pretrainer": "build_next_sentence build_pretrainer",
+    "keras_bert.models.student": "add_teacher take_layers without_teacher",
     "keras_bert.models.heads": (
         "build_classifier build_embedder build_multiple_choice build_span_labeler build_token_classifier"
     ),
@@ -37,7 +38,6 @@ _MODULES = {
     "keras_bert.models.bidaf": "build_bidaf",
     "keras_bert.models.description": "describe",
     "keras_bert.models.freezing": "freeze_layers",
-    "keras_bert.models.student": "add_teacher take_layers without_teacher",
     "keras_bert.checkpoints.load": "load",
     "keras_bert.checkpoints.save": "save",
     "keras_bert.checkpoints.keras_hub": "to_keras_hub",

@@ -35,7 +35,7 @@ _HUB_FILES = [
 ]
 
 
-def load(path_or_name, revision=None, dtype=None, head=None, num_layers=None, **encoder_options):
+def load(path_or_name, revision=None, dtype=None, head=None, **encoder_options):
     """Loads a checkpoint from Google, Hugging Face, KerasHub or this package.
 
     Args:
@@ -46,10 +46,9 @@ def load(path_or_name, revision=None, dtype=None, head=None, num_layers=None, **
         dtype: dtype policy of the models, such as "mixed_bfloat16". Defaults to Keras' global one.
         head: str, the kind of head, see `describe`. "encoder" omits the head. Defaults to the head specified by the
             checkpoint.
-        num_layers: int, loads only this number of evenly spaced layers of the encoder, see `take_layers`. Defaults to
-            `None`, all layers.
         **encoder_options: more arguments of `build_encoder`, such as `remat` or `hidden_states`; `bilstm` adds a
-            BiLSTM on top, see `build_bilstm_encoder`. For the names of models without weights that BERT is compared
+            BiLSTM on top, see `build_bilstm_encoder`; `num_layers` takes only this number of evenly spaced layers, see
+            `take_layers`. For the names of models without weights that BERT is compared
             with, such as "bilstm", "bilstm_H-256" or "bidaf": `vocabulary`, `lowercase`, and `language_model`, the path
             of a "bilm" whose states are features.
 
@@ -64,24 +63,22 @@ def load(path_or_name, revision=None, dtype=None, head=None, num_layers=None, **
     if head not in (None, *HEADS):
         raise ValueError(f"`head` must be one of {', '.join(HEADS)}. Received: head={head!r}")
     if isinstance(path_or_name, str) and named_baseline(path_or_name, 1) and not locations.find(path_or_name):
-        return _open_named(path_or_name, dtype, head, num_layers=num_layers, **encoder_options)
+        return _open_named(path_or_name, dtype, head, **encoder_options)
     checkpoint = _open(path_or_name, revision, head, dtype)
     if isinstance(checkpoint, pathlib.Path | LoadedBaseline):
         kind = "no BERT" if isinstance(checkpoint, LoadedBaseline) else "an encoder-decoder"
-        options = {"head": head, "num_layers": num_layers, **encoder_options}
-        given = [name for name, value in options.items() if value]
+        given = ["head"] * (head is not None) + [name for name, value in encoder_options.items() if value]
         if given:
             given = ", ".join(given)
             raise ValueError(f"{path_or_name} is {kind}, which does not take {given}")
         return checkpoint if isinstance(checkpoint, LoadedBaseline) else LoadedTransformer(checkpoint, dtype)
     with explain_out_of_memory(parameters=sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())):
-        return LoadedBert(checkpoint, num_layers, dtype=dtype, **encoder_options)
+        return LoadedBert(checkpoint, dtype=dtype, **encoder_options)
 
 
-def _open_named(name, dtype, head, num_layers, language_model=None, **options):
+def _open_named(name, dtype, head, language_model=None, **options):
     """Returns a `LoadedBaseline` without weights."""
-    given = {"head": head, "num_layers": num_layers}
-    if unknown := [*filter(given.get, given), *(options.keys() - {"vocabulary", "lowercase"})]:
+    if unknown := [*(["head"] if head else []), *(options.keys() - {"vocabulary", "lowercase"})]:
         raise ValueError(f"{name} does not take {', '.join(unknown)}")
     return open_named(name, dtype, language_model=language_model and load(language_model, dtype=dtype), **options)
 

@@ -47,7 +47,8 @@ class DistillationTask(FinetuningTask):
         self.loss = distillation_loss(task.loss, kind, temperature, alpha)
         self._key = weights_fingerprint(self._teacher.model(), config=dataclasses.asdict(self._teacher.config))
         settings = {"teacher_weights": self._key[:16], "temperature": temperature, "alpha": alpha}
-        facts = {"teacher": start_text(self._name, self._teacher)}
+        size = start_text(base_name(self._name), self._teacher)  # The model card has no local paths.
+        facts = {"teacher": f"{size}; temperature {temperature:g}, alpha {alpha:g}"}
         if unlabelled is not None:
             settings["unlabelled"] = self._examples["unlabelled"].fingerprint()
             facts["unlabelled examples"] = f"{len(unlabelled):,}"

@@ -31,7 +31,6 @@ from keras_bert.training.trainer import Trainer
 
 _LOG = logging.getLogger("keras_bert")
 _WARNINGS = ("data warning", "warning")  # Facts that the report shows as warnings.
-_CARD_SETTINGS = ("sequence_length", "class_weights", "temperature", "alpha")  # Of the task, for the model card.
 _OPTIMIZER_FIELDS = ("weight_decay", "epsilon", "bias_correction", "layer_decay")
 
 
@@ -273,7 +272,7 @@ class Finetuning:
     def _model_card(self, findings):
         best = self.report["best"]
         settings = {**best["setting"], **dataclasses.asdict(self.hyperparameters)}
-        settings |= {name: self.task.settings.get(name) for name in _CARD_SETTINGS}
+        settings |= {name: self.task.settings.get(name) for name in ("sequence_length", "class_weights")}
         settings |= self._thresholds
         scores = {name: best["scores"][name] for name in findings.measured}
         config = self.task.bert.config

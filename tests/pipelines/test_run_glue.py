@@ -167,7 +167,8 @@ def test_distillation(made, tmp_path):
     assert report["facts"]["scores of the teacher"] == kept
     card = (output / "model" / "README.md").read_text()
     assert f"The teacher, wnli/model, has on the same rows: {kept}.\n" in card
-    assert "| temperature | 3.0 |\n| alpha | 0.9 |" in card
+    assert "\n- teacher: wnli/model, 2 layers, width 32; temperature 3, alpha 0.9\n" in card
+    assert str(made) not in card
     # More seeds and repeated runs do not ask the teacher again. Another teacher is another run.
     with (
         mock.patch.object(Trainer, "fit", evaluate_only),
