@@ -27,6 +27,7 @@ _MODULES = {
     "keras_bert.config": "BERT_TINY BERT_MINI BERT_SMALL BERT_MEDIUM BERT_BASE BERT_LARGE BertConfig named_config",
     "keras_bert.models.encoder": "build_encoder",
     "keras_bert.models.pretrainer": "build_next_sentence build_pretrainer",
+    "keras_bert.models.student": "add_teacher take_layers without_teacher",
     "keras_bert.models.heads": (
         "build_classifier build_embedder build_multiple_choice build_span_labeler build_token_classifier"
     ),
@@ -58,6 +59,7 @@ _MODULES = {
     "keras_bert.training.bucketing": "Batches",
     "keras_bert.training.pair_bucketing": "PairBatches",
     "keras_bert.training.input_pipeline": "Stream",
+    "keras_bert.training.distillation": "distillation_loss pretraining_distillation_losses",
     "keras_bert.training.losses": "Loss classification_loss multi_label_loss pretraining_losses regression_loss "
     "span_loss token_loss",
 }

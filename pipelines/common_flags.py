@@ -114,6 +114,27 @@ def baselines():
     }
 
 
+def distillation(teacher):
+    """Defines the flags of distillation and returns their holders by name; `teacher` describes the teacher."""
+    section("distillation")
+    return types.SimpleNamespace(
+        teacher=flags.DEFINE_string("teacher", None, f"Directory or name of the teacher, {teacher}."),
+        temperature=flags.DEFINE_float("temperature", 2.0, "Divisor of the teacher's and the student's logits.", 0.01),
+        alpha=flags.DEFINE_float("alpha", 0.5, "Weight of the teacher in the loss; the labels have the rest.", 0, 1),
+        student_layers=flags.DEFINE_integer(
+            "student_layers", None, "Starts from this number of evenly spaced layers of the model.", 1
+        ),
+    )
+
+
+def check_distillation(holders, **more):
+    """Raises an error if flags that need a teacher, also those in `more`, are given without one."""
+    given = {"temperature": holders.temperature.present, "alpha": holders.alpha.present, **more}
+    if not holders.teacher.value and (names := [f"--{name}" for name, value in given.items() if value]):
+        raise ValueError(f"{', '.join(names)}: only with --teacher. Received: no --teacher")
+    check_paths(holders.teacher.value)
+
+
 def load_options(holders, models, kind):
     """Returns the options of `keras_bert.load` from the flags of `baselines`.
 
@@ -143,7 +164,7 @@ def load_options(holders, models, kind):
 
 def new_model_rates(task):
     """Returns the default learning rates of a task whose model is new, or `None` for other models."""
-    return [1e-3] if task.load_options else None
+    return [1e-3] if set(task.load_options) - {"num_layers"} else None
 
 
 def choices(holders, learning_rates, batch_size, epochs):

@@ -11,12 +11,15 @@
     python -m pipelines.run_glue --task=multi_label --train_file=train.csv --dev_file=dev.csv \\
         --label_column=toxic,threat,insult --threshold=per_label --model=google-bert/bert-base-uncased \\
         --output_dir=runs/comments
+    python -m pipelines.run_glue --task=mrpc --data_dir=glue_data --teacher=runs/mrpc --student_layers=6 \\
+        --output_dir=runs/mrpc_student
 
 `--data_dir` contains the official files, directly or in folders such as `MRPC`; without it, tensorflow-datasets
 provides them. Flags with several values form a grid; the same command resumes interrupted runs and keeps finished ones.
 Each run keeps its best epoch on dev. With `--folds`, each run trains on all folds of the table but one for all its
 epochs and predicts the remaining one; then the model to keep is trained on all rows with the best setting. With
-`--task=multi_label`, any number of labels apply to a text; `--threshold` chooses their thresholds on dev by F1.
+`--task=multi_label`, any number of labels apply to a text; `--threshold` chooses their thresholds on dev by F1. With
+`--teacher`, the model learns from the logits of another one, too, which are kept in `teacher/` of the output.
 `--output_dir` contains `flags.txt` (for `--flagfile`), `runs/` with `metrics.jsonl`, `dev.npz` and `test.npz` for each
 run, `results.json`, `results.md` with published scores, `report.html`, the best model in `model/` and its export, from
 text to labels, in `saved_model/1/`. With several tasks, each has its own folder. `submission/` and `submission.zip` are
@@ -36,6 +39,7 @@ from keras_bert.files import write_json, write_text
 from keras_bert.tasks.classification import OWN, own_data
 from keras_bert.tasks.glue import data as glue
 from keras_bert.tasks.glue import published, submission
+from keras_bert.tasks.table import read_table
 from keras_bert.tasks.threshold_choice import parse_threshold
 from keras_bert.text.thresholds import THRESHOLD
 
@@ -65,6 +69,10 @@ _INIT = flags.DEFINE_string(
     "init_from", None, "Output of another run, or a task of this run, to start from; the former instead of --model."
 )
 _BASELINES = common_flags.baselines()
+_DISTILLATION = common_flags.distillation(
+    "such as the output of this command for the same task; the default of --model"
+)
+_UNLABELLED = flags.DEFINE_string("unlabelled", None, "File of texts without labels, which the teacher labels.")
 _FLAGS = common_flags.finetuning("3e-5, or 5e-5,4e-5,3e-5,2e-5 for GLUE; 1e-3 for new models")
 command.section("training")
 _WEIGHTS = flags.DEFINE_enum("class_weights", None, ["balanced"], "Weights the loss so that all classes count equally.")
@@ -88,13 +96,25 @@ def check():
         raise ValueError(f"--threshold: only for --task=multi_label. Received: --task={','.join(_TASK.value)}")
     if _LANGUAGE_MODEL.value and _TASK.value == ["multi_label"]:
         raise ValueError("--language_model_weight: not for --task=multi_label. Received: both")
+    _check_distillation()
     if _DATA.value or set(task_names()) & set(OWN):  # TensorFlow Datasets need TensorFlow.
         _everything()
 
 
+def _check_distillation():
+    common_flags.check_distillation(_DISTILLATION, unlabelled=_UNLABELLED.value)
+    for name, value in {"folds": _FOLDS.value, "language_model_weight": _LANGUAGE_MODEL.value}.items():
+        if value and _DISTILLATION.teacher.value:
+            reason = ", which may have seen the rows of every fold" if name == "folds" else ""
+            raise ValueError(f"--{name}: not with --teacher{reason}. Received: both")
+    _unlabelled()
+    if _DISTILLATION.teacher.value and len(task_names()) > 1:
+        for model in (pathlib.Path(_DISTILLATION.teacher.value, name, "model") for name in task_names()):
+            if not model.is_dir():
+                raise ValueError(f"--teacher must have a model for each of several tasks. Expected {model}")
+
+
 def main():
-    from keras_bert.experiments.classification_task import ClassificationTask
-    from keras_bert.experiments.multi_label_task import MultiLabelTask
     from keras_bert.training.distribution import is_chief
 
     output, strategy = common_flags.begin(_FLAGS)
@@ -103,17 +123,9 @@ def main():
         write_text(output / "flags.txt", command.given_flags())
     load, scores = functools.cache(keras_bert.load), {}
     for data in everything:
-        start = _start(data.task.name, output)
-        options = {"class_weights": _WEIGHTS.value}
-        if data.task.multi_label:
-            options["threshold"] = parse_threshold(_THRESHOLD.value)
-        else:
-            options["language_model_weight"] = _LANGUAGE_MODEL.value
-        kind = MultiLabelTask if data.task.multi_label else ClassificationTask
-        load_options = common_flags.load_options(_BASELINES, [start], "bilstm") if start == _FLAGS.model.value else {}
-        task = kind(data, start, load(start, **load_options), _LENGTH.value, output / "submission", **options)
-        task.load_options = load_options
-        finetuning = _finetuning(task, output / data.task.name if len(names) > 1 else output, strategy)
+        folder = output / data.task.name if len(names) > 1 else output
+        task = _create_task(data, load, output, folder)
+        finetuning = _finetuning(task, folder, strategy)
         finetuning.run()
         if is_chief(strategy):
             print(finetuning.finish())
@@ -125,6 +137,29 @@ def main():
             _zip(output)
         texts = '"A text."' if data.task.pair is None else '"A text." "Its pair."'
         common_flags.print_next(finetuning.output, texts, _PREDICT.value and "predictions.tsv")
+
+
+def _create_task(data, load, output, folder):
+    """Returns the `FinetuningTask`; `folder` is that of its results."""
+    from keras_bert.experiments.classification_task import ClassificationTask
+    from keras_bert.experiments.distillation_task import DistillationTask
+    from keras_bert.experiments.multi_label_task import MultiLabelTask
+
+    start, options = _start(data.task.name, output), {"class_weights": _WEIGHTS.value}
+    if data.task.multi_label:
+        options["threshold"] = parse_threshold(_THRESHOLD.value)
+    else:
+        options["language_model_weight"] = _LANGUAGE_MODEL.value
+    kind = MultiLabelTask if data.task.multi_label else ClassificationTask
+    load_options = common_flags.load_options(_BASELINES, [start], "bilstm") if start == _FLAGS.model.value else {}
+    if layers := _DISTILLATION.student_layers.value:
+        load_options["num_layers"] = layers
+    task = kind(data, start, load(start, **load_options), _LENGTH.value, output / "submission", **options)
+    task.load_options = load_options
+    if not _DISTILLATION.teacher.value:
+        return task
+    softness = {name: getattr(_DISTILLATION, name).value for name in ("temperature", "alpha")}
+    return DistillationTask(task, _teacher(data.task.name), folder / "teacher", **softness, unlabelled=_unlabelled())
 
 
 def _finetuning(task, output, strategy):
@@ -197,6 +232,20 @@ def _read(name):
     return data.first(_FLAGS.max_train_examples.value)
 
 
+@functools.cache
+def _unlabelled():
+    """Reads the texts without labels, `None` if there are none."""
+    if not _UNLABELLED.value:
+        return None
+    names = task_names()
+    if len(names) > 1:
+        raise ValueError(f"--unlabelled: only for one --task. Received: --task={','.join(names)}")
+    if names[0] in _GLUE and (glue.TASKS[names[0]].pair is None) != (_PAIR.value is None):
+        wanted = "no --pair_column" if _PAIR.value else "--pair_column, the column of the second text"
+        raise ValueError(f"--unlabelled for --task={names[0]}: expected {wanted}. Received: {_PAIR.value}")
+    return read_table(_UNLABELLED.value, _TEXT.value, _PAIR.value)
+
+
 def _own_flags():
     holders = {"train_file": _TRAIN, "dev_file": _DEV, "predict_file": _PREDICT, "folds": _FOLDS}
     return {name: holder.value for name, holder in holders.items()}
@@ -210,11 +259,11 @@ def _typed(values):
 def _start(name, output):
     """Returns the model that a task starts from."""
     if _INIT.value in (None, name):
-        if not _FLAGS.model.value:
+        if not (_FLAGS.model.value or _DISTILLATION.teacher.value):
             raise ValueError(
                 f"--model is required for {name}: a directory or a name such as google-bert/bert-base-uncased"
             )
-        return _FLAGS.model.value
+        return _FLAGS.model.value or _teacher(name)
     if _INIT.value in _GLUE:
         if _INIT.value not in task_names():
             raise ValueError(
@@ -224,6 +273,13 @@ def _start(name, output):
         return str(output / _INIT.value / "model")
     inner = pathlib.Path(_INIT.value) / "model"
     return str(inner) if inner.is_dir() else _INIT.value
+
+
+def _teacher(name):
+    """Returns the teacher of a task: a model, or that of the output of this command for one or several tasks."""
+    folder = pathlib.Path(_DISTILLATION.teacher.value)
+    inner = [folder / name / "model", folder / "model"]
+    return next((str(path) for path in inner if path.is_dir()), _DISTILLATION.teacher.value)
 
 
 if __name__ == "__main__":

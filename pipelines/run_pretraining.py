@@ -34,6 +34,9 @@ _LOWERCASE = flags.DEFINE_bool("lowercase", True, "Whether --vocab is uncased.")
 command.section("model")
 _CONFIG = flags.DEFINE_string("config", None, "Size: tiny ... large, L-4_H-256, bilm, bilm_H-256; or a config file.")
 _MODEL = flags.DEFINE_string("model", None, "Directory or name of a model to start from, instead of --config.")
+_DISTILLATION = common_flags.distillation(
+    "a pre-trained model with the vocabulary of --data; the default of --model without --config"
+)
 command.section("training")
 _PHASE = flags.DEFINE_multi_string("phase", None, "length:128,steps:90000,batch:256; repeatable.", required=True)
 flags.DEFINE_bool("next_sentence", True, "Whether to train next sentence prediction.")
@@ -55,8 +58,13 @@ def check():
     for source in [*_DATA.value, *([_EVAL.value] if _EVAL.value else [])]:
         if not pathlib.Path(source).is_dir():
             lines.find(source)
-    if _MODEL.value and flags.FLAGS.positions:
-        raise ValueError(f"--positions: only with --config. Received: --model={_MODEL.value}")
+    if _start() and flags.FLAGS.positions:
+        raise ValueError(f"--positions: only with --config. Received: --model={_start()}")
+    if _DISTILLATION.student_layers.value and not _start():
+        raise ValueError(f"--student_layers: only with --model or --teacher. Received: --config={_CONFIG.value}")
+    if _DISTILLATION.teacher.value and _is_bilm():
+        raise ValueError(f"--teacher: not for a bilm. Received: --config={_CONFIG.value}")
+    common_flags.check_distillation(_DISTILLATION)
     common_flags.check_paths(_MODEL.value, vocab=_VOCAB.value)
 
 
@@ -71,7 +79,8 @@ def main():
     check_report_to(_FLAGS.report_to.value)
     strategy, output = keras_bert.create_strategy(_FLAGS.strategy.value), pathlib.Path(_FLAGS.output_dir.value)
     objective = common_flags.instance(pretraining.Objective, masking=None, both_directions=_is_bilm())
-    settings = common_flags.instance(PretrainingSettings, phases=common_flags.phases(_PHASE), objective=objective)
+    phases = common_flags.phases(_PHASE)
+    settings = common_flags.instance(PretrainingSettings, phases=phases, objective=objective, model=_start())
     records = pretraining.open_phases(settings.phases, _DATA.value, objective, _VOCAB.value, settings.seed)
     held_out = None
     if _EVAL.value:
@@ -92,6 +101,11 @@ def main():
         print(f"report:       {output / 'report.html'}\nmodel:        {output / 'model'}")
         for what, line in _next():
             command.print_next(line, what)
+
+
+def _start():
+    """Returns the model to start from, `None` for new weights."""
+    return _MODEL.value or (None if _CONFIG.value else _DISTILLATION.teacher.value)
 
 
 def _is_bilm():

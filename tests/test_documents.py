@@ -22,7 +22,7 @@ ROOT = documents.ROOT
 # What the documentation names, and what its blocks are run with instead: a small model with random weights, few steps.
 BASE, CASED = "google-bert/bert-base-uncased", "google-bert/bert-base-cased"
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
-ARGUMENTS = {"--config=base": "--config=tiny"}
+ARGUMENTS = {"--config=base": "--config=tiny", "--student_layers=6": "--student_layers=1"}
 STEPS = re.compile(r"steps:\d+,batch:\d+")
 EPOCHS = re.compile(r"^epochs = \d+$", re.MULTILINE)
 

@@ -60,7 +60,8 @@ def load(path_or_name, revision=None, dtype=None, head=None, base=None, **encode
         base: path or name of the model that an adapter was trained on. Defaults to the one in its config, where a
             relative path may start at the adapter's folder.
         **encoder_options: more arguments of `build_encoder`, such as `remat` or `hidden_states`; `bilstm` adds a
-            BiLSTM on top, see `build_bilstm_encoder`. For the names of models without weights that BERT is compared
+            BiLSTM on top, see `build_bilstm_encoder`; `num_layers` takes only this number of evenly spaced layers, see
+            `take_layers`. For the names of models without weights that BERT is compared
             with, such as "bilstm", "bilstm_H-256" or "bidaf": `vocabulary`, `lowercase`, and `language_model`, the path
             of a "bilm" whose states are features.
 

@@ -18,6 +18,7 @@ from keras_bert.models.heads import (
     build_token_classifier,
 )
 from keras_bert.models.pretrainer import build_next_sentence, build_pretrainer
+from keras_bert.models.student import take_layers
 
 _WITHOUT_POOLER = ("embedding", "question_answering", "token_classification", "bilstm_tagging")
 
@@ -36,7 +37,7 @@ class LoadedBert:
         strip_accents: bool, whether to remove accents; `None` means the same as `lowercase`.
     """
 
-    def __init__(self, checkpoint, **encoder_options):
+    def __init__(self, checkpoint, num_layers=None, **encoder_options):
         _check_vocabulary(checkpoint)
         self._checkpoint, self._model, self._answerer = checkpoint, None, None
         self.config = checkpoint.config
@@ -58,6 +59,9 @@ class LoadedBert:
                 "%s has no pooler: the encoder's is randomly initialized. Fine-tune before using `pooled_output`.",
                 checkpoint.name,
             )
+        if num_layers is not None:
+            self.encoder = take_layers(self.encoder, num_layers, **encoder_options)
+            self.config = describe(self.encoder).config
 
     def __repr__(self):
         config = self.config

@@ -57,10 +57,10 @@ class ClassificationTask(FinetuningTask):
                 raise ValueError(f"{model}: a language model loss needs a left-to-right model. Received: another one")
             self.loss = [self.loss, _language_model_loss(language_model_weight)]
         self._preprocessor = bert.preprocessor(sequence_length)
-        self._train = self._examples(data.train)
+        self._train = self.features(data.train)
         self.train = [lambda: self._train]
         dev, test = (
-            {name: self._examples(part) for name, part in parts.items()}
+            {name: self.features(part) for name, part in parts.items()}
             for parts in ({} if data.folds else data.dev, data.test)
         )
         self._dev, self._test = (
@@ -114,14 +114,13 @@ class ClassificationTask(FinetuningTask):
         inputs, labels = self._train
         return {name: tf.gather(values, rows) for name, values in inputs.items()}, labels[rows]
 
-    def _examples(self, examples):
+    def features(self, examples):
         """Returns model inputs and labels for `Batches`."""
-        texts = examples.text if examples.pair is None else (examples.text, examples.pair)
-        labels = self._targets(examples)
+        labels = self.targets(examples)
         with announced(f"tokenizing {len(examples):,} rows"):
-            return self._preprocessor.ragged(texts), labels
+            return self._preprocessor.ragged(texts(examples)), labels
 
-    def _targets(self, examples):
+    def targets(self, examples):
         """Returns the labels as an array; zeros if there are none."""
         kind = "int32" if self.task.labels else "float32"
         return np.zeros(len(examples), kind) if examples.labels is None else np.array(examples.labels, kind)
@@ -214,6 +213,11 @@ class ClassificationTask(FinetuningTask):
                 messages.append(f"test: {data_summary.listed(score(self.task, examples.labels, logits[name]))}")
             write_predictions(predictions_table(logits[name], self.task.labels), output)
         return messages
+
+
+def texts(examples):
+    """Returns the texts of `Examples`, or the two texts of pairs, for a `TextPreprocessor`."""
+    return examples.text if examples.pair is None else (examples.text, examples.pair)
 
 
 def _language_model_loss(weight):

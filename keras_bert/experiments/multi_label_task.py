@@ -44,12 +44,12 @@ class MultiLabelTask(ClassificationTask):
     def _is_chosen(self):
         return self._threshold in ("shared", "per_label")
 
-    def _targets(self, examples):
+    def targets(self, examples):
         return dense(examples.labels or [()] * len(examples), self.task.num_classes)
 
     def _loss(self, class_weights):
         check_class_weights(self.task, class_weights)
-        columns = self._targets(self.data.train).T if class_weights else []
+        columns = self.targets(self.data.train).T if class_weights else []
         return multi_label_loss([balanced_weights(column, 2) for column in columns] or None)
 
     def build(self, bert):
@@ -61,7 +61,7 @@ class MultiLabelTask(ClassificationTask):
 
     def fold_scores(self, rows, logits):
         """Returns the scores of the rows of a fold with the thresholds chosen on all rows."""
-        return score(self.task, self._targets(self._own)[rows], logits[self.task.name][rows], self._thresholds(logits))
+        return score(self.task, self.targets(self._own)[rows], logits[self.task.name][rows], self._thresholds(logits))
 
     def save_options(self, logits):
         return {**super().save_options(logits), "thresholds": self._thresholds(logits)}
@@ -71,7 +71,7 @@ class MultiLabelTask(ClassificationTask):
 
     def _thresholds(self, logits):
         """Returns the thresholds chosen on dev; `logits` are those of dev, or with folds those of all rows."""
-        return choose_thresholds(self._threshold, self._targets(self._own), logits[self.task.name])
+        return choose_thresholds(self._threshold, self.targets(self._own), logits[self.task.name])
 
     @property
     def _own(self):
@@ -81,7 +81,7 @@ class MultiLabelTask(ClassificationTask):
     def conclude(self, dev, test, output):
         task, logits, thresholds = self.task, dev[self.task.name], self._thresholds(dev)
         found = score(task, self._own.labels, logits, thresholds)
-        rows = task.labels, self._own.text, self._own.pair, self._targets(self._own), logits, thresholds
+        rows = task.labels, self._own.text, self._own.pair, self.targets(self._own), logits, thresholds
         return Findings(
             {"task": task.name, "scores": {task.name: found}, "thresholds": thresholds},
             listed(found),

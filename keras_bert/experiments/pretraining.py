@@ -17,6 +17,7 @@ from keras_bert.models.baselines import build_baseline
 from keras_bert.models.description import describe
 from keras_bert.models.encoder import build_encoder
 from keras_bert.models.pretrainer import build_pretrainer
+from keras_bert.models.student import without_teacher
 from keras_bert.pretraining.dataset import Records, find_damage, sequence_length
 from keras_bert.pretraining.fills import sample_fills
 from keras_bert.pretraining.masking import Masking
@@ -122,7 +123,8 @@ def build_model(config, model, objective, vocabulary, length, **options):
     if (config is None) == (model is None):
         raise ValueError("expected either --config (new weights) or --model (weights to start from)")
     if model:
-        return _load(model, objective, vocabulary, length, **options)
+        bert = _load("--model", model, objective, vocabulary, length, **options)
+        return bert.pretrainer(objective.next_sentence)
     size = open_config(config, vocabulary)
     if isinstance(size, BaselineConfig):
         if given := [name for name, value in options.items() if value and name != "dtype"]:
@@ -132,17 +134,33 @@ def build_model(config, model, objective, vocabulary, length, **options):
     return build_pretrainer(build_encoder(size, causal=objective.causal, **options), objective.next_sentence)
 
 
-def _load(model, objective, vocabulary, length, **options):
+def load_teacher(model, objective, vocabulary, length, dtype=None):
+    """Returns the pre-trainer of a checkpoint with a masked-LM head, to teach a model with the same vocabulary.
+
+    Args:
+        model: directory or name of the checkpoint.
+        objective, vocabulary, length: see `build_model`.
+        dtype: dtype policy. Defaults to Keras' global one.
+    """
+    bert = _load("--teacher", model, objective, vocabulary, length, dtype=dtype)
+    if bert.head != "pretraining":
+        raise ValueError(f"--teacher: {model} has no masked-LM head. Expected a pre-trained model")
+    return bert.pretrainer(None if objective.next_sentence else False)
+
+
+def _load(flag, model, objective, vocabulary, length, **options):
+    """Loads a checkpoint that fits the records and the objective."""
     bert = load(model, **options)
     if isinstance(bert.config, BaselineConfig):
-        raise ValueError(f"--model: {model} is no BERT. To train a bilm longer, extend its run: more steps in --phase")
-    _check_size("--model", bert.config, vocabulary, length)
+        longer = ". To train a bilm longer, extend its run: more steps in --phase" if flag == "--model" else ""
+        raise ValueError(f"{flag}: {model} is no BERT{longer}")
+    _check_size(flag, bert.config, vocabulary, length)
     if bert.vocabulary is not None and bert.vocabulary.pieces != vocabulary.pieces:  # Records contain only ids.
-        raise ValueError(f"--model: {model} has another vocabulary than --data. Create the data with it")
+        raise ValueError(f"{flag}: {model} has another vocabulary than --data. Create the data with it")
     if describe(bert.encoder).causal != objective.causal:
         kind = "is bidirectional" if objective.causal else "is a left-to-right model"
-        raise ValueError(f"--model: {model} {kind}. Received: --causal={str(objective.causal).lower()}")
-    return bert.pretrainer(objective.next_sentence)
+        raise ValueError(f"{flag}: {model} {kind}. Received: --causal={str(objective.causal).lower()}")
+    return bert
 
 
 def _check_size(flag, config, vocabulary, length):
@@ -175,7 +193,7 @@ def report(trainer, results, phases, records, source, objective, steps):
     fills = _fills(trainer, source, objective, records.vocabulary) if is_masked else []
     if not is_chief(trainer.strategy):
         return
-    output, encoder = trainer.directory, describe(trainer.model).config
+    output, encoder = trainer.directory, describe(without_teacher(trainer.model)).config
     size = size_text(encoder)
     texts = [f"{phase['steps']:,} steps of {phase['batch']} x {phase['length']} tokens" for phase in phases]
     facts = {

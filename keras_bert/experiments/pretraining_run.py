@@ -5,12 +5,16 @@ import logging
 import pathlib
 
 import keras
+import tensorflow as tf
 
 from keras_bert.checkpoints.save import save
 from keras_bert.experiments.extension import EXTENDABLE, extended_schedule
-from keras_bert.experiments.pretraining import Objective, build_model, open_config
+from keras_bert.experiments.pretraining import Objective, build_model, load_teacher, open_config
+from keras_bert.models.student import add_teacher, without_teacher
 from keras_bert.training import losses
 from keras_bert.training.callbacks import create_callbacks
+from keras_bert.training.distillation import pretraining_distillation_losses
+from keras_bert.training.feature_cache import weights_fingerprint
 from keras_bert.training.input_pipeline import Phases
 from keras_bert.training.optimizer import create_optimizer
 from keras_bert.training.progress import announced
@@ -38,6 +42,9 @@ class PretrainingSettings:
         remat: bool, whether to recompute activations, to save memory.
         seed: int, random seed of weights and dropout.
         save_every: int, steps between snapshots and between evaluations.
+        student_layers: int, number of evenly spaced layers of `model` to start from; `None` for all.
+        teacher: directory or name of a checkpoint with a masked-LM head, whose predictions the model learns; or `None`.
+        temperature, alpha: see `distillation_loss`.
     """
 
     phases: list
@@ -54,6 +61,10 @@ class PretrainingSettings:
     remat: bool = False
     seed: int = 1
     save_every: int = 1000
+    student_layers: int | None = None
+    teacher: str | None = None
+    temperature: float = 2.0
+    alpha: float = 0.5
 
     @property
     def steps(self):
@@ -83,13 +94,14 @@ class PretrainingRun:
     ):
         self.settings, self.records, self._held_out, self._lowercase = settings, records, held_out, lowercase
         self._directory = None if directory is None else pathlib.Path(directory)
+        self._teacher = self._load_teacher(strategy)
         objective, stored = settings.objective, self._stored_settings()
         schedule = extended_schedule(directory, stored, settings.learning_rate, settings.warmup)
         callbacks = create_callbacks(report_to, self._directory, self._directory.name) if directory else []
         self.trainer = Trainer(
             self._build,
             lambda model: self._optimizer(model, schedule),
-            losses.pretraining_losses(objective.next_sentence),
+            self._losses(),
             losses.pretraining_metrics(objective.next_sentence),
             directory=directory,
             strategy=strategy,
@@ -113,17 +125,49 @@ class PretrainingRun:
             "precision": settings.precision,
             **({"positions": settings.positions} if settings.positions else {}),
             **({"masking": dataclasses.asdict(masking)} if masking else {}),
+            **({"student_layers": settings.student_layers} if settings.student_layers else {}),
+            **self._teacher_settings(),
         }
+
+    def _teacher_settings(self):
+        settings = self.settings
+        if not settings.teacher:
+            return {}
+        weights = weights_fingerprint(self._teacher)[:16]
+        names = ("teacher", "temperature", "alpha")
+        return {"teacher_weights": weights, **{name: getattr(settings, name) for name in names}}
+
+    def _load_teacher(self, strategy):
+        """Returns the pre-trainer of the teacher, `None` without one."""
+        settings = self.settings
+        if not settings.teacher:
+            return None
+        with (strategy or tf.distribute.get_strategy()).scope():
+            return load_teacher(
+                settings.teacher, settings.objective, self.records[0].vocabulary, self._longest, settings.precision
+            )
+
+    def _losses(self):
+        settings, next_sentence = self.settings, self.settings.objective.next_sentence
+        if not settings.teacher:
+            return losses.pretraining_losses(next_sentence)
+        return pretraining_distillation_losses(next_sentence, settings.temperature, settings.alpha)
+
+    @property
+    def _longest(self):
+        return max(source.sequence_length for source in [*self.records, self._held_out or self.records[0]])
 
     def _build(self):
         settings = self.settings
-        longest = max(source.sequence_length for source in [*self.records, self._held_out or self.records[0]])
         keras.utils.set_random_seed(settings.seed)
         options = {"dtype": settings.precision, "remat": settings.remat}
         if settings.positions:
             options["positions"] = settings.positions
+        if settings.student_layers:
+            options["num_layers"] = settings.student_layers
         vocabulary = self.records[0].vocabulary
-        return build_model(settings.config, settings.model, settings.objective, vocabulary, longest, **options)
+        model = build_model(settings.config, settings.model, settings.objective, vocabulary, self._longest, **options)
+        return add_teacher(model, self._teacher) if self._teacher else model
 
     def _optimizer(self, model, schedule):
         settings = self.settings
@@ -162,4 +206,4 @@ class PretrainingRun:
         known = self.records[0].settings
         casing = {"lowercase": known.get("lowercase", self._lowercase), "strip_accents": known.get("strip_accents")}
         with announced("saving"):
-            save(self.trainer.model, self._directory / "model", self.records[0].vocabulary, **casing)
+            save(without_teacher(self.trainer.model), self._directory / "model", self.records[0].vocabulary, **casing)

@@ -44,7 +44,7 @@ class FeatureCache:
         self._inputs, self._array = inputs, None
         self.lengths = inputs["padding_mask"].row_lengths().numpy()
         self._ends = np.cumsum(self.lengths)
-        self._key = {"model": key, "rows": _rows_fingerprint(inputs), "shape": [self.tokens, width], "dtype": dtype}
+        self._key = {"model": key, "rows": rows_fingerprint(inputs), "shape": [self.tokens, width], "dtype": dtype}
 
     @property
     def tokens(self):
@@ -173,7 +173,8 @@ def weights_fingerprint(model, **settings):
     return found.hexdigest()
 
 
-def _rows_fingerprint(inputs):
+def rows_fingerprint(inputs):
+    """Returns a hash of a dict of ragged model inputs."""
     found = hashlib.sha256()
     for name in sorted(inputs):
         found.update(name.encode())

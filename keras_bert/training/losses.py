@@ -93,7 +93,7 @@ def multi_label_loss(class_weights=None):
 
     def values(targets, outputs):
         logits = tf.cast(outputs["logits"], tf.float32)
-        targets = tf.cast(_in_shape(targets, logits.shape, "targets", squeeze=False), tf.float32)
+        targets = tf.cast(in_shape(targets, logits.shape, "targets", squeeze=False), tf.float32)
         found = tf.nn.sigmoid_cross_entropy_with_logits(targets, logits)
         if class_weights is not None:
             absent, present = tf.unstack(tf.constant(class_weights, tf.float32), axis=-1)
@@ -113,7 +113,7 @@ def regression_loss():
                 "`regression_loss` requires a model with logits of shape (rows, 1). "
                 f"Received: logits.shape={logits.shape}"
             )
-        targets = _in_shape(targets, logits.shape[:1], "targets")
+        targets = in_shape(targets, logits.shape[:1], "targets")
         return tf.square(tf.cast(logits[:, 0], tf.float32) - tf.cast(targets, tf.float32))
 
     return Loss("loss", values)
@@ -136,7 +136,7 @@ def token_loss(label_smoothing=0.0):
 
     def values(targets, outputs):
         logits = tf.convert_to_tensor(outputs["logits"])
-        targets = _in_shape(targets, logits.shape[:-1], "targets", squeeze=False)
+        targets = in_shape(targets, logits.shape[:-1], "targets", squeeze=False)
         labels = tf.maximum(targets, 0)
         if not label_smoothing:
             return _cross_entropy(labels, logits)
@@ -155,8 +155,8 @@ def span_loss():
     """Mean of the cross-entropies of the `start` and the `end` position, each `(rows,)` or `(rows, 1)`."""
 
     def values(targets, outputs):
-        start = _cross_entropy(_part(targets, "start"), outputs["start_logits"], "targets['start']")
-        return (start + _cross_entropy(_part(targets, "end"), outputs["end_logits"], "targets['end']")) / 2
+        start = _cross_entropy(part(targets, "start"), outputs["start_logits"], "targets['start']")
+        return (start + _cross_entropy(part(targets, "end"), outputs["end_logits"], "targets['end']")) / 2
 
     return Loss("loss", values)
 
@@ -178,19 +178,19 @@ def pretraining_metrics(next_sentence=True):
 
 def _masked_lm(values):
     def of(targets, outputs):
-        labels = tf.maximum(_part(targets, "mask_labels"), 0)  # Ragged labels are padded with -1, which has weight 0.
+        labels = tf.maximum(part(targets, "mask_labels"), 0)  # Ragged labels are padded with -1, which has weight 0.
         return values(labels, outputs["mlm_logits"], "targets['mask_labels']", squeeze=False)
 
     return of
 
 
 def _mask_weights(targets):
-    return _part(targets, "mask_weights")
+    return part(targets, "mask_weights")
 
 
 def _next_sentence(values):
     name = "next_sentence_labels"
-    return lambda targets, outputs: values(_part(targets, name), outputs["nsp_logits"], f"targets[{name!r}]")
+    return lambda targets, outputs: values(part(targets, name), outputs["nsp_logits"], f"targets[{name!r}]")
 
 
 def _cross_entropy(labels, logits, name="targets", squeeze=True):
@@ -206,13 +206,13 @@ def _is_right(labels, logits, name="targets", squeeze=True):
 
 def _classes(labels, logits, name, squeeze):
     """Returns class indices in the shape of the logits without the last dimension."""
-    labels = _in_shape(labels, logits.shape[:-1], name, squeeze)
+    labels = in_shape(labels, logits.shape[:-1], name, squeeze)
     if not labels.dtype.is_integer:
         raise ValueError(f"`{name}` must be integer class indices. Received: {name}.dtype={labels.dtype.name}")
     return labels if labels.dtype in (tf.int32, tf.int64) else tf.cast(labels, tf.int64)
 
 
-def _in_shape(targets, shape, name, squeeze=True):
+def in_shape(targets, shape, name, squeeze=True):
     """Checks the shape of targets to rule out broadcasting; `squeeze` allows an extra dimension of 1."""
     targets = tf.convert_to_tensor(_given(targets, name))
     if squeeze and targets.shape.rank == len(shape) + 1 and targets.shape[-1] in (1, None):
@@ -229,7 +229,7 @@ def _given(targets, name):
     return targets
 
 
-def _part(targets, name):
+def part(targets, name):
     """Returns one entry of a dict of targets."""
     _given(targets, "targets")
     if not isinstance(targets, dict) or name not in targets:

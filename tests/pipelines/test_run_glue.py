@@ -1,5 +1,6 @@
 """The command, on tiny data in the official layout."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -32,6 +33,19 @@ def made(tmp_path_factory, config, pieces):
     """A folder with a model to start from, and data."""
     made = tmp_path_factory.mktemp("glue")
     keras_bert.save(keras_bert.build_encoder(config), made / "bert", pieces)
+    deep = keras_bert.build_encoder(dataclasses.replace(config, num_hidden_layers=2))
+    for folder, classes, options in (
+        ("teacher/wnli/model", 2, {"labels": TASKS["wnli"].labels, "pair": True}),
+        ("reversed/model", 2, {"labels": TASKS["wnli"].labels[::-1], "pair": True}),
+        ("single", 2, {"labels": TASKS["wnli"].labels, "pair": False}),
+        ("regression", 1, {}),
+        ("other_teacher", 2, {"labels": TASKS["wnli"].labels, "pair": True}),
+    ):
+        keras_bert.save(
+            keras_bert.build_classifier(deep, classes), made / folder, pieces, sequence_length=12, **options
+        )
+    several = keras_bert.build_classifier(deep, 2, multi_label=True)
+    keras_bert.save(several, made / "several", pieces, labels=["odd", "third"])
     for name in ("wnli", "rte", "mnli", "mnli_mismatched", "ax"):
         write_task(made / "data", TASKS[name])
     write_diagnostics(made / "diagnostic-full.tsv")
@@ -119,6 +133,55 @@ def test_a_language_model_loss_of_a_left_to_right_model(made, tmp_path, config, 
     assert "`language_model_weight` is set only in the earlier run: 0.5" in mistake(PROGRAM, *arguments)
 
 
+@pytest.mark.usefixtures("eager")
+def test_distillation(made, tmp_path):
+    """A student with one layer of the teacher, from labelled rows and from pairs that only the teacher labels."""
+    pairs = [f"{text} x\t{other} y" for text, other in zip(WORDS, OTHERS, strict=True)]
+    (tmp_path / "more.tsv").write_text("\n".join(["text\tother", *pairs]) + "\n")
+    output = tmp_path / "out"
+    given = ["--task=wnli", f"--data_dir={made}/data", "--sequence_length=16", f"--output_dir={output}", *SETTINGS]
+    given += [f"--teacher={made}/teacher", "--student_layers=1", "--temperature=3", "--alpha=0.9"]
+    given += [f"--unlabelled={tmp_path}/more.tsv", "--pair_column=other"]
+    with mock.patch.object(finetuning, "export"):
+        printed = call(PROGRAM, *given)
+    teacher = keras_bert.load(made / "teacher" / "wnli" / "model")
+    found = {name: np.load(output / "teacher" / f"{name}.npz")["logits"] for name in ("train", "dev", "unlabelled")}
+    for name, suffixes in (("train", ("", "")), ("dev", ("", "")), ("unlabelled", (" x", " y"))):
+        texts = [[f"{text}{suffix}" for text in part] for part, suffix in zip((WORDS, OTHERS), suffixes, strict=True)]
+        logits = teacher.model()(teacher.preprocessor(12)(tuple(texts)))["logits"]
+        np.testing.assert_allclose(found[name], logits, atol=1e-5)
+    # Four batches of six: half of the rows have no labels. The first loss is that of the student before training.
+    (log,) = output.glob("runs/*/metrics.jsonl")
+    assert json.loads(log.read_text().splitlines()[-1])["step"] == 4
+    report, student = read(output / "results.json"), keras_bert.load(output / "model")
+    assert student.config.num_hidden_layers == 1
+    assert report["facts"]["start"] == f"{made}/teacher/wnli/model, 1 layer, width 32"
+    right = np.mean(found["dev"].argmax(-1) == np.arange(len(WORDS)) % 2)
+    assert report["teacher"] == {
+        "model": f"{made}/teacher/wnli/model",
+        "scores": {"accuracy": right},
+        "share_kept": report["scores"]["wnli"]["accuracy"] / right,
+    }
+    kept = f"accuracy {right:.2%}; the student keeps {report['teacher']['share_kept']:.1%} of the accuracy"
+    assert f"teacher: {kept}\n" in printed
+    assert report["facts"]["scores of the teacher"] == kept
+    card = (output / "model" / "README.md").read_text()
+    assert f"The teacher, wnli/model, has on the same rows: {kept}.\n" in card
+    assert "\n- teacher: wnli/model, 2 layers, width 32; temperature 3, alpha 0.9\n" in card
+    assert str(made) not in card
+    # More seeds and repeated runs do not ask the teacher again. Another teacher is another run.
+    with (
+        mock.patch.object(Trainer, "fit", evaluate_only),
+        mock.patch.object(finetuning, "export"),
+        mock.patch("keras_bert.training.logits_cache.Evaluator", side_effect=AssertionError),
+    ):
+        call(PROGRAM, *given, "--seed=1,2")
+    assert len(read(output / "results.json")["runs"]) == 2
+    message = "contains runs with other settings: `teacher_weights` was"
+    assert message in mistake(PROGRAM, *given, f"--teacher={made}/other_teacher", f"--model={made}/teacher/wnli/model")
+    assert "`alpha` was 0.9, is 0.5" in mistake(PROGRAM, *given, "--alpha=0.5")
+
+
 @pytest.mark.slow
 def test_lora(made, tmp_path):
     """The adapter and the merged model answer alike; the trained weights are counted by hand, for one block."""
@@ -195,11 +258,15 @@ def test_own_table_on_two_devices(made, tmp_path):
 
 @pytest.mark.slow
 def test_several_labels_on_two_devices(made, tmp_path):
-    """Killed in the second run, and resumed; the saved and the exported model predict by the chosen thresholds."""
+    """Killed in the second run, and resumed; the saved and the exported model predict by the chosen thresholds.
+
+    They have a teacher, and learn from it on more rows.
+    """
     rows = [f"{text},{row % 2},{row % 3 // 2}" for row, text in enumerate(WORDS)]
     (tmp_path / "rows.csv").write_text("\n".join(["text,odd,third", *rows]) + "\n")
     files = [f"--{split}_file={tmp_path}/rows.csv" for split in ("train", "dev", "predict")]
     settings = ["--label_column=odd,third", "--threshold=per_label", "--class_weights=balanced", "--strategy=mirrored"]
+    settings += [f"--teacher={made}/several", f"--unlabelled={tmp_path}/rows.csv"]
     output = tmp_path / "out"
     given = flags(made, output, "--task=multi_label", *files, *settings, "--epochs=3", "--seed=1,2", "--ensemble=2")
     run(PROGRAM, *given, devices=2, before=killed_if("step > 2 and name.endswith('seed=2')"), status=-signal.SIGKILL)
@@ -209,6 +276,10 @@ def test_several_labels_on_two_devices(made, tmp_path):
     report, bert = read(output / "results.json"), keras_bert.load(output / "model")
     assert f"test: micro f1 {report['scores']['multi_label']['micro_f1']:.2%}" in printed
     assert (bert.labels, bert.multi_label, len(bert.thresholds)) == (["odd", "third"], True, 2)
+    logits = [np.load(output / "teacher" / f"{name}.npz")["logits"] for name in ("train", "dev", "unlabelled")]
+    assert [part.shape for part in logits] == [(12, 2)] * 3
+    assert list(report["teacher"]["scores"]) == ["micro_f1", "macro_f1", "exact_match"]
+    assert errors.count("found logits of") == 3
     # The ensemble averages the probabilities of both runs, and has thresholds of its own.
     runs = [folder_name(setting) for setting in report["ensemble"]]
     saved = [scipy.special.expit(np.load(output / "runs" / run / "dev.npz")["multi_label"]) for run in runs]
@@ -319,11 +390,33 @@ def test_user_errors(made, tmp_path):
         "--model=bidaf_H-8": "--model must be a bilstm for this task, such as bilstm_H-256. Received: --model=",
         "--lowercase": f"--lowercase: only for new models, such as --model=bilstm. Received: --model={made}/bert",
         "--language_model_weight=0.5": f"{made}/bert: a language model loss needs a left-to-right model. Received:",
+        "--student_layers=2": "`layers` must be a number of layers, from 1 to 1, or increasing layer numbers",
+        "--alpha=0.2": "--alpha: only with --teacher. Received: no --teacher",
+        f"--unlabelled={made}/a.csv": "--unlabelled: only with --teacher. Received: no --teacher",
+        f"--teacher={made}/a/b": f"{made}/a/b: no such checkpoint. Expected a directory or a .keras file",
+        f"--teacher={made}/bert": f"--teacher={made}/bert: a model with the head 'encoder'. Expected a classifier for",
+        f"--teacher={made}/single": f"--teacher={made}/single: it reads single texts, the task has pairs. Expected",
+        f"--teacher={made}/regression": f"--teacher={made}/regression: 1 output(s) without names. Expected a classif",
+        f"--teacher={made}/reversed": f"--teacher={made}/reversed/model: labels entailment, not_entailment. Expected a "
+        "classifier for WNLI, such as the output of run_glue --task=wnli, with the labels not_entailment, entailment",
         "--freeze_layers=3": "`count` must be between 0 and 1, the number of blocks. Received: count=3",
     }
     for argument, message in cases.items():
         told = mistake(PROGRAM, *flags(made, tmp_path, "--task=wnli", f"--data_dir={made}/data", argument))
         assert told.startswith(message), argument
+    cases = {
+        "--language_model_weight=0.5": "--language_model_weight: not with --teacher. Received: both",
+        "--folds=2": "--folds: not with --teacher, which may have seen the rows of every fold. Received: both",
+        f"--unlabelled={made}/a.csv": "--unlabelled for --task=wnli: expected --pair_column, the column of the second",
+    }
+    for argument, message in cases.items():
+        given = ["--task=wnli", f"--data_dir={made}/data", f"--teacher={made}/teacher", argument]
+        assert mistake(PROGRAM, *flags(made, tmp_path, *given)).startswith(message), argument
+    several = flags(made, tmp_path, "--task=wnli,rte", f"--teacher={made}/teacher")
+    message = f"--teacher must have a model for each of several tasks. Expected {made}/teacher/rte/model"
+    assert mistake(PROGRAM, *several) == message
+    several += [f"--unlabelled={made}/a.csv"]
+    assert mistake(PROGRAM, *several) == "--unlabelled: only for one --task. Received: --task=wnli,rte"
 
 
 WITHOUT_TENSORFLOW = """
@@ -368,7 +461,7 @@ def test_recipes_have_valid_flags():
 
 @pytest.mark.slow
 def test_only_the_chief_of_two_workers_writes(made, tmp_path, two_addresses):
-    arguments = flags(made, tmp_path, "--task=wnli", f"--data_dir={made}/data")
+    arguments = flags(made, tmp_path, "--task=wnli", f"--data_dir={made}/data", f"--teacher={made}/teacher")
     tasks = [{"cluster": {"worker": two_addresses}, "task": {"type": "worker", "index": index}} for index in range(2)]
     workers = [start(PROGRAM, *arguments, TF_CONFIG=json.dumps(task)) for task in tasks]
     assert ["next: " in finish(worker)[0] for worker in workers] == [True, False]

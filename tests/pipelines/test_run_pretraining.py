@@ -99,6 +99,10 @@ def made(tmp_path_factory):
         if causal:
             model = keras_bert.build_pretrainer(model, next_sentence=False)
         keras_bert.save(model, made / name, pieces)
+    for name, next_sentence in (("teacher", True), ("without_nsp", False)):
+        config = keras_bert.BertConfig(**{**CONFIG, **SMALL, **NO_DROPOUT, "num_hidden_layers": 2})
+        model = keras_bert.build_pretrainer(keras_bert.build_encoder(config), next_sentence)
+        keras_bert.save(model, made / name, PIECES)
     return made
 
 
@@ -160,6 +164,7 @@ SIZE = "expected at least 101 tokens and {} positions. Received: vocab_size={}, 
 NO_PHASE = "--phase must look like length:128,steps:90000,batch:256. Received: "
 ONE_SOURCE = "--data: expected one source for each length of a --phase, [{}]. Received: {{made}}/16 of length 16, "
 ONE_START = "expected either --config (new weights) or --model (weights to start from)"
+THREE = {"student_layers": 3}
 # The start of each message, and the flags that cause it.
 MISTAKES = [
     (NO_PHASE + "'128x1000'", {"phase": "128x1000"}),
@@ -194,6 +199,22 @@ WRONG_STARTS = [
     ("{made}/encoder: the checkpoint lacks 7 tensor(s): cls.predictions.transform.dense.weight", "encoder", {}),
 ]
 MISTAKES += [(message, {"config": None, "model": "{made}/" + name, **more}) for message, name, more in WRONG_STARTS]
+# The same for teachers.
+WRONG_TEACHERS = [
+    ("--teacher: {made}/reverse has another vocabulary than --data. Create the data with it", "reverse"),
+    ("--teacher: " + SIZE.format(16, 100, 32), "few"),
+    ("--teacher: {made}/causal is a left-to-right model. Received: --causal=false", "causal"),
+    ("--teacher: {made}/encoder has no masked-LM head. Expected a pre-trained model", "encoder"),
+    ("{made}/a/b: no such checkpoint. Expected a directory or a .keras file", "a/b"),
+]
+MISTAKES += [(message, {"teacher": "{made}/" + name}) for message, name in WRONG_TEACHERS]
+MISTAKES += [
+    ("--student_layers: only with --model or --teacher. Received: --config={made}/config.json", {"student_layers": 1}),
+    ("--temperature, --alpha: only with --teacher. Received: no --teacher", {"temperature": 3, "alpha": 0.1}),
+    ("--teacher: not for a bilm. Received: --config=bilm", {"config": "bilm", "teacher": "{made}/teacher"}),
+    ("flag --alpha=1.5: 1.5 is not a number in the range [0, 1]", {"alpha": 1.5}),
+    ("`layers` must be a number of layers, from 1 to 2", {"config": None, "teacher": "{made}/teacher", **THREE}),
+]
 
 
 def test_user_errors(made):
@@ -352,6 +373,48 @@ def test_a_finished_run_is_extended(made, capsys):
     )
     for other in (more, first):
         assert mistake(PROGRAM, *flags(made, "extended", **other)) == message
+
+
+@pytest.mark.usefixtures("eager")
+def test_distillation(made):
+    """A student that starts as its teacher loses nothing to it; the teacher is in no snapshot and no model."""
+    same = {"config": None, "save_every": 1, "phase": "length:16,steps:1,batch:8"}
+    call(PROGRAM, *flags(made, "undistilled", **same, model="{made}/teacher"))
+    call(PROGRAM, *flags(made, "distilled", **same, teacher="{made}/teacher", alpha=0.25))
+    (plain,), (line,) = metrics(made / "undistilled"), metrics(made / "distilled")
+    for name in ("mlm_loss", "nsp_loss"):
+        assert line[name] == pytest.approx(0.75 * plain[name], rel=1e-5)
+    found, expected = (snapshot(made / name, 1) for name in ("distilled", "undistilled"))
+    assert found.keys() == expected.keys()
+    assert tensors(made / "distilled" / "model").keys() == tensors(made / "undistilled" / "model").keys()
+    assert snapshot_settings(made / "distilled", 1)["teacher"] == f"{made}/teacher"
+    assert f">{made}/teacher<" in (made / "distilled" / "report.html").read_text()
+    again = flags(made, "distilled", **same, teacher="{made}/teacher")
+    assert "`alpha` was 0.25, is 0.5" in mistake(PROGRAM, *again)
+    assert "`teacher_weights` was" in mistake(
+        PROGRAM, *again, f"--teacher={made}/without_nsp", f"--model={made}/teacher"
+    )
+
+
+@pytest.mark.slow
+def test_distillation_on_two_devices_resumes_exactly(made):
+    """With micro-batches, equal to one device without; in bfloat16, with a layer of the teacher."""
+    one = {"teacher": "{made}/teacher", "config": "{made}/no_dropout.json", "phase": "length:16,steps:5,batch:30"}
+    one |= {"eval_data": "{made}/16", "eval_examples": 32, "save_every": 1, "strategy": "one"}
+    two = {**one, "gradient_accumulation": 2, "strategy": "mirrored"}
+    run(PROGRAM, *flags(made, "cut_on_two", **two), devices=2, before=KILL, status=-signal.SIGKILL)
+    for output, given in (("cut_on_two", two), ("on_two", two), ("on_one", one)):
+        run(PROGRAM, *flags(made, output, **given), devices=2)
+    found, expected = (snapshot(made / name, 5) for name in ("cut_on_two", "on_two"))
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    for found, expected in zip(metrics(made / "on_two"), metrics(made / "on_one"), strict=True):
+        assert found.pop("kind") == expected.pop("kind")
+        assert found == pytest.approx(expected, rel=1e-4)
+    layers = {"config": None, "teacher": "{made}/teacher", "student_layers": 1, "precision": "mixed_bfloat16"}
+    call(PROGRAM, *flags(made, "one_layer", **layers))
+    assert keras_bert.load(made / "one_layer" / "model").config.num_hidden_layers == 1
 
 
 def test_training_equals_google_tf1(golden, tmp_path):

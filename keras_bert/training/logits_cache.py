@@ -1,0 +1,53 @@
+"""Logits of a model for all rows, computed once and kept in a file."""
+
+import logging
+import pathlib
+import zipfile
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.files import replacing
+from keras_bert.training.bucketing import Batches
+from keras_bert.training.evaluation import Evaluator
+from keras_bert.training.feature_cache import rows_fingerprint
+
+_LOG = logging.getLogger("keras_bert")
+
+
+def cached_logits(path, model, inputs, key, batch_size=64):
+    """Returns the logits of a model for all rows, from a file if it has them.
+
+    A file that is damaged, or that has the logits of another model or of other rows, is replaced.
+
+    Args:
+        path: the `.npz` file.
+        model: a Keras model with the output `logits`.
+        inputs: dict of ragged model inputs, `(rows, length)`.
+        key: str, identifies the model, see `weights_fingerprint`.
+        batch_size: int, rows to compute together. Defaults to 64.
+
+    Returns:
+        Float32 array `(rows, classes)`.
+    """
+    path, keys = pathlib.Path(path), np.array([key, rows_fingerprint(inputs)])
+    logits = _read(path, keys)
+    rows = f"{path.stem}: {inputs['token_ids'].shape[0]:,} rows"
+    _LOG.info("  %s logits of %s", "computing" if logits is None else "found", rows)
+    if logits is None:
+        batches = Batches(inputs, batch_size=batch_size, shuffle=False)
+        logits = Evaluator(model, tf.distribute.get_strategy(), []).outputs(batches)[0]["logits"]
+        if not np.isfinite(logits).all():
+            raise ValueError(f"the logits of {rows} are not finite. Expected a model with finite logits")
+        with replacing(path) as temporary:
+            np.savez(temporary, keys=keys, logits=logits)
+    return logits
+
+
+def _read(path, keys):
+    """Returns the logits in a file, or `None`; `numpy.load` verifies checksums."""
+    try:
+        with np.load(path) as file:
+            return file["logits"] if np.array_equal(file["keys"], keys) else None
+    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile):
+        return None

@@ -1,0 +1,90 @@
+"""Students with some of the layers of another encoder, and a teacher beside a student."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import keras_bert
+from tests.conftest import to_numpy
+
+
+@pytest.fixture(scope="module")
+def deep(config):
+    """An encoder of six layers."""
+    return keras_bert.build_encoder(dataclasses.replace(config, num_hidden_layers=6), positions="sinusoid")
+
+
+@pytest.mark.parametrize(
+    ("layers", "taken"), [(3, [2, 4, 6]), (2, [3, 6]), (4, [2, 3, 4, 6]), ([1, 5], [1, 5]), (6, [1, 2, 3, 4, 5, 6])]
+)
+def test_the_layers_of_a_student(deep, batch, layers, taken):
+    student = keras_bert.take_layers(deep, layers)
+    found, expected = keras_bert.describe(student), keras_bert.describe(deep)
+    assert (found.config.num_hidden_layers, found.positions) == (len(taken), "sinusoid")
+    origins = {f"block_{index}": f"block_{number - 1}" for index, number in enumerate(taken)}
+    for name, layer in found.layers.items():
+        other = expected.layers[origins.get(name, name)]
+        assert layer is not other
+        for weight, value in zip(layer.get_weights(), other.get_weights(), strict=True):
+            np.testing.assert_array_equal(weight, value, err_msg=name)
+    # By hand: the embeddings, the taken blocks and the pooler of the source.
+    source = expected.layers
+    state = source["embeddings"](source["token_embedding"](batch["token_ids"]), batch["segment_ids"])
+    for number in taken:
+        state = source[f"block_{number - 1}"](state, attention_mask=source["attention_mask"](batch["padding_mask"]))
+    np.testing.assert_allclose(
+        to_numpy(student(batch)["pooled_output"]), to_numpy(source["pooler"](state)), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("layers", [0, 7, [], [0, 1], [2, 7], [3, 2], [2, 2]])
+def test_wrong_layers(deep, layers):
+    with pytest.raises(ValueError, match="`layers` must be a number of layers, from 1 to 6, or increasing layer"):
+        keras_bert.take_layers(deep, layers)
+
+
+def test_a_student_is_loaded_and_saved(deep, pieces, tmp_path):
+    """`load(num_layers=)` keeps the heads; the saved student is a checkpoint like any other."""
+    keras_bert.save(keras_bert.build_classifier(deep, 3), tmp_path / "teacher", pieces, labels=["a", "b", "c"])
+    student = keras_bert.load(tmp_path / "teacher", num_layers=2, dtype="mixed_bfloat16", remat=True)
+    block = student.encoder.get_layer("block_1")
+    assert (student.config.num_hidden_layers, block.compute_dtype, block.remat) == (2, "bfloat16", True)
+    keras_bert.save(student.model(), tmp_path / "student", pieces, labels=student.labels)
+    again = keras_bert.load(tmp_path / "student")
+    assert again.config.num_hidden_layers == 2
+    for weight, other in zip(again.model().weights, student.model().weights, strict=True):
+        np.testing.assert_array_equal(to_numpy(weight), to_numpy(other))
+    with pytest.raises(ValueError, match="`layers` must be a number of layers, from 1 to 2"):
+        keras_bert.load(tmp_path / "student", num_layers=3)
+    with pytest.raises(ValueError, match="bilstm does not take num_layers"):
+        keras_bert.load("bilstm", vocabulary=pieces, num_layers=1)
+
+
+@pytest.mark.parametrize("with_pairs", [True, False])
+def test_a_teacher_beside_a_student(config, batch, with_pairs):
+    """Its outputs are those without dropout; its weights are not those of the model."""
+    sizes = dataclasses.replace(config, hidden_size=16, num_attention_heads=2)
+    student = keras_bert.build_pretrainer(keras_bert.build_encoder(sizes))
+    teacher = keras_bert.build_pretrainer(keras_bert.build_encoder(config), next_sentence=with_pairs)
+    model = keras_bert.add_teacher(student, teacher)
+    inputs = {**batch, "mask_positions": np.array([[1, 5, 9], [2, 3, 6], [1, 2, 0]], "int32")}
+    found = model(inputs, training=True)
+    for name, value in teacher(inputs).items():
+        np.testing.assert_allclose(to_numpy(found[f"teacher_{name}"]), to_numpy(value), rtol=1e-5, atol=1e-6)
+    assert ("teacher_nsp_logits" in found) == with_pairs
+    assert [id(weight) for weight in model.weights] == [id(weight) for weight in student.weights]
+    alone = keras_bert.without_teacher(model)
+    assert keras_bert.describe(alone).config == sizes
+    assert [id(weight) for weight in alone.weights] == [id(weight) for weight in student.weights]
+    assert keras_bert.without_teacher(student) is student
+
+
+def test_other_models_have_no_teacher(config):
+    encoder = keras_bert.build_encoder(config)
+    pretrainer, classifier = keras_bert.build_pretrainer(encoder), keras_bert.build_classifier(encoder, 2)
+    for student, teacher, name in ((classifier, pretrainer, "student"), (pretrainer, classifier, "teacher")):
+        with pytest.raises(ValueError, match=f"`{name}` must be a model from build_pretrainer. Received: a model with"):
+            keras_bert.add_teacher(student, teacher)
+    with pytest.raises(ValueError, match="`encoder` must not have a BiLSTM"):
+        keras_bert.take_layers(keras_bert.build_bilstm_encoder(encoder), 1)

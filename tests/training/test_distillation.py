@@ -1,0 +1,157 @@
+"""The losses of distillation, against SciPy."""
+
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+
+tf = pytest.importorskip("tensorflow")
+
+import keras_bert  # noqa: E402
+from keras_bert.training.distillation import distillation_loss, pretraining_distillation_losses  # noqa: E402
+from keras_bert.training.input_pipeline import Stream  # noqa: E402
+from keras_bert.training.losses import (  # noqa: E402
+    classification_loss,
+    multi_label_loss,
+    pretraining_losses,
+    regression_loss,
+)
+from tests.training.small_run import linear, weights  # noqa: E402
+
+pytestmark = pytest.mark.tensorflow
+RNG = np.random.default_rng(0)
+STUDENT, TEACHER = RNG.normal(size=(2, 4, 3)).astype("float32")
+LABELS = np.array([0, 2, 1, 1])
+LABELLED = np.array([1, 1, 0, 1], "float32")
+
+
+def mean(loss, targets, student, rows=(1.0, 1.0, 1.0, 1.0)):
+    total, weight = loss.sums(targets, {"logits": student}, tf.constant(rows))
+    return float(total / weight)
+
+
+def given(labels=LABELS, teacher=TEACHER, **more):
+    return {"labels": tf.constant(labels), "teacher_logits": tf.constant(teacher), **more}
+
+
+def softened(temperature):
+    """Returns the divergence of each row by SciPy."""
+    parts = (scipy.special.softmax(logits.astype(float) / temperature, -1) for logits in (TEACHER, STUDENT))
+    return temperature**2 * scipy.stats.entropy(*parts, axis=-1)
+
+
+def test_classification_by_rows():
+    """Unlabelled rows have only the teacher's part, and filler rows none; class weights weight both parts."""
+    hard = -scipy.special.log_softmax(STUDENT, -1)[np.arange(4), LABELS]
+    rows = 0.3 * softened(4.0) + 0.7 * hard * LABELLED
+    for class_weights, importance in ((None, np.ones(4)), ([1.0, 5.0, 2.0], np.array([1.0, 2.0, 1.0, 5.0]))):
+        loss = distillation_loss(classification_loss(class_weights), temperature=4.0, alpha=0.3)
+        for shape in ((4,), (4, 1)):
+            targets = given(labelled=tf.reshape(LABELLED, shape))
+            assert mean(loss, targets, STUDENT) == pytest.approx(np.average(rows, weights=importance), rel=1e-5)
+        found = mean(loss, targets, STUDENT, rows=[0.0, 1.0, 1.0, 0.0])
+        assert found == pytest.approx(np.average(rows[1:3], weights=importance[1:3]), rel=1e-5)
+
+
+@pytest.mark.parametrize("class_weights", [None, [1.0, 5.0, 2.0]])
+def test_alpha_selects_the_teacher_or_the_labels(class_weights):
+    plain = classification_loss(class_weights)
+    assert mean(distillation_loss(plain, alpha=0), given(), STUDENT) == mean(plain, tf.constant(LABELS), STUDENT)
+    loss = distillation_loss(classification_loss(), alpha=1)
+    assert mean(loss, given(), STUDENT) == pytest.approx(softened(2.0).mean(), rel=1e-5)
+    assert mean(loss, given(), STUDENT) == mean(loss, given(np.zeros(4, int)), STUDENT)
+    assert mean(loss, given(), TEACHER) == pytest.approx(0, abs=1e-6)
+
+
+def test_at_a_high_temperature_the_logits_are_matched():
+    """Hinton et al., section 2.1: the gradient is that of half the mean squared difference of centered logits."""
+    student, loss = tf.Variable(STUDENT), distillation_loss(classification_loss(), temperature=1000.0, alpha=1)
+    with tf.GradientTape() as tape:
+        values = loss.values(given(), {"logits": student})
+    centered = [logits - logits.mean(-1, keepdims=True) for logits in (STUDENT, TEACHER)]
+    np.testing.assert_allclose(tape.gradient(values, student), (centered[0] - centered[1]) / 3, atol=2e-3)
+
+
+def test_several_labels():
+    targets = np.array([[0, 1, 0], [0, 0, 1], [1, 1, 0], [0, 0, 0]], "int32")
+    teacher, student = (scipy.special.expit(logits.astype(float) / 2) for logits in (TEACHER, STUDENT))
+    soft = 4 * (scipy.special.rel_entr(teacher, student) + scipy.special.rel_entr(1 - teacher, 1 - student)).mean(-1)
+    hard = multi_label_loss([[0.5, 4.0], [0.6, 3.0], [0.7, 2.0]])
+    loss = distillation_loss(hard, "multi_label", alpha=0.25)
+    expected = 0.25 * soft + 0.75 * hard.values(tf.constant(targets), {"logits": STUDENT}).numpy()
+    assert mean(loss, given(targets), STUDENT) == pytest.approx(expected.mean(), rel=1e-5)
+
+
+def test_regression():
+    """The temperature has no part in it."""
+    labels, teacher, student = np.float32([1, 2, 3, 4]), STUDENT[:, :1], TEACHER[:, :1]
+    loss = distillation_loss(regression_loss(), "regression", temperature=9.0, alpha=0.25)
+    expected = 0.25 * (student - teacher)[:, 0] ** 2 + 0.75 * (student[:, 0] - labels) ** 2
+    assert mean(loss, given(labels, teacher), student) == pytest.approx(expected.mean(), rel=1e-5)
+
+
+def test_pretraining():
+    """A teacher without next sentence prediction has no part in that loss."""
+    targets = {
+        "mask_labels": tf.constant([[1, 0], [1, 2]]),
+        "mask_weights": tf.constant([[1.0, 0.5], [0.0, 1.0]]),
+        "next_sentence_labels": tf.constant([1, 1]),
+    }
+    outputs = {"mlm_logits": STUDENT.reshape(2, 2, 3), "nsp_logits": STUDENT[:2, :2]}
+    outputs |= {"teacher_mlm_logits": TEACHER.reshape(2, 2, 3)}
+    soft, rows, importance = softened(3.0), tf.ones(2), targets["mask_weights"].numpy().ravel()
+    masked_lm, nsp = pretraining_distillation_losses(temperature=3.0, alpha=0.25)
+    plain, plain_nsp = pretraining_losses()
+    total, weight = masked_lm.sums(targets, outputs, rows)
+    expected = 0.25 * np.average(soft, weights=importance) + 0.75 * float(
+        plain.sums(targets, outputs, rows)[0] / weight
+    )
+    assert float(total / weight) == pytest.approx(expected, rel=1e-5)
+    assert nsp.sums(targets, outputs, rows) == plain_nsp.sums(targets, outputs, rows)
+    outputs["teacher_nsp_logits"] = TEACHER[:2, :2]
+    chances = (scipy.special.softmax(logits[:2, :2].astype(float) / 3, -1) for logits in (TEACHER, STUDENT))
+    soft = 9 * scipy.stats.entropy(*chances, axis=-1)
+    expected = 0.25 * soft + 0.75 * plain_nsp.values(targets, outputs).numpy()
+    np.testing.assert_allclose(nsp.values(targets, outputs), expected, rtol=1e-5)
+    assert [loss.name for loss in pretraining_distillation_losses(next_sentence=False)] == ["mlm_loss"]
+
+
+def test_two_replicas_and_micro_batches_change_nothing(mirrored):
+    """With class weights, and with unlabelled rows that are unevenly distributed."""
+    rng = np.random.default_rng(1)
+    inputs = {"x": rng.normal(size=(4, 6, 3)).astype("float32")}
+    targets = {
+        "labels": rng.integers(0, 3, (4, 6)),
+        "labelled": np.arange(6) < np.array([[1], [6], [0], [3]]),
+        "teacher_logits": rng.normal(size=(4, 6, 3)).astype("float32"),
+    }
+    found = []
+    for options in ({}, {"strategy": mirrored, "micro_batches": 2}):
+        loss = distillation_loss(classification_loss([0.5, 3.0, 1.0]))
+        run = linear(classes=3, loss=loss, **options)
+        run.fit(Stream(tf.data.Dataset.from_tensor_slices((inputs, targets))), log_every=4)
+        found.append(weights(run))
+    for path, weight in found[0].items():
+        np.testing.assert_allclose(found[1][path], weight, rtol=1e-5, err_msg=path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temperature": 0}, "`temperature` must be a number above 0. Received: temperature=0"),
+        ({"temperature": float("nan")}, "`temperature` must be a number above 0"),
+        ({"alpha": 1.5}, "`alpha` must be a number from 0 to 1. Received: alpha=1.5"),
+        ({"kind": "span"}, "`kind` must be one of classification, multi_label, regression. Received: kind='span'"),
+    ],
+)
+def test_wrong_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        keras_bert.distillation_loss(classification_loss(), **options)
+
+
+def test_wrong_targets():
+    loss = distillation_loss(classification_loss())
+    with pytest.raises(ValueError, match="`targets` must be a dict with 'teacher_logits'"):
+        loss.values(tf.constant(LABELS), {"logits": STUDENT})
+    with pytest.raises(ValueError, match=r"`targets\['teacher_logits'\]` must be of shape \(4, 3\)"):
+        loss.values(given(teacher=TEACHER[:, :2]), {"logits": STUDENT})
