@@ -32,6 +32,8 @@ class Balance(NamedTuple):
 # A head stays in float, unless it is about as large as a layer of the encoder: that over a vocabulary.
 _LARGE_HEAD = 2**20
 _AFTER_NORM, _AFTER_ACTIVATION = Balance(0.6, outliers=0), Balance(0.2, outliers=16)
+_UNEVEN = 3.0  # From this ratio of the largest to the median input on, factors are worth a pass over the rows.
+_FAR = 2.0  # From this ratio to the others on, an input is an outlier.
 _SMALL = 1e-3, 1e-4  # Smaller activations and weights count as these.
 
 
@@ -122,28 +124,32 @@ def _product(layer, limits, balance, dynamic):
     if limits is None:  # Layers that read no rows have none.
         return Int8Product(Int8Weight(table, axis=1), bias)
     low, high = limits
-    if balance is None:
-        return Int8Product(Int8Weight(table, axis=1), bias, None if dynamic else _ends(low, high))
-    factors = _factors(low, high, table, balance.power)
-    low, high, table = low * factors, high * factors, table / factors[:, None]
-    others, outliers = np.split(np.argsort(high), [len(high) - min(balance.outliers, len(high) // 16)])
+    factors = None if balance is None else _factors(low, high, table, balance)
+    if factors is not None:
+        low, high, table = low * factors, high * factors, table / factors[:, None]
+    outliers = [] if balance is None else _outliers(high, balance.outliers)
     return Int8Product(
         Int8Weight(table, axis=1),
         bias,
-        None if dynamic else _ends(low, high[others]),
-        tf.Variable(factors, trainable=False),
+        None if dynamic else (float(low.min()), float(np.delete(high, outliers).max())),
+        None if factors is None else tf.Variable(factors, trainable=False),
         Outliers(outliers, table) if len(outliers) else None,
     )
 
 
-def _factors(low, high, table, power):
-    """Returns the factors of SmoothQuant."""
-    activations = np.maximum(np.maximum(-low, high), _SMALL[0])
-    return np.maximum(np.abs(table).max(1), _SMALL[1]) ** (1 - power) / activations**power
+def _factors(low, high, table, balance):
+    """Returns the factors of SmoothQuant, or `None` if the inputs are of similar size."""
+    sizes = np.maximum(np.maximum(-low, high), _SMALL[0])
+    if np.sort(sizes)[-1 - balance.outliers] < _UNEVEN * np.median(sizes):
+        return None
+    return np.maximum(np.abs(table).max(1), _SMALL[1]) ** (1 - balance.power) / sizes**balance.power
 
 
-def _ends(low, high):
-    return float(low.min()), float(high.max())
+def _outliers(high, most):
+    """Returns the numbers of the inputs that are far larger than the others."""
+    order = np.argsort(high)[::-1]
+    most = min(most, len(high) // 16)
+    return [number for number in order[:most] if high[number] > _FAR * high[order[most]]]
 
 
 def _dense(layer, product, inputs, training=None):
