@@ -29,7 +29,7 @@ from absl import app, flags
 
 from benchmarks import contest
 from benchmarks.models import softmax, with_random_head
-from benchmarks.onnx_file import write_onnx
+from benchmarks.onnx_file import quantized, write_onnx
 
 _DATA = flags.DEFINE_string("data_dir", None, "Folder with the official GLUE files.")
 _SETTINGS = flags.DEFINE_list("settings", ["base", "minilm-1", "minilm-32"], "base, minilm-1, minilm-32.")
@@ -137,18 +137,11 @@ def _theirs(batch):
 
 def onnx(folder, precision):
     import onnxruntime
-    from onnxruntime import quantization
 
     path = folder / "model.onnx"
     if precision == "int8":
         path = folder / "int8.onnx"
-        quantization.quantize_dynamic(
-            folder / "model.onnx",
-            path,
-            per_channel=True,
-            weight_type=quantization.QuantType.QInt8,
-            extra_options={"DefaultTensorType": 1},  # Float: it does not know the outputs of fused ops.
-        )
+        quantized(folder / "model.onnx", path)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = os.cpu_count()
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

@@ -1,4 +1,4 @@
-"""The ONNX file of a classifier, as users of transformers and ONNX Runtime make it."""
+"""ONNX files as users of transformers and ONNX Runtime make them."""
 
 import warnings
 
@@ -7,7 +7,6 @@ def write_onnx(folder):
     """Writes a folder's `checkpoint` as `plain.onnx`, and fused by ONNX Runtime's BERT optimizer as `model.onnx`."""
     import torch
     import transformers
-    from onnxruntime.transformers import optimizer
 
     # The fusion only supports the graph of eager attention.
     torch_model = transformers.AutoModelForSequenceClassification.from_pretrained(
@@ -30,15 +29,33 @@ def write_onnx(folder):
             dynamo=False,
         )
     config = torch_model.config
-    fused = optimizer.optimize_model(
-        str(folder / "plain.onnx"),
-        model_type="bert",
-        num_heads=config.num_attention_heads,
-        hidden_size=config.hidden_size,
-        opt_level=0,  # The session applies the general optimizations.
+    found = fused(folder / "plain.onnx", folder / "model.onnx", config.num_attention_heads, config.hidden_size)
+    assert found["Attention"] == config.num_hidden_layers
+
+
+def fused(path, output, num_heads, hidden_size):
+    """Writes the file that ONNX Runtime's BERT optimizer makes of another one; returns the numbers of fused ops."""
+    from onnxruntime.transformers import optimizer
+
+    # The session applies the general optimizations.
+    model = optimizer.optimize_model(
+        str(path), model_type="bert", num_heads=num_heads, hidden_size=hidden_size, opt_level=0
     )
-    assert fused.get_fused_operator_statistics()["Attention"] == config.num_hidden_layers
-    fused.save_model_to_file(str(folder / "model.onnx"))
+    model.save_model_to_file(str(output))
+    return model.get_fused_operator_statistics()
+
+
+def quantized(path, output):
+    """Writes a file in int8, with ranges of activations for each batch and scales of weights for each channel."""
+    from onnxruntime import quantization
+
+    quantization.quantize_dynamic(
+        path,
+        output,
+        per_channel=True,
+        weight_type=quantization.QuantType.QInt8,
+        extra_options={"DefaultTensorType": 1},  # Float: it does not know the outputs of fused ops.
+    )
 
 
 def _logits(model):
