@@ -48,7 +48,8 @@ convert: .venv/installed
 	.venv/bin/python $(PIP) -r requirements.txt -r requirements-convert.txt
 
 peers: .venv/installed
-	.venv/bin/python $(PIP) torch==2.13.0
+	.venv/bin/python $(PIP) torch==2.13.0 wheel "setuptools_scm<9"
+	.venv/bin/python $(PIP) --no-build-isolation seqeval==1.2.2  # Its build fails with newer versions of setuptools_scm.
 	.venv/bin/python $(PIP) -r requirements-peers.txt
 
 .venv/installed: requirements.txt requirements-weights.txt pyproject.toml
