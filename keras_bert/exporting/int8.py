@@ -9,6 +9,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 
+from keras_bert.exporting.fused_layers import for_size
+
 # Weights have 7 bits, -64 to 64: processors without VNNI (Intel before 2019, AMD before 2022) add pairs of products in
 # 16 bits, where larger weights would silently overflow.
 _WEIGHT_STEPS = 64
@@ -94,8 +96,7 @@ class Int8Product:
             low, high = _range(tf.reduce_min(rows) if low is None else low, high)
         else:
             low, high = _range(*self.limits)
-        options = {"mode": "MIN_FIRST", "round_mode": "HALF_AWAY_FROM_ZERO", "ensure_minimum_range": 0.0}
-        values = tf.raw_ops.QuantizeV2(input=rows, min_range=low, max_range=high, T=tf.quint8, **options)[0]
+        values = for_size(rows, lambda: _quantized_by_ops(rows, low, high), lambda: _quantized_at_once(rows, low, high))
         return values, low, high
 
     def _run(self, values, low, high, fused):
@@ -141,6 +142,16 @@ class Outliers:
         """Returns the product of what exceeds a range."""
         values = tf.gather(rows, self.inputs, axis=1)
         return tf.matmul(values - tf.clip_by_value(values, low, high), self.weight)
+
+
+def _quantized_by_ops(rows, low, high):
+    steps = tf.round((rows - low) * (255 / (high - low)))
+    return tf.bitcast(tf.cast(tf.clip_by_value(steps, 0.0, 255.0), tf.uint8), tf.quint8)
+
+
+def _quantized_at_once(rows, low, high):
+    options = {"mode": "MIN_FIRST", "round_mode": "HALF_AWAY_FROM_ZERO", "ensure_minimum_range": 0.0}
+    return tf.raw_ops.QuantizeV2(input=rows, min_range=low, max_range=high, T=tf.quint8, **options)[0]
 
 
 def _range(low, high):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.exporting.fused_layers import attend, calling, layers_of, rows_of
+from keras_bert.exporting.fused_layers import attend, calling, for_size, layers_of, rows_of
 from keras_bert.exporting.int8 import LOWEST, Int8Product, Int8Weight, Outliers, is_fused, layer_norm
 from keras_bert.layers.attention import MultiHeadAttention
 from keras_bert.layers.dense import Dense
@@ -165,8 +165,10 @@ def _embed(weight, inputs, reverse=False):
 
 
 def _normalize(layer, inputs):
-    rows = layer_norm(rows_of(inputs), layer.gamma.value, layer.beta.value, layer.epsilon)
-    return tf.reshape(rows, tf.shape(inputs))
+    rows = rows_of(inputs)
+    weights = layer.gamma.value, layer.beta.value
+    normal = for_size(rows, lambda: LayerNorm.call(layer, rows), lambda: layer_norm(rows, *weights, layer.epsilon))
+    return tf.reshape(normal, tf.shape(inputs))
 
 
 def _feed_forward(layer, first, second, hidden, training=None):

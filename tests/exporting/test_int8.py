@@ -70,8 +70,16 @@ def test_products_equal_integer_arithmetic(axis):
     whole = Int8Product(Int8Weight(table if axis else table.T, axis), tf.constant(bias))
     run = traced(whole, [None, 40])
     normal = rng.normal(size=(6, 40)).astype("float32")
-    for rows in (normal, 100 * normal, np.abs(normal), -np.abs(normal[:1]), 1e-20 * normal, 0 * normal):
-        expected = product(rows, table, bias) if rows.any() else np.broadcast_to(bias, (6, 24))
+    for rows in (
+        normal,
+        np.tile(normal, (50, 1)),
+        100 * normal,
+        np.abs(normal),
+        -np.abs(normal[:1]),
+        1e-20 * normal,
+        0 * normal,
+    ):
+        expected = product(rows, table, bias) if rows.any() else np.broadcast_to(bias, (len(rows), 24))
         assert relative(run(rows), expected) < 1e-6
     assert run(normal[:0]).shape == (0, 24)
     assert 1e-3 < relative(run(normal), normal @ table + bias) < 3e-2
@@ -167,7 +175,7 @@ def classifier(config):
     ids = rng.integers(5, 50, (8, 12), "int32")
     mask = (np.arange(12) < rng.integers(2, 13, (8, 1))).astype("int32")
     inputs = {"token_ids": ids * mask, "segment_ids": 0 * ids, "padding_mask": mask}
-    inputs = {name: tf.constant(value, tf.int32) for name, value in inputs.items()}
+    inputs = {name: tf.constant(np.tile(value, (3, 1)), tf.int32) for name, value in inputs.items()}
     return encoder, keras_bert.build_classifier(encoder, 3), inputs
 
 
