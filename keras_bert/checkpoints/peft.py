@@ -6,6 +6,7 @@ three times, and its `B` split.
 
 import dataclasses
 import math
+import pathlib
 import re
 import shutil
 
@@ -178,7 +179,8 @@ def check_base(base, format):
             f"`base` must be a whole model. Received: base={base!r}, an adapter; write the sum as a model with "
             "keras_bert.save(keras_bert.load(adapter).model(), ...) and train from there"
         )
-    return str(base if path is None else path.resolve())
+    named = path is None or not pathlib.Path(base).expanduser().exists()  # On the hub, or on a shelf.
+    return str(base) if named else str(path.resolve())
 
 
 def write(model, description, directory, base):

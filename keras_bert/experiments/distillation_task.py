@@ -1,7 +1,6 @@
 """Fine-tuning of a student on the labels of a task and on the logits of a teacher."""
 
 import dataclasses
-import logging
 import pathlib
 
 import numpy as np
@@ -17,7 +16,6 @@ from keras_bert.training.distillation import distillation_loss
 from keras_bert.training.feature_cache import weights_fingerprint
 from keras_bert.training.logits_cache import cached_logits
 
-_LOG = logging.getLogger("keras_bert")
 _SHARED = ("title", "metric", "model", "bert", "sequence_length", "summary", "task", "load_options", "combine")
 
 
@@ -66,7 +64,6 @@ class DistillationTask(FinetuningTask):
         if self._logits is None:
             bert, model = self._teacher, self._teacher.model()
             preprocessor = bert.preprocessor(bert.sequence_length or self.sequence_length)
-            _LOG.info("  teacher: %s", self._name)
             self._logits = {
                 name: cached_logits(self._folder / f"{name}.npz", model, preprocessor.ragged(texts(part)), self._key)
                 for name, part in self._examples.items()

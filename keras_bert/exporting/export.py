@@ -115,8 +115,11 @@ def export(
     with replacing(directory) as temporary:
         with tracing as module.weights:
             tf.saved_model.save(module, str(temporary), signatures)
-        _name_methods(temporary / "saved_model.pb")
-        assets.write(temporary, signatures, about, eagerly=precision is None)  # In int8, there is only the graph.
+            _name_methods(temporary / "saved_model.pb")
+            if precision is not None:
+                assets.write(temporary, signatures, about, eagerly=False)  # In int8, there is only the graph.
+        if precision is None:
+            assets.write(temporary, signatures, about)
 
 
 def _check_precision(precision, calibration):

@@ -128,8 +128,10 @@ def compare(expected, got, tolerance, scale=None):
         return Difference(problem="has a value where there should be none, or none where there should be one")
     absolute = float(np.abs(expected - got)[plain].max(initial=0.0))
     relative = absolute / (scale or scale_of(expected))
-    wrong = f"differs by {absolute:.2g}, {relative:.2g} of its largest value" if relative > tolerance else None
-    return Difference(absolute, relative, wrong)
+    if relative <= tolerance:
+        return Difference(absolute, relative)
+    problem = f"differs by {absolute:.2g}, {relative:.2g} of its largest value, more than {tolerance:g}"
+    return Difference(absolute, relative, problem)
 
 
 def scale_of(values):
