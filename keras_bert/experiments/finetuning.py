@@ -218,10 +218,10 @@ class Finetuning:
         return model
 
     def _save(self, model, logits, setting):
-        bert, formats = self.task.bert, {"model": {}}
-        if self.hyperparameters.lora_rank:
-            formats["adapter"] = {"format": "peft", "base": setting.get("model", self.task.model)}
-        for folder, options in formats.items():
+        bert = self.task.bert
+        for folder in self._formats():
+            base = setting.get("model", self.task.model)
+            options = {"format": "peft", "base": base} if folder == "adapter" else {}
             save(
                 self.task.complete(model),
                 self.output / folder,
@@ -232,6 +232,10 @@ class Finetuning:
                 **self.task.save_options(logits),
                 **options,
             )
+
+    def _formats(self):
+        """Returns the folders of the model."""
+        return ["model", "adapter"] if self.hyperparameters.lora_rank else ["model"]
 
     def finish(self):
         """Scores the ensemble, writes predictions, results, report and model card, and exports the best model.
@@ -267,7 +271,8 @@ class Finetuning:
         write_text(self.output / "results.md", "\n".join(lines).rstrip() + "\n")
         with announced("writing the report"):
             self._write_report(facts, findings)
-        write_text(self.output / "model" / "README.md", self._model_card(findings))
+        for folder in self._formats():
+            write_text(self.output / folder / "README.md", self._model_card(findings))
         messages = [*findings.messages, *([_indented(f"warning: {warning}").lstrip()] if warning else [])]
         shown = {**best, **{name: text for name, text in findings.facts.items() if name == "thresholds"}}
         shown = [_indented(f"{name}: {text}") for name, text in shown.items() if name != "settings"]  # Already printed.
