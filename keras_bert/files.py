@@ -47,6 +47,17 @@ def replacing(path):
         _remove(temporary)
 
 
+def check_replaceable(directory, names):
+    """Raises an error if a folder that would be replaced contains anything besides files and folders of these names."""
+    directory = pathlib.Path(directory).expanduser()
+    other = [path.name for path in directory.iterdir() if path.name not in names] if directory.is_dir() else []
+    if directory.is_file() or other:
+        found = f"{directory} with {min(other)}" if other else f"the file {directory}"
+        raise ValueError(
+            f"`directory` is replaced: expected a new folder, or one with only {', '.join(names)}. Received: {found}"
+        )
+
+
 @contextlib.contextmanager
 def adding_to(directory):
     """Yields a temporary folder whose files move into `directory` when the block ends without an error."""

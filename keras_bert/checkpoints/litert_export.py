@@ -23,7 +23,7 @@ def export_litert(model, preprocessor, directory, labels=None, precision="float3
     Args:
         model: a float32 model from `build_encoder` or from a builder of heads, without a BiLSTM.
         preprocessor: a `TextPreprocessor`.
-        directory: output directory, which is replaced; a new or empty one, or one with `model.tflite`.
+        directory: output directory, which is replaced: a new one, or that of an older export.
         labels: list of the class names, in the order of the logits. Defaults to `None`.
         precision: str, "float32"; or that of the weights: "float16", half the size, computed in float32; or "int8", a
             quarter of the size: activations are quantized when the file runs. Defaults to "float32".
@@ -53,7 +53,8 @@ def export_litert(model, preprocessor, directory, labels=None, precision="float3
 def _check_lengths(lengths, description):
     limit = None if description.positions == "none" else description.config.max_position_embeddings
     if lengths is not None and (
-        not lengths
+        not isinstance(lengths, list | tuple)
+        or not lengths
         or len(set(lengths)) < len(lengths)
         or any(type(length) is not int or not 0 < length <= (limit or length) for length in lengths)
     ):

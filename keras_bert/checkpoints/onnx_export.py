@@ -28,7 +28,7 @@ def export_onnx(model, preprocessor, directory, labels=None, precision="float32"
     Args:
         model: a float32 model from `build_encoder` or from a builder of heads, without a BiLSTM.
         preprocessor: a `TextPreprocessor`.
-        directory: output directory, which is replaced; a new or empty one, or one with `model.onnx`.
+        directory: output directory, which is replaced: a new one, or that of an older export.
         labels: list of the class names, in the order of the logits. Defaults to `None`.
         precision: str, "float32", or "int8": a quarter of the size; activations are quantized when the file runs.
             Defaults to "float32".

@@ -4,10 +4,11 @@ import contextlib
 import pathlib
 
 from keras_bert.checkpoints.save import metadata_of, write_settings
-from keras_bert.files import replacing
+from keras_bert.files import check_replaceable, replacing
 from keras_bert.models.description import HEADS, Description, describe
 from keras_bert.text.vocabulary import Vocabulary
 
+_SETTINGS = ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json", "README.md")
 _HEADS = [head for head in HEADS if head != "bilstm_tagging"]
 
 
@@ -42,16 +43,13 @@ def runtime_folder(description, preprocessor, directory, file, labels, facts):
     Args:
         description: the `Description` of the model.
         preprocessor: a `TextPreprocessor`.
-        directory: the folder: a new or empty one, or one with an older `file`.
+        directory: the folder: a new one, or one with an older `file`.
         file: str, name of the model's file.
         labels: list of the class names, or `None`.
         facts: dict of more arguments of `save`.
     """
     directory = pathlib.Path(directory).expanduser()
-    if directory.is_file() or (directory.is_dir() and any(directory.iterdir()) and not (directory / file).is_file()):
-        raise ValueError(
-            f"`directory` is replaced: expected a new or empty folder, or one with {file}. Received: {directory}"
-        )
+    check_replaceable(directory, [file, *_SETTINGS])
     vocabulary = Vocabulary(preprocessor.vocabulary, strip_accents=preprocessor.strip_accents)
     facts = {"labels": labels, "sequence_length": preprocessor.sequence_length, **facts}
     metadata = metadata_of(description, vocabulary, preprocessor.lowercase, **facts)

@@ -10,11 +10,12 @@ from keras_bert.exporting.calibration import calibrated, probed
 from keras_bert.exporting.fused_layers import fused
 from keras_bert.exporting.int8_layers import in_int8
 from keras_bert.exporting.signatures import on_ids
-from keras_bert.files import replacing
+from keras_bert.files import check_replaceable, replacing
 from keras_bert.models.description import describe
 from keras_bert.text.preprocessor import TextPreprocessor
 
 # Signatures with these names take `tf.Example`s and have their own TensorFlow Serving API; all others use Predict.
+_FILES = ("saved_model.pb", "fingerprint.pb", "variables", "assets", assets.FOLDER)
 _METHODS = {name: f"tensorflow/serving/{name}" for name in ("classify", "regress")}
 
 
@@ -84,7 +85,8 @@ def export(
     Args:
         model: a model from one of the builders.
         preprocessor: a `TextPreprocessor`.
-        directory: output directory, which is replaced; TensorFlow Serving expects a number as its last component.
+        directory: output directory; TensorFlow Serving expects a number as its last component. An older SavedModel
+            is replaced; other files are refused.
         labels: list or array of class or tag names, in the order of the logits; numbers are converted to strings.
         pair: bool, whether a classifier or a regression model takes two texts. Defaults to `False`.
         example: dict of the inputs of `serving_default` for one text, such as `{"text": "A text."}`, which the
@@ -101,6 +103,7 @@ def export(
         export(model, preprocessor, "saved_models/sst2/1", labels=["negative", "positive"])
     """
     _check_precision(precision, calibration)
+    check_replaceable(directory, _FILES)
     description = describe(model)
     labels = _checked_labels(description, labels)
     signatures = {**build_signatures(model, preprocessor, labels, pair, **options), "tokens": on_ids(model)}

@@ -78,12 +78,15 @@ def test_other_answers_leave_the_old_folder(classifier, preprocessor, tmp_path, 
 
 
 def test_a_folder_with_other_files_is_not_replaced(classifier, preprocessor, tmp_path):
-    (tmp_path / "thesis.tex").touch()
-    with pytest.raises(
-        ValueError, match="`directory` is replaced: expected a new or empty folder, or one with model.onnx"
-    ):
-        keras_bert.export_onnx(classifier, preprocessor, tmp_path)
-    assert files(tmp_path) == ["thesis.tex"]
+    names = ["model.onnx", "model.safetensors", "saved_model.pb"]
+    for name in names:
+        (tmp_path / name).touch()
+    for export, only in ((keras_bert.export_onnx, "model.onnx"), (keras_bert.export, "saved_model.pb")):
+        with pytest.raises(
+            ValueError, match=f"`directory` is replaced: expected a new folder, or one with only {only}"
+        ):
+            export(classifier, preprocessor, tmp_path)
+    assert files(tmp_path) == names
 
 
 def test_quantized_and_adapted_models(classifier, preprocessor, tmp_path):

@@ -63,7 +63,7 @@ def exported(model_of, preprocessor, reversible, shared_folder):
         def fill(folder):
             for name in ("1", "writing-1"):
                 (folder / name / "assets.extra").mkdir(parents=True)
-                (folder / name / "old").touch()
+                (folder / name / "assets.extra" / "old").touch()
             tokenizer = reversible if head == "translation" else preprocessor
             more = {"precision": precision, **OPTIONS.get(head, {})}
             keras_bert.export(model_of(head, **options), tokenizer, folder / "1", **more)

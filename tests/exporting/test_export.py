@@ -187,7 +187,7 @@ def test_facts_and_warmup(served, pieces):
     """Replaces an older export, next to files left behind by a killed one."""
     classifier = served("classification")
     assert [path.name for path in classifier.directory.parent.iterdir()] == ["1"]
-    assert not (classifier.directory / "old").exists()
+    assert not (classifier.directory / "assets.extra" / "old").exists()
     folder = classifier.directory / "assets.extra"
     facts = json.loads((folder / "keras_bert.json").read_text())
     assert (facts["head"], facts["labels"], facts["pair"]) == ("classification", LABELS, False)

@@ -170,7 +170,7 @@ def test_outputs_that_depend_on_the_batch(toy, here):
     found = dict(problem.removeprefix("serving_default: ").split(" ", 1) for problem in reversed(problems(directory)))
     assert found == {
         "fixed": "does not start with the batch dimension: 3 rows in, shape (2,) out",
-        "mean": "alone differs by 1, 1 of its largest value",
+        "mean": "alone differs by 1, 1 of its largest value, more than 1e-05",
         "sum": "does not start with the batch dimension: 3 rows in, shape () out",
         "wide": "alone has shape (1, 1), but there is more than padding in (1, 3)",
     }
@@ -181,7 +181,11 @@ def test_outputs_that_depend_on_the_batch(toy, here):
     [
         (["A", "CB\0"], np.array(["A", "CC\0"], object), "is 'CC\\x00', expected 'CB\\x00', at [1]"),
         ([1, 7, 3], np.array([1, 2, 3]), "is 2, expected 7, at [1]"),
-        ([1.0, 2.0, 3.0001], np.array([1.0, 2.0, 3.0]), "differs by 0.0001, 3.3e-05 of its largest value"),
+        (
+            [1.0, 2.0, 3.0001],
+            np.array([1.0, 2.0, 3.0]),
+            "differs by 0.0001, 3.3e-05 of its largest value, more than 1e-05",
+        ),
         ([1.0, 2.0], np.array([1.0, np.inf]), "has values that are not finite"),
         ([1.0, -3e38], np.array([1.0, 3.0]), "has a value where there should be none, or none where"),
     ],
@@ -193,7 +197,9 @@ def test_a_wrong_output(expected, got, message):
 def test_compare():
     expected, got = np.array([2.0, -4.0]), np.array([2.0, -4.5])
     assert verification.compare(expected, got, 0.2) == verification.Difference(0.5, 0.125)
-    assert verification.compare(expected, got, 0.1).problem == "differs by 0.5, 0.12 of its largest value"
+    assert (
+        verification.compare(expected, got, 0.1).problem == "differs by 0.5, 0.12 of its largest value, more than 0.1"
+    )
     assert verification.compare(expected, got, 0.1, scale=10).problem is None
     # Values that mean "none" are excluded from the scale, and all zeros have scale 1.
     assert verification.compare([-3.4e38, 1.0], np.array([-3.4e38, 1.5]), 1.0).relative == 0.5
