@@ -46,7 +46,7 @@ def trained(monkeypatch):
 
     monkeypatch.setattr(finetuning.Finetuning, "_train", train)
     monkeypatch.setattr(finetuning.Finetuning, "_export", lambda self: None)
-    monkeypatch.setattr(finetuning.Finetuning, "_save", lambda self, model, logits: calls.append("saved"))
+    monkeypatch.setattr(finetuning.Finetuning, "_save", lambda self, model, logits, setting: calls.append("saved"))
     return calls
 
 
