@@ -14,7 +14,7 @@ import numpy as np
 import safetensors.numpy
 
 from keras_bert.checkpoints import huggingface, locations
-from keras_bert.checkpoints.layout import Checkpoint, slots
+from keras_bert.checkpoints.layout import HEAD_TENSORS, POOLER_TENSORS, Checkpoint, slots
 from keras_bert.files import write_json
 from keras_bert.metadata import Metadata
 from keras_bert.models.lora import lora_layers
@@ -33,6 +33,21 @@ _TASKS = {
     "encoder": ("FEATURE_EXTRACTION", ["pooler"]),
 }
 _HEADS = {task: head for head, (task, _) in _TASKS.items() if task and head != "encoder"}
+# The beginning of the names of each head's tensors.
+_HEAD_PREFIXES = {
+    "classification": "classifier.",
+    "token_classification": "classifier.",
+    "question_answering": "qa_outputs.",
+    "multiple_choice": "classifier.",
+    "next_sentence": "cls.seq_relationship.",
+    "pretraining": "cls.",
+}
+_POOLED = ("classification", "multiple_choice", "next_sentence", "encoder")
+_LINEAR = [
+    *(f"attention.self.{role}" for role in ("query", "key", "value")),
+    *("attention.output.dense", "intermediate.dense", "output.dense"),
+]
+_TABLE, _DECODER = "embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
 # Settings that are honoured, are visible in the tensors, or only matter in training. Any other one is refused.
 _KNOWN = {
     *("peft_type", "task_type", "base_model_name_or_path", "revision", "r", "lora_alpha", "rank_pattern"),
@@ -65,28 +80,105 @@ def read_settings(directory):
     for name, value in settings.items():
         if name not in _KNOWN and value not in (None, False, [], {}):
             raise ValueError(f"{path}: `{name}` is not supported. Expected none. Received: {name}={value!r:.200}")
+    for names, expected, is_valid in _VALUES:
+        for name in names:
+            if name in settings and not is_valid(settings[name]):
+                raise ValueError(f"{path}: `{name}` must be {expected}. Received: {name}={settings[name]!r:.200}")
     return settings
 
 
-def read(directory, settings, base):
+def _is_names(value):
+    return value is None or (isinstance(value, list) and all(isinstance(each, str) for each in value))
+
+
+def _is_layers(value):
+    return value is None or isinstance(value, int) or (isinstance(value, list) and all(type(n) is int for n in value))
+
+
+def _is_rank(value):
+    return isinstance(value, int) and value > 0
+
+
+def _is_number(value):
+    return isinstance(value, int | float)
+
+
+def _is_pattern(value):
+    try:
+        return isinstance(value, str) and re.compile(value) is not None
+    except re.error:
+        return False
+
+
+def _is_patterns(value, is_valid):
+    """Returns whether a value is an object of regular expressions and valid values."""
+    return value is None or (
+        isinstance(value, dict) and all(_is_pattern(key) and is_valid(each) for key, each in value.items())
+    )
+
+
+_PATTERNS = "an object of regular expressions and"
+# The types of settings: their names, what is expected, and a function that checks a value.
+_VALUES = (
+    (["base_model_name_or_path"], "a path or name", lambda value: value is None or isinstance(value, str)),
+    (["r"], "a positive integer", _is_rank),
+    (["lora_alpha"], "a number", _is_number),
+    (["rank_pattern"], f"{_PATTERNS} positive integers", lambda value: _is_patterns(value, _is_rank)),
+    (["alpha_pattern"], f"{_PATTERNS} numbers", lambda value: _is_patterns(value, _is_number)),
+    (["modules_to_save"], "a list of names", _is_names),
+    (["layers_to_transform"], "a number or a list of numbers", _is_layers),
+    (
+        ["target_modules", "exclude_modules", "layers_pattern"],
+        "a regular expression or a list of names",
+        lambda value: _is_names(value) or _is_pattern(value),
+    ),
+)
+
+
+def read(directory, settings, base, head=None):
     """Opens an adapter, merged into its base model.
 
     Args:
         directory: the folder.
         settings: the result of `read_settings`.
         base: the open `Checkpoint` of the base model.
+        head: str, the kind of head, if known. Defaults to `None`.
 
     Returns:
         A `Checkpoint`.
     """
-    tensors = _merged(directory, settings, base)
     if (directory / huggingface.CONFIG).is_file():
-        metadata = huggingface.read_config(directory)[1].replace(
-            vocabulary=base.metadata.vocabulary, lowercase=base.metadata.lowercase, tied=base.metadata.tied
-        )
+        config, metadata = huggingface.read_config(directory)
+        _check_config(directory, config, base)
+        kept = ("vocabulary", "lowercase", "tied")
+        metadata = metadata.replace(**{name: getattr(base.metadata, name) for name in kept})
     else:
         metadata = _base_metadata(base.metadata, _HEADS.get(settings.get("task_type"), base.metadata.head))
+    metadata = metadata.replace(head=head or metadata.head)
+    whole, pairs = _parts(directory)
+    tensors = {**base.tensors, **whole}
+    for module, pair in pairs.items():
+        name = huggingface.our_name(f"{module}.weight")
+        tensors[name] = _adapted(directory, module, tensors.get(name), pair, _scale(directory, settings, module, pair))
+    _check_complete(directory, settings, base, metadata.head or "encoder", whole, pairs)
+    if head != "encoder":  # Then the head is omitted.
+        _check_unused(directory, metadata.head or "encoder", whole)
+    if metadata.head == "pretraining" and whole.keys() & {_TABLE, _DECODER}:
+        # peft trains copies of modules, which are not tied.
+        tensors.setdefault(_DECODER, base.tensors[_TABLE])
+        metadata = metadata.replace(tied=False)
     return Checkpoint(str(directory), base.config, tensors, metadata)
+
+
+def _check_config(directory, config, base):
+    """Raises if the adapter's `config.json` has other sizes than the base model."""
+    sizes = [field.name for field in dataclasses.fields(config) if field.type is int]
+    if wrong := [name for name in sizes if getattr(config, name) != getattr(base.config, name)]:
+        own, others = (", ".join(f"{name}={getattr(of, name)}" for name in wrong) for of in (config, base.config))
+        raise ValueError(
+            f"{directory / huggingface.CONFIG} has {own}, but the base model {base.name} has {others}. Expected the "
+            "base model that was adapted: load(..., base=path_or_name)"
+        )
 
 
 def _base_metadata(metadata, head):
@@ -97,25 +189,90 @@ def _base_metadata(metadata, head):
     return Metadata(head=head, **{name: getattr(metadata, name) for name in kept})
 
 
-def _merged(directory, settings, base):
-    """Returns the tensors of the base model with those of the adapter."""
-    files = _open(directory)
-    merged, pairs = dict(base.tensors), {}
-    for name, tensor in files.items():
+def _parts(directory):
+    """Returns the tensors that replace others by our names, and the pairs `A` and `B` by peft's names of modules."""
+    whole, pairs = {}, {}
+    for name, tensor in _open(directory).items():
         module, found, part = name.rpartition(".lora_")
         if ".original_module." in name:
             continue  # With bias="all", peft also writes the biases of the modules that others replace.
         if not found:
-            ours = huggingface.our_name(name.replace(".base_layer.", ".").replace(".modules_to_save.", "."))
-            merged[ours] = tensor
+            for inserted in (".base_layer.", ".modules_to_save.default.", ".modules_to_save."):
+                name = name.replace(inserted, ".")
+            whole[huggingface.our_name(name)] = tensor
         elif part in ("A.weight", "B.weight"):
             pairs.setdefault(module, {})[part[0]] = tensor
         else:
             raise ValueError(f"{directory / WEIGHTS}: expected lora_A and lora_B. Received: {tensor.name}")
-    for module, pair in pairs.items():
-        name = huggingface.our_name(f"{module}.weight")
-        merged[name] = _adapted(directory, module, merged.get(name), pair, _scale(directory, settings, module, pair))
-    return merged
+    if (copy := "cls.predictions.decoder.bias") in whole:
+        whole["cls.predictions.bias"] = whole.pop(copy)  # The decoder's is the one that transformers adds.
+    return whole, pairs
+
+
+def _check_complete(directory, settings, base, head, whole, pairs):
+    """Raises if the adapter lacks tensors that its settings specify."""
+    saved = settings.get("modules_to_save") or ()
+    names = [name for name in base.tensors if name.startswith(_ENCODER) and name.endswith((".weight", ".bias"))]
+    names += POOLER_TENSORS if head in _POOLED else ()
+    ours = _HEAD_PREFIXES.get(head, ())
+    names += [name for name in (base.tensors if head == "pretraining" else HEAD_TENSORS) if name.startswith(ours)]
+    missing = [f"{module}.lora_A.weight" for module in _targets(settings, base, pairs) if module not in pairs]
+    missing += sorted(name for name in names if name not in whole and _is_in(saved, f"bert.{name}"))
+    if missing:
+        raise ValueError(
+            f"{directory / WEIGHTS} lacks {len(missing)} tensor(s) that `target_modules` and `modules_to_save` of "
+            f"{CONFIG} specify for head={head!r}: {_listing(missing)}. Expected a complete file, or the head of the "
+            "adapter in load(..., head=)"
+        )
+
+
+def _check_unused(directory, head, whole):
+    """Raises if the adapter has tensors of another head."""
+    ours = _HEAD_PREFIXES.get(head, ())
+    if unused := sorted(name for name in whole if name in HEAD_TENSORS and not name.startswith(ours)):
+        raise ValueError(
+            f"{directory / WEIGHTS} has {len(unused)} tensor(s) that a model with head={head!r} does not have: "
+            f"{_listing(unused)}. Pass the head of the adapter, load(..., head=)"
+        )
+
+
+def _targets(settings, base, pairs):
+    """Returns peft's names of the linear modules in the encoder's layers that the settings adapt."""
+    prefix = "" if any(module.startswith("encoder.") for module in pairs) else "bert."
+    layers = range(base.config.num_hidden_layers)
+    return [
+        name
+        for name in (f"{prefix}encoder.layer.{index}.{linear}" for index in layers for linear in _LINEAR)
+        if _matches(settings.get("target_modules"), name)
+        and not _matches(settings.get("exclude_modules"), name)
+        and not _is_in(settings.get("modules_to_save") or (), name)
+        and _is_transformed(settings, name)
+    ]
+
+
+def _matches(targets, name):
+    """Returns whether a module is one of `target_modules`: a regular expression, or a list of the ends of names."""
+    if isinstance(targets, str):
+        return targets == "all-linear" or re.fullmatch(targets, name) is not None
+    return any(f".{name}".endswith(f".{target}") for target in targets or ())
+
+
+def _is_in(modules, name):
+    return any(f".{module}." in f".{name}." for module in modules)
+
+
+def _is_transformed(settings, name):
+    """Returns whether `layers_to_transform` has the layer of a module."""
+    layers, patterns = settings.get("layers_to_transform"), settings.get("layers_pattern") or "[^.]*"
+    if layers in (None, []):
+        return True
+    patterns = [patterns] if isinstance(patterns, str) else patterns
+    numbers = [int(found[1]) for each in patterns if (found := re.match(rf".*\.{each}\.(\d+)\.", name))]
+    return numbers[:1] == [layers] or (isinstance(layers, list) and numbers != [] and numbers[0] in layers)
+
+
+def _listing(names):
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _open(directory):
