@@ -8,6 +8,7 @@ import keras
 
 from keras_bert.baseline_config import explain_names, named_baseline
 from keras_bert.checkpoints import (
+    adapter_config,
     google,
     huggingface,
     keras_hub,
@@ -165,7 +166,7 @@ def _open_path(path, head, dtype, base):
 
 def _open_adapter(path, head, dtype, base):
     """Opens an adapter, merged into the model that it was trained on."""
-    settings = peft.read_settings(path)
+    settings = adapter_config.read(path)
     name = base or settings.get("base_model_name_or_path")
     if not name:
         raise ValueError(f"{path / peft.CONFIG} does not name a base model. Pass it: load(..., base=path_or_name)")

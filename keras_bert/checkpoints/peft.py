@@ -13,13 +13,14 @@ import shutil
 import numpy as np
 import safetensors.numpy
 
-from keras_bert.checkpoints import huggingface, locations
+from keras_bert.checkpoints import adapter_config, huggingface, locations
+from keras_bert.checkpoints.adapter_config import CONFIG
 from keras_bert.checkpoints.layout import HEAD_TENSORS, POOLER_TENSORS, Checkpoint, slots
 from keras_bert.files import write_json
 from keras_bert.metadata import Metadata
 from keras_bert.models.lora import lora_layers
 
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+WEIGHTS = "adapter_model.safetensors"
 _PICKLE = "adapter_model.bin"
 _PREFIX = "base_model.model."
 _ENCODER = ("embeddings.", "encoder.", "encoder_bilstm.")
@@ -43,21 +44,7 @@ _HEAD_PREFIXES = {
     "pretraining": "cls.",
 }
 _POOLED = ("classification", "multiple_choice", "next_sentence", "encoder")
-_LINEAR = [
-    *(f"attention.self.{role}" for role in ("query", "key", "value")),
-    *("attention.output.dense", "intermediate.dense", "output.dense"),
-]
-_TABLE, _DECODER = "embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
-# Settings that are honoured, are visible in the tensors, or only matter in training. Any other one is refused.
-_KNOWN = {
-    *("peft_type", "task_type", "base_model_name_or_path", "revision", "r", "lora_alpha", "rank_pattern"),
-    *("alpha_pattern", "use_rslora", "target_modules", "exclude_modules", "modules_to_save", "bias"),
-    *("layers_to_transform", "layers_pattern", "init_lora_weights", "lora_dropout", "inference_mode"),
-    *("auto_mapping", "peft_version", "megatron_core", "runtime_config", "qalora_group_size"),
-    *("loftq_config", "eva_config", "corda_config", "lora_ga_config"),
-}
-# Other initializations change the base model's weights.
-_INITIALIZATIONS = (True, False, None, "gaussian", "orthogonal")
+_TIED = _TABLE, _DECODER = "embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
 
 
 def is_adapter(directory):
@@ -65,82 +52,12 @@ def is_adapter(directory):
     return (directory / CONFIG).is_file()
 
 
-def read_settings(directory):
-    """Reads `adapter_config.json`; raises for settings that `read` does not support."""
-    path = directory / CONFIG
-    settings = huggingface.read_json(path)
-    if settings.get("peft_type") != "LORA":
-        raise ValueError(f"{path}: `peft_type` must be 'LORA'. Received: peft_type={settings.get('peft_type')!r}")
-    initialization = settings.get("init_lora_weights")
-    if initialization not in _INITIALIZATIONS:
-        raise ValueError(
-            f"{path}: `init_lora_weights`={initialization!r} changes the weights of the base model. Expected plain "
-            "LoRA, to which peft converts: save_pretrained(..., path_initial_model_for_weight_conversion=...)"
-        )
-    for name, value in settings.items():
-        if name not in _KNOWN and value not in (None, False, [], {}):
-            raise ValueError(f"{path}: `{name}` is not supported. Expected none. Received: {name}={value!r:.200}")
-    for names, expected, is_valid in _VALUES:
-        for name in names:
-            if name in settings and not is_valid(settings[name]):
-                raise ValueError(f"{path}: `{name}` must be {expected}. Received: {name}={settings[name]!r:.200}")
-    return settings
-
-
-def _is_names(value):
-    return value is None or (isinstance(value, list) and all(isinstance(each, str) for each in value))
-
-
-def _is_layers(value):
-    return value is None or isinstance(value, int) or (isinstance(value, list) and all(type(n) is int for n in value))
-
-
-def _is_rank(value):
-    return isinstance(value, int) and value > 0
-
-
-def _is_number(value):
-    return isinstance(value, int | float)
-
-
-def _is_pattern(value):
-    try:
-        return isinstance(value, str) and re.compile(value) is not None
-    except re.error:
-        return False
-
-
-def _is_patterns(value, is_valid):
-    """Returns whether a value is an object of regular expressions and valid values."""
-    return value is None or (
-        isinstance(value, dict) and all(_is_pattern(key) and is_valid(each) for key, each in value.items())
-    )
-
-
-_PATTERNS = "an object of regular expressions and"
-# The types of settings: their names, what is expected, and a function that checks a value.
-_VALUES = (
-    (["base_model_name_or_path"], "a path or name", lambda value: value is None or isinstance(value, str)),
-    (["r"], "a positive integer", _is_rank),
-    (["lora_alpha"], "a number", _is_number),
-    (["rank_pattern"], f"{_PATTERNS} positive integers", lambda value: _is_patterns(value, _is_rank)),
-    (["alpha_pattern"], f"{_PATTERNS} numbers", lambda value: _is_patterns(value, _is_number)),
-    (["modules_to_save"], "a list of names", _is_names),
-    (["layers_to_transform"], "a number or a list of numbers", _is_layers),
-    (
-        ["target_modules", "exclude_modules", "layers_pattern"],
-        "a regular expression or a list of names",
-        lambda value: _is_names(value) or _is_pattern(value),
-    ),
-)
-
-
 def read(directory, settings, base, head=None):
     """Opens an adapter, merged into its base model.
 
     Args:
         directory: the folder.
-        settings: the result of `read_settings`.
+        settings: those of `adapter_config.read`.
         base: the open `Checkpoint` of the base model.
         head: str, the kind of head, if known. Defaults to `None`.
 
@@ -161,10 +78,10 @@ def read(directory, settings, base, head=None):
         name = huggingface.our_name(f"{module}.weight")
         tensors[name] = _adapted(directory, module, tensors.get(name), pair, _scale(directory, settings, module, pair))
     _check_complete(directory, settings, base, metadata.head or "encoder", whole, pairs)
-    if head != "encoder":  # Then the head is omitted.
+    if head != "encoder":  # That argument omits the head.
         _check_unused(directory, metadata.head or "encoder", whole)
-    if metadata.head == "pretraining" and whole.keys() & {_TABLE, _DECODER}:
-        # peft trains copies of modules, which are not tied.
+    if metadata.head == "pretraining" and any(name in whole and adapter_config.saves(settings, name) for name in _TIED):
+        # Modules that peft trains whole are copies, which are not tied.
         tensors.setdefault(_DECODER, base.tensors[_TABLE])
         metadata = metadata.replace(tied=False)
     return Checkpoint(str(directory), base.config, tensors, metadata)
@@ -211,13 +128,14 @@ def _parts(directory):
 
 def _check_complete(directory, settings, base, head, whole, pairs):
     """Raises if the adapter lacks tensors that its settings specify."""
-    saved = settings.get("modules_to_save") or ()
     names = [name for name in base.tensors if name.startswith(_ENCODER) and name.endswith((".weight", ".bias"))]
     names += POOLER_TENSORS if head in _POOLED else ()
     ours = _HEAD_PREFIXES.get(head, ())
     names += [name for name in (base.tensors if head == "pretraining" else HEAD_TENSORS) if name.startswith(ours)]
-    missing = [f"{module}.lora_A.weight" for module in _targets(settings, base, pairs) if module not in pairs]
-    missing += sorted(name for name in names if name not in whole and _is_in(saved, f"bert.{name}"))
+    prefix = "" if any(module.startswith("encoder.") for module in pairs) else "bert."
+    targets = adapter_config.targets(settings, base.config.num_hidden_layers, prefix)
+    missing = [f"{module}.lora_A.weight" for module in targets if module not in pairs]
+    missing += sorted(name for name in names if name not in whole and adapter_config.saves(settings, f"bert.{name}"))
     if missing:
         raise ValueError(
             f"{directory / WEIGHTS} lacks {len(missing)} tensor(s) that `target_modules` and `modules_to_save` of "
@@ -234,41 +152,6 @@ def _check_unused(directory, head, whole):
             f"{directory / WEIGHTS} has {len(unused)} tensor(s) that a model with head={head!r} does not have: "
             f"{_listing(unused)}. Pass the head of the adapter, load(..., head=)"
         )
-
-
-def _targets(settings, base, pairs):
-    """Returns peft's names of the linear modules in the encoder's layers that the settings adapt."""
-    prefix = "" if any(module.startswith("encoder.") for module in pairs) else "bert."
-    layers = range(base.config.num_hidden_layers)
-    return [
-        name
-        for name in (f"{prefix}encoder.layer.{index}.{linear}" for index in layers for linear in _LINEAR)
-        if _matches(settings.get("target_modules"), name)
-        and not _matches(settings.get("exclude_modules"), name)
-        and not _is_in(settings.get("modules_to_save") or (), name)
-        and _is_transformed(settings, name)
-    ]
-
-
-def _matches(targets, name):
-    """Returns whether a module is one of `target_modules`: a regular expression, or a list of the ends of names."""
-    if isinstance(targets, str):
-        return targets == "all-linear" or re.fullmatch(targets, name) is not None
-    return any(f".{name}".endswith(f".{target}") for target in targets or ())
-
-
-def _is_in(modules, name):
-    return any(f".{module}." in f".{name}." for module in modules)
-
-
-def _is_transformed(settings, name):
-    """Returns whether `layers_to_transform` has the layer of a module."""
-    layers, patterns = settings.get("layers_to_transform"), settings.get("layers_pattern") or "[^.]*"
-    if layers in (None, []):
-        return True
-    patterns = [patterns] if isinstance(patterns, str) else patterns
-    numbers = [int(found[1]) for each in patterns if (found := re.match(rf".*\.{each}\.(\d+)\.", name))]
-    return numbers[:1] == [layers] or (isinstance(layers, list) and numbers != [] and numbers[0] in layers)
 
 
 def _listing(names):
