@@ -92,6 +92,8 @@ def check():
     common_flags.load_options(_BASELINES, starts[:1], "bilstm")
     common_flags.check_paths(_FLAGS.model.value)
     common_flags.check_lora(_FLAGS, starts[:1])
+    if _DISTILLATION.student_layers.value and _FLAGS.lora_rank.value:
+        raise ValueError("--student_layers: not with --lora_rank, whose adapter needs the whole model. Received: both")
     if parse_threshold(_THRESHOLD.value) != THRESHOLD and _TASK.value != ["multi_label"]:
         raise ValueError(f"--threshold: only for --task=multi_label. Received: --task={','.join(_TASK.value)}")
     if _LANGUAGE_MODEL.value and _TASK.value == ["multi_label"]:

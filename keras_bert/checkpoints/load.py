@@ -8,6 +8,7 @@ import keras
 
 from keras_bert.baseline_config import explain_names, named_baseline
 from keras_bert.checkpoints import (
+    adapter_config,
     google,
     huggingface,
     keras_hub,
@@ -165,18 +166,21 @@ def _open_path(path, head, dtype, base):
 
 def _open_adapter(path, head, dtype, base):
     """Opens an adapter, merged into the model that it was trained on."""
-    settings = peft.read_settings(path)
+    settings = adapter_config.read(path)
     name = base or settings.get("base_model_name_or_path")
     if not name:
         raise ValueError(f"{path / peft.CONFIG} does not name a base model. Pass it: load(..., base=path_or_name)")
     inner = path / name
+    place = inner if base is None and inner.is_dir() else name
     try:
-        opened = _open(inner if base is None and inner.is_dir() else name, settings.get("revision"), head, dtype)
+        if (found := locations.find(place)) is not None and found.resolve() == path.resolve():
+            raise ValueError(f"{name} is the adapter itself")
+        opened = _open(place, settings.get("revision"), head, dtype)
     except (ValueError, OSError) as error:
         raise ValueError(f"{path}: its base model cannot be opened; load(..., base=) takes another: {error}") from error
     if not isinstance(opened, Checkpoint):
         raise ValueError(f"{path}: the base model of an adapter must be a BERT. Received: {name}")
-    checkpoint = peft.read(path, settings, opened)
+    checkpoint = peft.read(path, settings, opened, head)
     ours = (path / huggingface.CONFIG).is_file() and huggingface.is_ours(path)
     checkpoint.metadata = tokenizer_files.read(path, checkpoint.metadata, *([LONGEST_WORD] if ours else []))
     if head is not None:

@@ -13,13 +13,14 @@ import shutil
 import numpy as np
 import safetensors.numpy
 
-from keras_bert.checkpoints import huggingface, locations
-from keras_bert.checkpoints.layout import Checkpoint, slots
+from keras_bert.checkpoints import adapter_config, huggingface, locations
+from keras_bert.checkpoints.adapter_config import CONFIG
+from keras_bert.checkpoints.layout import HEAD_TENSORS, POOLER_TENSORS, Checkpoint, slots
 from keras_bert.files import write_json
 from keras_bert.metadata import Metadata
 from keras_bert.models.lora import lora_layers
 
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+WEIGHTS = "adapter_model.safetensors"
 _PICKLE = "adapter_model.bin"
 _PREFIX = "base_model.model."
 _ENCODER = ("embeddings.", "encoder.", "encoder_bilstm.")
@@ -33,16 +34,17 @@ _TASKS = {
     "encoder": ("FEATURE_EXTRACTION", ["pooler"]),
 }
 _HEADS = {task: head for head, (task, _) in _TASKS.items() if task and head != "encoder"}
-# Settings that are honoured, are visible in the tensors, or only matter in training. Any other one is refused.
-_KNOWN = {
-    *("peft_type", "task_type", "base_model_name_or_path", "revision", "r", "lora_alpha", "rank_pattern"),
-    *("alpha_pattern", "use_rslora", "target_modules", "exclude_modules", "modules_to_save", "bias"),
-    *("layers_to_transform", "layers_pattern", "init_lora_weights", "lora_dropout", "inference_mode"),
-    *("auto_mapping", "peft_version", "megatron_core", "runtime_config", "qalora_group_size"),
-    *("loftq_config", "eva_config", "corda_config", "lora_ga_config"),
+# The beginning of the names of each head's tensors.
+_HEAD_PREFIXES = {
+    "classification": "classifier.",
+    "token_classification": "classifier.",
+    "question_answering": "qa_outputs.",
+    "multiple_choice": "classifier.",
+    "next_sentence": "cls.seq_relationship.",
+    "pretraining": "cls.",
 }
-# Other initializations change the base model's weights.
-_INITIALIZATIONS = (True, False, None, "gaussian", "orthogonal")
+_POOLED = ("classification", "multiple_choice", "next_sentence", "encoder")
+_TIED = _TABLE, _DECODER = "embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
 
 
 def is_adapter(directory):
@@ -50,43 +52,50 @@ def is_adapter(directory):
     return (directory / CONFIG).is_file()
 
 
-def read_settings(directory):
-    """Reads `adapter_config.json`; raises for settings that `read` does not support."""
-    path = directory / CONFIG
-    settings = huggingface.read_json(path)
-    if settings.get("peft_type") != "LORA":
-        raise ValueError(f"{path}: `peft_type` must be 'LORA'. Received: peft_type={settings.get('peft_type')!r}")
-    initialization = settings.get("init_lora_weights")
-    if initialization not in _INITIALIZATIONS:
-        raise ValueError(
-            f"{path}: `init_lora_weights`={initialization!r} changes the weights of the base model. Expected plain "
-            "LoRA, to which peft converts: save_pretrained(..., path_initial_model_for_weight_conversion=...)"
-        )
-    for name, value in settings.items():
-        if name not in _KNOWN and value not in (None, False, [], {}):
-            raise ValueError(f"{path}: `{name}` is not supported. Expected none. Received: {name}={value!r:.200}")
-    return settings
-
-
-def read(directory, settings, base):
+def read(directory, settings, base, head=None):
     """Opens an adapter, merged into its base model.
 
     Args:
         directory: the folder.
-        settings: the result of `read_settings`.
+        settings: those of `adapter_config.read`.
         base: the open `Checkpoint` of the base model.
+        head: str, the kind of head, if known. Defaults to `None`.
 
     Returns:
         A `Checkpoint`.
     """
-    tensors = _merged(directory, settings, base)
     if (directory / huggingface.CONFIG).is_file():
-        metadata = huggingface.read_config(directory)[1].replace(
-            vocabulary=base.metadata.vocabulary, lowercase=base.metadata.lowercase, tied=base.metadata.tied
-        )
+        config, metadata = huggingface.read_config(directory)
+        _check_config(directory, config, base)
+        kept = ("vocabulary", "lowercase", "tied")
+        metadata = metadata.replace(**{name: getattr(base.metadata, name) for name in kept})
     else:
         metadata = _base_metadata(base.metadata, _HEADS.get(settings.get("task_type"), base.metadata.head))
+    metadata = metadata.replace(head=head or metadata.head)
+    whole, pairs = _parts(directory)
+    tensors = {**base.tensors, **whole}
+    for module, pair in pairs.items():
+        name = huggingface.our_name(f"{module}.weight")
+        tensors[name] = _adapted(directory, module, tensors.get(name), pair, _scale(directory, settings, module, pair))
+    _check_complete(directory, settings, base, metadata.head or "encoder", whole, pairs)
+    if head != "encoder":  # That argument omits the head.
+        _check_unused(directory, metadata.head or "encoder", whole)
+    if metadata.head == "pretraining" and any(name in whole and adapter_config.saves(settings, name) for name in _TIED):
+        # Modules that peft trains whole are copies, which are not tied.
+        tensors.setdefault(_DECODER, base.tensors[_TABLE])
+        metadata = metadata.replace(tied=False)
     return Checkpoint(str(directory), base.config, tensors, metadata)
+
+
+def _check_config(directory, config, base):
+    """Raises if the adapter's `config.json` has other sizes than the base model."""
+    sizes = [field.name for field in dataclasses.fields(config) if field.type is int]
+    if wrong := [name for name in sizes if getattr(config, name) != getattr(base.config, name)]:
+        own, others = (", ".join(f"{name}={getattr(of, name)}" for name in wrong) for of in (config, base.config))
+        raise ValueError(
+            f"{directory / huggingface.CONFIG} has {own}, but the base model {base.name} has {others}. Expected the "
+            "base model that was adapted: load(..., base=path_or_name)"
+        )
 
 
 def _base_metadata(metadata, head):
@@ -97,25 +106,56 @@ def _base_metadata(metadata, head):
     return Metadata(head=head, **{name: getattr(metadata, name) for name in kept})
 
 
-def _merged(directory, settings, base):
-    """Returns the tensors of the base model with those of the adapter."""
-    files = _open(directory)
-    merged, pairs = dict(base.tensors), {}
-    for name, tensor in files.items():
+def _parts(directory):
+    """Returns the tensors that replace others by our names, and the pairs `A` and `B` by peft's names of modules."""
+    whole, pairs = {}, {}
+    for name, tensor in _open(directory).items():
         module, found, part = name.rpartition(".lora_")
         if ".original_module." in name:
             continue  # With bias="all", peft also writes the biases of the modules that others replace.
         if not found:
-            ours = huggingface.our_name(name.replace(".base_layer.", ".").replace(".modules_to_save.", "."))
-            merged[ours] = tensor
+            for inserted in (".base_layer.", ".modules_to_save.default.", ".modules_to_save."):
+                name = name.replace(inserted, ".")
+            whole[huggingface.our_name(name)] = tensor
         elif part in ("A.weight", "B.weight"):
             pairs.setdefault(module, {})[part[0]] = tensor
         else:
             raise ValueError(f"{directory / WEIGHTS}: expected lora_A and lora_B. Received: {tensor.name}")
-    for module, pair in pairs.items():
-        name = huggingface.our_name(f"{module}.weight")
-        merged[name] = _adapted(directory, module, merged.get(name), pair, _scale(directory, settings, module, pair))
-    return merged
+    if (copy := "cls.predictions.decoder.bias") in whole:
+        whole["cls.predictions.bias"] = whole.pop(copy)  # The decoder's is the one that transformers adds.
+    return whole, pairs
+
+
+def _check_complete(directory, settings, base, head, whole, pairs):
+    """Raises if the adapter lacks tensors that its settings specify."""
+    names = [name for name in base.tensors if name.startswith(_ENCODER) and name.endswith((".weight", ".bias"))]
+    names += POOLER_TENSORS if head in _POOLED else ()
+    ours = _HEAD_PREFIXES.get(head, ())
+    names += [name for name in (base.tensors if head == "pretraining" else HEAD_TENSORS) if name.startswith(ours)]
+    prefix = "" if any(module.startswith("encoder.") for module in pairs) else "bert."
+    targets = adapter_config.targets(settings, base.config.num_hidden_layers, prefix)
+    missing = [f"{module}.lora_A.weight" for module in targets if module not in pairs]
+    missing += sorted(name for name in names if name not in whole and adapter_config.saves(settings, f"bert.{name}"))
+    if missing:
+        raise ValueError(
+            f"{directory / WEIGHTS} lacks {len(missing)} tensor(s) that `target_modules` and `modules_to_save` of "
+            f"{CONFIG} specify for head={head!r}: {_listing(missing)}. Expected a complete file, or the head of the "
+            "adapter in load(..., head=)"
+        )
+
+
+def _check_unused(directory, head, whole):
+    """Raises if the adapter has tensors of another head."""
+    ours = _HEAD_PREFIXES.get(head, ())
+    if unused := sorted(name for name in whole if name in HEAD_TENSORS and not name.startswith(ours)):
+        raise ValueError(
+            f"{directory / WEIGHTS} has {len(unused)} tensor(s) that a model with head={head!r} does not have: "
+            f"{_listing(unused)}. Pass the head of the adapter, load(..., head=)"
+        )
+
+
+def _listing(names):
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _open(directory):

@@ -38,14 +38,14 @@ class Quantizable:
         else:
             table = self._dequantized(table, getattr(self, f"{name}_scale"), getattr(self, f"{name}_zero", None))
         if self.lora_enabled:
-            a, b = (ops.cast(getattr(self, f"lora_{name}_{part}"), "float32") for part in "ab")
+            a, b = (ops.cast(part, "float32") for part in self._lora_parts())
             table = table + (self.lora_alpha / self.lora_rank) * ops.matmul(a, b)
         return table
 
     def merge_lora(self):
         """Adds the LoRA update to the table and removes it; the layer must not be quantized."""
         name = self.table_name
-        table, parts = getattr(self, f"_{name}"), [getattr(self, f"lora_{name}_{part}") for part in "ab"]
+        table, parts = getattr(self, f"_{name}"), self._lora_parts()
         table.assign(self.float_table())
         parts[1].assign(ops.zeros_like(parts[1]))  # Graphs that were traced before still add the update.
         self._tracker.unlock()
@@ -53,6 +53,32 @@ class Quantizable:
             self._untrack_variable(part)
         self._tracker.lock()
         self.lora_enabled, self.lora_rank, self.lora_alpha = False, None, None
+
+    def save_own_variables(self, store):
+        """Saves the sum of table and LoRA update, as Keras does, and the adapter, with its scale in `B`."""
+        super().save_own_variables(store)
+        if self.lora_enabled and self.quantization_mode is None:
+            a, b = self._lora_parts()
+            store["lora_a"], store["lora_b"] = a.value, b * (self.lora_alpha / self.lora_rank)
+
+    def load_own_variables(self, store):
+        """Loads the sum; with an adapter also its parts. Without them in the file, `A` stays random and `B` is zero."""
+        names = store.keys()  # Keras' store cannot be iterated.
+        values = {name: store[name] for name in names}
+        parts = [values.pop(name) for name in ("lora_a", "lora_b") if name in values]
+        before = ops.copy(self._lora_parts()[0]) if self.lora_enabled else None
+        super().load_own_variables(values)
+        if self.lora_enabled:
+            a, b = self._lora_parts()
+            a.assign(before)  # Keras makes both zero, which could not be trained.
+            if parts and self.quantization_mode is None:
+                a.assign(parts[0])
+                b.assign(ops.cast(parts[1], "float32") / (self.lora_alpha / self.lora_rank))
+                table = getattr(self, f"_{self.table_name}")
+                table.assign(2 * ops.cast(table.value, "float32") - self.float_table())
+
+    def _lora_parts(self):
+        return [getattr(self, f"lora_{self.table_name}_{part}") for part in "ab"]
 
     def _dequantized(self, table, scale, zero):
         other_axis, scale = 1 - self.scaled_axis, ops.cast(scale, "float32")

@@ -79,12 +79,17 @@ def _check(model, blocks, rank, alpha):
         raise ValueError(f"`rank` must be an integer of at least 1. Received: rank={rank!r}")
     if alpha is not None and not alpha > 0:
         raise ValueError(f"`alpha` must be above 0. Received: alpha={alpha!r}")
+    check_no_lora(model, "model")
+    _check_unquantized(model._flatten_layers())
+
+
+def check_no_lora(model, name):
+    """Raises if a model, the argument `name`, has a LoRA adapter."""
     if adapted := lora_layers(model):
         raise ValueError(
-            "`model` must not have LoRA adapters yet; merge_lora merges them into its kernels. "
-            f"Received: model={model.name!r} with an adapter of rank {adapted[0].lora_rank} on {adapted[0].path!r}"
+            f"`{name}` must not have LoRA adapters; merge_lora merges them into its kernels. "
+            f"Received: {name}={model.name!r} with an adapter of rank {adapted[0].lora_rank} on {adapted[0].path!r}"
         )
-    _check_unquantized(model._flatten_layers())
 
 
 def _check_unquantized(layers):

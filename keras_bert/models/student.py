@@ -6,6 +6,7 @@ import keras
 
 from keras_bert.models.description import describe, describe_encoder
 from keras_bert.models.encoder import build_encoder
+from keras_bert.models.lora import check_no_lora
 
 _TEACHER = "teacher_"  # Prefix of the teacher's outputs.
 
@@ -29,6 +30,7 @@ def take_layers(encoder, layers, **encoder_options):
     source = describe_encoder(encoder)
     if source.bilstm:
         raise ValueError("`encoder` must not have a BiLSTM. Take the layers before you add it")
+    check_no_lora(encoder, "encoder")
     taken = _layer_numbers(source.config.num_hidden_layers, layers)
     options = {"causal": source.causal, "positions": source.positions, "dtype": source.dtype, **encoder_options}
     student = build_encoder(dataclasses.replace(source.config, num_hidden_layers=len(taken)), **options)

@@ -76,7 +76,9 @@ def _with_teacher(loss, head, temperature, alpha):
         hard, teacher = loss.values(targets, outputs), outputs.get(f"teacher_{head}")
         if teacher is None:
             return hard
-        teacher, student = (tf.cast(logits, tf.float32) for logits in (teacher, outputs[head]))
+        student = outputs[head]
+        pieces = min(teacher.shape[-1], student.shape[-1])  # Token tables may be padded, each to another size.
+        teacher, student = (tf.cast(logits[..., :pieces], tf.float32) for logits in (teacher, student))
         return alpha * _divergence("classification", teacher, student, temperature) + (1 - alpha) * hard
 
     return Loss(loss.name, values, loss.weights)

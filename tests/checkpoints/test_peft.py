@@ -146,6 +146,7 @@ def test_ranks_scales_and_targets(changed, base):
             lambda found: tensors,
             task_type="FEATURE_EXTRACTION",
             target_modules=["query", "value"],
+            modules_to_save=None,
             rank_pattern={"layer.0.attention.self.query": 3},
             alpha_pattern={r".*\.value": 7},
             use_rslora=rslora,
@@ -163,6 +164,10 @@ def test_ranks_scales_and_targets(changed, base):
 
 def renamed(name, to):
     return lambda found: {key.replace(name, to): value for key, value in found.items()}
+
+
+def without(name):
+    return lambda found: {key: value for key, value in found.items() if name not in key}
 
 
 @pytest.mark.parametrize(
@@ -185,14 +190,76 @@ def renamed(name, to):
             {},
             "must fit a kernel .32, 32",
         ),
-        (lambda found: {k: v for k, v in found.items() if "lora_B" not in k}, {}, "must fit a kernel"),
-        (renamed("classifier", "other"), {}, "2 tensor.s. do not fit a BERT of this config: base_model.model.other"),
+        (without("lora_B"), {}, "must fit a kernel"),
+        (renamed("classifier", "other"), {"modules_to_save": None}, "2 tensor.s. do not fit a BERT of this config: ba"),
+        (without(""), {}, r"lacks 8 tensor.s. .*: bert.encoder.layer.0.attention.self.query.lora_A.weight, .* and 3 m"),
+        (without("key"), {}, r"lacks 1 tensor.*head='classification': bert.*.self.key.lora_A.weight. Expected a comp"),
+        (without("key"), {"target_modules": r".*\.(key|value)", "exclude_modules": ["value"]}, "lacks 1 tensor"),
+        (without("classifier"), {}, "lacks 2 tensor.s. that .* specify .*: classifier.bias, classifier.weight. Exp"),
+        (without("pooler"), {}, "lacks 2 tensor.s. that .* specify .*: pooler.dense.bias, pooler.dense.weight. Exp"),
+        (
+            lambda found: {**found, "base_model.model.qa_outputs.bias": np.zeros(2, "float32")},
+            {},
+            "has 1 tensor.s. that a model with head='classification' does not have: qa_outputs.bias. Pass the head",
+        ),
+        (None, {"task_type": None}, "has 2 tensor.s. that a model with head='encoder' does not have: classifier.bias"),
+        (None, {"base_model_name_or_path": "."}, "its base model cannot be opened; .* . is the adapter itself"),
+        (None, {"base_model_name_or_path": 5}, "adapter_config.json: `base_model_name_or_path` must be a path or nam"),
+        (None, {"lora_alpha": "16"}, "adapter_config.json: `lora_alpha` must be a number. Received: lora_alpha='16'"),
+        (None, {"rank_pattern": {"(": 3}}, "`rank_pattern` must be an object of regular expressions and positive int"),
+        (None, {"target_modules": "("}, "`target_modules` must be a regular expression or a list of names"),
     ],
 )
 def test_adapters_that_are_refused(changed, tensors, settings, message):
     with pytest.raises(ValueError, match=message) as error:
         keras_bert.load(changed(tensors, **settings))
     assert "\n" not in str(error.value)
+
+
+def test_an_adapter_of_another_base_model(changed):
+    folder = changed(own=True)
+    edit(folder / "config.json", num_hidden_layers=2, vocab_size=400)
+    message = "config.json has vocab_size=400, num_hidden_layers=2, but the base model .* has vocab_size=50, num_hidd"
+    with pytest.raises(ValueError, match=message):
+        keras_bert.load(folder)
+
+
+def test_files_of_peft_that_are_opened(changed, adapter, batch):
+    """Layers that are left out, a head that is passed, and the biases that bias="all" writes twice."""
+    bias = safetensors.numpy.load_file(adapter[0] / "adapter_model.safetensors")[
+        "base_model.model.bert.pooler.dense.bias"
+    ]
+    copy = {"base_model.model.bert.pooler.modules_to_save.default.dense.bias": bias}
+    copy |= {"base_model.model.bert.pooler.original_module.dense.bias": 0 * bias}
+    for tensors, settings, head in (
+        (lambda found: found | copy, {"bias": "all"}, None),
+        (None, {"task_type": None, "modules_to_save": ["score", "classifier"]}, "classification"),
+        (None, {"target_modules": "all-linear", "exclude_modules": r".*(output|intermediate)\.dense"}, None),
+        (None, {"layers_to_transform": [0], "layers_pattern": "layer"}, None),
+    ):
+        bert = keras_bert.load(changed(tensors, **settings), head=head)
+        assert relative(logits(bert.model()(batch)), logits(adapter[1](batch))) < 1e-5
+    bert = keras_bert.load(changed(without("lora"), target_modules=["query"], layers_to_transform=1))
+    assert bert.head == "classification"
+
+
+def test_a_trained_token_table_or_decoder_is_not_tied(saved, tmp_path):
+    """In peft, the modules that are trained whole are copies."""
+    base, rng = saved("pretraining"), np.random.default_rng(0)
+    table = to_numpy(keras_bert.load(base).encoder.get_layer("token_embedding").embeddings)
+    new, bias = rng.normal(size=table.shape).astype("float32"), rng.normal(size=len(table)).astype("float32")
+    settings = {"peft_type": "LORA", "base_model_name_or_path": str(base), "target_modules": []}
+    for module, tensors, expected in (
+        ("word_embeddings", {"bert.embeddings.word_embeddings.weight": new}, (new, table)),
+        ("decoder", {"cls.predictions.decoder.weight": new, "cls.predictions.decoder.bias": bias}, (table, new)),
+    ):
+        tensors = {f"base_model.model.{name}": value for name, value in tensors.items()}
+        safetensors.numpy.save_file(tensors, tmp_path / "adapter_model.safetensors")
+        (tmp_path / "adapter_config.json").write_text(json.dumps(settings | {"modules_to_save": [module]}))
+        layers = keras_bert.describe(keras_bert.load(tmp_path).model()).layers
+        np.testing.assert_array_equal(to_numpy(layers["token_embedding"].embeddings), expected[0])
+        np.testing.assert_array_equal(to_numpy(layers["mlm_decoder"].kernel), expected[1].T)
+    np.testing.assert_array_equal(to_numpy(layers["mlm_bias"].bias), bias)
 
 
 def test_missing_files(changed, base):

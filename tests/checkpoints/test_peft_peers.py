@@ -71,6 +71,11 @@ PATTERNS = {"rank_pattern": {"attention.self.query": 3}, "alpha_pattern": {".*va
         ("classification", "SEQ_CLS", {"target_modules": ["query", "value"], "use_rslora": True, **PATTERNS}),
         ("classification", "SEQ_CLS", {"target_modules": ["intermediate.dense", "output.dense"], "bias": "lora_only"}),
         ("classification", "SEQ_CLS", {"target_modules": r".*\.(query|key)", "modules_to_save": ["pooler"]}),
+        (
+            "classification",
+            "SEQ_CLS",
+            {"target_modules": ["query", "dense"], "bias": "all", "modules_to_save": ["classifier", "pooler"]},
+        ),
         ("token_classification", "TOKEN_CLS", {"target_modules": ["key"], "init_lora_weights": "gaussian"}),
     ],
 )

@@ -47,7 +47,7 @@ def test_only_adapters_and_head_are_trained(build, task, head):
 
 
 def test_an_adapted_model_equals_a_plain_one_with_the_sums_as_kernels(build, batch, tmp_path):
-    """The sums are computed in NumPy; also after merging, and in a `.keras` file."""
+    """The sums are computed in NumPy; also after merging, and in files of models and weights."""
     model = adapted(build("classification"))
     plain = keras.models.clone_model(model)
     kernels = {}
@@ -65,8 +65,21 @@ def test_an_adapted_model_equals_a_plain_one_with_the_sums_as_kernels(build, bat
         getattr(attention(plain), name).kernel.assign(kernel)
     expected = to_numpy(plain(batch)["logits"])
     assert relative(found, expected) < 1e-5
+    model.compile(keras.optimizers.SGD(momentum=0.9))
+    model.optimizer.build(model.trainable_weights)  # Its state does not fit the merged model.
     model.save(tmp_path / "model.keras")
-    assert relative(keras.saving.load_model(tmp_path / "model.keras")(batch)["logits"], expected) < 1e-5
+    loaded = keras.saving.load_model(tmp_path / "model.keras", compile=False)
+    assert relative(loaded(batch)["logits"], expected) < 1e-5
+    model.save_weights(tmp_path / "adapted.weights.h5")
+    plain.save_weights(tmp_path / "plain.weights.h5")
+    for file, part_b in (("adapted", to_numpy(layer.lora_kernel_b)), ("plain", np.zeros((2, 32)))):
+        again = adapted(keras.models.clone_model(plain), alpha=6)  # The files contain the scale.
+        found = attention(again).output_dense
+        random = to_numpy(found.lora_kernel_a)
+        again.load_weights(tmp_path / f"{file}.weights.h5")
+        assert relative(again(batch)["logits"], expected) < 1e-5
+        assert relative(found.lora_kernel_a, random if file == "plain" else to_numpy(layer.lora_kernel_a)) < 1e-6
+        np.testing.assert_allclose(to_numpy(found.lora_kernel_b), part_b / 2, atol=1e-6)
     call = keras.Function(model.inputs, model.outputs)  # Stands for anything that was traced before.
     keras_bert.merge_lora(model)
     assert relative(model(batch)["logits"], expected) < 1e-5
@@ -145,7 +158,7 @@ def test_errors(build):
         (model, {"rank": 0}, "`rank` must be an integer of at least 1. Received: rank=0"),
         (model, {"rank": 1.5}, "`rank` must be an integer of at least 1. Received: rank=1.5"),
         (model, {"rank": 2, "alpha": 0}, "`alpha` must be above 0. Received: alpha=0"),
-        (twice, {"rank": 2}, "must not have LoRA adapters yet; .* an adapter of rank 2 on 'block_0/attention/"),
+        (twice, {"rank": 2}, "must not have LoRA adapters; merge_lora .* an adapter of rank 2 on 'block_0/attention/"),
         (quantized, {"rank": 2}, "`model` must not be quantized: .* 'block_0/attention/output' in int8"),
     ):
         with pytest.raises(ValueError, match=message):

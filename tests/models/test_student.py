@@ -88,3 +88,6 @@ def test_other_models_have_no_teacher(config):
             keras_bert.add_teacher(student, teacher)
     with pytest.raises(ValueError, match="`encoder` must not have a BiLSTM"):
         keras_bert.take_layers(keras_bert.build_bilstm_encoder(encoder), 1)
+    keras_bert.enable_lora(classifier, 2)
+    with pytest.raises(ValueError, match="`encoder` must not have LoRA adapters; merge_lora merges them into its ker"):
+        keras_bert.take_layers(encoder, 1)

@@ -211,6 +211,7 @@ def test_mistakes_with_lora(made, tmp_path):
     cases = {
         ("--lora_rank=2", f"--model={tmp_path}/adapter"): "--lora_rank starts from a whole model, such as model/ besi",
         ("--lora_rank=2", "--freeze_layers=1"): "--freeze_layers: not with --lora_rank, which freezes the whole enc",
+        ("--lora_rank=2", "--student_layers=1"): "--student_layers: not with --lora_rank, whose adapter needs the wh",
         ("--lora_rank=2", "--lora_alpha=0"): "--lora_alpha must be above 0. Received: --lora_alpha=0",
         ("--lora_rank=2", "--model=bilstm", f"--vocab={tmp_path}/vocab.txt"): "--lora_rank adapts the attention of B",
         ("--lora_alpha=3",): "--lora_alpha is only for --lora_rank. Received: --lora_alpha=3.0",

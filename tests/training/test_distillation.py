@@ -91,7 +91,7 @@ def test_regression():
 
 
 def test_pretraining():
-    """A teacher without next sentence prediction has no part in that loss."""
+    """A teacher without next sentence prediction has no part in that loss; rows that pad its token table are cut."""
     targets = {
         "mask_labels": tf.constant([[1, 0], [1, 2]]),
         "mask_weights": tf.constant([[1.0, 0.5], [0.0, 1.0]]),
@@ -107,6 +107,8 @@ def test_pretraining():
         plain.sums(targets, outputs, rows)[0] / weight
     )
     assert float(total / weight) == pytest.approx(expected, rel=1e-5)
+    padded = {"teacher_mlm_logits": np.pad(outputs["teacher_mlm_logits"], ((0, 0), (0, 0), (0, 2)))}
+    assert float(masked_lm.sums(targets, outputs | padded, rows)[0] / weight) == pytest.approx(expected, rel=1e-5)
     assert nsp.sums(targets, outputs, rows) == plain_nsp.sums(targets, outputs, rows)
     outputs["teacher_nsp_logits"] = TEACHER[:2, :2]
     chances = (scipy.special.softmax(logits[:2, :2].astype(float) / 3, -1) for logits in (TEACHER, STUDENT))
