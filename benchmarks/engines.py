@@ -54,7 +54,8 @@ def write_models(folder, setting, data_dir):
         batches = [_random_ids()]
         encoder = keras_bert.build_encoder(keras_bert.BERT_BASE)
         pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(30517))]
-        vocabulary, texts = keras_bert.Vocabulary(pieces), ["w5 w6"]
+        vocabulary = keras_bert.Vocabulary(pieces)
+        texts = [" ".join(pieces[number] for number in row) for row in _random_ids()["token_ids"]]
     else:
         bert = keras_bert.load(contest.minilm())
         encoder, vocabulary = bert.encoder, bert.vocabulary

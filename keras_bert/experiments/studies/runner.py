@@ -381,5 +381,5 @@ def _is_on_features(row, column):
 class _OnlyScores(Finetuning):
     """Fine-tuning whose models are not kept."""
 
-    def _save(self, model, logits):
+    def _save(self, model, logits, setting):
         pass
