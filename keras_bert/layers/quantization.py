@@ -47,7 +47,7 @@ class Quantizable:
         name = self.table_name
         table, parts = getattr(self, f"_{name}"), self._lora_parts()
         table.assign(self.float_table())
-        parts[1].assign(ops.zeros_like(parts[1]))  # Graphs that were traced before still add the update.
+        parts[1].assign(ops.zeros_like(parts[1].value))  # Graphs that were traced before still add the update.
         self._tracker.unlock()
         for part in parts:
             self._untrack_variable(part)

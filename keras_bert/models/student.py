@@ -60,7 +60,8 @@ def add_teacher(student, teacher):
         if (head := describe(model).head) != "pretraining":
             raise ValueError(f"`{name}` must be a model from build_pretrainer. Received: a model with head {head!r}")
     # Keras does not see the weights of a function.
-    teach = keras.layers.Lambda(lambda inputs: _frozen_outputs(teacher, inputs), name="teacher")
+    shapes = {f"{_TEACHER}{name}": output.shape for name, output in teacher.output.items()}
+    teach = keras.layers.Lambda(lambda inputs: _frozen_outputs(teacher, inputs), lambda _: shapes, name="teacher")
 
     # Wiring
     outputs = {**student.output, **teach(dict(student.input))}
