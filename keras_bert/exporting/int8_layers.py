@@ -124,10 +124,11 @@ def _product(layer, limits, balance, dynamic):
     if limits is None:  # Layers that read no rows have none.
         return Int8Product(Int8Weight(table, axis=1), bias)
     low, high = limits
-    factors = None if balance is None else _factors(low, high, table, balance)
+    most = 0 if balance is None else min(balance.outliers, len(high) // 16)
+    factors = None if balance is None else _factors(low, high, table, balance.power, most)
     if factors is not None:
         low, high, table = low * factors, high * factors, table / factors[:, None]
-    outliers = [] if balance is None else _outliers(high, balance.outliers)
+    outliers = _outliers(high, most)
     return Int8Product(
         Int8Weight(table, axis=1),
         bias,
@@ -137,18 +138,17 @@ def _product(layer, limits, balance, dynamic):
     )
 
 
-def _factors(low, high, table, balance):
-    """Returns the factors of SmoothQuant, or `None` if the inputs are of similar size."""
+def _factors(low, high, table, power, outliers):
+    """Returns the factors of SmoothQuant, or `None` if the inputs but for `outliers` of them are of similar size."""
     sizes = np.maximum(np.maximum(-low, high), _SMALL[0])
-    if np.sort(sizes)[-1 - balance.outliers] < _UNEVEN * np.median(sizes):
+    if np.sort(sizes)[-1 - outliers] < _UNEVEN * np.median(sizes):
         return None
-    return np.maximum(np.abs(table).max(1), _SMALL[1]) ** (1 - balance.power) / sizes**balance.power
+    return np.maximum(np.abs(table).max(1), _SMALL[1]) ** (1 - power) / sizes**power
 
 
 def _outliers(high, most):
     """Returns the numbers of the inputs that are far larger than the others."""
     order = np.argsort(high)[::-1]
-    most = min(most, len(high) // 16)
     return [number for number in order[:most] if high[number] > _FAR * high[order[most]]]
 
 

@@ -21,7 +21,7 @@ from keras_bert.exporting import verification  # noqa: E402
 from keras_bert.exporting.calibration import calibrated, probed  # noqa: E402
 from keras_bert.exporting.export import build_signatures  # noqa: E402
 from keras_bert.exporting.int8 import LOWEST, Int8Product, Int8Weight, Outliers, layer_norm  # noqa: E402
-from keras_bert.exporting.int8_layers import in_int8  # noqa: E402
+from keras_bert.exporting.int8_layers import in_int8, observed  # noqa: E402
 
 ACTIVATIONS = {
     "gelu": lambda x: x * (0.5 + 0.5 * erf(x / np.sqrt(2))),
@@ -202,6 +202,18 @@ def test_a_model_is_close_and_unchanged(classifier):
     # The kernels and the table take a byte for each number.
     size = sum(variable.shape.num_elements() * variable.dtype.size for variable in variables)
     assert size < 0.4 * sum(weight.nbytes for weight in weights)
+
+
+@pytest.mark.parametrize("intermediate_size", [1, 16])
+def test_narrow_networks(config, classifier, intermediate_size):
+    _, _, inputs = classifier
+    sizes = {"intermediate_size": intermediate_size, "vocab_size": 60, "max_position_embeddings": 16}
+    model = keras_bert.build_classifier(keras_bert.build_encoder(dataclasses.replace(config, **sizes)), 3)
+    with observed(model) as limits:
+        model(inputs)
+    with in_int8(model, limits):
+        run = in_graph(model, inputs)
+    assert relative(run(inputs)["logits"], model(inputs)["logits"].numpy()) < 0.1
 
 
 def test_with_calibration_a_row_does_not_depend_on_the_others(classifier):
