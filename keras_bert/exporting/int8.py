@@ -10,6 +10,7 @@ import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 
 from keras_bert.exporting.fused_layers import for_size
+from keras_bert.layers.activations import activate
 
 # Weights have 7 bits, -64 to 64: processors without VNNI (Intel before 2019, AMD before 2022) add pairs of products in
 # 16 bits, where larger weights would silently overflow.
@@ -38,10 +39,11 @@ class Int8Weight:
         self.channels = table.shape[axis]
         self.values = tf.Variable(tf.bitcast(values, tf.qint8), trainable=False)
         self.value_of_127 = tf.Variable(127 * scale.ravel(), trainable=False)
+        self.sums = tf.Variable(tf.reduce_sum(tf.cast(values, tf.float32), 1 - axis) * scale.ravel(), trainable=False)
 
     @property
     def variables(self):
-        return [self.values, self.value_of_127]
+        return [self.values, self.value_of_127, self.sums]
 
     def rows(self, ids):
         """Returns the float32 rows of a table with a scale for each row."""
@@ -84,24 +86,35 @@ class Int8Product:
         """
         rows = tf.cast(rows, tf.float32)
         rows = rows if self.factors is None else rows * self.factors
-        fused = [] if activation is None else [_FUSED[activation]]
-        values, low, high = self._quantized(rows, low)
-        results = self._run(values, low, high, ["BiasAdd", *fused, "Dequantize"])
+        low, high = self._range(rows, low)
+        product = self._multiply if self.limits else self._multiply_steps
+        results = for_size(
+            rows,
+            lambda: product(_quantized_by_ops(rows, low, high), low, high, activation),
+            lambda: self._multiply(_quantized_at_once(rows, low, high), low, high, activation),
+        )
         return results if self.outliers is None else results + self.outliers.excess(rows, low, high)
 
-    def _quantized(self, rows, low=None):
-        """Returns scaled rows in 8 bits, and the values of 0 and 255."""
-        if self.limits is None:
-            high = tf.reduce_max(rows) if self.outliers is None else self.outliers.largest_other(rows)
-            low, high = _range(tf.reduce_min(rows) if low is None else low, high)
-        else:
-            low, high = _range(*self.limits)
-        values = for_size(rows, lambda: _quantized_by_ops(rows, low, high), lambda: _quantized_at_once(rows, low, high))
-        return values, low, high
+    def _range(self, rows, low=None):
+        """Returns the values of 0 and 255."""
+        if self.limits is not None:
+            return _range(*self.limits)
+        high = tf.reduce_max(rows) if self.outliers is None else self.outliers.largest_other(rows)
+        return _range(tf.reduce_min(rows) if low is None else low, high)
 
-    def _run(self, values, low, high, fused):
+    def _multiply_steps(self, values, low, high, activation):
+        """Multiplies 8-bit values with the range of 0 to 255: for each new range, oneDNN would set up the op again."""
+        steps = self._run(values, tf.constant(0.0), tf.constant(255.0), tf.zeros([self.weight.channels]), ["BiasAdd"])
+        results = steps * ((high - low) / 255) + (low * self.weight.sums + self.bias)
+        return results if activation is None else activate(results, activation)
+
+    def _multiply(self, values, low, high, activation):
+        fused = [] if activation is None else [_FUSED[activation]]
+        return self._run(values, low, high, self.bias, ["BiasAdd", *fused])
+
+    def _run(self, values, low, high, bias, fused):
         largest = tf.convert_to_tensor(self.weight.value_of_127)
-        tensors = [tf.convert_to_tensor(tensor) for tensor in (values, self.weight.values, self.bias)]
+        tensors = [tf.convert_to_tensor(tensor) for tensor in (values, self.weight.values, bias)]
         ranges = [low, high, -largest, largest]
         attributes = {
             "T1": tf.quint8,
@@ -113,7 +126,7 @@ class Int8Product:
             "Thost_inputs": [tensor.dtype for tensor in ranges],
             "Tdevice_outputs": [tf.float32],
             "transpose_b": self.weight.axis == 0,
-            "fused_ops": fused,
+            "fused_ops": [*fused, "Dequantize"],
             "input_quant_mode": "MIN_FIRST",
         }
         return _node("_QuantizedMatMul", tensors + ranges, [tf.float32], attributes)[0]
