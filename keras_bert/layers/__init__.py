@@ -13,6 +13,7 @@ from keras_bert.layers.head_layers import (
     Pooler,
     SentencePooling,
     UnfoldChoices,
+    UnfoldPassages,
 )
 from keras_bert.layers.layer_norm import LayerNorm
 from keras_bert.layers.masks import AttentionMask
@@ -49,5 +50,6 @@ __all__ = [
     "TokenEmbedding",
     "TransformerBlock",
     "UnfoldChoices",
+    "UnfoldPassages",
     "WeightedSum",
 ]

@@ -177,6 +177,29 @@ class UnfoldChoices(Unquantized, keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
+class UnfoldPassages(Unquantized, keras.layers.Layer):
+    """Reshapes the vectors of passages from `(batch * passages, width)` to `(batch, passages, width)`.
+
+    Call arguments:
+        vectors: `(batch * passages, width)`.
+        padding_mask: the mask before folding, `(batch, passages, length)`.
+
+    Returns:
+        `(batch, passages, width)`.
+
+    Example:
+        vectors = UnfoldPassages()(vectors, padding_mask)
+    """
+
+    def call(self, vectors, padding_mask):
+        batch, passages, _ = ops.shape(padding_mask)
+        return ops.reshape(vectors, (batch, passages, vectors.shape[-1]))
+
+    def compute_output_shape(self, vectors_shape, padding_mask_shape):
+        return (*padding_mask_shape[:2], vectors_shape[-1])
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
 class MultiLabelDense(Dense):
     """A `Dense` layer for independent labels: its outputs are sigmoid logits, not softmax logits.
 

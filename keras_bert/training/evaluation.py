@@ -5,6 +5,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.training.collectives import gather_rows
 from keras_bert.training.input_pipeline import replica_dataset
 from keras_bert.training.progress import track
 
@@ -76,12 +77,18 @@ class Evaluator:
             outputs = self._model(inputs, training=False)
             sums = [tf.zeros([0, 2])]
             for loss in self._losses if with_losses else []:
-                sums.append([loss.sums(targets, outputs, weights * real)])
+                sums.append([self._sums(loss, targets, outputs, weights * real)])
             return (outputs, targets, real) if keep else (), tf.concat(sums, 0)
 
         rows, sums = self._strategy.run(forward, (inputs, targets, real))
         rows = tf.nest.map_structure(lambda value: self._strategy.gather(value, 0), rows)
         return rows, self._strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
+
+    def _sums(self, loss, targets, outputs, weights):
+        if not loss.together:
+            return loss.sums(targets, outputs, weights)
+        sums = loss.sums(*gather_rows((targets, outputs, weights)))  # The same on every replica.
+        return [value / self._strategy.num_replicas_in_sync for value in sums]
 
 
 @tf.autograph.experimental.do_not_convert

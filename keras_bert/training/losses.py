@@ -20,12 +20,16 @@ class Loss(NamedTuple):
         weights: function of the targets that returns a tensor with the values' leading dimensions; `None` means 1 per
             row. It cannot use the outputs: its sum over the batch is computed before the replicas start.
         finish: function applied to the mean, such as `np.exp`; evaluations report its result. Defaults to `None`.
+        together: bool, whether the value of a row depends on the other rows, as with in-batch negatives. `values` is
+            then a function of `(targets, outputs, rows)` that receives the whole global batch, also with several
+            replicas and micro-batches, and the row weights. Defaults to `False`.
     """
 
     name: str
     values: Callable
     weights: Callable | None = None
     finish: Callable | None = None
+    together: bool = False
 
     def row_weights(self, targets, rows):
         """Returns the weights multiplied by the row weights, `(rows, ...)`."""
@@ -37,7 +41,8 @@ class Loss(NamedTuple):
     def sums(self, targets, outputs, rows):
         """Returns the sums of the weighted values and of the weights; `rows` contains the row weights."""
         targets = None if isinstance(targets, tuple) and not targets else targets  # See `replica_dataset`.
-        values = tf.cast(self.values(targets, outputs), tf.float32)
+        values = self.values(targets, outputs, rows) if self.together else self.values(targets, outputs)
+        values = tf.cast(values, tf.float32)
         weights = self.row_weights(targets, rows)
         if not values.shape.rank or not values.shape[:1].is_compatible_with(rows.shape):
             raise ValueError(

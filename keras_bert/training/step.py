@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from keras_bert.training.collectives import all_reduce
+from keras_bert.training.collectives import all_reduce, gather_rows, own_rows
 from keras_bert.training.optimizer import AdamW, assign, is_narrow
 
 _SCALE_AT_START, _STEPS_TO_DOUBLE = 2.0**15, 2000
@@ -41,6 +41,10 @@ class TrainStep:
         _check_optimizer(optimizer, model)
         self.model, self.optimizer, self.losses = model, optimizer, losses
         self.micro_batches, self.seed = micro_batches, seed
+        self._together = any(loss.together for loss in losses)
+        if self._together and jit_compile:
+            name = next(loss.name for loss in losses if loss.together)
+            raise ValueError(f"`jit_compile` is not supported with a loss of all rows together. Received: {name!r}")
         self._parts = micro_batches * tf.distribute.get_strategy().num_replicas_in_sync
         self._regularized = [weight for weight in model.trainable_variables if weight.regularizer is not None]
         self._penalized = bool(self._regularized)
@@ -85,35 +89,87 @@ class TrainStep:
         """Returns gradients and losses summed over this replica's micro-batches; new values of `self._updated`."""
         if self.micro_batches == 1:
             return self._gradients(*batch, totals, self._seeds(seed, 0))
-        parts = tf.nest.map_structure(
-            lambda value: tf.reshape(value, tf.concat([[self.micro_batches, -1], tf.shape(value)[1:]], 0)), batch
-        )
+        parts = tf.nest.map_structure(self._parted, batch)
+
+        losses, upstream = tf.zeros(len(self.losses) + 1), ()
+        if self._together:
+            losses, upstream = self._loss_gradients(*batch[1:], self._all_outputs(parts[0], seed), totals)
+            upstream = tf.nest.map_structure(self._parted, upstream)
 
         def add(index, sums):
-            part = tf.nest.map_structure(lambda value: value[index], parts)
-            gradients, losses, _ = self._gradients(*part, totals, self._seeds(seed, index))
+            *part, gradient = tf.nest.map_structure(lambda value: value[index], (*parts, upstream))
+            gradients, losses, _ = self._gradients(*part, totals, self._seeds(seed, index), gradient or None)
             return index + 1, tf.nest.map_structure(tf.add, sums, (gradients, losses))
 
         zeros = [tf.zeros(weight.shape, tf.float32 if is_narrow(weight) else weight.dtype) for weight in self._weights]
-        start = zeros, tf.zeros(len(self.losses) + 1)
-        _, sums = tf.while_loop(lambda index, _: index < self.micro_batches, add, (0, start))
+        _, sums = tf.while_loop(lambda index, _: index < self.micro_batches, add, (0, (zeros, losses)))
         return *sums, []
+
+    def _parted(self, values):
+        """Reshapes `(rows, ...)` to `(micro-batches, rows of each, ...)`."""
+        return tf.reshape(values, tf.concat([[self.micro_batches, -1], tf.shape(values)[1:]], 0))
+
+    def _all_outputs(self, inputs, seed):
+        """Returns the outputs for all rows of this replica's micro-batches, without what gradients need.
+
+        The gradient cache of Gao et al., 2021: each micro-batch is computed a second time, with the same dropout, once
+        the gradients of its outputs are known.
+        """
+        outputs = self.model.output
+
+        def add(index, arrays):
+            part = tf.nest.map_structure(lambda value: value[index], inputs)
+            computed, _ = self._forward(part, self._seeds(seed, index))
+            return index + 1, tf.nest.map_structure(lambda array, value: array.write(index, value), arrays, computed)
+
+        arrays = tf.nest.map_structure(lambda output: tf.TensorArray(output.dtype, self.micro_batches), outputs)
+        _, arrays = tf.while_loop(lambda index, _: index < self.micro_batches, add, (0, arrays))
+        return tf.nest.map_structure(lambda array, output: _shaped(array.concat(), output), arrays, outputs)
+
+    def _loss_gradients(self, targets, weights, outputs, totals):
+        """Returns this replica's share of each loss term, 0 for the penalty; the gradients of its outputs."""
+        targets, weights, outputs = gather_rows((targets, weights, outputs))
+        with tf.GradientTape() as tape:
+            tape.watch(outputs)
+            losses = self._losses(targets, outputs, weights, totals)
+            loss = tf.reduce_sum(losses) * (self.scale if self.scaled else 1.0)
+        gradients = tape.gradient(loss, outputs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        share = losses / tf.distribute.get_replica_context().num_replicas_in_sync
+        return tf.concat([share, [0.0]], 0), own_rows(gradients)
 
     def _seeds(self, seed, micro_batch):
         """Returns a state for each of the model's random generators."""
         seed = tf.random.experimental.stateless_fold_in(seed, micro_batch)
         return tf.random.stateless_uniform([len(self._generators), 2], seed, None, None, tf.uint32)
 
-    def _gradients(self, inputs, targets, weights, totals, seeds):
-        """Returns dense gradients, never in 16 bits; the rows' share of each loss term, penalty last; the updates."""
+    def _forward(self, inputs, seeds):
+        """Returns the outputs, and the scope with the losses and the updates of the forward pass."""
         states = zip(self._generators, tf.unstack(seeds, len(self._generators)), strict=True)
+        with keras.StatelessScope(state_mapping=states, collect_losses=True) as scope:
+            return self.model(inputs, training=True), scope
+
+    def _losses(self, targets, outputs, weights, totals):
+        losses = tf.stack([loss.sums(targets, outputs, weights)[0] for loss in self.losses])
+        return tf.math.divide_no_nan(losses, tf.ensure_shape(totals, losses.shape))
+
+    def _gradients(self, inputs, targets, weights, totals, seeds, upstream=None):
+        """Returns dense gradients, never in 16 bits; the rows' share of each loss term, penalty last; the updates.
+
+        With `upstream`, the gradients of the outputs, the loss terms but for the penalty are 0: they are known.
+        """
+        scale, known = self.scale if self.scaled else 1.0, tf.zeros(len(self.losses) + 1)
         with tf.GradientTape() as tape:
-            with keras.StatelessScope(state_mapping=states, collect_losses=True) as scope:
-                outputs = self.model(inputs, training=True)
-            losses = tf.stack([loss.sums(targets, outputs, weights)[0] for loss in self.losses])
-            losses = tf.math.divide_no_nan(losses, tf.ensure_shape(totals, losses.shape))
-            losses = tf.concat([losses, [self._penalty(scope.losses)]], 0)
-            loss = tf.reduce_sum(losses) * (self.scale if self.scaled else 1.0)
+            outputs, scope = self._forward(inputs, seeds)
+            if self._together and upstream is None:
+                with tape.stop_recording():
+                    known, upstream = self._loss_gradients(targets, weights, outputs, totals)
+            penalty = self._penalty(scope.losses)
+            if upstream is None:
+                losses = tf.concat([self._losses(targets, outputs, weights, totals), [penalty]], 0)
+                loss = tf.reduce_sum(losses) * scale
+            else:
+                losses = known + tf.one_hot(len(self.losses), len(self.losses) + 1, penalty)
+                loss = _product(outputs, upstream) + penalty * scale
         gradients = tape.gradient(loss, self._weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         gradients = [tf.cast(gradient, tf.float32) if is_narrow(gradient) else gradient for gradient in gradients]
         return [tf.convert_to_tensor(gradient) for gradient in gradients], losses, self._updates(scope)
@@ -185,6 +241,16 @@ class TrainStep:
         if norm:
             return tf.clip_by_norm(gradient, norm)
         return tf.clip_by_value(gradient, -value, value) if value else gradient
+
+
+def _product(outputs, gradients):
+    """Returns the sum of the products of two structures: a loss whose gradients are given."""
+    pairs = zip(tf.nest.flatten(outputs), tf.nest.flatten(gradients), strict=True)
+    return tf.add_n([tf.reduce_sum(tf.cast(output * gradient, tf.float32)) for output, gradient in pairs])
+
+
+def _shaped(values, output):
+    return tf.ensure_shape(values, output.shape)
 
 
 def _check_optimizer(optimizer, model):

@@ -1,0 +1,59 @@
+"""Batches of queries and passages, each padded to lengths of their own."""
+
+import functools
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.training.bucketing import Batches, fit_boundaries, pad_rows
+
+_MOST = 8
+
+
+class TowerBatches(Batches):
+    """`Batches` whose features are those of several towers: the part of a name before the first `_` is the tower.
+
+    The features of a tower are padded to the longest row of the batch in this tower, rounded up to one of few lengths:
+    questions are not padded to the length of passages.
+
+    Example:
+        batches = TowerBatches({"query_token_ids": ..., "passage_token_ids": ...}, targets, grouped=False)
+    """
+
+    def __init__(self, inputs, targets=None, batch_size=32, **options):
+        super().__init__(inputs, targets, batch_size, **options)
+        lengths = {name: _lengths(feature) for name, feature in self._features[0].items()}
+        self._tower_lengths = {}
+        for name, values in lengths.items():
+            tower = _tower(name)
+            self._tower_lengths[tower] = np.maximum(self._tower_lengths.get(tower, 1), values)
+        self._tower_boundaries = {
+            tower: fit_boundaries(values, _MOST, ratio=1.0) for tower, values in self._tower_lengths.items()
+        }
+
+    @tf.autograph.experimental.do_not_convert
+    def _batch(self, rows, start, size, length):
+        rows = rows[start : start + size]
+        rows.set_shape([self.batch_size])
+        taken = tf.where(rows < 0, rows[0], rows)
+        lengths = {tower: self._length(tower, taken) for tower in self._tower_lengths}
+        inputs, targets = self._features
+        inputs = {name: pad_rows(feature, taken, lengths[_tower(name)]) for name, feature in inputs.items()}
+        targets = tf.nest.map_structure(functools.partial(pad_rows, rows=taken, length=length, padding=-1), targets)
+        return inputs, targets, tf.cast(rows >= 0, tf.float32)
+
+    def _length(self, tower, rows):
+        """Returns the length to pad some rows of a tower to."""
+        longest = tf.reduce_max(tf.gather(self._tower_lengths[tower].astype("int32"), rows))
+        boundaries = tf.constant(self._tower_boundaries[tower], tf.int32)
+        return tf.gather(boundaries, tf.searchsorted(boundaries, longest[None])[0])
+
+
+def _tower(name):
+    return name.partition("_")[0]
+
+
+def _lengths(feature):
+    """Returns the length of the longest sequence of each row."""
+    rows = int(feature.nrows())
+    return feature.nested_row_lengths()[-1].numpy().reshape(rows, -1).max(axis=1)
