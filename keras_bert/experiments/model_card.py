@@ -74,6 +74,8 @@ def _metadata(name, task, start, evaluated_on, scores, kind):
     ]
     is_own = card.get("only_encoder") or kind != "BERT"
     library = "keras_bert" if is_own else "transformers"  # Which opens the encoder alone.
+    if card["pipeline_tag"] == "sentence-similarity":
+        library = "sentence-transformers"
     metadata = {"library_name": library, "pipeline_tag": card["pipeline_tag"]}
     if is_hub_name(start):
         metadata["base_model"] = str(start)
@@ -157,6 +159,12 @@ def _use(card, kind):
     )
     if kind != "BERT":
         return own
+    if card["pipeline_tag"] == "sentence-similarity":
+        return (
+            f"{own.replace('predict', 'encode')}\nWith sentence-transformers:\n\n```python\n"
+            "from sentence_transformers import SentenceTransformer\n\n"
+            f'print(SentenceTransformer("path/to/this/folder").encode({card["example"]}))\n```\n'
+        )
     model = "AutoModel" if card.get("only_encoder") else _CLASSES[card["pipeline_tag"]]
     head = f"With transformers{', the encoder alone' if card.get('only_encoder') else ''}"
     call = f'tokenizer({card["arguments"]}, truncation=True, return_tensors="pt")'

@@ -3,9 +3,10 @@
 Models are those of `build_bi_encoder`. Reimers & Gurevych, 2019; Henderson et al., 2017; Gao et al., 2021.
 """
 
+import math
+
 import tensorflow as tf
 
-from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.training.losses import Loss, in_shape, part
 
 DISTANCES = ("cosine", "euclidean")
@@ -28,7 +29,8 @@ def in_batch_loss(temperature=0.05, symmetric=True):
     The first passage of each row is the right one; the others of the row, hard negatives, and all passages of other
     rows are wrong. The loss does not depend on the number of replicas and micro-batches. Two rows are no negatives of
     each other if they share the query or the passage: targets are `{"query_ids": (rows,), "passage_ids": (rows,
-    passages)}`, integers that are equal for equal texts, and -1 for absent passages.
+    passages)}`, integers that are equal for equal texts, and -1 for absent passages. A row without its right passage
+    has weight 0.
 
     Args:
         temperature: float, divides the similarities. Defaults to 0.05.
@@ -56,7 +58,10 @@ def in_batch_loss(temperature=0.05, symmetric=True):
             losses /= 2
         return losses
 
-    return Loss("loss", values, together=True)
+    def weights(targets):
+        return _ids(targets, "passage_ids", 2)[:, 0] >= 0
+
+    return Loss("loss", values, weights, together=True)
 
 
 def triplet_loss(margin=1.0, distance="euclidean"):
@@ -90,12 +95,12 @@ def triplet_loss(margin=1.0, distance="euclidean"):
 def _other_rows(query_ids, passage_ids, rows):
     """Returns the queries `(rows, rows)` that are wrong for the right passage of each row."""
     first = passage_ids[:, 0]
-    return (rows > 0) & (query_ids[:, None] != query_ids) & (first[:, None] != first)
+    return (rows > 0) & (first >= 0) & (query_ids[:, None] != query_ids) & (first[:, None] != first)
 
 
 def _cross_entropy(right, scores, wrong):
     """Returns the cross-entropy of the score `right` among itself and the scores that are `wrong`."""
-    others = tf.where(wrong, scores, FORBIDDEN)
+    others = tf.where(wrong, scores, -math.inf)
     return tf.reduce_logsumexp(tf.concat([right[:, None], others], 1), 1) - right
 
 

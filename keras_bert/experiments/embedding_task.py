@@ -1,0 +1,241 @@
+"""Training of sentence encoders on pairs with scores, pairs, triplets or NLI."""
+
+import dataclasses
+
+import keras
+import numpy as np
+
+from keras_bert.experiments.finetuning_task import Findings, FinetuningTask, start_text
+from keras_bert.experiments.reports.labels import regression_errors, regression_sections
+from keras_bert.models.bi_encoder import build_bi_encoder
+from keras_bert.models.heads import build_embedder
+from keras_bert.tasks import data_summary
+from keras_bert.tasks.embedding import features, metrics
+from keras_bert.tasks.table import Examples
+from keras_bert.training.contrastive import cosine_loss, in_batch_loss, triplet_loss
+from keras_bert.training.progress import announced
+from keras_bert.training.tower_bucketing import TowerBatches
+
+METRICS = {"scored": "spearman", "pairs": "mrr@10", "triplets": "accuracy"}
+LOSSES = {"scored": ("cosine",), "pairs": ("in_batch",), "triplets": ("in_batch", "triplet")}  # The default first.
+_CHARACTERS = 300  # Of a text in errors.tsv.
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbeddingSettings:
+    """What is trained, and how.
+
+    Args:
+        loss: string, "cosine", "in_batch" or "triplet". Defaults to `None`, the first one that the data allows.
+        pooling: string, see `build_embedder`. Defaults to `None`, that of the model, or else "mean".
+        normalize: bool, see `build_embedder`. Defaults to `None`, that of the model, or else `False`.
+        temperature: float, of in-batch negatives. Defaults to 0.05.
+        margin: float, of triplets. Defaults to 1.0.
+        distance: string, of triplets. Defaults to "euclidean".
+    """
+
+    loss: str | None = None
+    pooling: str | None = None
+    normalize: bool | None = None
+    temperature: float = 0.05
+    margin: float = 1.0
+    distance: str = "euclidean"
+
+    def make_loss(self, kind):
+        """Returns the name of the loss for data of a kind, and the `Loss`."""
+        allowed = LOSSES[kind]
+        name = self.loss or allowed[0]
+        if name not in allowed:
+            raise ValueError(f"the loss of {kind} data must be {' or '.join(allowed)}. Received: loss={name!r}")
+        match name:
+            case "cosine":
+                return name, cosine_loss()
+            case "in_batch":
+                return name, in_batch_loss(self.temperature)
+            case _:
+                return name, triplet_loss(self.margin, self.distance)
+
+
+class EmbeddingTask(FinetuningTask):
+    """Trains a sentence encoder as a bi-encoder.
+
+    Args:
+        train, dev: `EmbeddingExamples`.
+        names: dict of the names of the files by "train" and "dev".
+        model: directory or name of the checkpoint to start from.
+        bert: the loaded checkpoint.
+        sequence_length: int, maximum number of tokens of a text.
+        settings: `EmbeddingSettings`. Defaults to those of the data and the model.
+    """
+
+    def __init__(self, train, dev, names, model, bert, sequence_length, settings=None):
+        options = settings or EmbeddingSettings()
+        self.examples, self.names, self.model, self.bert = {"train": train, "dev": dev}, names, str(model), bert
+        self.sequence_length, self.title = sequence_length, f"Sentence embeddings, {names['train']}"
+        self.metric, (name, self.loss) = METRICS[dev.kind], options.make_loss(train.kind)
+        self._pooling = options.pooling or bert.pooling or "mean"
+        self._normalize = bert.normalize if options.normalize is None else options.normalize
+        self._preprocessor = bert.preprocessor(sequence_length, padding="longest")
+        self._train = self._features(train.queries, train.passages, train.scores)
+        self._dev_rows = dev.queries, dev.passages, None, np.arange(len(dev))
+        if dev.kind == "pairs":
+            self._dev_rows = features.distinct_passages(dev.queries, dev.passages)
+        dev_inputs, dev_targets = self._features(*self._dev_rows[:2], dev.scores)
+        self.train = [lambda: self._train]
+        self.dev = TowerBatches(dev_inputs, dev_targets, 64, shuffle=False)
+        self.settings = {
+            "model": self.model,
+            "sequence_length": sequence_length,
+            "loss": name,
+            "pooling": self._pooling,
+            "normalize": self._normalize,
+            **_loss_settings(name, options),
+            **{split: [names[split], len(examples)] for split, examples in self.examples.items()},
+            "content": {split: examples.fingerprint() for split, examples in self.examples.items()},
+        }
+        self.summary, self.card = self._summary(), _card(names)
+        self.facts = {
+            "start": start_text(model, bert),
+            "training examples": f"{names['train']}: {_described(train)}",
+            "dev examples": f"{names['dev']}: {_described(dev)}",
+            "vectors": f"{self._pooling} pooling{', normalized' if self._normalize else ''}; loss {name}",
+            **data_summary.facts(self.summary),
+        }
+
+    def batches(self, examples, batch_size, seed, grouped):
+        # Negatives are a random sample of the passages, not those of similar length.
+        return TowerBatches(*examples(), batch_size, seed=seed, grouped=grouped and not self.loss.together)
+
+    def _features(self, queries, passages, scores):
+        with announced(f"tokenizing {len(queries):,} rows"):
+            inputs = features.tower_inputs(queries, passages, self._preprocessor)
+        return inputs, features.row_ids(queries, passages) if scores is None else np.array(scores, "float32")
+
+    def _summary(self):
+        """Summarizes the data, see `tasks.data_summary`."""
+        train, dev = self.examples["train"], self.examples["dev"]
+        cut = data_summary.truncation(
+            self._token_counts(), self.sequence_length, self.bert.config.max_position_embeddings
+        )
+        rows = {split: _keys(examples) for split, examples in self.examples.items()}
+        seen = set(rows["train"])
+        return {
+            "unit": "rows",
+            "train": len(train),
+            "dev": {self.names["dev"]: len(dev)},
+            "test": {},
+            "skipped": {split: each.skipped for split, each in self.examples.items() if each.skipped},
+            "truncated": cut,
+            "repeated": len(train) - len(seen),
+            "overlap": {"dev": sum(key in seen for key in rows["dev"])},
+            "baseline": "none",
+            "majority": {},
+        }
+
+    def _token_counts(self):
+        """Returns the number of tokens of the training texts without truncation, for rows the longest one."""
+        train, tokenizer, counts = self.examples["train"], self._preprocessor.tokenizer, []
+        for tower, texts in (("query", train.queries), ("passage", [row[0] for row in train.passages])):
+            ids = self._train[0][f"{tower}_token_ids"]
+            lengths = ids.nested_row_lengths()[-1].numpy().reshape(len(train), -1)[:, 0]
+            counts.append(
+                data_summary.token_counts(tokenizer, Examples(texts, None, None, []), self.sequence_length, lengths)
+            )
+        return np.max(counts, 0)
+
+    def build(self, bert):
+        return build_bi_encoder(
+            build_embedder(bert.encoder, self._pooling, self._normalize, sequence_length=self.sequence_length)
+        )
+
+    def complete(self, model):
+        return next(layer for layer in model.layers if isinstance(layer, keras.Model))
+
+    def score(self, targets, outputs):
+        return self._scores(self._similarities(outputs), outputs)
+
+    def _similarities(self, outputs):
+        """Returns the cosine similarities of the passages of each row; for pairs, the ranks of the right ones."""
+        queries, passages = outputs["query_embedding"], outputs["passage_embedding"]
+        right = self._dev_rows[2]
+        if right is not None:
+            found = metrics.ranks(queries, passages[: right.max() + 1, 0], right)
+            return found[np.argsort(self._dev_rows[3]), None]
+        return np.einsum("qd,qpd->qp", metrics.unit(queries), metrics.unit(passages))
+
+    def _scores(self, found, outputs=None):
+        dev = self.examples["dev"]
+        match dev.kind:
+            case "scored":
+                return metrics.similarity_scores(found[:, 0], dev.scores)
+            case "pairs":
+                return metrics.retrieval_scores(found[:, 0])
+            case _:
+                present = features.row_ids(dev.queries, dev.passages)["passage_ids"] >= 0
+                return metrics.triplet_scores(found, present)
+
+    def dev_logits(self, predict):
+        return {"dev": self._similarities(predict(self.dev))}
+
+    def test_logits(self, predict):
+        return {}
+
+    def save_options(self, logits):
+        return {}
+
+    def export_options(self, bert):
+        return {"example": {"text": self.examples["dev"].queries[0]}}
+
+    def conclude(self, dev, test, output):
+        scores, found = self._scores(dev["dev"]), dev["dev"]
+        sections, errors = self._report(found)
+        return Findings({"scores": scores}, data_summary.listed(scores), {}, [], sections, errors, measured=scores)
+
+    def _report(self, found):
+        """Returns the sections of `report.html` and the rows of `errors.tsv`."""
+        dev = self.examples["dev"]
+        first = [row[0] for row in dev.passages]
+        if dev.kind == "scored":
+            rows = dev.queries, first, dev.scores, found
+            return regression_sections(*rows), regression_errors(*rows)
+        # For pairs the rank; for triplets by how much the best wrong passage is more similar than the right one.
+        name = "rank" if dev.kind == "pairs" else "excess"
+        values = found[:, 0] if dev.kind == "pairs" else found[:, 1:].max(1, initial=-1) - found[:, 0]
+        rows = zip(values, range(1, len(first) + 1), dev.queries, first, strict=True)
+        rows = sorted(rows, key=lambda row: -row[0])
+        lines = [[f"{value:g}", str(row), *(text[:_CHARACTERS] for text in texts)] for value, row, *texts in rows]
+        return [], [[name, "row", "query", "passage"], *lines]
+
+
+def _loss_settings(name, options):
+    match name:
+        case "in_batch":
+            return {"temperature": options.temperature}
+        case "triplet":
+            return {"margin": options.margin, "distance": options.distance}
+        case _:
+            return {}
+
+
+def _keys(examples):
+    """Returns the texts of each row without differences in case and white space."""
+    rows = zip(examples.queries, examples.passages, strict=True)
+    return [tuple(" ".join(text.casefold().split()) for text in (query, *passages)) for query, passages in rows]
+
+
+def _described(examples):
+    texts = f"{len(examples):,} {'pairs with a score' if examples.kind == 'scored' else examples.kind}"
+    if examples.score_range:
+        texts += " from {:g} to {:g}".format(*examples.score_range)
+    return texts
+
+
+def _card(names):
+    return {
+        "pipeline_tag": "sentence-similarity",
+        "datasets": [],
+        "dataset": {"type": "json" if names["dev"].endswith(("json", "jsonl")) else "csv", "name": names["dev"]},
+        "purpose": "sentence embeddings",
+        "trained_on": names["train"],
+        "example": '["A text.", "Another one."]',
+    }

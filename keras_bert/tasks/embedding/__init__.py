@@ -1,0 +1,1 @@
+"""Data and metrics of sentence encoders."""

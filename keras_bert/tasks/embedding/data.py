@@ -1,0 +1,191 @@
+"""Reads data of sentence encoders: pairs with scores, pairs of query and passage, triplets, and NLI.
+
+Tables are CSV, TSV or JSONL; a `.json` file is SQuAD, whose questions are the queries and whose paragraphs are the
+passages. The columns of a table tell what it is:
+
+- two texts and `score`: pairs with a score, such as STS-B
+- two texts and `label`: NLI. The premises that entail a hypothesis are queries, and the hypotheses that they contradict
+  are wrong passages
+- two texts and `negative`, `negative1`, ... or in JSONL a list `negatives`: triplets
+- two texts: pairs
+"""
+
+import dataclasses
+import pathlib
+import re
+
+from keras_bert.files import fingerprint
+from keras_bert.tasks.rows import column_names, good_rows, read_rows, valid_text
+from keras_bert.tasks.squad import data as squad
+from keras_bert.tasks.table import finite_number
+
+# Default names of the columns, the first one that a file has.
+_TEXTS = ("query", "question", "anchor", "premise", "sentence1", "text")
+_PAIRS = ("passage", "positive", "context", "hypothesis", "sentence2", "pair")
+_SCORE, _LABELS = "score", ("label", "gold_label")
+_NEGATIVE = re.compile(r"negatives?[ _-]?[0-9]*")
+_RANGES = {1.0: (0.0, 1.0), 5.0: (0.0, 5.0)}
+# The names of NLI's classes; MNLI's files have words, others the numbers of the Hugging Face hub.
+_ENTAILMENT, _CONTRADICTION, _OTHERS = ("entailment", "0"), ("contradiction", "2"), ("neutral", "1", "-", "-1")
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbeddingExamples:
+    """Queries and their passages.
+
+    Args:
+        kind: string, "scored", "pairs" or "triplets".
+        queries: list of strings.
+        passages: list of lists of strings: the right passage of each query first, then wrong ones.
+        scores: list of floats from 0 to 1 for "scored", otherwise `None`.
+        score_range: tuple `(lowest, highest)` of the scores in the file, otherwise `None`.
+        skipped: int, number of unreadable rows that were skipped. Defaults to 0.
+    """
+
+    kind: str
+    queries: list
+    passages: list
+    scores: list | None = None
+    score_range: tuple | None = None
+    skipped: int = 0
+
+    def __len__(self):
+        return len(self.queries)
+
+    def first(self, count):
+        """Returns the first `count` rows, or all rows for `None`."""
+        columns = {name: getattr(self, name) for name in ("queries", "passages", "scores")}
+        return dataclasses.replace(self, **{name: column and column[:count] for name, column in columns.items()})
+
+    def fingerprint(self):
+        """Returns a hash of the rows, to recognize changed data."""
+        return fingerprint([self.queries, self.passages, self.scores])
+
+
+def read(path, text_column=None, pair_column=None, score_column=None, score_range=None, skip_bad_rows=None):
+    """Reads a file, see the module.
+
+    Args:
+        path: the file.
+        text_column, pair_column: the columns of the query and the passage. Default to usual names.
+        score_column: the column of the score. Defaults to `score`.
+        score_range: tuple `(lowest, highest)` of the scores, which become 0 and 1. Defaults to (0, 1) or (0, 5),
+            whichever all scores are in.
+        skip_bad_rows: int, maximum number of unreadable rows to skip with a warning. Defaults to `None`, none.
+
+    Returns:
+        `EmbeddingExamples`.
+    """
+    path = pathlib.Path(path)
+    if path.suffix.lower() == ".json":
+        questions = squad.read(path)
+        return EmbeddingExamples(
+            "pairs", questions.questions, [[questions.contexts[index]] for index in questions.context]
+        )
+    columns = _columns(path, text_column, pair_column, score_column)
+    flags = {columns.text: "text_column", columns.pair: "pair_column", columns.score: "score_column"}
+    wanted = {name: flags.get(name) for name in columns.wanted()}
+    raw_rows, parse = read_rows(path, wanted)
+
+    def row(line, raw):
+        record = parse(line, raw)
+        query, passage = (_text(path, line, record, name) for name in (columns.text, columns.pair))
+        negatives = [text for name in columns.negatives for text in _negatives(path, line, record, name)]
+        score = None if columns.score is None else finite_number(path, line, columns.score, record[columns.score])
+        label = None if columns.label is None else _label(path, line, columns.label, record[columns.label])
+        return query, [passage, *negatives], score, label, line
+
+    rows = [values for _, _, values in good_rows(path, raw_rows, row, skip_bad_rows)]
+    queries, passages, scores, labels, lines = map(list, zip(*rows, strict=True))
+    skipped = len(raw_rows) - len(rows)
+    if columns.label is not None:
+        return dataclasses.replace(_from_nli(path, queries, passages, labels), skipped=skipped)
+    if columns.score is None:
+        return EmbeddingExamples("triplets" if columns.negatives else "pairs", queries, passages, skipped=skipped)
+    lowest, highest = score_range or _range(path, scores)
+    for line, score in zip(lines, scores, strict=True):
+        if not lowest <= score <= highest:
+            raise ValueError(
+                f"{path}:{line}: column `{columns.score}` must be between {lowest:g} and {highest:g}. "
+                f"Received: {score:g}"
+            )
+    scaled = [(score - lowest) / (highest - lowest) for score in scores]
+    return EmbeddingExamples("scored", queries, passages, scaled, (lowest, highest), skipped)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Columns:
+    """The columns of a table."""
+
+    text: str
+    pair: str
+    score: str | None
+    label: str | None
+    negatives: list
+
+    def wanted(self):
+        return [name for name in (self.text, self.pair, self.score, self.label, *self.negatives) if name]
+
+
+def _columns(path, text, pair, score):
+    given = [name for name in (text, pair, score) if name]
+    is_table = path.suffix.lower() != ".jsonl"
+    found = column_names(path, given if is_table else ())
+    text = text or next((name for name in _TEXTS if name in found), _TEXTS[0])
+    pair = pair or next((name for name in _PAIRS if name in found and name != text), _PAIRS[0])
+    negatives = sorted((name for name in found if _NEGATIVE.fullmatch(name)), key=lambda name: (len(name), name))
+    score = score or (_SCORE if _SCORE in found and not negatives else None)
+    label = next((name for name in _LABELS if name in found), None)
+    return _Columns(text, pair, score, None if score or negatives else label, [] if score else negatives)
+
+
+def _text(path, line, record, column):
+    text = record[column]
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"{path}:{line}: column `{column}` must be a text. Received: {text!r:.80}")
+    return valid_text(text)
+
+
+def _negatives(path, line, record, column):
+    """Returns the wrong passages of a column; an empty one is absent."""
+    values = record[column] if isinstance(record[column], list) else [record[column]]
+    for value in values:
+        if not isinstance(value, str):
+            raise ValueError(f"{path}:{line}: column `{column}` must be a text or a list. Received: {value!r:.80}")
+    return [valid_text(value) for value in values if value.strip()]
+
+
+def _label(path, line, column, value):
+    label = str(value).strip().lower()
+    if label not in (*_ENTAILMENT, *_CONTRADICTION, *_OTHERS):
+        raise ValueError(
+            f"{path}:{line}: column `{column}` must be entailment, neutral or contradiction, or 0, 1 or 2, for NLI; "
+            f"similarities are in a column `{_SCORE}`. Received: {value!r:.80}"
+        )
+    return label
+
+
+def _range(path, scores):
+    for highest, pair in _RANGES.items():
+        if all(0 <= score <= highest for score in scores):
+            return pair
+    raise ValueError(
+        f"{path}: scores from {min(scores):g} to {max(scores):g}. Expected 0 to 1 or 0 to 5; give others with "
+        "--score_range=LOWEST,HIGHEST"
+    )
+
+
+def _from_nli(path, premises, passages, labels):
+    """Returns a triplet for each entailed hypothesis, with the contradicted ones of its premise."""
+    entailed, contradicted = {}, {}
+    for premise, (hypothesis, *_), label in zip(premises, passages, labels, strict=True):
+        if label in _ENTAILMENT:
+            entailed.setdefault(premise, []).append(hypothesis)
+        elif label in _CONTRADICTION:
+            contradicted.setdefault(premise, []).append(hypothesis)
+    pairs = [(premise, hypothesis) for premise, found in entailed.items() for hypothesis in found]
+    if not pairs:
+        raise ValueError(f"{path}: no rows with the label entailment. Expected at least one")
+    queries = [premise for premise, _ in pairs]
+    rows = [[hypothesis, *contradicted.get(premise, [])[:1]] for premise, hypothesis in pairs]
+    return EmbeddingExamples("triplets" if contradicted else "pairs", queries, rows)

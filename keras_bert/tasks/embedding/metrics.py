@@ -1,0 +1,60 @@
+"""Scores of sentence encoders: correlations of similarities, and ranks of right passages. Exact, in blocks."""
+
+import numpy as np
+from scipy import stats
+
+_BLOCK = 1024  # Queries that are compared with all passages at a time.
+
+
+def unit(vectors):
+    """Returns float32 vectors of length 1; zeros stay zeros."""
+    vectors = np.asarray(vectors, "float32")
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+
+
+def similarity_scores(similarities, scores):
+    """Returns the correlations of similarities with scores: 0 if one of them is constant."""
+    constant = np.ptp(similarities) == 0 or np.ptp(scores) == 0
+    return {
+        "spearman": 0.0 if constant else float(stats.spearmanr(similarities, scores).statistic),
+        "pearson": 0.0 if constant else float(stats.pearsonr(similarities, scores).statistic),
+    }
+
+
+def ranks(queries, passages, right):
+    """Returns the rank of the right passage of each query among all passages by cosine similarity, 1 for the best.
+
+    Passages of equal similarity come before the right one.
+
+    Args:
+        queries, passages: arrays `(count, width)`.
+        right: integer array, the row of the right passage of each query.
+    """
+    passages, found = unit(passages), []
+    for start in range(0, len(queries), _BLOCK):
+        rows = np.asarray(right[start : start + _BLOCK])
+        scores = unit(queries[start : start + _BLOCK]) @ passages.T
+        own = scores[np.arange(len(rows)), rows]
+        found.append((scores >= own[:, None]).sum(1))
+    return np.concatenate(found)
+
+
+def retrieval_scores(ranks):
+    """Returns recall@1, recall@10 and MRR@10 of ranks."""
+    ranks = np.asarray(ranks)
+    return {
+        "mrr@10": float(np.mean(np.where(ranks <= 10, 1 / ranks, 0))),
+        "recall@1": float(np.mean(ranks <= 1)),
+        "recall@10": float(np.mean(ranks <= 10)),
+    }
+
+
+def triplet_scores(similarities, present):
+    """Returns the share of rows whose right passage is more similar than each wrong one.
+
+    Args:
+        similarities: array `(rows, passages)`, the right passage first.
+        present: bool array `(rows, passages)`, false for absent passages.
+    """
+    wrong = np.where(present[:, 1:], similarities[:, 1:], -np.inf).max(1, initial=-np.inf)
+    return {"accuracy": float(np.mean(similarities[:, 0] > wrong))}

@@ -1,0 +1,93 @@
+"""Trains a sentence encoder on pairs with scores, pairs, triplets, NLI or SQuAD, and keeps the best model on dev.
+
+    python -m pipelines.run_embedding --train_file=glue/STS-B/train.tsv --dev_file=glue/STS-B/dev.tsv \\
+        --model=google-bert/bert-base-uncased --output_dir=runs/sts
+    python -m pipelines.run_embedding --train_file=questions.jsonl --dev_file=dev.jsonl --model=... \\
+        --output_dir=runs/search --batch_size=256 --gradient_accumulation=8 --learning_rate=2e-5,5e-5
+
+The columns of CSV, TSV and JSONL files tell what they are: two texts (`query` and `passage`, `question` and `context`,
+`sentence1` and `sentence2`, ...) with `score` are trained by cosine regression and evaluated by correlation; two texts
+alone, by in-batch negatives, and evaluated by the rank of the right passage among all of the dev file; with `negative`
+columns or a list `negatives`, as triplets; with `label` as NLI (`premise`, `hypothesis`), whose contradictions are
+negatives. A `.json` file is SQuAD. In-batch negatives are those of the whole batch, also with `--gradient_accumulation`
+and several replicas: large batches need time, not memory.
+
+A `--model` that is a sentence encoder keeps its pooling. Flags with several values form a grid; the same command
+resumes interrupted runs and keeps finished ones. `--output_dir` contains `flags.txt` (for `--flagfile`), `runs/`,
+`results.json`, `results.md`, `report.html`, `errors.tsv`, the best model in `model/`, which sentence-transformers opens
+too, and its export, from text to vector, in `saved_model/1/`.
+"""
+
+import functools
+import pathlib
+
+from absl import flags
+
+import keras_bert
+from keras_bert.tasks.embedding import data
+
+from . import command, common_flags
+
+command.section("data")
+_TRAIN = flags.DEFINE_string("train_file", None, "Training data: CSV, TSV, JSONL or SQuAD's JSON.", required=True)
+_DEV = flags.DEFINE_string("dev_file", None, "File to select the best run on; like --train_file.", required=True)
+_SKIP = flags.DEFINE_integer("skip_bad_rows", 0, "Maximum number of unreadable rows to skip in train and dev each.", 0)
+_TEXT = flags.DEFINE_string("text_column", None, "Column with the query; default: `query`, `question`, `sentence1`...")
+_PAIR = flags.DEFINE_string("pair_column", None, "Column with the passage; default: `passage`, `positive`, ...")
+_SCORE = flags.DEFINE_string("score_column", None, "Column with the similarity; default: `score`.")
+_RANGE = flags.DEFINE_list("score_range", None, "Lowest and highest score; default: 0,1 or 0,5, as the scores show.")
+_LENGTH = flags.DEFINE_integer("sequence_length", 128, "Maximum number of tokens of a text.", 3)
+command.section("model")
+_POOLING = flags.DEFINE_enum("pooling", None, ["mean", "cls", "max"], "Pooling; default: the model's, or else mean.")
+_NORMALIZE = flags.DEFINE_bool("normalize", None, "Scales vectors to length 1; default: as the model.")
+command.section("training")
+_LOSS = flags.DEFINE_enum("loss", None, ["cosine", "in_batch", "triplet"], "Loss; default: as the data shows.")
+_TEMPERATURE = flags.DEFINE_float("temperature", 0.05, "Divisor of similarities, of in-batch negatives.", 1e-6)
+_MARGIN = flags.DEFINE_float("margin", 1.0, "Margin of the triplet loss.", 1e-6)
+_DISTANCE = flags.DEFINE_enum("distance", "euclidean", ["euclidean", "cosine"], "Distance of the triplet loss.")
+_FLAGS = common_flags.finetuning("2e-5", "32")
+
+
+def check():
+    """Finds mistakes in flags and files."""
+    common_flags.choices(_FLAGS, [], None, None)
+    common_flags.check_model(_FLAGS.model.value)
+    common_flags.check_lora(_FLAGS, [_FLAGS.model.value])
+    if _FLAGS.ensemble.value > 1:
+        raise ValueError(f"--ensemble: sentence encoders have none. Received: --ensemble={_FLAGS.ensemble.value}")
+    train, dev = _data()
+    _settings().make_loss(train.kind)
+    if train.kind != dev.kind:
+        raise ValueError(f"--dev_file must be like --train_file, {train.kind}. Received: {_DEV.value}, {dev.kind}")
+
+
+def main():
+    from keras_bert.experiments.embedding_task import EmbeddingTask
+
+    _, strategy = common_flags.begin(_FLAGS)
+    (train, dev), model = _data(), _FLAGS.model.value
+    names = {"train": pathlib.Path(_TRAIN.value).name, "dev": pathlib.Path(_DEV.value).name}
+    task = EmbeddingTask(train, dev, names, model, keras_bert.load(model), _LENGTH.value, _settings())
+    choices = common_flags.choices(_FLAGS, [2e-5], 32, 3)
+    common_flags.finetune(_FLAGS, task, choices, strategy, '"A text."')
+
+
+def _settings():
+    from keras_bert.experiments.embedding_task import EmbeddingSettings
+
+    values = _LOSS.value, _POOLING.value, _NORMALIZE.value, _TEMPERATURE.value, _MARGIN.value, _DISTANCE.value
+    return EmbeddingSettings(*values)
+
+
+@functools.cache
+def _data():
+    score_range = _RANGE.value and tuple(common_flags.numbers(_RANGE, float))
+    if score_range and (len(score_range) != 2 or score_range[0] >= score_range[1]):
+        raise ValueError(f"--score_range must be LOWEST,HIGHEST. Received: --score_range={','.join(_RANGE.value)}")
+    columns = _TEXT.value, _PAIR.value, _SCORE.value, score_range, _SKIP.value
+    train, dev = data.read(_TRAIN.value, *columns), data.read(_DEV.value, *columns)
+    return train.first(_FLAGS.max_train_examples.value), dev
+
+
+if __name__ == "__main__":
+    command.run(main, check=check, resumes=True)
