@@ -125,7 +125,7 @@ class EmbeddingTask(FinetuningTask):
             "dev": {self.names["dev"]: len(dev)},
             "test": {},
             "skipped": {split: each.skipped for split, each in self.examples.items() if each.skipped},
-            "truncated": cut,
+            "truncated": data_summary.truncation(self._token_counts(), self.sequence_length, limit),
             "repeated": len(train) - len(seen),
             "overlap": {"dev": sum(key in seen for key in rows["dev"])},
             "baseline": "none",
