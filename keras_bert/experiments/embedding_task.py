@@ -114,9 +114,7 @@ class EmbeddingTask(FinetuningTask):
     def _summary(self):
         """Summarizes the data, see `tasks.data_summary`."""
         train, dev = self.examples["train"], self.examples["dev"]
-        cut = data_summary.truncation(
-            self._token_counts(), self.sequence_length, self.bert.config.max_position_embeddings
-        )
+        limit = self.bert.config.max_position_embeddings
         rows = {split: _keys(examples) for split, examples in self.examples.items()}
         seen = set(rows["train"])
         return {
