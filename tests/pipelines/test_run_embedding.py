@@ -1,0 +1,121 @@
+"""The command, on questions that share letters with their passages."""
+
+import json
+import signal
+
+import numpy as np
+import pytest
+
+import keras_bert
+from tests.pipelines.programs import call, killed_if, mistake, run
+
+pytestmark = pytest.mark.tensorflow
+PROGRAM = "pipelines.run_embedding"
+
+
+def write_pairs(path, count, seed):
+    """Queries are the first three letters of passages of six, some of which have two queries."""
+    rng = np.random.default_rng(seed)
+    with path.open("w") as file:
+        for number in range(count):
+            if number % 4 != 3:
+                letters = " ".join(rng.choice(list("abcdefghijklmnop"), 6))
+            query = letters[:5] if number % 4 != 3 else letters[2:7]
+            file.write(json.dumps({"query": query, "passage": letters}) + "\n")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, config, pieces):
+    """A folder with data files and a model to start from."""
+    made = tmp_path_factory.mktemp("pairs")
+    for name, count, seed in (("train", 160, 0), ("dev", 40, 1)):
+        write_pairs(made / f"{name}.jsonl", count, seed)
+    rng = np.random.default_rng(2)
+    rows = [(" ".join(rng.choice(list("abcd"), 3)), " ".join(rng.choice(list("abcd"), 3))) for _ in range(48)]
+    same = [sum(x == y for x, y in zip(a, b, strict=True)) / 5 for a, b in rows]
+    lines = ["sentence1,sentence2,score", *(f"{a},{b},{value}" for (a, b), value in zip(rows, same, strict=True))]
+    (made / "scored.csv").write_text("\n".join(lines) + "\n")
+    (made / "triplets.csv").write_text("query,positive,negative\na b,a b c,d e f\nd e,d e f,a b c\n" * 4)
+    keras_bert.save(keras_bert.build_encoder(config), made / "bert", pieces)
+    return made
+
+
+def arguments(made, output, **changes):
+    values = {
+        "train_file": f"{made}/train.jsonl",
+        "dev_file": f"{made}/dev.jsonl",
+        "model": f"{made}/bert",
+        "output_dir": f"{made}/{output}",
+        "sequence_length": 12,
+        "epochs": 6,
+        "learning_rate": "3e-3",
+        **changes,
+    }
+    return [f"--{name}={value}" for name, value in values.items() if value is not None]
+
+
+MISTAKES = [
+    ("--model is required", {"model": None}),
+    ("--dev_file must be like --train_file, pairs. Received:", {"dev_file": "{made}/scored.csv"}),
+    ("the loss of pairs data must be in_batch. Received: loss='cosine'", {"loss": "cosine"}),
+    ("--ensemble: sentence encoders have none", {"ensemble": 2}),
+    ("--score_range must be LOWEST,HIGHEST. Received: --score_range=5,1", {"score_range": "5,1"}),
+    ("no such file", {"train_file": "{made}/none.csv"}),
+]
+
+
+def test_user_errors(made):
+    for message, changes in MISTAKES:
+        changes = {
+            name: value.format(made=made) if isinstance(value, str) else value for name, value in changes.items()
+        }
+        assert message in mistake(PROGRAM, *arguments(made, "mistakes", **changes))
+
+
+def test_pairs(made):
+    """Learned, in micro-batches; the results are those of the saved model, found by a loop."""
+    call(PROGRAM, *arguments(made, "pairs", gradient_accumulation=2, normalize=True))
+    report = json.loads((made / "pairs" / "results.json").read_text())
+    bert = keras_bert.load(made / "pairs" / "model")
+    assert (bert.pooling, bert.normalize, bert.sequence_length) == ("mean", True, 12)
+    rows = [json.loads(line) for line in (made / "dev.jsonl").read_text().splitlines()]
+    passages = list(dict.fromkeys(row["passage"] for row in rows))
+    scores = bert.encode([row["query"] for row in rows]) @ bert.encode(passages).T
+    ranks = []
+    for row, line in zip(rows, scores, strict=True):
+        own = line[passages.index(row["passage"])]
+        ranks.append(1 + sum(line > own + 1e-6))
+    assert report["scores"]["recall@1"] == pytest.approx(np.mean(np.array(ranks) == 1))
+    chance = sum(1 / rank for rank in range(1, 11)) / len(passages)
+    assert report["scores"]["mrr@10"] > 0.5 > 2 * chance
+    assert report["facts"]["training examples"] == "train.jsonl: 160 pairs"
+    header, worst, *_ = (made / "pairs" / "errors.tsv").read_text().splitlines()
+    assert header.split("\t") == ["rank", "row", "query", "passage"]
+    assert int(worst.split("\t")[0]) == max(ranks)
+    card = (made / "pairs" / "model" / "README.md").read_text()
+    assert "library_name: sentence-transformers" in card
+
+
+@pytest.mark.parametrize("data", ["scored", "triplets"])
+def test_other_data(made, data):
+    files = dict.fromkeys(("train_file", "dev_file"), f"{made}/{data}.csv")
+    call(PROGRAM, *arguments(made, data, **files, pooling="cls", loss="triplet" if data == "triplets" else None))
+    report = json.loads((made / data / "results.json").read_text())
+    assert report["scores"]["spearman" if data == "scored" else "accuracy"] > 0.5
+    assert keras_bert.load(made / data / "model").pooling == "cls"
+
+
+@pytest.mark.slow
+def test_two_devices_killed_and_resumed(made):
+    """A gradient cache on two logical CPUs; a killed run resumes to the bit, and both are like one device."""
+    options = {"epochs": 2, "gradient_accumulation": 2, "sequence_length": 12}
+    for name, devices in (("two", 2), ("whole", 2), ("one", 1)):
+        given = arguments(made, name, strategy="mirrored" if devices == 2 else "one", **options)
+        if name == "two":
+            run(PROGRAM, *given, before=killed_if("step > 6"), devices=2, status=-signal.SIGKILL)
+        run(PROGRAM, *given, devices=devices)
+    weights = [keras_bert.load(made / name / "model").encoder.get_weights() for name in ("two", "whole", "one")]
+    reports = [json.loads((made / name / "results.json").read_text())["scores"] for name in ("two", "whole", "one")]
+    assert reports[0] == reports[1] == pytest.approx(reports[2], abs=0.05)
+    for part, whole in zip(*weights[:2], strict=True):
+        np.testing.assert_array_equal(part, whole)

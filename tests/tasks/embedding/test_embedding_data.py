@@ -1,0 +1,105 @@
+"""Files of sentence encoders: which kind they are, and mistakes in them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from keras_bert.tasks.embedding.data import read
+
+FILES = {
+    "sts.tsv": "sentence1\tsentence2\tscore\nA b.\tC d.\t5.0\nE.\tF.\t1.25\n",
+    "unit.csv": "sentence1,sentence2,score\na,b,0.5\nc,d,1\n",
+    "pairs.jsonl": '{"question": "q", "context": "c"}\n{"question": "r", "context": "c"}\n',
+    "triplets.csv": "anchor,positive,negative2,negative1\na,b,z,y\nc,d,,x\n",
+    "lists.jsonl": '{"query": "a", "passage": "b", "negatives": ["c", "", "d"]}\n'
+    '{"query": "e", "passage": "f", "negatives": []}\n',
+    "nli.tsv": "premise\thypothesis\tlabel\np\tyes\tentailment\np\tno\tcontradiction\np\tmaybe\tneutral\n"
+    "q\tsure\tEntailment\n",
+    "numbers.csv": "premise,hypothesis,label\np,yes,0\np,no,2\n",
+    "squad.json": json.dumps(
+        {
+            "data": [
+                {
+                    "title": "t",
+                    "paragraphs": [
+                        {
+                            "context": "A cat.",
+                            "qas": [
+                                {"id": id, "question": id + "?", "answers": [{"text": "cat", "answer_start": 2}]}
+                                for id in ("x", "y")
+                            ],
+                        }
+                    ],
+                }
+            ]
+        }
+    ),
+}
+READ = {
+    "sts.tsv": ("scored", ["A b.", "E."], [["C d."], ["F."]], [1.0, 0.25]),
+    "unit.csv": ("scored", ["a", "c"], [["b"], ["d"]], [0.5, 1.0]),
+    "pairs.jsonl": ("pairs", ["q", "r"], [["c"], ["c"]], None),
+    "triplets.csv": ("triplets", ["a", "c"], [["b", "y", "z"], ["d", "x"]], None),
+    "lists.jsonl": ("triplets", ["a", "e"], [["b", "c", "d"], ["f"]], None),
+    "nli.tsv": ("triplets", ["p", "q"], [["yes", "no"], ["sure"]], None),
+    "numbers.csv": ("triplets", ["p"], [["yes", "no"]], None),
+    "squad.json": ("pairs", ["x?", "y?"], [["A cat."], ["A cat."]], None),
+}
+BAD = [
+    ("a.csv", "sentence1,sentence2,score\na,b,7\n", {}, "scores from 7 to 7. Expected 0 to 1 or 0 to 5"),
+    (
+        "a.csv",
+        "sentence1,sentence2,score\na,b,7\n",
+        {"score_range": (1, 5)},
+        "a.csv:2: column `score` must be between 1 and 5. Received: 7",
+    ),
+    ("a.csv", "sentence1,sentence2,score\na,b,x\n", {}, "a.csv:2: column `score` must be a finite number"),
+    ("a.csv", "query,passage\na, \n", {}, "a.csv:2: column `passage` must be a text. Received: ' '"),
+    ("a.csv", "text,other\na,b\n", {}, "a.csv:1: no column `passage`. It has: 'text', 'other'. Name another one with"),
+    ("a.csv", "premise,hypothesis,label\na,b,yes\n", {}, "a.csv:2: column `label` must be entailment, neutral or"),
+    ("a.csv", "premise,hypothesis,label\na,b,neutral\n", {}, "no rows with the label entailment"),
+    ("a.jsonl", '{"query": "a", "passage": "b", "negatives": [1]}', {}, "column `negatives` must be a text or a list"),
+    ("a.csv", "query,passage\n", {}, "no rows"),
+    ("a.txt", "a\n", {}, "the name must end in .csv, .tsv, .jsonl"),
+]
+
+
+def written(folder, name, content):
+    path = folder / name
+    path.write_text(content)
+    return path
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_columns_tell_what_a_file_is(tmp_path, name):
+    examples = read(written(tmp_path, name, FILES[name]))
+    assert (examples.kind, examples.queries, examples.passages, examples.scores) == READ[name]
+    assert len(examples.first(1)) == 1
+    assert examples.first(1).fingerprint() != examples.fingerprint() or len(examples) == 1
+
+
+def test_columns_and_ranges_by_name(tmp_path):
+    path = written(tmp_path, "a.csv", "left,right,how\na,b,-1\nc,d,1\n")
+    examples = read(path, "left", "right", "how", (-1, 1))
+    assert (examples.kind, examples.scores, examples.score_range) == ("scored", [0.0, 1.0], (-1, 1))
+
+
+@pytest.mark.parametrize(("name", "content", "options", "message"), BAD)
+def test_mistakes(tmp_path, name, content, options, message):
+    with pytest.raises(ValueError) as error:
+        read(written(tmp_path, name, content), **options)
+    assert message in str(error.value)
+
+
+def test_bad_rows_are_skipped_and_counted(tmp_path):
+    path = written(tmp_path, "a.csv", "query,passage\na,b\n,c\n")
+    examples = read(path, skip_bad_rows=1)
+    assert (examples.queries, examples.skipped) == (["a"], 1)
+
+
+def test_official_sts(data):
+    examples = read(data / "glue" / "STS-B" / "dev.tsv")
+    assert (examples.kind, len(examples), examples.score_range) == ("scored", 1500, (0.0, 5.0))
+    assert examples.scores[:2] == [1.0, 0.95]
+    assert np.mean(examples.scores) == pytest.approx(0.4728, abs=1e-3)

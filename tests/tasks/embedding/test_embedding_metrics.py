@@ -1,0 +1,52 @@
+"""Scores of sentence encoders by hand, by loops and by scikit-learn."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import top_k_accuracy_score
+
+from keras_bert.tasks.embedding import metrics
+
+
+def test_correlations():
+    """Ranks 1, 2, 3, 4 against 1, 2, 4, 3: 1 - 6 * 2 / (4 * 15)."""
+    found = metrics.similarity_scores(np.array([0.1, 0.2, 0.3, 0.9]), [0.0, 0.5, 1.0, 0.6])
+    assert found["spearman"] == pytest.approx(0.8)
+    assert metrics.similarity_scores(np.ones(3), [0.0, 1.0, 2.0]) == {"spearman": 0.0, "pearson": 0.0}
+
+
+def test_ranks(monkeypatch):
+    """In blocks of 4 queries; the vectors have different lengths, which do not matter."""
+    monkeypatch.setattr(metrics, "_BLOCK", 4)
+    rng = np.random.default_rng(0)
+    queries, passages = rng.normal(size=(10, 5)), rng.normal(size=(30, 5)) * rng.uniform(1, 9, (30, 1))
+    right = rng.integers(0, 30, 10)
+    scores = queries @ (passages / np.linalg.norm(passages, axis=1, keepdims=True)).T
+    expected = [1 + sum(row > row[own]) for row, own in zip(scores, right, strict=True)]
+    found = metrics.ranks(queries, passages, right)
+    assert found.tolist() == expected
+    scored = metrics.retrieval_scores(found)
+    for count in (1, 10):
+        assert scored[f"recall@{count}"] == pytest.approx(
+            top_k_accuracy_score(right, scores, k=count, labels=np.arange(30))
+        )
+
+
+def test_equal_vectors_are_no_success():
+    """Of a model that gives all texts the same vector, the right passage is the last one."""
+    assert metrics.ranks(np.ones((2, 3)), np.ones((4, 3)), np.array([0, 3])).tolist() == [4, 4]
+    assert metrics.ranks(np.zeros((1, 3)), np.zeros((2, 3)), np.array([0])).tolist() == [2]
+
+
+def test_mrr_by_hand():
+    assert metrics.retrieval_scores([1, 2, 4, 11]) == {
+        "mrr@10": (1 + 1 / 2 + 1 / 4) / 4,
+        "recall@1": 0.25,
+        "recall@10": 0.75,
+    }
+
+
+def test_triplets():
+    """Right; wrong; equal, which is wrong; no wrong passage."""
+    similarities = np.array([[0.9, 0.1, 1.0], [0.2, 0.1, 0.3], [0.5, 0.5, 0.5], [0.1, 0.9, 0.9]])
+    present = np.array([[1, 1, 0], [1, 1, 1], [1, 1, 1], [1, 0, 0]], bool)
+    assert metrics.triplet_scores(similarities, present) == {"accuracy": 0.5}
