@@ -7,11 +7,12 @@ MiniLM with 6 layers and width 384, 4 epochs, batch 32, learning rate 2e-5, 10% 
 reads from `$KERAS_BERT_DATA/glue`. A line is printed after each run; `--max_train_examples=300` tries it. Peers:
 `make peers`.
 
-keras_bert runs the classes of `run_embedding` with its defaults, batches of rows of similar length; sentence-transformers
-its training loop (`old_fit`, which needs no other packages) with `CosineSimilarityLoss`, random batches, dynamic padding.
-Both sides use one thread per core. The runs of both sides alternate, each in its own process. Examples per second are
-those of training after the first epoch, in which keras_bert traces its functions. The speedup is the median ratio of the
-runs with the same seed. The difference of the mean scores is divided by its standard error, from the pooled variance.
+keras_bert runs the classes of `run_embedding` with its defaults: batches of rows of similar length.
+sentence-transformers runs its training loop (`old_fit`, which needs no other packages) with `CosineSimilarityLoss`:
+random batches, dynamic padding. Both sides use one thread per core. The runs of both sides alternate, each in its own
+process. Examples per second are those of training after the first epoch, in which keras_bert traces its functions. The
+speedup is the median ratio of the runs with the same seed. The difference of the mean scores is divided by its standard
+error, from the pooled variance.
 """
 
 import json
@@ -82,13 +83,13 @@ def theirs(data_dir, model, most, seed):
     encoder = sentence_transformers.SentenceTransformer(str(model), device="cpu")
     encoder.max_seq_length = LENGTH
 
+    began = []
+
     class Timed(DataLoader):
         """Notes when each epoch begins."""
 
-        began = []
-
         def __iter__(self):
-            self.began.append(time.perf_counter())
+            began.append(time.perf_counter())
             return super().__iter__()
 
     def score():
@@ -108,7 +109,7 @@ def theirs(data_dir, model, most, seed):
         weight_decay=0.01,
         show_progress_bar=False,
     )
-    seconds = time.perf_counter() - loader.began[1]
+    seconds = time.perf_counter() - began[1]
     return {"before": before, "after": score(), "examples": (EPOCHS - 1) * len(pairs) / seconds}
 
 
