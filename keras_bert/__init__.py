@@ -31,6 +31,7 @@ _MODULES = {
     "keras_bert.models.heads": (
         "build_classifier build_embedder build_multiple_choice build_span_labeler build_token_classifier"
     ),
+    "keras_bert.models.bi_encoder": "build_bi_encoder",
     "keras_bert.models.bilstm_encoder": "build_bilstm_encoder",
     "keras_bert.models.bilstm_tagger": "build_bilstm_tagger split_bilstm_tagger",
     "keras_bert.models.bilm": "build_bilm",
@@ -58,7 +59,9 @@ _MODULES = {
     "keras_bert.training.distribution": "create_strategy",
     "keras_bert.training.bucketing": "Batches",
     "keras_bert.training.pair_bucketing": "PairBatches",
+    "keras_bert.training.tower_bucketing": "TowerBatches",
     "keras_bert.training.input_pipeline": "Stream",
+    "keras_bert.training.contrastive": "cosine_loss in_batch_loss triplet_loss",
     "keras_bert.training.distillation": "distillation_loss pretraining_distillation_losses",
     "keras_bert.training.losses": "Loss classification_loss multi_label_loss pretraining_losses regression_loss "
     "span_loss token_loss",
