@@ -41,7 +41,7 @@ def prepare(folder, path, model, most):
     np.save(folder / "texts.npy", np.array(texts, object), allow_pickle=True)
     np.save(folder / "expected.npy", bert.encode(texts[:64], sequence_length=LENGTH))
     if not contest.missing(["onnx", "onnxruntime"]):
-        keras_bert.export_onnx(bert.model(), folder / "onnx")
+        keras_bert.export_onnx(bert.model(), bert.preprocessor(LENGTH), folder / "onnx")
 
 
 def checked(encode, folder):
