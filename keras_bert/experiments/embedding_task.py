@@ -16,7 +16,7 @@ from keras_bert.training.contrastive import cosine_loss, in_batch_loss, triplet_
 from keras_bert.training.progress import announced
 from keras_bert.training.tower_bucketing import TowerBatches
 
-METRICS = {"scored": "spearman", "pairs": "mrr@10", "triplets": "accuracy"}
+METRICS = {"scored": "spearman", "pairs": "MRR@10", "triplets": "accuracy"}
 LOSSES = {"scored": ("cosine",), "pairs": ("in_batch",), "triplets": ("in_batch", "triplet")}  # The default first.
 _CHARACTERS = 300  # Of a text in errors.tsv.
 

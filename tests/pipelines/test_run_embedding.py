@@ -88,7 +88,7 @@ def test_pairs(made):
         ranks.append(1 + sum(line > own + 1e-6))
     assert report["scores"]["recall@1"] == pytest.approx(np.mean(np.array(ranks) == 1))
     chance = sum(1 / rank for rank in range(1, 11)) / len(passages)
-    assert report["scores"]["mrr@10"] > 0.5 > 2 * chance
+    assert report["scores"]["MRR@10"] > 0.5 > 2 * chance
     assert report["facts"]["training examples"] == "train.jsonl: 160 pairs"
     header, worst, *_ = (made / "pairs" / "errors.tsv").read_text().splitlines()
     assert header.split("\t") == ["rank", "row", "query", "passage"]

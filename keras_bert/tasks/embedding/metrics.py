@@ -43,7 +43,7 @@ def retrieval_scores(ranks):
     """Returns recall@1, recall@10 and MRR@10 of ranks."""
     ranks = np.asarray(ranks)
     return {
-        "mrr@10": float(np.mean(np.where(ranks <= 10, 1 / ranks, 0))),
+        "MRR@10": float(np.mean(np.where(ranks <= 10, 1 / ranks, 0))),
         "recall@1": float(np.mean(ranks <= 1)),
         "recall@10": float(np.mean(ranks <= 10)),
     }

@@ -39,7 +39,7 @@ def test_equal_vectors_are_no_success():
 
 def test_mrr_by_hand():
     assert metrics.retrieval_scores([1, 2, 4, 11]) == {
-        "mrr@10": (1 + 1 / 2 + 1 / 4) / 4,
+        "MRR@10": (1 + 1 / 2 + 1 / 4) / 4,
         "recall@1": 0.25,
         "recall@10": 0.75,
     }
