@@ -4,7 +4,9 @@ import logging
 import re
 
 import keras
+import numpy as np
 
+from keras_bert.checkpoints import similarity
 from keras_bert.checkpoints.layout import POOLER_TENSORS, check_known, fill, is_bilstm, slots
 from keras_bert.models.bilstm_encoder import build_bilstm_encoder
 from keras_bert.models.bilstm_tagger import build_bilstm_tagger
@@ -117,16 +119,37 @@ class LoadedBert:
         """
         return self._answers().predict(texts, batch_size, n_best, sequence_length, **options)
 
-    def encode(self, texts, batch_size=32, sequence_length=None):
+    def encode(self, texts, batch_size=32, sequence_length=None, prompt=None, prompt_name=None, normalize=False):
         """Embeds texts with the encoder: float32 NumPy `(texts, width)`, or `(width,)` for a string. Needs TensorFlow.
 
-        Pools and normalizes as the checkpoint specifies (sentence-transformers), otherwise takes the mean over all
-        tokens. Works with any head. For the arguments see `predict`.
+        Pools, projects and normalizes as the checkpoint specifies (sentence-transformers), otherwise takes the mean
+        over all tokens. Works with any head. For `batch_size` and `sequence_length` see `predict`.
+
+        Args:
+            prompt: str, put before each text, "" for none. Defaults to the checkpoint's default prompt, if it has one.
+            prompt_name: str, one of the checkpoint's `prompts`, in place of `prompt`. Defaults to `None`.
+            normalize: bool, whether to scale vectors to length 1 even if the model does not. Defaults to `False`.
 
         Example:
             bert.encode(["A sentence.", "Another one."])
         """
-        return self._answers().encode(texts, batch_size, sequence_length)
+        vectors = self._answers().encode(texts, batch_size, sequence_length, prompt, prompt_name)
+        return similarity.unit_length(vectors) if normalize else vectors
+
+    def similarity(self, first, second):
+        """Compares each text, or vector from `encode`, with each other one: float32 NumPy `(first, second)`.
+
+        The function is the checkpoint's `similarity_function`, the cosine if it has none.
+
+        Args:
+            first: a list of texts, a text, or an array of vectors.
+            second: the same.
+
+        Example:
+            bert.similarity("How old are you?", ["What is your age?", "Where is the station?"])
+        """
+        vectors = [each if isinstance(each, np.ndarray) else self.encode(each) for each in (first, second)]
+        return similarity.similarity(*map(np.atleast_2d, vectors), self.similarity_function)
 
     def attention(self, text):
         """Returns the tokens of a text and the attention probabilities between them.
@@ -205,7 +228,8 @@ class LoadedBert:
             case "encoder":
                 return encoder
             case "embedding":
-                return build_embedder(encoder, self.pooling, self.normalize, self.sequence_length)
+                facts = self.normalize, self.sequence_length, self.projection, self.projection_activation
+                model = build_embedder(encoder, self.pooling or "mean", *facts)
             case "pretraining":
                 return self.pretrainer()
             case "next_sentence":

@@ -4,14 +4,14 @@ import tensorflow as tf
 
 from keras_bert.exporting.signatures import in_groups, texts
 from keras_bert.layers import SentencePooling
-
-POOLINGS = ("mean", "max", "cls", "pooled")
+from keras_bert.layers.sentence_pooling import checked_pooling
 
 
 def embedder(model, preprocessor, pooling="mean", layers=(-1,), normalize=False, rows_together=8):
     """The signature of an encoder: one vector per text. For the arguments see `pool` and `in_groups`."""
     check_pooling(model, pooling, layers)
-    width = model.output["pooled_output"].shape[-1] * (1 if pooling == "pooled" else len(layers))
+    count = 1 if isinstance(pooling, str) else len(pooling)
+    width = model.output["pooled_output"].shape[-1] * (1 if pooling == "pooled" else count * len(layers))
 
     def vectors(inputs):
         return pool(model(inputs, training=False), inputs["padding_mask"], pooling, layers, normalize)
@@ -39,8 +39,8 @@ def pool(outputs, mask, pooling="mean", layers=(-1,), normalize=False):
     Args:
         outputs: dict, outputs of an encoder, including `hidden_states` for layers other than the last.
         mask: the `padding_mask`.
-        pooling: str, "mean" or "max" over all tokens including [CLS] and [SEP]; "cls", the [CLS] vector; "pooled", the
-            pooler's output, which ignores `layers`. Defaults to "mean".
+        pooling: str or tuple of str, see `keras_bert.layers.SentencePooling`; or "pooled", the pooler's output, which
+            ignores `layers`. Defaults to "mean".
         layers: layers whose outputs are concatenated; 0 is the embeddings, -1 the last layer. Defaults to `(-1,)`.
         normalize: bool, whether to scale vectors to length 1. Defaults to `False`.
     """
@@ -54,8 +54,8 @@ def pool(outputs, mask, pooling="mean", layers=(-1,), normalize=False):
 
 def check_pooling(model, pooling, layers):
     """Raises for pooling modes and layers that an encoder does not have."""
-    if pooling not in POOLINGS:
-        raise ValueError(f"`pooling` must be one of {', '.join(POOLINGS)}. Received: pooling={pooling!r}")
+    if pooling != "pooled":
+        checked_pooling(pooling)
     states = model.output.get("hidden_states")
     if list(layers) != [-1] and not states:
         needed = "`layers` other than the last need an encoder with `hidden_states=True`"
