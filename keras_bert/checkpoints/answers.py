@@ -1,5 +1,6 @@
 """Answers of a loaded model, by the signatures that `export` writes."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -8,6 +9,7 @@ import tensorflow as tf
 from keras_bert.exporting.export import build_signatures
 from keras_bert.exporting.prompts import chosen_prompt
 from keras_bert.exporting.results import results
+from keras_bert.exporting.zero_shot import ZeroShot, nli_classes
 from keras_bert.models.beam_search import Beam
 from keras_bert.models.decoding import check_count
 from keras_bert.models.heads import build_embedder
@@ -54,6 +56,23 @@ class Answerer:
         # Scores of no answer only have a meaning for models that were trained on unanswerable questions.
         unused = ["null_score"] if head == "question_answering" and options["null_threshold"] is None else []
         answers = _answers(signature, names, rows, batch_size, n_best, unused)
+        return answers[0] if is_single else answers
+
+    def zero_shot(self, texts, candidate_labels, batch_size=32, sequence_length=None, **settings):
+        """See `LoadedBert.predict`; `settings` are arguments of `ZeroShot`."""
+        if unknown := settings.keys() - {field.name for field in dataclasses.fields(ZeroShot)}:
+            known = ", ".join(field.name for field in dataclasses.fields(ZeroShot))
+            raise ValueError(f"zero-shot classification has the options {known}. Received: {', '.join(unknown)}")
+        rows, is_single = read_rows(texts)
+        check_rows(rows, [("text",)], "zero-shot classification")
+        rows = [{**row, "labels": _candidates(candidate_labels)} for row in rows]
+        options = {**_grouping(), "zero_shot": ZeroShot(**settings)}
+        if self._bert.head == "embedding":
+            options |= {name: getattr(self._bert, name) for name in ("prompts", "default_prompt_name")}
+        elif self._bert.head != "classification" or self._bert.pair is False or self._bert.multi_label:
+            nli_classes(None, False)
+        signatures = self._build(self._bert.head, sequence_length, self._bert.head == "classification", **options)
+        answers = _answers(signatures["zero_shot"], ("text", "labels"), rows, batch_size)
         return answers[0] if is_single else answers
 
     def encode(self, texts, batch_size=32, sequence_length=None, prompt=None, prompt_name=None):
@@ -135,7 +154,18 @@ def translate(transformer, texts, batch_size, n_best, beam_size, length_penalty)
     return answers[0] if is_single else answers
 
 
-def _answers(signature, names, rows, batch_size, n_best, unused=()):
+def _candidates(labels):
+    """Returns the labels of zero-shot classification as a list of different strings."""
+    names = list(labels) if isinstance(labels, list | tuple) else []
+    if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+        raise ValueError(
+            "`candidate_labels` must be a list of different strings, at least one and none empty. "
+            f"Received: candidate_labels={labels!r:.200}"
+        )
+    return names
+
+
+def _answers(signature, names, rows, batch_size, n_best=None, unused=()):
     """Returns the answers of a signature to rows, without the outputs that are unused."""
     answers = [None] * len(rows)
     for numbers, part in _batches(rows, batch_size):

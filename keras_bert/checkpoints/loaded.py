@@ -80,7 +80,7 @@ class LoadedBert:
             )
         raise AttributeError(f"LoadedBert has no attribute {name!r}")
 
-    def predict(self, texts, batch_size=32, n_best=None, sequence_length=None, **options):
+    def predict(self, texts, batch_size=32, n_best=None, sequence_length=None, candidate_labels=None, **options):
         """Answers texts with the checkpoint's head, as the SavedModel of `export` does.
 
         A question's context and a text to tag may have any length; other texts are truncated as in training. The model
@@ -94,15 +94,17 @@ class LoadedBert:
             batch_size: int, number of texts to compute together. Defaults to 32.
             n_best: int, number of answers to a question, or of tokens for a [MASK]. Defaults to 1 answer, 5 tokens.
             sequence_length: int, maximum number of tokens. Defaults to that of training, or else to the model's.
-            **options: more options of `export`, such as `stride`, `max_answer_length`, `null_threshold`
-                or `thresholds`.
+            candidate_labels: list of labels that the model was not trained on, for zero-shot classification with a
+                sentence encoder or with a classifier of pairs (NLI). Defaults to `None`.
+            **options: more options of `export`, such as `stride`, `max_answer_length`, `null_threshold` or
+                `thresholds`; with `candidate_labels` those of `ZeroShot`: `hypothesis`, `multi_label`, `temperature`.
 
         Returns:
             A list with a dict for each text; for one text alone, its dict. Scores are probabilities. `start` and `end`
             are positions in the Python string (a SavedModel's are in bytes), so that `text[start:end]` is the answer.
 
-            - classification: `label`, `score`, `scores` (a dict by label); multi-label: `labels`, those whose score is
-              at least its threshold, and `scores`
+            - classification, also with `candidate_labels`: `label`, `score`, `scores` (a dict by label); multi-label:
+              `labels`, those whose score is at least its threshold, and `scores`
             - regression: `value`
             - token classification: `entities`, a list of dicts with `text`, `label`, `start`, `end`, `score`
             - question answering: `answer`, `score`, `start`, `end`; with `n_best` also `answers`, best first. With a
@@ -117,6 +119,9 @@ class LoadedBert:
         Example:
             bert.predict(["A charming film."])[0]["label"]
         """
+        if candidate_labels is not None:
+            options |= {} if n_best is None else {"n_best": n_best}  # Refused like any unknown option.
+            return self._answers().zero_shot(texts, candidate_labels, batch_size, sequence_length, **options)
         return self._answers().predict(texts, batch_size, n_best, sequence_length, **options)
 
     def encode(self, texts, batch_size=32, sequence_length=None, prompt=None, prompt_name=None, normalize=False):

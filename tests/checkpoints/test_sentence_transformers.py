@@ -120,7 +120,7 @@ def library():
     return pytest.importorskip("sentence_transformers", reason="a peer, see `make peers`")
 
 
-TEXTS = ["Hello there!", "a b c d e f g h i j k l m n o p q r s t u v w x y z" * 2, "Zoë", ""]
+TEXTS = ["Hello there!", "Ab É", "a b c d e f g h i j k l m n o p q r s t u v w x y z" * 2, "Zoë", ""]
 POOLINGS = ["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken", ("mean", "max"), ("cls", "mean")]
 
 
@@ -173,10 +173,8 @@ def test_a_folder_that_the_library_made(config, pieces, tmp_path, normalize, bia
     parts.append(modules.Dense(64, 5, bias=bias, activation_function=nn.Identity() if bias else nn.Tanh()))
     theirs = peer.SentenceTransformer(modules=parts + [modules.Normalize()] * normalize, device="cpu")
     theirs.save_pretrained(str(tmp_path / "theirs"))
-    if bias:
+    if bias:  # Newer releases write the casing to `tokenizer.json`, but read it where older ones wrote it.
         edit(tmp_path / "theirs" / "sentence_bert_config.json", do_lower_case=True)
-        (tmp_path / "theirs" / "tokenizer.json").unlink()
-        shutil.copy(tmp_path / "encoder" / "tokenizer.json", tmp_path / "theirs")
     bert = keras_bert.load(tmp_path / "theirs")
     assert (bert.sequence_length, bert.projection, bert.normalize) == (12, 5, normalize)
     assert bert.prompts == {"query": "", "document": ""}
