@@ -125,7 +125,9 @@ POOLINGS = ["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lastt
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize(
+    "pooling", [pytest.param(each, marks=[pytest.mark.slow] * isinstance(each, str)) for each in POOLINGS]
+)
 def test_both_programs_compute_the_same_vectors(config, pieces, tmp_path, pooling):
     """From our folder and from theirs, with and without a projection, a length and prompts."""
     peer, projected = library(), isinstance(pooling, tuple)
