@@ -9,6 +9,7 @@ tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 
 from keras_bert.exporting import verification  # noqa: E402
+from keras_bert.exporting.export import build_signatures  # noqa: E402
 
 NLI = ["Contradiction", "neutral", "ENTAILMENT"]
 TEXTS, LABELS = ["a b c", "", "d e"], ["x y", "b", "k"]
@@ -75,7 +76,7 @@ def test_several_labels_per_text(nli):
         assert answer["labels"] == [label for label, score in zip(LABELS, row, strict=True) if score >= 0.5]
 
 
-@pytest.mark.parametrize("multi_label", [False, True])
+@pytest.mark.parametrize("multi_label", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_the_pipeline_of_transformers(nli, multi_label):
     pytest.importorskip("torch", reason="a peer, see `make peers`")
     transformers = pytest.importorskip("transformers", reason="a peer, see `make peers`")
@@ -100,32 +101,49 @@ def test_a_sentence_encoder(sentences):
     assert np.abs(sentences.encode("a") - sentences.encode("a", prompt_name="other")).max() > 1e-3
 
 
-def test_exported(nli, sentences, tmp_path):
-    """Rows with fewer labels, prompts, and the verification in another process."""
+def options_of(bert):
+    """Returns the options of `export`."""
     settings = keras_bert.ZeroShot(HYPOTHESIS)
-    folders = [tmp_path / "nli" / "1", tmp_path / "sentences" / "1"]
-    preprocessor = nli.preprocessor(20)
-    keras_bert.export(nli.model(), preprocessor, folders[0], labels=NLI, pair=True, zero_shot=settings)
-    prompts = {"prompts": sentences.prompts, "default_prompt_name": "query"}
-    keras_bert.export(sentences.model(), preprocessor, folders[1], zero_shot=settings, **prompts)
-    names = {}
-    for bert, folder in zip((nli, sentences), folders, strict=True):
-        served = tf.saved_model.load(str(folder)).signatures
-        names[bert.head] = set(served)
-        labels = [[*LABELS], ["x y", "b", ""], ["", "k", ""]]
-        found = served["zero_shot"](text=tf.constant(TEXTS), labels=tf.constant(labels))
-        for row, text in enumerate(TEXTS):
-            given = [label for label in labels[row] if label]
-            expected = bert.predict(text, candidate_labels=given, hypothesis=HYPOTHESIS)
-            assert found["label"][row].numpy().decode() == expected["label"]
-            scores = [expected["scores"].get(label, 0.0) for label in labels[row]]
-            np.testing.assert_allclose(found["probabilities"][row], scores, atol=1e-5)
-    assert names["classification"] == {"serving_default", "classify", "tokens", "zero_shot"}
-    assert names["embedding"] == {"serving_default", "embed", "embed_query", "embed_other", "tokens", "zero_shot"}
-    for name, prompt in (("serving_default", "q: "), ("embed", "q: "), ("embed_query", "q: "), ("embed_other", "")):
-        vectors = served[name](text=tf.constant(TEXTS))["embedding"]
-        np.testing.assert_allclose(vectors, sentences.encode(TEXTS, prompt=prompt), atol=1e-5)
-    assert [report.problems for report in verification.verify(folders)] == [[], []]
+    if bert.head == "classification":
+        return {"labels": NLI, "pair": True, "zero_shot": settings}
+    return {"prompts": bert.prompts, "default_prompt_name": "query", "zero_shot": settings}
+
+
+def check(bert, signatures):
+    """Compares signatures with `predict` and `encode`; rows may have fewer labels."""
+    labels = [[*LABELS], ["x y", "b", ""], ["", "k", ""]]
+    found = signatures["zero_shot"](text=tf.constant(TEXTS), labels=tf.constant(labels))
+    for row, text in enumerate(TEXTS):
+        given = [label for label in labels[row] if label]
+        expected = bert.predict(text, candidate_labels=given, hypothesis=HYPOTHESIS)
+        assert found["label"][row].numpy().decode() == expected["label"]
+        scores = [expected["scores"].get(label, 0.0) for label in labels[row]]
+        np.testing.assert_allclose(found["probabilities"][row], scores, atol=1e-5)
+    if bert.head == "classification":
+        assert set(signatures) - {"tokens"} == {"serving_default", "classify", "zero_shot"}
+        return
+    prompts = {"serving_default": "q: ", "embed": "q: ", "embed_query": "q: ", "embed_other": ""}
+    assert set(signatures) - {"tokens"} == {*prompts, "zero_shot"}
+    for name, prompt in prompts.items():
+        vectors = signatures[name](text=tf.constant(TEXTS))["embedding"]
+        np.testing.assert_allclose(vectors, bert.encode(TEXTS, prompt=prompt), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["nli", "sentences"])
+def test_signatures(request, kind):
+    bert = request.getfixturevalue(kind)
+    functions = build_signatures(bert.model(), bert.preprocessor(20), **options_of(bert))
+    check(bert, {name: lambda call=call, **inputs: call(*inputs.values()) for name, call in functions.items()})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["nli", "sentences"])
+def test_saved_models(request, kind, tmp_path):
+    bert, folder = request.getfixturevalue(kind), tmp_path / "1"
+    keras_bert.export(bert.model(), bert.preprocessor(20), folder, **options_of(bert))
+    loaded = tf.saved_model.load(str(folder))
+    check(bert, loaded.signatures)
+    assert [report.problems for report in verification.verify([folder])] == [[]]
 
 
 def test_mistakes(nli, sentences, load):
