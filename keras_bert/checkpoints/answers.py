@@ -65,13 +65,15 @@ class Answerer:
             raise ValueError(f"zero-shot classification has the options {known}. Received: {', '.join(unknown)}")
         rows, is_single = read_rows(texts)
         check_rows(rows, [("text",)], "zero-shot classification")
-        rows = [{**row, "labels": _candidates(candidate_labels)} for row in rows]
+        labels, bert = _candidates(candidate_labels), self._bert
         options = {**_grouping(), "zero_shot": ZeroShot(**settings)}
-        if self._bert.head == "embedding":
-            options |= {name: getattr(self._bert, name) for name in ("prompts", "default_prompt_name")}
-        elif self._bert.head != "classification" or self._bert.pair is False or self._bert.multi_label:
-            nli_classes(None, False)
-        signatures = self._build(self._bert.head, sequence_length, self._bert.head == "classification", **options)
+        if bert.head == "embedding":
+            options |= {"prompts": bert.prompts, "default_prompt_name": bert.default_prompt_name}
+        else:
+            takes_pairs = bert.head == "classification" and bert.pair is not False and not bert.multi_label
+            nli_classes(bert.labels if takes_pairs else None, options["zero_shot"].multi_label)
+        rows = [{**row, "labels": labels} for row in rows]
+        signatures = self._build(bert.head, sequence_length, bert.head == "classification", **options)
         answers = _answers(signatures["zero_shot"], ("text", "labels"), rows, batch_size)
         return answers[0] if is_single else answers
 

@@ -166,9 +166,13 @@ def test_mistakes(nli, sentences, load):
     topics = load(lambda encoder: keras_bert.build_classifier(encoder, 2), labels=["a", "b"], pair=True)
     with pytest.raises(ValueError, match="needs a sentence encoder, or a classifier of pairs with the label ent"):
         topics.predict(["a"], candidate_labels=["a"])
-    encoder = load(lambda encoder: encoder)
-    with pytest.raises(ValueError, match="zero-shot classification needs a sentence encoder"):
-        encoder.predict(["a"], candidate_labels=["a"])
+    for build in (lambda encoder: encoder, lambda encoder: keras_bert.build_classifier(encoder, 1)):
+        with pytest.raises(ValueError, match="zero-shot classification needs a sentence encoder"):
+            load(build).predict(["a"], candidate_labels=["a"])
+    with pytest.raises(ValueError, match="`candidate_labels` must be a list of different strings"):
+        nli.predict([], candidate_labels=[])
+    assert nli.predict([], candidate_labels=["a"]) == []
+    assert sentences.similarity([], ["a"]).shape == (0, 1)
     with pytest.raises(ValueError, match="`prompt_name` must be the name of a prompt: query, other. Rec.*'document'"):
         sentences.encode("a", prompt_name="document")
     with pytest.raises(ValueError, match="pass `prompt`, a text, or `prompt_name`, not both"):
