@@ -55,6 +55,7 @@ _MODULES = {
     "keras_bert.training.optimizer": "LAMB AdamW create_optimizer",
     "keras_bert.training.schedule": "InverseSquareRootSchedule LinearSchedule",
     "keras_bert.exporting.export": "build_text_model export",
+    "keras_bert.exporting.zero_shot": "ZeroShot",
     "keras_bert.training.trainer": "Trainer",
     "keras_bert.training.distribution": "create_strategy",
     "keras_bert.training.bucketing": "Batches",

@@ -33,8 +33,13 @@ class Metadata:
         sequence_length: int, maximum sequence length in training, or `None`.
         null_threshold: float, see `save`, or `None`.
         thresholds: float or list of floats, see `save`, or `None`.
-        pooling: str, pooling mode of a sentence encoder, see `build_embedder`, or `None`.
+        pooling: str or tuple of str, pooling of a sentence encoder, see `build_embedder`, or `None`.
         normalize: bool, whether a sentence encoder normalizes its vectors. Defaults to `False`.
+        projection: int, number of units of its dense layer, see `build_embedder`, or `None`.
+        projection_activation: str, the activation of that layer. Defaults to "linear".
+        prompts: dict of texts before the texts to embed, by name, see `save`, or `None`.
+        default_prompt_name: str, the prompt that applies if no other is given, or `None`.
+        similarity_function: str, what compares two vectors, see `save`. Defaults to "cosine".
         causal: bool, as passed to `build_encoder`. Defaults to `False`.
         features: str, the features of a BiLSTM tagger, see `build_bilstm_tagger`, or `None`.
         positions: str, as passed to `build_encoder`. Defaults to "learned".
@@ -55,6 +60,11 @@ class Metadata:
     thresholds: float | list | None = None
     pooling: str | None = None
     normalize: bool = False
+    projection: int | None = None
+    projection_activation: str = "linear"
+    prompts: dict | None = None
+    default_prompt_name: str | None = None
+    similarity_function: str = "cosine"
     features: str | None = None
     causal: bool = False
     positions: str = "learned"

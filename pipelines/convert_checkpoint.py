@@ -47,6 +47,10 @@ def main():
         sequence_length=bert.sequence_length,
         null_threshold=bert.null_threshold,
         weights_dtype=_DTYPE.value,
+        thresholds=bert.thresholds,
+        prompts=bert.prompts,
+        default_prompt_name=bert.default_prompt_name,
+        similarity_function=bert.similarity_function,
     )
     size = f"L-{bert.config.num_hidden_layers}_H-{bert.config.hidden_size}"
     print(f"read {_MODEL.value}: {bert.head}, {size}, {model.count_params():,} parameters")

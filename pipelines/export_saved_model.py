@@ -54,6 +54,11 @@ _ANSWER = flags.DEFINE_integer("max_answer_length", None, "Question answering: m
 _NULL = flags.DEFINE_float(
     "null_threshold", None, "Question answering: score margin by which no answer must beat the best."
 )
+_HYPOTHESIS = flags.DEFINE_string(
+    "hypothesis",
+    None,
+    'Entailment, sentence encoders: adds zero-shot classification with this hypothesis, "This text is about {}."',
+)
 _POOLING = flags.DEFINE_enum("pooling", None, ["mean", "max", "cls", "pooled"], "Encoder: pooling of the vectors.")
 _LAYERS = flags.DEFINE_list("layers", None, "Encoder: layers to concatenate, such as -4,-3,-2,-1.")
 _NORMALIZE = flags.DEFINE_bool("normalize", None, "Encoder: whether to scale vectors to length 1.")
@@ -64,7 +69,7 @@ _OUTPUT = flags.DEFINE_string("output_dir", None, "Folder of the model or, Saved
 command.renamed(output="output_dir", stride="doc_stride", top="n_best")
 _MOST_CALIBRATED = 1024
 _OPTIONS = {
-    "classification": (_THRESHOLDS,),
+    "classification": (_THRESHOLDS, _HYPOTHESIS),
     "multiple_choice": (),
     "token_classification": (_STRIDE,),
     "bilstm_tagging": (_STRIDE,),
@@ -72,8 +77,9 @@ _OPTIONS = {
     "pretraining": (_TOP,),
     "next_sentence": (),
     "encoder": (_POOLING, _LAYERS, _NORMALIZE),
-    "embedding": (),
+    "embedding": (_HYPOTHESIS,),
 }
+_FACTS = ("labels", "task", "null_threshold", "thresholds", "prompts", "default_prompt_name", "similarity_function")
 
 
 def main():
@@ -91,7 +97,7 @@ def _export_on_ids():
     if bert.head not in _OPTIONS:
         raise ValueError(f"--format={_FORMAT.value} is for BERT models. Received: --model={_MODEL.value}, {bert!r}")
     options = {} if to_onnx else {"lengths": common_flags.numbers(_LENGTHS, int)}
-    facts = {name: getattr(bert, name) for name in ("labels", "task", "null_threshold", "thresholds")}
+    facts = {name: getattr(bert, name) for name in _FACTS}
     pair = bert.pair if _PAIR.value is None else _PAIR.value
     preprocessor = bert.preprocessor(_length(bert))
     print(write(bert.model(), preprocessor, _OUTPUT.value, precision=_PRECISION.value, pair=pair, **facts, **options))
@@ -111,10 +117,16 @@ def _export_saved_model():
     options = _options(head)
     if layers:
         options["layers"] = layers
+    if own and bert.projection:
+        raise ValueError("--pooling, --layers and --normalize are for sentence encoders without a projection")
     if own:
         options = {"pooling": bert.pooling, "normalize": bert.normalize, **options}
     if head == "question_answering":
         options.setdefault("null_threshold", bert.null_threshold)
+    if head == "embedding":
+        options |= {"prompts": bert.prompts, "default_prompt_name": bert.default_prompt_name}
+    if "hypothesis" in options:
+        options["zero_shot"] = keras_bert.ZeroShot(options.pop("hypothesis"))
     if bert.multi_label:
         given = common_flags.numbers(_THRESHOLDS, float)
         options["thresholds"] = bert.thresholds if given is None else given[0] if len(given) == 1 else given

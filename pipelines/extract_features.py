@@ -32,6 +32,8 @@ _POOLING = flags.DEFINE_enum(
     "Pooling; default: the checkpoint's, or mean.",
 )
 _NORMALIZE = flags.DEFINE_bool("normalize", None, "Scales vectors to length 1; default: as in the checkpoint.")
+_PROMPT = flags.DEFINE_string("prompt", None, "Put before each text; default: the checkpoint's default prompt.")
+_PROMPT_NAME = flags.DEFINE_string("prompt_name", None, "One of the checkpoint's prompts, in place of --prompt.")
 _LENGTH = flags.DEFINE_integer(
     "sequence_length", None, "Maximum number of tokens of a text; default: the checkpoint's, or the model's maximum."
 )
@@ -55,6 +57,7 @@ def main():
     import tensorflow as tf
 
     from keras_bert.exporting.embed import check_pooling, pool
+    from keras_bert.exporting.prompts import chosen_prompt
 
     output = pathlib.Path(_OUTPUT.value)
     texts = _read(pathlib.Path(_INPUT.value))
@@ -63,19 +66,23 @@ def main():
     pooling = _POOLING.value or bert.pooling or "mean"
     normalize = bert.normalize if _NORMALIZE.value is None else _NORMALIZE.value
     check_pooling(bert.encoder, pooling, layers)
+    _check_projection(bert, layers)
+    prompt = chosen_prompt(bert.prompts, bert.default_prompt_name, _PROMPT.value, _PROMPT_NAME.value)
     length = _LENGTH.value or bert.sequence_length or bert.config.max_position_embeddings
-    preprocessor = bert.preprocessor(length, padding="longest")
+    model, preprocessor = bert.model(), bert.preprocessor(length, padding="longest")
 
     specs = {name: tf.TensorSpec([None, None], tf.int32) for name in bert.encoder.input}
 
     @tf.function(input_signature=[specs], autograph=False)
     def run(inputs):
+        if bert.projection:
+            return model(inputs, training=False)["embedding"]
         outputs = bert.encoder(inputs, training=False)
         return pool(outputs, inputs["padding_mask"], pooling, layers, normalize)
 
     parts, cut = [], 0
     for start in range(0, len(texts), _CHUNK):
-        pieces = preprocessor.tokenizer(texts[start : start + _CHUNK])
+        pieces = preprocessor.tokenizer([prompt + text for text in texts[start : start + _CHUNK]])
         cut += int(np.sum(pieces.row_lengths().numpy() > length - 2))
         parts.append(_vectors(run, preprocessor, pieces))
     if cut:
@@ -84,6 +91,14 @@ def main():
         )
     _write(output, texts, np.concatenate(parts))
     print(f"wrote {len(texts):,} vectors of {parts[0].shape[1]} numbers to {output}")
+
+
+def _check_projection(bert, layers):
+    if bert.projection and (layers != [-1] or _POOLING.value or _NORMALIZE.value is not None):
+        raise ValueError(
+            "--layers, --pooling and --normalize are for models without a projection after pooling. "
+            f"Received: {_MODEL.value} with one of {bert.projection} units"
+        )
 
 
 @functools.cache

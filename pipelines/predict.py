@@ -5,6 +5,7 @@
     cat texts.txt | python -m pipelines.predict --model=my_model
     python -m pipelines.predict --model=my_squad_model --question="Who wrote it?" --context_file=article.txt
     python -m pipelines.predict --model=my_swag_model "He opened the door." "He went in." "He ate it."
+    python -m pipelines.predict --model=my_nli_model --candidate_labels=sport,politics "A text."
     python -m pipelines.predict --server=localhost:8501 --model=sst2 "A text."
 
 `--model` is an argument for `keras_bert.load`, with any head. Texts are arguments, or the rows of a file: `.csv` or
@@ -46,6 +47,10 @@ _MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", r
 _LENGTH = flags.DEFINE_integer(
     "sequence_length", None, "Maximum number of tokens of a sequence; default: as in training."
 )
+_CANDIDATES = flags.DEFINE_list(
+    "candidate_labels", None, "Zero-shot classification with these labels: sentence encoders, entailment models."
+)
+_HYPOTHESIS = flags.DEFINE_string("hypothesis", None, 'Its hypothesis; default: "This text is about {}."')
 _BATCH = flags.DEFINE_integer("batch_size", 32, "Batch size.", 1)
 _BEAM = flags.DEFINE_integer("beam_size", None, "Beams of a translation; default: 4, or --n_best if it is larger.", 1)
 _PENALTY = flags.DEFINE_float("length_penalty", None, "Alpha of the length penalty of translations; default: 0.6.", 0)
@@ -64,6 +69,10 @@ def check(arguments):
     output = _OUTPUT.value
     if output and os.path.isdir(output):
         raise ValueError(f"--output must be a file. Received: the folder {output}")
+    if _HYPOTHESIS.value is not None and not _CANDIDATES.value:
+        raise ValueError(f"--hypothesis needs --candidate_labels. Received: --hypothesis={_HYPOTHESIS.value}")
+    if _SERVER.value and _CANDIDATES.value:
+        raise ValueError("--candidate_labels is for models that are not served. Received: --server")
     if _SERVER.value and (given := [holder.name for holder in (_LENGTH, _BEAM, _PENALTY) if holder.value is not None]):
         raise ValueError(f"--{given[0]} of a served model was chosen when it was exported. Received: --server")
     common_flags.check_paths(None if _SERVER.value else _MODEL.value, input=_INPUT.value, context_file=_CONTEXT.value)
@@ -130,6 +139,10 @@ def _model():
     wrong = {"sequence_length"} if bert.head == "translation" else {"beam_size", "length_penalty"}
     if name := next(iter(wrong & given.keys()), None):
         raise ValueError(f"--{name} has no meaning for {_MODEL.value}, whose head is {bert.head}")
+    if _CANDIDATES.value:
+        given["candidate_labels"] = _CANDIDATES.value
+        given |= {"hypothesis": _HYPOTHESIS.value} if _HYPOTHESIS.value is not None else {}
+        return [("text",)], lambda rows: bert.predict(rows, _BATCH.value, **given)
     return input_names(bert), lambda rows: bert.predict(rows, _BATCH.value, **given)
 
 

@@ -177,6 +177,8 @@ pretrainer, classifier = keras_bert.build_pretrainer, keras_bert.build_classifie
 tagger = partial(keras_bert.build_token_classifier, num_classes=9)
 bilstm = partial(keras_bert.build_bilstm_tagger, num_classes=9, features="sum_all", width=8, dropout=0.3)
 embedder = partial(keras_bert.build_embedder, pooling="max", normalize=True)
+POOLINGS = ("cls", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+projector = partial(embedder, pooling=POOLINGS, projection=16, projection_activation="tanh")
 HEADS = {
     "encoder": Head(lambda encoder: encoder, {"sequence_output": (3, 12, 32), "pooled_output": (3, 32)}, "BertModel"),
     "pretraining": Head(pretrainer, {**MLM, **NSP}, "BertForPreTraining"),
@@ -191,6 +193,7 @@ HEADS = {
     "question_answering": Head(keras_bert.build_span_labeler, SPAN, "BertForQuestionAnswering"),
     "multiple_choice": Head(keras_bert.build_multiple_choice, {"logits": (3, 2)}, "BertForMultipleChoice", False),
     "embedding": Head(embedder, {"embedding": (3, 32)}, None, google=False),
+    "projection": Head(projector, {"embedding": (3, 16)}, None, google=False),
 }
 # The folders of goldens from transformers.
 HF_HEADS = ["bare", "pretraining", "sequence_classification", "regression", "token_classification"]

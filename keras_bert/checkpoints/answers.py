@@ -1,12 +1,15 @@
 """Answers of a loaded model, by the signatures that `export` writes."""
 
+import dataclasses
 import itertools
 
 import numpy as np
 import tensorflow as tf
 
 from keras_bert.exporting.export import build_signatures
+from keras_bert.exporting.prompts import chosen_prompt
 from keras_bert.exporting.results import results
+from keras_bert.exporting.zero_shot import ZeroShot, nli_classes
 from keras_bert.models.beam_search import Beam
 from keras_bert.models.decoding import check_count
 from keras_bert.models.heads import build_embedder
@@ -47,6 +50,7 @@ class Answerer:
         self._check_options(n_best, options)
         names = check_rows(rows, input_names(self._bert), f"the model (head={self._bert.head!r})")
         head, options = self._bert.head, {**self._head_options(n_best), **options}
+        rows = self._with_prompt(rows) if head == "embedding" else rows
         signatures = self._build(head, sequence_length, pair="pair" in names, **options)
         signature = signatures["next_sentence" if head == "pretraining" and "pair" in names else "serving_default"]
         # Scores of no answer only have a meaning for models that were trained on unanswerable questions.
@@ -54,15 +58,40 @@ class Answerer:
         answers = _answers(signature, names, rows, batch_size, n_best, unused)
         return answers[0] if is_single else answers
 
-    def encode(self, texts, batch_size=32, sequence_length=None):
+    def zero_shot(self, texts, candidate_labels, batch_size=32, sequence_length=None, **settings):
+        """See `LoadedBert.predict`; `settings` are arguments of `ZeroShot`."""
+        if unknown := settings.keys() - {field.name for field in dataclasses.fields(ZeroShot)}:
+            known = ", ".join(field.name for field in dataclasses.fields(ZeroShot))
+            raise ValueError(f"zero-shot classification has the options {known}. Received: {', '.join(unknown)}")
+        rows, is_single = read_rows(texts)
+        check_rows(rows, [("text",)], "zero-shot classification")
+        labels, bert = _candidates(candidate_labels), self._bert
+        options = {**_grouping(), "zero_shot": ZeroShot(**settings)}
+        if bert.head == "embedding":
+            options |= {"prompts": bert.prompts, "default_prompt_name": bert.default_prompt_name}
+        else:
+            takes_pairs = bert.head == "classification" and bert.pair is not False and not bert.multi_label
+            nli_classes(bert.labels if takes_pairs else None, options["zero_shot"].multi_label)
+        rows = [{**row, "labels": labels} for row in rows]
+        signatures = self._build(bert.head, sequence_length, bert.head == "classification", **options)
+        answers = _answers(signatures["zero_shot"], ("text", "labels"), rows, batch_size)
+        return answers[0] if is_single else answers
+
+    def encode(self, texts, batch_size=32, sequence_length=None, prompt=None, prompt_name=None):
         """See `LoadedBert.encode`."""
         rows, is_single = read_rows(texts)
         check_rows(rows, [("text",)], "`encode`")
+        rows = self._with_prompt(rows, prompt, prompt_name)
         signature = self._build("embedding", sequence_length, **_grouping())["serving_default"]
-        vectors = np.zeros([len(rows), self._bert.config.hidden_size], "float32")
+        vectors = np.zeros([len(rows), self._model("embedding").output["embedding"].shape[-1]], "float32")
         for numbers, part in _batches(rows, batch_size):
             vectors[numbers] = _call(signature, ("text",), part)["embedding"]
         return vectors[0] if is_single else vectors
+
+    def _with_prompt(self, rows, prompt=None, prompt_name=None):
+        """Returns the rows with the prompt before each text."""
+        before = chosen_prompt(self._bert.prompts, self._bert.default_prompt_name, prompt, prompt_name)
+        return [{"text": before + row["text"]} for row in rows] if before else rows
 
     def _option_names(self):
         multi_label = ("thresholds",) if self._bert.multi_label else ()
@@ -94,6 +123,9 @@ class Answerer:
             case _:
                 return {}
 
+    def _model(self, head):
+        return self._bert.model() if head == self._bert.head else build_embedder(self._bert.encoder)
+
     def _build(self, head, sequence_length, pair=False, **options):
         """Returns the signatures of a head, built on first use."""
         bert = self._bert
@@ -101,8 +133,7 @@ class Answerer:
         length = length if sequence_length is None else sequence_length
         key = repr((head, length, pair, sorted(options.items())))
         if key not in self._signatures:
-            own = head == bert.head
-            model = bert.model() if own else build_embedder(bert.encoder)
+            model = self._model(head)
             regression = head == "classification" and bert.model().output["logits"].shape[-1] == 1
             classes = head in ("classification", "token_classification", "bilstm_tagging") and (
                 bert.multi_label or not regression
@@ -125,7 +156,18 @@ def translate(transformer, texts, batch_size, n_best, beam_size, length_penalty)
     return answers[0] if is_single else answers
 
 
-def _answers(signature, names, rows, batch_size, n_best, unused=()):
+def _candidates(labels):
+    """Returns the labels of zero-shot classification as a list of different strings."""
+    names = list(labels) if isinstance(labels, list | tuple) else []
+    if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+        raise ValueError(
+            "`candidate_labels` must be a list of different strings, at least one and none empty. "
+            f"Received: candidate_labels={labels!r:.200}"
+        )
+    return names
+
+
+def _answers(signature, names, rows, batch_size, n_best=None, unused=()):
     """Returns the answers of a signature to rows, without the outputs that are unused."""
     answers = [None] * len(rows)
     for numbers, part in _batches(rows, batch_size):

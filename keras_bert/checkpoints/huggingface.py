@@ -9,7 +9,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from keras_bert.checkpoints.layout import HEAD_TENSORS, Checkpoint, Tensor, tensors_of
+from keras_bert.checkpoints.layout import HEAD_TENSORS, PROJECTION_TENSORS, Checkpoint, Tensor, tensors_of
 from keras_bert.config import BertConfig
 from keras_bert.files import write_json
 from keras_bert.metadata import Metadata
@@ -149,7 +149,9 @@ def write_weights(description, directory, dtype):
     """Writes `model.safetensors` with transformers' names."""
     prefix = "" if description.head in ("encoder", "bilstm_tagging") else "bert."
     tensors = {
-        name if name.startswith(HEADS) else prefix + name: array for name, array in tensors_of(description).items()
+        name if name.startswith(HEADS) else prefix + name: array
+        for name, array in tensors_of(description).items()
+        if name not in PROJECTION_TENSORS
     }
     if not description.tied:  # transformers then reads the decoder's bias.
         tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].copy()

@@ -21,6 +21,7 @@ _DENSE_AND_NORM = (
     "cls.seq_relationship",
     "classifier",
     "qa_outputs",
+    "sentence_projection",
 )
 HEAD_TENSORS = {
     "cls.predictions.bias",
@@ -29,6 +30,7 @@ HEAD_TENSORS = {
 }
 _BILSTM = ("weighted_sum.", "bilstm.")  # Prefixes of the tensors of a BiLSTM tagger, besides its classifier.
 POOLER_TENSORS = {"pooler.dense.weight", "pooler.dense.bias"}
+PROJECTION_TENSORS = ("sentence_projection.weight", "sentence_projection.bias")  # Not in the encoder's file.
 # Tensors that a model may lack: heads, the pooler, a buffer of old transformers versions.
 _OPTIONAL = HEAD_TENSORS | POOLER_TENSORS | {"embeddings.position_ids"}
 
@@ -118,6 +120,7 @@ def _head(layers):
         ("classifier", "classifier"),
         ("token_classifier", "classifier"),
         ("choice_scorer", "classifier"),
+        ("sentence_projection", "sentence_projection"),
     ):
         if layer in layers:
             found += _dense(name, layers[layer])

@@ -29,7 +29,8 @@ def export_litert(model, preprocessor, directory, labels=None, precision="float3
             quarter of the size: activations are quantized when the file runs. Defaults to "float32".
         lengths: list of ints, the lengths of the sequences, for devices that prefer fixed shapes. Defaults to `None`,
             any length.
-        **facts: `task`, `pair`, `null_threshold` and `thresholds`, as in `save`.
+        **facts: `task`, `pair`, `null_threshold`, `thresholds`, `prompts`, `default_prompt_name` and
+            `similarity_function`, as in `save`.
 
     Returns:
         A `RuntimeReport`, see `export_onnx`.

@@ -157,8 +157,8 @@ def _open_path(path, head, dtype, base):
         checkpoint = huggingface.read(folder, head)
         longest_word = [LONGEST_WORD] if huggingface.is_ours(folder) else []
         checkpoint.metadata = tokenizer_files.read(folder, checkpoint.metadata, *longest_word)
-        if head is None:
-            checkpoint.metadata = sentence_transformers.read(path, checkpoint)
+        if head in (None, "embedding"):
+            checkpoint = sentence_transformers.read(path, checkpoint)
     if head is not None:
         checkpoint.metadata = checkpoint.metadata.replace(head=head)
     return checkpoint
@@ -210,9 +210,10 @@ def _open_keras(file, directory, dtype):
     names = ("head", "causal", "positions", "bilstm", "tied", "multi_label", "features")
     metadata = metadata.replace(**{name: getattr(description, name) for name in names})
     if description.head == "embedding":
-        layer = description.layers["sentence_pooling"]
-        length = metadata.sequence_length or layer.sequence_length
-        metadata = metadata.replace(pooling=layer.pooling, normalize=layer.normalize, sequence_length=length)
+        facts = description.embedding
+        length = metadata.sequence_length or facts["sequence_length"]
+        metadata = sentence_transformers.read_settings(directory, metadata)
+        metadata = metadata.replace(**{**facts, "sequence_length": length})
     tensors = {
         name: Tensor(name, array.shape, lambda array=array: array) for name, array in tensors_of(description).items()
     }

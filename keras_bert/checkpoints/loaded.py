@@ -4,7 +4,9 @@ import logging
 import re
 
 import keras
+import numpy as np
 
+from keras_bert.checkpoints import similarity
 from keras_bert.checkpoints.layout import POOLER_TENSORS, check_known, fill, is_bilstm, slots
 from keras_bert.models.bilstm_encoder import build_bilstm_encoder
 from keras_bert.models.bilstm_tagger import build_bilstm_tagger
@@ -78,7 +80,7 @@ class LoadedBert:
             )
         raise AttributeError(f"LoadedBert has no attribute {name!r}")
 
-    def predict(self, texts, batch_size=32, n_best=None, sequence_length=None, **options):
+    def predict(self, texts, batch_size=32, n_best=None, sequence_length=None, candidate_labels=None, **options):
         """Answers texts with the checkpoint's head, as the SavedModel of `export` does.
 
         A question's context and a text to tag may have any length; other texts are truncated as in training. The model
@@ -92,15 +94,17 @@ class LoadedBert:
             batch_size: int, number of texts to compute together. Defaults to 32.
             n_best: int, number of answers to a question, or of tokens for a [MASK]. Defaults to 1 answer, 5 tokens.
             sequence_length: int, maximum number of tokens. Defaults to that of training, or else to the model's.
-            **options: more options of `export`, such as `stride`, `max_answer_length`, `null_threshold`
-                or `thresholds`.
+            candidate_labels: list of labels that the model was not trained on, for zero-shot classification with a
+                sentence encoder or with a classifier of pairs (NLI). Defaults to `None`.
+            **options: more options of `export`, such as `stride`, `max_answer_length`, `null_threshold` or
+                `thresholds`; with `candidate_labels` those of `ZeroShot`: `hypothesis`, `multi_label`, `temperature`.
 
         Returns:
             A list with a dict for each text; for one text alone, its dict. Scores are probabilities. `start` and `end`
             are positions in the Python string (a SavedModel's are in bytes), so that `text[start:end]` is the answer.
 
-            - classification: `label`, `score`, `scores` (a dict by label); multi-label: `labels`, those whose score is
-              at least its threshold, and `scores`
+            - classification, also with `candidate_labels`: `label`, `score`, `scores` (a dict by label); multi-label:
+              `labels`, those whose score is at least its threshold, and `scores`
             - regression: `value`
             - token classification: `entities`, a list of dicts with `text`, `label`, `start`, `end`, `score`
             - question answering: `answer`, `score`, `start`, `end`; with `n_best` also `answers`, best first. With a
@@ -115,18 +119,42 @@ class LoadedBert:
         Example:
             bert.predict(["A charming film."])[0]["label"]
         """
+        if candidate_labels is not None:
+            options |= {} if n_best is None else {"n_best": n_best}  # Refused like any unknown option.
+            return self._answers().zero_shot(texts, candidate_labels, batch_size, sequence_length, **options)
         return self._answers().predict(texts, batch_size, n_best, sequence_length, **options)
 
-    def encode(self, texts, batch_size=32, sequence_length=None):
+    def encode(self, texts, batch_size=32, sequence_length=None, prompt=None, prompt_name=None, normalize=False):
         """Embeds texts with the encoder: float32 NumPy `(texts, width)`, or `(width,)` for a string. Needs TensorFlow.
 
-        Pools and normalizes as the checkpoint specifies (sentence-transformers), otherwise takes the mean over all
-        tokens. Works with any head. For the arguments see `predict`.
+        Pools, projects and normalizes as the checkpoint specifies (sentence-transformers), otherwise takes the mean
+        over all tokens. Works with any head. For `batch_size` and `sequence_length` see `predict`.
+
+        Args:
+            prompt: str, put before each text, "" for none. Defaults to the checkpoint's default prompt, if it has one.
+            prompt_name: str, one of the checkpoint's `prompts`, in place of `prompt`. Defaults to `None`.
+            normalize: bool, whether to scale vectors to length 1 even if the model does not. Defaults to `False`.
 
         Example:
             bert.encode(["A sentence.", "Another one."])
         """
-        return self._answers().encode(texts, batch_size, sequence_length)
+        vectors = self._answers().encode(texts, batch_size, sequence_length, prompt, prompt_name)
+        return similarity.unit_length(vectors) if normalize else vectors
+
+    def similarity(self, first, second):
+        """Compares each text, or vector from `encode`, with each other one: float32 NumPy `(first, second)`.
+
+        The function is the checkpoint's `similarity_function`, the cosine if it has none.
+
+        Args:
+            first: a list of texts, a text, or an array of vectors.
+            second: the same.
+
+        Example:
+            bert.similarity("How old are you?", ["What is your age?", "Where is the station?"])
+        """
+        vectors = [each if isinstance(each, np.ndarray) else self.encode(each) for each in (first, second)]
+        return similarity.similarity(*map(np.atleast_2d, vectors), self.similarity_function)
 
     def attention(self, text):
         """Returns the tokens of a text and the attention probabilities between them.
@@ -205,7 +233,8 @@ class LoadedBert:
             case "encoder":
                 return encoder
             case "embedding":
-                return build_embedder(encoder, self.pooling, self.normalize, self.sequence_length)
+                facts = self.normalize, self.sequence_length, self.projection, self.projection_activation
+                model = build_embedder(encoder, self.pooling or "mean", *facts)
             case "pretraining":
                 return self.pretrainer()
             case "next_sentence":

@@ -32,7 +32,8 @@ def export_onnx(model, preprocessor, directory, labels=None, precision="float32"
         labels: list of the class names, in the order of the logits. Defaults to `None`.
         precision: str, "float32", or "int8": a quarter of the size; activations are quantized when the file runs.
             Defaults to "float32".
-        **facts: `task`, `pair`, `null_threshold` and `thresholds`, as in `save`.
+        **facts: `task`, `pair`, `null_threshold`, `thresholds`, `prompts`, `default_prompt_name` and
+            `similarity_function`, as in `save`.
 
     Returns:
         A `RuntimeReport`: `path`, `size`, `difference` from the Keras model and `latencies`; printed, it is one line.

@@ -13,6 +13,8 @@ from keras_bert.checkpoints import (
     tokenizer_files,
 )
 from keras_bert.checkpoints.load import KERAS_FILE
+from keras_bert.checkpoints.similarity import check_function
+from keras_bert.exporting.prompts import check_prompts
 from keras_bert.files import adding_to
 from keras_bert.metadata import Metadata
 from keras_bert.models.baselines import BaselineDescription
@@ -45,6 +47,9 @@ def save(
     weights_dtype="float32",
     thresholds=None,
     base=None,
+    prompts=None,
+    default_prompt_name=None,
+    similarity_function="cosine",
 ):
     """Writes a model, its vocabulary and casing to a directory.
 
@@ -74,6 +79,11 @@ def save(
             at least its threshold; one for all labels, or one for each. Defaults to `None`, 0.5.
         base: path or name of the model that was adapted, which `load` and peft open with an adapter. Required by the
             format "peft".
+        prompts: dict of texts by name, for a sentence encoder: `encode` puts one of them before each text. Defaults to
+            `None`.
+        default_prompt_name: str, the one that applies if no other is given. Defaults to `None`.
+        similarity_function: str, what `similarity` compares two vectors with: "cosine" or "dot", or the negative
+            distance "euclidean" or "manhattan". Defaults to "cosine".
 
     Example:
         keras_bert.save(model, "my_model", bert.vocabulary, bert.lowercase, labels=["no", "yes"])
@@ -92,7 +102,8 @@ def save(
         _save_transformer(description, model, directory, vocabulary, format, weights_dtype, given)
         return
     facts = {"labels": labels, "task": task, "pair": pair, "sequence_length": sequence_length}
-    facts |= {"null_threshold": null_threshold, "thresholds": thresholds}
+    facts |= {"null_threshold": null_threshold, "thresholds": thresholds, "prompts": prompts}
+    facts |= {"default_prompt_name": default_prompt_name, "similarity_function": similarity_function}
     vocabulary = None if vocabulary is None else Vocabulary(vocabulary, strip_accents=strip_accents)
     metadata = metadata_of(description, vocabulary, lowercase, **facts)
     if any(layer.quantization_mode for layer in model._flatten_layers()):
@@ -111,6 +122,7 @@ def save(
             peft.write(model, description, temporary, base)
         else:
             huggingface.write_weights(description, temporary, weights_dtype)
+            sentence_transformers.write_weights(description, temporary, weights_dtype)
     # Files of an older model in the same directory would be read together with the new ones.
     for name in tokenizer_files.STALE if vocabulary is not None else ():
         (directory / name).unlink(missing_ok=True)
@@ -146,9 +158,12 @@ def metadata_of(
     sequence_length=None,
     null_threshold=None,
     thresholds=None,
+    prompts=None,
+    default_prompt_name=None,
+    similarity_function="cosine",
 ):
     """Returns the `Metadata` of a described model, after checks; for the arguments see `save`."""
-    pooling = description.layers.get("sentence_pooling")
+    embedding = getattr(description, "embedding", {})
     metadata = Metadata(
         head=description.head,
         vocabulary=vocabulary,
@@ -156,13 +171,16 @@ def metadata_of(
         labels=_names(labels),
         task=task,
         pair=pair,
-        sequence_length=sequence_length or (pooling and pooling.sequence_length),
+        sequence_length=sequence_length or embedding.get("sequence_length"),
         null_threshold=null_threshold,
         thresholds=checked_thresholds(thresholds, description.num_classes if description.multi_label else None),
         positions=description.positions,
         bilstm=description.bilstm,
         features=description.features,
         keep_special_tokens=None if vocabulary is None else tokenizer_files.kept_special_tokens(vocabulary),
+        prompts=prompts or None,
+        default_prompt_name=default_prompt_name,
+        similarity_function=similarity_function,
     )
     _check_metadata(description, metadata)
     return metadata
@@ -175,7 +193,7 @@ def write_settings(description, metadata, directory):
     longest = description.config.max_position_embeddings
     if description.head == "embedding":
         longest = metadata.sequence_length or longest  # sentence-transformers reads it with the tokenizer.
-        sentence_transformers.write(description, metadata.sequence_length, directory)
+        sentence_transformers.write(description, metadata, directory)
     if metadata.vocabulary is not None:
         tokenizer_files.write(metadata.vocabulary, metadata.lowercase, longest, directory)
 
@@ -213,6 +231,7 @@ def _check_metadata(description, metadata):
             f"`vocabulary` has {len(vocabulary)} pieces, more than the token table's "
             f"vocab_size={description.config.vocab_size} rows"
         )
+    _check_embedding(description, metadata)
     if labels is None:
         return
     if description.num_classes is None:
@@ -221,3 +240,15 @@ def _check_metadata(description, metadata):
         raise ValueError(
             f"`labels` must be {description.num_classes} different names, one per logit. Received: labels={labels}"
         )
+
+
+def _check_embedding(description, metadata):
+    check_prompts(metadata.prompts, metadata.default_prompt_name)
+    check_function(metadata.similarity_function)
+    given = {name: getattr(metadata, name) for name in ("prompts", "similarity_function")}
+    for name, value in given.items():
+        if value != getattr(Metadata, name) and description.head != "embedding":
+            raise ValueError(
+                f"`{name}` is for models from build_embedder. Received: {name}={value!r:.200} for a model with "
+                f"head={description.head!r}"
+            )

@@ -1,14 +1,46 @@
-"""The format of sentence-transformers: `modules.json`, pooling, maximum sequence length."""
+"""The format of sentence-transformers: `modules.json`, pooling, projection, prompts, maximum sequence length."""
 
+import dataclasses
 import json
 
-from keras_bert.checkpoints.huggingface import read_json, read_json_if_exists
+from keras_bert.checkpoints.huggingface import WEIGHTS, read_file, read_json, read_json_if_exists, write_tensors
+from keras_bert.checkpoints.layout import PROJECTION_TENSORS, tensors_of
+from keras_bert.checkpoints.similarity import check_function
+from keras_bert.exporting.prompts import check_prompts
 from keras_bert.files import write_json
+from keras_bert.text.vocabulary import Vocabulary
 
-MODULES = "modules.json"
-_LENGTH, _SETTINGS = "sentence_bert_config.json", "config_sentence_transformers.json"
-_MODES = {"mean_tokens": "mean", "max_tokens": "max", "cls_token": "cls"}
+MODULES, SETTINGS = "modules.json", "config_sentence_transformers.json"
+_LENGTH, _POOLING, _DENSE = "sentence_bert_config.json", "1_Pooling", "2_Dense"
+FILES = (MODULES, SETTINGS, _LENGTH, _POOLING, _DENSE)
+# The keys of older releases, which all releases read, in the order in which they concatenate several.
+_MODES = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+_ACTIVATIONS = {
+    "linear": "torch.nn.modules.linear.Identity",
+    "tanh": "torch.nn.modules.activation.Tanh",
+}
+# Newer releases have other modules but the same classes, and read these too.
 _PREFIX = "sentence_transformers.models."
+_OMIT = "load(..., head='encoder') loads the encoder without"
+# Settings that change the vectors, with the values that are supported.
+_FIXED = {
+    SETTINGS: {"model_type": ("SentenceTransformer",)},
+    _LENGTH: {"transformer_task": ("feature-extraction",), "processing_kwargs": ({},)},
+    "Pooling": {"include_prompt": (True,)},
+    "Dense": {
+        "use_residual": (False,),
+        "module_input_name": ("sentence_embedding",),
+        "module_output_name": ("sentence_embedding",),
+    },
+    "Normalize": {"module_input_name": ("sentence_embedding",), "module_output_name": ("sentence_embedding",)},
+}
 
 
 def transformer_folder(directory):
@@ -18,38 +50,27 @@ def transformer_folder(directory):
 
 
 def read(directory, checkpoint):
-    """Returns the metadata with pooling, normalization and maximum sequence length, if the directory has modules."""
-    metadata, modules = checkpoint.metadata, _modules(directory)
+    """Returns the checkpoint with the facts and the tensors of the directory's modules, if it has any."""
+    modules = _modules(directory)
     if not modules:
-        return metadata
+        return checkpoint
     kinds = [module["type"].rpartition(".")[2] for module in modules]
-    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+    optional = [kind for kind in ("Dense", "Normalize") if kind in kinds]
+    if kinds != ["Transformer", "Pooling", *optional]:
         raise ValueError(
-            f"{directory / MODULES}: expected the modules Transformer, Pooling and optionally Normalize. "
-            f"Received: {', '.join(kinds)}; load(..., head='encoder') loads the encoder without them"
+            f"{directory / MODULES}: expected the modules Transformer, Pooling and optionally Dense and Normalize, in "
+            f"this order. Received: {', '.join(kinds)}; {_OMIT} them"
         )
-    settings = read_json_if_exists(directory / _SETTINGS)
-    if settings.get("default_prompt_name"):
-        raise ValueError(
-            f"{directory / _SETTINGS}: prompts before each text are not supported. Received: default_prompt_name="
-            f"{settings['default_prompt_name']!r}; load(..., head='encoder') loads the encoder without pooling"
-        )
-    folder = transformer_folder(directory)
-    sizes, tokenizer = (read_json_if_exists(folder / name) for name in (_LENGTH, "tokenizer_config.json"))
-    longest = sizes.get("max_seq_length") or tokenizer.get("model_max_length") or metadata.sequence_length
-    if longest is not None:
-        longest = int(min(longest, checkpoint.config.max_position_embeddings))
-    if sizes.get("do_lower_case") and not metadata.lowercase and metadata.vocabulary is not None:
-        raise ValueError(
-            f"{directory / _LENGTH}: `do_lower_case` with a cased tokenizer is not supported. "
-            "Expected false; load(..., head='encoder') ignores it"
-        )
-    return metadata.replace(
-        head="embedding",
-        pooling=_pooling(directory / modules[1]["path"] / "config.json"),
-        normalize=len(kinds) == 3,
-        sequence_length=longest,
+    folders = {kind: directory / module.get("path", "") for kind, module in zip(kinds, modules, strict=True)}
+    checkpoint = dataclasses.replace(checkpoint, metadata=_with_length(folders["Transformer"], checkpoint))
+    pooling = _checked(folders["Pooling"] / "config.json", "Pooling", read_json)
+    metadata = read_settings(directory, checkpoint.metadata).replace(
+        head="embedding", pooling=_pooling(folders["Pooling"] / "config.json", pooling), normalize="Normalize" in kinds
     )
+    if "Normalize" in kinds:
+        _checked(folders["Normalize"] / "config.json", "Normalize")
+    checkpoint = dataclasses.replace(checkpoint, metadata=metadata)
+    return _with_projection(folders["Dense"], checkpoint) if "Dense" in kinds else checkpoint
 
 
 def _modules(directory):
@@ -62,30 +83,137 @@ def _modules(directory):
         raise ValueError(f"{path}: not a list of modules: {error}") from None
 
 
-def _pooling(path):
-    values = read_json(path)
-    modes = [name.removeprefix("pooling_mode_") for name, value in values.items() if value is True]
-    modes = [name for name in modes if name != "include_prompt"]
-    mode = values.get("pooling_mode") or (_MODES.get(modes[0]) if len(modes) == 1 else None)
-    if mode not in _MODES.values():
+def _checked(path, kind, open_file=read_json_if_exists):
+    """Returns the settings of a file, after a check of those that only have one supported value."""
+    values = open_file(path)
+    for key, allowed in _FIXED[kind].items():
+        value = values.get(key)
+        if value is not None and value not in allowed:
+            raise ValueError(f"{path}: `{key}` must be {allowed[0]!r}. Received: {key}={value!r}; {_OMIT} this module")
+    return values
+
+
+def _with_length(folder, checkpoint):
+    """Returns the metadata with the maximum sequence length and the casing of the Transformer."""
+    metadata = checkpoint.metadata
+    sizes = _checked(folder / _LENGTH, _LENGTH)
+    tokenizer = read_json_if_exists(folder / "tokenizer_config.json")
+    longest = sizes.get("max_seq_length") or tokenizer.get("model_max_length") or metadata.sequence_length
+    if longest is not None:
+        longest = int(min(longest, checkpoint.config.max_position_embeddings))
+    if sizes.get("do_lower_case") and not metadata.lowercase and metadata.vocabulary is not None:
+        # Texts in lower case for a cased tokenizer, which keeps accents.
+        kept = Vocabulary(metadata.vocabulary, strip_accents=bool(metadata.strip_accents))
+        metadata = metadata.replace(lowercase=True, vocabulary=kept)
+    return metadata.replace(sequence_length=longest)
+
+
+def read_settings(directory, metadata):
+    """Returns the metadata with prompts and similarity function, if the directory has them."""
+    path = directory / SETTINGS
+    values = _checked(path, SETTINGS)
+    facts = {
+        "prompts": values.get("prompts") or None,
+        "default_prompt_name": values.get("default_prompt_name"),
+        "similarity_function": values.get("similarity_fn_name") or "cosine",
+    }
+    try:
+        check_prompts(facts["prompts"], facts["default_prompt_name"])
+        check_function(facts["similarity_function"])
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}; {_OMIT} prompts") from None
+    return metadata.replace(**facts)
+
+
+def _pooling(path, values):
+    """Returns the pooling, or a tuple of several."""
+    modes = values.get("pooling_mode") or [mode for key, mode in _MODES.items() if values.get(key)]
+    modes = (modes,) if isinstance(modes, str) else tuple(modes)
+    if not modes or len(set(modes)) < len(modes) or not set(modes) <= set(_MODES.values()):
         raise ValueError(
-            f"{path}: the pooling must be one of {', '.join(_MODES.values())}. Received: {mode or modes}; "
-            "load(..., head='encoder') loads the encoder without it"
+            f"{path}: the pooling must be one of {', '.join(_MODES.values())}, or several different ones. "
+            f"Received: {', '.join(modes) or 'none'}; {_OMIT} it"
         )
-    return mode
+    return modes[0] if len(modes) == 1 else modes
 
 
-def write(description, sequence_length, directory):
-    """Writes the files that sentence-transformers reads in addition to those of transformers."""
-    config, pooling = description.config, description.layers["sentence_pooling"]
-    modules = [("Transformer", ""), ("Pooling", "1_Pooling"), *([("Normalize", "2_Normalize")] * pooling.normalize)]
+def _with_projection(folder, checkpoint):
+    """Returns the checkpoint with the dense layer after pooling; one without a bias gets zeros."""
+    values = _checked(folder / "config.json", "Dense", read_json)
+    name = values.get("activation_function", _ACTIVATIONS["tanh"])
+    activations = {theirs.rpartition(".")[2]: ours for ours, theirs in _ACTIVATIONS.items()}
+    if (kind := str(name).rpartition(".")[2]) not in activations:
+        raise ValueError(
+            f"{folder / 'config.json'}: `activation_function` must be one of {', '.join(_ACTIVATIONS.values())}. "
+            f"Received: activation_function={name!r}; {_OMIT} this module"
+        )
+    if not (folder / WEIGHTS).is_file():
+        raise FileNotFoundError(
+            f"{folder}: expected {WEIGHTS}. A pytorch_model.bin is not supported: it is a pickle, which can run code "
+            "when opened; sentence-transformers writes the other file with save_pretrained()"
+        )
+    tensors = read_file(folder / WEIGHTS)
+    weight, bias = (tensors.get(f"linear.{part}") for part in ("weight", "bias"))
+    if weight is None or set(tensors) - {"linear.weight", "linear.bias"}:
+        raise ValueError(f"{folder / WEIGHTS}: expected linear.weight and linear.bias. Received: {', '.join(tensors)}")
+    if bias is None:
+        bias = dataclasses.replace(
+            weight, name="linear.bias", shape=weight.shape[:1], read=lambda: 0.0 * weight.read()[:, 0]
+        )
+    found = dict(zip(PROJECTION_TENSORS, (weight, bias), strict=True))
+    metadata = checkpoint.metadata.replace(projection=weight.shape[0], projection_activation=activations[kind])
+    return dataclasses.replace(checkpoint, tensors={**checkpoint.tensors, **found}, metadata=metadata)
+
+
+def write(description, metadata, directory):
+    """Writes the files that sentence-transformers reads in addition to those of transformers, without weights."""
+    config, facts = description.config, description.embedding
+    kinds = ["Pooling", *["Dense"] * (facts["projection"] is not None), *["Normalize"] * facts["normalize"]]
+    modules = [("", "Transformer"), *((f"{index}_{kind}", kind) for index, kind in enumerate(kinds, 1))]
     entries = [
         {"idx": index, "name": str(index), "path": path, "type": _PREFIX + kind}
-        for index, (kind, path) in enumerate(modules)
+        for index, (path, kind) in enumerate(modules)
     ]
-    modes = {f"pooling_mode_{name}": mode == pooling.pooling for name, mode in _MODES.items()}
-    longest = sequence_length or config.max_position_embeddings
+    settings = {
+        "prompts": metadata.prompts or {},
+        "default_prompt_name": metadata.default_prompt_name,
+        "similarity_fn_name": metadata.similarity_function,
+    }
+    longest = metadata.sequence_length or config.max_position_embeddings
     write_json(directory / MODULES, entries)
-    write_json(directory / "1_Pooling" / "config.json", {"word_embedding_dimension": config.hidden_size, **modes})
-    write_json(directory / _SETTINGS, {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"})
+    write_json(directory / _POOLING / "config.json", _pooling_settings(description))
+    write_json(directory / SETTINGS, settings)
     write_json(directory / _LENGTH, {"max_seq_length": longest, "do_lower_case": False})
+    if facts["projection"] is not None:
+        write_json(directory / _DENSE / "config.json", _dense_settings(facts, _pooled_width(description)))
+
+
+def _pooling_settings(description):
+    """Returns the settings of the pooling; only newer releases know several of them in another order."""
+    modes = description.layers["sentence_pooling"].modes
+    if modes != tuple(mode for mode in _MODES.values() if mode in modes):
+        return {"embedding_dimension": description.config.hidden_size, "pooling_mode": list(modes)}
+    flags = {key: mode in modes for key, mode in _MODES.items()}
+    return {"word_embedding_dimension": description.config.hidden_size, **flags}
+
+
+def _pooled_width(description):
+    return description.config.hidden_size * len(description.layers["sentence_pooling"].modes)
+
+
+def _dense_settings(facts, width):
+    return {
+        "in_features": width,
+        "out_features": facts["projection"],
+        "bias": True,
+        "activation_function": _ACTIVATIONS[facts["projection_activation"]],
+    }
+
+
+def write_weights(description, directory, dtype):
+    """Writes the weights of the projection, if there is one."""
+    if description.embedding.get("projection") is None:
+        return
+    tensors = tensors_of(description)
+    names = {name: f"linear.{name.rpartition('.')[2]}" for name in PROJECTION_TENSORS}
+    write_tensors({theirs: tensors[ours] for ours, theirs in names.items()}, directory / _DENSE, dtype)

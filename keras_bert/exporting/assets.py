@@ -23,6 +23,7 @@ _TEXTS = (
 )
 _PAIRS = ("A couple from Toronto bought the house.", "Who sold it?", "Yes", "Nothing was said.")
 _CHOICES = (("It rained.", "It was sold.", ""),) * len(_TEXTS)
+_LABELS = (("houses", "food", ""), ("weather", "food", "houses")) * (len(_TEXTS) // 2)
 
 
 def facts(description, preprocessor, labels, pair, options, example=None, score_range=None):
@@ -96,7 +97,7 @@ def _example(name, spec):
     if spec.dtype == tf.string and name in ("classify", "regress"):
         return tf.constant([_serialized(text, pair) for text, pair in zip(_TEXTS, _PAIRS, strict=True)])
     if spec.dtype == tf.string:
-        second = {"pair": _PAIRS, "choices": _CHOICES, "question": _PAIRS}
+        second = {"pair": _PAIRS, "choices": _CHOICES, "question": _PAIRS, "labels": _LABELS}
         texts = [f"{text} [MASK]." for text in _TEXTS] if spec.name == "text" else _TEXTS
         return tf.constant(second.get(spec.name, texts))
     shape = [2, *(3 + axis for axis in range(spec.shape.rank - 1))]

@@ -4,17 +4,32 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.exporting.signatures import in_groups, texts
+from keras_bert.exporting.zero_shot import with_nli
 from keras_bert.text.thresholds import THRESHOLD, checked_thresholds, cuts
 
 
-def classifier(model, preprocessor, labels, pair, rows_together=8):
-    """Returns the signatures of a classifier; for `rows_together` see `in_groups`."""
+def classifier(model, preprocessor, labels, pair, rows_together=8, zero_shot=None):
+    """Returns the signatures of a classifier.
+
+    Args:
+        rows_together: see `in_groups`.
+        zero_shot: a `ZeroShot`, which adds the signature `zero_shot`. Defaults to `None`.
+    """
 
     def decide(logits, names):
         probabilities = tf.nn.softmax(logits)
         return {"label": tf.gather(names, tf.argmax(probabilities, -1)), "probabilities": probabilities}
 
-    return _classifier(model, preprocessor, labels, pair, rows_together, decide)
+    signatures = _classifier(model, preprocessor, labels, pair, rows_together, decide)
+    if zero_shot is None:
+        return signatures
+    if not pair:
+        raise ValueError("`zero_shot` needs a classifier of pairs. Received: pair=False")
+
+    def logits(text, hypotheses):
+        return _logits(model, preprocessor((text, hypotheses)), rows_together)
+
+    return {**signatures, "zero_shot": with_nli(zero_shot, logits, labels)}
 
 
 def multi_label_classifier(model, preprocessor, labels, pair, thresholds=None, rows_together=8):

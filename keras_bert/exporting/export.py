@@ -63,7 +63,9 @@ def export(
     - classification: `text`, with `pair` also `pair` -> `label`, `probabilities`, `labels`; regression -> `score`.
       `classify` and `regress` take `tf.Example`s. With `multi_label`, `predicted` replaces `label`: a bool for each of
       `labels`, true if its probability is at least its threshold. Option: `thresholds`, one for all labels (0.5) or one
-      for each.
+      for each. The option `zero_shot`, a `ZeroShot`, adds the signature `zero_shot` to a classifier of pairs (NLI):
+      `text`, `labels` -> `label`, or `predicted`, `probabilities`, `labels`. Rows with fewer labels are padded with
+      `""`: an empty label has the probability 0.
     - token classification: `text` -> `tokens`, `tags`, `scores`, byte offsets `starts` and `ends`, `token_count`;
       `entities`, `entity_types`, `entity_scores`, `entity_starts`, `entity_ends`, `entity_count`; padded. The signature
       `words` takes texts whose words are separated by single spaces. Option: `stride`.
@@ -76,8 +78,10 @@ def export(
     - next sentence: `text`, `pair` -> `probability`.
     - translation: `text` -> `translation`, `translations`, `scores`, `truncated`; the signature `alignment` adds the
       cross-attention. `preprocessor` is a `LosslessTokenizer`. Options: `beam`, `n_best`, see `Translator`.
-    - encoder: `text` -> `embedding`. Options: `pooling`, `layers`, `normalize`; a model from `build_embedder` has its
-      own settings instead.
+    - encoder: `text` -> `embedding`; the signature `embed` is the same. Options: `pooling`, `layers`, `normalize`. A
+      model from `build_embedder` has its own settings instead; its options are `prompts` and `default_prompt_name`, see
+      `save`, and `zero_shot`. The default prompt precedes all texts of `serving_default`, `embed` and `zero_shot`;
+      `embed_query` has the prompt named `query`, and so on for each prompt.
 
     The signature `tokens` runs the model on token ids. Texts are padded to the longest of a request; classification,
     regression and embedding compute `rows_together` (8) of similar length at a time, for CPUs; `None` computes all.

@@ -2,7 +2,6 @@
 
 import itertools
 
-import numpy as np
 from onnx import TensorProto, checker, helper
 
 from keras_bert.exporting.onnx_graph import (
@@ -16,12 +15,12 @@ from keras_bert.exporting.onnx_graph import (
     positions,
     weight,
 )
+from keras_bert.exporting.onnx_pooling import embedding
 from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.version import __version__
 
 _OPSET = 17  # The first with LayerNormalization.
 _IR_VERSION = 8  # That of opset 17.
-_SMALLEST = 1e-12  # Of the length that a vector is divided by.
 
 
 def build_onnx(model, description):
@@ -82,7 +81,7 @@ class _Outputs:
             case "encoder":
                 return {"sequence_output": hidden, "pooled_output": self._pool(hidden, mask)}
             case "embedding":
-                return {"embedding": self._embedding(hidden, mask)}
+                return {"embedding": embedding(self.graph, hidden, mask, self.description)}
             case "pretraining":
                 return self._pretraining(hidden, mask, inputs["mask_positions"])
             case "next_sentence":
@@ -130,22 +129,6 @@ class _Outputs:
         if self.description.next_sentence:
             outputs["nsp_logits"] = self._dense(self._pool(hidden, mask), "next_sentence")
         return outputs
-
-    def _embedding(self, hidden, mask):
-        add, layer = self.graph.add, self.layers["sentence_pooling"]
-        real = add("Unsqueeze", add("Cast", mask, to=TensorProto.FLOAT), [2])
-        match layer.pooling:
-            case "mean":
-                total = add("ReduceSum", add("Mul", hidden, real), [1], keepdims=0)
-                pooled = add("Div", total, add("Max", add("ReduceSum", real, [1], keepdims=0), 1.0))
-            case "max":
-                absent = add("Mul", add("Sub", 1.0, real), FORBIDDEN)
-                pooled = add("ReduceMax", add("Add", hidden, absent), axes=[1], keepdims=0)
-            case _:
-                pooled = add("Gather", hidden, 0, axis=1)
-        if not layer.normalize:
-            return pooled
-        return add("Div", pooled, add("Max", add("ReduceL2", pooled, axes=[1]), np.float32(_SMALLEST)))
 
     def _fold(self, ids):
         length = self.graph.add("Shape", ids, start=2)

@@ -11,7 +11,6 @@ from keras_bert.layers.head_layers import (
     MultiLabelDense,
     OutputBias,
     Pooler,
-    SentencePooling,
     UnfoldChoices,
     UnfoldPassages,
 )
@@ -19,6 +18,7 @@ from keras_bert.layers.layer_norm import LayerNorm
 from keras_bert.layers.masks import AttentionMask
 from keras_bert.layers.pairs import AttentionFlow, Highway, JoinLogits, MaskedMax, PairAttention, SplitPair
 from keras_bert.layers.recurrent import BiLSTM, BothDirections, EncoderFeatures, NextAndPrevious, WeightedSum
+from keras_bert.layers.sentence_pooling import SentencePooling, UnitLength
 from keras_bert.layers.transformer import FeedForward, TransformerBlock
 
 __all__ = [
@@ -51,5 +51,6 @@ __all__ = [
     "TransformerBlock",
     "UnfoldChoices",
     "UnfoldPassages",
+    "UnitLength",
     "WeightedSum",
 ]

@@ -67,6 +67,20 @@ class Description:
     dtype: str
     layers: dict
 
+    @property
+    def embedding(self):
+        """The arguments of `build_embedder`, a dict; for other heads an empty one."""
+        if self.head != "embedding":
+            return {}
+        pool, dense = self.layers["sentence_pooling"], self.layers.get("sentence_projection")
+        return {
+            "pooling": pool.pooling,
+            "normalize": pool.normalize or "unit_length" in self.layers,
+            "sequence_length": pool.sequence_length,
+            "projection": None if dense is None else dense.units,
+            "projection_activation": "linear" if dense is None else keras.activations.serialize(dense.activation),
+        }
+
 
 def describe(model):
     """Describes a model made by a builder of this package, also after it was saved and loaded by Keras.

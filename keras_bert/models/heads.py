@@ -2,8 +2,9 @@
 
 import keras
 
-from keras_bert.layers import Dense, Dropout, FoldChoices, MultiLabelDense, SentencePooling, UnfoldChoices
+from keras_bert.layers import Dense, Dropout, FoldChoices, MultiLabelDense, SentencePooling, UnfoldChoices, UnitLength
 from keras_bert.models.description import describe_encoder
+from keras_bert.models.wiring import PROJECTION_ACTIVATIONS
 
 
 def build_classifier(encoder, num_classes, dropout=None, multi_label=False):
@@ -111,30 +112,57 @@ def build_multiple_choice(encoder, dropout=None):
     return keras.Model(inputs, {"logits": logits}, name="bert_multiple_choice")
 
 
-def build_embedder(encoder, pooling="mean", normalize=False, sequence_length=None):
-    """Embeds each text as one vector, as in sentence-transformers. Adds no weights.
+def build_embedder(
+    encoder, pooling="mean", normalize=False, sequence_length=None, projection=None, projection_activation="linear"
+):
+    """Embeds each text as one vector, as in sentence-transformers. Without a projection, it adds no weights.
 
     Args:
         encoder: a model from `build_encoder`.
-        pooling: str, see `keras_bert.layers.SentencePooling`. Defaults to "mean".
+        pooling: str or tuple of str, see `keras_bert.layers.SentencePooling`. Defaults to "mean".
         normalize: bool, whether to scale vectors to length 1. Defaults to `False`.
         sequence_length: int, maximum sequence length in training, stored by `save`. Defaults to `None`.
+        projection: int, number of units of a dense layer after pooling. Defaults to `None`, no such layer.
+        projection_activation: str, its activation, "linear" or "tanh". Defaults to "linear".
 
     Returns:
-        A `keras.Model` with the output `embedding`, float32 `(batch, hidden_size)`.
+        A `keras.Model` with the output `embedding`, float32 `(batch, width)`. The width is the projection, or else the
+        hidden size, times the number of poolings.
 
     Example:
         model = build_embedder(build_encoder(named_config("tiny")), normalize=True)
     """
     # Layers
-    describe_encoder(encoder)
-    pool = SentencePooling(pooling, normalize, sequence_length, dtype="float32", name="sentence_pooling")
+    encoding = describe_encoder(encoder)
+    layers = []
+    if projection is not None:
+        layers.append(_projection(projection, projection_activation, encoding.config.initializer_range))
+        layers += [UnitLength(dtype="float32", name="unit_length")] * bool(normalize)
+    scaled = bool(normalize) and projection is None
+    pool = SentencePooling(pooling, scaled, sequence_length, dtype="float32", name="sentence_pooling")
 
     # Wiring
     embedding = pool(encoder.output["sequence_output"], encoder.input["padding_mask"])
+    for layer in layers:
+        embedding = layer(embedding)
 
     # Model
     return keras.Model(encoder.input, {"embedding": embedding}, name="bert_embedder")
+
+
+def _projection(units, activation, stddev):
+    """Returns the dense layer after pooling."""
+    if type(units) is not int or units < 1:
+        raise ValueError(f"`projection` must be a positive integer or `None`. Received: projection={units!r}")
+    if activation not in PROJECTION_ACTIVATIONS:
+        raise ValueError(
+            f"`projection_activation` must be one of {', '.join(PROJECTION_ACTIVATIONS)}. "
+            f"Received: projection_activation={activation!r}"
+        )
+    initializer = keras.initializers.TruncatedNormal(stddev=stddev)
+    return Dense(
+        units, activation=activation, kernel_initializer=initializer, dtype="float32", name="sentence_projection"
+    )
 
 
 def _head(encoder, units, dropout, name, kind=Dense):

@@ -18,9 +18,11 @@ from keras_bert.layers import (
     TokenEmbedding,
     TransformerBlock,
     UnfoldChoices,
+    UnitLength,
     WeightedSum,
 )
 
+PROJECTION_ACTIVATIONS = ("linear", "tanh")
 _ENCODER_OUTPUTS = ("sequence_output", "pooled_output", "hidden_states", "attention_scores")
 
 
@@ -79,8 +81,15 @@ class _Graph:
         return "encoder"
 
     def _embedding(self):
-        mask = self.inputs.get("padding_mask")
-        self._read_encoder(self._call("sentence_pooling", SentencePooling, self.outputs["embedding"], mask))
+        embedding, mask = self.outputs["embedding"], self.inputs.get("padding_mask")
+        is_scaled = _made_by(embedding, UnitLength)
+        if is_scaled:
+            embedding = self._call("unit_length", UnitLength, embedding)
+        if is_scaled or _made_by(embedding, Dense):
+            embedding = self._dense("sentence_projection", embedding, activations=PROJECTION_ACTIVATIONS)
+        self._read_encoder(self._call("sentence_pooling", SentencePooling, embedding, mask))
+        projected = "sentence_projection" in self.layers
+        expect(not (projected and self.layers["sentence_pooling"].normalize), "vectors are scaled before a projection")
         return "embedding"
 
     def _next_sentence(self):
@@ -196,11 +205,11 @@ class _Graph:
         last = _made_by(pooled, Pooler) and pooled._keras_history.operation.last
         return self._call("pooler", Pooler, pooled, *([self.inputs.get("padding_mask")] if last else []))
 
-    def _dense(self, name, tensor, kind=Dense, use_bias=True):
+    def _dense(self, name, tensor, kind=Dense, use_bias=True, activations=("linear",)):
         below = self._call(name, kind, tensor)
         layer = self.layers[name]
-        plain = layer.activation is keras.activations.linear and layer.use_bias == use_bias
-        expect(plain, f"the layer {layer.name!r} has an activation, or {'no bias' if use_bias else 'a bias'}")
+        plain = keras.activations.serialize(layer.activation) in activations and layer.use_bias == use_bias
+        expect(plain, f"the layer {layer.name!r} has another activation, or {'no bias' if use_bias else 'a bias'}")
         return below
 
     def _call(self, name, kind, tensor, *others, **options):

@@ -43,6 +43,7 @@ def read(path, text):
     model = content.get("model") if isinstance(content, dict) else None
     if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list) or not model["vocab"]:
         raise ValueError(f"{path}: not a tokenizer.json with a `model.vocab` table")
+    content = {**content, "normalizer": _normalizer(content.get("normalizer") or {})}
     _check_fixed(path, content)
     _check_template(path, content.get("post_processor"))
     vocabulary, added = model["vocab"], content.get("added_tokens") or []
@@ -50,7 +51,7 @@ def read(path, text):
     places.update((token["id"], token["content"]) for token in added)
     size = max(places) + 1
     _check_strips(path, added)
-    normalizer = content.get("normalizer") or {}
+    normalizer = content["normalizer"]
     return {
         # An unassigned id is that of the first of two equal lines of a vocab.txt.
         "pieces": [places.get(index, f"[no piece {index}]") for index in range(size)],
@@ -83,6 +84,17 @@ def _check_strips(path, tokens):
             f"{path}: added tokens with `lstrip` or `rstrip` are not supported together with tokens that start or end "
             f"with white space. Received: {strips[0]!r} and {spaced[0]!r}"
         )
+
+
+def _normalizer(values):
+    """Returns BERT's normalizer, also of a sequence that changes texts to lower case first, as `do_lower_case` does."""
+    parts = values.get("normalizers") or []
+    if values.get("type") != "Sequence" or [part.get("type") for part in parts] != ["Lowercase", "BertNormalizer"]:
+        return values
+    strip_accents = parts[1].get("strip_accents")
+    # Only the casing of BERT's own normalizer decides about accents.
+    kept = bool(parts[1].get("lowercase")) if strip_accents is None else strip_accents
+    return {**parts[1], "lowercase": True, "strip_accents": kept}
 
 
 def _check_fixed(path, content):

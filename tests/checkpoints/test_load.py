@@ -122,6 +122,12 @@ class TestTokenizerFiles:
         found = tokenizer_files.read(tmp_path, Metadata())
         assert found.vocabulary.pieces == tuple(pieces)
         assert (found.lowercase, found.strip_accents) == (False, True)
+        # Lower case before a cased normalizer, as sentence-transformers writes it.
+        inner = {"type": "BertNormalizer", "lowercase": False, "strip_accents": None}
+        content["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "Lowercase"}, inner]}
+        (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+        found = tokenizer_files.read(tmp_path, Metadata())
+        assert (found.lowercase, found.strip_accents) == (True, False)
 
     @pytest.mark.parametrize("lowercase", [True, False])
     def test_tokenizer_config_has_priority(self, folder, lowercase):

@@ -76,7 +76,7 @@ def test_a_folder_of_transformers(eager, golden, loaded, loaded_model, tmp_path,
     )
     again = huggingface.read(ours)
     again.metadata = tokenizer_files.read(ours, again.metadata)
-    assert (sentence_transformers.read(ours, again), again.config) == (bert.metadata, bert.config)
+    assert (sentence_transformers.read(ours, again).metadata, again.config) == (bert.metadata, bert.config)
     for slot in slots(keras_bert.describe(model)):
         np.testing.assert_array_equal(again.tensors.pop(slot.name).read(), slot.value())
     assert not again.tensors
@@ -190,27 +190,3 @@ def test_labels_of_other_types_and_a_path_in_the_home_directory(models, tmp_path
     for labels in (np.array(["a", "b", "c"]), [0, 1, 2]):
         keras_bert.save(models("classification"), "~/bert", None, labels=labels)
         assert huggingface.read(tmp_path / "bert").metadata.labels == [str(label) for label in labels]
-
-
-@pytest.mark.tensorflow
-def test_a_sentence_encoder_has_the_files_of_sentence_transformers(loaded, tmp_path):
-    bert = loaded("hf_edge/sentence_encoder")
-    assert (bert.head, bert.pooling, bert.normalize, bert.sequence_length) == ("embedding", "cls", True, 12)
-    keras_bert.save(bert.model(), tmp_path / "bert", bert.vocabulary)
-    assert json.loads((tmp_path / "bert" / "sentence_bert_config.json").read_text())["max_seq_length"] == 12
-    modules = json.loads((tmp_path / "bert" / "modules.json").read_text())
-    assert [module["path"] for module in modules] == ["", "1_Pooling", "2_Normalize"]
-    pooling = json.loads((tmp_path / "bert" / "1_Pooling" / "config.json").read_text())
-    assert {name for name, value in pooling.items() if value is True} == {"pooling_mode_cls_token"}
-    edit(tmp_path / "bert" / "1_Pooling" / "config.json", pooling_mode_mean_tokens=True)
-    with pytest.raises(ValueError, match=r"the pooling must be one of mean, max, cls. Received: \["):
-        keras_bert.load(tmp_path / "bert")
-    edit(tmp_path / "bert" / "1_Pooling" / "config.json", pooling_mode_mean_tokens=False)
-    prompts = tmp_path / "bert" / "config_sentence_transformers.json"
-    edit(prompts, default_prompt_name="query")
-    with pytest.raises(ValueError, match="prompts before each text are not supported"):
-        keras_bert.load(tmp_path / "bert", head=None)
-    # Saving a new model there writes its pooling, no prompt, and its length where newer releases store it.
-    keras_bert.save(bert.model(), tmp_path / "bert", bert.vocabulary, sequence_length=9)
-    (tmp_path / "bert" / "sentence_bert_config.json").unlink()
-    assert keras_bert.load(tmp_path / "bert").sequence_length == 9

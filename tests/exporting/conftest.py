@@ -20,6 +20,7 @@ OPTIONS = {
     "token_classification": {"labels": TAGS, "stride": np.int64(7)},
     "bilstm_tagging": {"labels": TAGS, "stride": np.int64(7)},
     "question_answering": {"top": 2, "null_threshold": 0.5},
+    "projection": {"prompts": {"query": "a b "}, "zero_shot": keras_bert.ZeroShot()},
     "translation": {"n_best": 2, "beam": keras_bert.Beam(3)},
 }
 

@@ -42,6 +42,7 @@ def test_one_signature_for_each_length(config, tmp_path):
     [
         ("pretraining", {}),
         ("embedding", {}),
+        ("projection", {}),
         ("question_answering", {"positions": "none"}),
         ("multiple_choice", {}),
         ("classification", {"causal": True, "positions": "sinusoid"}),

@@ -26,7 +26,8 @@ SIGNATURES = {
     "question_answering": ["serving_default", "tokens", "ops"],
     "pretraining": ["serving_default", "next_sentence", "tokens", "ops"],
     "multiple_choice": ["serving_default", "tokens", "ops"],
-    "encoder": ["serving_default", "tokens", "ops"],
+    "encoder": ["serving_default", "embed", "tokens", "ops"],
+    "projection": ["serving_default", "embed", "embed_query", "zero_shot", "tokens", "ops"],
     "translation": ["serving_default", "alignment", "tokens", "ops"],
 }
 
@@ -63,14 +64,16 @@ def test_every_head_passes_verification(exported):
         ("classification", "mixed_bfloat16"),
         ("classification", "int8"),
         ("encoder", "int8"),
+        ("projection", "int8"),
     ],
 )
 def test_answers_in_the_native_runtime(exported, program, head, dtype):
     options = {"float32": {}, "int8": {"precision": "int8"}}.get(dtype, {"dtype": dtype})
     directory = exported(head, **options)
-    probe = read_json(directory / assets.FOLDER / assets.PROBES)["serving_default"]
+    signature = "zero_shot" if head == "projection" else "serving_default"
+    probe = read_json(directory / assets.FOLDER / assets.PROBES)[signature]
     inputs = {name: np.array(values, object) for name, values in probe["inputs"].items()}
-    got = native.run(program, directory, "serving_default", inputs)
+    got = native.run(program, directory, signature, inputs)
     assert set(got) == set(probe["outputs"])
     for name, stored in probe["outputs"].items():
         found = verification.compare(stored, got[name], verification.TOLERANCES[dtype])

@@ -238,9 +238,35 @@ LAYERS = [
     layers.OutputBias(dtype="mixed_bfloat16"),
     layers.Pooler(8, 0.3, True),
     layers.SentencePooling("cls", True, 12),
+    layers.SentencePooling(("max", "lasttoken")),
+    layers.UnitLength(),
     layers.TokenEmbedding(10, 8),
     layers.TransformerBlock(8, 2, 16, "gelu", 0.1, 0.2, 0.3, 1e-6, True),
 ]
+POOLED = {
+    "cls": lambda tokens: tokens[0],
+    "max": lambda tokens: tokens.max(0),
+    "mean": lambda tokens: tokens.mean(0),
+    "mean_sqrt_len_tokens": lambda tokens: tokens.sum(0) / len(tokens) ** 0.5,
+    "weightedmean": lambda tokens: np.average(tokens, axis=0, weights=range(1, len(tokens) + 1)),
+    "lasttoken": lambda tokens: tokens[-1],
+}
+
+
+def test_sentence_pooling():
+    hidden = np.random.default_rng(0).normal(size=(3, 5, 4)).astype("float32")
+    mask = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]])
+    rows = [tokens[real == 1] for tokens, real in zip(hidden, mask, strict=True)]
+    for normalize in (False, True):
+        found = layers.SentencePooling(tuple(POOLED), normalize)(hidden, mask)
+        expected = np.stack([np.concatenate([pool(tokens) for pool in POOLED.values()]) for tokens in rows])
+        if normalize:
+            expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+        np.testing.assert_allclose(keras.ops.convert_to_numpy(found), expected, atol=1e-6)
+    (zeros,) = keras.ops.convert_to_numpy(layers.SentencePooling("mean", True)(hidden[:1], mask[:1] * 0))
+    np.testing.assert_array_equal(zeros, np.zeros(4))
+
+
 GPTQ = keras.quantizers.GPTQConfig([], None, weight_bits=4)
 
 
@@ -279,6 +305,8 @@ def test_declared_shapes_and_dtypes_equal_the_outputs(dtype):
         (layers.JoinLogits(dtype=dtype), [hidden[..., 0], rows, rows], {}),
         (layers.Highway(8, dtype=dtype), [hidden], {}),
         (layers.SentencePooling(dtype=dtype), [hidden, rows], {}),
+        (layers.SentencePooling(("max", "lasttoken"), dtype=dtype), [hidden, rows], {}),
+        (layers.UnitLength(dtype=dtype), [hidden[:, 0]], {}),
         (layers.TransformerBlock(8, 2, 16, dtype=dtype), [hidden], {}),
         (layers.TransformerBlock(8, 2, 16, dtype=dtype), [hidden], scores),
     ):
@@ -294,7 +322,8 @@ def test_declared_shapes_and_dtypes_equal_the_outputs(dtype):
     [
         (lambda: layers.MultiHeadAttention(10, 3), "multiple of `num_heads`. Received: hidden_size=10, num_heads=3"),
         (lambda: layers.BertEmbeddings(8, 16, positions="rotary"), "`positions` must be .* or none. Rec.*: .*'rotary'"),
-        (lambda: layers.SentencePooling("min"), "`pooling` must be mean, max or cls. Received: pooling='min'"),
+        (lambda: layers.SentencePooling("min"), "`pooling` must be one of cls, max, .*. Received: pooling='min'"),
+        (lambda: layers.SentencePooling(("max", "max")), r"several different ones. Received: pooling=\('max', 'max'\)"),
         (lambda: layers.FeedForward(8, 16, "mish"), "`activation` must be one of gelu, gelu_new.* Received: .*'mish'"),
         (lambda: layers.Dropout(-0.1), r"`rate` must be a number in \[0, 1\). Received: rate=-0.1"),
         (lambda: layers.TransformerBlock(8, 2, 16)(keras.Input((5, 4))), r"expected axis -1 .* to have value 8, but"),

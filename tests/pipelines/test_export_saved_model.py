@@ -82,3 +82,17 @@ def test_lengths(export, tmp_path):
     export(call, "encoder", "--format=litert", "--lengths=4,8", "--precision=float16")
     interpreter = litert.Interpreter(str(tmp_path / "served" / "model.tflite"))
     assert sorted(interpreter.get_signature_list()) == ["tokens_4", "tokens_8"]
+
+
+@pytest.mark.slow
+def test_prompts_and_zero_shot_of_a_sentence_encoder(export, tmp_path):
+    facts = {"prompts": {"query": "q: "}, "default_prompt_name": "query"}
+    export(call, "projection", "--hypothesis=a {}", **facts)
+    written = facts_of(tmp_path / "served" / "1")
+    assert written["options"] == {
+        **facts,
+        "zero_shot": {"hypothesis": "a {}", "multi_label": False, "temperature": 0.05},
+    }
+    assert {"embed", "embed_query", "zero_shot"} < written["signatures"].keys()
+    _, message = export(mistake, "projection", "--pooling=max")
+    assert message.startswith("--pooling, --layers and --normalize are for sentence encoders without a projection")

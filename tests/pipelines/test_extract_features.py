@@ -56,3 +56,19 @@ def test_user_errors(extract):
         ("vectors.npz", ["--input=/dev/null"], "/dev/null: there is no text"),
     ):
         assert extract(mistake, output, *arguments).startswith(message)
+
+
+def test_a_sentence_encoder_with_a_projection_and_prompts(extract, build, pieces, tmp_path):
+    """A shell equals `encode`; the default prompt applies unless another is given."""
+    model = build("projection")
+    keras_bert.save(model, tmp_path / "model", pieces, prompts={"q": "q e: ", "p": "p "}, default_prompt_name="q")
+    bert = keras_bert.load(tmp_path / "model")
+    for arguments, prompt in (([], "q e: "), (["--prompt_name=p"], "p "), (["--prompt="], "")):
+        extract(call, "vectors.npz", *arguments)
+        expected = bert.encode(TEXTS, prompt=prompt)
+        np.testing.assert_allclose(np.load(tmp_path / "vectors.npz")["vectors"], expected, atol=1e-5)
+    for arguments, message in (
+        (["--pooling=max"], "--layers, --pooling and --normalize are for models without a projection after pooling."),
+        (["--prompt_name=x"], "`prompt_name` must be the name of a prompt: q, p. Received: prompt_name='x'"),
+    ):
+        assert extract(mistake, "vectors.npz", *arguments).startswith(message)

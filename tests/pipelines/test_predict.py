@@ -69,6 +69,22 @@ def test_input_file(model, tmp_path):
     assert_lines(printed, expected(["a b c", "f g"]))
 
 
+def test_labels_of_ones_own(build, pieces, tmp_path):
+    keras_bert.save(
+        build("classification"), tmp_path / "nli", pieces, labels=["entailment", "neutral", "no"], pair=True
+    )
+    flags = [f"--model={tmp_path}/nli", "--candidate_labels=x,y z", "--hypothesis=a {}."]
+    lines = call(PROGRAM, *flags, "b c").splitlines()
+    answer = keras_bert.load(tmp_path / "nli").predict("b c", candidate_labels=["x", "y z"], hypothesis="a {}.")
+    assert lines[0].split("\t") == ["label", "x", "y z"]
+    assert lines[1].split("\t") == [answer["label"], *(f"{score:.4f}" for score in answer["scores"].values())]
+    for arguments, message in (
+        (["--hypothesis=a {}."], "--hypothesis needs --candidate_labels. Received: --hypothesis=a {}."),
+        (["--candidate_labels=a", "--server=localhost:1"], "--candidate_labels is for models that are not served."),
+    ):
+        assert mistake(PROGRAM, f"--model={tmp_path}/nli", *arguments, "a").startswith(message)
+
+
 def test_standard_input_and_regression(build, pieces, tmp_path):
     regression = build("regression")
     keras_bert.save(regression, tmp_path / "model", pieces)

@@ -233,6 +233,8 @@ def exported_heads(config, pieces, reversible, shared_folder):
         export("masks", keras_bert.build_pretrainer)
         export("choices", keras_bert.build_multiple_choice)
         export("vectors", lambda encoder: encoder)
+        prompts = {"prompts": {"query": "q: "}, "zero_shot": keras_bert.ZeroShot()}
+        export("sentences", keras_bert.build_embedder, **prompts)
         transformer = keras_bert.build_transformer(TRANSFORMER)
         keras_bert.export(transformer, reversible, folder / "translations" / "3", n_best=3)
 

@@ -326,6 +326,25 @@ def test_embeddings(visit, heads, client):
     np.testing.assert_allclose(values, vectors[:, : values.shape[1]], atol=1e-4)
     assert ask(page, "vectors", text="a") == "1 text, 32 values each"
     assert page.locator(".heat").count() == 0
+    # The signature `embed` is that of the default; each prompt has its own.
+    choose(page, "sentences")
+    names = ["Embed", "Embed: query", "Classify with your own labels"]
+    assert page.locator("#task option").all_text_contents() == names
+    vectors = client.predict("sentences", {"text": texts}, signature="embed_query")["embedding"]
+    ask(page, "sentences", "embed_query", text="\n".join(texts))
+    values = np.array(page.locator("#shown table:not(.heat) td").all_text_contents(), float).reshape(3, -1)
+    np.testing.assert_allclose(values, vectors[:, : values.shape[1]], atol=1e-4)
+
+
+@pytest.mark.slow
+def test_labels_of_ones_own(visit, heads, client):
+    page, labels = visit(heads), ["é b", MARKUP, "c d e"]
+    answer = predict(client, "sentences", "zero_shot", text="a b", labels=labels)
+    assert ask(page, "sentences", "zero_shot", text="a b", labels="\n".join(labels) + "\n\n") == answer["label"]
+    assert bars(page) == expected_bars(labels, answer["probabilities"])
+    page.locator("#field_labels").fill(" ")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    assert failure(page) == "Enter at least 1 line in “Labels, one per line”."
 
 
 @pytest.mark.slow
@@ -625,6 +644,7 @@ def test_no_horizontal_overflow_and_sufficient_contrast(visit, heads):
         "masks",
         "choices",
         "vectors",
+        "sentences",
         "translations",
     ):
         choose(page, model)

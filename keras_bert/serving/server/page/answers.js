@@ -12,6 +12,8 @@ const SHOW = {
     return [headline, ...bars(sorted.map((item) => ({ ...item, best: item.predicted, threshold: threshold(item) }))), ...note];
   },
 
+  zero_shot: (row) => SHOW.classification(row),
+
   regression({ score }) {
     const range = described.facts.range;
     if (!range) return [decimals(score)];

@@ -2,9 +2,13 @@
 
 const NAMES = {
   question: "Question", context: "Context", text: "Text", pair: "Second text", choices: "Choices, one per line",
+  labels: "Labels, one per line",
 };
 const KINDS = {
   classification: ["Classify", { text: "A charming and often affecting journey.", pair: "It is worth seeing." }],
+  zero_shot: ["Classify with your own labels", {
+    text: "The striker scored twice in the second half.", labels: "sport\npolitics\nweather",
+  }],
   regression: ["Score", { text: "A man is playing a guitar.", pair: "Somebody plays an instrument." }],
   answering: ["Answer a question", {
     question: "Where was Zoë born?",
@@ -104,7 +108,8 @@ function wait(message, then) {
 function draw(problems = []) {
   const isDefault = (name) => name === "serving_default";
   const order = (a, b) => isDefault(b) - isDefault(a) || (a < b ? -1 : 1);
-  const names = Object.keys(described?.signatures ?? {}).sort(order);
+  const found = Object.keys(described?.signatures ?? {});
+  const names = found.filter((name) => name !== "embed" || found.length === 1).sort(order); // It is the default one.
   if (described && !names.includes(state.task[state.model])) state.task[state.model] = names[0];
   byId("task").replaceChildren(...names.map((name) => node("option", { value: name }, taskName(name))));
   byId("task").value = state.task[state.model] ?? "";
@@ -143,6 +148,7 @@ function sizeOf(config) {
 function taskName(name) {
   const { kind } = described.signatures[name];
   if (kind === "tagging" && name === "words") return "Find entities in words between spaces";
+  if (kind === "embedding" && name.startsWith("embed_")) return `Embed: ${name.slice("embed_".length)}`;
   return KINDS[kind][0] || name;
 }
 
@@ -160,7 +166,7 @@ function field(kind, name, rank) {
   const id = `field_${name}`;
   const other = rank === 2 ? `${name}, one per line` : name;
   const title = kind === "embedding" ? "Texts, one per line" : NAMES[name] ?? other;
-  const long = ["context", "choices"].includes(name) || kind === "embedding";
+  const long = ["context", "choices", "labels"].includes(name) || kind === "embedding";
   const box = node("textarea", { id, name, dir: "auto", rows: long ? 6 : 2, class: long ? "long" : "" });
   box.value = texts()[name] ?? exampleOf(kind, name);
   return [node("label", { for: id }, title), box];

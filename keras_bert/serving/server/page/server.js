@@ -107,6 +107,7 @@ function kindOf(inputs, outputs) {
   if (takes("text", "pair") && gives("probability")) return "next_sentence";
   if (onTexts && gives("score")) return "regression";
   if (takes("question", "context") && gives("answer", "start", "end")) return "answering";
+  if (takes("text", "labels") && gives("labels", "probabilities")) return "zero_shot";
   if (takes("text", "choices") && gives("choice", "probabilities")) return "choice";
   return "raw";
 }

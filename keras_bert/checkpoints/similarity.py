@@ -1,0 +1,46 @@
+"""Similarity of vectors, with the functions that sentence-transformers knows."""
+
+import numpy as np
+
+_SMALLEST = 1e-12  # Of the length that a vector is divided by.
+_CHUNK = 2**24  # Differences of coordinates that are in memory at the same time.
+FUNCTIONS = ("cosine", "dot", "euclidean", "manhattan")
+
+
+def check_function(name):
+    """Raises for an unknown similarity function."""
+    if name not in FUNCTIONS:
+        raise ValueError(
+            f"`similarity_function` must be one of {', '.join(FUNCTIONS)}. Received: similarity_function={name!r}"
+        )
+
+
+def similarity(first, second, function="cosine"):
+    """Compares each vector with each other one.
+
+    Args:
+        first: vectors `(m, width)`.
+        second: vectors `(n, width)`.
+        function: str, "cosine" or "dot", or "euclidean" or "manhattan", the negative distance. Defaults to "cosine".
+
+    Returns:
+        float32 NumPy `(m, n)`; more similar vectors have higher values.
+    """
+    check_function(function)
+    first, second = (np.asarray(vectors, "float32") for vectors in (first, second))
+    if function == "cosine":
+        first, second = unit_length(first), unit_length(second)
+    if function in ("cosine", "dot"):
+        return first @ second.T
+    order = 2 if function == "euclidean" else 1
+    rows = max(1, _CHUNK // max(second.size, 1))
+    parts = [
+        -np.linalg.norm(first[start : start + rows, None] - second, order, axis=-1)
+        for start in range(0, len(first), rows)
+    ]
+    return np.concatenate([np.zeros((0, len(second)), "float32"), *parts])
+
+
+def unit_length(vectors):
+    """Scales vectors to length 1; a zero vector stays zero."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), _SMALLEST)

@@ -1,0 +1,44 @@
+"""The layers of a sentence encoder as nodes of an ONNX graph."""
+
+import numpy as np
+from onnx import TensorProto
+
+from keras_bert.exporting.onnx_graph import activate, dense
+from keras_bert.layers.masks import FORBIDDEN
+
+_SMALLEST = 1e-12  # Of the length that a vector is divided by.
+
+
+def embedding(graph, hidden, mask, description):
+    """The output of a model from `build_embedder`; `mask` is the `padding_mask`."""
+    add, facts = graph.add, description.embedding
+    real = add("Unsqueeze", add("Cast", mask, to=TensorProto.FLOAT), [2])
+    parts = [_pooled(add, mode, hidden, real) for mode in description.layers["sentence_pooling"].modes]
+    vectors = parts[0] if len(parts) == 1 else add("Concat", *parts, axis=-1)
+    if facts["projection"] is not None:
+        vectors = dense(graph, vectors, description.layers["sentence_projection"], "sentence_projection")
+        vectors = activate(graph, vectors, facts["projection_activation"])
+    if not facts["normalize"]:
+        return vectors
+    return add("Div", vectors, add("Max", add("ReduceL2", vectors, axes=[1]), np.float32(_SMALLEST)))
+
+
+def _pooled(add, mode, hidden, real):
+    """One pooling of `SentencePooling`; `real` is 1.0 for real tokens, `(batch, length, 1)`."""
+
+    def total(tensor):
+        return add("ReduceSum", tensor, [1], keepdims=0)
+
+    if mode == "cls":
+        return add("Gather", hidden, 0, axis=1)
+    if mode == "max":
+        absent = add("Mul", add("Sub", 1.0, real), FORBIDDEN)
+        return add("ReduceMax", add("Add", hidden, absent), axes=[1], keepdims=0)
+    weights = real
+    if mode in ("weightedmean", "lasttoken"):
+        weights = add("Mul", real, add("CumSum", real, 1))
+    if mode == "lasttoken":
+        is_last = add("Equal", weights, add("ReduceMax", weights, axes=[1]))
+        return total(add("Mul", hidden, add("Mul", real, add("Cast", is_last, to=TensorProto.FLOAT))))
+    count = add("Max", total(weights), 1.0)
+    return add("Div", total(add("Mul", hidden, weights)), add("Sqrt", count) if "sqrt" in mode else count)

@@ -1,0 +1,126 @@
+"""Zero-shot classification: the signature `zero_shot`, whose requests contain the labels (Yin et al., 2019)."""
+
+import dataclasses
+
+import tensorflow as tf
+
+from keras_bert.layers.masks import FORBIDDEN
+from keras_bert.text.thresholds import THRESHOLD
+
+
+@dataclasses.dataclass(frozen=True)
+class ZeroShot:
+    """Settings of zero-shot classification, with labels that a model was not trained on.
+
+    A classifier of pairs (NLI) decides whether each text entails the hypothesis of each label: the softmax of the
+    entailment logits. A sentence encoder compares their vectors: the softmax of the cosines, divided by `temperature`.
+
+    Args:
+        hypothesis: str, a sentence with `{}` in place of the label. Defaults to "This text is about {}.".
+        multi_label: bool, whether several labels may apply to one text: the probability of each is that of entailment
+            against contradiction. Only for NLI. Defaults to `False`.
+        temperature: float, only for sentence encoders: the lower, the nearer the highest probability is to 1. Defaults
+            to 0.05.
+
+    Example:
+        keras_bert.export(model, preprocessor, "served/nli/1", labels=labels, pair=True, zero_shot=ZeroShot())
+    """
+
+    hypothesis: str = "This text is about {}."
+    multi_label: bool = False
+    temperature: float = 0.05
+
+    def __post_init__(self):
+        if not isinstance(self.hypothesis, str) or self.hypothesis.count("{}") != 1:
+            expected = "a string with one {}, the place of the label"
+            raise ValueError(f"`hypothesis` must be {expected}. Received: hypothesis={self.hypothesis!r}")
+        if isinstance(self.temperature, bool) or not isinstance(self.temperature, int | float) or self.temperature <= 0:
+            raise ValueError(f"`temperature` must be a number above 0. Received: temperature={self.temperature!r}")
+
+    def of(self, labels):
+        """Returns the hypotheses of a string tensor of labels."""
+        before, after = self.hypothesis.split("{}")
+        return tf.strings.join([before, labels, after])
+
+
+def with_nli(settings, logits, names):
+    """Returns the signature of a classifier of pairs.
+
+    Args:
+        settings: a `ZeroShot`.
+        logits: function from texts and hypotheses `(rows,)` to logits `(rows, classes)`.
+        names: list of the names of the classes, or `None`.
+    """
+    check_settings(settings)
+    entailment, contradiction = nli_classes(names, settings.multi_label)
+
+    def decide(text, labels):
+        shape = tf.shape(labels)
+        rows = logits(tf.repeat(text, shape[1]), tf.reshape(settings.of(labels), [-1]))
+        scores = tf.reshape(rows[:, entailment], shape)
+        if settings.multi_label:
+            return tf.sigmoid(scores - tf.reshape(rows[:, contradiction], shape))
+        return _softmax(scores, labels)
+
+    return _signature(settings, decide)
+
+
+def with_vectors(settings, embed):
+    """Returns the signature of a sentence encoder; `embed` is a function from strings to vectors `(rows, width)`."""
+    check_settings(settings)
+    if settings.multi_label:
+        raise ValueError(
+            "`multi_label` needs a classifier of pairs with the labels entailment and contradiction. Received: "
+            "multi_label=True for a sentence encoder"
+        )
+
+    def decide(text, labels):
+        each, places = tf.unique(tf.reshape(labels, [-1]))  # Rows mostly have the same labels.
+        texts, hypotheses = (tf.math.l2_normalize(embed(strings), -1) for strings in (text, settings.of(each)))
+        cosines = tf.matmul(texts, hypotheses, transpose_b=True)
+        scores = tf.gather(cosines, tf.reshape(places, tf.shape(labels)), batch_dims=1)
+        return _softmax(scores / settings.temperature, labels)
+
+    return _signature(settings, decide)
+
+
+def nli_classes(names, multi_label):
+    """Returns the indices of entailment and, with `multi_label`, contradiction, which are found by their names."""
+    lower = [name.lower() for name in names or ()]
+    found = [[index for index, name in enumerate(lower) if name.startswith(start)] for start in ("entail", "contradi")]
+    if len(lower) == 2 and len(found[0]) == 1:
+        found[1] = [1 - found[0][0]]
+    if len(found[0]) != 1 or (multi_label and len(found[1]) != 1):
+        expected = "entailment and contradiction" if multi_label else "entailment"
+        raise ValueError(
+            f"zero-shot classification needs a sentence encoder, or a classifier of pairs with the label {expected}. "
+            f"Received: labels={names}"
+        )
+    return found[0][0], found[1][0] if multi_label else None
+
+
+def check_settings(settings):
+    """Raises for anything but a `ZeroShot`."""
+    if not isinstance(settings, ZeroShot):
+        raise ValueError(f"`zero_shot` must be a keras_bert.ZeroShot or `None`. Received: zero_shot={settings!r}")
+
+
+def _softmax(scores, labels):
+    return tf.nn.softmax(tf.where(labels == "", tf.constant(FORBIDDEN), scores))
+
+
+def _signature(settings, decide):
+    """Returns the signature: `text` `(batch,)`, `labels` `(batch, labels)`, `""` for none."""
+
+    def answer(text, labels):
+        has_labels = tf.debugging.Assert(tf.shape(labels)[1] > 0, ["`labels` must not be empty lists"])
+        with tf.control_dependencies([has_labels]):
+            labels = tf.identity(labels)
+        probabilities = tf.where(labels == "", 0.0, decide(text, labels))
+        if settings.multi_label:
+            return {"predicted": probabilities >= THRESHOLD, "probabilities": probabilities, "labels": labels}
+        best = tf.gather(labels, tf.argmax(probabilities, -1), batch_dims=1)
+        return {"label": best, "probabilities": probabilities, "labels": labels}
+
+    specs = tf.TensorSpec([None], tf.string, "text"), tf.TensorSpec([None, None], tf.string, "labels")
+    return tf.function(answer, input_signature=specs, autograph=False)

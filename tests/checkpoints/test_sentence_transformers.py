@@ -1,0 +1,195 @@
+"""Folders of sentence-transformers: what they store, and vectors equal to those of that library."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import keras_bert
+from tests.checkpoints.conftest import edit
+
+
+@pytest.mark.tensorflow
+def test_a_sentence_encoder_has_the_files_of_sentence_transformers(loaded, tmp_path):
+    bert = loaded("hf_edge/sentence_encoder")
+    assert (bert.head, bert.pooling, bert.normalize, bert.sequence_length) == ("embedding", "cls", True, 12)
+    keras_bert.save(bert.model(), tmp_path / "bert", bert.vocabulary)
+    assert json.loads((tmp_path / "bert" / "sentence_bert_config.json").read_text())["max_seq_length"] == 12
+    modules = json.loads((tmp_path / "bert" / "modules.json").read_text())
+    assert [module["path"] for module in modules] == ["", "1_Pooling", "2_Normalize"]
+    pooling = json.loads((tmp_path / "bert" / "1_Pooling" / "config.json").read_text())
+    assert {name for name, value in pooling.items() if value is True} == {"pooling_mode_cls_token"}
+    # Saving a new model there writes its pooling, and its length where newer releases store it.
+    keras_bert.save(bert.model(), tmp_path / "bert", bert.vocabulary, sequence_length=9)
+    (tmp_path / "bert" / "sentence_bert_config.json").unlink()
+    assert keras_bert.load(tmp_path / "bert").sequence_length == 9
+
+
+POOLING, DENSE, SETTINGS = "1_Pooling/config.json", "2_Dense/config.json", "config_sentence_transformers.json"
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    """The folder of a sentence encoder with a projection, whose files can be changed."""
+    return shutil.copytree(saved("projection"), tmp_path / "bert")
+
+
+def test_the_files_of_a_projection(folder, models):
+    modules = json.loads((folder / "modules.json").read_text())
+    assert [module["path"] for module in modules] == ["", "1_Pooling", "2_Dense", "3_Normalize"]
+    assert json.loads((folder / DENSE).read_text()) == {
+        "in_features": 160,
+        "out_features": 16,
+        "bias": True,
+        "activation_function": "torch.nn.modules.activation.Tanh",
+    }
+    bert = keras_bert.load(folder)
+    assert (bert.projection, bert.projection_activation, bert.normalize) == (16, "tanh", True)
+    assert bert.pooling == ("cls", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+    assert keras_bert.load(folder, head="encoder").model().name == "bert_encoder"
+    assert keras_bert.load(folder, head="embedding").metadata == bert.metadata
+    # Another order of several poolings is kept, too.
+    edit(folder / POOLING, pooling_mode=["mean", "cls"])
+    (folder / DENSE).parent.rename(folder / "Dense")
+    edit_modules(folder, lambda modules: modules[:2])
+    bert = keras_bert.load(folder)
+    keras_bert.save(bert.model(), folder / "again", None)
+    assert keras_bert.load(folder / "again").pooling == bert.pooling == ("mean", "cls")
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "message"),
+    [
+        (POOLING, {"include_prompt": False}, "`include_prompt` must be True. Received: include_prompt=False"),
+        (POOLING, {"pooling_mode": "median"}, "pooling must be one of cls, .*, or several different.* median"),
+        (DENSE, {"activation_function": "torch.nn.modules.activation.GELU"}, "`activation_function` must be one of to"),
+        (DENSE, {"use_residual": True}, "2_Dense/config.json: `use_residual` must be False"),
+        (SETTINGS, {"default_prompt_name": "a"}, "default_prompt_name` must be the name of a prompt: none"),
+        (SETTINGS, {"prompts": ["a"]}, "`prompts` must be a dict of texts by name"),
+        (SETTINGS, {"similarity_fn_name": "maxsim"}, "must be one of cosine, dot, euclidean, manhattan. Rec.*'maxsim'"),
+        (SETTINGS, {"model_type": "SparseEncoder"}, "`model_type` must be 'SentenceTransformer'"),
+        ("sentence_bert_config.json", {"transformer_task": "fill-mask"}, "`transformer_task` must be 'feature-ext"),
+    ],
+)
+def test_unsupported_settings_raise(folder, file, values, message):
+    edit(folder / file, **values)
+    with pytest.raises(ValueError, match=message):
+        keras_bert.load(folder)
+
+
+def edit_modules(folder, change):
+    path = folder / "modules.json"
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+
+
+def test_other_modules_and_weights_raise(folder):
+    edit_modules(folder, lambda modules: [{**module, "idx": -module["idx"]} for module in modules])
+    with pytest.raises(ValueError, match="expected the modules Transformer, Pooling and .*Received: Normalize, Dense"):
+        keras_bert.load(folder)
+    edit_modules(folder, lambda modules: [{**module, "idx": -module["idx"]} for module in modules])
+    (folder / "2_Dense" / "model.safetensors").rename(folder / "2_Dense" / "pytorch_model.bin")
+    with pytest.raises(FileNotFoundError, match="2_Dense: expected model.safetensors. A pytorch_model.bin is not supp"):
+        keras_bert.load(folder)
+
+
+PROMPTS = {"query": "q e: ", "document": ""}
+
+
+@pytest.mark.parametrize("format", ["huggingface", "keras"])
+def test_prompts_are_saved(models, pieces, tmp_path, format):
+    facts = {"prompts": PROMPTS, "default_prompt_name": "query", "similarity_function": "dot"}
+    keras_bert.save(models("embedding"), tmp_path / "bert", pieces, format=format, **facts)
+    bert = keras_bert.load(tmp_path / "bert")
+    assert {name: getattr(bert, name) for name in facts} == facts
+
+
+def test_prompts_of_other_models_raise(models, tmp_path):
+    for values, message in (
+        ({"prompts": PROMPTS}, "`prompts` is for models from build_embedder"),
+        ({"similarity_function": "dot"}, "`similarity_function` is for models from build_embedder"),
+        ({"default_prompt_name": "a"}, "must be the name of a prompt: none"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            keras_bert.save(models("classification"), tmp_path / "bert", None, **values)
+
+
+def library():
+    """sentence-transformers, or skips."""
+    pytest.importorskip("torch", reason="a peer, see `make peers`")
+    return pytest.importorskip("sentence_transformers", reason="a peer, see `make peers`")
+
+
+TEXTS = ["Hello there!", "Ab É", "a b c d e f g h i j k l m n o p q r s t u v w x y z" * 2, "Zoë", ""]
+POOLINGS = ["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken", ("mean", "max"), ("cls", "mean")]
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    "pooling", [pytest.param(each, marks=[pytest.mark.slow] * isinstance(each, str)) for each in POOLINGS]
+)
+def test_both_programs_compute_the_same_vectors(config, pieces, tmp_path, pooling):
+    """From our folder and from theirs, with and without a projection, a length and prompts."""
+    peer, projected = library(), isinstance(pooling, tuple)
+    encoder = keras_bert.build_encoder(config)
+    options = {"projection": 8, "projection_activation": "tanh" if "max" in pooling else "linear"} if projected else {}
+    model = keras_bert.build_embedder(encoder, pooling, normalize="mean" in pooling, sequence_length=20, **options)
+    randomize(model)
+    facts = {"prompts": PROMPTS, "default_prompt_name": "query", "similarity_function": "dot"} if projected else {}
+    keras_bert.save(model, tmp_path / "ours", pieces, **facts)
+    theirs = peer.SentenceTransformer(str(tmp_path / "ours"), device="cpu")
+    theirs.save_pretrained(str(tmp_path / "theirs"))
+    for folder in ("ours", "theirs"):
+        bert = keras_bert.load(tmp_path / folder)
+        assert bert.metadata.sequence_length == theirs.max_seq_length == 20
+        for name, text in (PROMPTS if projected else {"": None}).items():
+            expected = theirs.encode(TEXTS, prompt_name=name or None)
+            np.testing.assert_allclose(bert.encode(TEXTS, prompt_name=name or None), expected, atol=1e-6)
+            np.testing.assert_allclose(bert.encode(TEXTS, prompt=text), expected, atol=1e-6)
+        expected = theirs.encode(TEXTS)
+        np.testing.assert_allclose(bert.encode(TEXTS), expected, atol=1e-6)
+        np.testing.assert_allclose(
+            bert.similarity(TEXTS[:2], TEXTS), theirs.similarity(expected[:2], expected).numpy(), atol=2e-6
+        )
+
+
+def randomize(model):
+    rng = np.random.default_rng(0)
+    for variable in model.trainable_variables:
+        variable.assign(rng.normal(scale=0.2, size=variable.shape).astype("float32"))
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(("normalize", "bias"), [(True, False), (False, True)])
+def test_a_folder_that_the_library_made(config, pieces, tmp_path, normalize, bias):
+    """Their modules, settings that they alone write, and a cased tokenizer with `do_lower_case`."""
+    peer = library()
+    from sentence_transformers.sentence_transformer import modules
+    from torch import nn
+
+    encoder = keras_bert.build_encoder(config)
+    randomize(encoder)
+    keras_bert.save(encoder, tmp_path / "encoder", pieces, lowercase=not bias)
+    parts = [modules.Transformer(str(tmp_path / "encoder"), max_seq_length=12, do_lower_case=True)]
+    parts.append(modules.Pooling(32, ("weightedmean", "max")))
+    parts.append(modules.Dense(64, 5, bias=bias, activation_function=nn.Identity() if bias else nn.Tanh()))
+    theirs = peer.SentenceTransformer(modules=parts + [modules.Normalize()] * normalize, device="cpu")
+    theirs.save_pretrained(str(tmp_path / "theirs"))
+    if bias:  # Newer releases write the casing to `tokenizer.json`, but read it where older ones wrote it.
+        edit(tmp_path / "theirs" / "sentence_bert_config.json", do_lower_case=True)
+    bert = keras_bert.load(tmp_path / "theirs")
+    assert (bert.sequence_length, bert.projection, bert.normalize) == (12, 5, normalize)
+    assert bert.prompts == {"query": "", "document": ""}
+    assert bert.lowercase
+    np.testing.assert_allclose(bert.encode(TEXTS), theirs.encode(TEXTS), atol=1e-6)
+    keras_bert.save(bert.model(), tmp_path / "again", bert.vocabulary, bert.lowercase)
+    again = peer.SentenceTransformer(str(tmp_path / "again"), device="cpu")
+    np.testing.assert_allclose(again.encode(TEXTS), theirs.encode(TEXTS), atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_real_weights(minilm):
+    theirs = library().SentenceTransformer(str(minilm), device="cpu")
+    texts = ["A house by the river.", "Very " * 300 + "long", "naïve"]
+    np.testing.assert_allclose(keras_bert.load(minilm).encode(texts), theirs.encode(texts), atol=1e-6)
