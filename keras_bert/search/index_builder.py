@@ -39,6 +39,7 @@ def build_index(
     batch_size=32,
     query_prompt="",
     passage_prompt="",
+    text_column="text",
     name=None,
 ):
     """Embeds passages and writes an index to search in.
@@ -62,6 +63,7 @@ def build_index(
         batch_size: int, see `LoadedBert.encode`. Defaults to 32.
         query_prompt, passage_prompt: str, put before each query and each passage, as some models require. Default to
             empty strings.
+        text_column: str, the column of the text in a file. Defaults to "text".
         name: path or name of the model, which `open_index` loads. Defaults to `None`, the model is passed to it.
 
     Returns:
@@ -72,7 +74,7 @@ def build_index(
         index.search("weather", top=1)
     """
     _check(dtype, similarity, rescore, block)
-    directory, read, model = pathlib.Path(directory), _reader(passages), model_facts(bert)
+    directory, read, model = pathlib.Path(directory), _reader(passages, text_column), model_facts(bert)
     width = embed(bert, [""], batch_size, "", similarity).shape[-1]
     with announced("reading the passages"):
         count, source = _survey(read)
@@ -95,10 +97,10 @@ def _check(dtype, similarity, rescore, block):
         raise ValueError(f"`block` must be a positive integer. Received: block={block!r}")
 
 
-def _reader(passages):
+def _reader(passages, text_column):
     """Returns a function that yields the passages from the first one."""
     if isinstance(passages, str | pathlib.Path):
-        return functools.partial(read_passages, passages)
+        return functools.partial(read_passages, passages, text_column)
     found = [_passage(number, passage) for number, passage in enumerate(passages)]
     if not found:
         raise ValueError("`passages` must not be empty")

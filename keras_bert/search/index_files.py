@@ -128,7 +128,7 @@ def write_block(directory, number, passages, vectors, facts):
 def passage_line(passage):
     """Returns a passage as a line of JSON."""
     values = {"id": passage.id, "title": passage.title, "text": passage.text}
-    return json.dumps(values, ensure_ascii=False).encode() + b"\n"
+    return json.dumps(values, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
 def open_array(directory, kind, number, facts):

@@ -24,16 +24,18 @@ _HASHES = {"weights": "the weights", "vocabulary": "the vocabulary", "source": "
 
 
 def model_facts(bert):
-    """Returns a dict of what the vectors of `bert.encode` depend on, to be stored as JSON."""
+    """Returns a dict of what the vectors of `bert.encode` depend on, to be stored as JSON, without defaults."""
     if not isinstance(bert, LoadedBert):
         raise ValueError(f"an index needs a BERT that `keras_bert.load` returns. Received: {bert!r:.100}")
-    names = [field.name for field in dataclasses.fields(bert.metadata) if field.name not in _WITHOUT_INFLUENCE]
+    fields = [field for field in dataclasses.fields(bert.metadata) if field.name not in _WITHOUT_INFLUENCE]
+    settings = {field.name: getattr(bert.metadata, field.name) for field in fields}
+    defaults = {field.name: field.default for field in fields}
     model = bert.model() if bert.head == "embedding" else bert.encoder
     return {
         "weights": _weights_hash(model),
         "vocabulary": bert.vocabulary and bert.vocabulary.sha256,
         "strip_accents": bert.strip_accents,
-        **{name: getattr(bert.metadata, name) for name in names},
+        **{name: value for name, value in settings.items() if value != defaults[name]},
     }
 
 
