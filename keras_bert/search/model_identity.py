@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import json
 
 import keras
 
@@ -9,6 +10,7 @@ from keras_bert.checkpoints.loaded import LoadedBert
 
 # Metadata that has no influence on vectors.
 _WITHOUT_INFLUENCE = {
+    "head",
     "vocabulary",
     "labels",
     "multi_label",
@@ -31,12 +33,13 @@ def model_facts(bert):
     settings = {field.name: getattr(bert.metadata, field.name) for field in fields}
     defaults = {field.name: field.default for field in fields}
     model = bert.model() if bert.head == "embedding" else bert.encoder
-    return {
+    facts = {
         "weights": _weights_hash(model),
         "vocabulary": bert.vocabulary and bert.vocabulary.sha256,
         "strip_accents": bert.strip_accents,
         **{name: value for name, value in settings.items() if value != defaults[name]},
     }
+    return json.loads(json.dumps(facts))  # As it is read back: tuples are lists.
 
 
 def differences(first, second):

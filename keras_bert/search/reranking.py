@@ -67,4 +67,4 @@ def _reordered(hits, answers, label):
         answer = next(answers)
         score = answer["value"] if label is None else answer["scores"][label]
         scored.append({**hit, "score": float(score), "similarity": hit["score"]})
-    return sorted(scored, key=lambda hit: -hit["score"])
+    return sorted(scored, key=lambda hit: -round(hit["score"], 6))  # Equal pairs differ by rounding.
