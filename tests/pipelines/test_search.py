@@ -43,7 +43,7 @@ def test_a_query(folder):
 
 def test_output_and_scores(folder):
     arguments = [f"--index={folder}/index", f"--queries={folder}/queries.txt", f"--relevance={folder}/qrels.tsv"]
-    printed, _ = run(PROGRAM, *arguments, f"--output={folder}/results.jsonl", "--top=2")
+    printed = call(PROGRAM, *arguments, f"--output={folder}/results.jsonl", "--top=2")
     results = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
     assert [(result["id"], result["query"], len(result["hits"])) for result in results] == [
         ("0", "a b c", 2),
@@ -107,6 +107,30 @@ def test_user_errors(folder):
         ([index, model, f"--input={folder}/queries.txt"], f"{folder}/index is an index of other passages"),
     ):
         assert mistake(PROGRAM, *arguments).startswith(message), arguments
+
+
+@pytest.mark.slow
+def test_a_killed_build(folder):
+    """The command is killed before the second block is complete, and repeated."""
+    before = """
+import os, pathlib, signal
+replace = pathlib.Path.replace
+def killed(self, target):
+    if target.name == "vectors-00001.npy":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return replace(self, target)
+pathlib.Path.replace = killed
+"""
+    arguments = [f"--model={folder}/model", f"--input={folder}/passages.jsonl", f"--index={folder}/killed"]
+    arguments += ["--block=2", "--dtype=int8", "--rescore"]
+    run(PROGRAM, *arguments, before=before, status=-9)
+    assert (folder / "killed" / "vectors-00000.npy").is_file()
+    assert not (folder / "killed" / "vectors-00001.npy").exists()
+    run(PROGRAM, *arguments)
+    killed, whole = (
+        {path.name: path.read_bytes() for path in (folder / name).iterdir()} for name in ("killed", "index")
+    )
+    assert killed == whole
 
 
 def test_errors_have_one_line(folder):
