@@ -21,7 +21,7 @@ class RetrievalScores:
     def __str__(self):
         numbers = ", ".join(f"{name} {100 * value:.2f}%" for name, value in self.scores.items())
         left_out = f", {len(self.without_relevant):,} without a relevant passage left out" * bool(self.without_relevant)
-        return f"{numbers} ({self.queries:,} queries{left_out})"
+        return f"{numbers} ({self.queries:,} {'query' if self.queries == 1 else 'queries'}{left_out})"
 
 
 def recall(ranking, grades, k):
