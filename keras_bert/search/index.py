@@ -9,8 +9,9 @@ from keras_bert.checkpoints.load import load
 from keras_bert.search.index_files import FACTS, check_passages, open_array, passages_path, read_facts, read_passage
 from keras_bert.search.model_identity import differences, model_facts
 from keras_bert.search.vectors import embed
-from keras_bert.tasks.retrieval.ranking import best_first, exact_scores, nearest
+from keras_bert.tasks.retrieval.ranking import best_first, exact_scores, finite, nearest
 
+_ROWS = 4096  # Vectors that are compared with the queries together.
 _CANDIDATES = 4  # Times `top`, the number of passages that are scored again.
 
 
@@ -152,17 +153,20 @@ class SearchIndex:
         return arrays
 
     def _vectors(self):
-        """Yields the vectors of each block as float32."""
+        """Yields the vectors in parts that fit into the processor's cache."""
         for block in self._blocks:
-            vectors = block["vectors"].astype("float32")
-            if "scales" in block:
-                vectors *= block["scales"][:, None]
-            yield vectors
+            for start in range(0, len(block["vectors"]), _ROWS):
+                part = slice(start, start + _ROWS)
+                if "scales" in block:
+                    yield block["vectors"][part].astype("float32") * block["scales"][part, None]
+                else:
+                    yield block["vectors"][part]
 
     def _rescored(self, query, numbers, top):
         """Returns the best of the passages by their float16 vectors."""
         places = [divmod(number, self.facts.block) for number in numbers.tolist()]
         vectors = np.stack([self._blocks[block]["exact"][row] for block, row in places])
+        finite(vectors, "the float16 vectors of the best passages")
         return best_first(numbers, exact_scores(query, vectors), top)
 
     def _hit(self, number, score):

@@ -3,6 +3,10 @@
 import numpy as np
 
 _TOGETHER = 256  # Queries whose scores are in memory at once.
+_ROWS = 256  # Rows whose conversion fits into the cache.
+_SIGN_AND_VALUE = -0x70002000  # 0x8fffe000 as int32: the bits of a half, moved to their place in a float.
+_REBIAS = np.float32(2.0**112)
+_LARGEST = float(np.finfo("float16").max)
 
 
 def nearest(queries, blocks, top):
@@ -24,21 +28,37 @@ def nearest(queries, blocks, top):
     best = [(np.zeros(0, "int64"), np.zeros(0, "float32"))] * len(queries)
     start = 0
     for block in blocks:
-        vectors = finite(np.asarray(block, "float32"), f"the vectors from number {start:,}")
+        vectors = as_float32(block)
+        longest = np.sqrt(np.einsum("ij,ij->i", vectors, vectors).max(initial=0))
+        if not longest < _LARGEST:  # Also of NaN.
+            finite(block, f"the vectors from number {start:,}")
         for first in range(0, len(queries), _TOGETHER):
             part = slice(first, first + _TOGETHER)
-            best[part] = _merged(queries[part], vectors, start, best[part], top)
+            # Twice the largest possible rounding error of a product in float32.
+            slack = 2 * queries.shape[1] * np.finfo("float32").eps * longest * np.linalg.norm(queries[part], axis=-1)
+            best[part] = _merged(queries[part], vectors, start, best[part], top, slack)
         start += len(vectors)
     count = min(top, start)
     numbers = np.array([found for found, _ in best], "int64").reshape(len(best), count)
     return numbers, np.array([scores for _, scores in best], "float32").reshape(len(best), count)
 
 
+def as_float32(vectors):
+    """Converts vectors to float32; float16 five times as fast as NumPy, but NaN and infinity become large numbers."""
+    if vectors.dtype != "float16":
+        return np.asarray(vectors, "float32")
+    converted = np.empty(vectors.shape, "float32")
+    for start in range(0, len(vectors), _ROWS):
+        bits = vectors[start : start + _ROWS].view("int16").astype("int32") << 13  # Extends the sign to the left.
+        np.multiply((bits & _SIGN_AND_VALUE).view("float32"), _REBIAS, out=converted[start : start + _ROWS])
+    return converted
+
+
 def finite(vectors, name):
     """Returns vectors, or raises an error if they contain NaN or infinity."""
-    if not np.isfinite(vectors.sum(dtype="float64")) and not np.isfinite(vectors).all():
-        row = int(np.flatnonzero(~np.isfinite(vectors).all(-1))[0])
-        raise ValueError(f"{name} must be finite. Received: NaN or infinity in row {row:,}")
+    bad = np.flatnonzero(~np.isfinite(vectors).all(-1))
+    if len(bad):
+        raise ValueError(f"{name} must be finite. Received: NaN or infinity in row {bad[0]:,}")
     return vectors
 
 
@@ -53,23 +73,15 @@ def best_first(numbers, scores, top):
     return numbers[order], scores[order]
 
 
-def _merged(queries, vectors, start, best, top):
+def _merged(queries, vectors, start, best, top, slack):
     """Returns the best numbers and scores of each query after a block that starts at number `start`."""
-    products = queries @ vectors.T
-    # Twice the largest possible rounding error of a product in float32.
-    longest = np.linalg.norm(vectors, axis=-1).max(initial=0.0)
-    slack = 2 * vectors.shape[-1] * np.finfo("float32").eps * longest * np.linalg.norm(queries, axis=-1)
-    merged = []
-    for query, row, margin, (numbers, scores) in zip(queries, products, slack, best, strict=True):
-        least = scores[-1] if len(numbers) == top else _largest(row, top)
-        found = np.flatnonzero(row >= least - margin)
-        if len(found):
-            scores = np.concatenate([scores, exact_scores(query, vectors[found])])
-            numbers, scores = best_first(np.concatenate([numbers, start + found]), scores, top)
-        merged.append((numbers, scores))
+    products, merged = queries @ vectors.T, list(best)
+    least = np.array([scores[-1] if len(scores) == top else -np.inf for _, scores in best]) - slack
+    for row in np.flatnonzero(products.max(-1, initial=-np.inf) >= least):
+        numbers, scores = best[row]
+        if len(numbers) < top < len(vectors):
+            least[row] = np.partition(products[row], -top)[-top] - slack[row]
+        found = np.flatnonzero(products[row] >= least[row])
+        scores = np.concatenate([scores, exact_scores(queries[row], vectors[found])])
+        merged[row] = best_first(np.concatenate([numbers, start + found]), scores, top)
     return merged
-
-
-def _largest(row, top):
-    """Returns the value number `top` in descending order, or minus infinity if there are not more values."""
-    return np.partition(row, -top)[-top] if len(row) > top else -np.inf

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_bert.tasks.retrieval.ranking import nearest
+from keras_bert.tasks.retrieval.ranking import as_float32, nearest
 
 
 def reference(queries, vectors, top):
@@ -44,9 +44,16 @@ def test_zero_vectors_and_no_queries():
     assert nearest(np.zeros((0, 4)), [np.zeros((3, 4))], 2)[0].shape == (0, 2)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_values_that_are_not_finite(value):
-    vectors = np.ones((5, 2))
+def test_all_finite_halves_are_converted():
+    halves = np.arange(2**16, dtype="uint16").view("float16")
+    halves = halves[np.isfinite(halves)].reshape(-1, 8)
+    np.testing.assert_array_equal(as_float32(halves).view("int32"), halves.astype("float32").view("int32"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite(value, dtype):
+    vectors = np.ones((5, 2), dtype)
     vectors[3, 1] = value
     with pytest.raises(ValueError, match="the vectors from number 4 must be finite. Received: .* in row 3"):
         nearest(np.ones((1, 2)), [np.ones((4, 2)), vectors], 1)
