@@ -37,8 +37,8 @@ def build_index(
     rescore=False,
     block=16384,
     batch_size=32,
-    query_prompt="",
-    passage_prompt="",
+    query_prompt=None,
+    passage_prompt=None,
     text_column="text",
     name=None,
 ):
@@ -62,7 +62,7 @@ def build_index(
         block: int, number of passages that are embedded and written together. Defaults to 16384.
         batch_size: int, see `LoadedBert.encode`. Defaults to 32.
         query_prompt, passage_prompt: str, put before each query and each passage, as some models require. Default to
-            empty strings.
+            `None`, nothing.
         text_column: str, the column of the text in a file. Defaults to "text".
         name: path or name of the model, which `open_index` loads. Defaults to `None`, the model is passed to it.
 
@@ -78,7 +78,7 @@ def build_index(
     width = embed(bert, [""], batch_size, "", similarity).shape[-1]
     with announced("reading the passages"):
         count, source = _survey(read)
-    prompts = {"query_prompt": query_prompt, "passage_prompt": passage_prompt}
+    prompts = {"query_prompt": query_prompt or "", "passage_prompt": passage_prompt or ""}
     facts = IndexFacts(model, name, source, count, width, block, similarity, dtype, bool(rescore), **prompts)
     _begin(directory, facts)
     _write_blocks(bert, read, directory, facts, batch_size)

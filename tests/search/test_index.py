@@ -154,7 +154,7 @@ def test_a_build_only_continues_its_own_index(bert, saved, index):
         (bert, [*TEXTS[:-1], "x"], {}, "Different: the passages. Choose"),
         (bert, TEXTS, {"block": 5}, "Different: `block`, 4 instead of 5"),
         (bert, TEXTS, {"dtype": "int8"}, "`dtype`, 'float16' instead of 'int8'"),
-        (other, TEXTS, {}, "Different: the weights; `pooling`"),
+        (other, TEXTS, {}, "Different: the weights; `sequence_length`"),
     ):
         with pytest.raises(ValueError) as error:
             keras_bert.build_index(model, texts, index.directory, **{"block": 4, **options})
@@ -165,7 +165,7 @@ def test_a_build_only_continues_its_own_index(bert, saved, index):
 
 
 def test_the_model_of_an_index(bert, saved, index, tmp_path):
-    with pytest.raises(ValueError, match="built with another model.* Different: the weights; `pooling`"):
+    with pytest.raises(ValueError, match="built with another model.* Different: the weights; `sequence_length`"):
         keras_bert.open_index(index.directory, keras_bert.load(saved("embedding")))
     unnamed = keras_bert.open_index(index.directory)
     with pytest.raises(ValueError, match="does not name its model. Pass it as `bert`, or with --model"):
