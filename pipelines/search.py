@@ -17,7 +17,6 @@ file in SQuAD's format and scores the search with its questions.
 
 import contextlib
 import functools
-import json
 import os
 import shlex
 
@@ -25,7 +24,7 @@ from absl import flags
 
 import keras_bert
 from keras_bert.files import replacing
-from keras_bert.search.asking import ask, warn_of_unknown
+from keras_bert.search.asking import ask, json_line, readable, warn_of_unknown
 from keras_bert.tasks.retrieval import data, metrics, squad
 
 from . import command, common_flags
@@ -140,19 +139,11 @@ def _writer(scored, several):
     """Yields a function that writes a query and its hits: to the file, or to read; nothing for scores alone."""
     if _OUTPUT.value:
         with replacing(_OUTPUT.value) as temporary, open(temporary, "w", encoding="utf-8", errors="replace") as file:
-            yield lambda query, hits: file.write(
-                json.dumps({"id": query.id, "query": query.text, "hits": hits}, ensure_ascii=False) + "\n"
-            )
-        return
-    yield lambda query, hits: None if scored else _print(query, hits, several)
-
-
-def _print(query, hits, several):
-    if several:
-        print(query.text)
-    for hit in hits:
-        text = " ".join(f"{hit.get('title', '')} {hit['text']}".split())
-        print(f"{hit['score']:.4f}\t{hit['id']}\t{text}", flush=True)
+            yield lambda query, hits: print(json_line(query, hits), file=file)
+    elif scored:
+        yield lambda query, hits: None
+    else:
+        yield lambda query, hits: print(*([query.text] if several else []), *map(readable, hits), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Asks an index many queries, in bounded memory."""
 
+import json
 import logging
 
 from keras_bert.search.reranking import rerank
@@ -37,3 +38,14 @@ def warn_of_unknown(index, queries, relevance):
     if wanted:
         first = next(iter(sorted(wanted)))
         _LOG.warning("%d of %d relevant passages are not in the index. The first: %r", len(wanted), count, first)
+
+
+def json_line(query, hits):
+    """Returns a `Query` and its hits as JSON."""
+    return json.dumps({"id": query.id, "query": query.text, "hits": hits}, ensure_ascii=False)
+
+
+def readable(hit):
+    """Returns a hit as one line: score, id and text, separated by tabs."""
+    text = " ".join(f"{hit.get('title', '')} {hit['text']}".split())
+    return f"{hit['score']:.4f}\t{hit['id']}\t{text}"
