@@ -27,6 +27,16 @@ def chosen_prompt(prompts, default_prompt_name, prompt=None, prompt_name=None):
     return "" if default_prompt_name is None else prompts[default_prompt_name]
 
 
+def prompt_for(bert, *names):
+    """Returns the first of some named prompts that a loaded checkpoint has, or else its default prompt, or ""."""
+    known = bert.prompts or {}
+    return chosen_prompt(known, next((name for name in names if name in known), bert.default_prompt_name))
+
+
+# What queries and passages are called in prompts.
+QUERY, PASSAGE = ("query",), ("passage", "document")
+
+
 def _check_name(argument, name, prompts):
     if name not in (prompts or {}):
         known = ", ".join(prompts or {}) or "none"

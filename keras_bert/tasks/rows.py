@@ -22,6 +22,33 @@ def read_lines(path):
     return list(enumerate(lines, 1))
 
 
+def stream_lines(path):
+    """Yields what `read_lines` returns without reading the file as a whole, unless all of its line ends are CR."""
+    blank = []
+    with open(path, "rb") as file:
+        for number, content in enumerate(file, 1):
+            if number == 1 and not content.endswith(b"\n"):
+                yield from read_lines(path)
+                return
+            place = f"{path}:{number}"
+            line = _decoded_line(content, place) if number > 1 else decoded(content, path)
+            blank.append((number, line.removesuffix("\n").removesuffix("\r")))
+            if line.strip(" \r\n"):
+                yield from blank
+                blank = []
+
+
+def _decoded_line(content, place):
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(_not_utf_8(place, content[error.start], error.start)) from error
+
+
+def _not_utf_8(place, byte, position):
+    return f"{place}: not UTF-8, byte 0x{byte:02x} at position {position}. Save the file as UTF-8"
+
+
 def decoded(content, name):
     """Decodes the bytes of a UTF-8 file, without its byte order mark; `name` is that of the file."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in content[:2]:
@@ -31,10 +58,8 @@ def decoded(content, name):
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         *lines, line = split_lines(content[: error.start].decode("utf-8"))
-        raise ValueError(
-            f"{name}:{len(lines) + 1}: not UTF-8, byte 0x{content[error.start]:02x} at position {len(line.encode())}. "
-            "Save the file as UTF-8"
-        ) from error
+        place, position = f"{name}:{len(lines) + 1}", len(line.encode())
+        raise ValueError(_not_utf_8(place, content[error.start], position)) from error
 
 
 def split_lines(text):
@@ -78,6 +103,17 @@ def read_rows(path, wanted):
     (line, header), *rows = lines_of_table(path, wanted)
     check_columns(path, line, header, wanted)
     return rows, functools.partial(table_row, path, header)
+
+
+def stream_rows(path, wanted):
+    """Yields the line number and the row of `read_rows`, a dict by column; JSONL is not read as a whole."""
+    if _suffix(path) == ".jsonl":
+        for line, text in stream_lines(path):
+            yield line, _json_object(path, wanted, line, text)
+        return
+    raw_rows, parse = read_rows(path, wanted)
+    for line, raw in raw_rows:
+        yield line, parse(line, raw)
 
 
 def good_rows(path, raw_rows, parse, skip_bad_rows=None):

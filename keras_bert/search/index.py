@@ -1,0 +1,175 @@
+"""An index of passages that is searched for those whose vectors are nearest to that of a query."""
+
+import functools
+import pathlib
+
+import numpy as np
+
+from keras_bert.checkpoints.load import load
+from keras_bert.search.index_files import FACTS, check_passages, open_array, passages_path, read_facts, read_passage
+from keras_bert.search.model_identity import differences, model_facts
+from keras_bert.search.vectors import embed
+from keras_bert.tasks.retrieval.ranking import best_first, exact_scores, finite, nearest
+
+_ROWS = 4096  # Vectors that are compared with the queries together.
+_CANDIDATES = 4  # Times `top`, the number of passages that are scored again.
+
+
+def open_index(directory, bert=None):
+    """Opens an index that `build_index` has written.
+
+    Args:
+        directory: folder of the index.
+        bert: the `LoadedBert` that the index was built with, or its path or name. Another one is refused. Defaults to
+            the path or name that was stored, which is loaded when the first query is asked.
+
+    Returns:
+        A `SearchIndex`.
+
+    Example:
+        keras_bert.open_index("my_index").search("weather", top=3)
+    """
+    return SearchIndex(directory, bert)
+
+
+class SearchIndex:
+    """An index on disk. Its vectors and passages are memory-mapped, so that it may be larger than the memory.
+
+    Attributes:
+        directory: the folder.
+        facts: the `IndexFacts`.
+    """
+
+    def __init__(self, directory, bert=None):
+        self.directory, self.facts = pathlib.Path(directory), read_facts(directory)
+        if self.facts is None:
+            raise ValueError(f"{directory}: no index, {FACTS} is missing. Build it first")
+        if not self.facts.complete:
+            raise ValueError(f"{directory}: the index is not complete. Repeat the build, which continues")
+        self._blocks = [self._open(number) for number in range(self.facts.blocks)]
+        self._given = bert
+        if bert is not None and not isinstance(bert, str | pathlib.Path):
+            self._check_model(bert)
+
+    def __len__(self):
+        """The number of passages."""
+        return self.facts.passages
+
+    def __repr__(self):
+        return f"SearchIndex({str(self.directory)!r}, {len(self):,} passages, {self.facts.dtype})"
+
+    def search(self, queries, top=10, batch_size=32):
+        """Finds the passages that are most similar to queries.
+
+        Args:
+            queries: a list of strings, or one string.
+            top: int, number of passages per query. Defaults to 10; all if the index has fewer.
+            batch_size: int, see `LoadedBert.encode`. Defaults to 32.
+
+        Returns:
+            A list of lists of dicts, best first, with `id`, `score`, `text` and, if it has one, `title`; for one string
+            alone, its list of dicts. Passages with equal scores are in the order of the file.
+
+        Example:
+            index.search(["weather", "pets"], top=1)
+        """
+        is_single = isinstance(queries, str)
+        texts = [queries] if is_single else list(queries)
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"`queries` must be a string or a list of strings. Received: queries={queries!r:.200}")
+        vectors = np.zeros([0, self.facts.width], "float32")
+        if texts:
+            vectors = embed(self.bert, texts, batch_size, self.facts.query_prompt, self.facts.similarity)
+        numbers, scores = self.nearest(vectors, top)
+        hits = [list(map(self._hit, *row)) for row in zip(numbers.tolist(), scores.tolist(), strict=True)]
+        return hits[0] if is_single else hits
+
+    def nearest(self, vectors, top=10):
+        """Finds the passages that are nearest to vectors.
+
+        Args:
+            vectors: array `(queries, width)`, of length 1 if the similarity is the cosine.
+            top: int, number of passages per vector. Defaults to 10; all if the index has fewer.
+
+        Returns:
+            Integer array of the numbers of passages and float32 array of scores, `(queries, top)`, best first.
+        """
+        if isinstance(top, bool) or not isinstance(top, int | np.integer) or top < 1:
+            raise ValueError(f"`top` must be a positive integer. Received: top={top!r}")
+        vectors = np.asarray(vectors, "float32")
+        if vectors.ndim != 2 or vectors.shape[1] != self.facts.width:
+            raise ValueError(f"`vectors` must have shape (queries, {self.facts.width}). Received: {vectors.shape}")
+        if not self.facts.rescore:
+            return nearest(vectors, self._vectors(), top)
+        numbers, _ = nearest(vectors, self._vectors(), _CANDIDATES * top)
+        again = [self._rescored(*row, top) for row in zip(vectors, numbers, strict=True)]
+        shape = len(again), min(top, len(self))
+        return (
+            np.array([found for found, _ in again], "int64").reshape(shape),
+            np.array([scores for _, scores in again], "float32").reshape(shape),
+        )
+
+    def passage(self, number):
+        """Returns a passage by its number, a dict with `id`, `title` and `text`, without reading the whole file."""
+        block, row = divmod(number, self.facts.block)
+        start, end = self._blocks[block]["offsets"][row : row + 2].tolist()
+        path = passages_path(self.directory, block)
+        with open(path, "rb") as file:
+            file.seek(start)
+            return read_passage(path, row + 1, file.read(end - start))
+
+    def ids(self):
+        """Yields the ids of all passages in order."""
+        for block in range(self.facts.blocks):
+            path = passages_path(self.directory, block)
+            with open(path, "rb") as file:
+                for line, content in enumerate(file, 1):
+                    yield read_passage(path, line, content)["id"]
+
+    @functools.cached_property
+    def bert(self):
+        """The model, loaded when it is first needed."""
+        given, stored = self._given, self.facts.name
+        if given is None and stored is None:
+            raise ValueError(f"{self.directory} does not name its model. Pass it as `bert`, or with --model")
+        if given is not None and not isinstance(given, str | pathlib.Path):
+            return given
+        bert = load(stored if given is None else given)
+        self._check_model(bert)
+        return bert
+
+    def _check_model(self, bert):
+        if found := differences(model_facts(bert), self.facts.model):
+            raise ValueError(
+                f"{self.directory} was built with another model, whose vectors cannot be compared. Different: "
+                f"{'; '.join(found)}. Expected the model {self.facts.name or 'that it was built with'}"
+            )
+
+    def _open(self, number):
+        """Returns the arrays of a block by kind."""
+        kinds = self.facts.arrays(number)
+        arrays = {kind: open_array(self.directory, kind, number, self.facts) for kind in kinds}
+        check_passages(self.directory, number, arrays["offsets"])
+        return arrays
+
+    def _vectors(self):
+        """Yields the vectors in parts that fit into the processor's cache."""
+        for block in self._blocks:
+            for start in range(0, len(block["vectors"]), _ROWS):
+                part = slice(start, start + _ROWS)
+                if "scales" in block:
+                    yield block["vectors"][part].astype("float32") * block["scales"][part, None]
+                else:
+                    yield block["vectors"][part]
+
+    def _rescored(self, query, numbers, top):
+        """Returns the best of the passages by their float16 vectors."""
+        places = [divmod(number, self.facts.block) for number in numbers.tolist()]
+        vectors = np.stack([self._blocks[block]["exact"][row] for block, row in places])
+        finite(vectors, "the float16 vectors of the best passages")
+        return best_first(numbers, exact_scores(query, vectors), top)
+
+    def _hit(self, number, score):
+        passage = self.passage(number)
+        title = {"title": passage["title"]} if passage["title"] else {}
+        return {"id": passage["id"], "score": score, "text": passage["text"], **title}

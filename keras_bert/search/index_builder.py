@@ -1,0 +1,210 @@
+"""Builds an index: embeds passages block by block, and continues an interrupted build."""
+
+import array
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import itertools
+import pathlib
+
+import numpy as np
+
+from keras_bert.search.index import SearchIndex
+from keras_bert.search.index_files import (
+    FACTS,
+    IndexFacts,
+    is_written,
+    passage_line,
+    read_facts,
+    write_block,
+    write_facts,
+)
+from keras_bert.search.model_identity import differences, model_facts
+from keras_bert.search.vectors import SIMILARITIES, embed
+from keras_bert.tasks.retrieval.data import Passage, read_passages
+from keras_bert.training.progress import announced, track
+
+_PART = 512  # Passages between two updates of the progress.
+
+
+def build_index(
+    bert,
+    passages,
+    directory,
+    dtype="float16",
+    similarity="cosine",
+    rescore=False,
+    block=16384,
+    batch_size=32,
+    query_prompt=None,
+    passage_prompt=None,
+    text_column="text",
+    name=None,
+):
+    """Embeds passages and writes an index to search in.
+
+    Memory is bounded by a block of passages, whatever their number. An interrupted build continues with the first
+    missing block when it is repeated with the same arguments; it refuses to continue with others. An index that is
+    complete is opened.
+
+    Args:
+        bert: a `LoadedBert`, preferably a sentence encoder.
+        passages: the path of a file, see `keras_bert.tasks.retrieval.data.read_passages`, or a list of strings, dicts
+            (`text` and optionally `id` and `title`) or `Passage`s. Ids must be unique. The title is embedded before the
+            text. Passages may be empty.
+        directory: folder of the index.
+        dtype: str, "float16", or "int8" with a scale for each vector, which takes half of the space. Defaults to
+            "float16".
+        similarity: str, "cosine" or "dot". Defaults to "cosine", for which vectors are scaled to length 1.
+        rescore: bool, only for int8: whether the index also has float16 vectors, with which the best `4 * top`
+            passages are scored again. Defaults to `False`.
+        block: int, number of passages that are embedded and written together. Defaults to 16384.
+        batch_size: int, see `LoadedBert.encode`. Defaults to 32.
+        query_prompt, passage_prompt: str, put before each query and each passage, as some models require. Default to
+            `None`,
+            the prompts `query` and `passage` or `document` of the model, or else its default prompt.
+        text_column: str, the column of the text in a file. Defaults to "text".
+        name: path or name of the model, which `open_index` loads. Defaults to `None`, the model is passed to it.
+
+    Returns:
+        A `SearchIndex`.
+
+    Example:
+        index = keras_bert.build_index(bert, ["A cat sleeps.", "It rains."], "my_index")
+        index.search("weather", top=1)
+    """
+    _check(dtype, similarity, rescore, block)
+    directory, read, model = pathlib.Path(directory), _reader(passages, text_column), model_facts(bert)
+    width = embed(bert, [""], batch_size, "", similarity).shape[-1]
+    with announced("reading the passages"):
+        count, source = _survey(read)
+    prompts = {
+        "query_prompt": prompt_for(bert, *QUERY) if query_prompt is None else query_prompt,
+        "passage_prompt": prompt_for(bert, *PASSAGE) if passage_prompt is None else passage_prompt,
+    }
+    facts = IndexFacts(model, name, source, count, width, block, similarity, dtype, bool(rescore), **prompts)
+    _begin(directory, facts)
+    _write_blocks(bert, read, directory, facts, batch_size)
+    write_facts(directory, dataclasses.replace(facts, complete=True))
+    return SearchIndex(directory, bert)
+
+
+def _check(dtype, similarity, rescore, block):
+    if dtype not in ("float16", "int8"):
+        raise ValueError(f"`dtype` must be float16 or int8. Received: dtype={dtype!r}")
+    if similarity not in SIMILARITIES:
+        raise ValueError(f"`similarity` must be one of {', '.join(SIMILARITIES)}. Received: similarity={similarity!r}")
+    if rescore and dtype != "int8":
+        raise ValueError(f"`rescore` is only for int8. Received: rescore={rescore} with dtype={dtype!r}")
+    if not isinstance(block, int) or block < 1:
+        raise ValueError(f"`block` must be a positive integer. Received: block={block!r}")
+
+
+def _reader(passages, text_column):
+    """Returns a function that yields the passages from the first one."""
+    if isinstance(passages, str | pathlib.Path):
+        return functools.partial(read_passages, passages, text_column)
+    found = [_passage(number, passage) for number, passage in enumerate(passages)]
+    if not found:
+        raise ValueError("`passages` must not be empty")
+    return lambda: iter(found)
+
+
+def _passage(number, value):
+    if isinstance(value, Passage):
+        return value
+    row = {"text": value} if isinstance(value, str) else value
+    if not isinstance(row, dict) or not isinstance(row.get("text"), str):
+        raise ValueError(
+            f"`passages[{number}]` must be a string, a `Passage` or a dict with `text`. Received: {value!r:.200}"
+        )
+    return Passage(str(row.get("id", number)), row["text"], row.get("title") or "")
+
+
+def _survey(read):
+    """Reads the passages once. Returns their number and fingerprint; raises an error if two have the same id."""
+    found, ids = hashlib.sha256(), array.array("q")  # Hashes of the ids, which take less memory.
+    for passage in read():
+        found.update(passage_line(passage))
+        ids.append(hash(passage.id))
+    hashes, counts = np.unique(np.asarray(ids), return_counts=True)
+    if repeated := set(hashes[counts > 1].tolist()):
+        seen = {}
+        for number, passage in enumerate(read(), 1):
+            if hash(passage.id) in repeated and seen.setdefault(passage.id, number) != number:
+                raise ValueError(
+                    f"passages {seen[passage.id]:,} and {number:,} have the id {passage.id!r}. Expected unique ids"
+                )
+    return len(ids), found.hexdigest()[:16]
+
+
+def _begin(directory, facts):
+    """Writes the facts of a new index, or compares them with those of an interrupted build."""
+    if directory.is_file():
+        raise ValueError(f"the index must be a folder. Received: the file {directory}")
+    before = read_facts(directory)
+    if before is None:
+        if directory.is_dir() and (other := [path.name for path in directory.iterdir()]):
+            raise ValueError(
+                f"the index must be a new folder. Received: {directory} with {min(other)}, without {FACTS}"
+            )
+        write_facts(directory, facts)
+        return
+    ignored = {"name": None, "complete": False}
+    first, second = (_flat(dataclasses.replace(one, **ignored)) for one in (before, facts))
+    if found := differences(first, second):
+        raise ValueError(
+            f"{directory} is an index of other passages, of another model or with other options, which this build "
+            f"cannot continue. Different: {'; '.join(found)}. Choose another folder, or remove this one"
+        )
+
+
+def _flat(facts):
+    values = dataclasses.asdict(facts)
+    return {**values.pop("model"), **values}
+
+
+@dataclasses.dataclass
+class _Block:
+    """Passages of one block, and their vectors."""
+
+    number: int
+    passages: list
+    vectors: np.ndarray
+
+
+def _write_blocks(bert, read, directory, facts, batch_size):
+    """Embeds and writes the missing blocks."""
+    missing = [number for number in range(facts.blocks) if not is_written(directory, number)]
+    parts = sum(-(-facts.rows(number) // _PART) for number in missing)
+    with contextlib.closing(track(_parts(read, facts, missing), f"embedding, parts of {_PART}", parts)) as tracked:
+        for block, rows, is_last in tracked:
+            texts = [block.passages[row].content for row in rows]
+            vectors = embed(bert, texts, batch_size, facts.passage_prompt, facts.similarity)
+            _check_vectors(vectors, block, rows)
+            block.vectors[rows] = vectors
+            if is_last:
+                write_block(directory, block.number, block.passages, block.vectors, facts)
+
+
+def _parts(read, facts, missing):
+    """Yields blocks, row numbers of texts of similar length, and whether they are the last ones of the block."""
+    passages = iter(read())
+    for number in range(facts.blocks):
+        rows = facts.rows(number)
+        found = list(itertools.islice(passages, rows))
+        if number not in missing:
+            continue
+        block = _Block(number, found, np.zeros([rows, facts.width], "float32"))
+        order = sorted(range(rows), key=lambda row, found=found: len(found[row].content), reverse=True)
+        for start in range(0, rows, _PART):
+            yield block, order[start : start + _PART], start + _PART >= rows
+
+
+def _check_vectors(vectors, block, rows):
+    bad = np.flatnonzero(~np.isfinite(vectors).all(-1))
+    if len(bad):
+        raise FloatingPointError(
+            f"the model gives NaN or infinity for the passage with the id {block.passages[rows[bad[0]]].id!r}"
+        )

@@ -1,0 +1,1 @@
+"""Retrieval: passages that answer queries."""

@@ -1,0 +1,187 @@
+"""Reads passages, queries and relevance judgments: JSONL, tables, or lines of text, by the suffix of the file name.
+
+Passages and queries have a text and optionally an id; passages may have a title. Without ids, the row numbers from 0
+are the ids. BEIR's files (`_id`, `query-id`, `corpus-id`, `score`) and TREC's qrels are read as they are.
+"""
+
+import dataclasses
+import pathlib
+from typing import NamedTuple
+
+from keras_bert.tasks.rows import column_names, stream_lines, stream_rows, valid_text
+from keras_bert.tasks.table import finite_number
+
+_TABLES = (".csv", ".tsv", ".jsonl")
+_IDS = ("id", "_id")
+# The columns of relevance judgments; the first name is ours, the second is BEIR's.
+_QUERY, _PASSAGE, _GRADE = ("query_id", "query-id"), ("passage_id", "corpus-id"), ("grade", "score")
+
+
+class Passage(NamedTuple):
+    """A passage to find.
+
+    Args:
+        id: str, unique among the passages.
+        text: str, may be empty.
+        title: str, title of the document. Defaults to an empty string.
+    """
+
+    id: str
+    text: str
+    title: str = ""
+
+    @property
+    def content(self):
+        """The title and the text in one line, which is what is embedded."""
+        return f"{self.title} {self.text}".strip() if self.title else self.text
+
+
+class Query(NamedTuple):
+    """A query.
+
+    Args:
+        id: str, unique among the queries.
+        text: str.
+    """
+
+    id: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class RetrievalData:
+    """Passages, and queries with their relevant passages.
+
+    Args:
+        passages: list of `Passage`.
+        queries: list of `Query`.
+        relevance: dict by query id of the grades of passages, dicts by passage id.
+    """
+
+    passages: list
+    queries: list
+    relevance: dict
+
+
+def read_passages(path, text_column="text"):
+    """Yields the passages of a file.
+
+    Args:
+        path: `.jsonl`, `.csv` or `.tsv` with a text and optionally `id` (or `_id`) and `title`; or any other file, with
+            one passage per line. JSONL and lines are never in memory as a whole.
+        text_column: str, the column of the text. Defaults to "text".
+    """
+    path, found = pathlib.Path(path), False
+    for number, (place, record) in enumerate(_records(path, text_column)):
+        found = True
+        title = record.get("title")
+        title = "" if title is None else _string(place, "title", title)
+        yield Passage(_id(place, record, number), _string(place, text_column, record[text_column]), title)
+    if not found:
+        raise ValueError(f"{path}: there is no passage")
+
+
+def read_queries(path, text_column="text"):
+    """Returns the list of `Query` of a file, with the same formats as `read_passages`. Queries must not be empty."""
+    path, queries, seen = pathlib.Path(path), [], set()
+    for number, (place, record) in enumerate(_records(path, text_column)):
+        query = Query(_id(place, record, number), _string(place, text_column, record[text_column]))
+        if not query.text.strip():
+            raise ValueError(f"{place}: the query is empty")
+        if query.id in seen:
+            raise ValueError(f"{place}: another query has the id {query.id!r}. Expected unique ids")
+        seen.add(query.id)
+        queries.append(query)
+    if not queries:
+        raise ValueError(f"{path}: there is no query")
+    return queries
+
+
+def read_relevance(path):
+    """Reads which passages are relevant to which queries.
+
+    Args:
+        path: `.jsonl`, `.csv` or `.tsv` with `query_id`, `passage_id` and optionally `grade`, 1 by default; or TREC's
+            format, lines of query id, an unused column, passage id and grade.
+
+    Returns:
+        Dict by query id of dicts of grades by passage id. A passage with a grade of 0 or below is not relevant.
+    """
+    path, relevance = pathlib.Path(path), {}
+    rows = _judgments(path) if _has_columns(path) else _trec_judgments(path)
+    for place, query, passage, grade in rows:
+        grades = relevance.setdefault(query, {})
+        if passage in grades:
+            raise ValueError(f"{place}: query {query!r} and passage {passage!r} appear twice")
+        grades[passage] = grade
+    if not relevance:
+        raise ValueError(f"{path}: there is no relevance judgment")
+    return relevance
+
+
+def _records(path, text_column):
+    """Yields the place and the row of each line, a dict by column."""
+    if path.suffix.lower() in _TABLES:
+        for line, record in stream_rows(path, {text_column: "text_column"}):
+            yield f"{path}:{line}", record
+        return
+    _check_file(path)
+    for line, text in stream_lines(path):
+        yield f"{path}:{line}", {text_column: text}
+
+
+def _check_file(path):
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file")
+
+
+def _string(place, column, value):
+    if not isinstance(value, str):
+        raise ValueError(f"{place}: column `{column}` must be a string. Received: {value!r:.100}")
+    return valid_text(value)
+
+
+def _id(place, record, number):
+    """Returns the id of a row; without a column of ids, its number."""
+    column = next((name for name in _IDS if name in record), None)
+    return str(number) if column is None else _name(place, column, record[column])
+
+
+def _name(place, column, value):
+    """Returns an id, which may be an integer in JSON, as a string."""
+    if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
+        raise ValueError(f"{place}: column `{column}` must be a string or an integer. Received: {value!r:.100}")
+    return valid_text(str(value))
+
+
+def _has_columns(path):
+    """Returns whether a file of judgments names its columns; TREC's files do not, some of them are called `.tsv`."""
+    _check_file(path)
+    suffix = path.suffix.lower()
+    if suffix != ".tsv":
+        return suffix in _TABLES
+    names = column_names(path)
+    return len(names) != 4 or bool(set(names) & {*_QUERY, *_PASSAGE, *_GRADE})
+
+
+def _judgments(path):
+    names = column_names(path, _QUERY[:1] if path.suffix.lower() == ".csv" else ())
+    query, passage, grade = (
+        next((name for name in known if name in names), default)
+        for known, default in ((_QUERY, _QUERY[0]), (_PASSAGE, _PASSAGE[0]), (_GRADE, None))
+    )
+    wanted = [query, passage, *([grade] if grade else [])]
+    for line, record in stream_rows(path, wanted):
+        place = f"{path}:{line}"
+        value = finite_number(path, line, grade, record[grade]) if grade else 1.0
+        yield place, *(_name(place, column, record[column]) for column in wanted[:2]), value
+
+
+def _trec_judgments(path):
+    for line, text in stream_lines(path):
+        fields = text.split()
+        if len(fields) != 4:
+            raise ValueError(
+                f"{path}:{line}: expected query id, an unused column, passage id and grade. Received: {text[:80]!r}"
+            )
+        yield f"{path}:{line}", fields[0], fields[2], finite_number(path, line, "grade", fields[3])

@@ -1,0 +1,96 @@
+"""Retrieval metrics of ranked passages: recall, mean reciprocal rank and normalized discounted cumulative gain."""
+
+import dataclasses
+import math
+
+
+@dataclasses.dataclass(frozen=True)
+class RetrievalScores:
+    """Mean scores over queries.
+
+    Args:
+        scores: dict by metric, such as `recall@10`, from 0 to 1.
+        queries: int, number of queries that count.
+        without_relevant: list of the ids of other queries: no passage is relevant to them.
+    """
+
+    scores: dict
+    queries: int
+    without_relevant: list
+
+    def __str__(self):
+        numbers = ", ".join(f"{name} {100 * value:.2f}%" for name, value in self.scores.items())
+        left_out = f", {len(self.without_relevant):,} without a relevant passage left out" * bool(self.without_relevant)
+        return f"{numbers} ({self.queries:,} {'query' if self.queries == 1 else 'queries'}{left_out})"
+
+
+def recall(ranking, grades, k):
+    """Returns the fraction of the relevant passages that are among the first `k`.
+
+    Args:
+        ranking: list of passage ids, best first.
+        grades: dict of grades by passage id; those above 0 are relevant, at least one must be.
+        k: int, number of passages that count.
+    """
+    relevant = _relevant(grades)
+    return len(relevant.keys() & set(ranking[:k])) / len(relevant)
+
+
+def reciprocal_rank(ranking, grades, k):
+    """Returns 1 / rank of the first relevant passage, 0 if it is not among the first `k`. See `recall`."""
+    relevant = _relevant(grades)
+    return next((1 / rank for rank, passage in enumerate(ranking[:k], 1) if passage in relevant), 0.0)
+
+
+def ndcg(ranking, grades, k):
+    """Returns the discounted cumulative gain of the first `k` over that of the best ranking. See `recall`.
+
+    The gain of a passage is its grade, as in trec_eval and scikit-learn, divided by log2(rank + 1).
+    """
+    relevant = _relevant(grades)
+    gains = [relevant.get(passage, 0.0) for passage in ranking[:k]]
+    return _discounted(gains) / _discounted(sorted(relevant.values(), reverse=True)[:k])
+
+
+def evaluate(rankings, relevance, recall_at=(1, 10), k=10):
+    """Scores the rankings of queries.
+
+    Args:
+        rankings: dict by query id of lists of passage ids, best first, at least `k` and `recall_at` of them.
+        relevance: dict by query id of dicts of grades by passage id.
+        recall_at: numbers of passages of the recalls. Defaults to `(1, 10)`.
+        k: int, number of passages of MRR and nDCG. Defaults to 10.
+
+    Returns:
+        `RetrievalScores`. Queries without a relevant passage are listed and left out of the means.
+    """
+    for query, ranking in rankings.items():
+        if len(set(ranking)) < len(ranking):
+            raise ValueError(f"`rankings`: query {query!r} has the same passage twice")
+    rated = [query for query in rankings if any(grade > 0 for grade in relevance.get(query, {}).values())]
+    if not rated:
+        known = ", ".join(map(repr, list(relevance)[:3]))
+        received = ", ".join(map(repr, list(rankings)[:3])) or "no query"
+        raise ValueError(
+            f"no query has a relevant passage. Expected query ids of the relevance judgments, such as {known}. "
+            f"Received: {received}"
+        )
+    metrics = {f"recall@{size}": (recall, size) for size in recall_at}
+    metrics |= {f"MRR@{k}": (reciprocal_rank, k), f"nDCG@{k}": (ndcg, k)}
+    scores = {
+        name: math.fsum(metric(rankings[query], relevance[query], size) for query in rated) / len(rated)
+        for name, (metric, size) in metrics.items()
+    }
+    counted = set(rated)
+    return RetrievalScores(scores, len(rated), [query for query in rankings if query not in counted])
+
+
+def _relevant(grades):
+    relevant = {passage: grade for passage, grade in grades.items() if grade > 0}
+    if not relevant:
+        raise ValueError(f"`grades` must have a relevant passage, with a grade above 0. Received: {grades}")
+    return relevant
+
+
+def _discounted(gains):
+    return math.fsum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1))

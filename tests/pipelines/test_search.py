@@ -1,0 +1,138 @@
+"""Tests of the command-line program."""
+
+import json
+
+import pytest
+
+import keras_bert
+from tests.pipelines.programs import call, mistake, run
+
+pytestmark = pytest.mark.tensorflow
+PROGRAM = "pipelines.search"
+PASSAGES = [{"id": f"p{number}", "text": text} for number, text in enumerate(["a b c", "", "d e f", "x y z", "q\nr"])]
+
+
+@pytest.fixture(scope="module")
+def folder(config, pieces, tmp_path_factory):
+    """A model, passages, queries, judgments, and the index."""
+    folder = tmp_path_factory.mktemp("search")
+    keras_bert.save(keras_bert.build_encoder(config), folder / "model", pieces)
+    pairs = keras_bert.build_classifier(keras_bert.build_encoder(config), 2)
+    keras_bert.save(pairs, folder / "pairs", pieces, labels=["no", "yes"], pair=True)
+    (folder / "passages.jsonl").write_text("".join(json.dumps(passage) + "\n" for passage in PASSAGES))
+    (folder / "queries.txt").write_text("a b c\nx y z\n")
+    (folder / "qrels.tsv").write_text("query_id\tpassage_id\n0\tp0\n1\tp3\n1\tp2\n")
+    arguments = [f"--model={folder}/model", f"--input={folder}/passages.jsonl", f"--index={folder}/index"]
+    printed = call(PROGRAM, *arguments, "--block=2", "--dtype=int8", "--rescore")
+    assert printed.startswith(f"index:        {folder}/index, 5 passages\nnext: ")
+    assert f'pipelines.search --index={folder}/index --query="..."' in " ".join(printed.replace("\\", "").split())
+    return folder
+
+
+def test_a_query(folder):
+    """The index knows its model. Lines have no line breaks; with more passages than there are, all are printed."""
+    index = f"--index={folder}/index"
+    lines = [line.split("\t") for line in call(PROGRAM, index, "--query=a b c", "--top=9").splitlines()]
+    expected = keras_bert.open_index(folder / "index").search("a b c", top=9)
+    assert [line[1] for line in lines] == [hit["id"] for hit in expected]
+    assert [float(line[0]) for line in lines] == pytest.approx([hit["score"] for hit in expected], abs=1e-4)
+    assert sorted(line[2] for line in lines) == sorted(["a b c", "", "d e f", "x y z", "q r"])
+    two = call(PROGRAM, index, "--query=a b c", "--query=x y z", "--top=1").splitlines()
+    assert [line.split("\t")[-1] for line in two] == ["a b c", "a b c", "x y z", "x y z"]
+
+
+def test_output_and_scores(folder):
+    arguments = [f"--index={folder}/index", f"--queries={folder}/queries.txt", f"--relevance={folder}/qrels.tsv"]
+    printed = call(PROGRAM, *arguments, f"--output={folder}/results.jsonl", "--top=2")
+    results = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    assert [(result["id"], result["query"], len(result["hits"])) for result in results] == [
+        ("0", "a b c", 2),
+        ("1", "x y z", 2),
+    ]
+    assert [result["hits"][0]["id"] for result in results] == ["p0", "p3"]
+    first, scores = printed.splitlines()
+    assert first == f"wrote the passages of 2 queries to {folder}/results.jsonl"
+    assert scores.startswith("recall@1 75.00%, recall@10 100.00%, MRR@10 100.00%, nDCG@10 ")
+    assert call(PROGRAM, *arguments) == f"{scores}\n"
+
+
+def test_reranking(folder):
+    arguments = [f"--index={folder}/index", "--query=a b c", f"--rerank={folder}/pairs", "--top=5"]
+    lines = [line.split("\t") for line in call(PROGRAM, *arguments).splitlines()]
+    bert = keras_bert.load(folder / "pairs")
+    expected = {passage["id"]: bert.predict(("a b c", passage["text"]))["scores"]["yes"] for passage in PASSAGES}
+    assert {line[1]: float(line[0]) for line in lines} == pytest.approx(expected, abs=1e-4)
+    assert [line[0] for line in lines] == sorted((line[0] for line in lines), reverse=True)
+
+
+def test_squad_in_one_command(folder, caplog):
+    questions = [{"id": str(number), "question": text, "answers": []} for number, text in enumerate(["a b c", "x y"])]
+    paragraphs = [
+        {"context": text, "qas": [question]} for text, question in zip(["a b c", "q r"], questions, strict=True)
+    ]
+    content = {"version": "2.0", "data": [{"title": "T", "paragraphs": paragraphs}]}
+    (folder / "squad.json").write_text(json.dumps(content))
+    arguments = [f"--model={folder}/model", f"--index={folder}/squad", f"--squad={folder}/squad.json"]
+    index, scores = call(PROGRAM, *arguments).splitlines()
+    assert (index, scores[-11:]) == (f"index:        {folder}/squad, 2 passages", "(2 queries)")
+
+
+def test_relevant_passages_that_are_not_in_the_index(folder, caplog):
+    (folder / "other.txt").write_text("0 0 p0 1\n1 0 elsewhere 1\n")
+    call(PROGRAM, f"--index={folder}/index", f"--queries={folder}/queries.txt", f"--relevance={folder}/other.txt")
+    assert "1 of 2 relevant passages are not in the index. The first: 'elsewhere'" in caplog.text
+
+
+def test_user_errors(folder):
+    index, model, query = f"--index={folder}/index", f"--model={folder}/model", "--query=a"
+    (folder / "empty.txt").write_text("\n")
+    for arguments, message in (
+        ([index], "expected --input=FILE to build the index, or --query or --queries to search it"),
+        ([index, "--query= "], "--query must not be empty"),
+        ([index, f"--queries={folder}/empty.txt"], f"{folder}/empty.txt: there is no query"),
+        ([index, model, f"--input={folder}/empty.txt"], f"{folder}/empty.txt: there is no passage"),
+        ([index, f"--input={folder}/passages.jsonl"], "--model is required to build an index"),
+        ([index, f"--input={folder}/none.txt"], f"--input={folder}/none.txt: no such file"),
+        ([index, query, "--dtype=int8"], "--dtype is for building an index. Received: no --input"),
+        ([index, query, f"--queries={folder}/queries.txt"], "expected --query, or --queries, which --relevance"),
+        ([index, query, f"--relevance={folder}/qrels.tsv"], "expected --query, or --queries, which --relevance"),
+        ([index, query, "--rerank_top=5"], "--rerank_top and --rerank_label are only for --rerank"),
+        ([index, query, f"--rerank={folder}/pairs", "--rerank_top=5"], "--rerank_top must be at least 10 here."),
+        ([index, query, f"--rerank={folder}/model"], "a cross-encoder must be a classifier or a regression model"),
+        ([index, query, f"--squad={folder}/qrels.tsv"], "--squad has passages, queries and relevance of its own"),
+        ([index, query, f"--output={folder}"], f"--output must be a file. Received: the folder {folder}"),
+        ([index, query, f"--model={folder}/other"], f"{folder}/other: no such checkpoint"),
+        ([index, query, f"--model={folder}/pairs"], f"{folder}/index was built with another model"),
+        ([f"--index={folder}/no", query], f"{folder}/no: no index, index.json is missing"),
+        ([index, model, f"--input={folder}/queries.txt"], f"{folder}/index is an index of other passages"),
+    ):
+        assert mistake(PROGRAM, *arguments).startswith(message), arguments
+
+
+@pytest.mark.slow
+def test_a_killed_build(folder):
+    """The command is killed before the second block is complete, and repeated."""
+    before = """
+import os, pathlib, signal
+replace = pathlib.Path.replace
+def killed(self, target):
+    if target.name == "vectors-00001.npy":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return replace(self, target)
+pathlib.Path.replace = killed
+"""
+    arguments = [f"--model={folder}/model", f"--input={folder}/passages.jsonl", f"--index={folder}/killed"]
+    arguments += ["--block=2", "--dtype=int8", "--rescore"]
+    run(PROGRAM, *arguments, before=before, status=-9)
+    assert (folder / "killed" / "vectors-00000.npy").is_file()
+    assert not (folder / "killed" / "vectors-00001.npy").exists()
+    run(PROGRAM, *arguments)
+    killed, whole = (
+        {path.name: path.read_bytes() for path in (folder / name).iterdir()} for name in ("killed", "index")
+    )
+    assert killed == whole
+
+
+def test_errors_have_one_line(folder):
+    _, errors = run(PROGRAM, f"--index={folder}/nowhere", "--query=a", status=2)
+    assert errors == f"error: {folder}/nowhere: no index, index.json is missing. Build it first\n"

@@ -1,0 +1,284 @@
+"""Indexes: their answers against NumPy, interrupted builds, other models, and damaged files."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.search.index_files import quantize
+from keras_bert.search.vectors import unit
+from keras_bert.tasks.retrieval.data import Passage
+from tests.search.conftest import TEXTS
+
+pytestmark = pytest.mark.tensorflow
+
+
+@pytest.fixture(scope="module")
+def index(bert, tmp_path_factory):
+    return keras_bert.build_index(bert, TEXTS, tmp_path_factory.mktemp("index") / "index", block=4)
+
+
+@pytest.fixture
+def copy(index, tmp_path):
+    """The folder of a copy of the index."""
+    return shutil.copytree(index.directory, tmp_path / "copy")
+
+
+def scores_in_numpy(bert, query, similarity="cosine"):
+    vectors, asked = bert.encode(TEXTS), bert.encode([query])
+    vectors, asked = (unit(vectors), unit(asked)) if similarity == "cosine" else (vectors, asked)
+    return vectors.astype("float16").astype("float64") @ asked[0]
+
+
+def scores_by_id(hits):
+    return {hit["id"]: hit["score"] for hit in hits}
+
+
+def order(scores):
+    """Equal scores (TEXTS[0] and TEXTS[4]) are in the order of the passages."""
+    return sorted(range(len(scores)), key=lambda number: (-round(scores[number], 6), number))
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+def test_answers(bert, tmp_path, similarity):
+    index = keras_bert.build_index(bert, TEXTS, tmp_path / "index", similarity=similarity, block=4)
+    expected = scores_in_numpy(bert, "a c", similarity)
+    hits = index.search("a c", top=5)
+    assert [hit["id"] for hit in hits] == [str(number) for number in order(expected)[:5]]
+    np.testing.assert_allclose([hit["score"] for hit in hits], np.sort(expected)[::-1][:5], rtol=1e-5)
+    assert all(hit["text"] == TEXTS[int(hit["id"])] for hit in hits)
+
+
+def test_several_queries_and_all_passages(index):
+    both = index.search(["a c", "x"], top=100)
+    assert [len(hits) for hits in both] == [len(TEXTS), len(TEXTS)] == [len(index)] * 2
+    for hits, query in zip(both, ["a c", "x"], strict=True):
+        assert scores_by_id(hits) == pytest.approx(scores_by_id(index.search(query, top=100)), abs=1e-5)
+    assert index.search([]) == []
+    empty = next(hit for hit in both[0] if hit["id"] == "1")
+    assert empty["text"] == ""
+    assert index.search("", top=1)[0] == {"id": "1", "text": "", "score": pytest.approx(1, abs=1e-3)}
+
+
+def test_titles_and_ids(bert, tmp_path):
+    passages = [{"id": 5, "title": "a", "text": "b c"}, Passage("y", "x\ny", ""), "d e f\ud800"]
+    index = keras_bert.build_index(bert, passages, tmp_path / "index")
+    assert index.search("a b c", top=1) == [
+        {"id": "5", "title": "a", "text": "b c", "score": pytest.approx(1, abs=1e-3)}
+    ]
+    assert [index.passage(number)["text"] for number in range(3)] == ["b c", "x\ny", "d e f?"]
+    assert list(index.ids()) == ["5", "y", "2"]
+
+
+@pytest.mark.parametrize("block", [1, 2, 5, 100])
+def test_the_size_of_blocks_does_not_matter(bert, index, tmp_path, block):
+    other = keras_bert.build_index(bert, TEXTS, tmp_path / "index", block=block)
+    found, expected = other.search("a c", top=9), index.search("a c", top=9)
+    assert [hit["id"] for hit in found] == [hit["id"] for hit in expected]
+    assert scores_by_id(found) == pytest.approx(scores_by_id(expected), abs=2e-3)
+
+
+def test_prompts(bert, tmp_path):
+    index = keras_bert.build_index(bert, ["b"], tmp_path / "index", query_prompt="q ", passage_prompt="a ")
+    expected = float(unit(bert.encode(["q x"]))[0] @ unit(bert.encode(["a b"]))[0])
+    assert keras_bert.open_index(index.directory, bert).search("x")[0]["score"] == pytest.approx(expected, abs=1e-3)
+
+
+def test_int8(bert, index, tmp_path):
+    """int8 changes scores by less than a hundredth; with `rescore`, they are those of float16."""
+    plain, exact = (
+        keras_bert.build_index(bert, TEXTS, tmp_path / f"{rescore}", dtype="int8", rescore=rescore, block=4)
+        for rescore in (False, True)
+    )
+    expected = index.search("a c", top=9)
+    assert scores_by_id(plain.search("a c", top=9)) == pytest.approx(scores_by_id(expected), abs=1e-2)
+    assert exact.search("a c", top=2) == expected[:2]
+    assert not list(plain.directory.glob("exact-*"))
+
+
+def test_quantization():
+    vectors = np.random.default_rng(0).standard_normal((5, 8)).astype("float32")
+    vectors[2] = 0
+    codes, scales = quantize(vectors)
+    assert (codes.dtype, np.abs(codes[[0, 1, 3, 4]]).max(-1).tolist()) == (np.int8, [127] * 4)
+    np.testing.assert_allclose(codes * scales[:, None], vectors, atol=np.abs(vectors).max() / 254 + 1e-6)
+    assert (scales[2], codes[2].any()) == (0, False)
+
+
+def test_vectors_of_zeros_stay_zeros():
+    np.testing.assert_array_equal(unit(np.array([[0.0, 0.0], [3.0, 4.0]])), [[0, 0], [0.6, 0.8]])
+
+
+class Killed(BaseException):
+    """Stands for a kill, which no code catches."""
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("kill_at", ["vectors-00001.npy", "offsets-00001.npy", "passages-00000.jsonl", "index.json"])
+def test_an_interrupted_build_continues(bert, tmp_path, monkeypatch, kill_at):
+    """The build is killed while it writes a file; the last index.json is the one of the complete index."""
+    file = tmp_path / "passages.txt"
+    file.write_text("\n".join(TEXTS))
+    whole = keras_bert.build_index(bert, file, tmp_path / "whole", dtype="int8", rescore=True, block=4)
+    replace, seen = type(file).replace, []
+
+    def killed(self, target):
+        seen.append(target.name)
+        if seen.count(kill_at) == (2 if kill_at == "index.json" else 1) and target.name == kill_at:
+            raise Killed
+        return replace(self, target)
+
+    monkeypatch.setattr(type(file), "replace", killed)
+    with pytest.raises(Killed):
+        keras_bert.build_index(bert, file, tmp_path / "index", dtype="int8", rescore=True, block=4)
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="the index is not complete. Repeat the build, which continues"):
+        keras_bert.open_index(tmp_path / "index")
+    texts, encode = [], type(bert).encode
+    monkeypatch.setattr(type(bert), "encode", lambda self, rows, *rest: texts.extend(rows) or encode(self, rows, *rest))
+    keras_bert.build_index(bert, file, tmp_path / "index", dtype="int8", rescore=True, block=4)
+    assert content(tmp_path / "index") == content(whole.directory)
+    done = {"vectors-00001.npy": 4, "offsets-00001.npy": 4, "passages-00000.jsonl": 0, "index.json": 9}[kill_at]
+    assert sorted(texts[1:]) == sorted(TEXTS[done:])  # The first text finds the width.
+
+
+def test_a_build_only_continues_its_own_index(bert, saved, index):
+    other = keras_bert.load(saved("embedding"))
+    for model, texts, options, message in (
+        (bert, TEXTS[:-1], {}, "Different: the passages; `passages`, 9 instead of 8. Choose another folder"),
+        (bert, [*TEXTS[:-1], "x"], {}, "Different: the passages. Choose"),
+        (bert, TEXTS, {"block": 5}, "Different: `block`, 4 instead of 5"),
+        (bert, TEXTS, {"dtype": "int8"}, "`dtype`, 'float16' instead of 'int8'"),
+        (other, TEXTS, {}, "Different: the weights; `sequence_length`"),
+    ):
+        with pytest.raises(ValueError) as error:
+            keras_bert.build_index(model, texts, index.directory, **{"block": 4, **options})
+        assert message in str(error.value)
+    before = content(index.directory)
+    assert len(keras_bert.build_index(bert, TEXTS, index.directory, block=4)) == len(TEXTS)
+    assert content(index.directory) == before
+
+
+def test_the_model_of_an_index(bert, saved, index, tmp_path):
+    with pytest.raises(ValueError, match="built with another model.* Different: the weights; `sequence_length`"):
+        keras_bert.open_index(index.directory, keras_bert.load(saved("embedding")))
+    unnamed = keras_bert.open_index(index.directory)
+    with pytest.raises(ValueError, match="does not name its model. Pass it as `bert`, or with --model"):
+        unnamed.search("a")
+    named = keras_bert.build_index(bert, TEXTS, tmp_path / "index", name=str(saved("encoder")))
+    assert keras_bert.open_index(named.directory).search("a c") == named.search("a c")
+    assert keras_bert.open_index(index.directory, saved("encoder")).search("a c") == index.search("a c")
+    with pytest.raises(ValueError, match="built with another model"):
+        keras_bert.open_index(index.directory, str(saved("embedding"))).search("a")
+
+
+def shorten(path):
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def forget_a_row(path):
+    np.save(path, np.load(path)[1:])
+
+
+def invalidate(path):
+    path.write_text(path.read_text().replace('"text"', '"tex"'))
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("vectors-00001.npy", shorten, "vectors-00001.npy: cannot be read: "),
+        ("vectors-00002.npy", forget_a_row, "expected float16 of shape (1, 32). Received: float16 of shape (0, 32)"),
+        ("vectors-00000.npy", lambda path: path.write_bytes(b""), "vectors-00000.npy: cannot be read"),
+        ("offsets-00000.npy", lambda path: path.unlink(), "offsets-00000.npy: the file is missing"),
+        ("passages-00001.jsonl", lambda path: path.unlink(), "passages-00001.jsonl: expected 162 bytes. Received: no"),
+        ("passages-00001.jsonl", shorten, "passages-00001.jsonl: expected 162 bytes. Received: 152 bytes"),
+        ("index.json", shorten, "index.json: not the facts of an index: "),
+        ("index.json", lambda path: path.write_text("[]"), "index.json: not the facts of an index: "),
+        ("index.json", lambda path: path.write_text('{"format": 2}'), "its format is 2. Expected 1: build the index"),
+        ("index.json", lambda path: path.unlink(), "no index, index.json is missing. Build it first"),
+    ],
+)
+def test_damaged_indexes(copy, name, damage, message):
+    damage(copy / name)
+    with pytest.raises(ValueError) as error:
+        keras_bert.open_index(copy)
+    assert message in str(error.value)
+
+
+def test_damage_that_is_found_in_a_search(bert, copy):
+    path = copy / "passages-00000.jsonl"
+    lines = path.read_text().replace('"text": "a b c"', '"texd": "a b c"')
+    path.write_text(lines)
+    with pytest.raises(ValueError, match=r"passages-00000.jsonl:1: not a passage: 'text'. The index is damaged"):
+        keras_bert.open_index(copy, bert).search("a b c", top=1)
+    vectors = np.load(copy / "vectors-00002.npy")
+    vectors[0, 3] = np.nan
+    np.save(copy / "vectors-00002.npy", vectors)
+    with pytest.raises(ValueError, match="the vectors from number 8 must be finite"):
+        keras_bert.open_index(copy, bert).search("a b c", top=1)
+
+
+def test_a_model_that_gives_nan(bert, tmp_path, monkeypatch):
+    def encode(self, texts, batch_size):
+        vectors = np.ones([len(texts), 32], "float32")
+        vectors[[text == "x y z" for text in texts]] = np.nan
+        return vectors
+
+    monkeypatch.setattr(type(bert), "encode", encode)
+    with pytest.raises(FloatingPointError, match="NaN or infinity for the passage with the id '5'"):
+        keras_bert.build_index(bert, TEXTS, tmp_path / "index")
+
+
+@pytest.mark.parametrize(
+    ("passages", "options", "message"),
+    [
+        ([], {}, "`passages` must not be empty"),
+        ([{"text": "a", "id": 1}, "b"], {}, "passages 1 and 2 have the id '1'. Expected unique ids"),
+        ([b"a"], {}, r"`passages\[0\]` must be a string, a `Passage` or a dict with `text`. Received: b'a'"),
+        (["a"], {"dtype": "int4"}, "`dtype` must be float16 or int8. Received: dtype='int4'"),
+        (["a"], {"similarity": "l2"}, "`similarity` must be one of cosine, dot. Received: similarity='l2'"),
+        (["a"], {"rescore": True}, "`rescore` is only for int8"),
+        (["a"], {"block": 0}, "`block` must be a positive integer. Received: block=0"),
+    ],
+)
+def test_bad_arguments(bert, tmp_path, passages, options, message):
+    with pytest.raises(ValueError, match=message):
+        keras_bert.build_index(bert, passages, tmp_path / "index", **options)
+    assert not (tmp_path / "index").exists()
+
+
+def test_other_folders_are_not_overwritten(bert, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="must be a new folder. Received: .* with notes.txt, without index.json"):
+        keras_bert.build_index(bert, TEXTS, tmp_path)
+    with pytest.raises(ValueError, match="the index must be a folder. Received: the file"):
+        keras_bert.build_index(bert, TEXTS, tmp_path / "notes.txt")
+    with pytest.raises(ValueError, match="an index needs a BERT that `keras_bert.load` returns. Received: 'model'"):
+        keras_bert.build_index("model", TEXTS, tmp_path / "index")
+
+
+def test_bad_searches(index):
+    for call, message in (
+        (lambda: index.search("a", top=0), "`top` must be a positive integer. Received: top=0"),
+        (lambda: index.search([5]), "`queries` must be a string or a list of strings"),
+        (lambda: index.nearest(np.zeros((2, 5))), r"`vectors` must have shape \(queries, 32\). Received: \(2, 5\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_files_are_plain(index):
+    """An index can be read without this package."""
+    facts = json.loads((index.directory / "index.json").read_text())
+    assert (facts["passages"], facts["width"], facts["block"], facts["complete"]) == (9, 32, 4, True)
+    start, end = np.load(index.directory / "offsets-00001.npy")[1:3]
+    line = (index.directory / "passages-00001.jsonl").read_bytes()[start:end]
+    assert json.loads(line) == {"id": "5", "title": "", "text": TEXTS[5]}
+    vectors = np.concatenate([np.load(index.directory / f"vectors-0000{number}.npy") for number in range(3)])
+    np.testing.assert_allclose(np.linalg.norm(vectors.astype("float32"), axis=-1), 1, atol=1e-3)

@@ -1,0 +1,66 @@
+"""Cross-encoders that reorder hits, against `predict` on each pair."""
+
+import pytest
+
+import keras_bert
+from keras_bert.search.asking import ask
+from keras_bert.tasks.retrieval.data import Query
+from tests.search.conftest import TEXTS
+
+pytestmark = pytest.mark.tensorflow
+HITS = [[{"id": str(number), "score": 0.5, "text": text, "title": "t"} for number, text in enumerate(TEXTS[:4])], []]
+
+
+@pytest.fixture(scope="module")
+def regression(saved):
+    return keras_bert.load(saved("regression", pair=True))
+
+
+@pytest.fixture(scope="module")
+def classifier(saved):
+    return keras_bert.load(saved("classification", labels=["no", "maybe", "yes"]))
+
+
+def test_regression(regression):
+    found = keras_bert.rerank(regression, ["a c", "x"], HITS)
+    expected = {hit["id"]: regression.predict(("a c", f"t {hit['text']}".strip()))["value"] for hit in HITS[0]}
+    assert {hit["id"]: hit["score"] for hit in found[0]} == pytest.approx(expected, abs=1e-5)
+    assert [hit["id"] for hit in found[0]] == sorted(expected, key=expected.get, reverse=True)
+    assert {hit["similarity"] for hit in found[0]} == {0.5}
+    assert found[1] == []
+
+
+def test_probability_of_a_label(classifier):
+    (found,) = keras_bert.rerank(classifier, ["a c"], HITS[:1], label="maybe")
+    best = classifier.predict(("a c", f"t {found[0]['text']}".strip()))["scores"]["maybe"]
+    assert found[0]["score"] == pytest.approx(best, abs=1e-5)
+    assert found[0]["score"] == max(hit["score"] for hit in found)
+
+
+def test_equal_scores_keep_their_order(regression):
+    hits = [{"id": str(number), "score": 1.0 - number, "text": "a"} for number in range(3)]
+    assert [hit["id"] for hit in keras_bert.rerank(regression, ["b"], [hits])[0]] == ["0", "1", "2"]
+
+
+def test_errors(bert, regression, classifier):
+    for model, options, message in (
+        (bert, {}, "must be a classifier or a regression model of pairs. Received: head='encoder'"),
+        (classifier, {}, "one of no, maybe, yes. Received: label=None"),
+        (classifier, {"label": "often"}, "one of no, maybe, yes. Received: label='often'"),
+        (regression, {"label": "yes"}, "is a regression model, without labels. Received: 'yes'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            keras_bert.rerank(model, ["a"], HITS[:1], **options)
+    with pytest.raises(ValueError, match="`hits` must have 2 lists, one per query. Received: 1"):
+        keras_bert.rerank(regression, ["a", "b"], HITS[:1])
+
+
+def test_asking_in_parts(bert, regression, tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_bert.search.asking._TOGETHER", 2)
+    index = keras_bert.build_index(bert, TEXTS, tmp_path / "index")
+    queries = [Query(str(number), text) for number, text in enumerate(["a", "b c", "x"])]
+    found = list(ask(index, queries, top=3, cross_encoder=regression))
+    assert [query for query, _ in found] == queries
+    for query, hits in found:
+        expected = keras_bert.rerank(regression, [query.text], [index.search(query.text, top=3)])[0]
+        assert [hit["id"] for hit in hits] == [hit["id"] for hit in expected]
