@@ -40,6 +40,9 @@ _LENGTH = flags.DEFINE_integer("sequence_length", 128, "Maximum number of tokens
 command.section("model")
 _POOLING = flags.DEFINE_enum("pooling", None, ["mean", "cls", "max"], "Pooling; default: the model's, or else mean.")
 _NORMALIZE = flags.DEFINE_bool("normalize", None, "Scales vectors to length 1; default: as the model.")
+_PROJECTION = flags.DEFINE_integer("projection", None, "Units of a new dense layer after pooling.", 1)
+_QUERY = flags.DEFINE_string("query_prompt", None, "Text before each query; default: as the model.")
+_PASSAGE = flags.DEFINE_string("passage_prompt", None, "Text before each passage; default: as the model.")
 command.section("training")
 _LOSS = flags.DEFINE_enum("loss", None, ["cosine", "in_batch", "triplet"], "Loss; default: as the data shows.")
 _TEMPERATURE = flags.DEFINE_float("temperature", 0.05, "Divisor of similarities, of in-batch negatives.", 1e-6)
@@ -75,8 +78,10 @@ def main():
 def _settings():
     from keras_bert.experiments.embedding_task import EmbeddingSettings
 
-    values = _LOSS.value, _POOLING.value, _NORMALIZE.value, _TEMPERATURE.value, _MARGIN.value, _DISTANCE.value
-    return EmbeddingSettings(*values)
+    holders = (_LOSS, _POOLING, _NORMALIZE, _PROJECTION, _TEMPERATURE, _MARGIN, _DISTANCE)
+    prompts = {"query": _QUERY.value, "passage": _PASSAGE.value}
+    prompts = {name: text for name, text in prompts.items() if text is not None}
+    return EmbeddingSettings(**{holder.name: holder.value for holder in holders}, prompts=prompts)
 
 
 @functools.cache

@@ -48,7 +48,7 @@ ROOMS = {
         "training",
     ]
     + ["corpus", "text.lossless", "text.vocabulary", "version"],
-    "search": ["checkpoints", "files", "tasks.retrieval", "training.progress"],
+    "search": ["checkpoints", "exporting.prompts", "files", "tasks.retrieval", "training.progress"],
     # Separate: implements the protocol of TensorFlow Serving, independent of BERT.
     "serving": ["files"],
     # The public API, whose other names are imported on first use.

@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_bert.experiments.finetuning_task import Findings, FinetuningTask, start_text
 from keras_bert.experiments.reports.labels import regression_errors, regression_sections
+from keras_bert.exporting.prompts import PASSAGE, QUERY, prompt_for
 from keras_bert.models.bi_encoder import build_bi_encoder
 from keras_bert.models.heads import build_embedder
 from keras_bert.tasks import data_summary
@@ -29,6 +30,8 @@ class EmbeddingSettings:
         loss: string, "cosine", "in_batch" or "triplet". Defaults to `None`, the first one that the data allows.
         pooling: string, see `build_embedder`. Defaults to `None`, that of the model, or else "mean".
         normalize: bool, see `build_embedder`. Defaults to `None`, that of the model, or else `False`.
+        projection: int, units of a new dense layer after pooling. Defaults to `None`, none.
+        prompts: dict of texts by "query" and "passage", put before these. Defaults to `None`, those of the model.
         temperature: float, of in-batch negatives. Defaults to 0.05.
         margin: float, of triplets. Defaults to 1.0.
         distance: string, of triplets. Defaults to "euclidean".
@@ -37,9 +40,16 @@ class EmbeddingSettings:
     loss: str | None = None
     pooling: str | None = None
     normalize: bool | None = None
+    projection: int | None = None
+    prompts: dict | None = None
     temperature: float = 0.05
     margin: float = 1.0
     distance: str = "euclidean"
+
+    @property
+    def new_head(self):
+        """Whether the head is another one than that of the model."""
+        return any(value is not None for value in (self.pooling, self.normalize, self.projection))
 
     def make_loss(self, kind):
         """Returns the name of the loss for data of a kind, and the `Loss`."""
@@ -73,8 +83,18 @@ class EmbeddingTask(FinetuningTask):
         self.examples, self.names, self.model, self.bert = {"train": train, "dev": dev}, names, str(model), bert
         self.sequence_length, self.title = sequence_length, f"Sentence embeddings, {names['train']}"
         self.metric, (name, self.loss) = METRICS[dev.kind], options.make_loss(train.kind)
+        self._keeps_head = bert.head == "embedding" and not options.new_head
+        if bert.projection and not self._keeps_head:
+            raise ValueError(f"{model}: its projection belongs to its pooling. Expected no other pooling or projection")
         self._pooling = options.pooling or bert.pooling or "mean"
         self._normalize = bert.normalize if options.normalize is None else options.normalize
+        self._projection = bert.projection if self._keeps_head else options.projection
+        self._own_prompts = options.prompts or {}
+        given = {**(bert.prompts or {}), **self._own_prompts}
+        self._prompts = {
+            "query": given.get("query", prompt_for(bert, *QUERY)),
+            "passage": given.get("passage", prompt_for(bert, *PASSAGE)),
+        }
         self._preprocessor = bert.preprocessor(sequence_length, padding="longest")
         self._train = self._features(train.queries, train.passages, train.scores)
         self._dev_rows = dev.queries, dev.passages, None, np.arange(len(dev))
@@ -89,6 +109,8 @@ class EmbeddingTask(FinetuningTask):
             "loss": name,
             "pooling": self._pooling,
             "normalize": self._normalize,
+            "projection": self._projection,
+            "prompts": self._prompts,
             **_loss_settings(name, options),
             **{split: [names[split], len(examples)] for split, examples in self.examples.items()},
             "content": {split: examples.fingerprint() for split, examples in self.examples.items()},
@@ -98,17 +120,28 @@ class EmbeddingTask(FinetuningTask):
             "start": start_text(model, bert),
             "training examples": f"{names['train']}: {_described(train)}",
             "dev examples": f"{names['dev']}: {_described(dev)}",
-            "vectors": f"{self._pooling} pooling{', normalized' if self._normalize else ''}; loss {name}",
+            "vectors": self._vectors(name),
             **data_summary.facts(self.summary),
         }
+
+    def _vectors(self, loss):
+        """Describes the head and the loss."""
+        pooling = self._pooling if isinstance(self._pooling, str) else " and ".join(self._pooling)
+        projected = f", projected to {self._projection}" if self._projection else ""
+        return f"{pooling} pooling{projected}{', normalized' if self._normalize else ''}; loss {loss}"
 
     def batches(self, examples, batch_size, seed, grouped):
         # Negatives are a random sample of the passages, not those of similar length.
         return TowerBatches(*examples(), batch_size, seed=seed, grouped=grouped and not self.loss.together)
 
     def _features(self, queries, passages, scores):
+        before = self._prompts
         with announced(f"tokenizing {len(queries):,} rows"):
-            inputs = features.tower_inputs(queries, passages, self._preprocessor)
+            inputs = features.tower_inputs(
+                [before["query"] + text for text in queries],
+                [[before["passage"] + text for text in row] for row in passages],
+                self._preprocessor,
+            )
         return inputs, features.row_ids(queries, passages) if scores is None else np.array(scores, "float32")
 
     def _summary(self):
@@ -142,9 +175,10 @@ class EmbeddingTask(FinetuningTask):
         return np.max(counts, 0)
 
     def build(self, bert):
-        return build_bi_encoder(
-            build_embedder(bert.encoder, self._pooling, self._normalize, sequence_length=self.sequence_length)
-        )
+        if self._keeps_head:
+            return build_bi_encoder(bert.model())
+        options = {"sequence_length": self.sequence_length, "projection": self._projection}
+        return build_bi_encoder(build_embedder(bert.encoder, self._pooling, self._normalize, **options))
 
     def complete(self, model):
         return next(layer for layer in model.layers if isinstance(layer, keras.Model))
@@ -179,10 +213,13 @@ class EmbeddingTask(FinetuningTask):
         return {}
 
     def save_options(self, logits):
-        return {}
+        bert, prompts = self.bert, {**(self.bert.prompts or {}), **self._own_prompts}
+        same = {name: getattr(bert, name) for name in ("default_prompt_name", "similarity_function")}
+        return {"prompts": prompts or None, **same}
 
     def export_options(self, bert):
-        return {"example": {"text": self.examples["dev"].queries[0]}}
+        prompts = {"prompts": bert.prompts, "default_prompt_name": bert.default_prompt_name}
+        return {"example": {"text": self.examples["dev"].queries[0]}, **prompts}
 
     def conclude(self, dev, test, output):
         scores, found = self._scores(dev["dev"]), dev["dev"]

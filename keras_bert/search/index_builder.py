@@ -10,6 +10,7 @@ import pathlib
 
 import numpy as np
 
+from keras_bert.exporting.prompts import PASSAGE, QUERY, prompt_for
 from keras_bert.search.index import SearchIndex
 from keras_bert.search.index_files import (
     FACTS,
@@ -62,8 +63,7 @@ def build_index(
         block: int, number of passages that are embedded and written together. Defaults to 16384.
         batch_size: int, see `LoadedBert.encode`. Defaults to 32.
         query_prompt, passage_prompt: str, put before each query and each passage, as some models require. Default to
-            `None`,
-            the prompts `query` and `passage` or `document` of the model, or else its default prompt.
+            `None`, the prompts `query` and `passage` or `document` of the model, or else its default prompt.
         text_column: str, the column of the text in a file. Defaults to "text".
         name: path or name of the model, which `open_index` loads. Defaults to `None`, the model is passed to it.
 

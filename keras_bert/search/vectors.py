@@ -15,7 +15,7 @@ def embed(bert, texts, batch_size, prompt, similarity):
         prompt: str, put before each text.
         similarity: str, "cosine" or "dot".
     """
-    vectors = bert.encode([prompt + text for text in texts] if prompt else texts, batch_size)
+    vectors = bert.encode(texts, batch_size, prompt=prompt)
     return unit(vectors) if similarity == "cosine" else vectors
 
 

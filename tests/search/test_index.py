@@ -140,7 +140,9 @@ def test_an_interrupted_build_continues(bert, tmp_path, monkeypatch, kill_at):
     with pytest.raises(ValueError, match="the index is not complete. Repeat the build, which continues"):
         keras_bert.open_index(tmp_path / "index")
     texts, encode = [], type(bert).encode
-    monkeypatch.setattr(type(bert), "encode", lambda self, rows, *rest: texts.extend(rows) or encode(self, rows, *rest))
+    monkeypatch.setattr(
+        type(bert), "encode", lambda self, rows, *rest, **more: texts.extend(rows) or encode(self, rows, *rest, **more)
+    )
     keras_bert.build_index(bert, file, tmp_path / "index", dtype="int8", rescore=True, block=4)
     assert content(tmp_path / "index") == content(whole.directory)
     done = {"vectors-00001.npy": 4, "offsets-00001.npy": 4, "passages-00000.jsonl": 0, "index.json": 9}[kill_at]
@@ -225,7 +227,7 @@ def test_damage_that_is_found_in_a_search(bert, copy):
 
 
 def test_a_model_that_gives_nan(bert, tmp_path, monkeypatch):
-    def encode(self, texts, batch_size):
+    def encode(self, texts, batch_size, **prompt):
         vectors = np.ones([len(texts), 32], "float32")
         vectors[[text == "x y z" for text in texts]] = np.nan
         return vectors
