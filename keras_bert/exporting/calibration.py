@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from keras_bert.exporting import assets
 from keras_bert.exporting.int8_layers import observed
+from keras_bert.exporting.passages import PASSAGES, SENTENCES
 
 _TOGETHER = 8  # Texts in a call of the model.
 
@@ -34,10 +35,31 @@ def calibrated(model, signature, texts):
 
 
 def probed(model, signature):
-    """Returns the `limits` of `in_int8` found with the probe of `serving_default`, which show the outliers."""
+    """Returns the `limits` of `in_int8` found with the probe of `serving_default` and `passages`.
+
+    They show which inputs are large, for models of texts in English; other texts may be larger.
+    """
     with observed(model) as limits:
         signature.python_function(*assets.probe_inputs("serving_default", signature).values())
+        for start in range(0, len(PASSAGES), _TOGETHER):
+            columns = [_column(spec, start) for spec in signature.input_signature]
+            signature.python_function(*columns)
     return limits
+
+
+def _column(spec, start):
+    """Returns an input of a signature for some passages: the passages, or sentences for what is short."""
+    passages = PASSAGES[start : start + _TOGETHER]
+    sentences = [SENTENCES[index % len(SENTENCES)] for index in range(start, start + len(passages))]
+    match spec.name:
+        case "choices":
+            return tf.constant([SENTENCES[:2]] * len(passages))
+        case "question" | "pair":
+            return tf.constant(sentences)
+        case "text":
+            return tf.constant([f"{passage} [MASK]." for passage in passages])
+        case _:
+            return tf.constant(passages)
 
 
 def _tensor(column, spec):
