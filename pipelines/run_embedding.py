@@ -60,6 +60,10 @@ def check():
         raise ValueError(f"--ensemble: sentence encoders have none. Received: --ensemble={_FLAGS.ensemble.value}")
     train, dev = _data()
     _settings().make_loss(train.kind)
+    if train.kind == "pairs" and 1 in (common_flags.numbers(_FLAGS.batch_size, int) or ()):
+        raise ValueError(
+            "--batch_size must be at least 2: the negatives of a pair are the others of its batch. Received: 1"
+        )
     if train.kind != dev.kind:
         raise ValueError(f"--dev_file must be like --train_file, {train.kind}. Received: {_DEV.value}, {dev.kind}")
 

@@ -93,7 +93,8 @@ class EmbeddingTask(FinetuningTask):
         given = {**(bert.prompts or {}), **self._own_prompts}
         self._prompts = {
             "query": given.get("query", prompt_for(bert, *QUERY)),
-            "passage": given.get("passage", prompt_for(bert, *PASSAGE)),
+            # Texts with a score are alike.
+            "passage": given.get("passage", prompt_for(bert, *(QUERY if train.kind == "scored" else PASSAGE))),
         }
         self._preprocessor = bert.preprocessor(sequence_length, padding="longest")
         self._train = self._features(train.queries, train.passages, train.scores)
@@ -184,7 +185,7 @@ class EmbeddingTask(FinetuningTask):
         return next(layer for layer in model.layers if isinstance(layer, keras.Model))
 
     def score(self, targets, outputs):
-        return self._scores(self._similarities(outputs), outputs)
+        return self._scores(self._similarities(outputs))
 
     def _similarities(self, outputs):
         """Returns the cosine similarities of the passages of each row; for pairs, the ranks of the right ones."""
@@ -195,7 +196,7 @@ class EmbeddingTask(FinetuningTask):
             return found[np.argsort(self._dev_rows[3]), None]
         return np.einsum("qd,qpd->qp", metrics.unit(queries), metrics.unit(passages))
 
-    def _scores(self, found, outputs=None):
+    def _scores(self, found):
         dev = self.examples["dev"]
         match dev.kind:
             case "scored":

@@ -60,6 +60,7 @@ MISTAKES = [
     ("--dev_file must be like --train_file, pairs. Received:", {"dev_file": "{made}/scored.csv"}),
     ("the loss of pairs data must be in_batch. Received: loss='cosine'", {"loss": "cosine"}),
     ("--ensemble: sentence encoders have none", {"ensemble": 2}),
+    ("--batch_size must be at least 2", {"batch_size": "32,1"}),
     ("--score_range must be LOWEST,HIGHEST. Received: --score_range=5,1", {"score_range": "5,1"}),
     ("no such file", {"train_file": "{made}/none.csv"}),
 ]
