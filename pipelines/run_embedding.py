@@ -36,7 +36,9 @@ _TEXT = flags.DEFINE_string("text_column", None, "Column with the query; default
 _PAIR = flags.DEFINE_string("pair_column", None, "Column with the passage; default: `passage`, `positive`, ...")
 _SCORE = flags.DEFINE_string("score_column", None, "Column with the similarity; default: `score`.")
 _RANGE = flags.DEFINE_list("score_range", None, "Lowest and highest score; default: 0,1 or 0,5, as the scores show.")
-_LENGTH = flags.DEFINE_integer("sequence_length", 128, "Maximum number of tokens of a text.", 3)
+_LENGTH = flags.DEFINE_integer(
+    "sequence_length", None, "Maximum number of tokens of a text; default: that of a sentence encoder, or else 128.", 3
+)
 command.section("model")
 _POOLING = flags.DEFINE_enum("pooling", None, ["mean", "cls", "max"], "Pooling; default: the model's, or else mean.")
 _NORMALIZE = flags.DEFINE_bool("normalize", None, "Scales vectors to length 1; default: as the model.")
@@ -55,7 +57,9 @@ def check():
     """Finds mistakes in flags and files."""
     common_flags.choices(_FLAGS, [], None, None)
     common_flags.check_model(_FLAGS.model.value)
-    common_flags.check_lora(_FLAGS, [_FLAGS.model.value])
+    for name in ("lora_rank", "lora_alpha"):
+        if getattr(_FLAGS, name).value is not None:
+            raise ValueError(f"--{name}: sentence encoders are trained whole. Expected no --{name}")
     if _FLAGS.ensemble.value > 1:
         raise ValueError(f"--ensemble: sentence encoders have none. Received: --ensemble={_FLAGS.ensemble.value}")
     train, dev = _data()
@@ -74,7 +78,9 @@ def main():
     _, strategy = common_flags.begin(_FLAGS)
     (train, dev), model = _data(), _FLAGS.model.value
     names = {"train": pathlib.Path(_TRAIN.value).name, "dev": pathlib.Path(_DEV.value).name}
-    task = EmbeddingTask(train, dev, names, model, keras_bert.load(model), _LENGTH.value, _settings())
+    bert = keras_bert.load(model)
+    length = _LENGTH.value or bert.sequence_length or min(128, bert.config.max_position_embeddings)
+    task = EmbeddingTask(train, dev, names, model, bert, length, _settings())
     choices = common_flags.choices(_FLAGS, [2e-5], 32, 3)
     common_flags.finetune(_FLAGS, task, choices, strategy, '"A text."')
 

@@ -90,15 +90,11 @@ class EmbeddingTask(FinetuningTask):
         self._normalize = bert.normalize if options.normalize is None else options.normalize
         self._projection = bert.projection if self._keeps_head else options.projection
         self._own_prompts = options.prompts or {}
-        given = {**(bert.prompts or {}), **self._own_prompts}
-        self._prompts = {
-            "query": given.get("query", prompt_for(bert, *QUERY)),
-            # Texts with a score are alike.
-            "passage": given.get("passage", prompt_for(bert, *(QUERY if train.kind == "scored" else PASSAGE))),
-        }
+        passage = QUERY if train.kind == "scored" else PASSAGE  # Texts with a score are alike.
+        self._prompts = {"query": prompt_for(bert, *QUERY), "passage": prompt_for(bert, *passage), **self._own_prompts}
         self._preprocessor = bert.preprocessor(sequence_length, padding="longest")
         self._train = self._features(train.queries, train.passages, train.scores)
-        self._dev_rows = dev.queries, dev.passages, None, np.arange(len(dev))
+        self._dev_rows = dev.queries, dev.passages, None, None, None
         if dev.kind == "pairs":
             self._dev_rows = features.distinct_passages(dev.queries, dev.passages)
         dev_inputs, dev_targets = self._features(*self._dev_rows[:2], dev.scores)
@@ -190,10 +186,10 @@ class EmbeddingTask(FinetuningTask):
     def _similarities(self, outputs):
         """Returns the cosine similarities of the passages of each row; for pairs, the ranks of the right ones."""
         queries, passages = outputs["query_embedding"], outputs["passage_embedding"]
-        right = self._dev_rows[2]
+        right, others, order = self._dev_rows[2:]
         if right is not None:
-            found = metrics.ranks(queries, passages[: right.max() + 1, 0], right)
-            return found[np.argsort(self._dev_rows[3]), None]
+            found = metrics.ranks(queries, passages[: right.max() + 1, 0], right, others)
+            return found[np.argsort(order), None]
         return np.einsum("qd,qpd->qp", metrics.unit(queries), metrics.unit(passages))
 
     def _scores(self, found):
@@ -214,7 +210,11 @@ class EmbeddingTask(FinetuningTask):
         return {}
 
     def save_options(self, logits):
-        bert, prompts = self.bert, {**(self.bert.prompts or {}), **self._own_prompts}
+        bert, prompts = self.bert, {**(self.bert.prompts or {})}
+        for side, names in (("query", QUERY), ("passage", PASSAGE)):
+            if side in self._own_prompts:
+                given = [name for name in names if name in prompts] or names[:1]
+                prompts |= dict.fromkeys(given, self._own_prompts[side])
         same = {name: getattr(bert, name) for name in ("default_prompt_name", "similarity_function")}
         return {"prompts": prompts or None, **same}
 
@@ -261,6 +261,8 @@ def _keys(examples):
 
 def _described(examples):
     texts = f"{len(examples):,} {'pairs with a score' if examples.kind == 'scored' else examples.kind}"
+    if examples.unused:
+        texts += f"; {examples.unused:,} rows of NLI are not used"
     if examples.score_range:
         texts += " from {:g} to {:g}".format(*examples.score_range)
     return texts

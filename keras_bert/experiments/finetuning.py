@@ -215,6 +215,10 @@ class Finetuning:
             model.set_weights(weights)
         if self.hyperparameters.freeze_layers is not None:
             freeze_layers(model, self.hyperparameters.freeze_layers)
+        if not model.trainable_weights:
+            raise ValueError(
+                f"nothing is left to train. Received: --freeze_layers={self.hyperparameters.freeze_layers}"
+            )
         return model
 
     def _save(self, model, logits, setting):

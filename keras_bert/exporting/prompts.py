@@ -33,8 +33,8 @@ def prompt_for(bert, *names):
     return chosen_prompt(known, next((name for name in names if name in known), bert.default_prompt_name))
 
 
-# What queries and passages are called in prompts.
-QUERY, PASSAGE = ("query",), ("passage", "document")
+# What queries and passages are called in prompts, as in sentence-transformers, the first one that there is.
+QUERY, PASSAGE = ("query",), ("document", "passage", "corpus")
 
 
 def _check_name(argument, name, prompts):

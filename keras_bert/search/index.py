@@ -74,12 +74,12 @@ class SearchIndex:
             index.search(["weather", "pets"], top=1)
         """
         is_single = isinstance(queries, str)
-        texts = [queries] if is_single else list(queries)
-        if not all(isinstance(text, str) for text in texts):
+        texts = [queries] if is_single else queries
+        if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
             raise ValueError(f"`queries` must be a string or a list of strings. Received: queries={queries!r:.200}")
         vectors = np.zeros([0, self.facts.width], "float32")
         if texts:
-            vectors = embed(self.bert, texts, batch_size, self.facts.query_prompt, self.facts.similarity)
+            vectors = embed(self.bert, list(texts), batch_size, self.facts.query_prompt, self.facts.similarity)
         numbers, scores = self.nearest(vectors, top)
         hits = [list(map(self._hit, *row)) for row in zip(numbers.tolist(), scores.tolist(), strict=True)]
         return hits[0] if is_single else hits
@@ -111,6 +111,8 @@ class SearchIndex:
 
     def passage(self, number):
         """Returns a passage by its number, a dict with `id`, `title` and `text`, without reading the whole file."""
+        if not 0 <= number < len(self):
+            raise ValueError(f"`number` must be that of a passage, 0 to {len(self) - 1}. Received: number={number}")
         block, row = divmod(number, self.facts.block)
         start, end = self._blocks[block]["offsets"][row : row + 2].tolist()
         path = passages_path(self.directory, block)

@@ -84,7 +84,7 @@ def build_index(
         "passage_prompt": prompt_for(bert, *PASSAGE) if passage_prompt is None else passage_prompt,
     }
     facts = IndexFacts(model, name, source, count, width, block, similarity, dtype, bool(rescore), **prompts)
-    _begin(directory, facts)
+    facts = _begin(directory, facts)
     _write_blocks(bert, read, directory, facts, batch_size)
     write_facts(directory, dataclasses.replace(facts, complete=True))
     return SearchIndex(directory, bert)
@@ -97,7 +97,7 @@ def _check(dtype, similarity, rescore, block):
         raise ValueError(f"`similarity` must be one of {', '.join(SIMILARITIES)}. Received: similarity={similarity!r}")
     if rescore and dtype != "int8":
         raise ValueError(f"`rescore` is only for int8. Received: rescore={rescore} with dtype={dtype!r}")
-    if not isinstance(block, int) or block < 1:
+    if isinstance(block, bool) or not isinstance(block, int) or block < 1:
         raise ValueError(f"`block` must be a positive integer. Received: block={block!r}")
 
 
@@ -119,7 +119,12 @@ def _passage(number, value):
         raise ValueError(
             f"`passages[{number}]` must be a string, a `Passage` or a dict with `text`. Received: {value!r:.200}"
         )
-    return Passage(str(row.get("id", number)), row["text"], row.get("title") or "")
+    name, title = row.get("id", row.get("_id", number)), row.get("title")
+    if isinstance(name, bool) or not isinstance(name, str | int):
+        raise ValueError(f"`passages[{number}]`: `id` must be a string or an integer. Received: {name!r:.80}")
+    if not isinstance(title, str | None):
+        raise ValueError(f"`passages[{number}]`: `title` must be a string. Received: {title!r:.80}")
+    return Passage(str(name), row["text"], title or "")
 
 
 def _survey(read):
@@ -140,7 +145,10 @@ def _survey(read):
 
 
 def _begin(directory, facts):
-    """Writes the facts of a new index, or compares them with those of an interrupted build."""
+    """Writes the facts of a new index, or compares them with those of an interrupted build; returns them.
+
+    A build without the name of the model keeps the one that the index has.
+    """
     if directory.is_file():
         raise ValueError(f"the index must be a folder. Received: the file {directory}")
     before = read_facts(directory)
@@ -150,7 +158,7 @@ def _begin(directory, facts):
                 f"the index must be a new folder. Received: {directory} with {min(other)}, without {FACTS}"
             )
         write_facts(directory, facts)
-        return
+        return facts
     ignored = {"name": None, "complete": False}
     first, second = (_flat(dataclasses.replace(one, **ignored)) for one in (before, facts))
     if found := differences(first, second):
@@ -158,6 +166,7 @@ def _begin(directory, facts):
             f"{directory} is an index of other passages, of another model or with other options, which this build "
             f"cannot continue. Different: {'; '.join(found)}. Choose another folder, or remove this one"
         )
+    return dataclasses.replace(facts, name=facts.name or before.name)
 
 
 def _flat(facts):

@@ -138,7 +138,7 @@ def open_array(directory, kind, number, facts):
         array = np.load(path, mmap_mode="r")
     except FileNotFoundError:
         raise ValueError(f"{path}: the file is missing. {_DAMAGED}") from None
-    except (ValueError, EOFError, OSError) as error:
+    except (ValueError, EOFError, OSError, MemoryError) as error:  # A damaged header gives any of these.
         raise ValueError(f"{path}: cannot be read: {error}. {_DAMAGED}") from None
     if array.shape != shape or array.dtype != dtype:
         raise ValueError(

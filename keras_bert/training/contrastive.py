@@ -46,15 +46,14 @@ def in_batch_loss(temperature=0.05, symmetric=True):
         flat, flat_ids = tf.reshape(passages, [-1, passages.shape[-1]]), tf.reshape(passage_ids, [-1])
         scores = tf.matmul(queries, flat, transpose_b=True) / temperature  # (rows, rows * passages)
 
-        # Wrong passages of a row: those of real rows with another query, and not its own passage once more.
-        real = tf.repeat(rows > 0, count) & (flat_ids >= 0)
-        same_query = tf.repeat(query_ids[:, None] == query_ids, count, axis=1)
-        own_row = tf.repeat(tf.eye(tf.shape(rows)[0], dtype=tf.bool), count, axis=1)
-        wrong = real & (own_row | ~same_query) & (passage_ids[:, :1] != flat_ids)
+        # Wrong passages of a row: its own and those of real rows with another query and another right passage.
+        others = _other_rows(query_ids, passage_ids, rows)
+        own = tf.eye(tf.shape(rows)[0], dtype=tf.bool)
+        wrong = tf.repeat(own | others, count, axis=1) & (flat_ids >= 0) & (passage_ids[:, :1] != flat_ids)
         right = tf.linalg.diag_part(scores[:, ::count])
         losses = _cross_entropy(right, scores, wrong)
         if symmetric:
-            losses += _cross_entropy(right, tf.transpose(scores[:, ::count]), _other_rows(query_ids, passage_ids, rows))
+            losses += _cross_entropy(right, tf.transpose(scores[:, ::count]), others)
             losses /= 2
         return losses
 
@@ -68,7 +67,7 @@ def triplet_loss(margin=1.0, distance="euclidean"):
     """The excess of a query's distance to its passage, plus a margin, over its distance to a wrong passage.
 
     The first passage of each row is the right one; the loss is the mean over the others. Targets are
-    `{"passage_ids": (rows, passages)}`, -1 for absent passages.
+    `{"passage_ids": (rows, passages)}`, -1 for absent passages. A row without wrong passages has weight 0.
 
     Args:
         margin: float. Defaults to 1.0.
@@ -89,11 +88,14 @@ def triplet_loss(margin=1.0, distance="euclidean"):
         excess = tf.nn.relu(distances[:, :1] - distances[:, 1:] + margin)
         return tf.math.divide_no_nan(tf.reduce_sum(excess * present, -1), tf.reduce_sum(present, -1))
 
-    return Loss("loss", values)
+    def weights(targets):
+        return tf.reduce_any(_ids(targets, "passage_ids", 2)[:, 1:] >= 0, -1)
+
+    return Loss("loss", values, weights)
 
 
 def _other_rows(query_ids, passage_ids, rows):
-    """Returns the queries `(rows, rows)` that are wrong for the right passage of each row."""
+    """Returns whether the rows on the second axis, `(rows, rows)`, are real ones that may be negatives of the first."""
     first = passage_ids[:, 0]
     return (rows > 0) & (first >= 0) & (query_ids[:, None] != query_ids) & (first[:, None] != first)
 

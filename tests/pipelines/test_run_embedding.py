@@ -60,6 +60,7 @@ MISTAKES = [
     ("--dev_file must be like --train_file, pairs. Received:", {"dev_file": "{made}/scored.csv"}),
     ("the loss of pairs data must be in_batch. Received: loss='cosine'", {"loss": "cosine"}),
     ("--ensemble: sentence encoders have none", {"ensemble": 2}),
+    ("--lora_rank: sentence encoders are trained whole", {"lora_rank": 2}),
     ("--batch_size must be at least 2", {"batch_size": "32,1"}),
     ("--score_range must be LOWEST,HIGHEST. Received: --score_range=5,1", {"score_range": "5,1"}),
     ("no such file", {"train_file": "{made}/none.csv"}),
@@ -76,13 +77,15 @@ def test_user_errors(made):
 
 def test_pairs(made):
     """Learned, in micro-batches; the results are those of the saved model, found by a loop."""
-    call(PROGRAM, *arguments(made, "pairs", gradient_accumulation=2, normalize=True))
+    prompts = {"query_prompt": "a ", "passage_prompt": ""}
+    call(PROGRAM, *arguments(made, "pairs", gradient_accumulation=2, normalize=True, **prompts))
     report = json.loads((made / "pairs" / "results.json").read_text())
     bert = keras_bert.load(made / "pairs" / "model")
     assert (bert.pooling, bert.normalize, bert.sequence_length) == ("mean", True, 12)
+    assert bert.prompts == {"query": "a ", "document": ""}
     rows = [json.loads(line) for line in (made / "dev.jsonl").read_text().splitlines()]
     passages = list(dict.fromkeys(row["passage"] for row in rows))
-    scores = bert.encode([row["query"] for row in rows]) @ bert.encode(passages).T
+    scores = bert.encode([row["query"] for row in rows], prompt_name="query") @ bert.encode(passages).T
     ranks = []
     for row, line in zip(rows, scores, strict=True):
         own = line[passages.index(row["passage"])]
@@ -96,6 +99,11 @@ def test_pairs(made):
     assert int(worst.split("\t")[0]) == max(ranks)
     card = (made / "pairs" / "model" / "README.md").read_text()
     assert "library_name: sentence-transformers" in card
+
+
+def test_nothing_to_train(made):
+    message = mistake(PROGRAM, *arguments(made, "frozen", freeze_layers=1))
+    assert "nothing is left to train. Received: --freeze_layers=1" in message
 
 
 @pytest.mark.parametrize("data", ["scored", "triplets"])

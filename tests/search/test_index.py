@@ -187,6 +187,13 @@ def forget_a_row(path):
     np.save(path, np.load(path)[1:])
 
 
+def enlarge(path):
+    """Changes the number of rows in the header to one that no memory holds."""
+    path.write_bytes(
+        path.read_bytes().replace(b"(5,), ", b"(5000000000000000,), ").replace(b" " * 15 + b"\n", b"\n", 1)
+    )
+
+
 def invalidate(path):
     path.write_text(path.read_text().replace('"text"', '"tex"'))
 
@@ -198,6 +205,7 @@ def invalidate(path):
         ("vectors-00002.npy", forget_a_row, "expected float16 of shape (1, 32). Received: float16 of shape (0, 32)"),
         ("vectors-00000.npy", lambda path: path.write_bytes(b""), "vectors-00000.npy: cannot be read"),
         ("offsets-00000.npy", lambda path: path.unlink(), "offsets-00000.npy: the file is missing"),
+        ("offsets-00000.npy", enlarge, "offsets-00000.npy: cannot be read"),
         ("passages-00001.jsonl", lambda path: path.unlink(), "passages-00001.jsonl: expected 162 bytes. Received: no"),
         ("passages-00001.jsonl", shorten, "passages-00001.jsonl: expected 162 bytes. Received: 152 bytes"),
         ("index.json", shorten, "index.json: not the facts of an index: "),
@@ -265,10 +273,27 @@ def test_other_folders_are_not_overwritten(bert, tmp_path):
         keras_bert.build_index("model", TEXTS, tmp_path / "index")
 
 
+def test_a_name_is_kept(bert, tmp_path):
+    """Also if a build without the name continues or opens the index."""
+    keras_bert.build_index(bert, TEXTS, tmp_path / "index", name="my/model")
+    assert keras_bert.build_index(bert, TEXTS, tmp_path / "index").facts.name == "my/model"
+
+
+def test_passages_as_dicts(bert, tmp_path):
+    index = keras_bert.build_index(bert, [{"_id": "x", "text": "a"}, {"id": 7, "text": "b"}], tmp_path / "index")
+    assert list(index.ids()) == ["x", "7"]
+    for row, message in (({"id": None}, "`id` must be a string or an integer"), ({"title": 5}, "`title` must be a s")):
+        with pytest.raises(ValueError, match=message):
+            keras_bert.build_index(bert, [{"text": "a", **row}], tmp_path / "other")
+
+
 def test_bad_searches(index):
     for call, message in (
         (lambda: index.search("a", top=0), "`top` must be a positive integer. Received: top=0"),
         (lambda: index.search([5]), "`queries` must be a string or a list of strings"),
+        (lambda: index.search(None), "`queries` must be a string or a list of strings"),
+        (lambda: index.passage(-1), "`number` must be that of a passage, 0 to 8. Received: number=-1"),
+        (lambda: index.passage(9), "Received: number=9"),
         (lambda: index.nearest(np.zeros((2, 5))), r"`vectors` must have shape \(queries, 32\). Received: \(2, 5\)"),
     ):
         with pytest.raises(ValueError, match=message):

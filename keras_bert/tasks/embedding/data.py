@@ -4,12 +4,13 @@ Tables are CSV, TSV or JSONL; a `.json` file is SQuAD, whose questions are the q
 passages. The columns of a table tell what it is:
 
 - two texts and `score`: pairs with a score, such as STS-B
-- two texts and `label`: NLI. The premises that entail a hypothesis are queries, and the hypotheses that they contradict
-  are wrong passages
+- two texts and `label`: NLI. The premises that entail a hypothesis are queries, and the hypotheses that contradict
+  them are wrong passages; other rows are not used
 - two texts and `negative`, `negative1`, ... or in JSONL a list `negatives`: triplets
 - two texts: pairs
 """
 
+import contextlib
 import dataclasses
 import pathlib
 import re
@@ -17,7 +18,7 @@ import re
 from keras_bert.files import fingerprint
 from keras_bert.tasks.rows import column_names, good_rows, read_rows, valid_text
 from keras_bert.tasks.squad import data as squad
-from keras_bert.tasks.table import finite_number
+from keras_bert.tasks.table import class_name, finite_number
 
 # Default names of the columns, the first one that a file has.
 _TEXTS = ("query", "question", "anchor", "premise", "sentence1", "text")
@@ -40,6 +41,7 @@ class EmbeddingExamples:
         scores: list of floats from 0 to 1 for "scored", otherwise `None`.
         score_range: tuple `(lowest, highest)` of the scores in the file, otherwise `None`.
         skipped: int, number of unreadable rows that were skipped. Defaults to 0.
+        unused: int, number of rows of NLI that are part of no triplet. Defaults to 0.
     """
 
     kind: str
@@ -48,6 +50,7 @@ class EmbeddingExamples:
     scores: list | None = None
     score_range: tuple | None = None
     skipped: int = 0
+    unused: int = 0
 
     def __len__(self):
         return len(self.queries)
@@ -84,13 +87,13 @@ def read(path, text_column=None, pair_column=None, score_column=None, score_rang
         )
     columns = _columns(path, text_column, pair_column, score_column)
     flags = {columns.text: "text_column", columns.pair: "pair_column", columns.score: "score_column"}
-    wanted = {name: flags.get(name) for name in columns.wanted()}
+    wanted = {name: flags.get(name) for name in columns.required()}
     raw_rows, parse = read_rows(path, wanted)
 
     def row(line, raw):
         record = parse(line, raw)
         query, passage = (_text(path, line, record, name) for name in (columns.text, columns.pair))
-        negatives = [text for name in columns.negatives for text in _negatives(path, line, record, name)]
+        negatives = [text for name in columns.negatives for text in _negatives(path, line, record.get(name), name)]
         score = None if columns.score is None else finite_number(path, line, columns.score, record[columns.score])
         label = None if columns.label is None else _label(path, line, columns.label, record[columns.label])
         return query, [passage, *negatives], score, label, line
@@ -101,7 +104,7 @@ def read(path, text_column=None, pair_column=None, score_column=None, score_rang
     if columns.label is not None:
         return dataclasses.replace(_from_nli(path, queries, passages, labels), skipped=skipped)
     if columns.score is None:
-        return EmbeddingExamples("triplets" if columns.negatives else "pairs", queries, passages, skipped=skipped)
+        return EmbeddingExamples(_kind(passages), queries, passages, skipped=skipped)
     lowest, highest = score_range or _range(path, scores)
     for line, score in zip(lines, scores, strict=True):
         if not lowest <= score <= highest:
@@ -123,20 +126,35 @@ class _Columns:
     label: str | None
     negatives: list
 
-    def wanted(self):
-        return [name for name in (self.text, self.pair, self.score, self.label, *self.negatives) if name]
+    def required(self):
+        """The columns that each row must have."""
+        return [name for name in (self.text, self.pair, self.score, self.label) if name]
 
 
 def _columns(path, text, pair, score):
     given = [name for name in (text, pair, score) if name]
     is_table = path.suffix.lower() != ".jsonl"
-    found = column_names(path, given if is_table else ())
+    found = column_names(path, given) if is_table else _names(path)
     text = text or next((name for name in _TEXTS if name in found), _TEXTS[0])
     pair = pair or next((name for name in _PAIRS if name in found and name != text), _PAIRS[0])
     negatives = sorted((name for name in found if _NEGATIVE.fullmatch(name)), key=lambda name: (len(name), name))
     score = score or (_SCORE if _SCORE in found and not negatives else None)
     label = next((name for name in _LABELS if name in found), None)
     return _Columns(text, pair, score, None if score or negatives else label, [] if score else negatives)
+
+
+def _names(path):
+    """Returns the names in any row of JSONL; rows that cannot be read are reported later."""
+    raw_rows, parse = read_rows(path, ())
+    found = {}
+    for line, raw in raw_rows:
+        with contextlib.suppress(ValueError):
+            found |= dict.fromkeys(parse(line, raw))
+    return list(found)
+
+
+def _kind(passages):
+    return "triplets" if any(len(row) > 1 for row in passages) else "pairs"
 
 
 def _text(path, line, record, column):
@@ -146,9 +164,9 @@ def _text(path, line, record, column):
     return valid_text(text)
 
 
-def _negatives(path, line, record, column):
+def _negatives(path, line, found, column):
     """Returns the wrong passages of a column; an empty one is absent."""
-    values = record[column] if isinstance(record[column], list) else [record[column]]
+    values = found if isinstance(found, list) else [] if found is None else [found]
     for value in values:
         if not isinstance(value, str):
             raise ValueError(f"{path}:{line}: column `{column}` must be a text or a list. Received: {value!r:.80}")
@@ -156,7 +174,7 @@ def _negatives(path, line, record, column):
 
 
 def _label(path, line, column, value):
-    label = str(value).strip().lower()
+    label = class_name(value).lower().removesuffix(".0")
     if label not in (*_ENTAILMENT, *_CONTRADICTION, *_OTHERS):
         raise ValueError(
             f"{path}:{line}: column `{column}` must be entailment, neutral or contradiction, or 0, 1 or 2, for NLI; "
@@ -176,7 +194,7 @@ def _range(path, scores):
 
 
 def _from_nli(path, premises, passages, labels):
-    """Returns a triplet for each entailed hypothesis, with the contradicted ones of its premise."""
+    """Returns a row for each entailed hypothesis, with the contradicted ones of its premise."""
     entailed, contradicted = {}, {}
     for premise, (hypothesis, *_), label in zip(premises, passages, labels, strict=True):
         if label in _ENTAILMENT:
@@ -187,5 +205,9 @@ def _from_nli(path, premises, passages, labels):
     if not pairs:
         raise ValueError(f"{path}: no rows with the label entailment. Expected at least one")
     queries = [premise for premise, _ in pairs]
-    rows = [[hypothesis, *contradicted.get(premise, [])[:1]] for premise, hypothesis in pairs]
-    return EmbeddingExamples("triplets" if contradicted else "pairs", queries, rows)
+    rows = [
+        [hypothesis, *(other for other in contradicted.get(premise, []) if other != hypothesis)]
+        for premise, hypothesis in pairs
+    ]
+    used = len(pairs) + sum(len(contradicted.get(premise, ())) for premise in entailed)
+    return EmbeddingExamples(_kind(rows), queries, rows, unused=len(labels) - used)

@@ -38,13 +38,19 @@ def distinct_passages(queries, passages):
 
     Returns:
         Queries and passages, first a row for each distinct passage, then the other queries without a passage; the
-        number of the right passage of each row; and the original row of each.
+        number of the right passage of each row; the numbers of other right passages by row, for queries that occur
+        with several; and the original row of each.
     """
     numbers = text_ids([row[0] for row in passages])
     _, first = np.unique(numbers, return_index=True)  # In increasing order, as are the numbers.
     order = np.concatenate([first, np.setdiff1d(np.arange(len(numbers)), first)])
     arranged = [passages[row][:1] if place < len(first) else [] for place, row in enumerate(order)]
-    return [queries[row] for row in order], arranged, numbers[order], order
+    queries, right = [queries[row] for row in order], numbers[order]
+    known = {}
+    for query, number in zip(queries, right, strict=True):
+        known.setdefault(query, set()).add(number)
+    others = {row: sorted(known[query] - {right[row]}) for row, query in enumerate(queries) if len(known[query]) > 1}
+    return queries, arranged, right, others, order
 
 
 def _ragged(texts, preprocessor):

@@ -21,21 +21,27 @@ def similarity_scores(similarities, scores):
     }
 
 
-def ranks(queries, passages, right):
-    """Returns the rank of the right passage of each query among all passages by cosine similarity, 1 for the best.
+def ranks(queries, passages, right, also_right=None):
+    """Returns the rank of the right passage of each query among the others by cosine similarity, 1 for the best.
 
     Passages of equal similarity come before the right one.
 
     Args:
         queries, passages: arrays `(count, width)`.
         right: integer array, the row of the right passage of each query.
+        also_right: dict of the rows of other right passages by the number of the query, which do not count. Defaults to
+            `None`, there are none.
     """
+    also_right = also_right or {}
     passages, found = unit(passages), []
     for start in range(0, len(queries), _BLOCK):
         rows = np.asarray(right[start : start + _BLOCK])
         scores = unit(queries[start : start + _BLOCK]) @ passages.T
         own = scores[np.arange(len(rows)), rows]
-        found.append((scores >= own[:, None]).sum(1))
+        better = scores >= own[:, None]
+        for number in also_right.keys() & set(range(start, start + len(rows))):
+            better[number - start, also_right[number]] = False
+        found.append(better.sum(1))
     return np.concatenate(found)
 
 
@@ -50,11 +56,12 @@ def retrieval_scores(ranks):
 
 
 def triplet_scores(similarities, present):
-    """Returns the share of rows whose right passage is more similar than each wrong one.
+    """Returns the share of the rows with wrong passages whose right passage is more similar than each of them.
 
     Args:
         similarities: array `(rows, passages)`, the right passage first.
         present: bool array `(rows, passages)`, false for absent passages.
     """
+    rows = present[:, 1:].any(1)
     wrong = np.where(present[:, 1:], similarities[:, 1:], -np.inf).max(1, initial=-np.inf)
-    return {"accuracy": float(np.mean(similarities[:, 0] > wrong))}
+    return {"accuracy": float(np.mean(similarities[rows, 0] > wrong[rows]))}

@@ -12,11 +12,13 @@ FILES = {
     "unit.csv": "sentence1,sentence2,score\na,b,0.5\nc,d,1\n",
     "pairs.jsonl": '{"question": "q", "context": "c"}\n{"question": "r", "context": "c"}\n',
     "triplets.csv": "anchor,positive,negative2,negative1\na,b,z,y\nc,d,,x\n",
-    "lists.jsonl": '{"query": "a", "passage": "b", "negatives": ["c", "", "d"]}\n'
-    '{"query": "e", "passage": "f", "negatives": []}\n',
+    "lists.jsonl": '{"query": "e", "passage": "f"}\n{"query": "a", "passage": "b", "negatives": ["c", "", "d"]}\n'
+    '{"query": "g", "passage": "h", "negatives": null}\n',
+    "late.jsonl": '{"query": "a", "passage": "b", "negative": "c"}\n'
+    '{"query": "d", "passage": "e", "negative": "f", "negative2": "g"}\n',
     "nli.tsv": "premise\thypothesis\tlabel\np\tyes\tentailment\np\tno\tcontradiction\np\tmaybe\tneutral\n"
-    "q\tsure\tEntailment\n",
-    "numbers.csv": "premise,hypothesis,label\np,yes,0\np,no,2\n",
+    "p\tnever\tcontradiction\nq\tsure\tEntailment\nr\tno\tcontradiction\np\tyes\tcontradiction\n",
+    "numbers.csv": "premise,hypothesis,label\np,yes,0.0\np,no,2.0\n",
     "squad.json": json.dumps(
         {
             "data": [
@@ -41,8 +43,9 @@ READ = {
     "unit.csv": ("scored", ["a", "c"], [["b"], ["d"]], [0.5, 1.0]),
     "pairs.jsonl": ("pairs", ["q", "r"], [["c"], ["c"]], None),
     "triplets.csv": ("triplets", ["a", "c"], [["b", "y", "z"], ["d", "x"]], None),
-    "lists.jsonl": ("triplets", ["a", "e"], [["b", "c", "d"], ["f"]], None),
-    "nli.tsv": ("triplets", ["p", "q"], [["yes", "no"], ["sure"]], None),
+    "lists.jsonl": ("triplets", ["e", "a", "g"], [["f"], ["b", "c", "d"], ["h"]], None),
+    "late.jsonl": ("triplets", ["a", "d"], [["b", "c"], ["e", "f", "g"]], None),
+    "nli.tsv": ("triplets", ["p", "q"], [["yes", "no", "never"], ["sure"]], None),
     "numbers.csv": ("triplets", ["p"], [["yes", "no"]], None),
     "squad.json": ("pairs", ["x?", "y?"], [["A cat."], ["A cat."]], None),
 }
@@ -60,6 +63,12 @@ BAD = [
     ("a.csv", "premise,hypothesis,label\na,b,yes\n", {}, "a.csv:2: column `label` must be entailment, neutral or"),
     ("a.csv", "premise,hypothesis,label\na,b,neutral\n", {}, "no rows with the label entailment"),
     ("a.jsonl", '{"query": "a", "passage": "b", "negatives": [1]}', {}, "column `negatives` must be a text or a list"),
+    (
+        "a.jsonl",
+        '{"query": "a", "passage": "b"}\n{"query": "a", "passage": "b", "score": 1}',
+        {},
+        "a.jsonl:1: no column `score`",
+    ),
     ("a.csv", "query,passage\n", {}, "no rows"),
     ("a.txt", "a\n", {}, "the name must end in .csv, .tsv, .jsonl"),
 ]
@@ -75,6 +84,7 @@ def written(folder, name, content):
 def test_the_columns_tell_what_a_file_is(tmp_path, name):
     examples = read(written(tmp_path, name, FILES[name]))
     assert (examples.kind, examples.queries, examples.passages, examples.scores) == READ[name]
+    assert examples.unused == (2 if name == "nli.tsv" else 0)  # The neutral row, and the premise that entails nothing.
     assert len(examples.first(1)) == 1
     assert examples.first(1).fingerprint() != examples.fingerprint() or len(examples) == 1
 

@@ -26,8 +26,9 @@ def test_absent_passages_have_no_tokens(pieces):
 
 
 def test_each_distinct_passage_is_in_one_row():
-    queries, passages = list("abcde"), [["p"], ["q"], ["p"], ["r"], ["q"]]
-    arranged, rows, right, order = features.distinct_passages(queries, passages)
-    assert (arranged, rows) == (list("abdce"), [["p"], ["q"], ["r"], [], []])
+    queries, passages = list("abcda"), [["p"], ["q"], ["p"], ["r"], ["q"]]
+    arranged, rows, right, others, order = features.distinct_passages(queries, passages)
+    assert (arranged, rows) == (list("abdca"), [["p"], ["q"], ["r"], [], []])
+    assert others == {0: [1], 4: [0]}
     assert right.tolist() == [0, 1, 2, 0, 1]
     assert np.array(queries)[order].tolist() == arranged

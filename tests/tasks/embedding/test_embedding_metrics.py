@@ -45,8 +45,15 @@ def test_mrr_by_hand():
     }
 
 
+def test_other_right_passages_do_not_count():
+    """One query with three right passages: each is the best but for the others."""
+    queries, passages = np.array([[1.0, 0.0]] * 3), np.array([[1, 0], [1, 0.1], [1, 0.2], [1, 0.15]])
+    others = {0: [1, 2], 1: [0, 2], 2: [0, 1]}
+    assert metrics.ranks(queries, passages, np.arange(3), others).tolist() == [1, 1, 2]
+
+
 def test_triplets():
-    """Right; wrong; equal, which is wrong; no wrong passage."""
+    """Right; wrong; equal, which is wrong; without wrong passages, which does not count."""
     similarities = np.array([[0.9, 0.1, 1.0], [0.2, 0.1, 0.3], [0.5, 0.5, 0.5], [0.1, 0.9, 0.9]])
     present = np.array([[1, 1, 0], [1, 1, 1], [1, 1, 1], [1, 0, 0]], bool)
-    assert metrics.triplet_scores(similarities, present) == {"accuracy": 0.5}
+    assert metrics.triplet_scores(similarities, present) == {"accuracy": 1 / 3}
