@@ -12,7 +12,7 @@ import tqdm
 _DELAY = 2.0  # Seconds before a job other than training is shown.
 
 # Abbreviations, so that a line fits into a terminal.
-_SCORES = re.compile("accuracy|precision|recall|f1|exact|correlation|pearson|spearman")  # Shown in percent.
+_SCORES = re.compile("accuracy|precision|recall|MRR|nDCG|f1|exact|correlation|pearson|spearman")  # Shown in percent.
 _SHORT = {"learning_rate": "lr", "gradient_norm": "norm", "examples": "ex", "tokens": "tok"}
 
 
