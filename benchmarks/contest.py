@@ -7,6 +7,7 @@ weights.
 
 import contextlib
 import importlib.util
+import math
 import multiprocessing
 import os
 import platform
@@ -99,6 +100,16 @@ def training_arguments(folder, **options):
 
     defaults = {"num_train_epochs": 1, "weight_decay": 0.01, "use_cpu": True, "report_to": [], "disable_tqdm": True}
     return transformers.TrainingArguments(folder, save_strategy="no", eval_strategy="no", **{**defaults, **options})
+
+
+def standard_errors(first, second):
+    """Returns the difference of the means in standard errors, from the pooled variance; NaN for two single runs."""
+    freedom = len(first) + len(second) - 2
+    if freedom < 1:
+        return math.nan
+    squares = sum((value - statistics.fmean(values)) ** 2 for values in (first, second) for value in values)
+    error = math.sqrt(squares / freedom * (1 / len(first) + 1 / len(second)))
+    return (statistics.fmean(first) - statistics.fmean(second)) / error if error else math.nan
 
 
 def missing(packages):

