@@ -210,7 +210,7 @@ class EmbeddingTask(FinetuningTask):
         return {}
 
     def save_options(self, logits):
-        bert, prompts = self.bert, {**(self.bert.prompts or {})}
+        bert, prompts = self.bert, dict(self.bert.prompts or {})
         for side, names in (("query", QUERY), ("passage", PASSAGE)):
             if side in self._own_prompts:
                 given = [name for name in names if name in prompts] or names[:1]

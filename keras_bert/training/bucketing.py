@@ -298,6 +298,12 @@ def to_tensors(value):
         return tf.convert_to_tensor(value)
 
 
+def longest_sequences(feature):
+    """Returns the length of the longest sequence of each row of a `tf.RaggedTensor`, `(rows,)`."""
+    rows = int(feature.nrows())
+    return feature.nested_row_lengths()[-1].numpy().reshape(rows, -1).max(axis=1)
+
+
 def _row_lengths(inputs, targets):
     """Returns the length of the longest sequence of each row, `(rows,)`."""
     features = keras.tree.flatten_with_path({"inputs": inputs, "targets": targets})
@@ -323,7 +329,7 @@ def _row_lengths(inputs, targets):
                 f"`{name}` must be ragged in one axis, `(rows, length)` or `(rows, choices, length)`; see "
                 f"`tf.RaggedTensor.from_uniform_row_length`. Received: {name}.shape={feature.shape}"
             )
-        lengths.append(feature.nested_row_lengths()[-1].numpy().reshape(rows[name], -1).max(axis=1))
+        lengths.append(longest_sequences(feature))
     return np.max(lengths, axis=0)
 
 

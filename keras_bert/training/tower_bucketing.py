@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.training.bucketing import Batches, fit_boundaries, pad_rows
+from keras_bert.training.bucketing import Batches, fit_boundaries, longest_sequences, pad_rows
 
 _MOST = 8
 
@@ -22,11 +22,10 @@ class TowerBatches(Batches):
 
     def __init__(self, inputs, targets=None, batch_size=32, **options):
         super().__init__(inputs, targets, batch_size, **options)
-        lengths = {name: _lengths(feature) for name, feature in self._features[0].items()}
         self._tower_lengths = {}
-        for name, values in lengths.items():
+        for name, feature in self._features[0].items():
             tower = _tower(name)
-            self._tower_lengths[tower] = np.maximum(self._tower_lengths.get(tower, 1), values)
+            self._tower_lengths[tower] = np.maximum(self._tower_lengths.get(tower, 1), longest_sequences(feature))
         self._tower_boundaries = {
             tower: fit_boundaries(values, _MOST, ratio=1.0) for tower, values in self._tower_lengths.items()
         }
@@ -51,9 +50,3 @@ class TowerBatches(Batches):
 
 def _tower(name):
     return name.partition("_")[0]
-
-
-def _lengths(feature):
-    """Returns the length of the longest sequence of each row."""
-    rows = int(feature.nrows())
-    return feature.nested_row_lengths()[-1].numpy().reshape(rows, -1).max(axis=1)

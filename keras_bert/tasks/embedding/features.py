@@ -12,8 +12,7 @@ def tower_inputs(queries, passages, preprocessor):
         passages: list of lists of strings; shorter lists get absent passages, which have no tokens.
         preprocessor: a `TextPreprocessor`.
     """
-    count = max(1, *map(len, passages))
-    flat = [text for row in passages for text in [*row, *[None] * (count - len(row))]]
+    flat, count = _rectangle(passages)
     inputs = {f"query_{name}": ids for name, ids in _ragged(queries, preprocessor).items()}
     for name, ids in _ragged(flat, preprocessor).items():
         inputs[f"passage_{name}"] = tf.RaggedTensor.from_uniform_row_length(ids, count)
@@ -28,8 +27,7 @@ def text_ids(texts):
 
 def row_ids(queries, passages):
     """Returns the targets of `in_batch_loss` and `triplet_loss`."""
-    count = max(1, *map(len, passages))
-    flat = [text for row in passages for text in [*row, *[None] * (count - len(row))]]
+    flat, count = _rectangle(passages)
     return {"query_ids": text_ids(queries), "passage_ids": text_ids(flat).reshape(-1, count)}
 
 
@@ -51,6 +49,12 @@ def distinct_passages(queries, passages):
         known.setdefault(query, set()).add(number)
     others = {row: sorted(known[query] - {right[row]}) for row, query in enumerate(queries) if len(known[query]) > 1}
     return queries, arranged, right, others, order
+
+
+def _rectangle(passages):
+    """Returns the passages of all rows, `None` for absent ones, and their number in each row."""
+    count = max(1, *map(len, passages))
+    return [text for row in passages for text in [*row, *[None] * (count - len(row))]], count
 
 
 def _ragged(texts, preprocessor):
