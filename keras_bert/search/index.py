@@ -156,13 +156,14 @@ class SearchIndex:
 
     def _vectors(self):
         """Yields the vectors in parts that fit into the processor's cache."""
+        buffer = np.empty([_ROWS, self.facts.width], "float32")
         for block in self._blocks:
             for start in range(0, len(block["vectors"]), _ROWS):
-                part = slice(start, start + _ROWS)
+                part = block["vectors"][start : start + _ROWS]
                 if "scales" in block:
-                    yield block["vectors"][part].astype("float32") * block["scales"][part, None]
-                else:
-                    yield block["vectors"][part]
+                    scales = block["scales"][start : start + _ROWS, None]
+                    part = np.multiply(part, scales, out=buffer[: len(part)], dtype="float32")
+                yield part
 
     def _rescored(self, query, numbers, top):
         """Returns the best of the passages by their float16 vectors."""

@@ -26,10 +26,10 @@ def nearest(queries, blocks, top):
     """
     queries = finite(np.asarray(queries, "float32"), "`queries`")
     best = [(np.zeros(0, "int64"), np.zeros(0, "float32"))] * len(queries)
-    start = 0
+    start, buffer = 0, None
     for block in blocks:
-        vectors = as_float32(block)
-        longest = np.sqrt(np.einsum("ij,ij->i", vectors, vectors).max(initial=0))
+        vectors, buffer = as_float32(block, buffer)
+        longest = np.sqrt(vectors.shape[1]) * np.maximum(vectors.max(initial=0), -vectors.min(initial=0))
         if not longest < _LARGEST:  # Also of NaN.
             finite(block, f"the vectors from number {start:,}")
         for first in range(0, len(queries), _TOGETHER):
@@ -43,15 +43,25 @@ def nearest(queries, blocks, top):
     return numbers, np.array([scores for _, scores in best], "float32").reshape(len(best), count)
 
 
-def as_float32(vectors):
-    """Converts vectors to float32; float16 five times as fast as NumPy, but NaN and infinity become large numbers."""
+def as_float32(vectors, buffer=None):
+    """Converts vectors to float32, in which NaN and infinity of float16 become numbers from 65,536 on.
+
+    Args:
+        vectors: array `(rows, width)`; float16 is converted three times as fast as by NumPy.
+        buffer: float32 array to write the result of float16 to, since fresh memory takes as long as the conversion.
+            Defaults to a new one; also if the size is another.
+
+    Returns:
+        The float32 array, and the buffer for the next call.
+    """
     if vectors.dtype != "float16":
-        return np.asarray(vectors, "float32")
-    converted = np.empty(vectors.shape, "float32")
+        return np.asarray(vectors, "float32"), buffer
+    if buffer is None or buffer.shape != vectors.shape:
+        buffer = np.empty(vectors.shape, "float32")
     for start in range(0, len(vectors), _ROWS):
         bits = vectors[start : start + _ROWS].view("int16").astype("int32") << 13  # Extends the sign to the left.
-        np.multiply((bits & _SIGN_AND_VALUE).view("float32"), _REBIAS, out=converted[start : start + _ROWS])
-    return converted
+        np.multiply((bits & _SIGN_AND_VALUE).view("float32"), _REBIAS, out=buffer[start : start + _ROWS])
+    return buffer, buffer
 
 
 def finite(vectors, name):
