@@ -46,12 +46,13 @@ def ours(data_dir, model, most, seed):
     from keras_bert.experiments.embedding_task import EmbeddingTask
     from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
     from keras_bert.tasks.embedding import metrics
+    from keras_bert.tasks.retrieval.ranking import unit
 
     train, dev = read(data_dir)
     train = train.first(most)
     bert = keras_bert.load(model)
     vectors = [bert.encode(texts) for texts in (dev.queries, [row[0] for row in dev.passages])]
-    before = metrics.similarity_scores((metrics.unit(vectors[0]) * metrics.unit(vectors[1])).sum(-1), dev.scores)
+    before = metrics.similarity_scores((unit(vectors[0]) * unit(vectors[1])).sum(-1), dev.scores)
     task = EmbeddingTask(train, dev, {"train": "train.tsv", "dev": "dev.tsv"}, model, bert, LENGTH)
     choices = {"learning_rate": [RATE], "batch_size": [BATCH], "epochs": [EPOCHS], "seed": [seed]}
     with tempfile.TemporaryDirectory() as folder:

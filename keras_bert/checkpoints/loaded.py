@@ -21,6 +21,7 @@ from keras_bert.models.heads import (
 )
 from keras_bert.models.pretrainer import build_next_sentence, build_pretrainer
 from keras_bert.models.student import take_layers
+from keras_bert.tasks.retrieval.ranking import unit
 
 _WITHOUT_POOLER = ("embedding", "question_answering", "token_classification", "bilstm_tagging")
 
@@ -139,7 +140,7 @@ class LoadedBert:
             bert.encode(["A sentence.", "Another one."])
         """
         vectors = self._answers().encode(texts, batch_size, sequence_length, prompt, prompt_name)
-        return similarity.unit_length(vectors) if normalize else vectors
+        return unit(vectors) if normalize else vectors
 
     def similarity(self, first, second):
         """Compares each text, or vector from `encode`, with each other one: float32 NumPy `(first, second)`.

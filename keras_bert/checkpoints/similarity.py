@@ -2,7 +2,8 @@
 
 import numpy as np
 
-_SMALLEST = 1e-12  # Of the length that a vector is divided by.
+from keras_bert.tasks.retrieval.ranking import unit
+
 _CHUNK = 2**24  # Differences of coordinates that are in memory at the same time.
 FUNCTIONS = ("cosine", "dot", "euclidean", "manhattan")
 
@@ -29,7 +30,7 @@ def similarity(first, second, function="cosine"):
     check_function(function)
     first, second = (np.asarray(vectors, "float32") for vectors in (first, second))
     if function == "cosine":
-        first, second = unit_length(first), unit_length(second)
+        first, second = unit(first), unit(second)
     if function in ("cosine", "dot"):
         return first @ second.T
     order = 2 if function == "euclidean" else 1
@@ -39,8 +40,3 @@ def similarity(first, second, function="cosine"):
         for start in range(0, len(first), rows)
     ]
     return np.concatenate([np.zeros((0, len(second)), "float32"), *parts])
-
-
-def unit_length(vectors):
-    """Scales vectors to length 1; a zero vector stays zero."""
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), _SMALLEST)

@@ -12,6 +12,7 @@ from keras_bert.models.bi_encoder import build_bi_encoder
 from keras_bert.models.heads import build_embedder
 from keras_bert.tasks import data_summary
 from keras_bert.tasks.embedding import features, metrics
+from keras_bert.tasks.retrieval.ranking import unit
 from keras_bert.tasks.table import Examples
 from keras_bert.training.contrastive import cosine_loss, in_batch_loss, triplet_loss
 from keras_bert.training.progress import announced
@@ -190,7 +191,7 @@ class EmbeddingTask(FinetuningTask):
         if right is not None:
             found = metrics.ranks(queries, passages[: right.max() + 1, 0], right, others)
             return found[np.argsort(order), None]
-        return np.einsum("qd,qpd->qp", metrics.unit(queries), metrics.unit(passages))
+        return np.einsum("qd,qpd->qp", unit(queries), unit(passages))
 
     def _scores(self, found):
         dev = self.examples["dev"]

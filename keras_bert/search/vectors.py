@@ -1,6 +1,6 @@
 """Vectors of queries and passages."""
 
-import numpy as np
+from keras_bert.tasks.retrieval.ranking import unit
 
 SIMILARITIES = ("cosine", "dot")
 
@@ -17,9 +17,3 @@ def embed(bert, texts, batch_size, prompt, similarity):
     """
     vectors = bert.encode(texts, batch_size, prompt=prompt)
     return unit(vectors) if similarity == "cosine" else vectors
-
-
-def unit(vectors):
-    """Scales vectors `(rows, width)` to length 1; vectors of zeros remain zeros."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / np.where(lengths > 0, lengths, 1)

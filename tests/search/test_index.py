@@ -8,8 +8,8 @@ import pytest
 
 import keras_bert
 from keras_bert.search.index_files import quantize
-from keras_bert.search.vectors import unit
 from keras_bert.tasks.retrieval.data import Passage
+from keras_bert.tasks.retrieval.ranking import unit
 from tests.search.conftest import TEXTS
 
 pytestmark = pytest.mark.tensorflow

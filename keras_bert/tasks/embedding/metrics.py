@@ -3,13 +3,9 @@
 import numpy as np
 from scipy import stats
 
+from keras_bert.tasks.retrieval.ranking import unit
+
 _BLOCK = 1024  # Queries that are compared with all passages at a time.
-
-
-def unit(vectors):
-    """Returns float32 vectors of length 1; zeros stay zeros."""
-    vectors = np.asarray(vectors, "float32")
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
 
 def similarity_scores(similarities, scores):

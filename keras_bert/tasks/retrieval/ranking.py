@@ -9,6 +9,12 @@ _REBIAS = np.float32(2.0**112)
 _LARGEST = float(np.finfo("float16").max)
 
 
+def unit(vectors):
+    """Returns float32 vectors of length 1; zeros stay zeros."""
+    vectors = np.asarray(vectors, "float32")
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+
+
 def nearest(queries, blocks, top):
     """Returns the vectors with the largest inner products with each query.
 
