@@ -108,7 +108,7 @@ def test_quantization():
 
 
 def test_vectors_of_zeros_stay_zeros():
-    np.testing.assert_array_equal(unit(np.array([[0.0, 0.0], [3.0, 4.0]])), [[0, 0], [0.6, 0.8]])
+    np.testing.assert_array_equal(unit([[0.0, 0.0], [3.0, 4.0]]), np.float32([[0, 0], [0.6, 0.8]]))
 
 
 class Killed(BaseException):
