@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from keras_bert.training.bucketing import Batches, fit_boundaries, longest_sequences, pad_rows
 
-_MOST = 8
+_GROUPS = 16  # More than in `Batches`: rows of a group differ in the lengths of their towers.
+_LENGTHS = 24  # Of a tower.
 
 
 class TowerBatches(Batches):
@@ -27,8 +28,11 @@ class TowerBatches(Batches):
             tower = _tower(name)
             self._tower_lengths[tower] = np.maximum(self._tower_lengths.get(tower, 1), longest_sequences(feature))
         self._tower_boundaries = {
-            tower: fit_boundaries(values, _MOST, ratio=1.0) for tower, values in self._tower_lengths.items()
+            tower: fit_boundaries(values, _LENGTHS) for tower, values in self._tower_lengths.items()
         }
+
+    def _fit(self, lengths):
+        return fit_boundaries(lengths, _GROUPS)
 
     @tf.autograph.experimental.do_not_convert
     def _batch(self, rows, start, size, length):
