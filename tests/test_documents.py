@@ -19,12 +19,18 @@ from tests.experiments import glue_files
 from tests.pipelines import programs
 
 ROOT = documents.ROOT
-# What the documentation names, and what its blocks are run with instead: a small model with random weights, few steps.
+# What the documentation names, and what its blocks are run with instead: small models with random weights, few steps.
 BASE, CASED = "google-bert/bert-base-uncased", "google-bert/bert-base-cased"
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
-ARGUMENTS = {"--config=base": "--config=tiny", "--student_layers=6": "--student_layers=1"}
+WITH_MINILM = ("embeddings.md", "search.md")  # Their outputs are those of its weights.
+ARGUMENTS = {
+    "--config=base": "--config=tiny",
+    "--config=tiny": "--config=transformer.json",
+    "--student_layers=6": "--student_layers=1",
+}
+TRANSFORMER = {"hidden_size": 32, "num_encoder_layers": 1, "num_decoder_layers": 1, "num_attention_heads": 2}
 STEPS = re.compile(r"steps:\d+,batch:\d+")
-EPOCHS = re.compile(r"^epochs = \d+$", re.MULTILINE)
+EPOCHS = re.compile(r"\bepochs ?= ?\d+")
 
 _every_page = pytest.mark.parametrize("page", documents.PAGES, ids=documents.name)
 
@@ -36,26 +42,29 @@ def _pages_with(check):
 
 @pytest.fixture(scope="session")
 def small(shared_folder):
-    """A pre-trained model of width 32 with a vocabulary of 8,192 pieces."""
+    """A folder of models of width 32 with a vocabulary of 8,192 pieces: `pretrained`, and a sentence encoder."""
 
     def save(folder):
-        config = keras_bert.BertConfig(8192, 32, 2, 2, 64)
-        model = keras_bert.build_pretrainer(keras_bert.build_encoder(config))
-        keras_bert.save(model, folder, ROOT / "saved_models" / "bert_tiny_books" / "vocab.txt")
+        config, vocabulary = keras_bert.BertConfig(8192, 32, 2, 2, 64), ROOT / "saved_models/bert_tiny_books/vocab.txt"
+        encoder = keras_bert.build_encoder(config)
+        keras_bert.save(keras_bert.build_pretrainer(encoder), folder / "pretrained", vocabulary)
+        keras_bert.save(keras_bert.build_embedder(encoder, normalize=True), folder / "sentences", vocabulary)
 
-    return shared_folder("small_pretrained", save)
+    return shared_folder("small_models", save)
 
 
 @pytest.fixture
-def workspace(small, minilm, tmp_path, monkeypatch):
-    """A working directory with the recipes, in which nothing is downloaded: `BASE` and `CASED` load the small model."""
-    for name, folder in ((BASE, small), (CASED, small), (MINILM, minilm)):
+def workspace(page, small, minilm, tmp_path, monkeypatch):
+    """A working directory with the recipes, in which nothing is downloaded, and where names load small models."""
+    sentences = minilm if page.name in WITH_MINILM else small / "sentences"
+    for name, folder in ((BASE, small / "pretrained"), (CASED, small / "pretrained"), (MINILM, sentences)):
         path = tmp_path / "models" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(folder)
     monkeypatch.setenv("KERAS_BERT_MODELS", str(tmp_path / "models"))
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "pipelines").symlink_to(ROOT / "pipelines")
+    (tmp_path / "work" / "transformer.json").write_text(json.dumps(TRANSFORMER))
     monkeypatch.chdir(tmp_path / "work")
     return tmp_path / "work"
 
@@ -73,6 +82,7 @@ def test_every_block_has_a_check(page, workspace):
     assert documents.indented(page) == [], "expected code between ``` lines"
 
 
+@pytest.mark.usefixtures("eager")
 @_pages_with("run")
 def test_quick_blocks(page, workspace):
     _run(page, {"run"})
@@ -80,9 +90,20 @@ def test_quick_blocks(page, workspace):
 
 @pytest.mark.slow
 @_pages_with("run slowly")
-def test_pages_as_a_whole(page, workspace):
+def test_pages_as_a_whole(page, workspace, monkeypatch, request):
+    if page.name != "translation.md":  # Its searches and its training of many steps are faster as graphs.
+        request.getfixturevalue("eager")
+    if page.name == "embeddings.md":  # Only checks the options: an export of MiniLM takes long.
+        monkeypatch.setitem(vars(keras_bert), "export", _signatures)
+    monkeypatch.setattr("keras_bert.experiments.finetuning.export", lambda *_, **options: None)  # Tested by command.
     glue_files.write_task(workspace / "glue_data", TASKS["mrpc"])
     _run(page, {"run", "run slowly"})
+
+
+def _signatures(model, preprocessor, directory, precision=None, calibration=None, **options):
+    from keras_bert.exporting.export import build_signatures
+
+    assert build_signatures(model, preprocessor, **options)
 
 
 def _run(page, checks):
@@ -152,14 +173,14 @@ def _check_commands(block):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("workspace")
-@pytest.mark.parametrize("notebook", sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")), ids=documents.name)
-def test_notebooks(notebook):
+@pytest.mark.usefixtures("workspace", "eager")
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")), ids=documents.name)
+def test_notebooks(page):
     namespace = {"__name__": "__main__"}
-    for number, cell in enumerate(json.loads(notebook.read_text())["cells"]):
+    for number, cell in enumerate(json.loads(page.read_text())["cells"]):
         if cell["cell_type"] == "code":
             code = EPOCHS.sub("epochs = 1", "".join(cell["source"]))
-            exec(compile(code, f"{notebook.name}, cell {number}", "exec"), namespace)
+            exec(compile(code, f"{page.name}, cell {number}", "exec"), namespace)
 
 
 def test_quoted_messages_exist():

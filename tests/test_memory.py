@@ -18,7 +18,7 @@ def test_an_error_of_numpy_is_explained():
 
 
 def test_freed_memory_is_reused():
-    """Arrays of 100 MB need new pages once, instead of each time."""
+    """Arrays of 40 MB need new pages once, instead of each time."""
     program = """
 import resource, sys
 import numpy as np
@@ -26,10 +26,10 @@ import keras_bert.memory
 if sys.argv[1] == "keep":
     keras_bert.memory.keep_freed_memory()
 before = 0
-for _ in range(6):
+for _ in range(3):
     faults, before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, before
     before += faults
-    np.ones(100_000_000, "int8")
+    np.ones(40_000_000, "int8")
 print(faults)
 """
     settings = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}

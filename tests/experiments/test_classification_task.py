@@ -12,7 +12,7 @@ from keras_bert.tasks.glue import data as glue
 from keras_bert.tasks.glue import published
 from tests.experiments.glue_files import WORDS, write_diagnostics, write_task
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 TASKS = [name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")]
 
 

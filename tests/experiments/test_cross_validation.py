@@ -13,7 +13,7 @@ from keras_bert.experiments.finetuning import Hyperparameters
 from keras_bert.files import read_json
 from keras_bert.tasks.classification import own_data
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 LABELS = ["yes", "no", "no", "yes", "no", "yes", "no", "no", "yes", "no", "no"]
 
 

@@ -1,19 +1,23 @@
-"""Scores of SavedModels on labelled data equal those of the Keras model."""
+"""Scores of SavedModels on labelled data; the models answer by rule, with the outputs of `export`."""
 
 import csv
 import json
+from unittest import mock
 
 import pytest
 
-import keras_bert
-from tests.pipelines.programs import mistake, run
+from tests.pipelines.programs import command, mistake
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 
-from keras_bert.experiments.labelled import compare  # noqa: E402
+from keras_bert.experiments import labelled  # noqa: E402
+from keras_bert.exporting import assets, verification  # noqa: E402
 
+# Of 1, 3, 5 and 7 characters.
 WORDS = ["a b", "c d e", "f", "g h", "i a", "b b c", "d", "e f g h"]
+LABELS = ["no", "maybe", "yes"]
+TRUTH = ["maybe", "yes", "no", "maybe", "maybe", "yes", "no", "no"]
 VERIFY = "pipelines.verify_saved_model"
 
 
@@ -30,71 +34,99 @@ def table(tmp_path):
     return write
 
 
-def test_a_classifier_and_its_reference(build, pieces, table, tmp_path):
-    preprocessor = keras_bert.TextPreprocessor(pieces, 12, padding="longest")
-    labels = ["no", "maybe", "yes"]
-    model = build("classification")
-    keras_bert.export(model, preprocessor, tmp_path / "1", labels=labels)
-    expected = model(preprocessor(WORDS))["logits"].numpy().argmax(-1)
-    # A model with other answers: the classifier with the opposite sign.
-    model.get_layer("classifier").set_weights([-weight for weight in model.get_layer("classifier").get_weights()])
-    keras_bert.export(model, preprocessor, tmp_path / "2", labels=labels)
-    opposite = model(preprocessor(WORDS))["logits"].numpy().argmax(-1)
-    truth = [labels[index] for index in expected]
-    path = table(truth)
-    found = compare(tmp_path / "2", path, reference=tmp_path / "1")
-    same = 100 * float((opposite == expected).mean())
-    assert (found.rows, found.reference["accuracy"]) == (8, 100.0)
-    assert found.agreement == pytest.approx(same)
-    assert found.scores["accuracy"] == pytest.approx(same)
-    assert found.drop == pytest.approx(100 - same)
-    assert str(found).startswith(f"8 rows, accuracy {same:.2f} (reference 100.00), macro_f1 ")
+@pytest.fixture
+def save(tmp_path):
+    """Writes the facts of a SavedModel, and its function unless only the facts are read."""
+
+    def write(name, function=None, inputs=("text",), **facts):
+        if function:
+            specs = [tf.TensorSpec([None], tf.string, each) for each in inputs]
+            signature = tf.function(function, input_signature=specs, autograph=False)
+            tf.saved_model.save(tf.Module(), str(tmp_path / name), {"serving_default": signature})
+        (tmp_path / name / assets.FOLDER).mkdir(parents=True)
+        facts = {"head": "classification", "labels": None, "pair": False, "multi_label": False, **facts}
+        (tmp_path / name / assets.FOLDER / assets.FACTS).write_text(json.dumps(facts))
+        return tmp_path / name
+
+    return write
+
+
+@pytest.fixture
+def right(save):
+    """A classifier by the length of the text, which is always right."""
+    return save("right", lambda text: probabilities(tf.strings.length(text) // 2), labels=LABELS)
+
+
+@pytest.fixture
+def wrong(save):
+    """A classifier that is wrong for the three texts of three characters."""
+
+    def function(text):
+        length = tf.strings.length(text)
+        return probabilities(length // 2 + tf.cast(length == 3, tf.int32))
+
+    return save("wrong", function, labels=LABELS)
+
+
+def probabilities(numbers):
+    return {"probabilities": 0.1 + 0.7 * tf.one_hot(numbers % 3, 3)}
+
+
+def test_a_classifier_and_its_reference(right, wrong, table, monkeypatch, tmp_path):
+    monkeypatch.setattr(labelled, "_TOGETHER", 3)
+    found = labelled.compare(wrong, table(TRUTH), reference=right)
+    assert (found.rows, found.reference["accuracy"]) == (8, 100)
+    assert (found.agreement, found.scores["accuracy"], found.drop) == (62.5, 62.5, 37.5)
+    assert str(found).startswith("8 rows, accuracy 62.50 (reference 100.00), macro_f1 ")
     with pytest.raises(ValueError, match="takes single texts. Received: the others"):
-        compare(tmp_path / "1", table(truth, second=WORDS), pair="second")
+        labelled.compare(right, table(TRUTH, second=WORDS), pair="second")
     with pytest.raises(ValueError, match="must have the labels of sst2. Received: labels="):
-        compare(tmp_path / "1", tmp_path, task="sst2")
+        labelled.compare(right, tmp_path, task="sst2")
 
 
-def test_questions_and_heads_without_labels(build, pieces, tmp_path):
-    preprocessor = keras_bert.TextPreprocessor(pieces, 20, padding="longest")
-    keras_bert.export(build("question_answering"), preprocessor, tmp_path / "span")
-    served = tf.saved_model.load(tmp_path / "span").signatures["serving_default"]
-    asked = {"question": tf.constant(WORDS[:3]), "context": tf.constant(["a b c d"] * 3)}
-    texts = [text.decode() for text in served(**asked)["answer"].numpy()]
+def test_questions_and_heads_without_labels(save, tmp_path):
+    def first_letters(question, context):
+        return {"answer": tf.strings.substr(context, 0, 3)}
+
+    span = save("span", first_letters, ("question", "context"), head="question_answering")
+    answers = [("a b", 0), ("a b", 0), ("d", 6)]
     qas = [
-        {"id": str(row), "question": WORDS[row], "answers": [{"text": text, "answer_start": "a b c d".find(text)}]}
-        for row, text in enumerate(texts)
+        {"id": str(row), "question": WORDS[row], "answers": [{"text": text, "answer_start": start}]}
+        for row, (text, start) in enumerate(answers)
     ]
-    qas[2]["answers"] = [{"text": "zzz", "answer_start": 0}]
     content = {"version": "1.1", "data": [{"title": "", "paragraphs": [{"context": "a b c d", "qas": qas}]}]}
     (tmp_path / "dev.json").write_text(json.dumps(content))
-    found = compare(tmp_path / "span", tmp_path / "dev.json", reference=tmp_path / "span")
+    found = labelled.compare(span, tmp_path / "dev.json", reference=span)
     assert found.scores == {"f1": pytest.approx(200 / 3), "exact_match": pytest.approx(200 / 3)}
     assert (found.drop, found.agreement) == (0.0, 100.0)
 
-    keras_bert.export(build("encoder"), preprocessor, tmp_path / "encoder")
+    encoder = save("encoder", head="encoder")
     with pytest.raises(ValueError, match="is for classification, regression and question answering. Received: head="):
-        compare(tmp_path / "encoder", tmp_path / "dev.json")
+        labelled.compare(encoder, tmp_path / "dev.json")
     with pytest.raises(ValueError, match="must be the same model as .* Received: head='encoder' and "):
-        compare(tmp_path / "span", tmp_path / "dev.json", reference=tmp_path / "encoder")
+        labelled.compare(span, tmp_path / "dev.json", reference=encoder)
 
 
-@pytest.mark.slow
-def test_the_command_judges_the_score(build, pieces, table, tmp_path):
-    preprocessor = keras_bert.TextPreprocessor(pieces, 12, padding="longest")
-    model = build("classification")
-    keras_bert.export(model, preprocessor, tmp_path / "1", labels=["a", "b", "c"])
-    predicted = model(preprocessor(WORDS))["logits"].numpy().argmax(-1)
-    model.get_layer("classifier").set_weights([-weight for weight in model.get_layer("classifier").get_weights()])
-    keras_bert.export(model, preprocessor, tmp_path / "2", labels=["a", "b", "c"])
-    path = table(["abc"[index] for index in predicted])
-    arguments = [tmp_path / "2", f"--labelled={path}", f"--reference={tmp_path / '1'}"]
-    printed, _ = run(VERIFY, *arguments, "--max_drop=100")
-    *_, scores, verdict = printed.splitlines()
-    assert scores.startswith(f"{tmp_path / '2'}: labelled: 8 rows, accuracy ")
-    assert verdict == "fit to ship"
-    printed, _ = run(VERIFY, *arguments, status=2)
-    assert printed.endswith(f" points below that of {tmp_path / '1'}\n")
+def test_the_command_judges_the_score(right, wrong, table, capsys):
+    """tests/pipelines/test_verify_saved_model.py verifies a model; here, it has no problem but its score."""
+
+    def judge(*arguments):
+        report = verification.Report(str(wrong), ["it answers"])
+        with (
+            mock.patch.object(verification, "verify", return_value=[report]),
+            command(VERIFY, *arguments) as (program, rest),
+            pytest.raises(SystemExit) as end,
+        ):
+            program.main(rest)
+        return end.value.code, capsys.readouterr().out.splitlines()
+
+    arguments = [wrong, f"--labelled={table(TRUTH)}", f"--reference={right}"]
+    status, (_, scores, verdict) = judge(*arguments, "--max_drop=38")
+    assert scores.startswith(f"{wrong}: labelled: 8 rows, accuracy 62.50 (reference 100.00), ")
+    assert (status, verdict) == (0, "fit to ship")
+    status, (*_, verdict) = judge(*arguments)
+    assert status == 2
+    assert verdict.endswith(f": accuracy is 37.50 points below that of {right}")
 
 
 def test_mistakes(tmp_path):

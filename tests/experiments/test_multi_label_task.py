@@ -13,7 +13,7 @@ from keras_bert.experiments.multi_label_task import MultiLabelTask
 from keras_bert.files import read_json
 from keras_bert.tasks.classification import own_data
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 LABELS = ["x", "x|y", "", "y", "x", "x", "y|x", "", "x", "x"]
 TARGETS = np.array([["x" in names, "y" in names] for names in LABELS], int)
 

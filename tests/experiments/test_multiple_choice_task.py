@@ -10,7 +10,7 @@ import keras_bert
 from keras_bert.experiments.multiple_choice_task import MultipleChoiceTask
 from keras_bert.tasks.multiple_choice import data as choices
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:Even though the `tf.config.experimental_run_functions_eagerly`")
-def test_rows_of_three_to_five_choices(tmp_path, bert, eager):
+def test_rows_of_three_to_five_choices(tmp_path, bert):
     task = MultipleChoiceTask(read(tmp_path, *ROWS, predict_file=True), "start", bert, 7)
     inputs, labels = task.train[0]()
     assert labels.tolist() == [4, 0, 2]

@@ -9,7 +9,7 @@ import pytest
 import keras_bert
 from keras_bert.experiments.question_answering_task import QuestionAnsweringTask, QuestionSettings
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 SETTINGS = QuestionSettings(version_2=True, sequence_length=16, doc_stride=6)
 
 

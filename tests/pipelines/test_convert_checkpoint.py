@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from tests.pipelines.programs import call, run
+from tests.pipelines.programs import call
 
 pytestmark = pytest.mark.tensorflow
 PROGRAM = "pipelines.convert_checkpoint"
@@ -32,6 +32,6 @@ def test_unused_tensors_are_listed(build, tmp_path):
     config = json.loads((tmp_path / "hf" / "config.json").read_text())
     config["architectures"], config["keras_bert"] = ["BertModel"], {}
     (tmp_path / "hf" / "config.json").write_text(json.dumps(config))
-    printed, _ = run(PROGRAM, f"--model={tmp_path}/hf", f"--output_dir={tmp_path}/out", "--format=keras")
+    printed = call(PROGRAM, f"--model={tmp_path}/hf", f"--output_dir={tmp_path}/out", "--format=keras")
     assert "not converted, unused by a model with head='encoder': cls.predictions.bias, " in printed
     assert keras_bert.load(tmp_path / "out").head == "encoder"

@@ -3,7 +3,7 @@
 import json
 
 from keras_bert.tasks.squad import data as squad
-from tests.pipelines.programs import run
+from tests.pipelines.programs import call
 
 PROGRAM = "pipelines.convert_triviaqa"
 
@@ -22,9 +22,10 @@ def write(folder):
     (folder / "train.json").write_text(json.dumps({"Data": entries, "Domain": "Wikipedia"}))
 
 
-def test_printed_counts_and_converted_file(tmp_path):
+def test_printed_counts_and_converted_file(tmp_path, monkeypatch):
     write(tmp_path)
-    printed, _ = run(PROGRAM, "--qa=train.json", "--evidence=evidence", "--output=out/triviaqa.json", cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    printed = call(PROGRAM, "--qa=train.json", "--evidence=evidence", "--output=out/triviaqa.json")
     assert printed.splitlines() == [
         "2 questions, 6 question-document pairs:",
         "2 without an answer in the first 400 words",

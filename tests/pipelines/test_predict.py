@@ -13,7 +13,7 @@ import keras_bert
 from keras_bert.tasks import printing, texts
 from pipelines import common_flags
 from pipelines.command import spelling
-from tests.pipelines.programs import call, command, mistake, run
+from tests.pipelines.programs import call, command, mistake
 
 tf = pytest.importorskip("tensorflow")
 
@@ -62,7 +62,7 @@ def test_text_lines():
 def test_input_file(model, tmp_path):
     directory, expected = model
     (tmp_path / "texts.txt").write_text("a b c\n\nf g\n")
-    printed, _ = run(PROGRAM, f"--model={directory}", f"--input={tmp_path}/texts.txt", "--batch_size=2")
+    printed = call(PROGRAM, f"--model={directory}", f"--input={tmp_path}/texts.txt", "--batch_size=2")
     assert_lines(printed, expected(["a b c", "", "f g"]))
     (tmp_path / "texts.tsv").write_text("id\ttext\n1\ta b c\n2\tf g\n")
     printed = call(PROGRAM, f"--model={directory}", f"--input={tmp_path}/texts.tsv")

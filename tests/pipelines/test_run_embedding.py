@@ -11,8 +11,10 @@ import keras_bert
 from keras_bert.experiments import finetuning
 from tests.pipelines.programs import call, killed_if, mistake, run
 
+tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 PROGRAM = "pipelines.run_embedding"
+NO_EXPORT = "from keras_bert.experiments import finetuning; finetuning.export = lambda *values, **options: None"
 
 
 def write_pairs(path, count, seed):
@@ -30,10 +32,10 @@ def write_pairs(path, count, seed):
 def made(tmp_path_factory, config, pieces):
     """A folder with data files and a model to start from."""
     made = tmp_path_factory.mktemp("pairs")
-    for name, count, seed in (("train", 160, 0), ("dev", 40, 1)):
+    for name, count, seed in (("train", 96, 0), ("dev", 40, 1)):
         write_pairs(made / f"{name}.jsonl", count, seed)
     rng = np.random.default_rng(2)
-    rows = [(" ".join(rng.choice(list("abcd"), 3)), " ".join(rng.choice(list("abcd"), 3))) for _ in range(96)]
+    rows = [(" ".join(rng.choice(list("abcd"), 3)), " ".join(rng.choice(list("abcd"), 3))) for _ in range(48)]
     lines = ["sentence1,sentence2,score", *(f"{a},{b},{len(set(a) & set(b)) / 4}" for a, b in rows)]
     (made / "scored.csv").write_text("\n".join(lines) + "\n")
     (made / "triplets.csv").write_text("query,positive,negative\na b,a b c,d e f\nd e,d e f,a b c\n" * 4)
@@ -48,8 +50,9 @@ def arguments(made, output, **changes):
         "model": f"{made}/bert",
         "output_dir": f"{made}/{output}",
         "sequence_length": 12,
-        "epochs": 6,
-        "learning_rate": "3e-3",
+        "epochs": 2,
+        "batch_size": 16,
+        "learning_rate": "1e-2",
         **changes,
     }
     return [f"--{name}={value}" for name, value in values.items() if value is not None]
@@ -75,10 +78,12 @@ def test_user_errors(made):
         assert message in mistake(PROGRAM, *arguments(made, "mistakes", **changes))
 
 
+@pytest.mark.usefixtures("eager")
 def test_pairs(made):
-    """Learned, in micro-batches; the results are those of the saved model, found by a loop."""
+    """Learned; the results are those of the saved model, found by a loop."""
     prompts = {"query_prompt": "a ", "passage_prompt": ""}
-    call(PROGRAM, *arguments(made, "pairs", gradient_accumulation=2, normalize=True, **prompts))
+    with mock.patch.object(finetuning, "export") as export:
+        call(PROGRAM, *arguments(made, "pairs", normalize=True, **prompts))
     report = json.loads((made / "pairs" / "results.json").read_text())
     bert = keras_bert.load(made / "pairs" / "model")
     assert (bert.pooling, bert.normalize, bert.sequence_length) == ("mean", True, 12)
@@ -93,23 +98,27 @@ def test_pairs(made):
     assert report["scores"]["recall@1"] == pytest.approx(np.mean(np.array(ranks) == 1))
     chance = sum(1 / rank for rank in range(1, 11)) / len(passages)
     assert report["scores"]["MRR@10"] > 0.5 > 2 * chance
-    assert report["facts"]["training examples"] == "train.jsonl: 160 pairs"
+    assert report["facts"]["training examples"] == "train.jsonl: 96 pairs"
     header, worst, *_ = (made / "pairs" / "errors.tsv").read_text().splitlines()
     assert header.split("\t") == ["rank", "row", "query", "passage"]
     assert int(worst.split("\t")[0]) == max(ranks)
     card = (made / "pairs" / "model" / "README.md").read_text()
     assert "library_name: sentence-transformers" in card
+    example = {"text": rows[0]["query"]}
+    assert export.call_args.kwargs == {"example": example, "prompts": bert.prompts, "default_prompt_name": None}
 
 
+@pytest.mark.usefixtures("eager")
 def test_nothing_to_train(made):
     message = mistake(PROGRAM, *arguments(made, "frozen", freeze_layers=1))
     assert "nothing is left to train. Received: --freeze_layers=1" in message
 
 
+@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("data", ["scored", "triplets"])
 def test_other_data(made, data):
     files = dict.fromkeys(("train_file", "dev_file"), f"{made}/{data}.csv")
-    options = {"pooling": "cls", "loss": "triplet"} if data == "triplets" else {"pooling": "max"}
+    options = {"pooling": "cls", "loss": "triplet"} if data == "triplets" else {"pooling": "max", "epochs": 3}
     with mock.patch.object(finetuning, "export"):
         call(PROGRAM, *arguments(made, data, **files, **options))
     report = json.loads((made / data / "results.json").read_text())
@@ -119,15 +128,20 @@ def test_other_data(made, data):
 
 @pytest.mark.slow
 def test_two_devices_killed_and_resumed(made):
-    """A gradient cache on two logical CPUs: a killed run resumes to the bit."""
-    options = {"epochs": 2, "gradient_accumulation": 2, "sequence_length": 12, "strategy": "mirrored"}
+    """A gradient cache on two logical CPUs: a killed run resumes to the bit, and is exported."""
+    options = {"batch_size": 32, "gradient_accumulation": 2, "strategy": "mirrored"}
+    options |= {"query_prompt": "a ", "max_train_examples": 64}
     for name in ("killed", "whole"):
         given = arguments(made, name, **options)
         if name == "killed":
-            run(PROGRAM, *given, before=killed_if("step > 4"), devices=2, status=-signal.SIGKILL)
-        run(PROGRAM, *given, devices=2)
-    weights = [keras_bert.load(made / name / "model").model().get_weights() for name in ("killed", "whole")]
+            run(PROGRAM, *given, before=killed_if("step > 1"), devices=2, status=-signal.SIGKILL)
+        run(PROGRAM, *given, before=NO_EXPORT if name == "whole" else "", devices=2)
+    models = [keras_bert.load(made / name / "model") for name in ("killed", "whole")]
+    weights = [bert.model().get_weights() for bert in models]
     killed, whole = (json.loads((made / name / "results.json").read_text())["scores"] for name in ("killed", "whole"))
     assert killed == whole
     for part, expected in zip(*weights, strict=True):
         np.testing.assert_array_equal(part, expected)
+    expected = models[0].encode(["b c", "d"], prompt_name="query")  # Registers the ops of the SavedModel.
+    served = tf.saved_model.load(made / "killed" / "saved_model" / "1").signatures["embed_query"]
+    np.testing.assert_allclose(served(text=tf.constant(["b c", "d"]))["embedding"], expected, atol=1e-5)

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.pipelines.programs import mistake, run
+from tests.pipelines.programs import call, mistake
 
 PROGRAM = "pipelines.score_squad"
 
@@ -30,7 +30,8 @@ def write(folder, **files):
         (folder / f"{name}.json").write_text(text, "utf-8-sig")  # With a byte order mark, as on Windows.
 
 
-def test_version_2_with_odds(tmp_path):
+def test_version_2_with_odds(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     write(
         tmp_path,
         dev=questions(version="v2.0"),
@@ -38,13 +39,13 @@ def test_version_2_with_odds(tmp_path):
         odds={"q1": 0, "q2": 0.7, "q3": 0.25, "q4": 2},
     )
     flags = ["--dev_file=dev.json", "--predictions=answers.json", "--na_prob=odds.json", "--na_prob_thresh=0.5"]
-    printed, errors = run(PROGRAM, *flags, cwd=tmp_path)
+    printed = call(PROGRAM, *flags)
     # q1 is correct, q2 becomes no answer by its odds, q3 has one of two words, q4 has no prediction.
     exact = {"exact": 50, "HasAns_exact": 50, "NoAns_exact": 50, "best_exact": 50, "best_exact_thresh": 0}
     f1 = {"f1": 66.67, "HasAns_f1": 83.33, "NoAns_f1": 50, "best_f1": 66.67, "best_f1_thresh": 0.25}
     totals = {"total": 4, "HasAns_total": 2, "NoAns_total": 2}
     assert {name: round(value, 2) for name, value in json.loads(printed).items()} == exact | f1 | totals
-    assert [line for line in errors.splitlines() if "question" in line] == [
+    assert [line for line in capsys.readouterr().err.splitlines() if "question" in line] == [
         "1 question(s) have no prediction and count as 0, the first is q4",
         "2 prediction(s) match no question in the file, the first is x1",
     ]

@@ -7,7 +7,7 @@ import pytest
 import keras_bert
 from tests.pipelines.programs import call, mistake, run
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 PROGRAM = "pipelines.search"
 PASSAGES = [{"id": f"p{number}", "text": text} for number, text in enumerate(["a b c", "", "d e f", "x y z", "q\nr"])]
 
@@ -131,8 +131,3 @@ pathlib.Path.replace = killed
         {path.name: path.read_bytes() for path in (folder / name).iterdir()} for name in ("killed", "index")
     )
     assert killed == whole
-
-
-def test_errors_have_one_line(folder):
-    _, errors = run(PROGRAM, f"--index={folder}/nowhere", "--query=a", status=2)
-    assert errors == f"error: {folder}/nowhere: no index, index.json is missing. Build it first\n"

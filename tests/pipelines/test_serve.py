@@ -7,6 +7,7 @@ import itertools
 import json
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 from keras_bert.serving import Client
-from tests.pipelines.programs import mistake
+from tests.pipelines.programs import finish, mistake, start
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
@@ -43,14 +44,20 @@ def write(path):
             "version": tf.zeros_like(tf.strings.length(text)) + version,
         }
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32, "turns")])
-    def burn(turns):
-        value = tf.while_loop(lambda i, x: i < turns[0], lambda i, x: (i + 1, tf.sin(x)), (0, tf.ones([1000])))[1]
-        return {"value": tf.fill(tf.shape(turns), value[0])}
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "folder")], autograph=False)
+    def wait(folder):
+        """Writes `started` into the folder, and answers when it contains `go`."""
 
-    module.offset, module.function, module.burn = tf.Variable(0.5), function, burn
+        def is_waiting(turn):
+            return tf.size(tf.io.matching_files([folder[0] + "/go", tf.strings.as_string(turn)])) == 0
+
+        with tf.control_dependencies([tf.io.write_file(folder[0] + "/started", "")]):
+            turns = tf.while_loop(is_waiting, lambda turn: turn + 1, [tf.size(folder)])
+        return {"turns": tf.fill(tf.shape(folder), turns[0])}
+
+    module.offset, module.function, module.wait = tf.Variable(0.5), function, wait
     temporary = path.with_name("writing")
-    tf.saved_model.save(module, str(temporary), signatures={"serving_default": function, "burn": burn})
+    tf.saved_model.save(module, str(temporary), signatures={"serving_default": function, "wait": wait})
     temporary.rename(path)
 
 
@@ -79,6 +86,14 @@ def health(port):
         return connection.getresponse().status
 
 
+def listens(port):
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
 def wait_for(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition():
@@ -86,22 +101,32 @@ def wait_for(condition, seconds=60):
         time.sleep(0.05)
 
 
-def test_start_predict_and_stop(shelf):
-    with serving(shelf) as (process, rest, grpc):
+def test_start_predict_and_stop(shelf, two_addresses, tmp_path):
+    rest, grpc = (int(address.split(":")[1]) for address in two_addresses)
+    program = start(PROGRAM, f"--saved_models={shelf}", f"--port={rest}", f"--grpc_port={grpc}", "--poll_seconds=0.05")
+    try:
+        wait_for(lambda: listens(rest) and health(rest) == 200)
         with Client(f"127.0.0.1:{grpc}", "grpc") as client:
             assert client.predict("toy", ["abc"])["length"].tolist() == [3]
         client = Client(f"127.0.0.1:{rest}")
         assert client.predict("toy", ["abcd"])["length"].tolist() == [4]
         # Requests that are running when the signal arrives are finished.
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            answer = pool.submit(client.predict, "toy", np.array([400000]), signature="burn")
+            answer = pool.submit(client.predict, "toy", [str(tmp_path)], signature="wait")
+            wait_for((tmp_path / "started").exists)
+            program.send_signal(signal.SIGTERM)
+            wait_for(lambda: not listens(rest))
             time.sleep(0.3)
             assert not answer.done()
-            process.send_signal(signal.SIGTERM)
-            assert answer.result(60)["value"].shape == (1,)
-        assert process.wait(60) == 0
-        assert process.stdout.read().endswith("\nStopping.\n")
-    log = (shelf.parent / "log.txt").read_text()
+            (tmp_path / "go").touch()
+            assert answer.result(60)["turns"].shape == (1,)
+        printed, log = finish(program)
+    finally:
+        if program.poll() is None:
+            program.send_signal(signal.SIGKILL)
+    assert printed.startswith("This is a development server.")
+    assert f": REST at http://127.0.0.1:{rest}, gRPC at 127.0.0.1:{grpc}\n" in printed
+    assert printed.endswith("\nStopping.\n")
     assert " toy/1 loaded in " in log
     assert " grpc:predict toy/1 rows=1 OK " in log
     assert " rest:predict toy/1 rows=1 OK " in log

@@ -12,7 +12,7 @@ from tests.pipelines.programs import call, mistake
 
 pytest.importorskip("tensorflow")
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 PROGRAM = "pipelines.show_attention"
 
 

@@ -22,6 +22,16 @@ def saved(config, pieces, shared_folder):
     return folder
 
 
+@pytest.fixture(scope="module")
+def eager_module():
+    """Runs `tf.function`s eagerly in all tests of a module and in its fixtures."""
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
 @pytest.fixture(scope="session")
 def bert(saved):
     return keras_bert.load(saved("encoder"))

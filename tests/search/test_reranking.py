@@ -7,7 +7,7 @@ from keras_bert.search.asking import ask
 from keras_bert.tasks.retrieval.data import Query
 from tests.search.conftest import TEXTS
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager_module")]
 HITS = [[{"id": str(number), "score": 0.5, "text": text, "title": "t"} for number, text in enumerate(TEXTS[:4])], []]
 
 
