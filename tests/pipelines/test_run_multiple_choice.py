@@ -144,7 +144,6 @@ def test_rows_of_three_to_five_choices(made):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("eager")
 def test_two_devices(made, mirrored, monkeypatch):
     """Two seeds on two replicas; the mean of both runs."""
     given = arguments(made, "two", seed="1,2", ensemble=2, strategy="mirrored")
