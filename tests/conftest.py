@@ -1,5 +1,6 @@
 """Reference data, two logical CPUs, and a small model with each kind of head."""
 
+import contextlib
 import fcntl
 import gc
 import importlib.util
@@ -40,14 +41,23 @@ def _seed():
     keras.utils.set_random_seed(1)
 
 
+@contextlib.contextmanager
+def eagerly():
+    """Runs `tf.function`s eagerly, except those of datasets: for few steps of a small model."""
+    tf.config.run_functions_eagerly(True)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Even though the `tf.config.experimental_run_functions_eagerly`")
+            yield
+    finally:
+        tf.config.run_functions_eagerly(False)
+
+
 @pytest.fixture
 def eager():
-    """Runs `tf.function`s eagerly, except those of datasets: for tests of few steps of a small model."""
-    tf.config.run_functions_eagerly(True)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Even though the `tf.config.experimental_run_functions_eagerly`")
+    """See `eagerly`."""
+    with eagerly():
         yield
-    tf.config.run_functions_eagerly(False)
 
 
 @pytest.fixture(scope="session")

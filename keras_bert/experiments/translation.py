@@ -158,11 +158,12 @@ class TranslationTask:
 
     @functools.cached_property
     def _greedy(self):
-        return self.translation(Beam(1, 0.0))
+        return translation(Translator(self._model, self.tokenizer, Beam(1, 0.0)))
 
-    def translation(self, beam=None):
-        """Returns a function that translates lists of texts with the model; `beam` defaults to that of the settings."""
-        return translation(Translator(self._model, self.tokenizer, beam or self.beam))
+    @functools.cached_property
+    def translate(self):
+        """Function that translates lists of texts with the model and the beams of the settings, see `translation`."""
+        return translation(Translator(self._model, self.tokenizer, self.beam))
 
     @property
     def example(self):
@@ -185,13 +186,12 @@ class TranslationTask:
         Args:
             average: a `WeightAverage` of the model.
         """
-        translate = self.translation()
         best = [tf.identity(weight.value) for weight in self._model.weights]
-        found = {"best epoch": translate(self.dev.sources, "dev with the best epoch")}
+        found = {"best epoch": self.translate(self.dev.sources, "dev with the best epoch")}
         steps = average.assign()
         if len(steps) > 1:
             name = f"average of {len(steps)} epochs"
-            found[name] = translate(self.dev.sources, f"dev with the {name}")
+            found[name] = self.translate(self.dev.sources, f"dev with the {name}")
         scores = {name: self.bleu(translations)[0] for name, translations in found.items()}
         name = max(scores, key=scores.get)
         if name == "best epoch":

@@ -33,7 +33,7 @@ def conclude(task, trainer, results, average, test, output):
     scores = [("dev, " + name, score) for name, score in facts["scores"].items()]
     write_text(output / "dev.txt", "".join(f"{text}\n" for text in translations))
     if test is not None:
-        found = task.translation()(test.sources, "test")
+        found = task.translate(test.sources, "test")
         write_text(output / "test.txt", "".join(f"{text}\n" for text in found))
         if test.targets is not None:
             scores.append(("test", metrics.bleu(found, test.targets, task.settings.bleu_tokenizer)[0]))

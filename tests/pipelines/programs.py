@@ -74,6 +74,9 @@ def _begin(path, setting, arguments):
     runpy.run_module(setting["module"], run_name="__main__", alter_sys=True)
 
 
+EAGERLY = "import tensorflow as tf; tf.config.run_functions_eagerly(True)\n"  # For `before`.
+
+
 def start(module, *arguments, before="", devices=1, given="", cwd=".", **environment):
     """Starts a program; `before` is code to execute first, `given` the standard input."""
     setting = {"module": module, "before": before, "devices": devices, "cwd": os.path.abspath(cwd)}
@@ -150,6 +153,21 @@ def call(module, *arguments, given=""):
             found.check(*arguments)
         found.main(*arguments)
     return printed.getvalue()
+
+
+@contextlib.contextmanager
+def signatures_only():
+    """Fine-tuning exports nothing; yields a dict that receives the signatures it would export, which run in Python."""
+    from keras_bert.experiments import finetuning
+    from keras_bert.exporting.export import build_signatures
+
+    found = {}
+
+    def build(model, preprocessor, directory, labels=None, pair=False, example=None, score_range=None, **options):
+        found.update(build_signatures(model, preprocessor, labels, pair, **options))
+
+    with mock.patch.object(finetuning, "export", build):
+        yield found
 
 
 def mistake(module, *arguments, given=""):

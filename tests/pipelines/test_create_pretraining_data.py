@@ -22,7 +22,8 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_all_flags(folder):
+def test_all_flags(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
     rows = "\n".join(json.dumps({"body": document}) for document in SOURCE.text.split("\n\n"))
     (folder / "a.jsonl").write_text(rows)
     flags = [
@@ -36,7 +37,7 @@ def test_all_flags(folder):
     flags += ["--sequence_length=32", "--masked_lm_prob=0.2", "--max_predictions=5", "--whole_word", "--max_ngram=2"]
     flags += ["--mask_share=0.7", "--random_share=0.2", "--seed=7", "--shards=3", "--processes=1", "--compress"]
     flags += ["--short_seq_prob=0.3", "--duplicates=2", "--nolowercase", "--strip_accents"]
-    stdout, stderr = run(PROGRAM, *flags, cwd=folder)
+    printed = call(PROGRAM, *flags)
     manifest = json.loads((folder / "deep" / "er" / "manifest.json").read_text())
     assert manifest["recipe"] == {
         "sequence_length": 32,
@@ -64,12 +65,12 @@ def test_all_flags(folder):
         *(f"examples-0000{shard}-of-00003.tfrecord.gz" for shard in range(3)),
     }
     assert {"examples", "tokens", "corpus", "random_share", "mask_share", "padding_share"} <= set(manifest)
-    told, place, command = stdout.splitlines()[:3]
+    told, place, command = printed.splitlines()[:3]
     assert told.startswith(f"data:         deep/er: {manifest['examples']} examples of 20 documents, ")
     assert told.endswith(f" unknown; {manifest['padding_share']:.2%} padding")
     assert place == "statistics:   deep/er/manifest.json"
     assert re.match("next: .* -m pipelines.run_pretraining", command)
-    assert stderr == ""
+    assert capsys.readouterr().err == ""
 
 
 def test_user_errors_print_one_line_and_exit_with_status_2(folder):

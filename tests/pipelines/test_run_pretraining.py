@@ -25,8 +25,8 @@ from keras_bert.training import losses  # noqa: E402
 from keras_bert.training.bucketing import Batches  # noqa: E402
 from keras_bert.training.input_pipeline import Phases  # noqa: E402
 from keras_bert.training.trainer import Trainer  # noqa: E402
-from tests.conftest import to_numpy  # noqa: E402
-from tests.pipelines.programs import call, finish, mistake, run, start  # noqa: E402
+from tests.conftest import eagerly, to_numpy  # noqa: E402
+from tests.pipelines.programs import EAGERLY, call, finish, mistake, run, start  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 
@@ -270,7 +270,8 @@ TWO_PHASES = {
 @pytest.fixture(scope="module")
 def said(made):
     """The output of a run with two phases."""
-    return call(PROGRAM, *flags(made, "two_phases", **TWO_PHASES))
+    with eagerly():
+        return call(PROGRAM, *flags(made, "two_phases", **TWO_PHASES))
 
 
 @pytest.mark.usefixtures("said")
@@ -402,9 +403,9 @@ def test_distillation_on_two_devices_resumes_exactly(made):
     one = {"teacher": "{made}/teacher", "config": "{made}/no_dropout.json", "phase": "length:16,steps:5,batch:30"}
     one |= {"eval_data": "{made}/16", "eval_examples": 32, "save_every": 1, "strategy": "one"}
     two = {**one, "gradient_accumulation": 2, "strategy": "mirrored"}
-    run(PROGRAM, *flags(made, "cut_on_two", **two), devices=2, before=KILL, status=-signal.SIGKILL)
+    run(PROGRAM, *flags(made, "cut_on_two", **two), devices=2, before=EAGERLY + KILL, status=-signal.SIGKILL)
     for output, given in (("cut_on_two", two), ("on_two", two), ("on_one", one)):
-        run(PROGRAM, *flags(made, output, **given), devices=2)
+        run(PROGRAM, *flags(made, output, **given), devices=2, before=EAGERLY)
     found, expected = (snapshot(made / name, 5) for name in ("cut_on_two", "on_two"))
     assert found.keys() == expected.keys()
     for name, value in expected.items():
@@ -413,7 +414,8 @@ def test_distillation_on_two_devices_resumes_exactly(made):
         assert found.pop("kind") == expected.pop("kind")
         assert found == pytest.approx(expected, rel=1e-4)
     layers = {"config": None, "teacher": "{made}/teacher", "student_layers": 1, "precision": "mixed_bfloat16"}
-    call(PROGRAM, *flags(made, "one_layer", **layers))
+    with eagerly():
+        call(PROGRAM, *flags(made, "one_layer", **layers))
     assert keras_bert.load(made / "one_layer" / "model").config.num_hidden_layers == 1
 
 
@@ -453,7 +455,7 @@ def test_training_equals_google_tf1(golden, tmp_path):
 @pytest.mark.slow
 @pytest.mark.usefixtures("said")
 def test_two_workers_equal_one(made, two_addresses):
-    """In two phases, with accumulation and evaluation; the batch sizes are not divisible by 4."""
+    """In two phases, with accumulation and evaluation, in graphs; the batch sizes are not divisible by 4."""
     workers = []
     for index in range(2):
         config = json.dumps({"cluster": {"worker": two_addresses}, "task": {"type": "worker", "index": index}})
@@ -487,11 +489,12 @@ keras_bert.Trainer.evaluate = killed
 def test_killed_runs_resume_exactly(made):
     """A process is killed in the second phase, after the end of an epoch and 8 steps after the last snapshot."""
     cut, whole = made / "cut", made / "two_phases"
-    run(PROGRAM, *flags(made, "cut", **TWO_PHASES), before=KILL, status=-signal.SIGKILL)
+    run(PROGRAM, *flags(made, "cut", **TWO_PHASES), before=EAGERLY + KILL, status=-signal.SIGKILL)
     assert sorted(path.name for path in (cut / "snapshots").iterdir()) == ["step-000000016", "step-000000024"]
     assert len(metrics(cut)) < len(metrics(whole))
     assert_holds(keras_bert.load(cut / "model").pretrainer(), snapshot(cut, 24))  # The model is from the snapshot.
-    call(PROGRAM, f"--flagfile={cut}/flags.txt")
+    with eagerly():
+        call(PROGRAM, f"--flagfile={cut}/flags.txt")
     assert metrics(cut) == metrics(whole)
     found, expected = snapshot(cut, 35), snapshot(whole, 35)
     assert found.keys() == expected.keys()
@@ -521,6 +524,7 @@ def test_pretraining_learns(made):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("eager")
 def test_google_records(made):
     """Static masks and no manifest; without next sentence prediction, with LAMB in bfloat16."""
     changes = {"data": "{made}/static/*.tfrecord", "vocab": "{made}/16/vocab.txt", "lowercase": "false"}
@@ -539,6 +543,7 @@ def test_google_records(made):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("eager")
 def test_left_to_right(made):
     """Predictions do not depend on tokens to their right."""
     changes = {"data": "{made}/rows", "next_sentence": "false", "causal": "true", "eval_data": "{made}/rows"}
@@ -561,6 +566,7 @@ def test_left_to_right(made):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("eager")
 def test_damaged_records_are_located(made):
     for name in ("data", "eval_data"):
         line = mistake(PROGRAM, *flags(made, f"damaged_{name}", **{name: made / "damaged"}))

@@ -15,7 +15,7 @@ from keras_bert.tasks.squad import metrics as squad_metrics
 from keras_bert.tasks.squad import predictions as squad_predictions
 from keras_bert.tasks.squad.features import QuestionWindows
 from keras_bert.training.trainer import Trainer
-from tests.pipelines.programs import call, killed_if, mistake, run
+from tests.pipelines.programs import call, killed_if, mistake, run, signatures_only
 
 pytestmark = pytest.mark.tensorflow
 
@@ -92,9 +92,16 @@ def exported(output, questions):
     import tensorflow as tf
     import tensorflow_text  # noqa: F401
 
-    answer = tf.saved_model.load(str(output / "saved_model" / "1")).signatures["serving_default"]
+    signature = tf.saved_model.load(str(output / "saved_model" / "1")).signatures["serving_default"]
+    return answers(lambda question, context: signature(question=question, context=context), questions)
+
+
+def answers(signature, questions):
+    """Returns the answers of a signature."""
+    import tensorflow as tf
+
     contexts = [questions.contexts[number] for number in questions.context]
-    found = answer(question=tf.constant(questions.questions), context=tf.constant(contexts))["answer"]
+    found = signature(tf.constant(questions.questions), tf.constant(contexts))["answer"]
     return [text.decode() for text in found.numpy()]
 
 
@@ -131,9 +138,11 @@ def test_user_errors(made):
         assert message in mistake(PROGRAM, *given)
 
 
+@pytest.mark.usefixtures("eager")
 def test_version_1(made):
     output = made / "one"
-    call(PROGRAM, *arguments(made, "one", version="1", predict_file=f"{made}/test1.json"))
+    with signatures_only() as signatures:
+        call(PROGRAM, *arguments(made, "one", version="1", predict_file=f"{made}/test1.json"))
     scores = read(output / "results.json")["scores"]
     assert list(scores) == ["exact_match", "f1"]
     assert scores["f1"] > 80
@@ -141,7 +150,7 @@ def test_version_1(made):
     texts = read(output / "dev" / "predictions.json")
     assert squad_metrics.score(questions, texts) == pytest.approx(scores)
     assert all(texts.values())
-    assert exported(output, questions) == [texts[name] for name in questions.ids]
+    assert answers(signatures["serving_default"], questions) == [texts[name] for name in questions.ids]
     assert "| BERT BASE, dev | 80.8 | 88.5 |" in (output / "results.md").read_text()
     assert sorted(read(output / "test" / "predictions.json")) == [f"test1-{number}" for number in range(8)]
 

@@ -1,7 +1,10 @@
 """The command for the paper's studies, with a model of 8 units on an artificial language."""
 
+import contextlib
+import io
 import itertools
 import json
+import logging
 import re
 
 import numpy as np
@@ -11,8 +14,9 @@ pytest.importorskip("tensorflow")
 
 import keras_bert
 from keras_bert.tasks.glue.tasks import TASKS
+from tests.conftest import eagerly
 from tests.experiments.glue_files import write_task
-from tests.pipelines.programs import finish, killed_if, mistake, run, start
+from tests.pipelines.programs import EAGERLY, call, killed_if, mistake, run
 
 pytestmark = pytest.mark.tensorflow
 
@@ -34,7 +38,7 @@ def made(tmp_path_factory):
     """A folder with text, a config and the files of two GLUE tasks."""
     made, rng = tmp_path_factory.mktemp("made"), np.random.default_rng(0)
     for name in ("1", "2"):
-        documents = ["\n".join(" ".join(rng.choice(list(LETTERS), 6)) for _ in range(12)) for _ in range(20)]
+        documents = ["\n".join(" ".join(rng.choice(list(LETTERS), 6)) for _ in range(12)) for _ in range(5)]
         (made / f"text-{name}.txt").write_text("\n\n".join(documents) + "\n")
     (made / "config.json").write_text(json.dumps(CONFIG))
     (made / "ner.txt").write_text("a B-PER\nb O\n\nc O\n")
@@ -57,23 +61,36 @@ def flags(made, output, **changes):
     return [f"--{name}={value}" for name, value in values.items() if value is not None]
 
 
+def study(made, output, **changes):
+    """Runs a study eagerly in this process; returns what it prints and its messages."""
+    log, messages = logging.getLogger("keras_bert"), io.StringIO()
+    handler, level = logging.StreamHandler(messages), log.level
+    with contextlib.ExitStack() as stack:
+        log.addHandler(handler)
+        stack.callback(log.removeHandler, handler)
+        log.setLevel(logging.INFO)
+        stack.callback(log.setLevel, level)
+        stack.enter_context(eagerly())
+        return call(PROGRAM, *flags(made, output, **changes)), messages.getvalue()
+
+
 STEPS = {"study": "steps", "rows": "mlm_100,ltr_20", "tasks": "mrpc", "learning_rate": "1e-2"}
 
 
 @pytest.fixture(scope="module")
 def whole(made):
     """The output of a study that was not interrupted."""
-    return run(PROGRAM, *flags(made, "whole", seed=1, **STEPS))
+    return study(made, "whole", seed=1, **STEPS)
 
 
 def results(made, name):
     return json.loads((made / name / "results.json").read_text())
 
 
-def test_the_table_and_the_cost(made, whole):
-    out, errors = whole
-    assert "2 pre-training runs of 10 steps and 2 fine-tuning runs on MRPC" in errors
-    assert re.search(r"estimate: (less than )?\d+ minutes of pre-training and (less than )?\d+ minutes of fine", errors)
+def test_the_table_the_cost_and_the_settings(made, whole):
+    out, messages = whole
+    assert "2 pre-training runs of 10 steps and 2 fine-tuning runs on MRPC" in messages
+    assert re.search(r"estimate: (less than )?\d+ minutes of pre-training and (less than )?\d+ minutes of fi", messages)
     assert out.count("Masked LM, 100 % of the steps") == 2
     found = results(made, "whole")
     assert {key: row["mrpc"]["runs"] for key, row in found["scores"].items()} == {"mlm_100": 1, "ltr_20": 1}
@@ -87,30 +104,40 @@ def test_the_table_and_the_cost(made, whole):
     page = (made / "whole" / "report.html").read_text()
     assert page.count("<svg") >= 2
     assert "pre-training steps" in page
+    # Other settings are refused.
+    arguments = {**STEPS, "phase": "length:16,steps:20,batch:4"}
+    assert "has a study with other settings" in mistake(PROGRAM, *flags(made, "whole", **arguments))
+    text = (made / "text-1.txt").read_text()
+    (made / "text-1.txt").write_text(text.replace("a", "b"))  # Of the same size.
+    try:
+        message = mistake(PROGRAM, *flags(made, "whole", **STEPS))
+        assert f"has a study with other settings: `content.{made.name}/text-1.txt` was" in message
+    finally:
+        (made / "text-1.txt").write_text(text)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("whole")
 def test_only_the_settings_asked_for_count(made):
     first = {"study": "steps", "rows": "mlm_100", "tasks": "mrpc", "seed": "1,2", "learning_rate": "1e-2"}
-    run(PROGRAM, *flags(made, "whole", **first))
+    study(made, "whole", **first)
     scores = results(made, "whole")["scores"]["mlm_100"]["mrpc"]
     # A diverged setting is shown, other limits of the examples have their own runs.
-    errors = run(PROGRAM, *flags(made, "whole", **{**first, "learning_rate": "1e20", "seed": 1}))[1]
-    assert "diverged" in errors
+    messages = study(made, "whole", **{**first, "learning_rate": "1e20", "seed": 1})[1]
+    assert "diverged" in messages
     assert np.isnan(results(made, "whole")["scores"]["mlm_100"]["mrpc"]["mean"])
     assert "diverged" in (made / "whole" / "results.md").read_text()
-    out = run(PROGRAM, *flags(made, "whole", **{**first, "max_train_examples": 20, "seed": 1}))[0]
+    out = study(made, "whole", **{**first, "max_train_examples": 20, "seed": 1})[0]
     assert "at most 20 training examples" in out
-    run(PROGRAM, *flags(made, "whole", **first))
+    study(made, "whole", **first)
     assert results(made, "whole")["scores"]["mlm_100"]["mrpc"] == scores
     assert scores["runs"] == 2
 
 
 @pytest.mark.slow
 def test_rivals(made):
-    out, errors = run(PROGRAM, *flags(made, "rivals", study="rivals", seed=1, rows="gpt,bilstm,elmo", tasks="mrpc"))
-    assert "2 pre-training runs of 10 steps and 3 fine-tuning runs on MRPC" in errors
+    out, messages = study(made, "rivals", study="rivals", seed=1, rows="gpt,bilstm,elmo", tasks="mrpc")
+    assert "2 pre-training runs of 10 steps and 3 fine-tuning runs on MRPC" in messages
     found = results(made, "rivals")
     assert list(found["scores"]) == ["gpt", "bilstm", "elmo"]
     assert list(found["perplexities"]) == ["gpt", "elmo"]
@@ -125,14 +152,14 @@ def test_rivals(made):
 @pytest.mark.slow
 @pytest.mark.usefixtures("whole")
 def test_a_killed_study_resumes_to_the_same_table(made):
-    run(PROGRAM, *flags(made, "whole", seed="1,2", **STEPS))  # Adds a seed.
+    study(made, "whole", seed="1,2", **STEPS)  # Adds a seed.
     arguments = flags(made, "killed", seed="1,2", **STEPS)
     for condition in ("name == 'ltr' and step == 5", "'seed=2' in name"):
-        finish(start(PROGRAM, *arguments, before=killed_if(condition)), status=-9)
-    run(PROGRAM, *arguments)
+        run(PROGRAM, *arguments, before=EAGERLY + killed_if(condition), status=-9)
+    study(made, "killed", seed="1,2", **STEPS)
     assert results(made, "killed") == results(made, "whole")
     assert results(made, "killed")["scores"]["ltr_20"]["mrpc"]["runs"] == 2
-    assert "nothing: all runs are finished" in run(PROGRAM, *arguments)[1]
+    assert "nothing: all runs are finished" in study(made, "killed", seed="1,2", **STEPS)[1]
 
 
 def test_mistakes(made):
@@ -156,19 +183,6 @@ def test_mistakes(made):
         ({"squad_dev": made / "none.json"}, "none.json: no such file"),
     ):
         assert message.format(made=made) in mistake(PROGRAM, *flags(made, "mistakes", **changes)), message
-
-
-@pytest.mark.usefixtures("whole")
-def test_other_settings_are_refused(made):
-    arguments = {**STEPS, "phase": "length:16,steps:20,batch:4"}
-    assert "has a study with other settings" in mistake(PROGRAM, *flags(made, "whole", **arguments))
-    text = (made / "text-1.txt").read_text()
-    (made / "text-1.txt").write_text(text.replace("a", "b"))  # Of the same size.
-    try:
-        message = mistake(PROGRAM, *flags(made, "whole", **STEPS))
-        assert f"has a study with other settings: `content.{made.name}/text-1.txt` was" in message
-    finally:
-        (made / "text-1.txt").write_text(text)
 
 
 @pytest.mark.slow

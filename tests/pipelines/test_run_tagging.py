@@ -1,19 +1,23 @@
 """The command, on sentences of letters whose entities are "z" (LOC) and runs of "y" (PER)."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import keras_bert
+from keras_bert.experiments import feature_tagging_task
+from keras_bert.experiments.feature_tagging_task import BiLSTMSettings
 from keras_bert.exporting.results import results
 from keras_bert.layers.recurrent import FEATURES
 from keras_bert.tasks.tagging import data, metrics
 from keras_bert.tasks.tagging.schemes import Entity
 from keras_bert.training.feature_cache import FeatureCache
 from keras_bert.training.trainer import Trainer
-from tests.pipelines.programs import call, mistake
+from tests.conftest import eagerly
+from tests.pipelines.programs import call, mistake, signatures_only
 
 pytestmark = pytest.mark.tensorflow
 
@@ -80,13 +84,14 @@ def arguments(made, output, suffix="txt", **changes):
 
 @pytest.fixture(scope="module")
 def run(made):
-    """The output of a run, and what it printed."""
-    printed = call(PROGRAM, *arguments(made, "run"))
-    return made / "run", printed
+    """The output of a run, what it printed, and the signatures of the export."""
+    with eagerly(), signatures_only() as signatures:
+        printed = call(PROGRAM, *arguments(made, "run"))
+    return made / "run", printed, signatures
 
 
 def test_predictions_and_scores(made, run):
-    output, printed = run
+    output, printed, _ = run
     lines = (output / "predictions.txt").read_text().splitlines()
     assert [line.rpartition(" ")[0] for line in lines] == (made / "test.txt").read_text().splitlines()
     gold, predicted = data.read(made / "test.txt"), data.read(output / "predictions.txt", tag_column="3", scheme="iob1")
@@ -103,17 +108,17 @@ def test_predictions_and_scores(made, run):
         assert (output / name).is_file()
 
 
-def test_exported_model_finds_the_same_entities(run):
+@pytest.mark.usefixtures("eager")
+def test_the_export_finds_the_same_entities(run):
     """In words between spaces, also of sentences longer than a window, and through `bert.predict` in any text."""
-    output, _ = run
+    output, _, signatures = run
     found = data.read(output / "dev_predictions.txt")
     texts = [" ".join(words) for words in found.words]
     assert max(map(len, found.words)) > 12
-    model = tf.saved_model.load(output / "saved_model" / "1")
     expected = [[(kind, 2 * start, 2 * end - 1) for kind, start, end in row] for row in found.entities]
     bert = keras_bert.load(output / "model")
     for name in ("words", "serving_default"):
-        outputs = {key: value.numpy() for key, value in model.signatures[name](tf.constant(texts)).items()}
+        outputs = {key: value.numpy() for key, value in signatures[name](tf.constant(texts)).items()}
         answers = results(outputs, [{"text": text} for text in texts])
         places = [[(one["label"], one["start"], one["end"]) for one in answer["entities"]] for answer in answers]
         assert places == expected
@@ -170,6 +175,7 @@ def test_feature_based(made, mirrored):
         patch.setattr(Trainer, "fit", fit)
         patch.setattr(FeatureCache, "_write", counted)
         patch.setattr(keras_bert, "create_strategy", lambda name: mirrored)
+        patch.setattr(feature_tagging_task, "BiLSTMSettings", partial(BiLSTMSettings, width=16))
         with pytest.raises(KeyboardInterrupt):
             call(PROGRAM, *given)
         call(PROGRAM, *given)

@@ -3,12 +3,13 @@
 import json
 import shutil
 import signal
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.experiments import translation
+from keras_bert.experiments import translation, translation_results
 from keras_bert.tasks.translation import data
 from tests.pipelines.programs import call, killed_if, mistake, run
 
@@ -55,7 +56,7 @@ def arguments(made, output, **changes):
         **files,
         "config": f"{made}/config.json",
         "vocab_size": 310,
-        "output_dir": f"{made}/{output}",
+        "output_dir": made / output,
         "tokens_per_batch": 512,
         "learning_rate": 2e-3,
         "warmup_steps": 60,
@@ -88,10 +89,18 @@ def test_user_errors(made):
 
 
 @pytest.fixture(scope="module")
-def trained(made):
-    return made / "run", call(PROGRAM, *arguments(made, "run"))
+def trained(made, shared_folder):
+    """The folder of a run, and what it printed."""
+
+    def fill(folder):
+        printed = call(PROGRAM, *arguments(made, folder))
+        (folder / "printed.txt").write_text(printed)
+
+    folder = shared_folder("translation", fill)
+    return folder, (folder / "printed.txt").read_text()
 
 
+@pytest.mark.usefixtures("eager")
 def test_the_task_is_learned(made, trained):
     """All texts of test are translated without a mistake; so are they by the model's directory."""
     output, printed = trained
@@ -127,6 +136,7 @@ def test_the_export_translates_the_same(made, trained):
     np.testing.assert_allclose(aligned["attention"].numpy()[0][0].sum(), 1, atol=1e-5)
 
 
+@pytest.mark.usefixtures("eager")
 def test_the_next_commands_work(made, trained, tmp_path):
     """`predict` on texts and files, as the run prints it."""
     model = f"--model={trained[0] / 'model'}"
@@ -143,7 +153,7 @@ def test_the_next_commands_work(made, trained, tmp_path):
 
 
 def test_a_vocabulary_of_other_data_is_not_used(made, trained, tmp_path):
-    message = mistake(PROGRAM, *arguments(made, "run", vocab_size=320))
+    message = mistake(PROGRAM, *arguments(made, trained[0], vocab_size=320))
     assert (
         "contains a run with another vocabulary: `vocab_size` was 310, is 320. Choose another --output_dir" in message
     )
@@ -155,12 +165,16 @@ def test_a_vocabulary_of_other_data_is_not_used(made, trained, tmp_path):
     assert translation.open_vocabulary(None, pairs, 310, tmp_path).pieces == vocabulary.pieces
 
 
+@pytest.mark.usefixtures("eager")
 def test_a_finished_run_is_decoded_in_another_way(made, trained, tmp_path):
     """With other beams and without test; nothing is trained."""
     output = shutil.copytree(trained[0], tmp_path / "run")
     before = (output / "metrics.jsonl").read_bytes()
-    changes = {"output_dir": output, "beam_size": 3, "test_source": "", "test_target": None}
-    printed = call(PROGRAM, *arguments(made, "run", **changes))
+    changes = {"beam_size": 3, "test_source": "", "test_target": None}
+    with mock.patch.object(translation_results, "export") as export:
+        printed = call(PROGRAM, *arguments(made, output, **changes))
+    assert export.call_args.kwargs["beam"] == keras_bert.Beam(3)
+    assert export.call_args.kwargs["n_best"] == 3
     assert "dev, best epoch: BLEU" in printed
     assert "test: BLEU" not in printed
     assert (output / "metrics.jsonl").read_bytes() == before

@@ -5,23 +5,24 @@ import shlex
 import pytest
 
 from keras_bert import Vocabulary
-from tests.pipelines.programs import call, mistake, run
+from tests.pipelines.programs import call, mistake
 
 pytestmark = pytest.mark.tensorflow
 PROGRAM = "pipelines.train_vocab"
 
 
-def test_vocabulary_of_a_small_corpus(tmp_path):
+def test_vocabulary_of_a_small_corpus(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     # The 100th and the 200th of the 200 lines are held out.
     (tmp_path / "a.txt").write_text("Low low lower lowest.\n" * 200)
     flags = ["--input=*.txt", "--output=deep/er/vocab.txt", "--vocab_size=15", "--unused=0"]
-    stdout, stderr = run(PROGRAM, *flags, cwd=tmp_path)
+    printed = call(PROGRAM, *flags)
     assert (tmp_path / "deep" / "er" / "vocab.txt").read_text().split() == [
         *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "l", "##e", "##o", "##r", "##s", "##t", "##w"),
         *("low", "lowest"),
     ]
     # A line has 5 words; only "lower" is split into several pieces: "low", "##e", "##r".
-    report, command = stdout.split("next:")
+    report, command = printed.split("next:")
     assert report.splitlines() == [
         "deep/er/vocab.txt: 15 tokens",
         "learned from: 990 words, 1.4000 tokens per word, 0.000% unknown, 80.00% whole words",
@@ -29,7 +30,7 @@ def test_vocabulary_of_a_small_corpus(tmp_path):
     ]
     flags = ["--input=*.txt", "--vocab=deep/er/vocab.txt", "--output_dir=data/128"]
     assert shlex.split(command.replace("\\\n", ""))[-4:] == ["pipelines.create_pretraining_data", *flags]
-    assert stderr == ""
+    assert capsys.readouterr().err == ""
 
 
 def test_cased_vocabulary_with_a_held_out_file(tmp_path, monkeypatch, caplog):
