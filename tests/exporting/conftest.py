@@ -23,6 +23,8 @@ OPTIONS = {
     "projection": {"prompts": {"query": "a b "}, "zero_shot": keras_bert.ZeroShot()},
     "translation": {"n_best": 2, "beam": keras_bert.Beam(3)},
 }
+NO_MASK = ["a b c", ""]
+CALIBRATIONS = {"pretraining": NO_MASK}  # In int8; other heads have none.
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +68,8 @@ def exported(model_of, preprocessor, reversible, shared_folder):
                 (folder / name / "assets.extra").mkdir(parents=True)
                 (folder / name / "assets.extra" / "old").touch()
             tokenizer = reversible if head == "translation" else preprocessor
-            more = {"precision": precision, **OPTIONS.get(head, {})}
+            calibration = CALIBRATIONS.get(head) if precision == "int8" else None
+            more = {"precision": precision, "calibration": calibration, **OPTIONS.get(head, {})}
             keras_bert.export(model_of(head, **options), tokenizer, folder / "1", **more)
 
         return shared_folder("-".join([head, *map(str, options.values()), *filter(None, [precision])]), fill) / "1"

@@ -1,4 +1,4 @@
-"""`LoadedBert.predict` gives the answers of the exported SavedModel, as dicts."""
+"""`LoadedBert.predict` gives the answers of the signatures that `export` writes, as dicts."""
 
 import functools
 
@@ -10,6 +10,7 @@ import keras_bert
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 
+from keras_bert.exporting.export import build_signatures  # noqa: E402
 from keras_bert.exporting.results import results  # noqa: E402
 from tests.conftest import HEADS  # noqa: E402
 from tests.exporting.conftest import LABELS, TAGS, THRESHOLDS  # noqa: E402
@@ -24,7 +25,6 @@ COLUMNS = {
     "next_sentence": {"text": TEXTS, "pair": PAIRS},
     "multiple_choice": {"text": TEXTS, "choices": CHOICES},
 }
-# As the fixture `exported` sets them.
 OPTIONS = {
     "token_classification": {"stride": 7},
     "bilstm_tagging": {"stride": 7},
@@ -50,28 +50,35 @@ def load(model_of, pieces, tmp_path_factory):
 DEFAULT = ("classification", "question_answering", "token_classification")
 
 
+@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize(
     "head",
     [pytest.param(head, marks=() if head in DEFAULT else pytest.mark.slow) for head in HEADS if head != "untied"],
 )
-def test_predict_equals_the_saved_model(load, exported, head):
-    columns = COLUMNS.get(head, {"text": TEXTS})
-    outputs = served(exported(head), columns)
+def test_predict_equals_the_signature(load, model_of, preprocessor, head):
+    columns, options = COLUMNS.get(head, {"text": TEXTS}), dict(OPTIONS.get(head, {}))
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    answers = load(head).predict(rows, batch_size=2, **OPTIONS.get(head, {}))
+    answers = load(head).predict(rows, batch_size=2, **options)
+    options |= {"labels": NAMES.get(head)} | ({"top": options.pop("n_best")} if "n_best" in options else {})
+    signature = build_signatures(model_of(head), preprocessor, **options)["serving_default"]
+    check_all(head, rows, answers, signature(*map(tf.constant, columns.values())))
+
+
+def test_predict_equals_the_saved_model(load, exported):
+    signature = tf.saved_model.load(str(exported("classification"))).signatures["serving_default"]
+    rows = [{"text": text} for text in TEXTS]
+    answers = load("classification").predict(rows, batch_size=2)
+    check_all("classification", rows, answers, signature(text=tf.constant(TEXTS)))
+
+
+def check_all(head, rows, answers, outputs):
     assert len(answers) == len(rows)
     for index, (row, answer) in enumerate(zip(rows, answers, strict=True)):
-        check(head, row, answer, {name: value[index] for name, value in outputs.items()})
-
-
-def served(directory, columns):
-    signature = tf.saved_model.load(str(directory)).signatures["serving_default"]
-    outputs = signature(**{name: tf.constant(value) for name, value in columns.items()})
-    return {name: value.numpy() for name, value in outputs.items()}
+        check(head, row, answer, {name: value[index].numpy() for name, value in outputs.items()})
 
 
 def check(head, row, answer, output):
-    """Compares one answer with a row of a SavedModel's outputs."""
+    """Compares one answer with a row of a signature's outputs."""
     match head:
         case "classification" | "multi_label":
             assert list(answer["scores"]) == strings(output["labels"])

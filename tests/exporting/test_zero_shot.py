@@ -67,6 +67,7 @@ def test_an_nli_classifier(nli):
     assert nli.predict(TEXTS[0], candidate_labels=LABELS, hypothesis=HYPOTHESIS).keys() == answers[0].keys()
 
 
+@pytest.mark.usefixtures("eager")
 def test_several_labels_per_text(nli):
     logits = pair_logits(nli)
     expected = softmax(logits[..., [0, 2]])[..., 1]
@@ -129,6 +130,7 @@ def check(bert, signatures):
         np.testing.assert_allclose(vectors, bert.encode(TEXTS, prompt=prompt), atol=1e-5)
 
 
+@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("kind", ["nli", "sentences"])
 def test_signatures(request, kind):
     bert = request.getfixturevalue(kind)

@@ -1,5 +1,7 @@
 """Half a million tokens, generated once for the tests of pairs and masks."""
 
+import json
+
 import pytest
 
 from keras_bert.pretraining.generate import generate
@@ -8,10 +10,14 @@ from tests.pretraining import numbered
 
 
 @pytest.fixture(scope="session")
-def half_million(tmp_path_factory):
+def half_million(shared_folder):
     """Returns the manifest and the masked examples of 43 passes over `numbered.small()`."""
-    folder, source = tmp_path_factory.mktemp("text"), numbered.small()
-    numbered.write(folder / "text.txt", source.text)
-    settings = Settings(sequence_length=64, duplicates=43, static=True)
-    manifest = generate(folder / "text.txt", folder / "data", source.pieces, settings, shards=3)
-    return manifest, numbered.arrays(folder / "data")
+
+    def fill(folder):
+        folder.mkdir()
+        source, settings = numbered.small(), Settings(sequence_length=64, duplicates=43, static=True)
+        numbered.write(folder / "text.txt", source.text)
+        generate(folder / "text.txt", folder / "data", source.pieces, settings, shards=3)
+
+    folder = shared_folder("half_million", fill) / "data"
+    return json.loads((folder / "manifest.json").read_text()), numbered.arrays(folder)

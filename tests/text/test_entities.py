@@ -121,10 +121,11 @@ def test_word_tags_of_known_pieces():
 
 def test_graph_mode():
     spec = tf.RaggedTensorSpec([None, None], tf.int32)
-    found = tf.function(lambda tags: entities(tags, SCHEMES["IOB"]), input_signature=[spec])(ragged([[1, 2, 0], []]))
+    tags = ragged([[1, 2, 0], []])
+    found = tf.function(lambda tags: entities(tags, SCHEMES["IOB"]), input_signature=[spec], autograph=False)(tags)
     assert isinstance(found, Entities)
     assert listed(found) == [[("PER", 0, 2)], []]
-    graph = tf.function(word_tags, input_signature=[tf.TensorSpec([None, None]), spec])
+    graph = tf.function(word_tags, input_signature=[tf.TensorSpec([None, None]), spec], autograph=False)
     assert graph(tf.constant([[1.0, 2.0]]), ragged([[1, 0]])).to_list() == [[2.0, 1.0]]
     with pytest.raises(tf.errors.InvalidArgumentError, match="`first_pieces` has truncated words"):
         graph(tf.constant([[1.0, 2.0]]), ragged([[1, -1]]))

@@ -160,7 +160,7 @@ def test_spans_equal_reference_loop(max_answer_length, count):
 def test_graph_mode():
     logits, places = tf.TensorSpec([None, None], tf.float32), tf.TensorSpec([None], tf.int32)
 
-    @tf.function(input_signature=[logits, logits, Windows(places, places, places), places])
+    @tf.function(input_signature=[logits, logits, Windows(places, places, places), places], autograph=False)
     def graph(start_logits, end_logits, windows, offset):
         return best_spans(start_logits, end_logits, windows, offset, max_context(windows), 4, 7)
 

@@ -1,10 +1,6 @@
-"""Small training runs; run as a program, this is one of several workers.
-
-python -m tests.training.small_run DIRECTORY WEIGHTS.npz
-"""
+"""Small training runs."""
 
 import json
-import sys
 
 import keras
 import numpy as np
@@ -12,7 +8,6 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert.training.bucketing import Batches
-from keras_bert.training.distribution import create_strategy
 from keras_bert.training.input_pipeline import Stream
 from keras_bert.training.losses import Loss, pretraining_losses, regression_loss
 from keras_bert.training.trainer import Trainer
@@ -109,13 +104,3 @@ def linear(directory=None, classes=1, dtype=None, learning_rate=0.1, **options):
         directory=directory,
         **options,
     )
-
-
-def main(directory, output):
-    run = trainer(directory, create_strategy("auto", timeout_s=60))
-    fit(run)
-    np.savez(output, **weights(run))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,9 +1,5 @@
 """Losses of sentence encoders equal their formulas in NumPy, for any number of replicas and micro-batches."""
 
-import json
-import pathlib
-import sys
-
 import keras
 import numpy as np
 import pytest
@@ -14,26 +10,10 @@ tf = pytest.importorskip("tensorflow")
 import keras_bert  # noqa: E402
 from keras_bert.models.bi_encoder import build_bi_encoder  # noqa: E402
 from keras_bert.training.contrastive import cosine_loss, in_batch_loss, triplet_loss  # noqa: E402
-from keras_bert.training.distribution import create_strategy  # noqa: E402
 from keras_bert.training.step import TrainStep  # noqa: E402
-from keras_bert.training.tower_bucketing import TowerBatches  # noqa: E402
-from keras_bert.training.trainer import Trainer  # noqa: E402
-from tests.pipelines import programs  # noqa: E402
-from tests.training.small_run import metrics  # noqa: E402
+from tests.training.small_towers import assert_same, train  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
-CONFIG = keras_bert.BertConfig(
-    vocab_size=50,
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=16,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
-    initializer_range=0.2,
-)
-ROWS, PASSAGES, LONGEST = 11, 3, {"query": 5, "passage": 12}
 
 
 def unit(vectors):
@@ -109,61 +89,28 @@ def test_bad_arguments(outputs):
         sums(triplet_loss(), {"passage_ids": np.zeros((4, 3))}, outputs)
 
 
-def data(batch_size, **options):
-    """Two batches of random ids; the last passage of some rows is absent."""
-    rng = np.random.default_rng(1)
-    inputs, present = {}, rng.integers(0, 2, (ROWS, PASSAGES)) | [1, 1, 0]
-    for tower, shape in (("query", (ROWS,)), ("passage", (ROWS, PASSAGES))):
-        lengths = rng.integers(2, LONGEST[tower] + 1, shape) * (present if tower == "passage" else 1)
-        flat = lengths.reshape(-1)
-        ids = {"token_ids": rng.integers(5, 50, flat.sum()), "segment_ids": 0 * np.ones(flat.sum(), int)}
-        ids["padding_mask"] = np.ones(flat.sum(), int)
-        for name, values in ids.items():
-            ragged = tf.RaggedTensor.from_row_lengths(values.astype("int32"), flat)
-            is_pair = tower == "passage"
-            inputs[f"{tower}_{name}"] = tf.RaggedTensor.from_uniform_row_length(ragged, PASSAGES) if is_pair else ragged
-    passage_ids = np.where(present, rng.integers(0, 30, (ROWS, PASSAGES)), -1).astype("int32")
-    targets = {"query_ids": np.arange(ROWS, dtype="int32"), "passage_ids": passage_ids}
-    return TowerBatches(inputs, targets, batch_size, **options)
-
-
-def train(directory, loss=None, dtype=None, **options):
-    """Returns the losses of each step, the weights and the loss of an evaluation."""
-    keras.utils.set_random_seed(3)
-
-    def model():
-        return build_bi_encoder(keras_bert.build_embedder(keras_bert.build_encoder(CONFIG, dtype=dtype)))
-
-    run = Trainer(
-        model,
-        lambda model: keras_bert.create_optimizer(model, 1e-2, 6, 1),
-        loss or [in_batch_loss()],
-        directory=directory,
-        **options,
-    )
-    run.fit(data(8, grouped=False), epochs=3, log_every=1)
-    return (
-        _losses(directory),
-        {weight.path: weight.numpy() for weight in run.model.weights},
-        run.evaluate(data(8, shuffle=False)),
-    )
-
-
-def _losses(directory):
-    return [[line["loss"], line["gradient_norm"]] for line in metrics(directory)]
+def test_a_bi_encoder_embeds_each_text_alone(build, batch):
+    """Queries and passages with the same embedder, whose gradients stay finite if a passage is absent."""
+    embedder = keras_bert.build_embedder(build("encoder"))
+    inputs = {f"query_{name}": ids for name, ids in batch.items()}
+    inputs |= {f"passage_{name}": np.stack([ids[::-1], ids], 1) for name, ids in batch.items()}
+    inputs["passage_padding_mask"][1, 1] = 0
+    model = build_bi_encoder(embedder)
+    targets = {"query_ids": np.arange(3), "passage_ids": np.array([[0, 1], [2, -1], [3, 4]])}
+    with tf.GradientTape() as tape:
+        outputs = model(inputs)
+        loss, _ = in_batch_loss().sums(targets, outputs, tf.ones(3))
+    vectors = embedder(batch)["embedding"].numpy()
+    np.testing.assert_allclose(outputs["query_embedding"], vectors, atol=1e-5)
+    np.testing.assert_allclose(outputs["passage_embedding"][:, 0], vectors[::-1], atol=1e-5)
+    np.testing.assert_allclose(outputs["passage_embedding"].numpy()[[0, 2], 1], vectors[[0, 2]], atol=1e-5)
+    weights = [weight.value for weight in model.trainable_variables if "pooler" not in weight.path]
+    assert all(np.isfinite(tf.convert_to_tensor(gradient)).all() for gradient in tape.gradient(loss, weights))
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     return train(tmp_path_factory.mktemp("alone"))
-
-
-def assert_same(found, expected):
-    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
-    assert found[2] == pytest.approx(expected[2], rel=1e-5)
-    for path, weight in expected[1].items():
-        if "query_key_value/bias" not in path and "seed_generator" not in path:  # Adam amplifies rounding errors there.
-            np.testing.assert_allclose(found[1][path], weight, atol=1e-5 * np.abs(weight).max(), err_msg=path)
 
 
 def test_a_gradient_cache_changes_nothing(alone, tmp_path):
@@ -204,24 +151,6 @@ def test_a_gradient_cache_keeps_dropout():
     assert np.linalg.norm(differences) == pytest.approx(norm, rel=1e-3)
 
 
-@pytest.mark.slow
-def test_two_workers_change_nothing(alone, two_addresses, tmp_path):
-    workers = []
-    for index in range(2):
-        config = json.dumps({"cluster": {"worker": two_addresses}, "task": {"type": "worker", "index": index}})
-        arguments = tmp_path / "run", tmp_path / f"{index}.npz"
-        workers.append(programs.start("tests.training.test_contrastive", *arguments, TF_CONFIG=config))
-    for index, worker in enumerate(workers):
-        programs.finish(worker)
-        assert_same((alone[0], dict(np.load(tmp_path / f"{index}.npz")), alone[2]), alone)
-    np.testing.assert_allclose(_losses(tmp_path / "run"), alone[0], rtol=1e-5)
-
-
 def test_xla_is_refused(tmp_path):
     with pytest.raises(ValueError, match="a loss of all rows together. Received: 'loss'"):
         train(tmp_path, jit_compile=True)
-
-
-if __name__ == "__main__":  # One of several workers.
-    _, trained, _ = train(pathlib.Path(sys.argv[1]), strategy=create_strategy("auto", timeout_s=60))
-    np.savez(sys.argv[2], **trained)

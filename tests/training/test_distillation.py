@@ -118,6 +118,7 @@ def test_pretraining():
     assert [loss.name for loss in pretraining_distillation_losses(next_sentence=False)] == ["mlm_loss"]
 
 
+@pytest.mark.usefixtures("eager")
 def test_two_replicas_and_micro_batches_change_nothing(mirrored):
     """With class weights, and with unlabelled rows that are unevenly distributed."""
     rng = np.random.default_rng(1)

@@ -52,6 +52,7 @@ def test_batches_from_a_file(tmp_path, inputs, model):
     assert sorted(seen) == list(enumerate(LENGTHS))
 
 
+@pytest.mark.usefixtures("eager")
 def test_files_are_reused_only_if_all_is_the_same(tmp_path, inputs, model):
     def computes(inputs=inputs, dtype="float16", **key):
         """Returns whether the features are computed."""
@@ -74,6 +75,7 @@ def test_files_are_reused_only_if_all_is_the_same(tmp_path, inputs, model):
     assert all(computes(weights=value) for value in fingerprints)
 
 
+@pytest.mark.usefixtures("eager")
 def test_an_interrupted_computation_starts_again(tmp_path, inputs, model, monkeypatch):
     cache = FeatureCache(tmp_path / "dev.npy", inputs, 2)
 

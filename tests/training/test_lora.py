@@ -14,7 +14,7 @@ from keras_bert.training.losses import classification_loss  # noqa: E402
 from keras_bert.training.trainer import Trainer  # noqa: E402
 from tests.training.small_run import metrics, steps_of  # noqa: E402
 
-pytestmark = pytest.mark.tensorflow
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 # Of two adapters of rank 2, the pooler and a head for 3 classes, on one block of width 32.
 TRAINED = 2 * (32 + 96) + 2 * (32 + 32) + 32 * 32 + 32 + 32 * 3 + 3
 

@@ -83,6 +83,7 @@ def test_repeated_tokens_are_summed_before_clipping(kind, clip):
     np.testing.assert_allclose(moment, expected, rtol=1e-5)
 
 
+@pytest.mark.usefixtures("eager")
 def test_fit_equals_keras_adamw(mirrored):
     """Also on two replicas; approximately in bfloat16, where steps of this size would round to zero."""
     rng = np.random.default_rng(0)

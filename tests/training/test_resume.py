@@ -107,6 +107,7 @@ def test_ctrl_c_saves_the_run(tmp_path, capsys):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("eager")
 def test_a_finished_run_is_extended(tmp_path):
     """The same as one run with both schedules; only a finished run, with more steps and equal other settings."""
     numbers, schedules = numbered(3, 1, 4, 1, 5), [LinearSchedule(0.1, 3, 1), LinearSchedule(0.3, 4, 2)]
@@ -132,6 +133,7 @@ def test_a_finished_run_is_extended(tmp_path):
         fit("parts", 6, 2, extend=["part"])
 
 
+@pytest.mark.usefixtures("eager")
 def test_a_finished_run_is_only_restored_with_equal_settings(tmp_path, monkeypatch):
     """The last two snapshots are kept; the same run restores the last one, other settings raise an error."""
 
@@ -225,6 +227,7 @@ def test_phases_locate_a_step():
         phases.segment(8)
 
 
+@pytest.mark.usefixtures("eager")
 def test_moments_and_learning_rate_carry_over_between_phases(tmp_path):
     """The same batches in one phase and in two phases."""
     numbers = (3, 1, 4, 1, 5, 9, 2)
@@ -249,6 +252,7 @@ def test_phases_that_are_too_short_raise_before_the_first_step():
     np.testing.assert_array_equal(run.model.get_weights()[0], before)
 
 
+@pytest.mark.usefixtures("eager")
 def test_after_save_is_called_after_each_snapshot(tmp_path, monkeypatch):
     found = []
 

@@ -17,7 +17,7 @@ from keras_bert.training.losses import Loss, classification_loss, regression_los
 from keras_bert.training.step import TrainStep  # noqa: E402
 from keras_bert.training.trainer import Trainer  # noqa: E402
 from tests.pipelines import programs  # noqa: E402
-from tests.training import small_run  # noqa: E402
+from tests.training import small_run, small_towers  # noqa: E402
 from tests.training.small_run import arrays, linear, metrics, numbered  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
@@ -63,6 +63,7 @@ def test_two_replicas_change_nothing(alone, tmp_path, mirrored):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("eager")
 def test_two_replicas_change_nothing_in_float16(mirrored, tmp_path):
     options = {"dtype": "mixed_float16", "kind": "lamb", "layer_decay": 0.8}
     expected, _ = train(tmp_path / "one", **options)
@@ -72,20 +73,24 @@ def test_two_replicas_change_nothing_in_float16(mirrored, tmp_path):
 
 @pytest.mark.slow
 def test_two_workers_change_nothing(two_addresses, tmp_path):
+    """A BERT, and towers whose loss has the rows of both workers as negatives."""
     workers = []
     for index in range(2):
         config = json.dumps({"cluster": {"worker": two_addresses}, "task": {"type": "worker", "index": index}})
-        arguments = tmp_path / "run", tmp_path / f"{index}.npz"
-        workers.append(programs.start("tests.training.small_run", *arguments, TF_CONFIG=config))
+        workers.append(programs.start("tests.training.small_worker", tmp_path, index, TF_CONFIG=config))
     run = small_run.trainer(tmp_path / "alone")
     small_run.fit(run)
+    towers = small_towers.train(tmp_path / "towers-alone")
     for index, worker in enumerate(workers):
         programs.finish(worker)
-        assert_same(([], dict(np.load(tmp_path / f"{index}.npz"))), ([], small_run.weights(run)))
-    for found, line in zip(metrics(tmp_path / "run"), metrics(tmp_path / "alone"), strict=True):
+        assert_same(([], dict(np.load(tmp_path / f"bert-{index}.npz"))), ([], small_run.weights(run)))
+        losses = small_towers.losses(tmp_path / "towers")
+        small_towers.assert_same((losses, dict(np.load(tmp_path / f"towers-{index}.npz")), towers[2]), towers)
+    for found, line in zip(metrics(tmp_path / "bert"), metrics(tmp_path / "alone"), strict=True):
         assert found == pytest.approx(line, rel=1e-4)
 
 
+@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("dtype", ["float16", pytest.param("mixed_bfloat16", marks=pytest.mark.slow)])
 def test_16_bits_train_like_float32(alone, tmp_path, dtype):
     losses, _ = train(tmp_path, dtype=dtype)
@@ -245,6 +250,7 @@ def test_losses_as_the_only_metrics_keep_no_outputs(monkeypatch):
     assert kept == [(None, None, results)]
 
 
+@pytest.mark.usefixtures("eager")
 def test_class_weights_on_two_replicas(mirrored, tmp_path):
     """The loss of a step is the weighted mean over its rows, on any number of replicas."""
     rng, weights = np.random.default_rng(1), np.array([0.25, 1.0, 4.0])
@@ -262,6 +268,7 @@ def test_class_weights_on_two_replicas(mirrored, tmp_path):
     assert losses[0][0] == pytest.approx(np.average(each, weights=weights[labels[0]]))
 
 
+@pytest.mark.usefixtures("eager")
 def test_best_weights_are_restored(tmp_path):
     scores, kernels = [0.1, 0.5, 0.4, 0.3, 0.9, 0.9], []
 
@@ -288,6 +295,7 @@ def test_bad_arguments_of_fit():
             linear().fit(batches, evaluation=batches, **options)
 
 
+@pytest.mark.usefixtures("eager")
 def test_a_loss_that_is_not_finite_names_the_step():
     loss = Loss("loss", lambda y, out: tf.where(y == 4, float("nan"), out["logits"][:, 0]))
     message = "the loss is not finite at step 2: .*Usual causes: a learning rate that is too high"
@@ -295,6 +303,7 @@ def test_a_loss_that_is_not_finite_names_the_step():
         linear(loss=loss).fit(numbered(3, 1, 4, 1))
 
 
+@pytest.mark.usefixtures("eager")
 def test_float16_skips_steps_that_overflow(tmp_path):
     """The gradient is 16 times the scale, which starts at 2 ** 15: above 65504 until the scale is 2 ** 11."""
     run = linear(tmp_path, dtype="mixed_float16", loss=Loss("loss", lambda y, out: out["logits"][:, 0]))
@@ -309,6 +318,7 @@ def test_float16_skips_steps_that_overflow(tmp_path):
     assert lines[6]["gradient_norm"] == pytest.approx((3 * 16**2 + 1) ** 0.5)
 
 
+@pytest.mark.usefixtures("eager")
 def test_out_of_memory_error_message(monkeypatch):
     """With an error like that of TensorFlow's allocator."""
 
@@ -329,6 +339,7 @@ def test_out_of_memory_error_message(monkeypatch):
         run.predict(data)
 
 
+@pytest.mark.usefixtures("eager")
 def test_replicas_and_micro_batches_draw_different_masks(mirrored):
     """The gradient of a linear layer after dropout counts how often each of 256 inputs was kept in 4 rows."""
 
@@ -439,6 +450,7 @@ def test_one_replica_trains_like_keras_fit(tmp_path):
     assert float(run.model.get_layer("first").kernel.numpy().max()) < 0.41
 
 
+@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize(("kind", "clip"), [("AdamW", {"clipnorm": 0.5}), ("LAMB", {"clipvalue": 0.1})])
 def test_two_replicas_train_like_keras_fit(mirrored, kind, clip):
     """Regularizers, constraints, clipping; batches of two rows in four parts, so that one replica gets only filler."""
@@ -466,6 +478,7 @@ def test_the_step_compiles_for_a_tpu():
     assert not [node.name for node in nodes for value in node.attr.values() if value.type == tf.string.as_datatype_enum]
 
 
+@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize(
     ("make_layer", "replicas", "micro_batches", "message"),
     [

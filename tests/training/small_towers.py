@@ -1,0 +1,75 @@
+"""Small training runs of a model with a tower for queries and one for passages."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import keras_bert
+from keras_bert.training.contrastive import in_batch_loss
+from keras_bert.training.tower_bucketing import TowerBatches
+from keras_bert.training.trainer import Trainer
+from tests.training.small_run import metrics
+
+ROWS, PASSAGES, LONGEST = 11, 3, {"query": 5, "passage": 12}
+
+
+def data(batch_size, **options):
+    """Two batches of random ids; the last passage of some rows is absent."""
+    rng = np.random.default_rng(1)
+    inputs, present = {}, rng.integers(0, 2, (ROWS, PASSAGES)) | [1, 1, 0]
+    for tower, shape in (("query", (ROWS,)), ("passage", (ROWS, PASSAGES))):
+        lengths = rng.integers(2, LONGEST[tower] + 1, shape) * (present if tower == "passage" else 1)
+        flat = lengths.reshape(-1)
+        ragged = tf.RaggedTensor.from_row_lengths(rng.integers(5, 50, flat.sum(), "int32"), flat)
+        is_pair = tower == "passage"
+        inputs[f"{tower}_token_ids"] = tf.RaggedTensor.from_uniform_row_length(ragged, PASSAGES) if is_pair else ragged
+    passage_ids = np.where(present, rng.integers(0, 30, (ROWS, PASSAGES)), -1).astype("int32")
+    targets = {"query_ids": np.arange(ROWS, dtype="int32"), "passage_ids": passage_ids}
+    return TowerBatches(inputs, targets, batch_size, **options)
+
+
+def towers():
+    """A model that embeds a text as the mean of its tokens, transformed; an absent one as zeros."""
+    table = keras.layers.Embedding(50, 8, "normal", name="table")
+    dense = keras.layers.Dense(6, "tanh", use_bias=False, name="dense")
+
+    def embed(ids):
+        mask = keras.ops.cast(keras.ops.expand_dims(ids, -1) > 0, "float32")
+        return dense(keras.ops.sum(table(ids) * mask, -2) / keras.ops.maximum(keras.ops.sum(mask, -2), 1.0))
+
+    inputs = [keras.Input((None,), dtype="int32", name="query_token_ids")]
+    inputs.append(keras.Input((None, None), dtype="int32", name="passage_token_ids"))
+    return keras.Model(
+        {tensor.name: tensor for tensor in inputs},
+        {"query_embedding": embed(inputs[0]), "passage_embedding": embed(inputs[1])},
+    )
+
+
+def train(directory, **options):
+    """Returns the losses of each step, the weights and the loss of an evaluation."""
+    keras.utils.set_random_seed(3)
+    run = Trainer(
+        towers,
+        lambda model: keras_bert.create_optimizer(model, 0.05, 6, 1),
+        [in_batch_loss()],
+        directory=directory,
+        **options,
+    )
+    run.fit(data(8, grouped=False), epochs=3, log_every=1)
+    return (
+        losses(directory),
+        {weight.path: weight.numpy() for weight in run.model.weights},
+        run.evaluate(data(8, shuffle=False))["loss"],
+    )
+
+
+def losses(directory):
+    return [[line["loss"], line["gradient_norm"]] for line in metrics(directory)]
+
+
+def assert_same(found, expected):
+    """Compares the results of two runs."""
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
+    np.testing.assert_allclose(found[2], expected[2], rtol=1e-5)
+    for path, weight in expected[1].items():
+        np.testing.assert_allclose(found[1][path], weight, atol=1e-5 * np.abs(weight).max(), err_msg=path)
