@@ -243,6 +243,15 @@ def task(batch):
     return make
 
 
+def compiled(function):
+    """Compiles a function of arrays: one graph is faster than many operations, of which JAX compiles each."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.jit(function)
+    return tf.function(function, autograph=False) if keras.backend.backend() == "tensorflow" else function
+
+
 def to_numpy(value):
     """Converts a tensor of any backend to a float32 array."""
     return keras.ops.convert_to_numpy(keras.ops.cast(value, "float32"))
