@@ -244,12 +244,12 @@ def task(batch):
 
 
 def compiled(function):
-    """Compiles a function of arrays: one graph is faster than many operations, of which JAX compiles each."""
-    if keras.backend.backend() == "jax":
-        import jax
+    """Compiles a function of arrays on JAX, which otherwise compiles each of its operations."""
+    if keras.backend.backend() != "jax":
+        return function
+    import jax
 
-        return jax.jit(function)
-    return tf.function(function, autograph=False) if keras.backend.backend() == "tensorflow" else function
+    return jax.jit(function)
 
 
 def to_numpy(value):
