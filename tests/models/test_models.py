@@ -153,7 +153,7 @@ def test_a_reloaded_pretrainer_trains_with_a_tied_table(build, task, tmp_path):
     model = keras.saving.load_model(tmp_path / "model.keras")
     table = model.get_layer("token_embedding").embeddings
     before = to_numpy(table)
-    history = fit(model, data, keras.optimizers.SGD(0.3), epochs=6)
+    history = fit(model, data, keras.optimizers.SGD(0.3), epochs=4)
     assert history[-1] < 0.7 * history[0]
     # Embeddings of ids outside inputs and targets only change through the softmax over the tied table.
     unseen = sorted(set(range(50)) - set(inputs["token_ids"].ravel()) - set(targets["mlm_logits"].ravel()))
@@ -162,9 +162,8 @@ def test_a_reloaded_pretrainer_trains_with_a_tied_table(build, task, tmp_path):
     assert sum(weight.shape == (50, 32) for weight in model.trainable_weights) == 1
 
 
-@pytest.mark.parametrize("head", ["token_classification", "multiple_choice"])
-def test_fit_learns(build, task, head):
-    history = fit(build(head), task(head), keras.optimizers.SGD(0.3), epochs=6)
+def test_fit_learns_with_a_nested_encoder(build, task):
+    history = fit(build("multiple_choice"), task("multiple_choice"), keras.optimizers.SGD(0.3), epochs=4)
     assert history[-1] < 0.7 * history[0]
 
 

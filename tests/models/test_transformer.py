@@ -109,7 +109,8 @@ def test_marian_round_trip(model, golden, tmp_path):
     keras_bert.save(model, tmp_path / "ours", None)
     again = keras_bert.load(tmp_path / "ours")
     assert dataclasses.replace(again.config, initializer_range=None) == CONFIG
-    np.testing.assert_array_equal(logits(again.model(), batch()), logits(model, batch()))
+    for before, after in zip(model.get_weights(), again.model().get_weights(), strict=True):
+        np.testing.assert_array_equal(before, after)
     theirs = marian.read(golden / "marian" / "relu")
     keras_bert.save(theirs, tmp_path / "theirs", None)
     assert (tmp_path / "theirs" / "model.safetensors").stat().st_size > 0
