@@ -13,11 +13,11 @@ from keras_bert.models.bilm import frozen_states
 from tests.conftest import to_numpy
 
 PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh")
-NAMES = {"bilm": "bilm_H-4", "bilstm": "bilstm_H-4_E-6", "bidaf": "bidaf_H-4_E-6"}
+NAMES = {"bilm": "bilm_H-4", "bilstm": "bilstm_H-4_L-1_E-6", "bidaf": "bidaf_H-4_E-6"}
 
 
 def build(kind, features=False, dtype=None, **options):
-    language_model = build_baseline(named_baseline("bilm_H-4", len(PIECES)), dtype=dtype) if features else None
+    language_model = build_baseline(named_baseline("bilm_H-4_L-1", len(PIECES)), dtype=dtype) if features else None
     options = {"num_classes": 3, **options} if kind == "bilstm" else options
     return build_baseline(
         named_baseline(NAMES[kind], len(PIECES)), language_model=language_model, dtype=dtype, **options
