@@ -45,27 +45,21 @@ def test_google_tf1(golden, loaded, dtype):
     expected = np.load(golden / "google_tf1_small" / "golden.npz")
     inputs = int32(expected, **{name: name for name in ("token_ids", "segment_ids", "padding_mask")})
     real = expected["padding_mask"].astype(bool)
-    bert = loaded("google_tf1_small", dtype=dtype)
+    bert = loaded("google_tf1_small", dtype=dtype, hidden_states=True)
     assert bert.config.hidden_act == "gelu_new"
-    pretraining = bert.pretrainer().predict_on_batch({**inputs, **int32(expected, mask_positions="mask_positions")})
-    outputs = {**bert.encoder.predict_on_batch(inputs), **pretraining}
+    pretrainer = bert.pretrainer()
+    both = keras.Model(pretrainer.input, {**bert.encoder.output, **pretrainer.output})
+    outputs = both({**inputs, **int32(expected, mask_positions="mask_positions")})
     for name in ("pooled_output", "nsp_logits"):
         assert relative(outputs[name], expected[name]) <= tolerance(name, dtype), name
     sequence = to_numpy(outputs["sequence_output"])[real]
     assert relative(sequence, expected["sequence_output"][real]) <= tolerance("sequence_output", dtype)
     mlm = to_numpy(outputs["mlm_logits"]).reshape(expected["mlm_logits"].shape)
     assert relative(mlm, expected["mlm_logits"]) <= tolerance("mlm_logits", dtype)
-
-
-@pytest.mark.tensorflow
-def test_google_layer_by_layer(golden):
-    expected = np.load(golden / "google_tf1_small" / "golden.npz")
-    inputs = int32(expected, **{name: name for name in ("token_ids", "segment_ids", "padding_mask")})
-    real = expected["padding_mask"].astype(bool)
-    bert = keras_bert.load(golden / "google_tf1_small", hidden_states=True)
-    states = bert.encoder(inputs)["hidden_states"]
-    for state, layer in zip(states, [expected["embedding_output"], *expected["all_layers"]], strict=True):
-        assert relative(to_numpy(state)[real], layer[real]) <= FLOAT32
+    if dtype == "float32":
+        layers = [expected["embedding_output"], *expected["all_layers"]]
+        for state, layer in zip(outputs["hidden_states"], layers, strict=True):
+            assert relative(to_numpy(state)[real], layer[real]) <= FLOAT32
 
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
@@ -79,8 +73,9 @@ def test_hugging_face_heads(golden, loaded, loaded_model, head, dtype):
     if head == "pretraining":
         inputs["mask_positions"] = np.tile(np.arange(24, dtype="int32"), (3, 1))
     model = loaded_model(f"hf_small/{head}", dtype=dtype)
-    # float32 in a graph, bfloat16 eagerly.
-    for name, value in (model.predict_on_batch if dtype == "float32" else model)(inputs).items():
+    # One head in a graph.
+    in_graph = (head, dtype) == ("pretraining", "float32")
+    for name, value in (model.predict_on_batch if in_graph else model)(inputs).items():
         value, wanted = to_numpy(value), expected[HF_OUTPUTS[name]]
         if value.shape[:2] == real.shape and head != "multiple_choice":
             value, wanted = value[real], wanted[real]
@@ -139,32 +134,36 @@ def real_bert(minilm):
     return keras_bert.load(minilm)
 
 
+@pytest.fixture(scope="module")
+def real_outputs(golden, real_bert):
+    """Expected values; inputs and outputs of single texts ("") and of pairs ("pair_")."""
+    expected, found = np.load(golden / "minilm_activations.npz"), {}
+    for pairs in ("", "pair_"):
+        inputs = int32(expected, **{name: pairs + name for name in ("token_ids", "segment_ids", "padding_mask")})
+        found[pairs] = inputs, keras.tree.map_structure(to_numpy, real_bert.encoder(inputs))
+    return expected, found
+
+
 @pytest.mark.parametrize("pairs", ["", "pair_"])
-def test_real_weights_of_minilm(golden, real_bert, pairs):
-    expected = np.load(golden / "minilm_activations.npz")
-    names = ("token_ids", "segment_ids", "padding_mask")
-    inputs = int32(expected, **{name: pairs + name for name in names})
+def test_real_weights_of_minilm(real_bert, real_outputs, pairs):
+    expected, found = real_outputs
+    inputs, outputs = found[pairs]
     real = inputs["padding_mask"].astype(bool)
     assert real_bert.lowercase
     assert len(real_bert.vocabulary) == 30522
-    outputs = real_bert.encoder.predict_on_batch(inputs)
-    assert relative(to_numpy(outputs["sequence_output"])[real], expected[f"{pairs}sequence_output"][real]) <= FLOAT32
+    assert relative(outputs["sequence_output"][real], expected[f"{pairs}sequence_output"][real]) <= FLOAT32
     assert relative(outputs["pooled_output"], expected[f"{pairs}pooled_output"]) <= FLOAT32
 
 
-def embed(bert, inputs):
+def test_published_similarities_of_minilm(golden, real_outputs):
     """Mean over the real tokens, normalized to length 1, as the authors of MiniLM do."""
-    mask = inputs["padding_mask"][..., None]
-    mean = (to_numpy(bert.encoder(inputs)["sequence_output"]) * mask).sum(1) / mask.sum(1)
-    return mean / np.linalg.norm(mean, axis=-1, keepdims=True)
-
-
-def test_published_similarities_of_minilm(golden, real_bert):
     published = json.loads((golden / "minilm_published_values.json").read_text())["cases"]
     sentences = json.loads((golden / "minilm_activations.json").read_text())["sentences"]
-    expected = np.load(golden / "minilm_activations.npz")
-    inputs = int32(expected, **{name: name for name in ("token_ids", "segment_ids", "padding_mask")})
-    vectors = embed(real_bert, inputs)
+    expected, found = real_outputs
+    inputs, outputs = found[""]
+    mask = inputs["padding_mask"][..., None]
+    vectors = (outputs["sequence_output"] * mask).sum(1) / mask.sum(1)
+    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
     np.testing.assert_allclose(vectors, expected["sentence_embedding"], atol=2e-6)
     rows = [vectors[sentences.index(sentence)] for sentence in published[0]["sentences"]]
     similarity = np.array(rows) @ np.array(rows).T

@@ -69,7 +69,7 @@ def test_a_model_without_pooler(models):
 
 
 @pytest.mark.tensorflow
-def test_the_tokenizer_of_a_preset(backbone, pieces, tmp_path):
+def test_the_tokenizer_of_a_preset(eager, backbone, pieces, tmp_path):
     """Token ids of texts that both programs normalize equally; also weights and casing."""
     pieces = [*pieces[:-2], "é", "中国"]
     options = {"strip_accents": False, "special_tokens_in_strings": True}

@@ -334,7 +334,7 @@ def test_a_loaded_checkpoint_is_not_a_model(saved):
 
 
 @pytest.mark.tensorflow
-def test_attention(saved):
+def test_attention(eager, saved):
     """Equals the encoder's own output, and a softmax in NumPy from the file's weights."""
     bert = keras_bert.load(saved("encoder"), attention_scores=True)
     tokens, attention = bert.attention(("ab c", "d"))

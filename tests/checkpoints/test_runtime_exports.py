@@ -20,8 +20,8 @@ def preprocessor(pieces):
 
 
 @pytest.fixture
-def classifier(build):
-    return build("classification")
+def classifier(models):
+    return models("classification")
 
 
 def files(folder):
@@ -30,6 +30,9 @@ def files(folder):
 
 def test_a_client_reads_everything_from_the_folder(classifier, preprocessor, tmp_path):
     labels, folder = ["no", "yes", "maybe"], tmp_path / "exported"
+    folder.mkdir()
+    for name in ("model.onnx", "README.md"):
+        (folder / name).touch()  # Replaced.
     report = keras_bert.export_onnx(classifier, preprocessor, folder, labels, pair=True)
     assert files(folder) == ["config.json", "model.onnx", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
     assert (report.path, report.size) == (folder / "model.onnx", (folder / "model.onnx").stat().st_size)
@@ -57,24 +60,25 @@ def test_int8(build, preprocessor, tmp_path, head):
     ("precision", "lengths", "most"), [("float32", [4, 8], 1e-5), ("float16", None, 2e-2), ("int8", None, 0.3)]
 )
 def test_litert(build, preprocessor, tmp_path, precision, lengths, most):
-    for _ in range(2):  # The second replaces the first.
-        report = keras_bert.export_litert(
-            build("pretraining"), preprocessor, tmp_path / "new", precision=precision, lengths=lengths
-        )
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "model.tflite").touch()  # Replaced.
+    report = keras_bert.export_litert(
+        build("pretraining"), preprocessor, tmp_path / "new", precision=precision, lengths=lengths
+    )
     assert report.difference < most
     assert list(report.latencies) == (lengths or [40])
     assert f"{tmp_path}/new/model.tflite: 0." in str(report)
 
 
 def test_other_answers_leave_the_old_folder(classifier, preprocessor, tmp_path, monkeypatch):
-    keras_bert.export_onnx(classifier, preprocessor, tmp_path / "new")
-    before = (tmp_path / "new" / "model.onnx").read_bytes()
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "model.onnx").write_text("old")
     run = runtime.InferenceSession.run
     monkeypatch.setattr(runtime.InferenceSession, "run", lambda *args: [array + 0.01 for array in run(*args)])
     with pytest.raises(ValueError, match=r"^model.onnx was not written, .*logits differs by 0.01, .* at most 1e-05$"):
         keras_bert.export_onnx(classifier, preprocessor, tmp_path / "new")
-    assert (tmp_path / "new" / "model.onnx").read_bytes() == before
-    assert files(tmp_path)[0] == "config.json"  # No temporary folder is left.
+    assert (tmp_path / "new" / "model.onnx").read_text() == "old"
+    assert files(tmp_path) == ["model.onnx", "new"]  # No temporary folder is left.
 
 
 def test_a_folder_with_other_files_is_not_replaced(classifier, preprocessor, tmp_path):
@@ -89,28 +93,29 @@ def test_a_folder_with_other_files_is_not_replaced(classifier, preprocessor, tmp
     assert files(tmp_path) == names
 
 
-def test_quantized_and_adapted_models(classifier, preprocessor, tmp_path):
-    classifier.quantize("int8")
-    assert keras_bert.export_onnx(classifier, preprocessor, tmp_path / "new").difference < 0.1
+def test_quantized_models(build, preprocessor, tmp_path):
+    model = build("classification")
+    model.quantize("int8")
+    assert keras_bert.export_onnx(model, preprocessor, tmp_path / "new").difference < 0.1
     with pytest.raises(ValueError, match="`model` must not be quantized"):
-        keras_bert.export_litert(classifier, preprocessor, tmp_path / "lite")
+        keras_bert.export_litert(model, preprocessor, tmp_path / "lite")
 
 
-@pytest.mark.parametrize("export", ["export_onnx", "export_litert"])
-def test_models_without_a_graph(build, config, preprocessor, tmp_path, export):
-    export = getattr(keras_bert, export)
-    bilstm = keras_bert.build_bilstm_encoder(keras_bert.build_encoder(config))
-    for model in (build("bilstm_tagging"), bilstm):
-        with pytest.raises(ValueError, match=r"must be a BERT without a BiLSTM.*`keras_bert.export` or --format=saved"):
-            export(model, preprocessor, tmp_path / "new")
-    with pytest.raises(ValueError, match=r"`model` must be in float32.*load it with dtype='float32'"):
-        export(build("encoder", dtype="bfloat16"), preprocessor, tmp_path / "new")
-    with pytest.raises(ValueError, match=r"`precision` must be one of float32, .*Received: precision='int4'"):
-        export(build("encoder"), preprocessor, tmp_path / "new", precision="int4")
+def test_models_without_a_graph(build, models, config, preprocessor, tmp_path):
+    narrow, encoder = build("encoder", dtype="bfloat16"), keras_bert.build_encoder(config)
+    for export in (keras_bert.export_onnx, keras_bert.export_litert):
+        for model in (models("bilstm_tagging"), keras_bert.build_bilstm_encoder(encoder)):
+            message = r"must be a BERT without a BiLSTM.*`keras_bert.export` or --format=saved"
+            with pytest.raises(ValueError, match=message):
+                export(model, preprocessor, tmp_path / "new")
+        with pytest.raises(ValueError, match=r"`model` must be in float32.*load it with dtype='float32'"):
+            export(narrow, preprocessor, tmp_path / "new")
+        with pytest.raises(ValueError, match=r"`precision` must be one of float32, .*Received: precision='int4'"):
+            export(models("encoder"), preprocessor, tmp_path / "new", precision="int4")
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("lengths", [[], [8, 8], [0], ["8"], [41]])
-def test_lengths_that_no_signature_can_have(build, preprocessor, tmp_path, lengths):
+def test_lengths_that_no_signature_can_have(models, preprocessor, tmp_path, lengths):
     with pytest.raises(ValueError, match="`lengths` must be a list of different lengths of at most 40 tokens"):
-        keras_bert.export_litert(build("encoder"), preprocessor, tmp_path / "new", lengths=lengths)
+        keras_bert.export_litert(models("encoder"), preprocessor, tmp_path / "new", lengths=lengths)

@@ -34,7 +34,7 @@ def test_a_checkpoint_is_complete_and_small(shipped, name):
 
 
 @pytest.mark.tensorflow
-def test_it_predicts_masked_words_of_books(shipped):
+def test_it_predicts_masked_words_of_books(eager, shipped):
     bert = shipped("bert_tiny_books")
     text = "He opened the [MASK] and went into the room."
     inputs = bert.preprocessor(32, padding="longest", keep_special_tokens=("[MASK]",))([text])
