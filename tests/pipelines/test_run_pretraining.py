@@ -403,9 +403,9 @@ def test_distillation_on_two_devices_resumes_exactly(made):
     one = {"teacher": "{made}/teacher", "config": "{made}/no_dropout.json", "phase": "length:16,steps:5,batch:30"}
     one |= {"eval_data": "{made}/16", "eval_examples": 32, "save_every": 1, "strategy": "one"}
     two = {**one, "gradient_accumulation": 2, "strategy": "mirrored"}
-    run(PROGRAM, *flags(made, "cut_on_two", **two), devices=2, before=EAGERLY + KILL, status=-signal.SIGKILL)
+    run(PROGRAM, *flags(made, "cut_on_two", **two), devices=2, before=KILL, status=-signal.SIGKILL)
     for output, given in (("cut_on_two", two), ("on_two", two), ("on_one", one)):
-        run(PROGRAM, *flags(made, output, **given), devices=2, before=EAGERLY)
+        run(PROGRAM, *flags(made, output, **given), devices=2)
     found, expected = (snapshot(made / name, 5) for name in ("cut_on_two", "on_two"))
     assert found.keys() == expected.keys()
     for name, value in expected.items():
