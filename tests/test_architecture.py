@@ -33,8 +33,8 @@ ROOMS = {
     "tasks": ["files", "text", "training.metrics"],
     # Floor 4
     "checkpoints": ["baseline_config", "config", "exporting", "files", "memory", "metadata", "models"]
-    + ["text.lossless", "text.preprocessor", "text.thresholds", "text.tokenizer_json", "text.vocabulary"]
-    + ["transformer_config"],
+    + ["tasks.retrieval.ranking", "text.lossless", "text.preprocessor", "text.thresholds", "text.tokenizer_json"]
+    + ["text.vocabulary", "transformer_config"],
     # Floor 5
     "experiments": [
         "baseline_config",
