@@ -253,15 +253,6 @@ def task(batch):
     return make
 
 
-def compiled(function):
-    """Compiles a function of arrays on JAX, which otherwise compiles each of its operations."""
-    if keras.backend.backend() != "jax":
-        return function
-    import jax
-
-    return jax.jit(function)
-
-
 def to_numpy(value):
     """Converts a tensor of any backend to a float32 array."""
     return keras.ops.convert_to_numpy(keras.ops.cast(value, "float32"))

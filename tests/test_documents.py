@@ -94,16 +94,10 @@ def test_pages_as_a_whole(page, workspace, monkeypatch, request):
     if page.name != "translation.md":  # Its searches and its training of many steps are faster as graphs.
         request.getfixturevalue("eager")
     if page.name == "embeddings.md":  # Only checks the options: an export of MiniLM takes long.
-        monkeypatch.setitem(vars(keras_bert), "export", _signatures)
+        monkeypatch.setitem(vars(keras_bert), "export", programs.signatures_into({}))
     monkeypatch.setattr("keras_bert.experiments.finetuning.export", lambda *_, **options: None)  # Tested by command.
     glue_files.write_task(workspace / "glue_data", TASKS["mrpc"])
     _run(page, {"run", "run slowly"})
-
-
-def _signatures(model, preprocessor, directory, precision=None, calibration=None, **options):
-    from keras_bert.exporting.export import build_signatures
-
-    assert build_signatures(model, preprocessor, **options)
 
 
 def _run(page, checks):

@@ -7,15 +7,15 @@ import tensorflow as tf
 
 from keras_bert.training.bucketing import Batches, fit_boundaries, longest_sequences, pad_rows
 
-_GROUPS = 16  # More than in `Batches`: rows of a group differ in the lengths of their towers.
-_LENGTHS = 24  # Of a tower.
+_GROUPS = 16  # Of similar rows; more than in `Batches`, since the towers of a row differ in length.
+_LENGTHS = 24  # That a tower is padded to.
 
 
 class TowerBatches(Batches):
     """`Batches` whose features are those of several towers: the part of a name before the first `_` is the tower.
 
-    The features of a tower are padded to the longest row of the batch in this tower, rounded up to one of few lengths:
-    questions are not padded to the length of passages.
+    The features of a tower are padded to the longest row of the batch in this tower, rounded up to one of at most 24
+    lengths: questions are not padded to the length of passages.
 
     Example:
         batches = TowerBatches({"query_token_ids": ..., "passage_token_ids": ...}, targets, grouped=False)

@@ -13,7 +13,15 @@ from keras_bert.models.decoding import Decoder
 from keras_bert.models.sampling import Sampling, sample
 from keras_bert.models.transformer import build_transformer
 from keras_bert.transformer_config import TransformerConfig
-from tests.conftest import compiled
+
+
+def compiled(function):
+    """Compiles a function of arrays on JAX, which otherwise compiles each of its operations."""
+    if keras.backend.backend() != "jax":
+        return function
+    import jax
+
+    return jax.jit(function)
 
 
 @pytest.mark.parametrize("name", ["relu", "swish"])

@@ -2,13 +2,14 @@
 
 import json
 from functools import partial
+from unittest import mock
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import keras_bert
-from keras_bert.experiments import feature_tagging_task
+from keras_bert.experiments import feature_tagging_task, finetuning
 from keras_bert.experiments.feature_tagging_task import BiLSTMSettings
 from keras_bert.exporting.results import results
 from keras_bert.layers.recurrent import FEATURES
@@ -17,7 +18,7 @@ from keras_bert.tasks.tagging.schemes import Entity
 from keras_bert.training.feature_cache import FeatureCache
 from keras_bert.training.trainer import Trainer
 from tests.conftest import eagerly
-from tests.pipelines.programs import call, mistake, signatures_only
+from tests.pipelines.programs import call, mistake, signatures_into
 
 pytestmark = pytest.mark.tensorflow
 
@@ -85,7 +86,8 @@ def arguments(made, output, suffix="txt", **changes):
 @pytest.fixture(scope="module")
 def run(made):
     """The output of a run, what it printed, and the signatures of the export."""
-    with eagerly(), signatures_only() as signatures:
+    signatures = {}
+    with eagerly(), mock.patch.object(finetuning, "export", signatures_into(signatures)):
         printed = call(PROGRAM, *arguments(made, "run"))
     return made / "run", printed, signatures
 

@@ -3,7 +3,7 @@
 import pytest
 
 import keras_bert
-from tests.conftest import HEADS
+from tests.conftest import HEADS, eagerly
 
 TEXTS = ["a b c", "", "d e f g h a b c d e", "b", "a b c", "x y z", "c d", "q", "r s t"]
 
@@ -24,12 +24,9 @@ def saved(config, pieces, shared_folder):
 
 @pytest.fixture(scope="module")
 def eager_module():
-    """Runs `tf.function`s eagerly in all tests of a module and in its fixtures."""
-    import tensorflow as tf
-
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
+    """See `eagerly`; for all tests of a module and its fixtures."""
+    with eagerly():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -32,9 +32,12 @@ def nearest(queries, blocks, top):
     """
     queries = finite(np.asarray(queries, "float32"), "`queries`")
     best = [(np.zeros(0, "int64"), np.zeros(0, "float32"))] * len(queries)
-    start, buffer = 0, None
+    start, buffer = 0, np.empty([0, 0], "float32")
     for block in blocks:
-        vectors, buffer = as_float32(block, buffer)
+        if buffer.shape[0] < len(block):
+            buffer = np.empty(block.shape, "float32")
+        vectors = as_float32(block, buffer[: len(block)])
+        # At least the length of each vector.
         longest = np.sqrt(vectors.shape[1]) * np.maximum(vectors.max(initial=0), -vectors.min(initial=0))
         if not longest < _LARGEST:  # Also of NaN.
             finite(block, f"the vectors from number {start:,}")
@@ -49,25 +52,21 @@ def nearest(queries, blocks, top):
     return numbers, np.array([scores for _, scores in best], "float32").reshape(len(best), count)
 
 
-def as_float32(vectors, buffer=None):
-    """Converts vectors to float32, in which NaN and infinity of float16 become numbers from 65,536 on.
+def as_float32(vectors, out=None):
+    """Converts vectors to float32; NaN and infinity in float16 become numbers of at least 65,536.
 
     Args:
         vectors: array `(rows, width)`; float16 is converted three times as fast as by NumPy.
-        buffer: float32 array to write the result of float16 to, since fresh memory takes as long as the conversion.
-            Defaults to a new one; also if the size is another.
-
-    Returns:
-        The float32 array, and the buffer for the next call.
+        out: float32 array `(rows, width)` for converted float16, since fresh memory takes as long as the conversion.
+            Defaults to a new array.
     """
     if vectors.dtype != "float16":
-        return np.asarray(vectors, "float32"), buffer
-    if buffer is None or buffer.shape != vectors.shape:
-        buffer = np.empty(vectors.shape, "float32")
+        return np.asarray(vectors, "float32")
+    out = np.empty(vectors.shape, "float32") if out is None else out
     for start in range(0, len(vectors), _ROWS):
         bits = vectors[start : start + _ROWS].view("int16").astype("int32") << 13  # Extends the sign to the left.
-        np.multiply((bits & _SIGN_AND_VALUE).view("float32"), _REBIAS, out=buffer[start : start + _ROWS])
-    return buffer, buffer
+        np.multiply((bits & _SIGN_AND_VALUE).view("float32"), _REBIAS, out=out[start : start + _ROWS])
+    return out
 
 
 def finite(vectors, name):

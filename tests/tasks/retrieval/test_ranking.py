@@ -47,7 +47,7 @@ def test_zero_vectors_and_no_queries():
 def test_all_finite_halves_are_converted():
     halves = np.arange(2**16, dtype="uint16").view("float16")
     halves = halves[np.isfinite(halves)].reshape(-1, 8)
-    np.testing.assert_array_equal(as_float32(halves)[0].view("int32"), halves.astype("float32").view("int32"))
+    np.testing.assert_array_equal(as_float32(halves).view("int32"), halves.astype("float32").view("int32"))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
