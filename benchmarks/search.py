@@ -157,6 +157,7 @@ def main(_):
             path = pathlib.Path(folder, name.replace(", ", "_"))
             write_index(path, count, *options)
             contenders[f"keras_bert, {name}"] = with_keras_bert, path
+        os.sync()  # Files that the system still writes would slow down the first contestants.
         contenders["NumPy, float32"] = with_numpy, count
         if importlib.util.find_spec("sentence_transformers"):
             contenders["sentence-transformers, float32"] = with_sentence_transformers, count

@@ -43,7 +43,9 @@ _INDEX = flags.DEFINE_string("index", None, "Folder of the index.", required=Tru
 _MODEL = flags.DEFINE_string("model", None, "Directory or name of the model; default: the one that built the index.")
 _DTYPE = flags.DEFINE_enum("dtype", "float16", ["float16", "int8"], "Type of the stored vectors.")
 _RESCORE = flags.DEFINE_bool("rescore", False, "Keeps float16 vectors beside int8, to score the best passages again.")
-_SIMILARITY = flags.DEFINE_enum("similarity", "cosine", ["cosine", "dot"], "Similarity of vectors.")
+_SIMILARITY = flags.DEFINE_enum(
+    "similarity", None, ["cosine", "dot"], "Similarity of vectors; default: the similarity function of the model."
+)
 _QUERY_PROMPT = flags.DEFINE_string("query_prompt", None, "Text to put before each query, if the model requires one.")
 _PASSAGE_PROMPT = flags.DEFINE_string("passage_prompt", None, "Text to put before each passage.")
 _BLOCK = flags.DEFINE_integer("block", 16384, "Passages that are embedded and written together.", 1)

@@ -22,7 +22,7 @@ from keras_bert.search.index_files import (
     write_facts,
 )
 from keras_bert.search.model_identity import differences, model_facts
-from keras_bert.search.vectors import SIMILARITIES, embed
+from keras_bert.search.vectors import SIMILARITIES, embed, model_similarity
 from keras_bert.tasks.retrieval.data import Passage, read_passages
 from keras_bert.training.progress import announced, track
 
@@ -34,7 +34,7 @@ def build_index(
     passages,
     directory,
     dtype="float16",
-    similarity="cosine",
+    similarity=None,
     rescore=False,
     block=16384,
     batch_size=32,
@@ -57,7 +57,8 @@ def build_index(
         directory: folder of the index.
         dtype: str, "float16", or "int8" with a scale for each vector, which takes half of the space. Defaults to
             "float16".
-        similarity: str, "cosine" or "dot". Defaults to "cosine", for which vectors are scaled to length 1.
+        similarity: str, "cosine", for which vectors are scaled to length 1, or "dot". Defaults to `None`, the
+            similarity function of the model, which is the cosine if its directory does not name one.
         rescore: bool, only for int8: whether the index also has float16 vectors, with which the best `4 * top`
             passages are scored again. Defaults to `False`.
         block: int, number of passages that are embedded and written together. Defaults to 16384.
@@ -74,8 +75,9 @@ def build_index(
         index = keras_bert.build_index(bert, ["A cat sleeps.", "It rains."], "my_index")
         index.search("weather", top=1)
     """
-    _check(dtype, similarity, rescore, block)
     directory, read, model = pathlib.Path(directory), _reader(passages, text_column), model_facts(bert)
+    similarity = model_similarity(bert) if similarity is None else similarity
+    _check(dtype, similarity, rescore, block)
     width = embed(bert, [""], batch_size, "", similarity).shape[-1]
     with announced("reading the passages"):
         count, source = _survey(read)

@@ -5,6 +5,16 @@ from keras_bert.tasks.retrieval.ranking import unit
 SIMILARITIES = ("cosine", "dot")
 
 
+def model_similarity(bert):
+    """Returns the similarity function of a model, or raises an error if an index cannot search by it."""
+    if bert.similarity_function not in SIMILARITIES:
+        raise ValueError(
+            f"the model compares vectors by {bert.similarity_function} distance, which an index does not. Expected "
+            f"similarity={' or similarity='.join(SIMILARITIES)}"
+        )
+    return bert.similarity_function
+
+
 def embed(bert, texts, batch_size, prompt, similarity):
     """Returns the vectors of texts, float32 `(texts, width)`; for "cosine" of length 1, or zeros.
 

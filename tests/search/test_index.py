@@ -53,6 +53,21 @@ def test_answers(bert, index, tmp_path, similarity):
     assert all(hit["text"] == TEXTS[int(hit["id"])] for hit in hits)
 
 
+def test_default_similarity(bert, tmp_path):
+    """That of the model, if an index has it."""
+    found = {}
+    for function in ("dot", "euclidean"):
+        model = keras_bert.build_embedder(bert.encoder)
+        keras_bert.save(model, tmp_path / function, bert.vocabulary, similarity_function=function)
+        found[function] = keras_bert.load(tmp_path / function)
+    index = keras_bert.build_index(found["dot"], TEXTS, tmp_path / "index")
+    expected = np.sort(scores_in_numpy(found["dot"], "a c", "dot"))[::-1]
+    np.testing.assert_allclose([hit["score"] for hit in index.search("a c", top=len(TEXTS))], expected, rtol=1e-5)
+    with pytest.raises(ValueError, match="by euclidean distance, which an index does not. Expected similarity=cosine"):
+        keras_bert.build_index(found["euclidean"], TEXTS, tmp_path / "other")
+    assert len(keras_bert.build_index(found["euclidean"], TEXTS, tmp_path / "other", similarity="dot")) == len(TEXTS)
+
+
 def test_several_queries_and_all_passages(index):
     both = index.search(["a c", "x"], top=100)
     assert [len(hits) for hits in both] == [len(TEXTS), len(TEXTS)] == [len(index)] * 2
