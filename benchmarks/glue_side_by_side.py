@@ -64,14 +64,15 @@ class Job:
         return Job(self.model, text, pair, labels)
 
 
-def ours(job, precision):
+def ours(job, precision, packed=False):
     """Prepares keras_bert and returns a function of the round's seed, which returns the function to time."""
     import keras_bert
 
     bert = keras_bert.load(job.model, dtype=precision)
     preprocessor = bert.preprocessor(LENGTH)
+    model = keras_bert.build_classifier(bert.encoder, CLASSES)
     trainer = keras_bert.Trainer(
-        lambda: keras_bert.build_classifier(bert.encoder, CLASSES),
+        lambda: keras_bert.build_packed(model) if packed else model,
         lambda model: keras_bert.create_optimizer(model, RATE, job.steps, round(WARMUP * job.steps)),
         keras_bert.classification_loss(),
     )
@@ -82,11 +83,13 @@ def ours(job, precision):
         return preprocessor.ragged((job.text, job.pair) if job.pair else job.text)
 
     def batches(job, **options):
-        return keras_bert.Batches(tokenize(job), np.array(job.labels, "int32"), BATCH, **options)
+        make = keras_bert.PackedBatches if packed else keras_bert.Batches
+        return make(tokenize(job), np.array(job.labels, "int32"), BATCH, **options)
 
     def run(seed):
         epoch = batches(job, seed=seed)
-        assert (epoch.steps, epoch.examples) == (job.steps, len(job.labels))
+        assert epoch.examples == len(job.labels)
+        assert abs(epoch.steps - job.steps) <= packed * job.steps / 8
         return trainer.fit(epoch, log_every=LOG_EVERY)["loss"], epoch.examples
 
     def ready(seed):
@@ -94,6 +97,9 @@ def ours(job, precision):
             variable.assign(value)
         return lambda: run(seed)
 
+    if packed:  # One shape.
+        trainer.fit(batches(job), steps=2)
+        return ready
     boundaries = batches(job).boundaries
     lengths = tokenize(job)["token_ids"].row_lengths().numpy()
     rows = contest.rows_of_every_length(lengths, boundaries, BATCH)
@@ -144,10 +150,12 @@ def theirs(job, padding, sampling, bf16, folder):
 
 
 def contestants(job, folder):
-    """Returns `{name: (needed packages, prepare, arguments)}`; the first two are keras_bert."""
+    """Returns `{name: (needed packages, prepare, arguments)}`; the first four are keras_bert."""
     return {
         "keras_bert, float32": (["tensorflow"], ours, (job, "float32")),
         "keras_bert, mixed bfloat16": (["tensorflow"], ours, (job, "mixed_bfloat16")),
+        "keras_bert, packed rows, float32": (["tensorflow"], ours, (job, "float32", True)),
+        "keras_bert, packed rows, mixed bfloat16": (["tensorflow"], ours, (job, "mixed_bfloat16", True)),
         "transformers, padded to 128": (contest.PEERS, theirs, (job, "max_length", "random", False, folder)),
         "transformers, dynamic padding": (contest.PEERS, theirs, (job, False, "random", False, folder)),
         "transformers, dynamic, bfloat16": (contest.PEERS, theirs, (job, False, "random", True, folder)),

@@ -32,6 +32,7 @@ _MODULES = {
         "build_classifier build_embedder build_multiple_choice build_span_labeler build_token_classifier"
     ),
     "keras_bert.models.bi_encoder": "build_bi_encoder",
+    "keras_bert.models.packed": "build_packed",
     "keras_bert.models.bilstm_encoder": "build_bilstm_encoder",
     "keras_bert.models.bilstm_tagger": "build_bilstm_tagger split_bilstm_tagger",
     "keras_bert.models.bilm": "build_bilm",
@@ -62,6 +63,7 @@ _MODULES = {
     "keras_bert.training.trainer": "Trainer",
     "keras_bert.training.distribution": "create_strategy",
     "keras_bert.training.bucketing": "Batches",
+    "keras_bert.training.packing": "PackedBatches SingleTexts",
     "keras_bert.training.pair_bucketing": "PairBatches",
     "keras_bert.training.tower_bucketing": "TowerBatches",
     "keras_bert.training.input_pipeline": "Stream",

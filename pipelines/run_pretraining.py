@@ -40,6 +40,7 @@ _DISTILLATION = common_flags.distillation(
 command.section("training")
 _PHASE = flags.DEFINE_multi_string("phase", None, "length:128,steps:90000,batch:256; repeatable.", required=True)
 flags.DEFINE_bool("next_sentence", True, "Whether to train next sentence prediction.")
+flags.DEFINE_bool("pack", False, "Packs several short examples into each row of a batch.")
 flags.DEFINE_bool("causal", False, "Trains a left-to-right language model instead of a masked one.")
 flags.DEFINE_enum(
     "positions", None, ["learned", "sinusoid", "none"], "Position embeddings of new weights; default: learned."
@@ -64,6 +65,8 @@ def check():
         raise ValueError(f"--student_layers: only with --model or --teacher. Received: --config={_CONFIG.value}")
     if _DISTILLATION.teacher.value and _is_bilm():
         raise ValueError(f"--teacher: not for a bilm. Received: --config={_CONFIG.value}")
+    if flags.FLAGS.pack and (_DISTILLATION.teacher.value or _is_bilm()):
+        raise ValueError("--pack: not with --teacher and not for a bilm")
     common_flags.check_distillation(_DISTILLATION)
     common_flags.check_paths(_MODEL.value, vocab=_VOCAB.value)
 
@@ -81,7 +84,9 @@ def main():
     objective = common_flags.instance(pretraining.Objective, masking=None, both_directions=_is_bilm())
     phases = common_flags.phases(_PHASE)
     settings = common_flags.instance(PretrainingSettings, phases=phases, objective=objective, model=_start())
-    records = pretraining.open_phases(settings.phases, _DATA.value, objective, _VOCAB.value, settings.seed)
+    records = pretraining.open_phases(
+        settings.phases, _DATA.value, objective, _VOCAB.value, settings.seed, settings.pack
+    )
     held_out = None
     if _EVAL.value:
         held_out = pretraining.open_held_out(_EVAL.value, records[0], objective, _VOCAB.value, _EVAL_EXAMPLES.value)
@@ -93,7 +98,7 @@ def main():
     except tf.errors.DataLossError as error:
         raise pretraining.located(error, [*_DATA.value, *([_EVAL.value] if _EVAL.value else [])]) from None
     fills = _EVAL.value or _DATA.value[0]
-    pretraining.report(run.trainer, results, settings.phases, records[0], fills, objective, _next())
+    pretraining.report(run, results, fills, _next())
     if is_chief(strategy):
         run.save()
         # Not before the end of an extension: until then, the same command with this --flagfile resumes it.

@@ -10,13 +10,15 @@ import tensorflow as tf
 from keras_bert.checkpoints.save import save
 from keras_bert.experiments.extension import EXTENDABLE, extended_schedule
 from keras_bert.experiments.pretraining import Objective, build_model, load_teacher, open_config
-from keras_bert.models.student import add_teacher, without_teacher
+from keras_bert.models.packed import build_packed
+from keras_bert.models.student import add_teacher
 from keras_bert.training import losses
 from keras_bert.training.callbacks import create_callbacks
 from keras_bert.training.distillation import pretraining_distillation_losses
 from keras_bert.training.feature_cache import weights_fingerprint
-from keras_bert.training.input_pipeline import Phases
+from keras_bert.training.input_pipeline import Phases, Stream
 from keras_bert.training.optimizer import create_optimizer
+from keras_bert.training.packing import SingleTexts
 from keras_bert.training.progress import announced
 from keras_bert.training.trainer import Trainer
 
@@ -45,6 +47,7 @@ class PretrainingSettings:
         student_layers: int, number of evenly spaced layers of `model` to start from; `None` for all.
         teacher: directory or name of a checkpoint with a masked-LM head, whose predictions the model learns; or `None`.
         temperature, alpha: see `distillation_loss`.
+        pack: bool, whether the rows of a batch contain several examples each, see `PackedRecords`.
     """
 
     phases: list
@@ -65,6 +68,7 @@ class PretrainingSettings:
     teacher: str | None = None
     temperature: float = 2.0
     alpha: float = 0.5
+    pack: bool = False
 
     @property
     def steps(self):
@@ -87,12 +91,16 @@ class PretrainingRun:
     Attributes:
         trainer: the `Trainer`.
         records: list of `Records`, as given.
+        model: the model that is trained and saved. That of the trainer may be packed or have a teacher.
     """
 
     def __init__(
         self, settings, records, directory, held_out=None, strategy=None, report_to=("tensorboard",), lowercase=True
     ):
-        self.settings, self.records, self._held_out, self._lowercase = settings, records, held_out, lowercase
+        self.settings, self.records, self._lowercase = settings, records, lowercase
+        self._held_out = SingleTexts(held_out) if settings.pack and held_out else held_out
+        if settings.pack and settings.teacher:
+            raise ValueError("--pack: not with a teacher. Received: --teacher")
         self._directory = None if directory is None else pathlib.Path(directory)
         self._teacher = self._load_teacher(strategy)
         objective, stored = settings.objective, self._stored_settings()
@@ -126,6 +134,7 @@ class PretrainingRun:
             **({"positions": settings.positions} if settings.positions else {}),
             **({"masking": dataclasses.asdict(masking)} if masking else {}),
             **({"student_layers": settings.student_layers} if settings.student_layers else {}),
+            **({"pack": True} if settings.pack else {}),
             **self._teacher_settings(),
         }
 
@@ -167,7 +176,15 @@ class PretrainingRun:
             options["num_layers"] = settings.student_layers
         vocabulary = self.records[0].vocabulary
         model = build_model(settings.config, settings.model, settings.objective, vocabulary, self._longest, **options)
+        self.model = model
+        if settings.pack:
+            return build_packed(model)
         return add_teacher(model, self._teacher) if self._teacher else model
+
+    def predict(self, inputs):
+        """Returns the outputs for the inputs of one batch of `Records`."""
+        batches = Stream(tf.data.Dataset.from_tensors(inputs))
+        return self.trainer.predict(SingleTexts(batches) if self.settings.pack else batches)
 
     def _optimizer(self, model, schedule):
         settings = self.settings
@@ -206,4 +223,4 @@ class PretrainingRun:
         known = self.records[0].settings
         casing = {"lowercase": known.get("lowercase", self._lowercase), "strip_accents": known.get("strip_accents")}
         with announced("saving"):
-            save(without_teacher(self.trainer.model), self._directory / "model", self.records[0].vocabulary, **casing)
+            save(self.model, self._directory / "model", self.records[0].vocabulary, **casing)

@@ -48,6 +48,7 @@ class BertEmbeddings(Composite):
     Call arguments:
         tokens: token embeddings, `(batch, length, hidden_size)`.
         segment_ids: `(batch, length)`.
+        position_ids: `(batch, length)`, for rows of several texts. Defaults to `None`, which counts from 0.
         training: bool, whether to apply dropout.
         inference: bool, whether to never apply dropout, regardless of `training`. Defaults to `False`.
 
@@ -93,17 +94,20 @@ class BertEmbeddings(Composite):
             self.position_table = table(self.max_length, "position_embeddings")
         self.norm.build((None, None, self.hidden_size))
 
-    def call(self, tokens, segment_ids, training=None, inference=False):
-        if self.positions != "none":
+    def call(self, tokens, segment_ids, position_ids=None, training=None, inference=False):
+        if self.positions != "none" and position_ids is None:
             tokens = check_length(tokens, self.max_length)
         hidden = tokens + ops.take(self.segment_table, _no_wrap(segment_ids, self.num_segments), axis=0)
-        if self.positions == "learned":
-            hidden = hidden + self.position_table[: ops.shape(tokens)[1]]
-        elif self.positions == "sinusoid":
-            hidden = hidden + ops.cast(self.fixed_positions()[: ops.shape(tokens)[1]], hidden.dtype)
+        if self.positions != "none":
+            table = self.position_table if self.positions == "learned" else self.fixed_positions()
+            if position_ids is None:
+                positions = table[: ops.shape(tokens)[1]]
+            else:
+                positions = ops.take(table, _no_wrap(position_ids, self.max_length), axis=0)
+            hidden = hidden + ops.cast(positions, hidden.dtype)
         return self.output_dropout(self.norm(hidden), training=False if inference else training)
 
-    def compute_output_shape(self, tokens_shape, segment_ids_shape=None):
+    def compute_output_shape(self, tokens_shape, segment_ids_shape=None, position_ids_shape=None):
         return tokens_shape
 
     def fixed_positions(self):

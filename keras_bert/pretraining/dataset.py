@@ -16,7 +16,7 @@ from keras_bert.text.vocabulary import Vocabulary
 from keras_bert.training.batch_source import BatchSource
 
 _SHUFFLED = 2**16  # Examples to shuffle at a time.
-_OPEN_FILES = 16  # Files to interleave.
+OPEN_FILES = 16  # Files to interleave.
 _HEADER, _FOOTER = 12, 4  # Bytes around a record: its length and two checksums.
 
 
@@ -99,14 +99,14 @@ class Records(BatchSource):
         rng = np.random.Generator(np.random.PCG64([self.seed, epoch]))
         paths = list(rng.permutation(self._paths)) if self.shuffle else self._paths
         records = tf.data.Dataset.from_tensor_slices(paths).interleave(
-            _records, cycle_length=_OPEN_FILES, block_length=16, num_parallel_calls=2, deterministic=True
+            read_records, cycle_length=OPEN_FILES, block_length=16, num_parallel_calls=2, deterministic=True
         )
         records = records.take(self.examples)
         if self.shuffle:
             # Not `shuffle`, whose order depends on TensorFlow's global seed.
             parts = records.batch(min(self.examples, _SHUFFLED)).enumerate()
             records = parts.map(functools.partial(_shuffled, [self.seed, epoch])).unbatch()
-        filler = _records(self._paths[0]).take(1).repeat(self.steps * self.batch_size - self.examples)
+        filler = read_records(self._paths[0]).take(1).repeat(self.steps * self.batch_size - self.examples)
         records = records.concatenate(filler).skip(start * self.batch_size).batch(self.batch_size, drop_remainder=True)
         steps = tf.data.Dataset.range(start, self.steps)
         batch = functools.partial(self._batch, epoch)
@@ -133,10 +133,8 @@ class Records(BatchSource):
                 "labels": features["masked_lm_ids"],
                 "weights": parsed["masked_lm_weights"],
             }
-        elif self._causal:
-            masked = _left_to_right(ids, padding_mask)
         else:
-            masked = self._masker(ids, self._noise(epoch, step))
+            masked = self._masked(epoch, step, ids, padding_mask)
         inputs = {
             "token_ids": masked["token_ids"],
             "segment_ids": features["segment_ids"],
@@ -149,6 +147,10 @@ class Records(BatchSource):
             "next_sentence_labels": features["next_sentence_labels"][:, 0],
         }
         return inputs, targets, weights
+
+    def _masked(self, epoch, step, ids, mask):
+        """Returns the positions to predict and the masked ids; `mask` numbers the texts of each row, 0 is padding."""
+        return _left_to_right(ids, mask) if self._causal else self._masker(ids, self._noise(epoch, step))
 
     def _noise(self, epoch, step):
         seed = tf.random.experimental.stateless_fold_in([self.seed, epoch], step)
@@ -165,14 +167,14 @@ def _shuffled(seed, number, records):
     return tf.random.experimental.stateless_shuffle(records, seed)
 
 
-def _left_to_right(ids, padding_mask):
-    """Uses each token as the label of the previous position."""
+def _left_to_right(ids, mask):
+    """Uses each token as the label of the previous position in its text."""
     places = tf.range(ids.shape[1] - 1)[None]
     return {
         "token_ids": ids,
         "positions": tf.broadcast_to(places, [tf.shape(ids)[0], ids.shape[1] - 1]),
         "labels": ids[:, 1:],
-        "weights": tf.cast(padding_mask[:, 1:], tf.float32),
+        "weights": tf.cast((mask[:, 1:] > 0) & (mask[:, 1:] == mask[:, :-1]), tf.float32),
     }
 
 
@@ -186,7 +188,7 @@ def _both_directions(ids, padding_mask):
 
 
 @tf.autograph.experimental.do_not_convert
-def _records(path):
+def read_records(path):
     packed = tf.where(tf.strings.regex_full_match(path, r".*\.gz"), "GZIP", "")
     return tf.data.TFRecordDataset(path, compression_type=packed)
 
@@ -217,7 +219,7 @@ def _find(source):
 def _look(path):
     """Returns the features of the first record, as expected by `tf.io.parse_example`."""
     try:
-        (record,) = _records(path).take(1).as_numpy_iterator()
+        (record,) = read_records(path).take(1).as_numpy_iterator()
         found = tf.train.Example.FromString(record).features.feature
     except Exception as error:
         raise ValueError(f"{path}: not a file of `tf.train.Example` records ({_plain(error)})") from None
@@ -239,7 +241,7 @@ def _count(path):
         for _ in lines.lines(pathlib.Path(path), longest=2**20):
             pass  # Detects truncated archives, which TensorFlow treats as complete.
         try:
-            return sum(1 for _ in _records(path))
+            return sum(1 for _ in read_records(path))
         except tf.errors.DataLossError as error:
             raise ValueError(f"{path}: is damaged ({_plain(error)}). Copy the file again") from None
     count = place = 0
@@ -261,7 +263,7 @@ def find_damage(source):
     for path in _find(source)[0]:
         count = 0
         try:
-            for _ in _records(path):
+            for _ in read_records(path):
                 count += 1
         except tf.errors.DataLossError as error:
             return f"{path}: the record after {count:,} complete ones is damaged ({_plain(error)})"

@@ -171,7 +171,7 @@ class Batches(PlannedBatches):
         self.tokens_per_batch = tokens_per_batch
         self.shuffle, self.seed, self.grouped = shuffle, seed, grouped
         self._features = to_tensors(inputs), to_tensors(targets)
-        lengths = _row_lengths(*self._features)
+        lengths = row_lengths(*self._features)
         self.examples, self.tokens = len(lengths), int(lengths.sum())
         if grouped:
             self.boundaries = self._fit(lengths) if boundaries is None else _used(boundaries, lengths)
@@ -304,7 +304,7 @@ def longest_sequences(feature):
     return feature.nested_row_lengths()[-1].numpy().reshape(rows, -1).max(axis=1)
 
 
-def _row_lengths(inputs, targets):
+def row_lengths(inputs, targets):
     """Returns the length of the longest sequence of each row, `(rows,)`."""
     features = keras.tree.flatten_with_path({"inputs": inputs, "targets": targets})
     features = {".".join(map(str, path)): feature for path, feature in features if feature is not None}

@@ -51,17 +51,27 @@ def _only(*batch):
 
 
 def _divided(batch, replicas, micro_batches):
-    """Reshapes each tensor `(rows, ...)` to `(replicas, rows per replica, ...)`; `batch[-1]` is the weights."""
-    rows = batch[-1].shape[0] or tf.shape(batch[-1])[0]
+    """Reshapes each tensor `(rows, ...)` to `(replicas, rows per replica, ...)`; `batch[-1]` is the weights.
+
+    Tensors may have a multiple of the rows of others: those of the texts of packed rows.
+    """
+    sizes = {value.shape[0] for value in tf.nest.flatten(batch)}
+    rows = tf.shape(batch[-1])[0] if None in sizes else min(sizes)
     parts = replicas * micro_batches
     each = (rows + parts - 1) // parts * micro_batches
-    if not isinstance(rows, int) or each * replicas != rows:
-        place = tf.range(each * replicas)
-        batch = tf.nest.map_structure(lambda value: tf.gather(value, tf.minimum(place, rows - 1)), batch)
-        batch = (*batch[:-1], tf.where(place < rows, batch[-1], 0.0))
-    return tf.nest.map_structure(
-        lambda value: tf.reshape(value, tf.concat([[replicas, each], tf.shape(value)[1:]], 0)), batch
-    )
+    place = tf.range(each * replicas)
+    uneven = not isinstance(rows, int) or each * replicas != rows
+
+    def divide(value, filler=None):
+        texts = value.shape[0] // rows if isinstance(rows, int) else 1
+        if uneven:
+            value = tf.reshape(value, tf.concat([[rows, texts], tf.shape(value)[1:]], 0))
+            value = tf.gather(value, tf.minimum(place, rows - 1))
+            value = value if filler is None else tf.where((place < rows)[:, None], value, filler)
+            value = tf.reshape(value, tf.concat([[-1], tf.shape(value)[2:]], 0))
+        return tf.reshape(value, tf.concat([[replicas, each * texts], tf.shape(value)[1:]], 0))
+
+    return (*tf.nest.map_structure(divide, batch[:-1]), divide(batch[-1], 0.0))
 
 
 class Stream(BatchSource):

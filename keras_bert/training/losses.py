@@ -169,7 +169,7 @@ def span_loss():
 def pretraining_losses(next_sentence=True):
     """Masked LM over `mask_labels` with `mask_weights`, and next sentence prediction over `next_sentence_labels`."""
     masked_lm = Loss("mlm_loss", _masked_lm(_cross_entropy), _mask_weights)
-    return [masked_lm, Loss("nsp_loss", _next_sentence(_cross_entropy))] if next_sentence else [masked_lm]
+    return [masked_lm, _next_sentence("nsp_loss", _cross_entropy)] if next_sentence else [masked_lm]
 
 
 def pretraining_metrics(next_sentence=True):
@@ -178,7 +178,7 @@ def pretraining_metrics(next_sentence=True):
         Loss("mlm_accuracy", _masked_lm(_is_right), _mask_weights),
         Loss("mlm_perplexity", _masked_lm(_cross_entropy), _mask_weights, finish=np.exp),
     ]
-    return [*masked_lm, Loss("nsp_accuracy", _next_sentence(_is_right))] if next_sentence else masked_lm
+    return [*masked_lm, _next_sentence("nsp_accuracy", _is_right)] if next_sentence else masked_lm
 
 
 def _masked_lm(values):
@@ -193,9 +193,28 @@ def _mask_weights(targets):
     return part(targets, "mask_weights")
 
 
-def _next_sentence(values):
-    name = "next_sentence_labels"
-    return lambda targets, outputs: values(part(targets, name), outputs["nsp_logits"], f"targets[{name!r}]")
+def _next_sentence(name, values):
+    """Returns a `Loss` of the pairs; packed rows have several, `(rows, pairs)`, with the label -1 for missing ones."""
+    key = "next_sentence_labels"
+
+    def of(targets, outputs):
+        labels, logits = tf.convert_to_tensor(part(targets, key)), outputs["nsp_logits"]
+        if not _has_several(labels):
+            return values(labels, logits, f"targets[{key!r}]")
+        found = values(tf.reshape(tf.maximum(labels, 0), [-1]), logits, f"targets[{key!r}]")
+        return tf.reshape(found, tf.shape(labels))
+
+    def weights(targets):
+        labels = tf.convert_to_tensor(part(targets, key))
+        return (
+            labels >= 0 if _has_several(labels) else tf.ones_like(labels[..., 0] if labels.shape.rank > 1 else labels)
+        )
+
+    return Loss(name, of, weights)
+
+
+def _has_several(labels):
+    return labels.shape.rank == 2 and labels.shape[1] != 1
 
 
 def _cross_entropy(labels, logits, name="targets", squeeze=True):

@@ -213,6 +213,7 @@ MISTAKES += [
     ("--temperature, --alpha: only with --teacher. Received: no --teacher", {"temperature": 3, "alpha": 0.1}),
     ("--teacher: not for a bilm. Received: --config=bilm", {"config": "bilm", "teacher": "{made}/teacher"}),
     ("flag --alpha=1.5: 1.5 is not a number in the range [0, 1]", {"alpha": 1.5}),
+    ("--pack: not with --teacher and not for a bilm", {"pack": "true", "teacher": "{made}/teacher"}),
     ("`layers` must be a number of layers, from 1 to 2", {"config": None, "teacher": "{made}/teacher", **THREE}),
 ]
 
@@ -503,6 +504,26 @@ def test_killed_runs_resume_exactly(made):
     files = {path.name: path.read_bytes() for path in (whole / "model").iterdir()}
     assert {path.name: path.read_bytes() for path in (cut / "model").iterdir()} == files
     assert {path.name for path in cut.iterdir()} == {path.name for path in whole.iterdir()}
+
+
+@pytest.mark.usefixtures("eager")
+def test_packed_rows(made):
+    """The model that is saved reads rows of one example, and its evaluation is that of the run."""
+    changes = {"pack": "true", "eval_data": "{made}/held_out", "eval_examples": 10}
+    call(PROGRAM, *flags(made, "packed", **changes))
+    (line,) = metrics(made / "packed", "evaluation")
+    assert snapshot_settings(made / "packed", 2)["pack"] is True
+    bert = keras_bert.load(made / "packed" / "model")
+    held_out = Records(made / "held_out", batch_size=4, shuffle=False, limit=10)
+    trainer = Trainer(
+        bert.pretrainer,
+        lambda model: keras_bert.create_optimizer(model, 0.1, 1),
+        losses.pretraining_losses(),
+        losses.pretraining_metrics(),
+    )
+    assert trainer.evaluate(held_out) == pytest.approx(
+        {name: line[name] for name in trainer.evaluate(held_out)}, rel=1e-5
+    )
 
 
 @pytest.mark.slow

@@ -103,6 +103,16 @@ def test_spans():
     assert mean(losses.span_loss(), targets, outputs) == pytest.approx(expected / 4)
 
 
+def test_next_sentence_in_packed_rows():
+    """Two packed rows have three pairs; the label of the missing one is -1."""
+    outputs = {"nsp_logits": np.array([[1.0, 2.0], [0.0, 3.0], [2.0, 0.0], [5.0, 7.0]], "float32")}
+    targets = {"next_sentence_labels": tf.constant([[1, 0], [0, -1]])}
+    expected = [cross_entropy(outputs["nsp_logits"][row], label) for row, label in enumerate([1, 0, 0])]
+    assert mean(losses.pretraining_losses()[1], targets, outputs) == pytest.approx(np.mean(expected))
+    assert mean(losses.pretraining_losses()[1], targets, outputs, rows=(0.0, 1.0)) == pytest.approx(expected[2], 1e-5)
+    assert mean(losses.pretraining_metrics()[2], targets, outputs) == pytest.approx(2 / 3)
+
+
 def test_pretraining():
     """The first label is the most probable one, the second is not; likewise for the two pairs."""
     outputs = {"mlm_logits": np.stack([LOGITS, LOGITS]), "nsp_logits": LOGITS[:, :2]}

@@ -1,0 +1,64 @@
+"""Layers for packed rows: several texts in one row, none of which sees another (Krell et al., 2021)."""
+
+import keras
+from keras import ops
+
+from keras_bert.layers.quantization import Unquantized
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class PackedMask(Unquantized, keras.layers.Layer):
+    """Returns the attention mask of packed rows: each token attends to the tokens of its own text.
+
+    Args:
+        causal: bool, whether each token attends only to itself and its left context. Defaults to `False`.
+
+    Call arguments:
+        text_numbers: integers `(batch, length)`, the number of each token's text in its row; 0 for padding.
+
+    Returns:
+        A boolean tensor `(batch, 1, query length, key length)`, true where attention is allowed.
+
+    Example:
+        mask = PackedMask()([[1, 1, 1, 2, 2, 0]])
+    """
+
+    def __init__(self, causal=False, **kwargs):
+        super().__init__(**kwargs)
+        self.causal = causal
+        self.built = True
+
+    def call(self, text_numbers):
+        mask = ops.equal(ops.expand_dims(text_numbers, (1, 3)), ops.expand_dims(text_numbers, (1, 2)))
+        if self.causal:
+            positions = ops.arange(ops.shape(text_numbers)[1])
+            mask = ops.logical_and(mask, positions[:, None] >= positions[None, :])
+        return mask
+
+    def compute_output_spec(self, text_numbers):
+        batch, length = text_numbers.shape
+        return keras.KerasTensor((batch, 1, length, length), "bool")
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class FirstTokens(Unquantized, keras.layers.Layer):
+    """Gathers the first token of each text of packed rows, its [CLS], as sequences of one token.
+
+    Call arguments:
+        sequence_output: `(batch, length, width)`.
+        text_starts: integers `(batch, texts)`, the position of each text in its row; 0 for absent texts.
+
+    Returns:
+        `(batch * texts, 1, width)`.
+
+    Example:
+        pooled_output = Pooler(768)(FirstTokens()(sequence_output, text_starts))
+    """
+
+    def call(self, sequence_output, text_starts):
+        batch, length, width = ops.shape(sequence_output)
+        rows = text_starts + ops.arange(batch, dtype=text_starts.dtype)[:, None] * length
+        return ops.take(ops.reshape(sequence_output, (-1, width)), ops.reshape(rows, (-1, 1)), axis=0)
+
+    def compute_output_shape(self, sequence_output_shape, text_starts_shape):
+        return (None, 1, sequence_output_shape[-1])

@@ -1,0 +1,83 @@
+"""Models on packed rows: rows of one shape that contain several texts each, and hardly any padding."""
+
+import keras
+
+from keras_bert.layers import FirstTokens, PackedMask
+from keras_bert.models.description import describe
+
+_HEADS = ("encoder", "pretraining", "next_sentence", "classification", "token_classification")
+
+
+def build_packed(model):
+    """Rewires a model for training on packed rows. Layers and weights are those of `model`; save `model`, not this one.
+
+    Without dropout, a text has the same vectors and logits in a packed row as alone in a row. `PackedBatches` packs.
+
+    Args:
+        model: a model from `build_encoder`, `build_classifier`, `build_token_classifier`, `build_pretrainer` or
+            `build_next_sentence`, without a BiLSTM.
+
+    Returns:
+        A `keras.Model`. Inputs, int32 `(batch, length)`: `token_ids`, `segment_ids`, `text_numbers` (of the text that
+        each token belongs to, from 1; 0 for padding) and `position_ids` (from 0 in each text). `text_starts`
+        `(batch, texts)` are the positions of the texts in their rows, 0 for absent ones. `mask_positions` are positions
+        in the row. Outputs: those of `model`, where `pooled_output`, `nsp_logits` and the `logits` of a classifier are
+        `(batch * texts, ...)`.
+
+    Example:
+        model = keras_bert.build_classifier(bert.encoder, num_classes=2)
+        trainer = keras_bert.Trainer(lambda: keras_bert.build_packed(model), optimizer_fn, classification_loss())
+    """
+    # Layers
+    description = describe(model)
+    _check(description)
+    layers = description.layers
+    packed_mask = PackedMask(description.causal, name="packed_mask")
+    first_tokens = FirstTokens(dtype=description.dtype, name="first_tokens")
+
+    # Wiring
+    names = ("token_ids", "segment_ids", "text_numbers", "position_ids", "text_starts")
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
+    tokens = layers["token_embedding"](inputs["token_ids"])
+    hidden = layers["embeddings"](tokens, inputs["segment_ids"], position_ids=inputs["position_ids"])
+    mask = packed_mask(inputs["text_numbers"])
+    for index in range(description.config.num_hidden_layers):
+        hidden = layers[f"block_{index}"](hidden, attention_mask=mask)
+    pooled = layers["pooler"](first_tokens(hidden, inputs["text_starts"])) if "pooler" in layers else None
+    if "mlm_transform" in layers:
+        inputs["mask_positions"] = keras.Input((None,), dtype="int32", name="mask_positions")
+
+    # Model
+    outputs = _outputs(description.head, layers, hidden, pooled, inputs)
+    return keras.Model(inputs, outputs, name=f"packed_{model.name}")
+
+
+def _check(description):
+    """Raises for models without a packed form."""
+    if description.head not in _HEADS:
+        raise ValueError(
+            f"a model with the head {description.head!r} cannot be packed. Expected one of {', '.join(_HEADS)}"
+        )
+    if description.bilstm:
+        raise ValueError("a model with a BiLSTM, which would read across texts, cannot be packed")
+    if description.causal and "pooler" in description.layers:
+        raise ValueError("a left-to-right model that pools the last token cannot be packed")
+
+
+def _outputs(head, layers, hidden, pooled, inputs):
+    """Returns the outputs of the head."""
+    if head == "encoder":
+        return {"sequence_output": hidden, "pooled_output": pooled}
+    if head == "classification":
+        return {"logits": layers["classifier"](layers["head_dropout"](pooled))}
+    if head == "token_classification":
+        return {"logits": layers["token_classifier"](layers["head_dropout"](hidden))}
+    outputs = {}
+    if head == "pretraining":
+        masked = layers["mlm_transform"](hidden, inputs["mask_positions"])
+        decoder = layers.get("mlm_decoder")
+        logits = layers["token_embedding"](masked, reverse=True) if decoder is None else decoder(masked)
+        outputs["mlm_logits"] = layers["mlm_bias"](logits)
+    if "next_sentence" in layers:
+        outputs["nsp_logits"] = layers["next_sentence"](pooled)
+    return outputs

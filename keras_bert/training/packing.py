@@ -1,0 +1,226 @@
+"""Packed rows: several texts in each row of a batch, hardly any padding, one shape."""
+
+import functools
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.training.batch_source import BatchSource
+from keras_bert.training.bucketing import check_integers, row_lengths, to_tensors
+
+MOST_TEXTS = 64  # In a row.
+_FACTORS = (1, 1.25, 1.5, 2, 3, 4)  # Times the longest text: lengths of rows to try.
+_RATIO = 1.03  # Target ratio of computed to real tokens.
+_INPUTS = ("token_ids", "segment_ids")
+
+
+class PackedBatches(BatchSource):
+    """Packs in-memory texts into rows of one length, and splits the rows into batches, for `build_packed`.
+
+    Each epoch contains every text once, in an order that depends only on `seed` and the epoch. Which lengths share a
+    row is planned once; each epoch draws other texts of these lengths and shuffles the rows. A batch has a fixed number
+    of rows and about `batch_size` texts. Missing texts and rows at the end have weight 0.
+
+    Args:
+        inputs: dict with the `tf.RaggedTensor`s `token_ids` and `segment_ids`, `(texts, length)`; `padding_mask` is
+            ignored.
+        targets: a feature or a dict of features, or `None`: either dense ones, a value per text, or `tf.RaggedTensor`s,
+            a value per token, padded with -1.
+        batch_size: int, mean number of texts per batch. Defaults to 32.
+        sequence_length: int, length of the packed rows. Defaults to the length of the longest text, or up to four times
+            that for at most 1.03 computed tokens per real token.
+        shuffle: bool, whether to shuffle texts and rows. Defaults to `True`.
+        seed: int, shuffle seed. Defaults to 0.
+
+    Attributes:
+        steps, sequence_length, tokens, seed: see `BatchSource`.
+        batch_size: int, rows per batch.
+        examples: int, texts per epoch.
+        texts: int, the largest number of texts in a row, at most 64.
+        computed: int, tokens per epoch, including padding.
+
+    Example:
+        batches = PackedBatches(inputs, labels, batch_size=32)
+        trainer = Trainer(lambda: build_packed(model), optimizer_fn, classification_loss())
+        trainer.fit(batches, epochs=3, evaluation=SingleTexts(dev_batches))
+    """
+
+    def __init__(self, inputs, targets=None, batch_size=32, sequence_length=None, shuffle=True, seed=0):
+        check_integers(1, batch_size=batch_size)
+        check_integers(0, seed=seed)
+        self.shuffle, self.seed = shuffle, seed
+        self._inputs, self._targets = to_tensors({name: inputs[name] for name in _INPUTS}), to_tensors(targets)
+        self._lengths = row_lengths(self._inputs, self._targets)
+        if empty := np.flatnonzero(self._lengths == 0).tolist():
+            raise ValueError(f"texts must have tokens, at least [CLS]. Received: text {empty[0]} without any")
+        longest = int(self._lengths.max())
+        sizes = [int(longest * factor) for factor in _FACTORS] if sequence_length is None else [sequence_length]
+        check_integers(longest, sequence_length=sizes[0])
+        kinds = {isinstance(feature, tf.RaggedTensor) for feature in tf.nest.flatten(self._targets)}
+        if len(kinds) > 1:
+            raise ValueError("`targets` must all have a value per text, or all a value per token. Received: both")
+        self._per_token = kinds == {True}
+        self.examples, self.tokens = len(self._lengths), int(self._lengths.sum())
+        for size in sizes:
+            self._plan, self.sequence_length = plan_rows(self._lengths, size), size
+            self.batch_size = max(1, round(batch_size * len(self._plan) / self.examples))
+            self.steps = -(-len(self._plan) // self.batch_size)
+            self.computed = self.steps * self.batch_size * size
+            if self.computed <= _RATIO * self.tokens:
+                break
+        self.texts = self._plan.shape[1]
+
+    def rows(self, epoch=0):
+        """Returns the texts of each batch, integer arrays `(rows * texts,)` with -1 for missing texts."""
+        return list(self._packed(epoch).reshape(self.steps, -1))
+
+    def dataset(self, epoch=0, start=0):
+        if not 0 <= start <= self.steps:
+            raise ValueError(f"`start` must be a step of the epoch, 0 to {self.steps}. Received: start={start}")
+        packed = self._packed(epoch).reshape(self.steps, self.batch_size, self.texts)[start:]
+        dataset = tf.data.Dataset.from_tensor_slices(packed).map(self._batch, num_parallel_calls=tf.data.AUTOTUNE)
+        options = tf.data.Options()
+        # TensorFlow's optimizations would copy all features for every iterator without any gain.
+        options.experimental_optimization.apply_default_optimizations = False
+        return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)
+
+    def _packed(self, epoch):
+        """Returns the texts of all rows of an epoch, `(steps * batch_size, texts)`, -1 for none."""
+        check_integers(0, epoch=epoch)
+        rng = np.random.Generator(np.random.PCG64([self.seed, epoch])) if self.shuffle else None
+        packed = draw_texts(self._plan, self._lengths, rng)
+        return np.pad(packed, [(0, self.steps * self.batch_size - len(packed)), (0, 0)], constant_values=-1)
+
+    @tf.autograph.experimental.do_not_convert
+    def _batch(self, packed):
+        inputs = pack(self._inputs, self._lengths.astype("int32"), packed, self.sequence_length)
+        present = packed >= 0
+        if self._per_token:
+            take = functools.partial(_in_rows, packed=packed, size=self.sequence_length, padding=-1)
+            weights = tf.reduce_any(present, 1)
+        else:
+            take, weights = functools.partial(tf.gather, indices=_slots(packed)), tf.reshape(present, [-1])
+        targets = None if self._targets is None else tf.nest.map_structure(take, self._targets)
+        return inputs, targets, tf.cast(weights, tf.float32)
+
+
+class SingleTexts(BatchSource):
+    """Batches of rows of one text each, such as `Batches`, as inputs of a model from `build_packed`, to evaluate it.
+
+    Args:
+        batches: the `BatchSource`.
+
+    Example:
+        results = trainer.evaluate(SingleTexts(dev_batches))
+    """
+
+    def __init__(self, batches):
+        self._batches = batches
+        for name in ("steps", "batch_size", "sequence_length", "examples", "tokens", "seed"):
+            setattr(self, name, getattr(batches, name))
+
+    def rows(self, epoch=0):
+        return self._batches.rows(epoch)
+
+    def dataset(self, epoch=0, start=0):
+        return self._batches.dataset(epoch, start).map(_single_texts, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+@tf.autograph.experimental.do_not_convert
+def _single_texts(inputs, *targets_and_weights):
+    inputs = dict(inputs)
+    inputs["text_numbers"] = mask = inputs.pop("padding_mask")
+    inputs["position_ids"] = tf.broadcast_to(tf.range(tf.shape(mask)[1]), tf.shape(mask))
+    inputs["text_starts"] = tf.zeros_like(mask[:, :1])
+    return inputs, *targets_and_weights
+
+
+def plan_rows(lengths, size, most=MOST_TEXTS):
+    """Returns which lengths share a row, `(rows, texts)`, 0 where a row has fewer texts than another one.
+
+    Best fit, longest texts first: each text is put into the row with the least sufficient space. Rows with the same
+    lengths are handled together.
+
+    Args:
+        lengths: integer array, the length of each text, from 1 to `size`.
+        size: int, length of a row.
+        most: int, maximum number of texts in a row. Defaults to 64.
+    """
+    rows = [{} for _ in range(size + 1)]  # The number of rows by their lengths, by the space that is left.
+    full = {}  # Those with the maximum number of texts.
+
+    def add(count, found, length, texts):
+        """Adds texts of one length to each of a number of rows."""
+        found = (*found, *[length] * texts)
+        group = full if len(found) == most else rows[size - sum(found)]
+        if count and found:
+            group[found] = group.get(found, 0) + count
+
+    counts = np.bincount(lengths, minlength=size + 1)
+    for length in np.flatnonzero(counts)[::-1].tolist():
+        left = int(counts[length])
+        while left:
+            fitting = next((group for group in rows[length:] if group), None)
+            found, count = fitting.popitem() if fitting else ((), left)
+            texts = min((size - sum(found)) // length, most - len(found))
+            used, rest = divmod(min(left, count * texts), texts)
+            add(used, found, length, texts)
+            add(min(rest, 1), found, length, rest)
+            add(count - used - min(rest, 1), found, length, 0)
+            left -= used * texts + rest
+    patterns = [pattern for group in (full, *rows) for pattern in group.items()]
+    plan = np.zeros([sum(count for _, count in patterns), max(len(found) for found, _ in patterns)], np.uint16)
+    first = 0
+    for found, count in patterns:
+        plan[first : first + count, : len(found)] = found
+        first += count
+    return plan
+
+
+def draw_texts(plan, lengths, rng=None):
+    """Returns texts with the lengths of a plan, `(rows, texts)`, -1 for none; random texts and rows with `rng`."""
+    texts = np.arange(len(lengths), dtype=np.int32)
+    if rng is not None:
+        texts, plan = rng.permutation(texts), rng.permutation(plan)
+    packed = np.full(plan.shape, -1, np.int32)
+    places = np.flatnonzero(plan)
+    by_length = np.argsort(plan.ravel()[places], kind="stable")
+    packed.ravel()[places[by_length]] = texts[np.argsort(lengths[texts], kind="stable")]
+    return packed
+
+
+def pack(features, lengths, packed, size):
+    """Returns the inputs of a model from `build_packed`, except `mask_positions`.
+
+    Args:
+        features: dict of `tf.RaggedTensor`s `(all texts, length)`.
+        lengths: int32 `(all texts,)`.
+        packed: int32 `(rows, texts)`, the texts of each row, -1 for none.
+        size: int, length of the rows.
+    """
+    in_rows = functools.partial(_in_rows, packed=packed, size=size)
+    inputs = {name: in_rows(feature) for name, feature in features.items()}
+    texts = tf.where(packed >= 0, tf.gather(lengths, tf.maximum(packed, 0)), 0)  # Their lengths.
+    ends = tf.cumsum(texts, axis=1)
+    place = tf.range(size)[None]
+    number = tf.searchsorted(ends, tf.broadcast_to(place, [tf.shape(packed)[0], size]), side="right")
+    real = place < ends[:, -1:]
+    starts = ends - texts
+    inputs["text_numbers"] = tf.where(real, number + 1, 0)
+    inputs["position_ids"] = tf.where(
+        real, place - tf.gather(starts, tf.minimum(number, packed.shape[1] - 1), batch_dims=1), 0
+    )
+    inputs["text_starts"] = tf.where(packed >= 0, starts, 0)
+    return inputs
+
+
+def _in_rows(feature, packed, size, padding=0):
+    """Concatenates the texts of each row, `(rows, size)`, and pads the rows."""
+    texts = tf.gather(feature, tf.boolean_mask(packed, packed >= 0))
+    counts = tf.reduce_sum(tf.cast(packed >= 0, feature.row_splits.dtype), 1)
+    rows = tf.RaggedTensor.from_row_lengths(texts, counts).merge_dims(1, 2)
+    return rows.to_tensor(padding, shape=[packed.shape[0], size])
+
+
+def _slots(packed):
+    return tf.reshape(tf.maximum(packed, 0), [-1])

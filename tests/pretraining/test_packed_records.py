@@ -1,0 +1,92 @@
+"""Packed rows of records: each example once, resuming at any step, targets that stay in their example."""
+
+import collections
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert.pretraining.generate import generate  # noqa: E402
+from keras_bert.pretraining.packed_records import PackedRecords  # noqa: E402
+from keras_bert.pretraining.settings import Settings  # noqa: E402
+from tests.pretraining import numbered  # noqa: E402
+from tests.pretraining.numbered import Numbered, random_documents  # noqa: E402
+
+pytestmark = pytest.mark.tensorflow
+LENGTH = 32
+SOURCE = Numbered(random_documents(0, documents=40, sentences=(6, 12), words=(1, 5)))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Folders of short pairs, and of the same with static masks."""
+    folder = tmp_path_factory.mktemp("packed")
+    numbered.write(folder / "a.txt", SOURCE.text)
+    for name, static in (("short", False), ("static", True)):
+        settings = Settings(LENGTH, static=static, short_seq_prob=0.9)
+        generate(folder / "a.txt", folder / name, SOURCE.pieces, settings, shards=3)
+    return folder
+
+
+def batches(records, *arguments, **options):
+    return list(records.dataset(*arguments, **options).as_numpy_iterator())
+
+
+def examples(found):
+    """Counts the examples of batches: ids before masking, segments and NSP label."""
+    counted = collections.Counter()
+    for inputs, targets, weights in found:
+        ids, real = inputs["token_ids"].copy(), targets["mask_weights"] > 0
+        rows, columns = np.nonzero(real)
+        ids[rows, inputs["mask_positions"][rows, columns]] = targets["mask_labels"][rows, columns]
+        for row in np.flatnonzero(weights):
+            labels = targets["next_sentence_labels"][row]
+            assert inputs["text_numbers"][row].max() == (labels >= 0).sum()
+            for number, (start, label) in enumerate(zip(inputs["text_starts"][row], labels, strict=True), 1):
+                part = np.flatnonzero(inputs["text_numbers"][row] == number)
+                assert (len(part) == 0) == (label < 0)
+                if len(part):
+                    np.testing.assert_array_equal(inputs["position_ids"][row, part], part - start)
+                    counted[(*ids[row, part], *inputs["segment_ids"][row, part], label)] += 1
+    return counted
+
+
+def test_every_example_once(folders):
+    records, stored = PackedRecords(folders / "short", batch_size=7), numbered.arrays(folders / "short")
+    lengths = stored["input_mask"].sum(1)
+    expected = collections.Counter(
+        (*ids[:length], *segments[:length], *label)
+        for ids, segments, label, length in zip(
+            stored["input_ids"], stored["segment_ids"], stored["next_sentence_labels"], lengths, strict=True
+        )
+    )
+    assert (records.examples, records.tokens) == (len(lengths), lengths.sum())
+    assert records.steps * 7 * LENGTH == records.computed < 1.15 * records.tokens < 0.8 * LENGTH * len(lengths)
+    found = [batches(records, epoch) for epoch in (0, 1)]
+    for some in found:
+        assert len(some) == records.steps
+        assert examples(some) == expected
+    assert (found[0][0][0]["token_ids"] != found[1][0][0]["token_ids"]).any()
+    for one, other in zip(batches(records, 1, start=2), found[1][2:], strict=True):
+        tf.nest.map_structure(np.testing.assert_array_equal, one, other)
+
+
+def test_masks(folders):
+    """15% of the tokens of each row."""
+    for inputs, targets, weights in batches(PackedRecords(folders / "short", batch_size=7)):
+        real = (inputs["text_numbers"] > 0).sum(1)[weights > 0]
+        assert targets["mask_weights"].sum(1)[weights > 0].tolist() == [max(1, round(0.15 * size)) for size in real]
+
+
+def test_causal_targets_stay_in_their_example(folders):
+    for inputs, targets, _ in batches(PackedRecords(folders / "short", batch_size=7, causal=True)):
+        numbers = inputs["text_numbers"]
+        together = (numbers[:, 1:] == numbers[:, :-1]) & (numbers[:, 1:] > 0)
+        np.testing.assert_array_equal(targets["mask_weights"], together)
+        np.testing.assert_array_equal(targets["mask_labels"], inputs["token_ids"][:, 1:])
+
+
+def test_static_masks_are_refused(folders):
+    with pytest.raises(ValueError, match="records that already contain masks cannot be packed"):
+        PackedRecords(folders / "static")

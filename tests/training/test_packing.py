@@ -1,0 +1,118 @@
+"""Packed rows: each text once, hardly any padding, and the same losses and weights as rows of one text."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+import keras_bert  # noqa: E402
+from keras_bert.training import losses  # noqa: E402
+from keras_bert.training.packing import PackedBatches  # noqa: E402
+
+pytestmark = pytest.mark.tensorflow
+
+
+def texts(lengths, tag=False):
+    """Returns inputs whose token ids tell the text, 5 to 49, and targets of texts or tokens."""
+    numbers = np.repeat(np.arange(len(lengths)), lengths)
+    ragged = {"token_ids": 5 + numbers % 45, "segment_ids": np.arange(len(numbers)) % 2}
+    inputs = {name: tf.RaggedTensor.from_row_lengths(values, lengths) for name, values in ragged.items()}
+    return inputs, tf.RaggedTensor.from_row_lengths(numbers % 3, lengths) if tag else np.arange(len(lengths)) % 3
+
+
+@pytest.mark.parametrize("spread", ["long", "short", "equal"])
+def test_every_text_once(spread):
+    rng = np.random.default_rng(0)
+    lengths = {"long": rng.integers(20, 104, 3000), "short": 4 + rng.poisson(7, 3000), "equal": np.full(3000, 9)}[
+        spread
+    ]
+    inputs, _ = texts(lengths)
+    batches = PackedBatches(inputs, np.arange(3000), batch_size=32)
+    assert batches.computed <= 1.03 * batches.tokens
+    assert abs(3000 / batches.steps - 32) < 4
+    orders = []
+    for epoch in range(2):
+        seen = []
+        for features, targets, weights in batches.dataset(epoch):
+            real = weights.numpy() > 0
+            seen.extend(targets.numpy()[real])
+            rows = np.arange(batches.batch_size).repeat(batches.texts)
+            starts, found = features["text_starts"].numpy().ravel(), {name: features[name].numpy() for name in features}
+            for row, start, text in zip(rows[real], starts[real], targets.numpy()[real], strict=True):
+                part = row, slice(start, start + lengths[text])
+                assert set(found["token_ids"][part]) == {5 + text % 45}
+                assert len(set(found["text_numbers"][part])) == 1
+                np.testing.assert_array_equal(found["position_ids"][part], np.arange(lengths[text]))
+            numbers = found["text_numbers"]
+            assert numbers.shape == (batches.batch_size, batches.sequence_length)
+            assert (numbers > 0).sum() == lengths[targets.numpy()[real]].sum()
+        assert sorted(seen) == list(range(3000))
+        np.testing.assert_array_equal(
+            np.concatenate(batches.rows(epoch))[np.concatenate(batches.rows(epoch)) >= 0], seen
+        )
+        orders.append(seen)
+    assert orders[0] != orders[1]
+    (resumed,) = batches.dataset(1, batches.steps - 1)
+    last = list(batches.dataset(1))[-1]
+    tf.nest.map_structure(np.testing.assert_array_equal, resumed, last)
+
+
+def trained(config, batches, loss, build, packed, **options):
+    """Returns the loss and the weights after two steps."""
+    config = dataclasses.replace(config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    models = []
+
+    def make():
+        models.append(build(keras_bert.build_encoder(config)))
+        return keras_bert.build_packed(models[0]) if packed else models[0]
+
+    trainer = keras_bert.Trainer(make, lambda model: keras_bert.create_optimizer(model, 1e-3, 4), loss, **options)
+    found = trainer.fit(batches, steps=2)
+    return found["loss"], models[0].get_weights()
+
+
+@pytest.mark.parametrize("tag", [False, True])
+@pytest.mark.parametrize("parts", ["one", "micro-batches", "replicas"])
+def test_training_equals_that_of_single_texts(config, mirrored, tag, parts):
+    """One batch has all texts, so that the order does not matter."""
+    inputs, targets = texts(np.array([9, 3, 12, 5, 5, 7, 2, 11]), tag)
+    plain = {**inputs, "padding_mask": tf.ones_like(inputs["token_ids"])}
+    build = keras_bert.build_token_classifier if tag else keras_bert.build_classifier
+    loss = losses.token_loss() if tag else losses.classification_loss()
+    options = {"one": {}, "micro-batches": {"micro_batches": 2}, "replicas": {"strategy": mirrored}}[parts]
+    packed = PackedBatches(inputs, targets, batch_size=8, sequence_length=14)
+    assert (packed.steps, packed.batch_size) == (1, 4)
+    results = []
+    for batches, one_row in ((keras_bert.Batches(plain, targets, 8, boundaries=[12]), False), (packed, True)):
+        keras.utils.set_random_seed(1)
+        results.append(
+            trained(config, batches, loss, lambda encoder: build(encoder, 3), one_row, **(options if one_row else {}))
+        )
+    assert results[0][0] == pytest.approx(results[1][0], rel=1e-5)
+    for alone, together in zip(results[0][1], results[1][1], strict=True):
+        np.testing.assert_allclose(together, alone, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sequence_length": 8}, "`sequence_length` must be an integer of at least 9. Received: sequence_length=8"),
+        ({"batch_size": 0}, "`batch_size` must be an integer of at least 1"),
+    ],
+)
+def test_bad_arguments(options, message):
+    inputs, targets = texts(np.array([9, 3]))
+    with pytest.raises(ValueError, match=message):
+        PackedBatches(inputs, targets, **options)
+
+
+def test_bad_data():
+    inputs, targets = texts(np.array([9, 0]))
+    with pytest.raises(ValueError, match="texts must have tokens, at least .CLS.. Received: text 1 without any"):
+        PackedBatches(inputs, targets)
+    inputs, targets = texts(np.array([9, 3]), tag=True)
+    with pytest.raises(ValueError, match="all have a value per text, or all a value per token. Received: both"):
+        PackedBatches(inputs, {"one": targets, "other": np.arange(2)})
