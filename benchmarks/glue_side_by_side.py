@@ -37,6 +37,7 @@ _MODEL = flags.DEFINE_string("model", None, "Directory of the model; default: gt
 _TASKS = flags.DEFINE_list("tasks", ["mrpc", "cola"], "Tasks with two classes.")
 _STEPS = flags.DEFINE_integer("steps", 100, "Steps per round, at most the full batches of an epoch.", lower_bound=1)
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Rounds to time.", lower_bound=1)
+_ONLY = flags.DEFINE_string("only", "", "Part of the names of the contestants; default: all.")
 
 BATCH, LENGTH, RATE, WARMUP, CLASSES = 32, 128, 5e-5, 0.1, 2
 LOG_EVERY = 50
@@ -70,11 +71,11 @@ def ours(job, precision, packed=False):
 
     bert = keras_bert.load(job.model, dtype=precision)
     preprocessor = bert.preprocessor(LENGTH)
-    model = keras_bert.build_classifier(bert.encoder, CLASSES)
     trainer = keras_bert.Trainer(
-        lambda: keras_bert.build_packed(model) if packed else model,
+        lambda: keras_bert.build_classifier(bert.encoder, CLASSES),
         lambda model: keras_bert.create_optimizer(model, RATE, job.steps, round(WARMUP * job.steps)),
         keras_bert.classification_loss(),
+        rewire=keras_bert.build_packed if packed else None,
     )
     variables = [*trainer.model.variables, *trainer.optimizer.variables]
     values = [variable.numpy() for variable in variables]
@@ -183,7 +184,8 @@ def main(_):
         examples = len(job.labels)
         print(f"\n{name}: {job.steps} steps, {examples:,} examples per round; loss: mean of the last {LOG_EVERY} steps")
         with tempfile.TemporaryDirectory() as folder:
-            contest.report(contest.measure(contestants(job, folder), _ROUNDS.value))
+            chosen = {name: how for name, how in contestants(job, folder).items() if _ONLY.value in name}
+            contest.report(contest.measure(chosen, _ROUNDS.value))
 
 
 if __name__ == "__main__":

@@ -97,6 +97,7 @@ def finetuning(learning_rate, batch_size="32", epochs="3"):
         ),
         lora_alpha=flags.DEFINE_float("lora_alpha", None, "Scale of the adapters; default: twice the rank.", 0),
         group_by_length=flags.DEFINE_bool("group_by_length", True, "Batches rows of similar length, which is faster."),
+        pack=flags.DEFINE_bool("pack", False, "Packs several texts into each row; for classification and tagging."),
         max_train_examples=flags.DEFINE_integer("max_train_examples", None, "Number of training examples to use.", 1),
         **vars(training(**schedule(warmup=0.1, bias_correction=True))),
     )

@@ -35,6 +35,7 @@ import pathlib
 from absl import flags
 
 import keras_bert
+from keras_bert.baseline_config import named_baseline
 from keras_bert.files import write_json, write_text
 from keras_bert.tasks.classification import OWN, own_data
 from keras_bert.tasks.glue import data as glue
@@ -98,6 +99,8 @@ def check():
         raise ValueError(f"--threshold: only for --task=multi_label. Received: --task={','.join(_TASK.value)}")
     if _LANGUAGE_MODEL.value and _TASK.value == ["multi_label"]:
         raise ValueError("--language_model_weight: not for --task=multi_label. Received: both")
+    if _FLAGS.pack.value and (_LANGUAGE_MODEL.value or any(named_baseline(start, 1) for start in starts)):
+        raise ValueError("--pack: only for BERT, without --language_model_weight")
     _check_distillation()
     if _DATA.value or set(task_names()) & set(OWN):  # TensorFlow Datasets need TensorFlow.
         _everything()

@@ -98,7 +98,7 @@ def main():
     except tf.errors.DataLossError as error:
         raise pretraining.located(error, [*_DATA.value, *([_EVAL.value] if _EVAL.value else [])]) from None
     fills = _EVAL.value or _DATA.value[0]
-    pretraining.report(run, results, fills, _next())
+    pretraining.report(run.trainer, results, settings.phases, records[0], fills, objective, _next())
     if is_chief(strategy):
         run.save()
         # Not before the end of an extension: until then, the same command with this --flagfile resumes it.

@@ -46,6 +46,8 @@ class ClassificationTask(FinetuningTask):
             Defaults to 0.0, none.
     """
 
+    can_pack = True
+
     def __init__(self, data, model, bert, sequence_length, submissions, class_weights=None, language_model_weight=0.0):
         task = data.task
         self.task, self.data, self.model, self.bert = task, data, str(model), bert

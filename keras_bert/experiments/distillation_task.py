@@ -32,6 +32,8 @@ class DistillationTask(FinetuningTask):
         unlabelled: `Examples` whose labels are ignored: the student learns the teacher's answers. Defaults to `None`.
     """
 
+    can_pack = True
+
     def __init__(self, task, teacher, folder, temperature=2.0, alpha=0.5, unlabelled=None):
         vars(self).update({name: getattr(task, name) for name in _SHARED})
         self._inner, self._name, self._folder, self._unlabelled = task, str(teacher), pathlib.Path(folder), unlabelled

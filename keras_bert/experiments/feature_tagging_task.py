@@ -44,6 +44,8 @@ class FeatureTaggingTask(TaggingTask):
         **options: see `TaggingTask`.
     """
 
+    can_pack = False
+
     def __init__(self, *args, folder, bilstm=None, **options):
         super().__init__(*args, **options)
         self._folder, self._bilstm = pathlib.Path(folder), bilstm or BiLSTMSettings()

@@ -22,6 +22,7 @@ from keras_bert.exporting.export import export
 from keras_bert.files import write_json, write_text
 from keras_bert.models.freezing import freeze_layers
 from keras_bert.models.lora import enable_lora
+from keras_bert.models.packed import build_packed
 from keras_bert.tasks import data_summary
 from keras_bert.tasks.threshold_choice import threshold_text
 from keras_bert.training.callbacks import create_callbacks
@@ -50,6 +51,7 @@ class Hyperparameters:
         lora_rank: int, trains LoRA adapters of this rank instead of the encoder; `None` trains the encoder.
         lora_alpha: float, scale of the adapters; `None` is twice the rank.
         group_by_length: bool, whether to batch rows of similar length.
+        pack: bool, whether each row of a batch contains several texts instead, see `PackedBatches`.
         gradient_accumulation: int, number of micro-batches per batch.
         precision: string, name of a Keras dtype policy.
         best: bool, whether a run keeps the weights of its best epoch on dev instead of the last ones.
@@ -65,6 +67,7 @@ class Hyperparameters:
     lora_rank: int | None = None
     lora_alpha: float | None = None
     group_by_length: bool = True
+    pack: bool = False
     gradient_accumulation: int = 1
     precision: str = "float32"
     # Differs from BERT: the original evaluates the weights after the last epoch.
@@ -72,9 +75,9 @@ class Hyperparameters:
     patience: int | None = None
 
     def to_dict(self):
-        """Returns the values by name, those of LoRA only if it is used."""
-        values = dataclasses.asdict(self)
-        return {name: value for name, value in values.items() if self.lora_rank or not name.startswith("lora_")}
+        """Returns the values by name, those of LoRA and packing only if they are used."""
+        unused = {"pack": self.pack, "lora_rank": self.lora_rank, "lora_alpha": self.lora_rank}
+        return {name: value for name, value in dataclasses.asdict(self).items() if unused.get(name, True)}
 
 
 class Finetuning:
@@ -114,6 +117,8 @@ class Finetuning:
         log_every=1,
         report_to=("tensorboard",),
     ):
+        if hyperparameters.pack and not task.can_pack:
+            raise ValueError(f"--pack: only for classification and tagging with BERT. Received: {task.title}")
         self.report_to = report_to
         self.task, self.hyperparameters, self.strategy = task, hyperparameters, strategy
         self.settings, self.output, self.log_every = grid.settings(**choices), pathlib.Path(output), log_every
@@ -185,7 +190,9 @@ class Finetuning:
     def _trainer(self, setting, examples, folder, weights, metrics=()):
         """Returns the trainer of one stage and its batches."""
         shared, name = self.hyperparameters, setting.get("model", self.task.model)
-        batches = self.task.batches(examples, setting["batch_size"], setting["seed"], shared.group_by_length)
+        make = self.task.packed_batches if shared.pack else self.task.batches
+        options = {} if shared.pack else {"grouped": shared.group_by_length}
+        batches = make(examples, setting["batch_size"], setting["seed"], **options)
         steps = setting["epochs"] * batches.steps
 
         def optimizer(model):
@@ -204,6 +211,7 @@ class Finetuning:
             seed=setting["seed"],
             settings={"model": name, "precision": shared.precision},
             callbacks=create_callbacks(self.report_to, folder, f"{self.task.title}, {grid.setting_text(setting)}"),
+            rewire=build_packed if shared.pack else None,
         )
         return trainer, batches
 

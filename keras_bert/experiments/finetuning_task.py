@@ -7,6 +7,7 @@ import types
 from keras_bert.baseline_config import BaselineConfig
 from keras_bert.experiments import grid
 from keras_bert.training.bucketing import Batches
+from keras_bert.training.packing import PackedBatches
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,9 +75,10 @@ class FinetuningTask(abc.ABC):
         loss: a `Loss`.
         combine: function that combines the logits of several runs, a list of arrays.
         load_options: dict, options of `keras_bert.load` for the model to train.
+        can_pack: bool, whether several texts can share a row, see `PackedBatches`.
     """
 
-    load_options = types.MappingProxyType({})
+    load_options, can_pack = types.MappingProxyType({}), False
     combine = staticmethod(grid.mean_logits)
 
     def select(self, setting):
@@ -86,6 +88,10 @@ class FinetuningTask(abc.ABC):
     def batches(self, examples, batch_size, seed, grouped):
         """Returns the training batches of `examples`, one of `train`."""
         return Batches(*examples(), batch_size, seed=seed, grouped=grouped)
+
+    def packed_batches(self, examples, batch_size, seed):
+        """Returns the training batches of `examples` with several texts in each row."""
+        return PackedBatches(*examples(), batch_size, seed=seed)
 
     def complete(self, model):
         """Returns the model to save, given a trained one from `build`."""

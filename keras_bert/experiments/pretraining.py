@@ -4,6 +4,8 @@ import dataclasses
 import json
 import pathlib
 
+import tensorflow as tf
+
 from keras_bert.baseline_config import BaselineConfig, named_baseline
 from keras_bert.checkpoints.load import load
 from keras_bert.config import BertConfig, named_config
@@ -15,6 +17,7 @@ from keras_bert.models.baselines import build_baseline
 from keras_bert.models.description import describe
 from keras_bert.models.encoder import build_encoder
 from keras_bert.models.pretrainer import build_pretrainer
+from keras_bert.models.student import without_teacher
 from keras_bert.pretraining.dataset import Records, find_damage, sequence_length
 from keras_bert.pretraining.fills import sample_fills
 from keras_bert.pretraining.masking import Masking
@@ -68,12 +71,10 @@ def open_phases(phases, sources, objective, vocabulary=None, seed=1, pack=False)
             + ", ".join(f"{source} of length {length}" for source, length in zip(sources, lengths, strict=True))
         )
     found = dict(zip(lengths, sources, strict=True))
-    records = []
+    records, kind = [], PackedRecords if pack else Records
     for index, phase in enumerate(phases):
         options = {"batch_size": phase["batch"], "seed": seed + wanted[:index].count(phase["length"])}
-        records.append(
-            _open(found[phase["length"]], objective, vocabulary, PackedRecords if pack else Records, **options)
-        )
+        records.append(_open(found[phase["length"]], objective, vocabulary, kind, **options))
     if any(source.vocabulary != records[0].vocabulary for source in records):
         raise ValueError("--data: the sources have different vocabularies. Expected the same vocabulary")
     return records
@@ -88,7 +89,8 @@ def open_held_out(source, records, objective, vocabulary=None, examples=2000):
 
 
 def _open(source, objective, vocabulary, kind=Records, **options):
-    options |= {"both_directions": True} if objective.both_directions else {}
+    if objective.both_directions:
+        options["both_directions"] = True
     records = kind(source, vocabulary, masking=objective.masking, causal=objective.causal, **options)
     if objective.next_sentence and not records.settings.get("next_sentence", True):
         raise ValueError(f"{source}: the records have no sentence pairs. Add --next_sentence=false")
@@ -178,28 +180,27 @@ def located(error, sources):
     return ValueError(f"{damage}. Copy the file again or recreate the data")
 
 
-def report(run, results, source, steps):
+def report(trainer, results, phases, records, source, objective, steps):
     """Writes `report.html` to the directory of a finished run. With several workers, all must call it.
 
     Args:
-        run: the `PretrainingRun`.
+        trainer: the `Trainer`.
         results: dict, the results of its `fit`.
+        phases: list of dicts with `length`, `steps` and `batch`.
+        records: `Records` of the first phase.
         source: folder or glob pattern of the records to take sample fills from.
+        objective: the `Objective`.
         steps: list of `(what, command)`, the next steps.
     """
-    trainer, records, objective = run.trainer, run.records[0], run.settings.objective
     is_masked = not (objective.causal or objective.both_directions)
-    fills = []
-    if is_masked:
-        sample = _open(source, objective, records.vocabulary, batch_size=16, shuffle=False)
-        fills = sample_fills(run.predict, sample)
+    fills = _fills(trainer, source, objective, records.vocabulary) if is_masked else []
     if not is_chief(trainer.strategy):
         return
-    output, size = trainer.directory, size_text(describe(run.model).config)
-    phases = run.settings.phases
+    output, encoder = trainer.directory, describe(without_teacher(trainer.model)).config
+    size = size_text(encoder)
     texts = [f"{phase['steps']:,} steps of {phase['batch']} x {phase['length']} tokens" for phase in phases]
     facts = {
-        "model": f"{size}, {run.model.count_params():,} parameters",
+        "model": f"{size}, {trainer.model.count_params():,} parameters",
         "training": "; ".join(texts),
         "data": f"{records.examples:,} examples, a vocabulary of {len(records.vocabulary):,} tokens",
         "last results": results_text(results),
@@ -214,3 +215,12 @@ def report(run, results, source, steps):
     )
     lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
     write_pretraining_report(output / "report.html", head, lines, fills, steps)
+
+
+def _fills(trainer, source, objective, vocabulary):
+    sample = _open(source, objective, vocabulary, batch_size=16, shuffle=False)
+
+    def predict(inputs):
+        return trainer.predict(tf.data.Dataset.from_tensors(inputs))
+
+    return sample_fills(predict, sample)

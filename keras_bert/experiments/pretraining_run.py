@@ -11,14 +11,13 @@ from keras_bert.checkpoints.save import save
 from keras_bert.experiments.extension import EXTENDABLE, extended_schedule
 from keras_bert.experiments.pretraining import Objective, build_model, load_teacher, open_config
 from keras_bert.models.packed import build_packed
-from keras_bert.models.student import add_teacher
+from keras_bert.models.student import add_teacher, without_teacher
 from keras_bert.training import losses
 from keras_bert.training.callbacks import create_callbacks
 from keras_bert.training.distillation import pretraining_distillation_losses
 from keras_bert.training.feature_cache import weights_fingerprint
-from keras_bert.training.input_pipeline import Phases, Stream
+from keras_bert.training.input_pipeline import Phases
 from keras_bert.training.optimizer import create_optimizer
-from keras_bert.training.packing import SingleTexts
 from keras_bert.training.progress import announced
 from keras_bert.training.trainer import Trainer
 
@@ -91,14 +90,12 @@ class PretrainingRun:
     Attributes:
         trainer: the `Trainer`.
         records: list of `Records`, as given.
-        model: the model that is trained and saved. That of the trainer may be packed or have a teacher.
     """
 
     def __init__(
         self, settings, records, directory, held_out=None, strategy=None, report_to=("tensorboard",), lowercase=True
     ):
-        self.settings, self.records, self._lowercase = settings, records, lowercase
-        self._held_out = SingleTexts(held_out) if settings.pack and held_out else held_out
+        self.settings, self.records, self._held_out, self._lowercase = settings, records, held_out, lowercase
         if settings.pack and settings.teacher:
             raise ValueError("--pack: not with a teacher. Received: --teacher")
         self._directory = None if directory is None else pathlib.Path(directory)
@@ -117,6 +114,7 @@ class PretrainingRun:
             seed=settings.seed,
             settings=stored,
             callbacks=callbacks,
+            rewire=build_packed if settings.pack else None,
         )
 
     def _stored_settings(self):
@@ -176,15 +174,7 @@ class PretrainingRun:
             options["num_layers"] = settings.student_layers
         vocabulary = self.records[0].vocabulary
         model = build_model(settings.config, settings.model, settings.objective, vocabulary, self._longest, **options)
-        self.model = model
-        if settings.pack:
-            return build_packed(model)
         return add_teacher(model, self._teacher) if self._teacher else model
-
-    def predict(self, inputs):
-        """Returns the outputs for the inputs of one batch of `Records`."""
-        batches = Stream(tf.data.Dataset.from_tensors(inputs))
-        return self.trainer.predict(SingleTexts(batches) if self.settings.pack else batches)
 
     def _optimizer(self, model, schedule):
         settings = self.settings
@@ -223,4 +213,4 @@ class PretrainingRun:
         known = self.records[0].settings
         casing = {"lowercase": known.get("lowercase", self._lowercase), "strip_accents": known.get("strip_accents")}
         with announced("saving"):
-            save(self.model, self._directory / "model", self.records[0].vocabulary, **casing)
+            save(without_teacher(self.trainer.model), self._directory / "model", self.records[0].vocabulary, **casing)

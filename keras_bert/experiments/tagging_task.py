@@ -36,6 +36,8 @@ class TaggingTask(FinetuningTask):
         max_train_examples: int, number of training sentences to use; `None` for all.
     """
 
+    can_pack = True
+
     def __init__(
         self,
         train,

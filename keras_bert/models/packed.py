@@ -9,7 +9,7 @@ _HEADS = ("encoder", "pretraining", "next_sentence", "classification", "token_cl
 
 
 def build_packed(model):
-    """Rewires a model for training on packed rows. Layers and weights are those of `model`; save `model`, not this one.
+    """Rewires a model for training on packed rows, with its own layers and weights; save and evaluate `model`.
 
     Without dropout, a text has the same vectors and logits in a packed row as alone in a row. `PackedBatches` packs.
 
@@ -25,8 +25,7 @@ def build_packed(model):
         `(batch * texts, ...)`.
 
     Example:
-        model = keras_bert.build_classifier(bert.encoder, num_classes=2)
-        trainer = keras_bert.Trainer(lambda: keras_bert.build_packed(model), optimizer_fn, classification_loss())
+        trainer = keras_bert.Trainer(model_fn, optimizer_fn, keras_bert.classification_loss(), rewire=build_packed)
     """
     # Layers
     description = describe(model)

@@ -43,7 +43,7 @@ class PackedRecords(Records):
         self.computed = self.steps * batch_size * self.sequence_length
 
     def rows(self, epoch=0):
-        raise ValueError("the examples of packed rows are not in order. Predict with `SingleTexts(Records(...))`")
+        raise ValueError("the examples of packed rows are not in order. Predict with `Records`")
 
     def dataset(self, epoch=0, start=0):
         """Returns a dataset of the batches `(inputs, targets, weights)` of an epoch, starting at step `start`."""

@@ -41,8 +41,8 @@ class PackedBatches(BatchSource):
 
     Example:
         batches = PackedBatches(inputs, labels, batch_size=32)
-        trainer = Trainer(lambda: build_packed(model), optimizer_fn, classification_loss())
-        trainer.fit(batches, epochs=3, evaluation=SingleTexts(dev_batches))
+        trainer = Trainer(model_fn, optimizer_fn, classification_loss(), rewire=build_packed)
+        trainer.fit(batches, epochs=3, evaluation=Batches(dev_inputs, dev_labels))
     """
 
     def __init__(self, inputs, targets=None, batch_size=32, sequence_length=None, shuffle=True, seed=0):
@@ -102,37 +102,6 @@ class PackedBatches(BatchSource):
             take, weights = functools.partial(tf.gather, indices=_slots(packed)), tf.reshape(present, [-1])
         targets = None if self._targets is None else tf.nest.map_structure(take, self._targets)
         return inputs, targets, tf.cast(weights, tf.float32)
-
-
-class SingleTexts(BatchSource):
-    """Batches of rows of one text each, such as `Batches`, as inputs of a model from `build_packed`, to evaluate it.
-
-    Args:
-        batches: the `BatchSource`.
-
-    Example:
-        results = trainer.evaluate(SingleTexts(dev_batches))
-    """
-
-    def __init__(self, batches):
-        self._batches = batches
-        for name in ("steps", "batch_size", "sequence_length", "examples", "tokens", "seed"):
-            setattr(self, name, getattr(batches, name))
-
-    def rows(self, epoch=0):
-        return self._batches.rows(epoch)
-
-    def dataset(self, epoch=0, start=0):
-        return self._batches.dataset(epoch, start).map(_single_texts, num_parallel_calls=tf.data.AUTOTUNE)
-
-
-@tf.autograph.experimental.do_not_convert
-def _single_texts(inputs, *targets_and_weights):
-    inputs = dict(inputs)
-    inputs["text_numbers"] = mask = inputs.pop("padding_mask")
-    inputs["position_ids"] = tf.broadcast_to(tf.range(tf.shape(mask)[1]), tf.shape(mask))
-    inputs["text_starts"] = tf.zeros_like(mask[:, :1])
-    return inputs, *targets_and_weights
 
 
 def plan_rows(lengths, size, most=MOST_TEXTS):

@@ -35,11 +35,13 @@ class TrainStep:
         micro_batches: int, number of parts in which the rows are processed sequentially. Defaults to 1.
         seed: int, dropout seed. Defaults to 0.
         jit_compile: bool, whether XLA compiles the forward and backward pass. Defaults to `False`.
+        rewired: the model to call, with the weights of `model`. Defaults to `model`.
     """
 
-    def __init__(self, model, optimizer, losses, micro_batches=1, seed=0, jit_compile=False):
+    def __init__(self, model, optimizer, losses, micro_batches=1, seed=0, jit_compile=False, rewired=None):
         _check_optimizer(optimizer, model)
         self.model, self.optimizer, self.losses = model, optimizer, losses
+        self._rewired = rewired or model
         self.micro_batches, self.seed = micro_batches, seed
         self._together = any(loss.together for loss in losses)
         if self._together and jit_compile:
@@ -115,7 +117,7 @@ class TrainStep:
         The gradient cache of Gao et al., 2021: each micro-batch is computed a second time, with the same dropout, once
         the gradients of its outputs are known.
         """
-        outputs = self.model.output
+        outputs = self._rewired.output
 
         def add(index, arrays):
             part = tf.nest.map_structure(lambda value: value[index], inputs)
@@ -146,7 +148,7 @@ class TrainStep:
         """Returns the outputs, and the scope with the losses and the updates of the forward pass."""
         states = zip(self._generators, tf.unstack(seeds, len(self._generators)), strict=True)
         with keras.StatelessScope(state_mapping=states, collect_losses=True) as scope:
-            return self.model(inputs, training=True), scope
+            return self._rewired(inputs, training=True), scope
 
     def _losses(self, targets, outputs, weights, totals):
         losses = tf.stack([loss.sums(targets, outputs, weights)[0] for loss in self.losses])

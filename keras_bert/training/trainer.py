@@ -48,6 +48,8 @@ class Trainer:
         seed: int, dropout seed. Defaults to 0.
         settings: dict of extra settings that must match on resume, such as flags. Defaults to `None`.
         callbacks: list of `Callback`. Defaults to TensorBoard, if there is a directory.
+        rewire: function that takes the model and returns the one that training steps call, with the same weights, such
+            as `build_packed`. The model itself is evaluated. Defaults to `None`, the model.
 
     Example:
         trainer = Trainer(
@@ -73,6 +75,7 @@ class Trainer:
         seed=0,
         settings=None,
         callbacks=None,
+        rewire=None,
     ):
         keep_freed_memory()
         self.strategy = strategy or tf.distribute.get_strategy()
@@ -86,7 +89,8 @@ class Trainer:
             self.model = model_fn()
             self.optimizer = optimizer_fn(self.model)
             self.optimizer.build(self.model.trainable_variables)
-            self._step = TrainStep(self.model, self.optimizer, self.losses, micro_batches, seed, jit_compile)
+            rewired = self.model if rewire is None else rewire(self.model)
+            self._step = TrainStep(self.model, self.optimizer, self.losses, micro_batches, seed, jit_compile, rewired)
         self._settings = {"seed": seed, **(settings or {})}
         if callbacks is None:
             callbacks = [] if directory is None else [TensorBoard(self.directory / "tensorboard")]

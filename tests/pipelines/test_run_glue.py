@@ -131,6 +131,19 @@ def test_a_language_model_loss_of_a_left_to_right_model(made, tmp_path, config, 
     assert "`language_model_weight` is set only in the earlier run: 0.5" in mistake(PROGRAM, *arguments)
 
 
+def test_packed_rows(made, tmp_path):
+    """The rows of training batches have several pairs; the scores are those of the saved model on single pairs."""
+    output = tmp_path / "out"
+    packed = mock.patch.object(finetuning, "build_packed", wraps=finetuning.build_packed)
+    with mock.patch.object(finetuning, "export"), packed as build:
+        call(PROGRAM, *flags(made, output, "--task=wnli", f"--data_dir={made}/data", "--pack"))
+    build.assert_called_once()
+    bert = keras_bert.load(output / "model")
+    answers = bert.predict(list(zip(WORDS, OTHERS, strict=True)))
+    right = np.mean([answer["label"] == bert.labels[row % 2] for row, answer in enumerate(answers)])
+    assert read(output / "results.json")["scores"]["wnli"] == {"accuracy": pytest.approx(right)}
+
+
 def test_distillation(made, tmp_path):
     """A student with one layer of the teacher, from labelled rows and from pairs that only the teacher labels."""
     pairs = [f"{text} x\t{other} y" for text, other in zip(WORDS, OTHERS, strict=True)]
@@ -406,6 +419,8 @@ def test_user_errors(made, tmp_path):
     for argument, message in cases.items():
         given = ["--task=wnli", f"--data_dir={made}/data", f"--teacher={made}/teacher", argument]
         assert mistake(PROGRAM, *flags(made, tmp_path, *given)).startswith(message), argument
+    given = flags(made, tmp_path, "--task=wnli", f"--data_dir={made}/data", "--pack", "--language_model_weight=0.5")
+    assert mistake(PROGRAM, *given) == "--pack: only for BERT, without --language_model_weight"
     several = flags(made, tmp_path, "--task=wnli,rte", f"--teacher={made}/teacher")
     message = f"--teacher must have a model for each of several tasks. Expected {made}/teacher/rte/model"
     assert mistake(PROGRAM, *several) == message

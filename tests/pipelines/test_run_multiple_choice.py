@@ -65,6 +65,7 @@ MISTAKES = [
     ("Fix the file, or skip them with --skip_bad_rows=1", {"train_file": "{made}/bad.csv", "skip_bad_rows": 0}),
     ("no columns of choices", {"train_file": "{made}/bad.csv", "choice_columns": "key"}),
     ("no such file", {"train_file": "{made}/none.csv"}),
+    ("--pack: only for classification and tagging with BERT. Received: ", {"pack": "true"}),
     ("--learning_rate must be comma-separated numbers", {"learning_rate": "high"}),
 ]
 

@@ -131,9 +131,10 @@ def test_the_export_finds_the_same_entities(run):
 
 @pytest.mark.slow
 def test_texts_with_spans(made):
-    """Two seeds, the second one interrupted; the predictions are the entities of the saved model, in bfloat16."""
+    """Two seeds, the second one interrupted, in bfloat16 and packed rows; predictions are those of the saved model."""
     before, runs = Trainer.fit, []
-    given = arguments(made, "spans", "jsonl", epochs=2, precision="mixed_bfloat16", predict_file=None, seed="1,2")
+    options = {"precision": "mixed_bfloat16", "pack": "true"}
+    given = arguments(made, "spans", "jsonl", epochs=2, predict_file=None, seed="1,2", **options)
 
     def fit(self, *values, **options):
         runs.append(self.directory.name)

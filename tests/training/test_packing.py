@@ -63,15 +63,14 @@ def test_every_text_once(spread):
 def trained(config, batches, loss, build, packed, **options):
     """Returns the loss and the weights after two steps."""
     config = dataclasses.replace(config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    models = []
-
-    def make():
-        models.append(build(keras_bert.build_encoder(config)))
-        return keras_bert.build_packed(models[0]) if packed else models[0]
-
-    trainer = keras_bert.Trainer(make, lambda model: keras_bert.create_optimizer(model, 1e-3, 4), loss, **options)
-    found = trainer.fit(batches, steps=2)
-    return found["loss"], models[0].get_weights()
+    trainer = keras_bert.Trainer(
+        lambda: build(keras_bert.build_encoder(config)),
+        lambda model: keras_bert.create_optimizer(model, 1e-3, 4),
+        loss,
+        rewire=keras_bert.build_packed if packed else None,
+        **options,
+    )
+    return trainer.fit(batches, steps=2)["loss"], trainer.model.get_weights()
 
 
 @pytest.mark.parametrize("tag", [False, True])
