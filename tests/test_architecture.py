@@ -29,7 +29,7 @@ ROOMS = {
     "models": ["baseline_config", "config", "layers", "transformer_config"],
     # Floor 3
     "exporting": ["files", "layers", "models", "text", "version"],
-    "pretraining": ["corpus", "files", "text", "training.batch_source", "training.packing", "training.progress"],
+    "pretraining": ["corpus", "files", "text", "training.batch_source", "training.packed_batches", "training.progress"],
     "tasks": ["files", "text", "training.metrics"],
     # Floor 4
     "checkpoints": ["baseline_config", "config", "exporting", "files", "memory", "metadata", "models"]

@@ -7,7 +7,7 @@ import types
 from keras_bert.baseline_config import BaselineConfig
 from keras_bert.experiments import grid
 from keras_bert.training.bucketing import Batches
-from keras_bert.training.packing import PackedBatches
+from keras_bert.training.packed_batches import PackedBatches
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.pretraining.dataset import OPEN_FILES, Records, read_records
-from keras_bert.training.packing import draw_texts, pack, plan_rows
+from keras_bert.training.packed_batches import draw_texts, pack, plan_rows
 from keras_bert.training.progress import track
 
 _WINDOW = 2**14  # Examples of a file that are packed together.

@@ -10,7 +10,7 @@ tf = pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
 from keras_bert.training import losses  # noqa: E402
-from keras_bert.training.packing import PackedBatches  # noqa: E402
+from keras_bert.training.packed_batches import PackedBatches  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 
