@@ -170,6 +170,9 @@ def new_model_rates(task):
 
 def choices(holders, learning_rates, batch_size, epochs):
     """Returns the grid of the `finetuning` flags; the other arguments are the task's defaults."""
+    for holder in (holders.batch_size, holders.epochs):
+        if any(value < 1 for value in numbers(holder, int) or ()):
+            raise ValueError(f"--{holder.name} must be at least 1. Received: {','.join(holder.value)}")
     return {
         "learning_rate": numbers(holders.learning_rate, float) or list(learning_rates),
         "batch_size": numbers(holders.batch_size, int) or [batch_size],

@@ -20,6 +20,7 @@ too, and its export, from text to vector, in `saved_model/1/`.
 
 import functools
 import pathlib
+import shlex
 
 from absl import flags
 
@@ -63,7 +64,9 @@ def check():
     if _FLAGS.ensemble.value > 1:
         raise ValueError(f"--ensemble: sentence encoders have none. Received: --ensemble={_FLAGS.ensemble.value}")
     train, dev = _data()
-    _settings().make_loss(train.kind)
+    data.loss_name(train.kind, _LOSS.value)
+    if train.kind == "pairs" and len(train) < 2:
+        raise ValueError(f"{_TRAIN.value}: expected at least 2 pairs: the negatives of a pair are those of others")
     if train.kind == "pairs" and 1 in (common_flags.numbers(_FLAGS.batch_size, int) or ()):
         raise ValueError(
             "--batch_size must be at least 2: the negatives of a pair are the others of its batch. Received: 1"
@@ -74,6 +77,7 @@ def check():
 
 def main():
     from keras_bert.experiments.embedding_task import EmbeddingTask
+    from keras_bert.training.distribution import is_chief
 
     _, strategy = common_flags.begin(_FLAGS)
     (train, dev), model = _data(), _FLAGS.model.value
@@ -83,6 +87,9 @@ def main():
     task = EmbeddingTask(train, dev, names, model, bert, length, _settings())
     choices = common_flags.choices(_FLAGS, [2e-5], 32, 3)
     common_flags.finetune(_FLAGS, task, choices, strategy, '"A text."')
+    if is_chief(strategy):
+        found = shlex.quote(str(pathlib.Path(_FLAGS.output_dir.value) / "model"))
+        print(f"              {command.spelling('search')} --model={found} --index=my_index --input=passages.jsonl")
 
 
 def _settings():
@@ -99,8 +106,11 @@ def _data():
     score_range = _RANGE.value and tuple(common_flags.numbers(_RANGE, float))
     if score_range and (len(score_range) != 2 or score_range[0] >= score_range[1]):
         raise ValueError(f"--score_range must be LOWEST,HIGHEST. Received: --score_range={','.join(_RANGE.value)}")
-    columns = _TEXT.value, _PAIR.value, _SCORE.value, score_range, _SKIP.value
-    train, dev = data.read(_TRAIN.value, *columns), data.read(_DEV.value, *columns)
+    columns, skip = (_TEXT.value, _PAIR.value, _SCORE.value), _SKIP.value
+    train, dev = (data.read(path, *columns, score_range, skip) for path in (_TRAIN.value, _DEV.value))
+    if train.score_range and dev.score_range and train.score_range != dev.score_range:  # Of both files.
+        score_range = max(train.score_range, dev.score_range)
+        train, dev = (data.read(path, *columns, score_range, skip) for path in (_TRAIN.value, _DEV.value))
     return train.first(_FLAGS.max_train_examples.value), dev
 
 

@@ -25,7 +25,9 @@ from absl import flags
 import keras_bert
 from keras_bert.files import replacing
 from keras_bert.search.asking import ask, json_line, readable, warn_of_unknown
+from keras_bert.search.index_files import check_folder, find_facts
 from keras_bert.tasks.retrieval import data, metrics, squad
+from keras_bert.training.progress import announced
 
 from . import command, common_flags
 
@@ -81,6 +83,12 @@ def check():
         raise ValueError(f"--{given[0]} is for building an index. Received: no --input")
     if read and not _MODEL.value:
         raise ValueError("--model is required to build an index: a directory or a name of a sentence encoder")
+    if read:
+        check_folder(_INDEX.value)
+        if isinstance(read, str):  # A mistake in its columns is found before the model is loaded.
+            next(data.read_passages(read, _TEXT.value))
+    else:
+        find_facts(_INDEX.value)
     if _RERANK.value and _RERANK_TOP.value < (least := _depth(bool(relevance))):
         raise ValueError(f"--rerank_top must be at least {least} here. Received: --rerank_top={_RERANK_TOP.value}")
 
@@ -90,7 +98,9 @@ def main():
     if read is None:
         index = keras_bert.open_index(_INDEX.value, _MODEL.value)
     else:
-        index = keras_bert.build_index(keras_bert.load(_MODEL.value), read, _INDEX.value, **_build_options())
+        with announced(f"loading {_MODEL.value}"):
+            bert = keras_bert.load(_MODEL.value)
+        index = keras_bert.build_index(bert, read, _INDEX.value, **_build_options())
         print(f"index:        {_INDEX.value}, {len(index):,} passages")
     if not queries:
         command.print_next(f'{command.spelling("search")} --index={shlex.quote(_INDEX.value)} --query="..."')
@@ -100,13 +110,18 @@ def main():
     top, options = _depth(bool(relevance)), {}
     if _RERANK.value:
         top, options = _RERANK_TOP.value, {"cross_encoder": keras_bert.load(_RERANK.value), "label": _LABEL.value}
-    rankings = {}
+    rankings, before = {}, {}
     with _writer(bool(relevance), len(queries) > 1) as write:
         for query, hits in ask(index, queries, top, _BATCH.value, **options):
             write(query, hits[: _TOP.value])
             rankings[query.id] = [hit["id"] for hit in hits[:_DEPTH]]
+            if _RERANK.value:
+                found = sorted(hits, key=lambda hit: -hit["similarity"])
+                before[query.id] = [hit["id"] for hit in found[:_DEPTH]]
     if _OUTPUT.value:
         print(f"wrote the passages of {len(queries):,} queries to {_OUTPUT.value}")
+    if relevance and before:
+        print(f"before reranking: {metrics.evaluate(before, relevance, k=_DEPTH)}\nafter reranking:  ", end="")
     if relevance:
         print(metrics.evaluate(rankings, relevance, k=_DEPTH))
 

@@ -31,8 +31,13 @@ _PREFIX = "sentence_transformers.models."
 _OMIT = "load(..., head='encoder') loads the encoder without"
 # Settings that change the vectors, with the values that are supported.
 _FIXED = {
-    SETTINGS: {"model_type": ("SentenceTransformer",)},
-    _LENGTH: {"transformer_task": ("feature-extraction",), "processing_kwargs": ({},)},
+    SETTINGS: {"model_type": ("SentenceTransformer",), "truncate_dim": (None,)},
+    _LENGTH: {
+        "transformer_task": ("feature-extraction",),
+        **dict.fromkeys(
+            ["config_args", "config_kwargs", "processing_kwargs", "processor_kwargs", "tokenizer_args"], ({},)
+        ),
+    },
     "Pooling": {"include_prompt": (True,)},
     "Dense": {
         "use_residual": (False,),

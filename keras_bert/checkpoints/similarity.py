@@ -29,6 +29,8 @@ def similarity(first, second, function="cosine"):
     """
     check_function(function)
     first, second = (np.asarray(vectors, "float32") for vectors in (first, second))
+    if first.shape[-1] != second.shape[-1]:
+        raise ValueError(f"vectors must have the same width. Received: {first.shape[-1]} and {second.shape[-1]}")
     if function == "cosine":
         first, second = unit(first), unit(second)
     if function in ("cosine", "dot"):

@@ -7,11 +7,13 @@ import numpy as np
 
 from keras_bert.experiments.finetuning_task import Findings, FinetuningTask, start_text
 from keras_bert.experiments.reports.labels import regression_errors, regression_sections
+from keras_bert.experiments.reports.queries import query_errors, query_sections
 from keras_bert.exporting.prompts import PASSAGE, QUERY, prompt_for
 from keras_bert.models.bi_encoder import build_bi_encoder
 from keras_bert.models.heads import build_embedder
 from keras_bert.tasks import data_summary
 from keras_bert.tasks.embedding import features, metrics
+from keras_bert.tasks.embedding.data import loss_name
 from keras_bert.tasks.retrieval.ranking import unit
 from keras_bert.tasks.table import Examples
 from keras_bert.training.contrastive import cosine_loss, in_batch_loss, triplet_loss
@@ -19,8 +21,6 @@ from keras_bert.training.progress import announced
 from keras_bert.training.tower_bucketing import TowerBatches
 
 METRICS = {"scored": "spearman", "pairs": "MRR@10", "triplets": "accuracy"}
-LOSSES = {"scored": ("cosine",), "pairs": ("in_batch",), "triplets": ("in_batch", "triplet")}  # The default first.
-_CHARACTERS = 300  # Of a text in errors.tsv.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,10 +54,7 @@ class EmbeddingSettings:
 
     def make_loss(self, kind):
         """Returns the name of the loss for data of a kind, and the `Loss`."""
-        allowed = LOSSES[kind]
-        name = self.loss or allowed[0]
-        if name not in allowed:
-            raise ValueError(f"the loss of {kind} data must be {' or '.join(allowed)}. Received: loss={name!r}")
+        name = loss_name(kind, self.loss)
         match name:
             case "cosine":
                 return name, cosine_loss()
@@ -78,6 +75,14 @@ class EmbeddingTask(FinetuningTask):
         sequence_length: int, maximum number of tokens of a text.
         settings: `EmbeddingSettings`. Defaults to those of the data and the model.
     """
+
+    compares_start = True
+
+    @staticmethod
+    def combine(found):
+        """Returns the results of the only run: there are no ensembles."""
+        (only,) = found
+        return only
 
     def __init__(self, train, dev, names, model, bert, sequence_length, settings=None):
         options = settings or EmbeddingSettings()
@@ -185,12 +190,12 @@ class EmbeddingTask(FinetuningTask):
         return self._scores(self._similarities(outputs))
 
     def _similarities(self, outputs):
-        """Returns the cosine similarities of the passages of each row; for pairs, the ranks of the right ones."""
+        """Returns the cosine similarities of the passages of each row; for pairs, what `metrics.ranks` returns."""
         queries, passages = outputs["query_embedding"], outputs["passage_embedding"]
         right, others, order = self._dev_rows[2:]
         if right is not None:
             found = metrics.ranks(queries, passages[: right.max() + 1, 0], right, others)
-            return found[np.argsort(order), None]
+            return np.stack(found, 1)[np.argsort(order)]
         return np.einsum("qd,qpd->qp", unit(queries), unit(passages))
 
     def _scores(self, found):
@@ -201,8 +206,12 @@ class EmbeddingTask(FinetuningTask):
             case "pairs":
                 return metrics.retrieval_scores(found[:, 0])
             case _:
-                present = features.row_ids(dev.queries, dev.passages)["passage_ids"] >= 0
-                return metrics.triplet_scores(found, present)
+                return metrics.triplet_scores(found, self._present())
+
+    def _present(self):
+        """Returns which passages of the rows of dev are not absent, bool `(rows, passages)`."""
+        dev = self.examples["dev"]
+        return features.row_ids(dev.queries, dev.passages)["passage_ids"] >= 0
 
     def dev_logits(self, predict):
         return {"dev": self._similarities(predict(self.dev))}
@@ -235,13 +244,19 @@ class EmbeddingTask(FinetuningTask):
         if dev.kind == "scored":
             rows = dev.queries, first, dev.scores, found
             return regression_sections(*rows), regression_errors(*rows)
-        # For pairs the rank; for triplets by how much the best wrong passage is more similar than the right one.
-        name = "rank" if dev.kind == "pairs" else "excess"
-        values = found[:, 0] if dev.kind == "pairs" else found[:, 1:].max(1, initial=-1) - found[:, 0]
-        rows = zip(values, range(1, len(first) + 1), dev.queries, first, strict=True)
-        rows = sorted(rows, key=lambda row: -row[0])
-        lines = [[f"{value:g}", str(row), *(text[:_CHARACTERS] for text in texts)] for value, row, *texts in rows]
-        return [], [[name, "row", "query", "passage"], *lines]
+        if dev.kind == "pairs":
+            ranks, best = found.T
+            texts = [None if number < 0 else self._dev_rows[1][number][0] for number in best]
+            rows = ranks, dev.queries, first, texts, "rank"
+        else:
+            wrong = np.where(self._present(), found, -np.inf)[:, 1:]
+            excess = wrong.max(1) - found[:, 0]
+            texts = [
+                row[1 + best] if value >= 0 else None
+                for row, best, value in zip(dev.passages, wrong.argmax(1), excess, strict=True)
+            ]
+            rows = excess, dev.queries, first, texts, "excess"
+        return query_sections(*rows), query_errors(*rows)
 
 
 def _loss_settings(name, options):

@@ -123,7 +123,7 @@ class Finetuning:
         self.task, self.hyperparameters, self.strategy = task, hyperparameters, strategy
         self.settings, self.output, self.log_every = grid.settings(**choices), pathlib.Path(output), log_every
         self.study = Study(output, task.metric, ensemble, strategy is None or is_chief(strategy), task.combine)
-        self.report, self._parameters, self._thresholds = None, None, {}
+        self.report, self._parameters, self._thresholds, self._before = None, None, {}, None
 
     def run(self):
         """Trains the unfinished runs of the grid."""
@@ -166,6 +166,11 @@ class Finetuning:
         for number, examples in enumerate(earlier, 1):
             weights = self._weights_after(setting, examples, folder / f"before_{number}", weights)
         trainer, batches = self._trainer(setting, last, folder, weights, self.task.score)
+        if self.task.compares_start and self._before is None:
+            losses = {loss.name for loss in trainer.losses}
+            found = trainer.evaluate(dev)
+            self._before = {name: value for name, value in found.items() if name not in losses}
+            _LOG.info("%s", _indented(f"before training: {data_summary.listed(self._before)}"))
         scores = trainer.fit(
             batches,
             epochs=setting["epochs"],
@@ -177,6 +182,10 @@ class Finetuning:
         )
         epoch = scores.pop("step", setting["epochs"] * batches.steps) // batches.steps
         result = {"scores": scores, "epoch": epoch}
+        if self._before:
+            result["before"] = self._before
+            if scores[self.task.metric] < self._before[self.task.metric]:
+                _LOG.warning("training made the %s on dev worse, see the scores before training", self.task.metric)
         if shared.lora_rank:
             result["trained_weights"] = sum(math.prod(weight.shape) for weight in trainer.model.trainable_weights)
         return trainer, result
@@ -301,11 +310,12 @@ class Finetuning:
         """Returns entries about the best runs for the head of the report."""
         best = self.study.best()
         setting, epoch = best[0]["setting"], best[0].get("epoch")
+        before = {"scores before training": data_summary.listed(best[0]["before"])} if "before" in best[0] else {}
         together = f" (ensemble of the {len(best)} best runs)" if len(best) > 1 else ""
         chosen = f"; epoch {epoch} of {setting['epochs']}" if epoch else ""
         if len(self.study.results) == 1:
-            return {"settings": grid.setting_text(setting), "scores on dev": scores + chosen}
-        return {"best run": grid.setting_text(setting) + chosen, "scores on dev": scores + together}
+            return {"settings": grid.setting_text(setting), **before, "scores on dev": scores + chosen}
+        return {"best run": grid.setting_text(setting) + chosen, **before, "scores on dev": scores + together}
 
     def _lora_facts(self):
         """Returns an entry about the number of trained weights."""

@@ -75,10 +75,11 @@ class FinetuningTask(abc.ABC):
         loss: a `Loss`.
         combine: function that combines the logits of several runs, a list of arrays.
         load_options: dict, options of `keras_bert.load` for the model to train.
+        compares_start: bool, whether the model is evaluated before training, too.
         can_pack: bool, whether several texts can share a row, see `PackedBatches`.
     """
 
-    load_options, can_pack = types.MappingProxyType({}), False
+    load_options, compares_start, can_pack = types.MappingProxyType({}), False, False
     combine = staticmethod(grid.mean_logits)
 
     def select(self, setting):

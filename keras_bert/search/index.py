@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 
 from keras_bert.checkpoints.load import load
-from keras_bert.search.index_files import FACTS, check_passages, open_array, passages_path, read_facts, read_passage
+from keras_bert.search.index_files import check_passages, find_facts, open_array, passages_path, read_passage
 from keras_bert.search.model_identity import differences, model_facts
 from keras_bert.search.vectors import embed
 from keras_bert.tasks.retrieval.ranking import best_first, exact_scores, finite, nearest
@@ -41,11 +41,7 @@ class SearchIndex:
     """
 
     def __init__(self, directory, bert=None):
-        self.directory, self.facts = pathlib.Path(directory), read_facts(directory)
-        if self.facts is None:
-            raise ValueError(f"{directory}: no index, {FACTS} is missing. Build it first")
-        if not self.facts.complete:
-            raise ValueError(f"{directory}: the index is not complete. Repeat the build, which continues")
+        self.directory, self.facts = pathlib.Path(directory), find_facts(directory)
         self._blocks = [self._open(number) for number in range(self.facts.blocks)]
         self._given = bert
         if bert is not None and not isinstance(bert, str | pathlib.Path):
@@ -144,7 +140,8 @@ class SearchIndex:
         if found := differences(model_facts(bert), self.facts.model):
             raise ValueError(
                 f"{self.directory} was built with another model, whose vectors cannot be compared. Different: "
-                f"{'; '.join(found)}. Expected the model {self.facts.name or 'that it was built with'}"
+                f"{'; '.join(found)}. Expected the model {self.facts.name or 'that it was built with'}; for another "
+                "one, build another index"
             )
 
     def _open(self, number):

@@ -13,8 +13,8 @@ import numpy as np
 from keras_bert.exporting.prompts import PASSAGE, QUERY, prompt_for
 from keras_bert.search.index import SearchIndex
 from keras_bert.search.index_files import (
-    FACTS,
     IndexFacts,
+    check_folder,
     is_written,
     passage_line,
     read_facts,
@@ -151,14 +151,9 @@ def _begin(directory, facts):
 
     A build without the name of the model keeps the one that the index has.
     """
-    if directory.is_file():
-        raise ValueError(f"the index must be a folder. Received: the file {directory}")
+    check_folder(directory)
     before = read_facts(directory)
     if before is None:
-        if directory.is_dir() and (other := [path.name for path in directory.iterdir()]):
-            raise ValueError(
-                f"the index must be a new folder. Received: {directory} with {min(other)}, without {FACTS}"
-            )
         write_facts(directory, facts)
         return facts
     ignored = {"name": None, "complete": False}

@@ -77,6 +77,26 @@ class IndexFacts:
         return found
 
 
+def check_folder(directory):
+    """Raises an error if an index cannot be written to a folder: it is a file, or contains something else."""
+    directory = pathlib.Path(directory)
+    if directory.is_file():
+        raise ValueError(f"the index must be a folder. Received: the file {directory}")
+    names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
+    if names and FACTS not in names:
+        raise ValueError(f"the index must be a new folder. Received: {directory} with {min(names)}, without {FACTS}")
+
+
+def find_facts(directory):
+    """Returns the facts of a complete index, or raises an error."""
+    facts = read_facts(directory)
+    if facts is None:
+        raise ValueError(f"{directory}: no index, {FACTS} is missing. Build it first")
+    if not facts.complete:
+        raise ValueError(f"{directory}: the index is not complete. Repeat the build, which continues")
+    return facts
+
+
 def read_facts(directory):
     """Reads index.json; returns `None` if there is none."""
     path = pathlib.Path(directory, FACTS)
@@ -86,7 +106,11 @@ def read_facts(directory):
         values = read_json(path)
         if isinstance(values, dict) and values.get("format", FORMAT) != FORMAT:
             raise ValueError(f"its format is {values['format']!r}. Expected {FORMAT}: build the index again")
-        return IndexFacts(**values)
+        facts = IndexFacts(**values)
+        sizes = facts.passages, facts.width, facts.block
+        if not isinstance(facts.model, dict) or any(type(size) is not int or size < 1 for size in sizes):
+            raise ValueError(f"its model must be an object and its sizes positive integers. {_DAMAGED}")
+        return facts
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: not the facts of an index: {error}") from None
 
@@ -151,6 +175,8 @@ def check_passages(directory, number, offsets):
     """Raises an error if the passages of a block do not have the size that the offsets say."""
     path = passages_path(directory, number)
     size = path.stat().st_size if path.is_file() else None
+    if offsets[0] != 0 or (np.diff(offsets) <= 0).any():
+        raise ValueError(f"{array_path(directory, 'offsets', number)}: the offsets do not increase from 0. {_DAMAGED}")
     if size != offsets[-1]:
         found = "no file" if size is None else f"{size:,} bytes"
         raise ValueError(f"{path}: expected {offsets[-1]:,} bytes. Received: {found}. {_DAMAGED}")

@@ -12,18 +12,20 @@ def rerank(bert, queries, hits, label=None, batch_size=32):
     Args:
         bert: a `LoadedBert` that takes pairs: regression, whose score is its `value`, or classification, whose score is
             the probability of a label.
-        queries: list of strings.
-        hits: list of the hits of each query, see `SearchIndex.search`.
+        queries: list of strings, or one string.
+        hits: list of the hits of each query, see `SearchIndex.search`; for one string, its hits.
         label: str, the label of relevant pairs. Defaults to the last one of two; required for more.
         batch_size: int, see `LoadedBert.predict`. Defaults to 32.
 
     Returns:
         A list of lists of dicts like `hits`, best first: `score` is that of the cross-encoder, `similarity` the former
-        one. Hits with equal scores keep their order.
+        one. Hits with equal scores keep their order. For one string, its list.
 
     Example:
         hits = keras_bert.rerank(keras_bert.load("my_cross_encoder"), queries, index.search(queries, top=50))
     """
+    if isinstance(queries, str):
+        return rerank(bert, [queries], [hits], label, batch_size)[0]
     if len(queries) != len(hits):
         raise ValueError(f"`hits` must have {len(queries)} lists, one per query. Received: {len(hits)}")
     label = _label(bert, label)

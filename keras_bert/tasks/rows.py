@@ -200,9 +200,9 @@ def _fields_up_to(longest):
 
 
 def _delimiter(path, lines, wanted):
-    """Returns the first of `_DELIMITERS` that gives a header with the wanted columns."""
+    """Returns the first of `_DELIMITERS` that gives a header with the wanted columns; without any, the most columns."""
     headers = {delimiter: _header(lines, delimiter) for delimiter in _DELIMITERS}
-    fitting = [delimiter for delimiter, header in headers.items() if set(wanted).issubset(header)]
+    fitting = [delimiter for delimiter, header in headers.items() if wanted and set(wanted).issubset(header)]
     # If none fits, the error lists the columns of the most likely one.
     chosen = fitting[0] if fitting else max(headers, key=lambda delimiter: len(headers[delimiter]))
     if chosen != ",":

@@ -218,7 +218,7 @@ def finite_number(path, line, column, value):
     """Converts a value to a finite float, or raises an error with its place in the file."""
     try:
         number = math.nan if "_" in str(value) else float(value)  # Only Python accepts 1_000.
-    except (ValueError, OverflowError):  # JSON integers may exceed the range of floats.
+    except (ValueError, TypeError, OverflowError):  # JSON has `null`, and integers that exceed the range of floats.
         number = math.nan
     if not math.isfinite(number):
         raise ValueError(f"{path}:{line}: column `{column}` must be a finite number. Received: {value!r:.80}")

@@ -61,6 +61,8 @@ def test_the_files_of_a_projection(folder, models):
 @pytest.mark.parametrize(
     ("file", "values", "message"),
     [
+        (SETTINGS, {"truncate_dim": 8}, "`truncate_dim` must be None. Received: truncate_dim=8"),
+        ("sentence_bert_config.json", {"config_kwargs": {"layer_norm_eps": 0.1}}, "`config_kwargs` must be {}. Rec"),
         (POOLING, {"include_prompt": False}, "`include_prompt` must be True. Received: include_prompt=False"),
         (POOLING, {"pooling_mode": "median"}, "pooling must be one of cls, .*, or several different.* median"),
         (DENSE, {"activation_function": "torch.nn.modules.activation.GELU"}, "`activation_function` must be one of to"),
@@ -76,6 +78,11 @@ def test_unsupported_settings_raise(folder, file, values, message):
     edit(folder / file, **values)
     with pytest.raises(ValueError, match=message):
         keras_bert.load(folder)
+
+
+def test_vectors_of_different_widths(folder):
+    with pytest.raises(ValueError, match="vectors must have the same width. Received: 3 and 4"):
+        keras_bert.load(folder).similarity(np.zeros((2, 3)), np.zeros((2, 4)))
 
 
 def edit_modules(folder, change):

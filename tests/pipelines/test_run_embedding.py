@@ -38,7 +38,9 @@ def made(tmp_path_factory, config, pieces):
     rows = [(" ".join(rng.choice(list("abcd"), 3)), " ".join(rng.choice(list("abcd"), 3))) for _ in range(48)]
     lines = ["sentence1,sentence2,score", *(f"{a},{b},{len(set(a) & set(b)) / 4}" for a, b in rows)]
     (made / "scored.csv").write_text("\n".join(lines) + "\n")
-    (made / "triplets.csv").write_text("query,positive,negative\na b,a b c,d e f\nd e,d e f,a b c\n" * 4)
+    (made / "five.csv").write_text("sentence1,sentence2,score\na,b,5\n" + "a b,a c,0.5\n" * 8)
+    triplets = ["a b,a b c,d e f,", "d e,d e f,a b c,b c", "a,p o,a,", "b,c,,", "d,o,a,d"]
+    (made / "triplets.csv").write_text("\n".join(["query,positive,negative,negative2", *triplets * 2]) + "\n")
     keras_bert.save(keras_bert.build_encoder(config), made / "bert", pieces)
     return made
 
@@ -67,6 +69,8 @@ MISTAKES = [
     ("--batch_size must be at least 2", {"batch_size": "32,1"}),
     ("--score_range must be LOWEST,HIGHEST. Received: --score_range=5,1", {"score_range": "5,1"}),
     ("no such file", {"train_file": "{made}/none.csv"}),
+    ("--epochs must be at least 1. Received: 2,0", {"epochs": "2,0"}),
+    ("expected at least 2 pairs: the negatives of a pair are those of others", {"max_train_examples": 1}),
 ]
 
 
@@ -83,7 +87,7 @@ def test_pairs(made):
     """Learned; the results are those of the saved model, found by a loop."""
     prompts = {"query_prompt": "a ", "passage_prompt": ""}
     with mock.patch.object(finetuning, "export") as export:
-        call(PROGRAM, *arguments(made, "pairs", normalize=True, **prompts))
+        printed = call(PROGRAM, *arguments(made, "pairs", normalize=True, **prompts))
     report = json.loads((made / "pairs" / "results.json").read_text())
     bert = keras_bert.load(made / "pairs" / "model")
     assert (bert.pooling, bert.normalize, bert.sequence_length) == ("mean", True, 12)
@@ -91,17 +95,27 @@ def test_pairs(made):
     rows = [json.loads(line) for line in (made / "dev.jsonl").read_text().splitlines()]
     passages = list(dict.fromkeys(row["passage"] for row in rows))
     scores = bert.encode([row["query"] for row in rows], prompt_name="query") @ bert.encode(passages).T
-    ranks = []
+    ranks, firsts = [], []
     for row, line in zip(rows, scores, strict=True):
         own = line[passages.index(row["passage"])]
         ranks.append(1 + sum(line > own + 1e-6))
+        firsts.append(passages[line.argmax()])
     assert report["scores"]["recall@1"] == pytest.approx(np.mean(np.array(ranks) == 1))
     chance = sum(1 / rank for rank in range(1, 11)) / len(passages)
     assert report["scores"]["MRR@10"] > 0.5 > 2 * chance
     assert report["facts"]["training examples"] == "train.jsonl: 96 pairs"
-    header, worst, *_ = (made / "pairs" / "errors.tsv").read_text().splitlines()
-    assert header.split("\t") == ["rank", "row", "query", "passage"]
-    assert int(worst.split("\t")[0]) == max(ranks)
+    header, *errors = (line.split("\t") for line in (made / "pairs" / "errors.tsv").read_text().splitlines())
+    assert header == ["rank", "row", "query", "passage", "wrong_passage"]
+    expected = {row: rank for row, rank in enumerate(ranks, 1) if rank > 1}
+    assert {int(row): int(rank) for rank, row, *_ in errors} == expected
+    assert all(wrong == firsts[int(row) - 1] for _, row, _, _, wrong in errors)
+    assert [int(rank) for rank, *_ in errors] == sorted(expected.values(), reverse=True)
+    assert f"right one: {len(errors)} of {len(rows)}" in (made / "pairs" / "report.html").read_text()
+    # The score of the model before training, without its new prompt.
+    assert "before training: MRR@10 " in printed
+    before = report["best"]["before"]["MRR@10"]
+    assert before < report["scores"]["MRR@10"]
+    assert report["facts"]["scores before training"].startswith(f"MRR@10 {100 * before:.2f}%, recall@1 ")
     card = (made / "pairs" / "model" / "README.md").read_text()
     assert "library_name: sentence-transformers" in card
     example = {"text": rows[0]["query"]}
@@ -115,15 +129,42 @@ def test_nothing_to_train(made):
 
 
 @pytest.mark.usefixtures("eager")
-@pytest.mark.parametrize("data", ["scored", "triplets"])
-def test_other_data(made, data):
-    files = dict.fromkeys(("train_file", "dev_file"), f"{made}/{data}.csv")
-    options = {"pooling": "cls", "loss": "triplet"} if data == "triplets" else {"pooling": "max", "epochs": 3}
+def test_scores(made):
+    """The range of the scores is that of both files."""
+    files = {"train_file": f"{made}/five.csv", "dev_file": f"{made}/scored.csv"}
     with mock.patch.object(finetuning, "export"):
-        call(PROGRAM, *arguments(made, data, **files, **options))
-    report = json.loads((made / data / "results.json").read_text())
-    assert report["scores"]["spearman" if data == "scored" else "accuracy"] > 0.5
-    assert keras_bert.load(made / data / "model").pooling == options["pooling"]
+        call(PROGRAM, *arguments(made, "scored", **files, pooling="max", epochs=1))
+    facts = json.loads((made / "scored" / "results.json").read_text())["facts"]
+    assert facts["training examples"] == "five.csv: 9 pairs with a score from 0 to 5"
+    assert facts["dev examples"] == "scored.csv: 48 pairs with a score from 0 to 5"
+    assert keras_bert.load(made / "scored" / "model").pooling == "max"
+
+
+@pytest.mark.usefixtures("eager")
+def test_triplets(made):
+    """The errors are rows with a wrong passage that is more similar, by the vectors of the saved model."""
+    files = dict.fromkeys(("train_file", "dev_file"), f"{made}/triplets.csv")
+    with mock.patch.object(finetuning, "export"):
+        call(PROGRAM, *arguments(made, "triplets", **files, pooling="cls", loss="triplet"))
+    bert = keras_bert.load(made / "triplets" / "model")
+    assert bert.pooling == "cls"
+    lines = (made / "triplets.csv").read_text().splitlines()[1:]
+    expected, counted = {}, 0
+    for row, line in enumerate(lines, 1):
+        query, right, *wrong = filter(None, line.split(","))
+        if wrong:
+            own, *others = bert.similarity(query, [right, *wrong])[0]
+            counted += 1
+            if max(others) >= own:
+                expected[row] = max(others) - own, wrong[np.argmax(others)]
+    header, *errors = (line.split("\t") for line in (made / "triplets" / "errors.tsv").read_text().splitlines())
+    assert header == ["excess", "row", "query", "passage", "wrong_passage"]
+    assert {
+        int(row): (pytest.approx(float(excess), abs=1e-4), wrong) for excess, row, _, _, wrong in errors
+    } == expected
+    assert 0 < len(errors) < counted
+    report = json.loads((made / "triplets" / "results.json").read_text())
+    assert report["scores"]["accuracy"] == pytest.approx(1 - len(errors) / counted)
 
 
 @pytest.mark.slow

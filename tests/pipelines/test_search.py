@@ -63,6 +63,10 @@ def test_reranking(folder):
     expected = {passage["id"]: bert.predict(("a b c", passage["text"]))["scores"]["yes"] for passage in PASSAGES}
     assert {line[1]: float(line[0]) for line in lines} == pytest.approx(expected, abs=1e-4)
     assert [line[0] for line in lines] == sorted((line[0] for line in lines), reverse=True)
+    scored = [f"--index={folder}/index", f"--queries={folder}/queries.txt", f"--relevance={folder}/qrels.tsv"]
+    before, after = call(PROGRAM, *scored, f"--rerank={folder}/pairs").splitlines()
+    assert before == f"before reranking: {call(PROGRAM, *scored).strip()}"
+    assert after.startswith("after reranking:  recall@1 ")
 
 
 def test_squad_in_one_command(folder, caplog):

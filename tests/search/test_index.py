@@ -27,6 +27,10 @@ def copy(index, tmp_path):
     return shutil.copytree(index.directory, tmp_path / "copy")
 
 
+def edited(path, **values):
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
 def scores_in_numpy(bert, query, similarity="cosine"):
     vectors, asked = bert.encode(TEXTS), bert.encode([query])
     vectors, asked = (unit(vectors), unit(asked)) if similarity == "cosine" else (vectors, asked)
@@ -234,6 +238,9 @@ def invalidate(path):
         ("passages-00001.jsonl", shorten, "passages-00001.jsonl: expected 162 bytes. Received: 152 bytes"),
         ("index.json", shorten, "index.json: not the facts of an index: "),
         ("index.json", lambda path: path.write_text("[]"), "index.json: not the facts of an index: "),
+        ("index.json", lambda path: edited(path, block=0), "its sizes positive integers. The index is damaged"),
+        ("index.json", lambda path: edited(path, model=None), "its model must be an object and its sizes"),
+        ("offsets-00001.npy", lambda path: np.save(path, -np.load(path)), "the offsets do not increase from 0"),
         ("index.json", lambda path: path.write_text('{"format": 2}'), "its format is 2. Expected 1: build the index"),
         ("index.json", lambda path: path.unlink(), "no index, index.json is missing. Build it first"),
     ],

@@ -28,6 +28,7 @@ def test_regression(regression):
     assert [hit["id"] for hit in found[0]] == sorted(expected, key=expected.get, reverse=True)
     assert {hit["similarity"] for hit in found[0]} == {0.5}
     assert found[1] == []
+    assert keras_bert.rerank(regression, "a c", HITS[0]) == found[0]
 
 
 def test_probability_of_a_label(classifier):

@@ -22,12 +22,15 @@ from keras_bert.tasks.table import class_name, finite_number
 
 # Default names of the columns, the first one that a file has.
 _TEXTS = ("query", "question", "anchor", "premise", "sentence1", "text")
-_PAIRS = ("passage", "positive", "context", "hypothesis", "sentence2", "pair")
+_PAIRS = ("passage", "positive", "context", "hypothesis", "sentence2", "pair", "answer")
 _SCORE, _LABELS = "score", ("label", "gold_label")
 _NEGATIVE = re.compile(r"negatives?[ _-]?[0-9]*")
 _RANGES = {1.0: (0.0, 1.0), 5.0: (0.0, 5.0)}
 # The names of NLI's classes; MNLI's files have words, others the numbers of the Hugging Face hub.
 _ENTAILMENT, _CONTRADICTION, _OTHERS = ("entailment", "0"), ("contradiction", "2"), ("neutral", "1", "-", "-1")
+_NLI_TEXTS = ("premise", "hypothesis")
+# The losses that fit a kind of data; the first one is the default.
+LOSSES = {"scored": ("cosine",), "pairs": ("in_batch",), "triplets": ("in_batch", "triplet")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +66,13 @@ class EmbeddingExamples:
     def fingerprint(self):
         """Returns a hash of the rows, to recognize changed data."""
         return fingerprint([self.queries, self.passages, self.scores])
+
+
+def loss_name(kind, loss=None):
+    """Returns the name of the loss for a kind of data, by default the first one that fits; checks a given one."""
+    if loss is not None and loss not in LOSSES[kind]:
+        raise ValueError(f"the loss of {kind} data must be {' or '.join(LOSSES[kind])}. Received: loss={loss!r}")
+    return loss or LOSSES[kind][0]
 
 
 def read(path, text_column=None, pair_column=None, score_column=None, score_range=None, skip_bad_rows=None):
@@ -102,6 +112,7 @@ def read(path, text_column=None, pair_column=None, score_column=None, score_rang
     queries, passages, scores, labels, lines = map(list, zip(*rows, strict=True))
     skipped = len(raw_rows) - len(rows)
     if columns.label is not None:
+        _check_nli(path, columns, labels)
         return dataclasses.replace(_from_nli(path, queries, passages, labels), skipped=skipped)
     if columns.score is None:
         return EmbeddingExamples(_kind(passages), queries, passages, skipped=skipped)
@@ -138,7 +149,12 @@ def _columns(path, text, pair, score):
     text = text or next((name for name in _TEXTS if name in found), _TEXTS[0])
     pair = pair or next((name for name in _PAIRS if name in found and name != text), _PAIRS[0])
     negatives = sorted((name for name in found if _NEGATIVE.fullmatch(name)), key=lambda name: (len(name), name))
-    score = score or (_SCORE if _SCORE in found and not negatives else None)
+    if negatives and not score and _SCORE in found:
+        raise ValueError(
+            f"{path}:1: the columns `{_SCORE}` and `{negatives[0]}` exclude each other: triplets have no score. Remove "
+            f"one, or name the column of the scores with --score_column"
+        )
+    score = score or (_SCORE if _SCORE in found else None)
     label = next((name for name in _LABELS if name in found), None)
     return _Columns(text, pair, score, None if score or negatives else label, [] if score else negatives)
 
@@ -181,6 +197,15 @@ def _label(path, line, column, value):
             f"similarities are in a column `{_SCORE}`. Received: {value!r:.80}"
         )
     return label
+
+
+def _check_nli(path, columns, labels):
+    """Raises an error for pairs whose label 1 probably means that their texts are alike."""
+    if (columns.text, columns.pair) != _NLI_TEXTS and set(labels) == {"0", "1"}:
+        raise ValueError(
+            f"{path}: column `{columns.label}` has only 0 and 1. In NLI, 0 is entailment and 1 is neutral. Expected a "
+            f"column `{_SCORE}` if 1 marks pairs that are alike, or the words entailment, neutral and contradiction"
+        )
 
 
 def _range(path, scores):

@@ -18,7 +18,7 @@ def similarity_scores(similarities, scores):
 
 
 def ranks(queries, passages, right, also_right=None):
-    """Returns the rank of the right passage of each query among the others by cosine similarity, 1 for the best.
+    """Ranks the right passage of each query among the others by cosine similarity.
 
     Passages of equal similarity come before the right one.
 
@@ -27,9 +27,12 @@ def ranks(queries, passages, right, also_right=None):
         right: integer array, the row of the right passage of each query.
         also_right: dict of the rows of other right passages by the number of the query, which do not count. Defaults to
             `None`, there are none.
+
+    Returns:
+        Integer arrays: the ranks, 1 for the best; and the row of the best passage if it is a wrong one, otherwise -1.
     """
     also_right = also_right or {}
-    passages, found = unit(passages), []
+    passages, found, wrong = unit(passages), [], []
     for start in range(0, len(queries), _BLOCK):
         rows = np.asarray(right[start : start + _BLOCK])
         scores = unit(queries[start : start + _BLOCK]) @ passages.T
@@ -38,7 +41,9 @@ def ranks(queries, passages, right, also_right=None):
         for number in also_right.keys() & set(range(start, start + len(rows))):
             better[number - start, also_right[number]] = False
         found.append(better.sum(1))
-    return np.concatenate(found)
+        better[np.arange(len(rows)), rows] = False
+        wrong.append(np.where(better.any(1), np.where(better, scores, -np.inf).argmax(1), -1))
+    return np.concatenate(found), np.concatenate(wrong)
 
 
 def retrieval_scores(ranks):

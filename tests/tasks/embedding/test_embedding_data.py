@@ -10,6 +10,9 @@ from keras_bert.tasks.embedding.data import read
 FILES = {
     "sts.tsv": "sentence1\tsentence2\tscore\nA b.\tC d.\t5.0\nE.\tF.\t1.25\n",
     "unit.csv": "sentence1,sentence2,score\na,b,0.5\nc,d,1\n",
+    "semicolons.csv": "query;passage;score\na, b;c;0\nd;e;1\n",
+    "tabs.csv": "query\tpassage\tnegative\na\tb\tc\n",
+    "faq.csv": "question,answer\na,b\n",
     "pairs.jsonl": '{"question": "q", "context": "c"}\n{"question": "r", "context": "c"}\n',
     "triplets.csv": "anchor,positive,negative2,negative1\na,b,z,y\nc,d,,x\n",
     "lists.jsonl": '{"query": "e", "passage": "f"}\n{"query": "a", "passage": "b", "negatives": ["c", "", "d"]}\n'
@@ -41,6 +44,9 @@ FILES = {
 READ = {
     "sts.tsv": ("scored", ["A b.", "E."], [["C d."], ["F."]], [1.0, 0.25]),
     "unit.csv": ("scored", ["a", "c"], [["b"], ["d"]], [0.5, 1.0]),
+    "semicolons.csv": ("scored", ["a, b", "d"], [["c"], ["e"]], [0.0, 1.0]),
+    "tabs.csv": ("triplets", ["a"], [["b", "c"]], None),
+    "faq.csv": ("pairs", ["a"], [["b"]], None),
     "pairs.jsonl": ("pairs", ["q", "r"], [["c"], ["c"]], None),
     "triplets.csv": ("triplets", ["a", "c"], [["b", "y", "z"], ["d", "x"]], None),
     "lists.jsonl": ("triplets", ["e", "a", "g"], [["f"], ["b", "c", "d"], ["h"]], None),
@@ -69,6 +75,19 @@ BAD = [
         {},
         "a.jsonl:1: no column `score`",
     ),
+    (
+        "a.jsonl",
+        '{"query": "a", "passage": "b", "score": null}',
+        {},
+        "a.jsonl:1: column `score` must be a finite number",
+    ),
+    (
+        "a.csv",
+        "query,passage,negative,score\na,b,c,1\n",
+        {},
+        "a.csv:1: the columns `score` and `negative` exclude each",
+    ),
+    ("a.csv", "sentence1,sentence2,label\na,b,1\nc,d,0\n", {}, "column `label` has only 0 and 1. In NLI, 0 is entailm"),
     ("a.csv", "query,passage\n", {}, "no rows"),
     ("a.txt", "a\n", {}, "the name must end in .csv, .tsv, .jsonl"),
 ]

@@ -22,8 +22,10 @@ def test_ranks(monkeypatch):
     right = rng.integers(0, 30, 10)
     scores = queries @ (passages / np.linalg.norm(passages, axis=1, keepdims=True)).T
     expected = [1 + sum(row > row[own]) for row, own in zip(scores, right, strict=True)]
-    found = metrics.ranks(queries, passages, right)
+    found, wrong = metrics.ranks(queries, passages, right)
     assert found.tolist() == expected
+    best = scores.argmax(1)
+    assert wrong.tolist() == np.where(best == right, -1, best).tolist()
     scored = metrics.retrieval_scores(found)
     for count in (1, 10):
         assert scored[f"recall@{count}"] == pytest.approx(
@@ -33,8 +35,8 @@ def test_ranks(monkeypatch):
 
 def test_equal_vectors_are_no_success():
     """Of a model that gives all texts the same vector, the right passage is the last one."""
-    assert metrics.ranks(np.ones((2, 3)), np.ones((4, 3)), np.array([0, 3])).tolist() == [4, 4]
-    assert metrics.ranks(np.zeros((1, 3)), np.zeros((2, 3)), np.array([0])).tolist() == [2]
+    assert metrics.ranks(np.ones((2, 3)), np.ones((4, 3)), np.array([0, 3]))[0].tolist() == [4, 4]
+    assert metrics.ranks(np.zeros((1, 3)), np.zeros((2, 3)), np.array([0]))[0].tolist() == [2]
 
 
 def test_mrr_by_hand():
@@ -49,7 +51,8 @@ def test_other_right_passages_do_not_count():
     """One query with three right passages: each is the best but for the others."""
     queries, passages = np.array([[1.0, 0.0]] * 3), np.array([[1, 0], [1, 0.1], [1, 0.2], [1, 0.15]])
     others = {0: [1, 2], 1: [0, 2], 2: [0, 1]}
-    assert metrics.ranks(queries, passages, np.arange(3), others).tolist() == [1, 1, 2]
+    found, wrong = metrics.ranks(queries, passages, np.arange(3), others)
+    assert (found.tolist(), wrong.tolist()) == ([1, 1, 2], [-1, -1, 3])
 
 
 def test_triplets():
