@@ -25,6 +25,10 @@ class TokenEmbedding(Quantizable, keras.layers.ReversibleEmbedding):
 
     table_name, scaled_axis = "embeddings", 0
 
+    def add_weight(self, *args, **options):
+        # Under mixed precision, the rows that are looked up are cast, not the whole table.
+        return super().add_weight(*args, **{**options, "autocast": False})
+
     def call(self, inputs, reverse=False):
         return super().call(inputs if reverse else _no_wrap(inputs, self.input_dim), reverse=reverse)
 
