@@ -15,7 +15,8 @@ from keras_bert.version import __version__
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # TensorFlow's warnings, without its greeting.
 
 # Classes that `.keras` files may contain: `keras.saving.load_model` must know them.
-_SAVED = ("keras_bert.layers", "keras_bert.text.preprocessor", "keras_bert.training.optimizer")
+_SAVED = ("keras_bert.layers", "keras_bert.training.optimizer")
+_SAVED_WITH_TENSORFLOW = ("keras_bert.text.preprocessor",)
 _MODULES = {
     "keras_bert": "layers",
     "keras_bert.transformer_config": "TransformerConfig",
@@ -115,7 +116,7 @@ def __dir__():
 
 
 def _register_classes(keras):
-    for module in _SAVED if keras.config.backend() == "tensorflow" else _SAVED[:1]:
+    for module in (*_SAVED, *(_SAVED_WITH_TENSORFLOW if keras.config.backend() == "tensorflow" else ())):
         importlib.import_module(module)
 
 

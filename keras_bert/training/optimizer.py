@@ -1,9 +1,13 @@
 """AdamW (Loshchilov & Hutter, 2019) and LAMB (You et al., 2020), as used to train BERT."""
 
 import keras
-import tensorflow as tf
+from keras import ops
 
 from keras_bert.training.schedule import LinearSchedule
+
+_HAS_KERNEL = keras.config.backend() == "tensorflow"
+if _HAS_KERNEL:
+    import tensorflow as tf
 
 _UNDECAYED = ("bias", "gamma", "beta")  # Layer attributes for biases and LayerNorm weights.
 _NARROW = ("float16", "bfloat16")
@@ -23,7 +27,7 @@ def create_optimizer(
     layer_decay=None,
     kind="adamw",
 ):
-    """Creates BERT's optimizer for one model and one run, for `Trainer` and for `model.compile`.
+    """Creates BERT's optimizer for one model and one run, for `Trainer` and, on any backend, for `model.compile`.
 
     Args:
         model: a built model. Its biases and LayerNorms are excluded from weight decay.
@@ -86,11 +90,11 @@ def _layer_rates(model, decay):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class AdamW(keras.optimizers.AdamW):
-    """`keras.optimizers.AdamW` with the update of each weight in one TensorFlow kernel.
+    """`keras.optimizers.AdamW` with the update of each weight in one kernel on TensorFlow.
 
-    Keras composes the update from a dozen operations, each a pass over memory. The results follow the paper: Keras adds
-    epsilon before the bias correction, and squares the gradient rows of a repeated token before summing them. Works
-    eagerly, in `fit`, in `Trainer` and under `tf.distribute`.
+    Keras composes the update from a dozen operations, each a pass over memory, which other backends fuse. The results
+    follow the paper: Keras adds epsilon before the bias correction, and squares the gradient rows of a repeated token
+    before summing them. Works eagerly, in `fit`, in `Trainer` and under `tf.distribute`.
 
     Its variables are never in 16 bits. Weights in float16 or bfloat16 have a float32 copy, which is updated and then
     rounded: most updates are smaller than the spacing of 16-bit numbers.
@@ -142,7 +146,8 @@ class AdamW(keras.optimizers.AdamW):
         return super().add_variable(shape, initializer, "float32" if dtype in _NARROW else dtype, **options)
 
     def apply(self, grads, trainable_variables=None):
-        grads = [tf.cast(grad, tf.float32) if grad is not None and is_narrow(grad) else grad for grad in grads]
+        cast = tf.cast if _HAS_KERNEL else ops.cast  # Gradients of tables are sparse on TensorFlow.
+        grads = [cast(grad, "float32") if grad is not None and is_narrow(grad) else grad for grad in grads]
         super().apply(grads, trainable_variables)
 
     def apply_reduced(self, gradients):
@@ -156,6 +161,8 @@ class AdamW(keras.optimizers.AdamW):
         tf.raw_ops.AssignAddVariableOp(resource=iterations.handle, value=tf.ones([], iterations.dtype))
 
     def _clip_gradients(self, grads):
+        if not _HAS_KERNEL:
+            return super()._clip_gradients(grads)
         if self.global_clipnorm or self.clipnorm or self.clipvalue:
             # Dense first, so that the rows of a repeated token are summed.
             grads = [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in grads]
@@ -167,6 +174,9 @@ class AdamW(keras.optimizers.AdamW):
         """Does nothing: `update_step` decays weights, since it knows their learning rates."""
 
     def update_step(self, gradient, variable, learning_rate):
+        if not _HAS_KERNEL:
+            self._composed_update(gradient, variable, learning_rate)
+            return
         weight = self._exact(variable)
         learning_rate, beta_1, beta_2, decay, power_1, power_2 = self._scalars(variable, weight.dtype, learning_rate)
         if decay is not None:
@@ -186,21 +196,41 @@ class AdamW(keras.optimizers.AdamW):
         )
         _round(weight, variable)
 
+    def _composed_update(self, gradient, variable, learning_rate):
+        """Updates a weight by operations of any backend."""
+        weight, index = self._exact(variable), self._get_variable_index(variable)
+        learning_rate, beta_1, beta_2, decay, power_1, power_2 = self._scalars(variable, weight.dtype, learning_rate)
+        m, v = _local(self._momentums[index]), _local(self._velocities[index])
+        gradient = tf.convert_to_tensor(tf.cast(gradient, weight.dtype)) if _HAS_KERNEL else gradient
+        gradient = ops.cast(gradient, weight.dtype)
+        m_next, v_next = beta_1 * m + (1 - beta_1) * gradient, beta_2 * v + (1 - beta_2) * ops.square(gradient)
+        step = m_next / (1 - power_1) / (ops.sqrt(v_next / (1 - power_2)) + self.epsilon)
+        if decay is not None:
+            step += decay * weight
+        step = self._scaled(step, weight, variable)
+        for part, value in ((m, m_next), (v, v_next), (weight, weight - learning_rate * step)):
+            assign(part, value)
+        _round(weight, variable)
+
+    def _scaled(self, step, weight, variable):
+        """Returns the step of a weight; subclasses scale it."""
+        return step
+
     def _exact(self, variable):
         """Returns the variable to update: for 16 bits the float32 copy, refreshed if the variable was set elsewhere."""
         copy = self._copies[self._get_variable_index(variable)]
         if copy is None:
             return variable
-        narrow = tf.convert_to_tensor(variable)
-        exact = tf.where(tf.cast(copy.value, narrow.dtype) == narrow, copy.value, tf.cast(narrow, tf.float32))
-        assign(copy.value, exact)
-        return copy.value
+        narrow, copy = ops.convert_to_tensor(variable), _local(copy)
+        is_same = ops.equal(ops.cast(copy, narrow.dtype), narrow)
+        assign(copy, ops.where(is_same, copy, ops.cast(narrow, "float32")))
+        return copy
 
     def _scalars(self, variable, dtype, learning_rate):
         """Returns learning rate, betas, weight decay or None, and powers of the betas (0 without bias correction)."""
-        learning_rate = tf.cast(learning_rate, dtype) * self.rates.get(self._path(variable), 1.0)
-        beta_1, beta_2 = (tf.constant(beta, dtype) for beta in (self.beta_1, self.beta_2))
-        step = tf.cast(self.iterations + 1, dtype) if self.bias_correction else float("inf")
+        learning_rate = ops.cast(learning_rate, dtype) * self.rates.get(self._path(variable), 1.0)
+        beta_1, beta_2 = (ops.convert_to_tensor(beta, dtype) for beta in (self.beta_1, self.beta_2))
+        step = ops.cast(self.iterations + 1, dtype) if self.bias_correction else float("inf")
         decay = self.weight_decay if self.weight_decay and self._decays(variable) else None
         return learning_rate, beta_1, beta_2, decay, beta_1**step, beta_2**step
 
@@ -240,36 +270,34 @@ class LAMB(AdamW):
         self.fused = list(fused)
 
     def update_step(self, gradient, variable, learning_rate):
-        weight, index = self._exact(variable), self._get_variable_index(variable)
-        learning_rate, beta_1, beta_2, decay, power_1, power_2 = self._scalars(variable, weight.dtype, learning_rate)
-        m, v = self._momentums[index].value, self._velocities[index].value
-        gradient = tf.convert_to_tensor(tf.cast(gradient, weight.dtype))
-        m_next, v_next = beta_1 * m + (1 - beta_1) * gradient, beta_2 * v + (1 - beta_2) * tf.square(gradient)
-        step = m_next / (1 - power_1) / (tf.sqrt(v_next / (1 - power_2)) + self.epsilon)
-        if decay is not None:
-            step += decay * weight
-        if self._decays(variable):
-            step = _scaled(step, weight, parts=3 if self._path(variable) in self.fused else 1)
-        for part, value in ((m, m_next), (v, v_next), (weight, weight - learning_rate * step)):
-            assign(part, value)
-        _round(weight, variable)
+        self._composed_update(gradient, variable, learning_rate)
+
+    def _scaled(self, step, weight, variable):
+        """Scales the step to the norm of the weight, separately for query, key and value."""
+        if not self._decays(variable):
+            return step
+        folded = [-1, 3 if self._path(variable) in self.fused else 1, 0]
+        folded[2] = step.shape[-1] // folded[1]
+        weight, folded = ops.reshape(weight, folded), ops.reshape(step, folded)
+        sizes = [ops.sqrt(ops.sum(ops.square(value), axis=(0, 2), keepdims=True)) for value in (weight, folded)]
+        ratio = ops.where((sizes[0] > 0) & (sizes[1] > 0), ops.divide_no_nan(*sizes), 1.0)
+        return ops.reshape(folded * ratio, step.shape)
 
     def get_config(self):
         return {**super().get_config(), "fused": self.fused}
 
 
-def _scaled(step, weight, parts):
-    """Scales the update to the norm of the weight, separately for each part along the last axis."""
-    folded = [-1, parts, step.shape[-1] // parts]
-    weight, folded = tf.reshape(weight, folded), tf.reshape(step, folded)
-    sizes = [tf.norm(value, axis=[0, 2], keepdims=True) for value in (weight, folded)]
-    ratio = tf.where((sizes[0] > 0) & (sizes[1] > 0), tf.math.divide_no_nan(*sizes), 1.0)
-    return tf.reshape(folded * ratio, step.shape)
-
-
 def assign(variable, value):
-    """Assigns only this replica's copy; `variable.assign` would wait for the other replicas."""
-    tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
+    """Assigns; on TensorFlow only this replica's copy, since `variable.assign` would wait for the other replicas."""
+    if _HAS_KERNEL:
+        tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
+    else:
+        variable.assign(value)
+
+
+def _local(variable):
+    """Returns what `assign` takes: on TensorFlow, this replica's copy of a Keras variable."""
+    return variable.value if _HAS_KERNEL else variable
 
 
 def is_narrow(value):
@@ -280,4 +308,4 @@ def is_narrow(value):
 def _round(weight, variable):
     """Writes the float32 copy to its 16-bit variable."""
     if weight is not variable:
-        assign(variable, tf.cast(weight, variable.dtype))
+        assign(variable, ops.cast(weight, variable.dtype))
