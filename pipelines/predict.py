@@ -50,7 +50,15 @@ _LENGTH = flags.DEFINE_integer(
 _CANDIDATES = flags.DEFINE_list(
     "candidate_labels", None, "Zero-shot classification with these labels: sentence encoders, entailment models."
 )
-_HYPOTHESIS = flags.DEFINE_string("hypothesis", None, 'Its hypothesis; default: "This text is about {}."')
+_HYPOTHESIS = flags.DEFINE_string(
+    "hypothesis", None, 'Hypothesis of a candidate label; default: "This text is about {}."'
+)
+_MULTI_LABEL = flags.DEFINE_bool(
+    "multi_label", None, "Several candidate labels may apply to a text: entailment models."
+)
+_TEMPERATURE = flags.DEFINE_float(
+    "temperature", None, "Divides the cosines of candidate labels: sentence encoders; default: 0.05."
+)
 _BATCH = flags.DEFINE_integer("batch_size", 32, "Batch size.", 1)
 _BEAM = flags.DEFINE_integer("beam_size", None, "Beams of a translation; default: 4, or --n_best if it is larger.", 1)
 _PENALTY = flags.DEFINE_float("length_penalty", None, "Alpha of the length penalty of translations; default: 0.6.", 0)
@@ -61,6 +69,7 @@ _OUTPUT = flags.DEFINE_string("output", None, "File to write, one line of JSON p
 _N_BEST = flags.DEFINE_integer(
     "n_best", None, "Number of answers to a question, of tokens for a [MASK], or of translations.", 1
 )
+_ZERO_SHOT = (_HYPOTHESIS, _MULTI_LABEL, _TEMPERATURE)
 _CHUNK = 64  # Batches whose texts are sorted by length together.
 
 
@@ -69,12 +78,9 @@ def check(arguments):
     output = _OUTPUT.value
     if output and os.path.isdir(output):
         raise ValueError(f"--output must be a file. Received: the folder {output}")
-    if _HYPOTHESIS.value is not None and not _CANDIDATES.value:
-        raise ValueError(f"--hypothesis needs --candidate_labels. Received: --hypothesis={_HYPOTHESIS.value}")
-    if _SERVER.value and _CANDIDATES.value:
-        raise ValueError("--candidate_labels is for models that are not served. Received: --server")
-    if _SERVER.value and (given := [holder.name for holder in (_LENGTH, _BEAM, _PENALTY) if holder.value is not None]):
-        raise ValueError(f"--{given[0]} of a served model was chosen when it was exported. Received: --server")
+    _check_zero_shot()
+    if _SERVER.value and (given := _given(_LENGTH, _BEAM, _PENALTY, *_ZERO_SHOT)):
+        raise ValueError(f"--{next(iter(given))} of a served model was chosen when it was exported. Received: --server")
     common_flags.check_paths(None if _SERVER.value else _MODEL.value, input=_INPUT.value, context_file=_CONTEXT.value)
     texts = _INPUT.value or _CONTEXT.value
     if output and texts and os.path.isfile(output) and os.path.samefile(output, texts):
@@ -83,6 +89,33 @@ def check(arguments):
         _questions(arguments)
     elif not arguments and not _is_table():
         _text_lines()
+
+
+def _check_zero_shot():
+    labels = _CANDIDATES.value
+    if labels is None:
+        for name, value in _given(*_ZERO_SHOT).items():
+            raise ValueError(f"--{name} needs --candidate_labels. Received: --{name}={value}")
+        return
+    if not labels or not all(labels) or len(set(labels)) < len(labels):
+        received = ",".join(labels)
+        raise ValueError(f"--candidate_labels must be different labels, none empty. Received: {received!r}")
+    if len(labels) == 1 and not _MULTI_LABEL.value and not _SERVER.value:
+        raise _single_label("--multi_label")
+    if _N_BEST.value:
+        raise ValueError(f"--n_best has no meaning with --candidate_labels. Received: --n_best={_N_BEST.value}")
+
+
+def _single_label(exception):
+    return ValueError(
+        "--candidate_labels must be at least 2 labels: a single one always has the probability 1, except with "
+        f"{exception}. Received: {_CANDIDATES.value[0]!r}"
+    )
+
+
+def _given(*holders):
+    """Returns the given flags as a dict of values by name."""
+    return {holder.name: holder.value for holder in holders if holder.value is not None}
 
 
 def main(arguments):
@@ -135,26 +168,24 @@ def _model():
     from keras_bert.checkpoints.answers import input_names
 
     bert = keras_bert.load(_MODEL.value)
-    given = {holder.name: holder.value for holder in (_N_BEST, _LENGTH, _BEAM, _PENALTY) if holder.value is not None}
-    wrong = {"sequence_length"} if bert.head == "translation" else {"beam_size", "length_penalty"}
+    given = _given(_N_BEST, _LENGTH, _BEAM, _PENALTY, _CANDIDATES, *_ZERO_SHOT)
+    translates = bert.head == "translation"
+    wrong = {"sequence_length", "candidate_labels"} if translates else {"beam_size", "length_penalty"}
     if name := next(iter(wrong & given.keys()), None):
         raise ValueError(f"--{name} has no meaning for {_MODEL.value}, whose head is {bert.head}")
-    if _CANDIDATES.value:
-        given["candidate_labels"] = _CANDIDATES.value
-        given |= {"hypothesis": _HYPOTHESIS.value} if _HYPOTHESIS.value is not None else {}
-        return [("text",)], lambda rows: bert.predict(rows, _BATCH.value, **given)
-    return input_names(bert), lambda rows: bert.predict(rows, _BATCH.value, **given)
+    allowed = [("text",)] if _CANDIDATES.value else input_names(bert)
+    return allowed, lambda rows: bert.predict(rows, _BATCH.value, **given)
 
 
 def _server():
     """Same as `_model` for a served model."""
-    import numpy as np
-
-    from keras_bert.exporting.results import results
     from keras_bert.serving import Client
 
     client = Client(_SERVER.value, _PROTOCOL.value)
-    signature = client.metadata(_MODEL.value)["signatures"]["serving_default"]
+    signatures = client.metadata(_MODEL.value)["signatures"]
+    if _CANDIDATES.value:
+        return _served_zero_shot(client, signatures)
+    signature = signatures["serving_default"]
     if _N_BEST.value and "answer" in signature["outputs"] and "scores" not in signature["outputs"]:
         export = command.spelling("export_saved_model")
         raise ValueError(f"--n_best: the served {_MODEL.value} gives one answer. Export it with {export} --n_best=...")
@@ -163,15 +194,38 @@ def _server():
         raise ValueError(f"--n_best: the served {_MODEL.value} gives {beams} translations. Received: {_N_BEST.value}")
     names = list(signature["inputs"])
     names.sort(key=lambda name: name in ("pair", "context", "choices"))  # The second input comes last.
+    return [tuple(names)], functools.partial(_ask, client, names)
+
+
+def _served_zero_shot(client, signatures):
+    """Same as `_server` for the signature `zero_shot`."""
+    if "zero_shot" not in signatures:
+        raise ValueError(
+            f"--candidate_labels: the served {_MODEL.value} has no signature zero_shot. Export it with "
+            f'{command.spelling("export_saved_model")} --hypothesis="This text is about {{}}."'
+        )
+    if len(_CANDIDATES.value) == 1 and "predicted" not in signatures["zero_shot"]["outputs"]:
+        raise _single_label("a model that was exported with multi_label=True")
 
     def predict(rows):
-        answers = []
-        for part in _rectangles(rows):
-            outputs = client.predict(_MODEL.value, {name: [row[name] for row in part] for name in names})
-            answers += results({name: np.asarray(values) for name, values in outputs.items()}, part, _N_BEST.value)
-        return answers
+        rows = [{**row, "labels": _CANDIDATES.value} for row in rows]
+        return _ask(client, ("text", "labels"), rows, signature="zero_shot")
 
-    return [tuple(names)], predict
+    return [("text",)], predict
+
+
+def _ask(client, names, rows, signature=None):
+    """Returns the answers of a server to rows with inputs of these names."""
+    import numpy as np
+
+    from keras_bert.exporting.results import results
+
+    answers = []
+    for part in _rectangles(rows):
+        inputs = {name: [row[name] for row in part] for name in names}
+        outputs = client.predict(_MODEL.value, inputs, signature=signature)
+        answers += results({name: np.asarray(values) for name, values in outputs.items()}, part, _N_BEST.value)
+    return answers
 
 
 def _rectangles(rows):

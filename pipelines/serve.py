@@ -33,12 +33,21 @@ _WINDOW = flags.DEFINE_float("batch_window_ms", 2.0, "Milliseconds that a batch 
 _BATCH = flags.DEFINE_integer("max_batch_size", 32, "Maximum number of rows of a batch.")
 _QUEUE = flags.DEFINE_integer("max_queue", 1000, "Maximum number of waiting requests; others are rejected.")
 _BODY = flags.DEFINE_integer("max_body_bytes", 8 << 20, "Maximum size of a request.")
+_CHECKPOINT, _VERSION = "a checkpoint", "one version of a model"
+_OTHER_KINDS = {  # What a folder without models is, by a file in it.
+    "saved_model.pb": _VERSION,
+    "[0-9]*/saved_model.pb": "one model",
+    "index.json": "a search index",
+    "config.json": _CHECKPOINT,
+    "model.safetensors": _CHECKPOINT,
+}
 
 
 def check():
-    """Raises an error if the folder does not exist or a port is taken, before TensorFlow starts."""
+    """Raises an error if the folder is a wrong one or a port is taken, before TensorFlow starts."""
     if not pathlib.Path(_MODELS.value).is_dir():
         raise ValueError(f"--saved_models={_MODELS.value}: no such folder")
+    _check_folder()
     family = socket.AF_INET6 if ":" in _HOST.value else socket.AF_INET
     for holder in (_PORT, _GRPC_PORT):
         if holder.value > 0:
@@ -51,6 +60,32 @@ def check():
                     raise OSError(
                         f"cannot listen at {_HOST.value}:{holder.value}: {reason}. Change --host or --{holder.name}"
                     ) from error
+
+
+def _check_folder():
+    """Raises an error for a folder that has something else than models. An empty folder may get models later."""
+    folder = pathlib.Path(_MODELS.value)
+    if _has_models(folder):
+        return
+    kind = next((kind for pattern, kind in _OTHER_KINDS.items() if any(folder.glob(pattern))), None)
+    paths = list(folder.iterdir())
+    folders = sorted(path for path in paths if path.is_dir())
+    places = [*folders]
+    if kind or (paths and not folders):
+        above = os.path.normpath(folder / ("../.." if kind == _VERSION else ".."))
+        places.insert(0, pathlib.Path(above))
+    what = f"--saved_models={folder} is {kind or 'no folder of models'}"
+    if found := next(filter(_has_models, places), None):
+        raise ValueError(f"{what}. Did you mean --saved_models={found}?")
+    if kind == _CHECKPOINT:
+        export = f"{command.spelling('export_saved_model')} --model={folder} --output_dir=saved_models/NAME"
+        raise ValueError(f"{what}. Export it with `{export}`, and use --saved_models=saved_models")
+    if kind:
+        raise ValueError(f"{what}. Expected a folder of <model>/<version number>/saved_model.pb")
+
+
+def _has_models(folder):
+    return any(path.parent.name.isdecimal() for path in folder.glob("*/*/saved_model.pb"))
 
 
 def main():
@@ -86,7 +121,7 @@ async def _serve(server):
     print(f"Serving {_MODELS.value}: REST at http://{_HOST.value}:{server.port}{grpc}")
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(_HOST.value, _HOST.value)
     print(f"To try the models, open http://{shown}:{server.port} in a browser. Ctrl-C stops the server.", flush=True)
-    if not any(pathlib.Path(_MODELS.value).glob("*/*/saved_model.pb")):
+    if not _has_models(pathlib.Path(_MODELS.value)):
         print(f"There is no model yet: expected {_MODELS.value}/<model>/<version number>/saved_model.pb", flush=True)
     await ended.wait()
     print("Stopping.", flush=True)

@@ -65,13 +65,19 @@ class Answerer:
             raise ValueError(f"zero-shot classification has the options {known}. Received: {', '.join(unknown)}")
         rows, is_single = read_rows(texts)
         check_rows(rows, [("text",)], "zero-shot classification")
-        labels, bert = _candidates(candidate_labels), self._bert
-        options = {**_grouping(), "zero_shot": ZeroShot(**settings)}
+        bert, zero_shot = self._bert, ZeroShot(**settings)
+        options = {**_grouping(), "zero_shot": zero_shot}
         if bert.head == "embedding":
             options |= {"prompts": bert.prompts, "default_prompt_name": bert.default_prompt_name}
         else:
             takes_pairs = bert.head == "classification" and bert.pair is not False and not bert.multi_label
-            nli_classes(bert.labels if takes_pairs else None, options["zero_shot"].multi_label)
+            nli_classes(bert.labels if takes_pairs else None, zero_shot.multi_label, _described(bert))
+            if "temperature" in settings:
+                raise ValueError(
+                    f"`temperature` is for sentence encoders. Received: temperature={zero_shot.temperature} for a "
+                    "classifier of pairs"
+                )
+        labels = _candidates(candidate_labels, zero_shot.multi_label, bert.head)
         rows = [{**row, "labels": labels} for row in rows]
         signatures = self._build(bert.head, sequence_length, bert.head == "classification", **options)
         answers = _answers(signatures["zero_shot"], ("text", "labels"), rows, batch_size)
@@ -156,12 +162,25 @@ def translate(transformer, texts, batch_size, n_best, beam_size, length_penalty)
     return answers[0] if is_single else answers
 
 
-def _candidates(labels):
+def _described(bert):
+    """Returns what a model is, for the message that it does not fit."""
+    several = ", multi_label=True" if bert.multi_label else ""
+    labels = f", labels={bert.labels!s:.200}, pair={bert.pair}{several}" if bert.head == "classification" else ""
+    return f"a model with head={bert.head!r}{labels}"
+
+
+def _candidates(labels, multi_label, head):
     """Returns the labels of zero-shot classification as a list of different strings."""
     names = list(labels) if isinstance(labels, list | tuple) else []
     if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
         raise ValueError(
             "`candidate_labels` must be a list of different strings, at least one and none empty. "
+            f"Received: candidate_labels={labels!r:.200}"
+        )
+    if len(names) == 1 and not multi_label:
+        exception = " without `multi_label=True`" if head == "classification" else ""
+        raise ValueError(
+            f"`candidate_labels` must be at least 2 labels: a single one always has the probability 1{exception}. "
             f"Received: candidate_labels={labels!r:.200}"
         )
     return names

@@ -96,7 +96,8 @@ class LoadedBert:
             n_best: int, number of answers to a question, or of tokens for a [MASK]. Defaults to 1 answer, 5 tokens.
             sequence_length: int, maximum number of tokens. Defaults to that of training, or else to the model's.
             candidate_labels: list of labels that the model was not trained on, for zero-shot classification with a
-                sentence encoder or with a classifier of pairs (NLI). Defaults to `None`.
+                sentence encoder or with a classifier of pairs (NLI); at least 2, or 1 with `multi_label`. Defaults to
+                `None`.
             **options: more options of `export`, such as `stride`, `max_answer_length`, `null_threshold` or
                 `thresholds`; with `candidate_labels` those of `ZeroShot`: `hypothesis`, `multi_label`, `temperature`.
 

@@ -82,6 +82,8 @@ def _to_tensor(name, value, dtype):
     try:
         kind = dtype and tf.dtypes.as_dtype(types_pb2.DataType.Value(dtype))
         array = np.array(value, object if kind == tf.string else None)
+        if kind == tf.string and any(isinstance(leaf, list) for leaf in array.flat):
+            raise ValueError('lists at the same depth must have the same length. Pad shorter ones with ""')
         if kind and kind.is_integer and array.size and not _are_integers(array, kind.as_numpy_dtype):
             raise ValueError("expected integers in its range")
         return tf.make_tensor_proto(array, kind)

@@ -116,7 +116,9 @@ def check(bert, signatures):
     found = signatures["zero_shot"](text=tf.constant(TEXTS), labels=tf.constant(labels))
     for row, text in enumerate(TEXTS):
         given = [label for label in labels[row] if label]
-        expected = bert.predict(text, candidate_labels=given, hypothesis=HYPOTHESIS)
+        expected = {"label": "k", "scores": {"k": 1.0}}  # A single label, which `predict` refuses.
+        if given != ["k"]:
+            expected = bert.predict(text, candidate_labels=given, hypothesis=HYPOTHESIS)
         assert found["label"][row].numpy().decode() == expected["label"]
         scores = [expected["scores"].get(label, 0.0) for label in labels[row]]
         np.testing.assert_allclose(found["probabilities"][row], scores, atol=1e-5)
@@ -152,6 +154,9 @@ def test_mistakes(nli, sentences, load):
     for bert, options, message in (
         (nli, {"candidate_labels": "sport"}, "`candidate_labels` must be a list of different strings, .*'sport'"),
         (nli, {"candidate_labels": ["a", "a"]}, "`candidate_labels` must be a list of different strings"),
+        (nli, {"candidate_labels": ["a"]}, "at least 2 labels: a single one .* 1 without `multi_label=True`. Received"),
+        (sentences, {"candidate_labels": ["a"]}, "at least 2 labels: a single one always has the probability 1. Rec"),
+        (nli, {"candidate_labels": ["a", "b"], "temperature": 1}, "`temperature` is for sentence encoders. Received"),
         (nli, {"candidate_labels": ["a"], "hypothesis": "a"}, "`hypothesis` must be a string with one {}"),
         (nli, {"candidate_labels": ["a"], "temperature": 0}, "`temperature` must be a number above 0"),
         (
@@ -166,14 +171,21 @@ def test_mistakes(nli, sentences, load):
     with pytest.raises(ValueError, match="takes a text. Received: a pair of texts"):
         nli.predict([("a", "b")], candidate_labels=["a"])
     topics = load(lambda encoder: keras_bert.build_classifier(encoder, 2), labels=["a", "b"], pair=True)
-    with pytest.raises(ValueError, match="needs a sentence encoder, or a classifier of pairs with the label ent"):
-        topics.predict(["a"], candidate_labels=["a"])
-    for build in (lambda encoder: encoder, lambda encoder: keras_bert.build_classifier(encoder, 1)):
-        with pytest.raises(ValueError, match="zero-shot classification needs a sentence encoder"):
-            load(build).predict(["a"], candidate_labels=["a"])
+    with pytest.raises(ValueError, match="Received: a model with head='classification', labels=.'a', 'b'., pair=True"):
+        topics.predict(["a"], candidate_labels=["a", "b"])
+    for build, received in (
+        (lambda encoder: encoder, "a model with head='encoder'"),
+        (
+            lambda encoder: keras_bert.build_classifier(encoder, 1),
+            "a model with head='classification', labels=None, pair=None",
+        ),
+    ):
+        with pytest.raises(ValueError, match=f"zero-shot .* such as sentence-transformers/.*Received: {received}$"):
+            load(build).predict(["a"], candidate_labels=["a", "b"])
     with pytest.raises(ValueError, match="`candidate_labels` must be a list of different strings"):
         nli.predict([], candidate_labels=[])
-    assert nli.predict([], candidate_labels=["a"]) == []
+    assert nli.predict([], candidate_labels=["a", "b"]) == []
+    assert nli.predict("a", candidate_labels=["a"], multi_label=True)["scores"].keys() == {"a"}
     assert sentences.similarity([], ["a"]).shape == (0, 1)
     with pytest.raises(ValueError, match="`prompt_name` must be the name of a prompt: query, other. Rec.*'document'"):
         sentences.encode("a", prompt_name="document")

@@ -71,18 +71,68 @@ def test_input_file(model, tmp_path):
 
 def test_labels_of_ones_own(build, pieces, tmp_path):
     keras_bert.save(
-        build("classification"), tmp_path / "nli", pieces, labels=["entailment", "neutral", "no"], pair=True
+        build("classification"), tmp_path / "nli", pieces, labels=["entailment", "neutral", "contradiction"], pair=True
     )
     flags = [f"--model={tmp_path}/nli", "--candidate_labels=x,y z", "--hypothesis=a {}."]
     lines = call(PROGRAM, *flags, "b c").splitlines()
     answer = keras_bert.load(tmp_path / "nli").predict("b c", candidate_labels=["x", "y z"], hypothesis="a {}.")
     assert lines[0].split("\t") == ["label", "x", "y z"]
     assert lines[1].split("\t") == [answer["label"], *(f"{score:.4f}" for score in answer["scores"].values())]
+    # One label alone, and several.
+    lines = call(PROGRAM, *flags[:1], "--candidate_labels=x", "--multi_label", "b c").splitlines()
+    assert lines[0].split("\t") == ["labels", "x"]
+    single = "--candidate_labels must be at least 2 labels: a single one always has the probability 1, except with"
     for arguments, message in (
         (["--hypothesis=a {}."], "--hypothesis needs --candidate_labels. Received: --hypothesis=a {}."),
-        (["--candidate_labels=a", "--server=localhost:1"], "--candidate_labels is for models that are not served."),
+        (["--multi_label"], "--multi_label needs --candidate_labels. Received: --multi_label=True"),
+        (["--temperature=0.1"], "--temperature needs --candidate_labels. Received: --temperature=0.1"),
+        (["--candidate_labels=a"], f"{single} --multi_label. Received: 'a'"),
+        (["--candidate_labels="], "--candidate_labels must be different labels, none empty. Received: ''"),
+        (["--candidate_labels=a,b,a"], "--candidate_labels must be different labels, none empty. Received: 'a,b,a'"),
+        (["--candidate_labels=a,b", "--n_best=2"], "--n_best has no meaning with --candidate_labels."),
+        (["--candidate_labels=a,b", "--temperature=0.1"], "`temperature` is for sentence encoders."),
+        (
+            ["--candidate_labels=a,b", "--temperature=0.1", "--server=localhost:1"],
+            "--temperature of a served model was chosen when it was exported. Received: --server",
+        ),
     ):
         assert mistake(PROGRAM, f"--model={tmp_path}/nli", *arguments, "a").startswith(message)
+
+
+class ServedModels:
+    """A client of models with the signature `zero_shot`, for one or for several labels per text, and without it."""
+
+    def __init__(self, *_):
+        self.requests = []
+
+    def metadata(self, model):
+        found = {"serving_default": {"inputs": ["text"], "outputs": ["embedding"]}}
+        if model != "without":
+            found["zero_shot"] = {"outputs": ["label" if model == "one" else "predicted", "labels", "probabilities"]}
+        return {"signatures": found}
+
+    def predict(self, model, inputs, signature):
+        assert signature == "zero_shot"
+        shares = np.array([[0.25, 0.75, 0.5][: len(labels)] for labels in inputs["labels"]], "float32")
+        rest = {"predicted": shares >= 0.5} if model == "several" else {"label": [row[1] for row in inputs["labels"]]}
+        assert inputs["text"] == ["b", "c"]
+        return {"labels": np.array(inputs["labels"]), "probabilities": shares, **rest}
+
+
+def test_labels_of_ones_own_for_a_served_model(monkeypatch):
+    monkeypatch.setattr("keras_bert.serving.Client", ServedModels)
+    flags = ["--server=localhost:1", "--candidate_labels=x,y z,w"]
+    lines = call(PROGRAM, *flags, "--model=one", "b", "c").splitlines()
+    assert [line.split("\t") for line in lines] == [
+        ["label", "x", "y z", "w"],
+        *[["y z", "0.2500", "0.7500", "0.5000"]] * 2,
+    ]
+    lines = call(PROGRAM, *flags, "--model=several", given="b\nc\n").splitlines()
+    assert lines[1].split("\t") == ["y z|w", "0.2500", "0.7500", "0.5000"]
+    message = mistake(PROGRAM, "--server=localhost:1", "--candidate_labels=x", "--model=one", "b")
+    assert message.endswith("except with a model that was exported with multi_label=True. Received: 'x'")
+    message = mistake(PROGRAM, *flags, "--model=without", "b")
+    assert message.startswith("--candidate_labels: the served without has no signature zero_shot. Export it with")
 
 
 def test_standard_input_and_regression(build, pieces, tmp_path):

@@ -135,6 +135,12 @@ def many_functions(module, gate):
         tf.debugging.assert_none_equal(text, "spoilt", message="a spoilt text")
         return {"length": tf.strings.length(text)}
 
+    @signature(tf.TensorSpec([None, None], tf.string, "labels"))
+    def lists(labels):
+        has_labels = tf.debugging.Assert(tf.shape(labels)[1] > 0, ["`labels` must not be empty lists"])
+        with tf.control_dependencies([has_labels]):
+            return {"joined": tf.strings.reduce_join(labels, 1, separator="+")}
+
     @signature(tf.TensorSpec([None], tf.int32, "x"))
     def wait(x):
         waited = tf.numpy_function(lambda x: x if gate.wait(60) else None, [x], tf.int32)

@@ -63,6 +63,7 @@ def test_status_and_metadata(client):
         ("text", {"txt": ["a"]}, {}, "INVALID_ARGUMENT", r"the input\(s\) `text` string \(batch,\). Received: `txt`"),
         ("text", ["a"], {"version": 9}, "NOT_FOUND", "version 9 of model text is not loaded"),
         ("many", ["spoilt"], {"signature": "picky"}, "INVALID_ARGUMENT", "a spoilt text"),
+        ("many", [[], []], {"signature": "lists"}, "INVALID_ARGUMENT", "^`labels` must not be empty lists$"),
         ("many", ["a"], {}, None, "`inputs` must be a dict of pair, text. Received: list"),
     ],
 )
@@ -70,6 +71,13 @@ def test_invalid_requests_raise(client, model, inputs, options, code, message):
     with pytest.raises(RequestError if code else ValueError, match=message) as error:
         client.predict(model, inputs, **options)
     assert getattr(error.value, "code", None) == code
+
+
+def test_lists_of_different_lengths(client):
+    with pytest.raises(ValueError, match='^input `labels` .* Pad shorter ones with ""$'):
+        client.predict("many", [["a"], ["b", "c"]], signature="lists")
+    padded = client.predict("many", [["a", ""], ["b", "c"]], signature="lists")
+    assert padded["joined"].tolist() == ["a+", "b+c"]
 
 
 @pytest.mark.parametrize("value", ["a", 1 << 40, 1.5, True])

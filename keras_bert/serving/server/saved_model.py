@@ -4,6 +4,7 @@ Closing the session frees all resources of the model.
 """
 
 import pathlib
+import re
 
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  Registers the tokenizer ops.
@@ -15,6 +16,14 @@ _DEFAULT_SIGNATURE = "serving_default"
 CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
 # Signatures of the SavedModel format itself.
 _INTERNAL = "__saved_model_"
+# A check of inputs in the graph with one message, as TensorFlow reports it.
+_ASSERTION = re.compile(r"(?:Graph execution error: )?assertion failed: \[([^\[\]]+)\](?: \[\[.*\]\])?")
+
+
+def _failure(message):
+    """Returns the error message of an execution: for a check in the graph, only its own message."""
+    assertion = _ASSERTION.fullmatch(message)
+    return assertion[1] if assertion else f"model execution failed: {message}"
 
 
 def _spec(info):
@@ -57,7 +66,7 @@ class Signature:
         try:
             values = self._function(*(inputs[key] for key in self.inputs))
         except tf.errors.OpError as error:
-            raise RequestError(CODES[error.error_code], f"model execution failed: {one_line(error.message)}") from error
+            raise RequestError(CODES[error.error_code], _failure(one_line(error.message))) from error
         return dict(zip(self.outputs, values, strict=True))
 
     def check_names(self, names, where=""):

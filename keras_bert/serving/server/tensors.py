@@ -47,7 +47,7 @@ def from_json(request, signature):
             raise bad(f"{expected}. Received: plain values")
         columns = {next(iter(signature.inputs)): columns}
     signature.check_names(columns)
-    return {name: _to_array(name, value, signature.inputs[name].dtype) for name, value in columns.items()}, rows
+    return {name: _to_array(name, value, signature.inputs[name]) for name, value in columns.items()}, rows
 
 
 def _columns(instances, signature):
@@ -62,14 +62,16 @@ def _is_object(value):
     return isinstance(value, dict) and set(value) != {"b64"}
 
 
-def _to_array(name, value, dtype):
+def _to_array(name, value, spec):
     """Converts nested lists, or a single value, to an array."""
+    dtype = spec.dtype
     try:
         array = np.array(value, object)
     except ValueError:
         array = None
     if array is None or any(isinstance(leaf, list) for leaf in array.flat):
-        raise bad(f"input `{name}` is ragged: all lists at the same depth must have the same length")
+        padded = '. Pad shorter ones with ""' if dtype == tf.string and spec.shape.rank != 1 else ""
+        raise bad(f"input `{name}` is ragged: all lists at the same depth must have the same length{padded}")
     if dtype != tf.string:
         return _to_numbers(name, array, dtype)
     for index, leaf in enumerate(array.flat):

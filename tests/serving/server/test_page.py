@@ -277,6 +277,20 @@ def test_tags(visit, heads, client):
 
 
 @pytest.mark.slow
+def test_a_phone(visit, heads):
+    """Buttons are large, keys are not mentioned, and the texts beside the similarities are shown as a whole."""
+    page = visit(heads, viewport={"width": 360, "height": 780}, has_touch=True, is_mobile=True)
+    texts = ["a b c " * 8, "d e " * 30]
+    ask(page, "sentences", text="\n".join(texts))
+    heads_of_rows = page.locator("#shown .pairs tbody th")
+    assert heads_of_rows.evaluate_all("all => all.map(one => one.title.trim())") == [text.strip() for text in texts]
+    assert heads_of_rows.evaluate_all("all => all.map(one => one.scrollWidth <= one.clientWidth)") == [True, True]
+    heights = page.locator("button:visible, select:visible").evaluate_all("all => all.map(one => one.offsetHeight)")
+    assert min(heights) >= 44
+    assert page.get_by_text("Enter", exact=True).is_hidden()
+
+
+@pytest.mark.slow
 def test_masks(visit, heads, client):
     page, text = visit(heads), "é [MASK] c\n[MASK]."
     answer = predict(client, "masks", text=text)
@@ -546,7 +560,7 @@ def test_generic_signatures_and_server_errors(visit, server):
     page = visit(server, quiet=False)
     assert ask(page, "many", "serving_default", text="ä", pair="<b>") == "serving_default"
     assert json.loads(page.locator("#shown pre").text_content()) == ["ä+<b>"]
-    assert page.locator("#task option").all_text_contents() == ["serving_default", "picky", "unique", "whole"]
+    assert page.locator("#task option").all_text_contents() == ["serving_default", "lists", "picky", "unique", "whole"]
     choose(page, "many", "picky")
     page.locator("#field_text").fill("spoilt")
     page.get_by_role("button", name="Ask", exact=True).click()

@@ -242,10 +242,10 @@ function similarities(texts, vectors) {
       cell.style.setProperty("--share", `${Math.max(value, 0) * 35 || 0}%`);
       return cell;
     });
-    return node("tr", {}, node("th", { scope: "row" }, node("bdi", {}, `${row + 1}  ${text}`)), ...cells);
+    return node("tr", {}, node("th", { scope: "row", title: text }, node("bdi", {}, `${row + 1}  ${text}`)), ...cells);
   });
   const body = node("tbody", {}, ...rows);
-  return scroll("Cosine similarity", node("table", { class: "heat" }, node("thead", {}, head), body));
+  return scroll("Cosine similarity", node("table", { class: "heat pairs" }, node("thead", {}, head), body));
 }
 
 function table(heads, rows, attributes = {}) {
