@@ -49,6 +49,10 @@ class PackedBatches(BatchSource):
         check_integers(1, batch_size=batch_size)
         check_integers(0, seed=seed)
         self.shuffle, self.seed = shuffle, seed
+        if not all(isinstance(inputs.get(name), tf.RaggedTensor) for name in _INPUTS):
+            raise ValueError(
+                f"`inputs` must have the `tf.RaggedTensor`s {' and '.join(_INPUTS)}. Received: {', '.join(inputs)}"
+            )
         self._inputs, self._targets = to_tensors({name: inputs[name] for name in _INPUTS}), to_tensors(targets)
         self._lengths = row_lengths(self._inputs, self._targets)
         if empty := np.flatnonzero(self._lengths == 0).tolist():
@@ -61,14 +65,20 @@ class PackedBatches(BatchSource):
             raise ValueError("`targets` must all have a value per text, or all a value per token. Received: both")
         self._per_token = kinds == {True}
         self.examples, self.tokens = len(self._lengths), int(self._lengths.sum())
+        self.computed = np.inf
         for size in sizes:
-            self._plan, self.sequence_length = plan_rows(self._lengths, size), size
-            self.batch_size = max(1, round(batch_size * len(self._plan) / self.examples))
-            self.steps = -(-len(self._plan) // self.batch_size)
-            self.computed = self.steps * self.batch_size * size
-            if self.computed <= _RATIO * self.tokens:
-                break
+            if self.computed > _RATIO * self.tokens:
+                self._try(size, batch_size)
         self.texts = self._plan.shape[1]
+
+    def _try(self, size, batch_size):
+        """Sets the plan with rows of some size if fewer tokens are computed than before."""
+        plan = plan_rows(self._lengths, size)
+        rows = max(1, round(batch_size * len(plan) / self.examples))
+        steps = -(-len(plan) // rows)
+        if steps * rows * size < self.computed:
+            self._plan, self.sequence_length, self.batch_size, self.steps = plan, size, rows, steps
+            self.computed = steps * rows * size
 
     def rows(self, epoch=0):
         """Returns the texts of each batch, integer arrays `(rows * texts,)` with -1 for missing texts."""
@@ -171,15 +181,13 @@ def pack(features, lengths, packed, size):
     inputs = {name: in_rows(feature) for name, feature in features.items()}
     texts = tf.where(packed >= 0, tf.gather(lengths, tf.maximum(packed, 0)), 0)  # Their lengths.
     ends = tf.cumsum(texts, axis=1)
-    place = tf.range(size)[None]
-    number = tf.searchsorted(ends, tf.broadcast_to(place, [tf.shape(packed)[0], size]), side="right")
+    place = tf.broadcast_to(tf.range(size), [tf.shape(packed)[0], size])
+    number = tf.searchsorted(ends, place, side="right")  # Of the text of each token, from 0.
+    start = tf.gather(ends - texts, tf.minimum(number, packed.shape[1] - 1), batch_dims=1)
     real = place < ends[:, -1:]
-    starts = ends - texts
     inputs["text_numbers"] = tf.where(real, number + 1, 0)
-    inputs["position_ids"] = tf.where(
-        real, place - tf.gather(starts, tf.minimum(number, packed.shape[1] - 1), batch_dims=1), 0
-    )
-    inputs["text_starts"] = tf.where(packed >= 0, starts, 0)
+    inputs["position_ids"] = tf.where(real, place - start, 0)
+    inputs["text_starts"] = tf.where(packed >= 0, ends - texts, 0)
     return inputs
 
 

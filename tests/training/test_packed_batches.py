@@ -1,5 +1,6 @@
 """Packed rows: each text once, hardly any padding, and the same losses and weights as rows of one text."""
 
+import contextlib
 import dataclasses
 
 import keras
@@ -11,6 +12,7 @@ tf = pytest.importorskip("tensorflow")
 import keras_bert  # noqa: E402
 from keras_bert.training import losses  # noqa: E402
 from keras_bert.training.packed_batches import PackedBatches  # noqa: E402
+from tests.conftest import eagerly  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 
@@ -26,13 +28,12 @@ def texts(lengths, tag=False):
 @pytest.mark.parametrize("spread", ["long", "short", "equal"])
 def test_every_text_once(spread):
     rng = np.random.default_rng(0)
-    lengths = {"long": rng.integers(20, 104, 3000), "short": 4 + rng.poisson(7, 3000), "equal": np.full(3000, 9)}[
-        spread
-    ]
+    spreads = {"long": rng.integers(20, 104, 1200), "short": 4 + rng.poisson(7, 1200), "equal": np.full(1200, 9)}
+    lengths = spreads[spread]
     inputs, _ = texts(lengths)
-    batches = PackedBatches(inputs, np.arange(3000), batch_size=32)
+    batches = PackedBatches(inputs, np.arange(1200), batch_size=32)
     assert batches.computed <= 1.03 * batches.tokens
-    assert abs(3000 / batches.steps - 32) < 4
+    assert abs(1200 / batches.steps - 32) < 4
     orders = []
     for epoch in range(2):
         seen = []
@@ -49,15 +50,20 @@ def test_every_text_once(spread):
             numbers = found["text_numbers"]
             assert numbers.shape == (batches.batch_size, batches.sequence_length)
             assert (numbers > 0).sum() == lengths[targets.numpy()[real]].sum()
-        assert sorted(seen) == list(range(3000))
-        np.testing.assert_array_equal(
-            np.concatenate(batches.rows(epoch))[np.concatenate(batches.rows(epoch)) >= 0], seen
-        )
+        assert sorted(seen) == list(range(1200))
+        rows = np.concatenate(batches.rows(epoch))
+        np.testing.assert_array_equal(rows[rows >= 0], seen)
         orders.append(seen)
     assert orders[0] != orders[1]
     (resumed,) = batches.dataset(1, batches.steps - 1)
     last = list(batches.dataset(1))[-1]
     tf.nest.map_structure(np.testing.assert_array_equal, resumed, last)
+
+
+def test_few_texts():
+    """Longer rows would have more padding."""
+    batches = PackedBatches(texts(np.array([9, 3]))[0], np.arange(2), batch_size=2)
+    assert (batches.steps, batches.batch_size, batches.sequence_length, batches.computed) == (1, 1, 13, 13)
 
 
 def trained(config, batches, loss, build, packed, **options):
@@ -73,25 +79,27 @@ def trained(config, batches, loss, build, packed, **options):
     return trainer.fit(batches, steps=2)["loss"], trainer.model.get_weights()
 
 
-@pytest.mark.parametrize("tag", [False, True])
-@pytest.mark.parametrize("parts", ["one", "micro-batches", "replicas"])
+@pytest.mark.parametrize(
+    ("tag", "parts"), [(False, "one"), (True, "one"), (False, "micro-batches"), (True, "micro-batches"), (False, "two")]
+)
 def test_training_equals_that_of_single_texts(config, mirrored, tag, parts):
-    """One batch has all texts, so that the order does not matter."""
+    """Losses and weights, also on two devices. One batch has all texts, so that the order does not matter."""
     inputs, targets = texts(np.array([9, 3, 12, 5, 5, 7, 2, 11]), tag)
     plain = {**inputs, "padding_mask": tf.ones_like(inputs["token_ids"])}
     build = keras_bert.build_token_classifier if tag else keras_bert.build_classifier
     loss = losses.token_loss() if tag else losses.classification_loss()
-    options = {"one": {}, "micro-batches": {"micro_batches": 2}, "replicas": {"strategy": mirrored}}[parts]
+    options = {"one": {}, "micro-batches": {"micro_batches": 2}, "two": {"strategy": mirrored}}[parts]
     packed = PackedBatches(inputs, targets, batch_size=8, sequence_length=14)
     assert (packed.steps, packed.batch_size) == (1, 4)
-    results = []
-    for batches, one_row in ((keras_bert.Batches(plain, targets, 8, boundaries=[12]), False), (packed, True)):
-        keras.utils.set_random_seed(1)
-        results.append(
-            trained(config, batches, loss, lambda encoder: build(encoder, 3), one_row, **(options if one_row else {}))
-        )
-    assert results[0][0] == pytest.approx(results[1][0], rel=1e-5)
-    for alone, together in zip(results[0][1], results[1][1], strict=True):
+    keras.utils.set_random_seed(1)
+    with contextlib.nullcontext() if parts == "two" else eagerly():
+        found = trained(config, packed, loss, lambda encoder: build(encoder, 3), True, **options)
+    keras.utils.set_random_seed(1)
+    single = keras_bert.Batches(plain, targets, 8, boundaries=[12])
+    with eagerly():
+        expected = trained(config, single, loss, lambda encoder: build(encoder, 3), False)
+    assert found[0] == pytest.approx(expected[0], rel=1e-5)
+    for together, alone in zip(found[1], expected[1], strict=True):
         np.testing.assert_allclose(together, alone, atol=1e-5)
 
 
@@ -109,6 +117,8 @@ def test_bad_arguments(options, message):
 
 
 def test_bad_data():
+    with pytest.raises(ValueError, match="`inputs` must have the `tf.RaggedTensor`s token_ids and segment_ids. Rec"):
+        PackedBatches({"token_ids": np.ones((2, 3))}, np.arange(2))
     inputs, targets = texts(np.array([9, 0]))
     with pytest.raises(ValueError, match="texts must have tokens, at least .CLS.. Received: text 1 without any"):
         PackedBatches(inputs, targets)
