@@ -281,6 +281,7 @@ def _described(examples):
         texts += f"; {examples.unused:,} rows of NLI are not used"
     if examples.score_range:
         texts += " from {:g} to {:g}".format(*examples.score_range)
+        texts += ", scaled to 0 to 1" * (examples.score_range != (0, 1))
     return texts
 
 

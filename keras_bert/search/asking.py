@@ -22,7 +22,7 @@ def ask(index, queries, top=10, batch_size=32, cross_encoder=None, label=None):
         label: str, see `rerank`. Defaults to `None`.
     """
     parts = [queries[start : start + _TOGETHER] for start in range(0, len(queries), _TOGETHER)]
-    for part in track(parts, f"searching, parts of {_TOGETHER} queries"):
+    for part in track(parts, f"searching, parts of {_TOGETHER} queries", show=len(parts) > 1):
         texts = [query.text for query in part]
         hits = index.search(texts, top, batch_size)
         if cross_encoder is not None:

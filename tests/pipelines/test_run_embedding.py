@@ -135,8 +135,8 @@ def test_scores(made):
     with mock.patch.object(finetuning, "export"):
         call(PROGRAM, *arguments(made, "scored", **files, pooling="max", epochs=1))
     facts = json.loads((made / "scored" / "results.json").read_text())["facts"]
-    assert facts["training examples"] == "five.csv: 9 pairs with a score from 0 to 5"
-    assert facts["dev examples"] == "scored.csv: 48 pairs with a score from 0 to 5"
+    assert facts["training examples"] == "five.csv: 9 pairs with a score from 0 to 5, scaled to 0 to 1"
+    assert facts["dev examples"] == "scored.csv: 48 pairs with a score from 0 to 5, scaled to 0 to 1"
     assert keras_bert.load(made / "scored" / "model").pooling == "max"
 
 
