@@ -150,7 +150,18 @@ class Records(BatchSource):
 
     def _masked(self, epoch, step, ids, mask):
         """Returns the positions to predict and the masked ids; `mask` numbers the texts of each row, 0 is padding."""
-        return _left_to_right(ids, mask) if self._causal else self._masker(ids, self._noise(epoch, step))
+        if self._causal:
+            return _left_to_right(ids, mask)
+        noise = self._noise(epoch, step)
+        predictions = self._masker.masking.predictions(self.sequence_length)
+
+        def mask_rows(ids, *values):
+            return tuple(self._masker(ids, dict(zip(noise, values, strict=True))).values())
+
+        found = tf.numpy_function(mask_rows, [ids, *noise.values()], [tf.int32, tf.int32, tf.int32, tf.float32])
+        shapes = [self.sequence_length, predictions, predictions, predictions]
+        found = [tf.ensure_shape(value, [self.batch_size, size]) for value, size in zip(found, shapes, strict=True)]
+        return dict(zip(("token_ids", "positions", "labels", "weights"), found, strict=True))
 
     def _noise(self, epoch, step):
         seed = tf.random.experimental.stateless_fold_in([self.seed, epoch], step)

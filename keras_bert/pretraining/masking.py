@@ -7,7 +7,6 @@ import dataclasses
 import math
 
 import numpy as np
-import tensorflow as tf
 
 from keras_bert.text.vocabulary import Vocabulary, is_special
 
@@ -61,8 +60,8 @@ class Masker:
         masking: a `Masking`.
 
     Call arguments:
-        token_ids: int32 `(batch, length)`.
-        noise: dict of uniform random numbers in [0, 1), see `noise_shapes`.
+        token_ids: int32 array `(batch, length)`.
+        noise: dict of arrays of uniform random numbers in [0, 1), float32, see `noise_shapes`.
 
     Returns:
         dict: the masked `token_ids`; sorted `positions`, their `labels` and `weights` (0 is padding), each
@@ -71,14 +70,11 @@ class Masker:
 
     def __init__(self, vocabulary, masking=None):
         vocabulary, self.masking = Vocabulary(vocabulary), masking or Masking()
-        special = [is_special(piece) for piece in vocabulary.pieces]
-        self._mask = vocabulary.id("[MASK]")
-        self._pad = vocabulary.id("[PAD]")
-        with tf.init_scope(), tf.device("cpu"):
-            # Differs from BERT: a random token is never special.
-            self._ordinary = tf.constant(np.flatnonzero(~np.array(special)), tf.int32)
-            self._is_special = tf.constant(special)
-            self._is_continuation = tf.constant(vocabulary.is_continuation)
+        self._is_special = np.array([is_special(piece) for piece in vocabulary.pieces])
+        self._mask, self._pad = vocabulary.id("[MASK]"), vocabulary.id("[PAD]")
+        # Differs from BERT: a random token is never special.
+        self._ordinary = np.flatnonzero(~self._is_special).astype(np.int32)
+        self._is_continuation = np.array(vocabulary.is_continuation)
 
     def noise_shapes(self, batch, length):
         """Returns the shapes of the noise for a batch."""
@@ -92,69 +88,67 @@ class Masker:
         length = token_ids.shape[1]
         predictions = self.masking.predictions(length)
         chosen = self._choose(token_ids, noise, predictions)
-        places = tf.sort(tf.where(chosen, tf.range(length), length), axis=1)[:, :predictions]
-        places = tf.pad(places, [[0, 0], [0, max(predictions - length, 0)]], constant_values=length)
+        places = np.sort(np.where(chosen, np.arange(length, dtype=np.int32), length), axis=1)[:, :predictions]
+        places = np.pad(places, [(0, 0), (0, predictions - places.shape[1])], constant_values=length)
         real = places < length
-        positions = tf.where(real, places, 0)
-        labels = tf.where(real, tf.gather(token_ids, positions, batch_dims=1), 0)
+        positions = np.where(real, places, 0)
+        labels = np.where(real, np.take_along_axis(token_ids, positions, 1), 0)
         share = self.masking.mask_share
-        random = tf.gather(self._ordinary, tf.cast(noise["piece"] * float(len(self._ordinary)), tf.int32))
-        changed = tf.where(noise["kind"] < share + self.masking.random_share, random, labels)
-        changed = tf.where(noise["kind"] < share, self._mask, changed)
-        rows = tf.broadcast_to(tf.range(tf.shape(token_ids)[0])[:, None], tf.shape(places))
-        masked = tf.tensor_scatter_nd_update(token_ids, tf.stack([rows[real], places[real]], -1), changed[real])
-        return {"token_ids": masked, "positions": positions, "labels": labels, "weights": tf.cast(real, tf.float32)}
+        random = self._ordinary[(noise["piece"] * np.float32(len(self._ordinary))).astype(np.int32)]
+        changed = np.where(noise["kind"] < share + self.masking.random_share, random, labels)
+        changed = np.where(noise["kind"] < share, np.int32(self._mask), changed)
+        masked = token_ids.copy()
+        masked[np.nonzero(real)[0], places[real]] = changed[real]
+        return {"token_ids": masked, "positions": positions, "labels": labels, "weights": real.astype(np.float32)}
 
     def _choose(self, token_ids, noise, predictions):
         """Selects the positions to predict, bool `(batch, length)`."""
-        ordinary = ~tf.gather(self._is_special, token_ids)
-        # 64 bits, for the same rounding of halves as in Python: 0.15 of 190 is 28 in Google's program.
-        real = tf.reduce_sum(tf.cast(token_ids != self._pad, tf.float64), axis=1)
-        most = tf.cast(tf.round(real * self.masking.masked_lm_prob), tf.int32)
-        most = tf.clip_by_value(most, 1, predictions)
+        ordinary = ~self._is_special[token_ids]
+        # Halves are rounded to even numbers: 0.15 of 190 is 28, as in Google's program.
+        most = np.round((token_ids != self._pad).sum(1) * self.masking.masked_lm_prob).astype(int)
+        most = np.clip(most, 1, predictions)
         if self.masking.whole_word or self.masking.max_ngram > 1:
             return self._choose_spans(token_ids, ordinary, noise, most)
         # The rank of each position in a random order, special ones last.
-        order = tf.where(ordinary, noise["order"], 2.0)
-        rank = tf.argsort(tf.argsort(order, axis=1), axis=1)
+        order = np.where(ordinary, noise["order"], 2)
+        rank = np.argsort(np.argsort(order, axis=1, kind="stable"), axis=1)
         return ordinary & (rank < most[:, None])
 
     def _choose_spans(self, token_ids, ordinary, noise, most):
         """Selects words or n-grams in random order, skipping those that do not fit or overlap a previous one."""
-        length = token_ids.shape[1]
-        begins = ordinary & ~(tf.gather(self._is_continuation, token_ids) & tf.pad(ordinary, [[0, 0], [1, 0]])[:, :-1])
-        ends = self._ends(token_ids, begins, begins | ~ordinary, noise)
-        order = tf.argsort(tf.where(begins, noise["order"], 2.0), axis=1)
-        firsts, lasts = order, tf.gather(ends, order, batch_dims=1)
-        words = tf.reduce_sum(tf.cast(begins, tf.int32), axis=1)
-        place = tf.range(length)[None]
-
-        def unfinished(rank, chosen, left):
-            return tf.reduce_any((rank < words) & (left > 0))
-
-        def take(rank, chosen, left):
+        follows = np.pad(ordinary, [(0, 0), (1, 0)])[:, :-1]
+        begins = ordinary & ~(self._is_continuation[token_ids] & follows)
+        ends = self._ends(begins, begins | ~ordinary, noise)
+        order = np.argsort(np.where(begins, noise["order"], 2), axis=1, kind="stable")
+        firsts, lasts = order, np.take_along_axis(ends, order, 1)
+        place, chosen, words = np.arange(token_ids.shape[1]), np.zeros_like(ordinary), begins.sum(1)
+        left = most.copy()
+        for rank in range(words.max(initial=0)):
+            unfinished = (rank < words) & (left > 0)
+            if not unfinished.any():
+                break
             first, last = firsts[:, rank], lasts[:, rank]
             span = (place >= first[:, None]) & (place < last[:, None])
-            fits = (rank < words) & (last - first <= left) & ~tf.reduce_any(span & chosen, axis=1)
-            return rank + 1, chosen | (span & fits[:, None]), left - tf.where(fits, last - first, 0)
+            fits = unfinished & (last - first <= left) & ~(span & chosen).any(1)
+            chosen |= span & fits[:, None]
+            left -= np.where(fits, last - first, 0)
+        return chosen
 
-        return tf.while_loop(unfinished, take, (0, tf.zeros_like(ordinary), most))[1]
-
-    def _ends(self, token_ids, begins, stops, noise):
+    def _ends(self, begins, stops, noise):
         """Returns the end of the n-gram that starts at each position, `(batch, length)`."""
-        length = token_ids.shape[1]
+        length, longest = begins.shape[1], self.masking.max_ngram
         # Index of the n-th stop after a position: the number of stops up to it, plus n - 1.
-        passed = tf.cumsum(tf.cast(stops, tf.int32), axis=1)
-        stops = tf.sort(tf.where(stops, tf.range(length), length), axis=1)
-        stops = tf.pad(stops, [[0, 0], [0, self.masking.max_ngram]], constant_values=length)
-        begins = tf.pad(begins, [[0, 0], [0, 1]])
-        ends = end = tf.gather(stops, passed, batch_dims=1)
+        passed = np.cumsum(stops, axis=1)
+        stops = np.sort(np.where(stops, np.arange(length), length), axis=1)
+        stops = np.pad(stops, [(0, 0), (0, longest)], constant_values=length)
+        begins = np.pad(begins, [(0, 0), (0, 1)])
+        ends = end = np.take_along_axis(stops, passed, 1)
         runs = self._runs(noise)
-        for number in range(1, self.masking.max_ngram):
-            is_continuation = tf.gather(begins, end, batch_dims=1) & (runs > number)
-            further = tf.gather(stops, passed + number, batch_dims=1)
-            end = tf.where(is_continuation, further, length)
-            ends = tf.where(is_continuation, further, ends)
+        for number in range(1, longest):
+            is_continuation = np.take_along_axis(begins, end, 1) & (runs > number)
+            further = np.take_along_axis(stops, passed + number, 1)
+            end = np.where(is_continuation, further, length)
+            ends = np.where(is_continuation, further, ends)
         return ends
 
     def _runs(self, noise):
@@ -163,4 +157,4 @@ class Masker:
             return 1
         odds = np.cumsum(1 / np.arange(1, self.masking.max_ngram + 1))
         bounds = (odds / odds[-1]).astype(np.float32)
-        return 1 + tf.reduce_sum(tf.cast(noise["ngram"][..., None] >= bounds[:-1], tf.int32), axis=-1)
+        return 1 + (noise["ngram"][..., None] >= bounds[:-1]).sum(-1)

@@ -6,7 +6,6 @@ import functools
 import itertools
 
 import numpy as np
-import tensorflow as tf
 
 from keras_bert.corpus import documents
 from keras_bert.pretraining import sentence_pairs, token_store
@@ -84,10 +83,6 @@ class ExampleBuilder:
         self._unknown = self.vocabulary.id("[UNK]")
         self._special = self.vocabulary.ids(["[CLS]", "[SEP]", "[PAD]"])
         self._masker = Masker(self.vocabulary, settings.masking)
-        shapes = self._masker.noise_shapes(None, settings.sequence_length)
-        self._noise = {name: tf.TensorSpec(shape, tf.float32) for name, shape in shapes.items()}
-        ids = tf.TensorSpec([None, settings.sequence_length], tf.int32)
-        self._mask = tf.function(self._masker, input_signature=[ids, self._noise], autograph=False)
 
     def tokenize(self, ranges):
         """Tokenizes ranges of files, see `token_store.tokenize`."""
@@ -147,10 +142,10 @@ class ExampleBuilder:
 
     def _masked(self, token_ids, keys):
         noise, first = {}, sentence_pairs.MASKING
-        for name, spec in self._noise.items():
-            noise[name] = tf.constant(uniforms(keys, spec.shape[1], first, np.float32))
-            first += spec.shape[1]
-        return {name: value.numpy() for name, value in self._mask(tf.constant(token_ids), noise).items()}
+        for name, (_, count) in self._masker.noise_shapes(len(keys), self.settings.sequence_length).items():
+            noise[name] = uniforms(keys, count, first, np.float32)
+            first += count
+        return self._masker(token_ids, noise)
 
     def _count_masks(self, token_ids, masked):
         real = masked["weights"] > 0
