@@ -19,6 +19,7 @@ import shlex
 from absl import flags
 
 from keras_bert.corpus import lines
+from keras_bert.pretraining.record_files import MANIFEST
 
 from . import command, common_flags
 
@@ -81,7 +82,7 @@ def check():
 
 def main():
     from keras_bert.pretraining.beam import generate_with_beam
-    from keras_bert.pretraining.generate import MANIFEST, generate
+    from keras_bert.pretraining.generate import generate
     from keras_bert.pretraining.inspection import describe
     from keras_bert.pretraining.masking import Masking
     from keras_bert.pretraining.settings import Settings

@@ -13,6 +13,7 @@ import numpy as np
 
 from keras_bert.corpus import documents
 from keras_bert.pretraining import generate, sentence_pairs, token_store
+from keras_bert.pretraining.record_files import MANIFEST
 from keras_bert.pretraining.settings import ExampleBuilder
 from keras_bert.text.vocabulary import Vocabulary
 
@@ -45,7 +46,7 @@ def generate_with_beam(
     options = beam.options.pipeline_options.PipelineOptions(list(pipeline_options))
     file_systems = beam.io.filesystems.FileSystems
     file_systems.set_options(options)
-    manifest = file_systems.join(output, generate.MANIFEST)
+    manifest = file_systems.join(output, MANIFEST)
     if file_systems.exists(manifest):
         generate.check_settings(output, _read(manifest), header)
         return _read(manifest)
@@ -205,7 +206,7 @@ def _write_manifest(header, sizes, counts, lengths, output, names, settings):
         ],
         **generate.summary(counts, settings),
     }
-    _write(file_systems.join(output, generate.MANIFEST), json.dumps(manifest, indent=1) + "\n")
+    _write(file_systems.join(output, MANIFEST), json.dumps(manifest, indent=1) + "\n")
 
 
 def _read(path):

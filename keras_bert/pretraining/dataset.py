@@ -3,21 +3,19 @@
 import functools
 import pathlib
 import re
-import struct
 
 import numpy as np
 import tensorflow as tf
 
 from keras_bert.corpus import lines
 from keras_bert.files import read_json
-from keras_bert.pretraining.generate import MANIFEST
 from keras_bert.pretraining.masking import Masker, Masking
+from keras_bert.pretraining.record_files import MANIFEST, record_offsets
 from keras_bert.text.vocabulary import Vocabulary
 from keras_bert.training.batch_source import BatchSource
 
 _SHUFFLED = 2**16  # Examples to shuffle at a time.
 OPEN_FILES = 16  # Files to interleave.
-_HEADER, _FOOTER = 12, 4  # Bytes around a record: its length and two checksums.
 
 
 def sequence_length(source):
@@ -255,18 +253,7 @@ def _count(path):
             return sum(1 for _ in read_records(path))
         except tf.errors.DataLossError as error:
             raise ValueError(f"{path}: is damaged ({_plain(error)}). Copy the file again") from None
-    count = place = 0
-    size = pathlib.Path(path).stat().st_size
-    with open(path, "rb") as file:
-        while place < size:
-            file.seek(place)
-            header = file.read(_HEADER)
-            if len(header) == _HEADER:
-                place += _HEADER + struct.unpack_from("<Q", header)[0] + _FOOTER
-            if len(header) < _HEADER or place > size:
-                raise ValueError(f"{path}: the record after {count:,} complete ones is truncated. Copy the file again")
-            count += 1
-    return count
+    return len(record_offsets(path))
 
 
 def find_damage(source):

@@ -18,10 +18,10 @@ import tensorflow as tf
 from keras_bert.corpus import documents, lines, processes
 from keras_bert.files import read_json, write_json
 from keras_bert.pretraining import sentence_pairs, token_store
+from keras_bert.pretraining.record_files import MANIFEST
 from keras_bert.pretraining.settings import LENGTH_BINS, ExampleBuilder
 from keras_bert.text.vocabulary import Vocabulary
 
-MANIFEST = "manifest.json"
 _WORK = "unfinished"  # Folder for temporary files.
 _SHARD = 2**26  # Bytes of text per shard by default.
 _FEWEST_SHARDS = 16

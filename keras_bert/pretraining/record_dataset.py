@@ -1,0 +1,164 @@
+"""Pre-training records for `model.fit` on any Keras backend, read and masked without TensorFlow."""
+
+import pathlib
+
+import keras
+import numpy as np
+
+from keras_bert.corpus import lines
+from keras_bert.files import read_json
+from keras_bert.pretraining.masking import Masker, Masking
+from keras_bert.pretraining.record_files import MANIFEST, parse_example, record_offsets
+from keras_bert.text.vocabulary import Vocabulary
+
+_FEATURES = ("input_ids", "input_mask", "segment_ids", "next_sentence_labels")
+_STATIC = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
+
+
+class RecordDataset(keras.utils.PyDataset):
+    """Batches of pre-training records for `model.fit` and a model from `build_pretrainer`.
+
+    The batches of a whole run: each pass over the records has another order and other masks, which are functions of the
+    seed and the step. All batches have one shape; the last one of a pass is filled with rows of weight 0.
+
+    Args:
+        source: an output folder of `generate`, or a glob pattern of uncompressed files.
+        vocabulary: a path, a list of pieces or a `Vocabulary`. Defaults to the one in the folder.
+        batch_size: int, the batch size. Defaults to 32.
+        masking: a `Masking` for records without masks. Defaults to the settings of the folder, or else the paper's.
+        next_sentence: bool, whether the model predicts next sentences. Defaults to `True`.
+        steps: int, the number of batches of the run. Defaults to those of one pass.
+        start: int, the first step, to resume a run. Defaults to 0.
+        shuffle: bool, whether to shuffle each pass differently. Defaults to `True`.
+        seed: int, seed of order and masks. Defaults to 0.
+        **options: `workers`, `use_multiprocessing` and `max_queue_size` of `keras.utils.PyDataset`.
+
+    Attributes:
+        vocabulary, sequence_length, examples: the vocabulary, the sequence length and the number of the records.
+        steps_per_pass: int, the number of batches of all records.
+
+    Example:
+        dataset = RecordDataset("data/128", batch_size=256, steps=100_000)
+        model.compile(create_optimizer(model, 1e-4, total_steps=100_000, warmup_steps=1000), dataset.losses())
+        model.fit(dataset, steps_per_epoch=1000, epochs=100, shuffle=False)  # It is shuffled.
+    """
+
+    def __init__(
+        self,
+        source,
+        vocabulary=None,
+        batch_size=32,
+        masking=None,
+        next_sentence=True,
+        steps=None,
+        start=0,
+        shuffle=True,
+        seed=0,
+        **options,
+    ):
+        super().__init__(**options)
+        paths, folder, manifest = _find(source)
+        if vocabulary is None and manifest is None:
+            raise ValueError(f"{source}: the vocabulary of the records is unknown: pass `vocabulary`")
+        self.vocabulary = Vocabulary(folder / "vocab.txt" if vocabulary is None else vocabulary)
+        if manifest and manifest["vocabulary"] != self.vocabulary.sha256:
+            raise ValueError(f"{source}: the records were made with another vocabulary, that in {folder / 'vocab.txt'}")
+        self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
+        self._next_sentence, self._shuffled = next_sentence, (None, None)
+        if packed := [path for path in map(pathlib.Path, paths) if path.suffix == ".gz"]:
+            raise ValueError(f"{packed[0]}: compressed records are read by `Records` only. Decompress the file")
+        self._files = [(path, record_offsets(path)) for path in paths]
+        counts = [len(offsets) for _, offsets in self._files]
+        self._starts, self.examples = np.cumsum([0, *counts]), sum(counts)
+        if not self.examples:
+            raise ValueError(f"{source}: there are no records")
+        self.steps_per_pass = -(-self.examples // batch_size)
+        self.steps, self.start = self.steps_per_pass if steps is None else steps, start
+        if not 0 <= start < self.steps:
+            raise ValueError(f"`start` must be a step of the run, 0 to {self.steps - 1}. Received: start={start}")
+        first = self._read(0)
+        self.sequence_length, self.static = len(first["input_ids"]), _STATIC[0] in first
+        if masking is not None and self.static:
+            raise ValueError(f"{source}: the records already contain masks. Expected `masking=None`")
+        settings = manifest["recipe"].get("masking", {}) if manifest else {}
+        self._masker = Masker(self.vocabulary, masking or Masking(**settings))
+
+    def __len__(self):
+        """The number of batches from `start` on."""
+        return self.steps - self.start
+
+    def __getitem__(self, index):
+        """Returns inputs, targets and weights of a batch."""
+        number, step = divmod(self.start + index, self.steps_per_pass)
+        rows = self._order(number)[step * self.batch_size : (step + 1) * self.batch_size]
+        weights = (np.arange(self.batch_size) < len(rows)).astype("float32")
+        records = [self._read(row) for row in np.resize(rows, self.batch_size)]
+        features = {name: _int32(np.stack([record[name] for record in records])) for name in records[0]}
+        masked = self._masked(features, self._rng(number, 1 + step))
+        inputs = {
+            "token_ids": masked["token_ids"],
+            "segment_ids": features["segment_ids"],
+            "padding_mask": features["input_mask"],
+            "mask_positions": masked["positions"],
+        }
+        targets = {"mlm_logits": masked["labels"]}
+        sample_weights = {"mlm_logits": masked["weights"] * weights[:, None]}
+        if self._next_sentence:
+            targets["nsp_logits"], sample_weights["nsp_logits"] = features["next_sentence_labels"][:, 0], weights
+        return inputs, targets, sample_weights
+
+    def losses(self):
+        """Returns the losses of BERT for `compile`: each is a mean over the predictions of a batch with weights."""
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean_with_sample_weight")
+        return dict.fromkeys(["mlm_logits", *(["nsp_logits"] if self._next_sentence else [])], loss)
+
+    def _order(self, number):
+        """Returns the records in the order of a pass."""
+        if self._shuffled[0] != number:
+            order = np.arange(self.examples)
+            self._shuffled = number, self._rng(number).permutation(order) if self.shuffle else order
+        return self._shuffled[1]
+
+    def _rng(self, number, *place):
+        return np.random.Generator(np.random.PCG64([self.seed, number if self.shuffle else 0, *place]))
+
+    def _read(self, row):
+        """Returns the features of a record, a dict of arrays."""
+        number = int(np.searchsorted(self._starts, row, "right")) - 1
+        path, offsets = self._files[number]
+        start, end = offsets[row - self._starts[number]].tolist()
+        with open(path, "rb") as file:
+            file.seek(start)
+            content = file.read(end - start)
+        try:
+            found = parse_example(content)
+            return {name: found[name] for name in (*_FEATURES, *(_STATIC if _STATIC[0] in found else ()))}
+        except (ValueError, KeyError) as error:
+            raise ValueError(
+                f"{path}: record {row - self._starts[number]:,}: not an example of BERT: {error}"
+            ) from None
+
+    def _masked(self, features, rng):
+        """Returns the masked ids, and the positions to predict with their labels and weights."""
+        if self.static:
+            names = ("input_ids", *_STATIC)
+            masked = ("token_ids", "positions", "labels", "weights")
+            return {name: features[key] for name, key in zip(masked, names, strict=True)}
+        shapes = self._masker.noise_shapes(self.batch_size, self.sequence_length)
+        noise = {name: rng.random(shape, "float32") for name, shape in shapes.items()}
+        return self._masker(features["input_ids"], noise)
+
+
+def _int32(values):
+    return values if values.dtype == "float32" else values.astype("int32")
+
+
+def _find(source):
+    """Returns the paths of the files with records, the folder, and the manifest or `None`."""
+    folder = pathlib.Path(source)
+    if not folder.is_dir():
+        return lines.find(source), folder.parent, None
+    if not (folder / MANIFEST).is_file():
+        raise ValueError(f"{folder}: has no {MANIFEST}. Expected a finished folder of create_pretraining_data")
+    manifest = read_json(folder / MANIFEST)
+    return [folder / file["name"] for file in manifest["files"] if file["examples"]], folder, manifest

@@ -1,0 +1,94 @@
+"""Reads files of `tf.train.Example` records without TensorFlow."""
+
+import struct
+
+import numpy as np
+
+MANIFEST = "manifest.json"  # In the folder of the records of `generate`.
+_HEADER, _FOOTER = 12, 4  # Bytes around a record: its length and two checksums.
+_BYTES = 2  # The kind of fields with a length.
+_FLOATS, _INTEGERS = 2, 3  # Fields of a feature.
+
+
+def record_offsets(path):
+    """Returns where the records of an uncompressed file start and end, an int64 array `(records, 2)`.
+
+    Raises an error if the file does not end with a complete record. Checksums are not verified.
+    """
+    found, place = [], 0
+    with open(path, "rb") as file:
+        size = file.seek(0, 2)
+        while place < size:
+            file.seek(place)
+            header = file.read(_HEADER)
+            start = place + _HEADER
+            end = start + struct.unpack_from("<Q", header)[0] if len(header) == _HEADER else size
+            place = end + _FOOTER
+            if place > size:
+                raise ValueError(
+                    f"{path}: the record after {len(found):,} complete ones is truncated. Copy the file again"
+                )
+            found.append((start, end))
+    return np.array(found, "int64").reshape(-1, 2)
+
+
+def parse_example(content):
+    """Parses a serialized `tf.train.Example`.
+
+    Args:
+        content: bytes.
+
+    Returns:
+        Dict of int64 and float32 arrays by name, without features of bytes.
+    """
+    features = {}
+    try:
+        for _, part in _fields(content, 1):
+            for _, entry in _fields(part, 1):
+                (name,) = (bytes(value).decode() for _, value in _fields(entry, 1))
+                for _, feature in _fields(entry, 2):
+                    for kind, values in _fields(feature, _FLOATS, _INTEGERS):
+                        features[name] = _numbers(values, kind == _FLOATS)
+    except (ValueError, IndexError, UnicodeDecodeError) as error:
+        raise ValueError(f"not a serialized tf.train.Example: {error}") from None
+    return features
+
+
+def _fields(content, *wanted):
+    """Yields number and content of the fields of a message that have bytes and one of the wanted numbers."""
+    content, place = memoryview(content), 0
+    while place < len(content):
+        tag, place = _varint(content, place)
+        number, kind = tag >> 3, tag & 7
+        if kind != _BYTES:
+            raise ValueError(f"a field of kind {kind}")
+        size, place = _varint(content, place)
+        if place + size > len(content):
+            raise ValueError("a field beyond the end")
+        if number in wanted:
+            yield number, content[place : place + size]
+        place += size
+
+
+def _varint(content, place):
+    """Returns the integer at a place, 7 bits per byte, and the place after it."""
+    value = shift = 0
+    while True:
+        byte = content[place]
+        place, value, shift = place + 1, value | (byte & 127) << shift, shift + 7
+        if byte < 128:
+            return value, place
+
+
+def _numbers(content, floats):
+    """Returns the values of a packed list of numbers."""
+    data = np.frombuffer(b"".join(bytes(part) for _, part in _fields(content, 1)), np.uint8)
+    if floats:
+        return data.view("<f4").astype("float32")
+    lasts = np.flatnonzero(data < 128)  # The last byte of each number.
+    if len(data) and (not len(lasts) or lasts[-1] != len(data) - 1):
+        raise ValueError("a number beyond the end")
+    starts = np.concatenate([[0], lasts[:-1] + 1]) if len(lasts) else lasts
+    groups = np.arange(len(data)) - np.repeat(starts, np.diff(starts, append=len(data)))
+    parts = (data & 127).astype("uint64") << (7 * groups).astype("uint64")
+    return np.add.reduceat(parts, starts).astype("int64") if len(starts) else np.zeros(0, "int64")

@@ -1,0 +1,114 @@
+"""Records for `model.fit`: the same examples as `Records`, resuming at any epoch, records of other programs."""
+
+import collections
+
+import keras
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert.pretraining.generate import generate  # noqa: E402
+from keras_bert.pretraining.masking import Masking  # noqa: E402
+from keras_bert.pretraining.record_dataset import RecordDataset  # noqa: E402
+from keras_bert.pretraining.record_files import parse_example, record_offsets  # noqa: E402
+from keras_bert.pretraining.settings import Settings  # noqa: E402
+from tests.pretraining import numbered  # noqa: E402
+from tests.pretraining.numbered import Numbered, random_documents  # noqa: E402
+
+pytestmark = pytest.mark.tensorflow
+LENGTH = 32
+SOURCE = Numbered(random_documents(0, documents=8, sentences=(10, 20), words=(2, 9)))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Folders of the same text, with dynamic and with static masks."""
+    folder = tmp_path_factory.mktemp("records")
+    numbered.write(folder / "a.txt", SOURCE.text)
+    for name, static in (("dynamic", False), ("static", True)):
+        generate(folder / "a.txt", folder / name, SOURCE.pieces, Settings(LENGTH, static=static), shards=3)
+    generate(folder / "a.txt", folder / "packed", SOURCE.pieces, Settings(LENGTH), shards=1, compress=True)
+    return folder
+
+
+def test_examples_are_parsed_as_by_tensorflow():
+    example = tf.train.Example()
+    example.features.feature["large"].int64_list.value.extend([0, 127, 128, 2**31, 2**62, -1])
+    example.features.feature["floats"].float_list.value.extend([0.5, -1e9])
+    example.features.feature["none"].int64_list.value.extend([])
+    example.features.feature["text"].bytes_list.value.extend([b"a"])
+    found = parse_example(example.SerializeToString())
+    assert {name: values.tolist() for name, values in found.items()} == {
+        "large": [0, 127, 128, 2**31, 2**62, -1],
+        "floats": [0.5, -1e9],
+        "none": [],
+    }
+    for cut in (b"\x0a", b"\x0a\x05abc", b"\x08\x01", b"\x0a\x02\x0a\x7f"):
+        with pytest.raises(ValueError, match="not a serialized tf.train.Example"):
+            parse_example(cut)
+
+
+def test_records_are_found_as_by_tensorflow(folders, tmp_path):
+    for path in sorted((folders / "dynamic").glob("examples-*")):
+        content = path.read_bytes()
+        found = [content[start:end] for start, end in record_offsets(path)]
+        assert found == list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+    (tmp_path / "cut.tfrecord").write_bytes(content[:-5])
+    with pytest.raises(ValueError, match=f"the record after {len(found) - 1} complete ones is truncated"):
+        record_offsets(tmp_path / "cut.tfrecord")
+
+
+def unmasked(batches):
+    """Counts the examples of batches: ids before masking, segments, NSP label."""
+    counted = collections.Counter()
+    for inputs, targets, weights in batches:
+        ids = inputs["token_ids"].copy()
+        rows, columns = np.nonzero(weights["mlm_logits"])
+        ids[rows, inputs["mask_positions"][rows, columns]] = targets["mlm_logits"][rows, columns]
+        for row in np.flatnonzero(weights["nsp_logits"]):
+            counted[
+                (*ids[row], *inputs["segment_ids"][row], *inputs["padding_mask"][row], targets["nsp_logits"][row])
+            ] += 1
+    return counted
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "static"])
+def test_every_example_once(folders, kind):
+    stored, once = numbered.arrays(folders / kind), RecordDataset(folders / kind, batch_size=7)
+    steps = len(once)
+    dataset = RecordDataset(folders / kind, batch_size=7, steps=2 * steps)
+    ids = numbered.unmasked(stored) if kind == "static" else stored["input_ids"]
+    rows = np.concatenate([ids, stored["segment_ids"], stored["input_mask"], stored["next_sentence_labels"]], 1)
+    assert (dataset.examples, dataset.sequence_length, dataset.static) == (len(rows), LENGTH, kind == "static")
+    first = [dataset[index] for index in range(steps)]
+    assert {values.shape for inputs, _, _ in first for values in inputs.values()} == {(7, LENGTH), (7, 5)}
+    second = [dataset[steps + index] for index in range(steps)]
+    assert unmasked(first) == unmasked(second) == collections.Counter(map(tuple, rows.tolist()))
+    assert (first[0][0]["token_ids"] != second[0][0]["token_ids"]).any()
+    again = RecordDataset(folders / kind, batch_size=7, steps=2 * steps, start=steps + 1)[2]
+    keras.tree.map_structure(np.testing.assert_array_equal, again, second[3])
+
+
+def test_masks(folders):
+    """15% of the tokens of each record."""
+    inputs, _, weights = RecordDataset(folders / "dynamic", batch_size=16, shuffle=False)[0]
+    lengths = inputs["padding_mask"].sum(1)
+    assert weights["mlm_logits"].sum(1).tolist() == [max(1, round(0.15 * length)) for length in lengths.tolist()]
+
+
+def test_mistakes(folders, tmp_path):
+    for source, options, message in (
+        (tmp_path, {}, "has no manifest.json. Expected a finished folder"),
+        (folders / "packed", {}, "compressed records are read by `Records` only"),
+        (
+            folders / "static",
+            {"masking": Masking()},
+            "the records already contain masks",
+        ),
+        (folders / "dynamic", {"vocabulary": [*SOURCE.pieces, "other"]}, "were made with another vocabulary"),
+        (folders / "static", {"start": 10**6}, "`start` must be a step of the run, 0 to "),
+        (f"{folders}/dynamic/*.tfrecord", {}, "the vocabulary of the records is unknown: pass `vocabulary`"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            RecordDataset(source, **options)
