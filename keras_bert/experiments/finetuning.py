@@ -76,8 +76,8 @@ class Hyperparameters:
 
     def to_dict(self):
         """Returns the values by name, those of LoRA and packing only if they are used."""
-        unused = {"pack": self.pack, "lora_rank": self.lora_rank, "lora_alpha": self.lora_rank}
-        return {name: value for name, value in dataclasses.asdict(self).items() if unused.get(name, True)}
+        used = {"pack": self.pack, "lora_rank": self.lora_rank, "lora_alpha": self.lora_rank}
+        return {name: value for name, value in dataclasses.asdict(self).items() if used.get(name, True)}
 
 
 class Finetuning:
@@ -199,9 +199,8 @@ class Finetuning:
     def _trainer(self, setting, examples, folder, weights, metrics=()):
         """Returns the trainer of one stage and its batches."""
         shared, name = self.hyperparameters, setting.get("model", self.task.model)
-        make = self.task.packed_batches if shared.pack else self.task.batches
-        options = {} if shared.pack else {"grouped": shared.group_by_length}
-        batches = make(examples, setting["batch_size"], setting["seed"], **options)
+        rows = examples, setting["batch_size"], setting["seed"]
+        batches = self.task.packed_batches(*rows) if shared.pack else self.task.batches(*rows, shared.group_by_length)
         steps = setting["epochs"] * batches.steps
 
         def optimizer(model):

@@ -8,10 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.corpus import lines
-from keras_bert.files import read_json
 from keras_bert.pretraining.masking import Masker, Masking
-from keras_bert.pretraining.record_files import MANIFEST, record_offsets
-from keras_bert.text.vocabulary import Vocabulary
+from keras_bert.pretraining.record_files import find_records, record_offsets, records_vocabulary
 from keras_bert.training.batch_source import BatchSource
 
 _SHUFFLED = 2**16  # Examples to shuffle at a time.
@@ -20,7 +18,7 @@ OPEN_FILES = 16  # Files to interleave.
 
 def sequence_length(source):
     """Returns the sequence length of the first record of a source."""
-    return _look(_find(source)[0][0])["input_ids"].shape[0]
+    return _look(find_records(source)[0][0])["input_ids"].shape[0]
 
 
 class Records(BatchSource):
@@ -59,15 +57,8 @@ class Records(BatchSource):
         seed=0,
         limit=None,
     ):
-        self._paths, manifest = _find(source)
-        if vocabulary is None and not manifest:
-            raise ValueError(f"{source}: the vocabulary of the records is unknown: pass `vocabulary`")
-        self.vocabulary = Vocabulary(pathlib.Path(source) / "vocab.txt" if vocabulary is None else vocabulary)
-        if manifest and manifest["vocabulary"] != self.vocabulary.sha256:
-            raise ValueError(
-                f"{source}: the records were not made with {self.vocabulary.source}: the hashes of the "
-                f"pieces differ. Expected the vocabulary in {source}/vocab.txt"
-            )
+        self._paths, manifest = find_records(source)
+        self.vocabulary = records_vocabulary(source, manifest, vocabulary)
         self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
         self._causal, self._both_directions = causal, both_directions
         self._features = _look(self._paths[0])
@@ -202,29 +193,6 @@ def read_records(path):
     return tf.data.TFRecordDataset(path, compression_type=packed)
 
 
-def _find(source):
-    """Returns the paths of the files with examples, and the manifest or `None`."""
-    folder = pathlib.Path(source)
-    if not folder.is_dir():
-        paths = lines.find(source)
-        return [str(path) for path in paths if path.stat().st_size] or [str(paths[0])], None
-    if not (folder / MANIFEST).exists():
-        raise ValueError(
-            f"{folder}: has no {MANIFEST}. Expected the folder of a finished run of create_pretraining_data, or a glob "
-            "pattern of record files"
-        )
-    manifest = read_json(folder / MANIFEST)
-    for file in manifest["files"]:
-        path = folder / file["name"]
-        size = path.stat().st_size if path.exists() else 0
-        if size != file["bytes"]:
-            raise ValueError(
-                f"{path}: has {size:,} bytes, expected {file['bytes']:,}: the file is truncated or modified. Copy "
-                "it again, or generate the data again"
-            )
-    return [str(folder / file["name"]) for file in manifest["files"] if file["examples"]], manifest
-
-
 def _look(path):
     """Returns the features of the first record, as expected by `tf.io.parse_example`."""
     try:
@@ -258,7 +226,7 @@ def _count(path):
 
 def find_damage(source):
     """Returns a message about the first damaged record of a source, or `None`."""
-    for path in _find(source)[0]:
+    for path in find_records(source)[0]:
         count = 0
         try:
             for _ in read_records(path):

@@ -5,11 +5,8 @@ import pathlib
 import keras
 import numpy as np
 
-from keras_bert.corpus import lines
-from keras_bert.files import read_json
 from keras_bert.pretraining.masking import Masker, Masking
-from keras_bert.pretraining.record_files import MANIFEST, parse_example, record_offsets
-from keras_bert.text.vocabulary import Vocabulary
+from keras_bert.pretraining.record_files import find_records, parse_example, record_offsets, records_vocabulary
 
 _FEATURES = ("input_ids", "input_mask", "segment_ids", "next_sentence_labels")
 _STATIC = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
@@ -57,12 +54,8 @@ class RecordDataset(keras.utils.PyDataset):
         **options,
     ):
         super().__init__(**options)
-        paths, folder, manifest = _find(source)
-        if vocabulary is None and manifest is None:
-            raise ValueError(f"{source}: the vocabulary of the records is unknown: pass `vocabulary`")
-        self.vocabulary = Vocabulary(folder / "vocab.txt" if vocabulary is None else vocabulary)
-        if manifest and manifest["vocabulary"] != self.vocabulary.sha256:
-            raise ValueError(f"{source}: the records were made with another vocabulary, that in {folder / 'vocab.txt'}")
+        paths, manifest = find_records(source)
+        self.vocabulary = records_vocabulary(source, manifest, vocabulary)
         self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
         self._next_sentence, self._shuffled = next_sentence, (None, None)
         if packed := [path for path in map(pathlib.Path, paths) if path.suffix == ".gz"]:
@@ -151,14 +144,3 @@ class RecordDataset(keras.utils.PyDataset):
 
 def _int32(values):
     return values if values.dtype == "float32" else values.astype("int32")
-
-
-def _find(source):
-    """Returns the paths of the files with records, the folder, and the manifest or `None`."""
-    folder = pathlib.Path(source)
-    if not folder.is_dir():
-        return lines.find(source), folder.parent, None
-    if not (folder / MANIFEST).is_file():
-        raise ValueError(f"{folder}: has no {MANIFEST}. Expected a finished folder of create_pretraining_data")
-    manifest = read_json(folder / MANIFEST)
-    return [folder / file["name"] for file in manifest["files"] if file["examples"]], folder, manifest

@@ -1,13 +1,54 @@
-"""Reads files of `tf.train.Example` records without TensorFlow."""
+"""Finds and reads files of `tf.train.Example` records without TensorFlow."""
 
+import pathlib
 import struct
 
 import numpy as np
+
+from keras_bert.corpus import lines
+from keras_bert.files import read_json
+from keras_bert.text.vocabulary import Vocabulary
 
 MANIFEST = "manifest.json"  # In the folder of the records of `generate`.
 _HEADER, _FOOTER = 12, 4  # Bytes around a record: its length and two checksums.
 _BYTES = 2  # The kind of fields with a length.
 _FLOATS, _INTEGERS = 2, 3  # Fields of a feature.
+
+
+def find_records(source):
+    """Returns the paths of the files with examples, and the manifest or `None`."""
+    folder = pathlib.Path(source)
+    if not folder.is_dir():
+        paths = lines.find(source)
+        return [str(path) for path in paths if path.stat().st_size] or [str(paths[0])], None
+    if not (folder / MANIFEST).exists():
+        raise ValueError(
+            f"{folder}: has no {MANIFEST}. Expected the folder of a finished run of create_pretraining_data, or a glob "
+            "pattern of record files"
+        )
+    manifest = read_json(folder / MANIFEST)
+    for file in manifest["files"]:
+        path = folder / file["name"]
+        size = path.stat().st_size if path.exists() else 0
+        if size != file["bytes"]:
+            raise ValueError(
+                f"{path}: has {size:,} bytes, expected {file['bytes']:,}: the file is truncated or modified. Copy "
+                "it again, or generate the data again"
+            )
+    return [str(folder / file["name"]) for file in manifest["files"] if file["examples"]], manifest
+
+
+def records_vocabulary(source, manifest, vocabulary=None):
+    """Returns the `Vocabulary` of records: the given one, or that in their folder; checks that it is theirs."""
+    if vocabulary is None and not manifest:
+        raise ValueError(f"{source}: the vocabulary of the records is unknown: pass `vocabulary`")
+    vocabulary = Vocabulary(pathlib.Path(source) / "vocab.txt" if vocabulary is None else vocabulary)
+    if manifest and manifest["vocabulary"] != vocabulary.sha256:
+        raise ValueError(
+            f"{source}: the records were not made with {vocabulary.source}: the hashes of the "
+            f"pieces differ. Expected the vocabulary in {source}/vocab.txt"
+        )
+    return vocabulary
 
 
 def record_offsets(path):

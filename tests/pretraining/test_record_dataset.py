@@ -99,14 +99,18 @@ def test_masks(folders):
 
 def test_mistakes(folders, tmp_path):
     for source, options, message in (
-        (tmp_path, {}, "has no manifest.json. Expected a finished folder"),
+        (tmp_path, {}, "has no manifest.json. Expected the folder of a finished run of create_pretraining_data"),
         (folders / "packed", {}, "compressed records are read by `Records` only"),
         (
             folders / "static",
             {"masking": Masking()},
             "the records already contain masks",
         ),
-        (folders / "dynamic", {"vocabulary": [*SOURCE.pieces, "other"]}, "were made with another vocabulary"),
+        (
+            folders / "dynamic",
+            {"vocabulary": [*SOURCE.pieces, "other"]},
+            "were not made with .*: the hashes of the pieces differ",
+        ),
         (folders / "static", {"start": 10**6}, "`start` must be a step of the run, 0 to "),
         (f"{folders}/dynamic/*.tfrecord", {}, "the vocabulary of the records is unknown: pass `vocabulary`"),
     ):
