@@ -5,39 +5,57 @@ import math
 import keras
 from keras import ops
 
-from keras_bert.layers.graphs import custom_gradient
+from keras_bert.layers.graphs import compiled, custom_gradient
+
+_A, _B = math.sqrt(2 / math.pi), math.sqrt(2 / math.pi) * 0.044715
 
 
 @custom_gradient
 def gelu(x):
     """Exact GELU: `x` times the normal CDF of `x`, computed with erf in float32."""
     # Automatic differentiation would make twice as many passes over BERT's widest tensor.
-    dtype = x.dtype
-    x = ops.cast(x, "float32")
-    scaled = x * math.sqrt(0.5)
-    cdf = 0.5 + 0.5 * ops.erf(scaled)
+    return _gelu(x), lambda upstream: _gelu_gradient(x, upstream)
 
-    def gradient(upstream):
-        density = ops.exp(-0.5 * math.log(2 * math.pi) - scaled * scaled)
-        return upstream * ops.cast(cdf + x * density, dtype)
 
-    return ops.cast(x * cdf, dtype), gradient
+@compiled
+def _gelu(x):
+    wide = ops.cast(x, "float32")
+    return ops.cast(wide * _cdf(wide), x.dtype)
+
+
+@compiled
+def _gelu_gradient(x, upstream):
+    wide = ops.cast(x, "float32")
+    density = ops.exp(-0.5 * math.log(2 * math.pi) - 0.5 * wide * wide)
+    return upstream * ops.cast(_cdf(wide) + wide * density, x.dtype)
+
+
+def _cdf(x):
+    return 0.5 + 0.5 * ops.erf(x * math.sqrt(0.5))
 
 
 @custom_gradient
 def gelu_tanh(x):
     """The tanh approximation of GELU, as in Google's BERT, computed in float32."""
-    dtype = x.dtype
-    x = ops.cast(x, "float32")
-    a, b = math.sqrt(2 / math.pi), math.sqrt(2 / math.pi) * 0.044715
-    squared = x * x
-    cdf = 0.5 + 0.5 * ops.tanh(x * (a + b * squared))
+    return _gelu_tanh(x), lambda upstream: _gelu_tanh_gradient(x, upstream)
 
-    def gradient(upstream):
-        slope = cdf * (1 - cdf) * (2 * a + 6 * b * squared)
-        return upstream * ops.cast(cdf + x * slope, dtype)
 
-    return ops.cast(x * cdf, dtype), gradient
+@compiled
+def _gelu_tanh(x):
+    wide = ops.cast(x, "float32")
+    return ops.cast(wide * _tanh_cdf(wide), x.dtype)
+
+
+@compiled
+def _gelu_tanh_gradient(x, upstream):
+    wide = ops.cast(x, "float32")
+    cdf = _tanh_cdf(wide)
+    slope = cdf * (1 - cdf) * (2 * _A + 6 * _B * wide * wide)
+    return upstream * ops.cast(cdf + wide * slope, x.dtype)
+
+
+def _tanh_cdf(x):
+    return 0.5 + 0.5 * ops.tanh(x * (_A + _B * (x * x)))
 
 
 @custom_gradient
