@@ -1,10 +1,11 @@
-"""Google's TensorFlow 1 checkpoints: `bert_config.json`, `vocab.txt`, `bert_model.ckpt.*`. Needs TensorFlow."""
+"""Google's TensorFlow 1 checkpoints: `bert_config.json`, `vocab.txt`, `bert_model.ckpt.*`."""
 
 import re
 
 import numpy as np
 
 from keras_bert.checkpoints.layout import Checkpoint, Tensor, tensors_of
+from keras_bert.checkpoints.tensor_bundle import TensorBundle
 from keras_bert.config import BertConfig
 from keras_bert.files import write_json
 from keras_bert.metadata import Metadata
@@ -41,13 +42,13 @@ def is_google(directory):
 
 def read(directory):
     """Opens a directory in Google's format, without its vocabulary."""
-    tf = _tensorflow()
     config = BertConfig.from_json(directory / CONFIG)
     prefix = _find_prefix(directory)
+    open_bundle, unreadable = _reader()
     try:
-        reader = tf.train.load_checkpoint(str(prefix))
+        reader = open_bundle(str(prefix))
         shapes = reader.get_variable_to_shape_map()
-    except (tf.errors.OpError, *_UNREADABLE) as error:
+    except unreadable as error:
         raise ValueError(f"{prefix}: not a readable TensorFlow checkpoint: {_first_line(error)}") from None
 
     def tensor(name):
@@ -56,7 +57,7 @@ def read(directory):
         def fetch():
             try:
                 array = reader.get_tensor(name)
-            except (tf.errors.OpError, *_UNREADABLE) as error:
+            except unreadable as error:
                 raise ValueError(f"{prefix}: the tensor {name} cannot be read: {_first_line(error)}") from None
             return array.T if transposed else array
 
@@ -107,13 +108,22 @@ def _check(description, vocabulary):
             )
 
 
+def _reader():
+    """Returns what opens a TensorFlow checkpoint, and its errors: TensorFlow, which verifies checksums, or our reader."""
+    try:
+        import tensorflow as tf
+    except ModuleNotFoundError:
+        return TensorBundle, (ValueError, OSError)
+    return tf.train.load_checkpoint, (tf.errors.OpError, *_UNREADABLE)
+
+
 def _tensorflow():
     """Imports TensorFlow, which the other formats do not need."""
     try:
         import tensorflow
     except ModuleNotFoundError:
         raise ValueError(
-            "Google's checkpoints need TensorFlow, which is not installed: pip install tensorflow"
+            "writing Google's checkpoints needs TensorFlow, which is not installed: pip install tensorflow"
         ) from None
     return tensorflow
 

@@ -7,11 +7,11 @@ import numpy as np
 
 from keras_bert.corpus import lines
 from keras_bert.files import read_json
+from keras_bert.protobuf import fields
 from keras_bert.text.vocabulary import Vocabulary
 
 MANIFEST = "manifest.json"  # In the folder of the records of `generate`.
 _HEADER, _FOOTER = 12, 4  # Bytes around a record: its length and two checksums.
-_BYTES = 2  # The kind of fields with a length.
 _FLOATS, _INTEGERS = 2, 3  # Fields of a feature.
 
 
@@ -84,46 +84,20 @@ def parse_example(content):
     """
     features = {}
     try:
-        for _, part in _fields(content, 1):
-            for _, entry in _fields(part, 1):
-                (name,) = (bytes(value).decode() for _, value in _fields(entry, 1))
-                for _, feature in _fields(entry, 2):
-                    for kind, values in _fields(feature, _FLOATS, _INTEGERS):
+        for _, part in fields(content, 1):
+            for _, entry in fields(part, 1):
+                (name,) = (bytes(value).decode() for _, value in fields(entry, 1))
+                for _, feature in fields(entry, 2):
+                    for kind, values in fields(feature, _FLOATS, _INTEGERS):
                         features[name] = _numbers(values, kind == _FLOATS)
     except (ValueError, IndexError, UnicodeDecodeError) as error:
         raise ValueError(f"not a serialized tf.train.Example: {error}") from None
     return features
 
 
-def _fields(content, *wanted):
-    """Yields number and content of the fields of a message that have bytes and one of the wanted numbers."""
-    content, place = memoryview(content), 0
-    while place < len(content):
-        tag, place = _varint(content, place)
-        number, kind = tag >> 3, tag & 7
-        if kind != _BYTES:
-            raise ValueError(f"a field of kind {kind}")
-        size, place = _varint(content, place)
-        if place + size > len(content):
-            raise ValueError("a field beyond the end")
-        if number in wanted:
-            yield number, content[place : place + size]
-        place += size
-
-
-def _varint(content, place):
-    """Returns the integer at a place, 7 bits per byte, and the place after it."""
-    value = shift = 0
-    while True:
-        byte = content[place]
-        place, value, shift = place + 1, value | (byte & 127) << shift, shift + 7
-        if byte < 128:
-            return value, place
-
-
 def _numbers(content, floats):
     """Returns the values of a packed list of numbers."""
-    data = np.frombuffer(b"".join(bytes(part) for _, part in _fields(content, 1)), np.uint8)
+    data = np.frombuffer(b"".join(bytes(part) for _, part in fields(content, 1)), np.uint8)
     if floats:
         return data.view("<f4").astype("float32")
     lasts = np.flatnonzero(data < 128)  # The last byte of each number.

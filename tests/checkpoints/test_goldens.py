@@ -39,7 +39,6 @@ def int32(golden, **names):
     return {ours: golden[theirs].astype("int32") for ours, theirs in names.items()}
 
 
-@pytest.mark.tensorflow
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "bfloat16"])
 def test_google_tf1(golden, loaded, dtype):
     expected = np.load(golden / "google_tf1_small" / "golden.npz")
@@ -100,7 +99,6 @@ def crossentropy(logits, labels):
     return np.log(np.exp(shifted).sum(-1)) - np.take_along_axis(shifted, labels[..., None], -1)[..., 0]
 
 
-@pytest.mark.tensorflow
 @pytest.mark.parametrize("step", [0, 1])  # The first update has learning rate 0.
 def test_losses_of_googles_first_steps(golden, loaded, step):
     expected = np.load(golden / "google_tf1_training" / "golden.npz")

@@ -241,7 +241,7 @@ def test_models_that_a_format_cannot_represent(build, tmp_path):
 
 def test_googles_format_without_tensorflow(models, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow", None)
-    with pytest.raises(ValueError, match="Google's checkpoints need TensorFlow, which is not installed"):
+    with pytest.raises(ValueError, match="writing Google's checkpoints needs TensorFlow, which is not installed"):
         keras_bert.save(models("encoder"), tmp_path / "bert", None, format="google")
     assert list(tmp_path.iterdir()) == []
 

@@ -1,0 +1,53 @@
+"""Checkpoints read without TensorFlow equal those that TensorFlow reads."""
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert.checkpoints.tensor_bundle import TensorBundle  # noqa: E402
+
+pytestmark = pytest.mark.tensorflow
+NAMES = [f"layer_{number:03}/{'inner/' * (number % 7)}kernel" for number in range(600)]
+
+
+@pytest.fixture
+def prefix(tmp_path):
+    """600 tensors: several blocks of the index, names with common beginnings, scalars, empty ones."""
+    rng = np.random.default_rng(0)
+    kinds = ("float32", "float64", "int32", "int64", "float16")
+    shapes = ((), (0, 3), (1,), (2, 3), (300,))
+    tensors = [
+        rng.normal(size=shapes[number % 3 + number % 2]).astype(kinds[number % 5]) for number in range(len(NAMES))
+    ]
+    path = str(tmp_path / "model.ckpt")
+    tf.raw_ops.SaveV2(prefix=path, tensor_names=NAMES, shape_and_slices=[""] * len(NAMES), tensors=tensors)
+    return path
+
+
+def test_equals_tensorflow(prefix):
+    expected, found = tf.train.load_checkpoint(prefix), TensorBundle(prefix)
+    shapes = {name: tuple(shape) for name, shape in expected.get_variable_to_shape_map().items()}
+    assert found.get_variable_to_shape_map() == shapes
+    for name in NAMES:
+        np.testing.assert_array_equal(found.get_tensor(name), expected.get_tensor(name), strict=True)
+
+
+def test_damaged_files(prefix, tmp_path):
+    index, data = tmp_path / "model.ckpt.index", tmp_path / "model.ckpt.data-00000-of-00001"
+    content = index.read_bytes()
+    for damaged in (b"", content[:-1], content[50:], b"\xff" * 200 + content[200:]):
+        index.write_bytes(damaged)
+        with pytest.raises(ValueError, match="the index is damaged"):
+            TensorBundle(prefix)
+    index.write_bytes(content)
+    data.write_bytes(data.read_bytes()[:-8])
+    with pytest.raises(ValueError, match="bytes at .*, expected"):
+        [TensorBundle(prefix).get_tensor(name) for name in NAMES]
+
+
+def test_a_type_without_numpy(tmp_path):
+    path = str(tmp_path / "model.ckpt")
+    tf.raw_ops.SaveV2(prefix=path, tensor_names=["a"], shape_and_slices=[""], tensors=[tf.constant([1], tf.uint8)])
+    with pytest.raises(ValueError, match="the type 4 is not supported"):
+        TensorBundle(path).get_tensor("a")
