@@ -13,6 +13,7 @@ transformers can load. On two cores, a model of 2 layers, width 128, processes 4
 `--precision=mixed_bfloat16`; one of 4 layers, width 256, processes 10,500 or 15,000.
 """
 
+import os
 import pathlib
 import shlex
 
@@ -47,6 +48,9 @@ flags.DEFINE_enum(
 )
 flags.DEFINE_enum("optimizer", "adamw", ["adamw", "lamb"], "Optimizer; LAMB is for large batches.")
 flags.DEFINE_float("learning_rate", 1e-4, "Peak learning rate.")
+_ENGINE = flags.DEFINE_enum(
+    "engine", "trainer", ["trainer", "fit"], "fit: Keras' model.fit, also on JAX (KERAS_BACKEND=jax); trainer: Trainer."
+)
 flags.DEFINE_bool("remat", False, "Recomputes activations: half the speed, a third of the memory.")
 flags.DEFINE_integer("seed", 1, "Random seed.", 0)
 flags.DEFINE_integer("save_every", 1000, "Steps between snapshots and between evaluations.", 1)
@@ -67,21 +71,42 @@ def check():
         raise ValueError(f"--teacher: not for a bilm. Received: --config={_CONFIG.value}")
     if flags.FLAGS.pack and (_DISTILLATION.teacher.value or _is_bilm()):
         raise ValueError("--pack: not with --teacher and not for a bilm")
+    if _ENGINE.value == "trainer" and not _on_tensorflow():
+        raise ValueError("KERAS_BACKEND: the trainer needs TensorFlow. Add --engine=fit, or unset KERAS_BACKEND")
     common_flags.check_distillation(_DISTILLATION)
     common_flags.check_paths(_MODEL.value, vocab=_VOCAB.value)
 
 
 def main():
+    _fit() if _ENGINE.value == "fit" else _train()
+
+
+def _fit():
+    from keras_bert.experiments.fit_run import FitRun
+    from keras_bert.experiments.pretraining_model import Objective, PretrainingSettings
+
+    output = pathlib.Path(_FLAGS.output_dir.value)
+    objective = common_flags.instance(Objective, masking=None, both_directions=_is_bilm())
+    phases = common_flags.phases(_PHASE)
+    settings = common_flags.instance(PretrainingSettings, phases=phases, objective=objective, model=_start())
+    held_out = (_EVAL.value, _EVAL_EXAMPLES.value)
+    FitRun(settings, _DATA.value, output, *held_out, _VOCAB.value, _LOWERCASE.value).fit()
+    write_text(output / "flags.txt", command.given_flags())
+    print(f"metrics:      {output / 'metrics.jsonl'}\nmodel:        {output / 'model'}")
+
+
+def _train():
     import tensorflow as tf
 
     from keras_bert.experiments import pretraining
-    from keras_bert.experiments.pretraining_run import PretrainingRun, PretrainingSettings
+    from keras_bert.experiments.pretraining_model import Objective, PretrainingSettings
+    from keras_bert.experiments.pretraining_run import PretrainingRun
     from keras_bert.training.callbacks import check_report_to
     from keras_bert.training.distribution import is_chief
 
     check_report_to(_FLAGS.report_to.value)
     strategy, output = keras_bert.create_strategy(_FLAGS.strategy.value), pathlib.Path(_FLAGS.output_dir.value)
-    objective = common_flags.instance(pretraining.Objective, masking=None, both_directions=_is_bilm())
+    objective = common_flags.instance(Objective, masking=None, both_directions=_is_bilm())
     phases = common_flags.phases(_PHASE)
     settings = common_flags.instance(PretrainingSettings, phases=phases, objective=objective, model=_start())
     records = pretraining.open_phases(
@@ -106,6 +131,10 @@ def main():
         print(f"report:       {output / 'report.html'}\nmodel:        {output / 'model'}")
         for what, line in _next():
             command.print_next(line, what)
+
+
+def _on_tensorflow():
+    return os.environ.get("KERAS_BACKEND", "tensorflow") == "tensorflow"
 
 
 def _start():
@@ -133,4 +162,4 @@ def _next():
 
 
 if __name__ == "__main__":
-    command.run(main, check=check, resumes=True)
+    command.run(main, tensorflow=_on_tensorflow, check=check, resumes=True)

@@ -13,6 +13,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+# Eight devices to distribute over on JAX; must be set before it starts.
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+
 import keras
 import numpy as np
 import pytest

@@ -30,11 +30,26 @@ ROOMS = {
     "models": ["baseline_config", "config", "layers", "transformer_config"],
     # Floor 3
     "exporting": ["files", "layers", "models", "text", "version"],
-    "pretraining": ["corpus", "files", "protobuf", "text", "training.batch_source", "training.packed_batches", "training.progress"],
+    "pretraining": [
+        "corpus",
+        "files",
+        "protobuf",
+        "text",
+        "training.batch_source",
+        "training.packed_batches",
+        "training.progress",
+    ],
     "tasks": ["files", "text", "training.metrics"],
     # Floor 4
     "checkpoints": ["baseline_config", "config", "exporting", "files", "memory", "metadata", "models"]
-    + ["protobuf", "tasks.retrieval.ranking", "text.lossless", "text.preprocessor", "text.thresholds", "text.tokenizer_json"]
+    + [
+        "protobuf",
+        "tasks.retrieval.ranking",
+        "text.lossless",
+        "text.preprocessor",
+        "text.thresholds",
+        "text.tokenizer_json",
+    ]
     + ["text.vocabulary", "transformer_config"],
     # Floor 5
     "experiments": [
@@ -58,7 +73,9 @@ ROOMS = {
 STANDARD = sys.stdlib_module_names
 # Rooms with restricted third-party imports, and the packages that they may import.
 THIRD_PARTY = {
-    **dict.fromkeys(["baseline_config", "config", "files", "memory", "metadata", "protobuf", "transformer_config", "version"], ()),
+    **dict.fromkeys(
+        ["baseline_config", "config", "files", "memory", "metadata", "protobuf", "transformer_config", "version"], ()
+    ),
     "layers": ("keras",),
 }
 # Modules with lazy imports.

@@ -109,7 +109,7 @@ def _check(description, vocabulary):
 
 
 def _reader():
-    """Returns what opens a TensorFlow checkpoint, and its errors: TensorFlow, which verifies checksums, or our reader."""
+    """Returns what opens a TensorFlow checkpoint, and its errors: TensorFlow, which verifies checksums, or a bundle."""
     try:
         import tensorflow as tf
     except ModuleNotFoundError:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_bert.checkpoints.save import save
 from keras_bert.experiments.extension import EXTENDABLE, extended_schedule
-from keras_bert.experiments.pretraining import Objective, build_model, load_teacher, open_config
+from keras_bert.experiments.pretraining_model import build_model, load_teacher, open_config
 from keras_bert.models.packed import build_packed
 from keras_bert.models.student import add_teacher, without_teacher
 from keras_bert.training import losses
@@ -22,57 +22,6 @@ from keras_bert.training.progress import announced
 from keras_bert.training.trainer import Trainer
 
 _LOG = logging.getLogger("keras_bert")
-
-
-@dataclasses.dataclass(frozen=True)
-class PretrainingSettings:
-    """Settings of a pre-training run. Defaults follow the paper.
-
-    Args:
-        phases: list of dicts with `length`, `steps` and `batch`.
-        objective: an `Objective`.
-        config: name of a size or path of a config file; `None` if `model` is given.
-        model: directory or name of a checkpoint to start from; `None` if `config` is given.
-        positions: str, see `build_encoder`; `None` for those of `model`, or else "learned".
-        optimizer: str, "adamw" or "lamb".
-        learning_rate: float, peak learning rate.
-        warmup: float, fraction of the steps used for learning rate warmup.
-        bias_correction: bool, whether the optimizer corrects the bias of its moments; Google's does not.
-        gradient_accumulation: int, number of micro-batches per batch.
-        precision: str, name of a Keras dtype policy.
-        remat: bool, whether to recompute activations, to save memory.
-        seed: int, random seed of weights and dropout.
-        save_every: int, steps between snapshots and between evaluations.
-        student_layers: int, number of evenly spaced layers of `model` to start from; `None` for all.
-        teacher: directory or name of a checkpoint with a masked-LM head, whose predictions the model learns; or `None`.
-        temperature, alpha: see `distillation_loss`.
-        pack: bool, whether the rows of a batch contain several examples each, see `PackedRecords`.
-    """
-
-    phases: list
-    objective: Objective
-    config: str | None = None
-    model: str | None = None
-    positions: str | None = None
-    optimizer: str = "adamw"
-    learning_rate: float = 1e-4
-    warmup: float = 0.01
-    bias_correction: bool = False
-    gradient_accumulation: int = 1
-    precision: str = "float32"
-    remat: bool = False
-    seed: int = 1
-    save_every: int = 1000
-    student_layers: int | None = None
-    teacher: str | None = None
-    temperature: float = 2.0
-    alpha: float = 0.5
-    pack: bool = False
-
-    @property
-    def steps(self):
-        """Returns the number of steps of all phases."""
-        return sum(phase["steps"] for phase in self.phases)
 
 
 class PretrainingRun:

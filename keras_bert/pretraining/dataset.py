@@ -16,11 +16,6 @@ _SHUFFLED = 2**16  # Examples to shuffle at a time.
 OPEN_FILES = 16  # Files to interleave.
 
 
-def sequence_length(source):
-    """Returns the sequence length of the first record of a source."""
-    return _look(find_records(source)[0][0])["input_ids"].shape[0]
-
-
 class Records(BatchSource):
     """Batches of pre-training records, for `Trainer`. An epoch can start at any step.
 

@@ -28,11 +28,14 @@ class RecordDataset(keras.utils.PyDataset):
         start: int, the first step, to resume a run. Defaults to 0.
         shuffle: bool, whether to shuffle each pass differently. Defaults to `True`.
         seed: int, seed of order and masks. Defaults to 0.
+        limit: int, the maximum number of examples. Defaults to all.
         **options: `workers`, `use_multiprocessing` and `max_queue_size` of `keras.utils.PyDataset`.
 
     Attributes:
         vocabulary, sequence_length, examples: the vocabulary, the sequence length and the number of the records.
+        settings: dict, the `Settings` of `generate`; empty for other records.
         steps_per_pass: int, the number of batches of all records.
+        start, steps: see the arguments; may be changed between calls of `fit`.
 
     Example:
         dataset = RecordDataset("data/128", batch_size=256, steps=100_000)
@@ -51,6 +54,7 @@ class RecordDataset(keras.utils.PyDataset):
         start=0,
         shuffle=True,
         seed=0,
+        limit=None,
         **options,
     ):
         super().__init__(**options)
@@ -62,7 +66,7 @@ class RecordDataset(keras.utils.PyDataset):
             raise ValueError(f"{packed[0]}: compressed records are read by `Records` only. Decompress the file")
         self._files = [(path, record_offsets(path)) for path in paths]
         counts = [len(offsets) for _, offsets in self._files]
-        self._starts, self.examples = np.cumsum([0, *counts]), sum(counts)
+        self._starts, self.examples = np.cumsum([0, *counts]), min(sum(counts), limit or sum(counts))
         if not self.examples:
             raise ValueError(f"{source}: there are no records")
         self.steps_per_pass = -(-self.examples // batch_size)
@@ -73,8 +77,8 @@ class RecordDataset(keras.utils.PyDataset):
         self.sequence_length, self.static = len(first["input_ids"]), _STATIC[0] in first
         if masking is not None and self.static:
             raise ValueError(f"{source}: the records already contain masks. Expected `masking=None`")
-        settings = manifest["recipe"].get("masking", {}) if manifest else {}
-        self._masker = Masker(self.vocabulary, masking or Masking(**settings))
+        self.settings = manifest["recipe"] if manifest else {}
+        self._masker = Masker(self.vocabulary, masking or Masking(**self.settings.get("masking", {})))
 
     def __len__(self):
         """The number of batches from `start` on."""

@@ -1,7 +1,9 @@
 """Finds and reads files of `tf.train.Example` records without TensorFlow."""
 
+import gzip
 import pathlib
 import struct
+import zlib
 
 import numpy as np
 
@@ -49,6 +51,17 @@ def records_vocabulary(source, manifest, vocabulary=None):
             f"pieces differ. Expected the vocabulary in {source}/vocab.txt"
         )
     return vocabulary
+
+
+def sequence_length(source):
+    """Returns the sequence length of the first record of a source."""
+    path = find_records(source)[0][0]
+    try:
+        with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
+            size = struct.unpack_from("<Q", file.read(_HEADER))[0]
+            return len(parse_example(file.read(size))["input_ids"])
+    except (ValueError, KeyError, EOFError, OverflowError, MemoryError, struct.error, zlib.error) as error:
+        raise ValueError(f"{path}: not a file of `tf.train.Example` records ({error})") from None
 
 
 def record_offsets(path):

@@ -13,8 +13,9 @@ from keras_bert.corpus.word_counts import count_words
 from keras_bert.corpus.wordpiece_trainer import learn_vocabulary
 from keras_bert.experiments import grid
 from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
-from keras_bert.experiments.pretraining import Objective, open_config, open_held_out, open_phases
-from keras_bert.experiments.pretraining_run import PretrainingRun, PretrainingSettings
+from keras_bert.experiments.pretraining import open_held_out, open_phases
+from keras_bert.experiments.pretraining_model import Objective, PretrainingSettings, open_config
+from keras_bert.experiments.pretraining_run import PretrainingRun
 from keras_bert.experiments.studies.columns import TASKS, Heading
 from keras_bert.experiments.study import remove_snapshots
 from keras_bert.files import read_json, replacing, write_json

@@ -1,0 +1,228 @@
+"""Pre-training by `model.fit` on any backend, without TensorFlow: JAX for GPUs and TPUs."""
+
+import dataclasses
+import functools
+import json
+import logging
+import math
+import pathlib
+
+import keras
+import numpy as np
+
+from keras_bert.checkpoints.save import save
+from keras_bert.experiments.pretraining_model import build_model, check_held_out, check_pairs, open_config, open_records
+from keras_bert.files import read_json, replacing, write_json
+from keras_bert.pretraining.record_dataset import RecordDataset
+from keras_bert.pretraining.record_files import sequence_length
+from keras_bert.training.optimizer import create_optimizer
+
+_LOG = logging.getLogger("keras_bert")
+_KEPT = 2  # Snapshots.
+_ENDING = ".weights.h5"  # Keras writes weights only to files that end like this.
+# Keras' name of each metric, and ours.
+_METRICS = {
+    "mlm_logits_cross_entropy": "mlm_loss",
+    "nsp_logits_cross_entropy": "nsp_loss",
+    "mlm_logits_accuracy": "mlm_accuracy",
+    "nsp_logits_accuracy": "nsp_accuracy",
+}
+
+
+class FitRun:
+    """Pre-trains a model by `model.fit`, on JAX on all devices. An interrupted run resumes at its last snapshot.
+
+    The order of the records and their masks are functions of seed and step, dropout is one of seed and step within a
+    run of one backend, so that a resumed run ends with the weights of an uninterrupted one.
+
+    Args:
+        settings: `PretrainingSettings`, without accumulation, packed rows and teachers.
+        sources: list of folders or glob patterns of uncompressed records, one for each sequence length.
+        directory: output folder: `metrics.jsonl`, `snapshots/` and `model/`.
+        held_out: folder or glob pattern of the records to evaluate on, or `None`.
+        examples: int, maximum number of examples to evaluate on. Defaults to 2000.
+        vocabulary: `vocab.txt` for records without one.
+        lowercase: bool, whether the vocabulary is uncased, if the records do not say. Defaults to `True`.
+
+    Attributes:
+        model: the pre-trainer.
+        step: int, the number of finished steps.
+    """
+
+    def __init__(self, settings, sources, directory, held_out=None, examples=2000, vocabulary=None, lowercase=True):
+        check(settings)
+        self.settings, self._directory, self._lowercase = settings, pathlib.Path(directory), lowercase
+        open_source = functools.partial(self._open, vocabulary=vocabulary)
+        lengths = [sequence_length(source) for source in sources]
+        self.records = open_records(settings.phases, sources, lengths, settings.seed, open_source)
+        self._held_out = None
+        if held_out:
+            options = {"batch_size": self.records[0].batch_size, "shuffle": False, "limit": examples}
+            self._held_out = check_held_out(open_source(held_out, **options), self.records[0])
+        self._check_settings()
+        _distribute([phase["batch"] for phase in settings.phases])
+        self.model = self._build()
+        self._seeds = {id(generator): np.array(generator.state) for generator in self._generators()}
+        self.step = self._restore()
+
+    def _open(self, source, vocabulary, **options):
+        settings = self.settings
+        records = RecordDataset(
+            source,
+            vocabulary,
+            masking=settings.objective.masking,
+            next_sentence=settings.objective.next_sentence,
+            **options,
+        )
+        return check_pairs(records, source, settings.objective)
+
+    def _build(self):
+        settings = self.settings
+        keras.utils.set_random_seed(settings.seed)
+        options = {"dtype": settings.precision, "remat": settings.remat}
+        if settings.positions:
+            options["positions"] = settings.positions
+        longest = max(records.sequence_length for records in [*self.records, self._held_out or self.records[0]])
+        vocabulary = self.records[0].vocabulary
+        model = build_model(settings.config, settings.model, settings.objective, vocabulary, longest, **options)
+        optimizer = create_optimizer(
+            model,
+            settings.learning_rate,
+            settings.steps,
+            round(settings.warmup * settings.steps),
+            bias_correction=settings.bias_correction,
+            kind=settings.optimizer,
+        )
+        optimizer.build(model.trainable_variables)
+        losses = self.records[0].losses()
+        model.compile(optimizer, losses, weighted_metrics={name: _metrics() for name in losses})
+        return model
+
+    def fit(self):
+        """Trains the remaining steps, saves the model with each snapshot, and returns the last results."""
+        settings, results, end = self.settings, {}, 0
+        _LOG.info("%s weights, %s steps", f"{self.model.count_params():,}", f"{settings.steps:,}")
+        for records, phase in zip(self.records, settings.phases, strict=True):
+            begin, end = end, end + phase["steps"]
+            while self.step < end:
+                # Multiples of `save_every`, also after a phase that ended between them.
+                stop = min(end, (self.step // settings.save_every + 1) * settings.save_every)
+                records.start, records.steps = self.step - begin, stop - begin
+                results = self._fit(records, stop)
+        return results
+
+    def _fit(self, records, stop):
+        """Trains up to a step; evaluates and saves."""
+        self._set_seeds()
+        _LOG.info("steps %s to %s of %s", f"{self.step + 1:,}", f"{stop:,}", f"{self.settings.steps:,}")
+        history = self.model.fit(records, shuffle=False, validation_data=self._held_out).history
+        self.step = stop
+        numbers = {name: values[0] for name, values in history.items()}
+        if not math.isfinite(numbers["loss"]):
+            raise FloatingPointError(f"the loss of steps up to {stop:,} is {numbers['loss']}. Lower the learning rate")
+        lines = [self._line("train", numbers)]
+        if self._held_out:
+            evaluation = {name.removeprefix("val_"): numbers[name] for name in numbers if name.startswith("val_")}
+            lines.append(self._line("evaluation", evaluation))
+        self._save(lines)
+        return lines[-1]
+
+    def _line(self, kind, numbers):
+        """Returns a line of `metrics.jsonl`."""
+        found = {ours: float(numbers[name]) for name, ours in _METRICS.items() if name in numbers}
+        return {"step": self.step, "kind": kind, **found, "mlm_perplexity": math.exp(min(found["mlm_loss"], 700))}
+
+    def _save(self, lines):
+        """Saves metrics, model and snapshot. The snapshot comes last: a resumed run repeats what follows it."""
+        with open(self._directory / "metrics.jsonl", "a") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+        known = self.records[0].settings
+        casing = {"lowercase": known.get("lowercase", self._lowercase), "strip_accents": known.get("strip_accents")}
+        save(self.model, self._directory / "model", self.records[0].vocabulary, **casing)
+        folder = self._directory / "snapshots"
+        with replacing(folder / f"step-{self.step:09}{_ENDING}") as temporary:
+            self.model.save_weights(temporary)  # Those of the optimizer, too.
+        for path in self._snapshots()[:-_KEPT]:
+            path.unlink()
+
+    def _snapshots(self):
+        return sorted((self._directory / "snapshots").glob(f"step-*{_ENDING}"))
+
+    def _restore(self):
+        """Loads the newest snapshot and returns its step, 0 if there is none."""
+        snapshots, step = self._snapshots(), 0
+        if snapshots:
+            self.model.load_weights(snapshots[-1])
+            step = int(snapshots[-1].name.removeprefix("step-").removesuffix(_ENDING))
+            _LOG.info("resuming after step %s", f"{step:,}")
+        log = self._directory / "metrics.jsonl"
+        if log.exists():
+            lines = [line for line in log.read_text().splitlines() if json.loads(line)["step"] <= step]
+            with replacing(log) as temporary:
+                temporary.write_text("".join(f"{line}\n" for line in lines))
+        return step
+
+    def _check_settings(self):
+        """Writes the settings of a new run; raises if those of an interrupted one differ."""
+        settings, path = self.settings, self._directory / "settings.json"
+        size = settings.config and dataclasses.asdict(open_config(settings.config, self.records[0].vocabulary))
+        given = dataclasses.asdict(settings) | {"config": size}
+        given["examples"] = [records.examples for records in self.records]
+        given = json.loads(json.dumps(given))
+        if not path.exists():
+            self._directory.mkdir(parents=True, exist_ok=True)
+            write_json(path, given)
+            return
+        stored = read_json(path)
+        for name, value in given.items():
+            if stored.get(name) != value:
+                raise ValueError(
+                    f"{self._directory}: contains a run with other settings: `{name}` was {stored.get(name)}, is "
+                    f"{value}. Expected the same settings, or another --output_dir"
+                )
+
+    def _generators(self):
+        """Returns the random generators of dropout."""
+        layers = [layer for layer in self.model._flatten_layers() if getattr(layer, "rate", 0)]
+        return [layer.seed_generator for layer in layers if hasattr(layer, "seed_generator")]
+
+    def _set_seeds(self):
+        """Sets the generators, which Keras does not restore, to their states after `step` steps of one draw each."""
+        for generator in self._generators():
+            generator.state.assign(self._seeds[id(generator)] + np.array([0, self.step], "uint32"))
+
+
+def check(settings):
+    """Raises an error for settings that only `Trainer` supports."""
+    objective = settings.objective
+    unsupported = {
+        "--causal": objective.causal,
+        "a bilm": objective.both_directions,
+        "--pack": settings.pack,
+        "--teacher": settings.teacher,
+        "--student_layers": settings.student_layers,
+        "--gradient_accumulation": settings.gradient_accumulation > 1,
+    }
+    for name, given in unsupported.items():
+        if given:
+            raise ValueError(f"--engine=fit: not with {name}. Expected --engine=trainer")
+
+
+def _metrics():
+    """Returns accuracy and loss as means over all predictions; Keras' own loss is a mean of the means of batches."""
+    accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+    return [accuracy, keras.metrics.SparseCategoricalCrossentropy(name="cross_entropy", from_logits=True)]
+
+
+def _distribute(batches):
+    """Distributes the batches over all devices, on JAX."""
+    if keras.config.backend() != "jax":
+        return
+    devices = keras.distribution.list_devices()
+    if uneven := [batch for batch in batches if batch % len(devices)]:
+        raise ValueError(
+            f"--phase: expected a batch that is divisible by the number of devices, {len(devices)}. "
+            f"Received: batch:{uneven[0]}"
+        )
+    if len(devices) > 1:
+        keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))

@@ -1,0 +1,205 @@
+"""Settings of pre-training, and the model to start from, on any backend."""
+
+import dataclasses
+import pathlib
+
+from keras_bert.baseline_config import BaselineConfig, named_baseline
+from keras_bert.checkpoints.load import load
+from keras_bert.config import BertConfig, named_config
+from keras_bert.models.baselines import build_baseline
+from keras_bert.models.description import describe
+from keras_bert.models.encoder import build_encoder
+from keras_bert.models.pretrainer import build_pretrainer
+from keras_bert.pretraining.masking import Masking
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """Pre-training objective.
+
+    Args:
+        next_sentence: bool, whether to train next sentence prediction. Defaults to `True`.
+        causal: bool, whether to train a left-to-right language model instead of a masked one. Defaults to `False`.
+        both_directions: bool, whether to train a language model in each direction, see `build_bilm`. Defaults to
+            `False`.
+        masking: a `Masking` of records without masks. Defaults to that of their settings.
+    """
+
+    next_sentence: bool = True
+    causal: bool = False
+    both_directions: bool = False
+    masking: Masking | None = None
+
+    def __post_init__(self):
+        if self.causal and self.both_directions:
+            raise ValueError("a bilm reads in both directions. Received: --causal")
+        if self.next_sentence and (self.causal or self.both_directions):
+            kind = "--causal: left-to-right models are" if self.causal else "--config: a bilm is"
+            raise ValueError(f"{kind} trained without next sentence prediction. Add --next_sentence=false")
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingSettings:
+    """Settings of a pre-training run. Defaults follow the paper.
+
+    Args:
+        phases: list of dicts with `length`, `steps` and `batch`.
+        objective: an `Objective`.
+        config: name of a size or path of a config file; `None` if `model` is given.
+        model: directory or name of a checkpoint to start from; `None` if `config` is given.
+        positions: str, see `build_encoder`; `None` for those of `model`, or else "learned".
+        optimizer: str, "adamw" or "lamb".
+        learning_rate: float, peak learning rate.
+        warmup: float, fraction of the steps used for learning rate warmup.
+        bias_correction: bool, whether the optimizer corrects the bias of its moments; Google's does not.
+        gradient_accumulation: int, number of micro-batches per batch.
+        precision: str, name of a Keras dtype policy.
+        remat: bool, whether to recompute activations, to save memory.
+        seed: int, random seed of weights and dropout.
+        save_every: int, steps between snapshots and between evaluations.
+        student_layers: int, number of evenly spaced layers of `model` to start from; `None` for all.
+        teacher: directory or name of a checkpoint with a masked-LM head, whose predictions the model learns; or `None`.
+        temperature, alpha: see `distillation_loss`.
+        pack: bool, whether the rows of a batch contain several examples each, see `PackedRecords`.
+    """
+
+    phases: list
+    objective: Objective
+    config: str | None = None
+    model: str | None = None
+    positions: str | None = None
+    optimizer: str = "adamw"
+    learning_rate: float = 1e-4
+    warmup: float = 0.01
+    bias_correction: bool = False
+    gradient_accumulation: int = 1
+    precision: str = "float32"
+    remat: bool = False
+    seed: int = 1
+    save_every: int = 1000
+    student_layers: int | None = None
+    teacher: str | None = None
+    temperature: float = 2.0
+    alpha: float = 0.5
+    pack: bool = False
+
+    @property
+    def steps(self):
+        """Returns the number of steps of all phases."""
+        return sum(phase["steps"] for phase in self.phases)
+
+
+def open_records(phases, sources, lengths, seed, open_source):
+    """Opens the records of each phase, from the source with the phase's sequence length.
+
+    Args:
+        phases: list of dicts with `length`, `steps` and `batch`.
+        sources: list of folders or glob patterns, one for each sequence length.
+        lengths: list of int, the sequence length of each source.
+        seed: int, shuffling seed; a source used by several phases gets a different seed in each.
+        open_source: function of a source, `batch_size` and `seed` that returns records with a `vocabulary`.
+    """
+    wanted = [phase["length"] for phase in phases]
+    if sorted(lengths) != sorted(set(wanted)):
+        raise ValueError(
+            f"--data: expected one source for each length of a --phase, {sorted(set(wanted))}. Received: "
+            + ", ".join(f"{source} of length {length}" for source, length in zip(sources, lengths, strict=True))
+        )
+    found, records = dict(zip(lengths, sources, strict=True)), []
+    for index, phase in enumerate(phases):
+        options = {"batch_size": phase["batch"], "seed": seed + wanted[:index].count(phase["length"])}
+        records.append(open_source(found[phase["length"]], **options))
+    if any(source.vocabulary != records[0].vocabulary for source in records):
+        raise ValueError("--data: the sources have different vocabularies. Expected the same vocabulary")
+    return records
+
+
+def check_held_out(held_out, records):
+    """Returns records to evaluate on; raises unless they have the vocabulary of the others."""
+    if held_out.vocabulary != records.vocabulary:
+        raise ValueError("--eval_data: the vocabulary differs from that of --data. Expected the same vocabulary")
+    return held_out
+
+
+def check_pairs(records, source, objective):
+    """Returns the records of a source; raises unless they have sentence pairs, if the objective needs them."""
+    if objective.next_sentence and not records.settings.get("next_sentence", True):
+        raise ValueError(f"{source}: the records have no sentence pairs. Add --next_sentence=false")
+    return records
+
+
+def open_config(config, vocabulary=None):
+    """Returns the config of a file, or of a named size for a vocabulary: a `BertConfig`, or that of a bilm."""
+    if pathlib.Path(config).is_file():
+        return BertConfig.from_json(config)
+    if baseline := named_baseline(config, 1 if vocabulary is None else len(vocabulary)):
+        if baseline.kind != "bilm":
+            raise ValueError(f"--config={config}: only a bilm is pre-trained; train others by run_glue or run_squad")
+        return baseline
+    try:
+        size = named_config(config)
+    except ValueError as error:
+        raise ValueError(f"--config: {error}, or bilm, such as bilm_H-256") from None
+    return size if vocabulary is None else dataclasses.replace(size, vocab_size=len(vocabulary))
+
+
+def build_model(config, model, objective, vocabulary, length, **options):
+    """Builds a pre-trainer, with new weights or with those of a checkpoint.
+
+    Args:
+        config: name of a size or path of a config file; `None` if `model` is given.
+        model: directory or name of a checkpoint; `None` if `config` is given.
+        objective: an `Objective`.
+        vocabulary: the vocabulary of the records.
+        length: int, maximum sequence length of the records.
+        **options: arguments of `build_encoder` and `load`, such as `dtype`.
+    """
+    if (config is None) == (model is None):
+        raise ValueError("expected either --config (new weights) or --model (weights to start from)")
+    if model:
+        bert = _load("--model", model, objective, vocabulary, length, **options)
+        return bert.pretrainer(objective.next_sentence)
+    size = open_config(config, vocabulary)
+    if isinstance(size, BaselineConfig):
+        if given := [name for name, value in options.items() if value and name != "dtype"]:
+            raise ValueError(f"--config={config}: a bilm has no {', '.join(given)}")
+        return build_baseline(size, dtype=options.get("dtype"))
+    _check_size("--config", size, vocabulary, length)
+    return build_pretrainer(build_encoder(size, causal=objective.causal, **options), objective.next_sentence)
+
+
+def load_teacher(model, objective, vocabulary, length, dtype=None):
+    """Returns the pre-trainer of a checkpoint with a masked-LM head, to teach a model with the same vocabulary.
+
+    Args:
+        model: directory or name of the checkpoint.
+        objective, vocabulary, length: see `build_model`.
+        dtype: dtype policy. Defaults to Keras' global one.
+    """
+    bert = _load("--teacher", model, objective, vocabulary, length, dtype=dtype)
+    if bert.head != "pretraining":
+        raise ValueError(f"--teacher: {model} has no masked-LM head. Expected a pre-trained model")
+    return bert.pretrainer(None if objective.next_sentence else False)
+
+
+def _load(flag, model, objective, vocabulary, length, **options):
+    """Loads a checkpoint that fits the records and the objective."""
+    bert = load(model, **options)
+    if isinstance(bert.config, BaselineConfig):
+        longer = ". To train a bilm longer, extend its run: more steps in --phase" if flag == "--model" else ""
+        raise ValueError(f"{flag}: {model} is no BERT{longer}")
+    _check_size(flag, bert.config, vocabulary, length)
+    if bert.vocabulary is not None and bert.vocabulary.pieces != vocabulary.pieces:  # Records contain only ids.
+        raise ValueError(f"{flag}: {model} has another vocabulary than --data. Create the data with it")
+    if describe(bert.encoder).causal != objective.causal:
+        kind = "is bidirectional" if objective.causal else "is a left-to-right model"
+        raise ValueError(f"{flag}: {model} {kind}. Received: --causal={str(objective.causal).lower()}")
+    return bert
+
+
+def _check_size(flag, config, vocabulary, length):
+    if config.vocab_size < len(vocabulary) or config.max_position_embeddings < length:
+        raise ValueError(
+            f"{flag}: expected at least {len(vocabulary)} tokens and {length} positions. Received: "
+            f"vocab_size={config.vocab_size}, max_position_embeddings={config.max_position_embeddings}"
+        )

@@ -1,0 +1,195 @@
+"""Pre-training by `model.fit`, on every backend."""
+
+import dataclasses
+import json
+import struct
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.experiments import fit_run
+from keras_bert.experiments.fit_run import FitRun
+from keras_bert.experiments.pretraining_model import Objective, PretrainingSettings
+from keras_bert.pretraining.records import serialize
+from tests.conftest import to_numpy
+
+EXAMPLES = 48
+
+
+def write(path, features):
+    """Writes records; their checksums, which are not read, are zero."""
+    content = [struct.pack("<QI", len(record), 0) + record + bytes(4) for record in serialize(features)]
+    path.write_bytes(b"".join(content))
+
+
+@pytest.fixture
+def start(tmp_path, config, pieces):
+    """Records of lengths 16 and 24, and a config with dropout."""
+    rng = np.random.default_rng(0)
+    for length in (16, 24):
+        real = np.arange(length) < rng.integers(6, length + 1, EXAMPLES)[:, None]
+        features = {
+            "input_ids": rng.integers(5, 9, (EXAMPLES, length)) * real,
+            "input_mask": real.astype(int),
+            "segment_ids": real * (np.arange(length) >= 4),
+            "next_sentence_labels": rng.integers(0, 2, (EXAMPLES, 1)),
+        }
+        write(tmp_path / f"{length}.tfrecord", features)
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces))
+    (tmp_path / "config.json").write_text(json.dumps(config.to_huggingface()))
+    phases = [{"length": 16, "steps": 7, "batch": 16}, {"length": 24, "steps": 4, "batch": 8}]
+    settings = PretrainingSettings(
+        phases, Objective(), str(tmp_path / "config.json"), learning_rate=1e-3, save_every=3, warmup=0.1
+    )
+
+    def started(name, **changes):
+        sources = [f"{tmp_path}/{length}.tfrecord" for length in (16, 24)]
+        options = {"held_out": sources[0], "examples": 21, "vocabulary": tmp_path / "vocab.txt"}
+        return FitRun(dataclasses.replace(settings, **changes), sources, tmp_path / name, **options)
+
+    yield started
+    if keras.config.backend() == "jax":
+        keras.distribution.set_distribution(None)
+
+
+def lines(run):
+    return [json.loads(line) for line in (run._directory / "metrics.jsonl").read_text().splitlines()]
+
+
+def assert_equal(run, other, tolerance):
+    for one, two in zip(run.model.trainable_weights, other.model.trainable_weights, strict=True):
+        np.testing.assert_allclose(to_numpy(one), to_numpy(two), atol=tolerance, err_msg=one.path)
+    for found, expected in zip(lines(run), lines(other), strict=True):
+        assert found.pop("kind") == expected.pop("kind")
+        assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_an_interrupted_run(start, monkeypatch, tmp_path):
+    """Ends as an uninterrupted one, with dropout, in the second phase; its model is the last one."""
+    whole = start("whole")
+    whole.fit()
+    assert [line["step"] for line in lines(whole) if line["kind"] == "evaluation"] == [3, 6, 7, 9, 11]
+    first = start("cut")
+    save, saved = fit_run.save, []
+
+    def cut(*args, **options):
+        saved.append(1)
+        if len(saved) == 4:
+            raise KeyboardInterrupt
+        save(*args, **options)
+
+    monkeypatch.setattr(fit_run, "save", cut)
+    with pytest.raises(KeyboardInterrupt):
+        first.fit()
+    monkeypatch.undo()
+    second = start("cut")
+    assert second.step == 7
+    assert second.fit() == lines(second)[-1]
+    assert_equal(second, whole, 1e-6)
+    model = keras_bert.load(tmp_path / "cut" / "model").pretrainer()
+    for one, two in zip(model.weights, second.model.trainable_weights, strict=True):
+        np.testing.assert_array_equal(to_numpy(one), to_numpy(two))
+    assert len(list((tmp_path / "cut" / "snapshots").iterdir())) == 2
+
+
+def test_evaluation(start):
+    """The losses are means over all predictions of the 21 examples, in two batches."""
+    run = start("run", phases=[{"length": 16, "steps": 1, "batch": 16}, {"length": 24, "steps": 1, "batch": 8}])
+    run.fit()
+    found, totals = lines(run)[-1], dict.fromkeys(("mlm_logits", "nsp_logits"), 0)
+    for name in totals:
+        losses, weights = [], []
+        for inputs, targets, given in (run._held_out[index] for index in range(len(run._held_out))):
+            logits = to_numpy(run.model(inputs)[name]).astype("float64")
+            logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+            losses.append(-np.take_along_axis(logs, targets[name][..., None], -1)[..., 0].ravel())
+            weights.append(given[name].ravel())
+        totals[name] = np.average(np.concatenate(losses), weights=np.concatenate(weights))
+    assert found["mlm_loss"] == pytest.approx(totals["mlm_logits"], rel=1e-5)
+    assert found["nsp_loss"] == pytest.approx(totals["nsp_logits"], rel=1e-5)
+
+
+@pytest.mark.skipif(keras.config.backend() != "jax", reason="distributes on JAX only")
+def test_eight_devices_equal_one(start, monkeypatch):
+    import jax
+
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda name, *args, **options: compiled.append(name) if name.endswith("backend_compile_duration") else None
+    )
+    eight = start("eight")
+    eight.fit()
+    kernel = eight.model.get_layer("block_0").feed_forward.output_dense.kernel
+    assert len(kernel.value.sharding.device_set) == 8
+    with pytest.raises(ValueError, match="divisible by the number of devices, 8. Received: batch:12"):
+        start("uneven", phases=[{"length": 16, "steps": 1, "batch": 12}, {"length": 24, "steps": 1, "batch": 8}])
+    keras.distribution.set_distribution(None)
+    monkeypatch.setattr(keras.distribution, "list_devices", lambda: ["cpu:0"])
+    one = start("one")
+    one.fit()
+    assert_equal(eight, one, 1e-5)
+    # Static shapes: further steps of a known shape compile nothing.
+    compiled.clear()
+    one.records[1].start, one.records[1].steps = 0, 3
+    one.model.fit(one.records[1], shuffle=False, verbose=0)
+    assert not compiled
+
+
+def test_settings(start):
+    start("run")
+    with pytest.raises(ValueError, match="with other settings: `learning_rate` was 0.001, is 0.5"):
+        start("run", learning_rate=0.5)
+    for name, changes in (
+        ("--pack", {"pack": True}),
+        ("--teacher", {"teacher": "other"}),
+        ("--gradient_accumulation", {"gradient_accumulation": 2}),
+        ("--causal", {"objective": Objective(next_sentence=False, causal=True)}),
+    ):
+        with pytest.raises(ValueError, match=f"--engine=fit: not with {name}. Expected --engine=trainer"):
+            start("run", **changes)
+    with pytest.raises(ValueError, match="expected one source for each length of a --phase, .16."):
+        start("other", phases=[{"length": 16, "steps": 1, "batch": 8}])
+
+
+def test_diverging_weights(start):
+    run = start("run", learning_rate=1e30, warmup=0.0)
+    with pytest.raises(FloatingPointError, match="the loss of steps up to 3 is nan. Lower the learning rate"):
+        run.fit()
+
+
+def test_equals_google_tf1(golden, tmp_path):
+    """Twelve steps of Google's program, on JAX on four devices: equal losses and weights."""
+    folder, data = golden / "google_tf1_training", dict(np.load(golden / "google_tf1_training" / "golden.npz"))
+    names = {"token_ids": "input_ids", "padding_mask": "input_mask", "segment_ids": "segment_ids"}
+    names |= {"mask_positions": "masked_lm_positions", "mask_labels": "masked_lm_ids"}
+    names |= {"mask_weights": "masked_lm_weights", "next_sentence_labels": "next_sentence_labels"}
+    rows = {theirs: np.concatenate(data[ours]) for ours, theirs in names.items()}
+    rows["next_sentence_labels"] = rows["next_sentence_labels"][:, None]
+    write(tmp_path / "golden.tfrecord", rows)
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"piece{number}" for number in range(56))]
+    records = keras_bert.RecordDataset(f"{tmp_path}/*.tfrecord", pieces, batch_size=4, shuffle=False)
+    if keras.config.backend() == "jax":
+        devices = keras.distribution.list_devices()[:4]
+        keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
+    try:
+        model = keras_bert.load(folder).pretrainer()
+        schedule = [data[name].item() for name in ("learning_rate", "total_steps", "warmup_steps")]
+        optimizer = keras_bert.create_optimizer(model, *schedule, bias_correction=False)
+        model.compile(optimizer, records.losses())
+        found = []
+        for step in range(12):
+            records.start, records.steps = step, step + 1
+            history = model.fit(records, shuffle=False, verbose=0).history
+            found.append([history[name][0] for name in ("loss", "mlm_logits_loss", "nsp_logits_loss")])
+    finally:
+        if keras.config.backend() == "jax":
+            keras.distribution.set_distribution(None)
+    expected = np.stack([data[name] for name in ("loss", "mlm_loss", "nsp_loss")], 1)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    for path in [folder / "bert_config.json", *(folder / "after").iterdir()]:
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    after = {weight.path: to_numpy(weight) for weight in keras_bert.load(tmp_path).pretrainer().weights}
+    for weight in model.trainable_variables:
+        np.testing.assert_allclose(to_numpy(weight), after[weight.path], atol=1e-4, err_msg=weight.path)
