@@ -25,7 +25,7 @@ slow: .venv/installed
 	.venv/bin/python -m pytest $(TWO) -m slow
 
 jax: .venv-jax/installed
-	KERAS_BACKEND=jax .venv-jax/bin/python -m pytest $(TWO) -m "not slow" tests/test_config.py tests/layers tests/models tests/checkpoints
+	KERAS_BACKEND=jax .venv-jax/bin/python -m pytest $(TWO) -m "not slow" tests/test_config.py tests/layers tests/models tests/checkpoints tests/experiments/test_fit_run.py
 
 lint: .venv/installed
 	.venv/bin/ruff check .

@@ -32,7 +32,7 @@ class TensorBundle:
             self._shards = dict(fields(entries.pop(b""), 1))[1]
             self._entries = {name.decode(): dict(fields(entry)) for name, entry in entries.items()}
             self._shapes = {name: _shape(entry.get(_SHAPE, b"")) for name, entry in self._entries.items()}
-        except (ValueError, IndexError, KeyError, struct.error) as error:
+        except (ValueError, IndexError, KeyError, TypeError, struct.error) as error:  # TypeError: a number, no message.
             raise ValueError(f"the index is damaged: {error}") from None
 
     def get_variable_to_shape_map(self):

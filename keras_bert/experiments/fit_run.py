@@ -46,19 +46,21 @@ class FitRun:
 
     Attributes:
         model: the pre-trainer.
+        records, held_out: list of `RecordDataset`, those of each phase, and the one to evaluate on or `None`.
+        directory: the output folder.
         step: int, the number of finished steps.
     """
 
     def __init__(self, settings, sources, directory, held_out=None, examples=2000, vocabulary=None, lowercase=True):
         check(settings)
-        self.settings, self._directory, self._lowercase = settings, pathlib.Path(directory), lowercase
+        self.settings, self.directory, self._lowercase = settings, pathlib.Path(directory), lowercase
         open_source = functools.partial(self._open, vocabulary=vocabulary)
         lengths = [sequence_length(source) for source in sources]
         self.records = open_records(settings.phases, sources, lengths, settings.seed, open_source)
-        self._held_out = None
+        self.held_out = None
         if held_out:
             options = {"batch_size": self.records[0].batch_size, "shuffle": False, "limit": examples}
-            self._held_out = check_held_out(open_source(held_out, **options), self.records[0])
+            self.held_out = check_held_out(open_source(held_out, **options), self.records[0])
         self._check_settings()
         _distribute([phase["batch"] for phase in settings.phases])
         self.model = self._build()
@@ -82,7 +84,7 @@ class FitRun:
         options = {"dtype": settings.precision, "remat": settings.remat}
         if settings.positions:
             options["positions"] = settings.positions
-        longest = max(records.sequence_length for records in [*self.records, self._held_out or self.records[0]])
+        longest = max(records.sequence_length for records in [*self.records, self.held_out or self.records[0]])
         vocabulary = self.records[0].vocabulary
         model = build_model(settings.config, settings.model, settings.objective, vocabulary, longest, **options)
         optimizer = create_optimizer(
@@ -115,13 +117,13 @@ class FitRun:
         """Trains up to a step; evaluates and saves."""
         self._set_seeds()
         _LOG.info("steps %s to %s of %s", f"{self.step + 1:,}", f"{stop:,}", f"{self.settings.steps:,}")
-        history = self.model.fit(records, shuffle=False, validation_data=self._held_out).history
+        history = self.model.fit(records, shuffle=False, validation_data=self.held_out).history
         self.step = stop
         numbers = {name: values[0] for name, values in history.items()}
         if not math.isfinite(numbers["loss"]):
             raise FloatingPointError(f"the loss of steps up to {stop:,} is {numbers['loss']}. Lower the learning rate")
         lines = [self._line("train", numbers)]
-        if self._held_out:
+        if self.held_out:
             evaluation = {name.removeprefix("val_"): numbers[name] for name in numbers if name.startswith("val_")}
             lines.append(self._line("evaluation", evaluation))
         self._save(lines)
@@ -134,19 +136,19 @@ class FitRun:
 
     def _save(self, lines):
         """Saves metrics, model and snapshot. The snapshot comes last: a resumed run repeats what follows it."""
-        with open(self._directory / "metrics.jsonl", "a") as file:
+        with open(self.directory / "metrics.jsonl", "a") as file:
             file.writelines(json.dumps(line) + "\n" for line in lines)
         known = self.records[0].settings
         casing = {"lowercase": known.get("lowercase", self._lowercase), "strip_accents": known.get("strip_accents")}
-        save(self.model, self._directory / "model", self.records[0].vocabulary, **casing)
-        folder = self._directory / "snapshots"
+        save(self.model, self.directory / "model", self.records[0].vocabulary, **casing)
+        folder = self.directory / "snapshots"
         with replacing(folder / f"step-{self.step:09}{_ENDING}") as temporary:
             self.model.save_weights(temporary)  # Those of the optimizer, too.
         for path in self._snapshots()[:-_KEPT]:
             path.unlink()
 
     def _snapshots(self):
-        return sorted((self._directory / "snapshots").glob(f"step-*{_ENDING}"))
+        return sorted((self.directory / "snapshots").glob(f"step-*{_ENDING}"))
 
     def _restore(self):
         """Loads the newest snapshot and returns its step, 0 if there is none."""
@@ -155,7 +157,7 @@ class FitRun:
             self.model.load_weights(snapshots[-1])
             step = int(snapshots[-1].name.removeprefix("step-").removesuffix(_ENDING))
             _LOG.info("resuming after step %s", f"{step:,}")
-        log = self._directory / "metrics.jsonl"
+        log = self.directory / "metrics.jsonl"
         if log.exists():
             lines = [line for line in log.read_text().splitlines() if json.loads(line)["step"] <= step]
             with replacing(log) as temporary:
@@ -164,20 +166,20 @@ class FitRun:
 
     def _check_settings(self):
         """Writes the settings of a new run; raises if those of an interrupted one differ."""
-        settings, path = self.settings, self._directory / "settings.json"
+        settings, path = self.settings, self.directory / "settings.json"
         size = settings.config and dataclasses.asdict(open_config(settings.config, self.records[0].vocabulary))
         given = dataclasses.asdict(settings) | {"config": size}
         given["examples"] = [records.examples for records in self.records]
         given = json.loads(json.dumps(given))
         if not path.exists():
-            self._directory.mkdir(parents=True, exist_ok=True)
+            self.directory.mkdir(parents=True, exist_ok=True)
             write_json(path, given)
             return
         stored = read_json(path)
         for name, value in given.items():
             if stored.get(name) != value:
                 raise ValueError(
-                    f"{self._directory}: contains a run with other settings: `{name}` was {stored.get(name)}, is "
+                    f"{self.directory}: contains a run with other settings: `{name}` was {stored.get(name)}, is "
                     f"{value}. Expected the same settings, or another --output_dir"
                 )
 

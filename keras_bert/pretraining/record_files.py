@@ -103,7 +103,7 @@ def parse_example(content):
                 for _, feature in fields(entry, 2):
                     for kind, values in fields(feature, _FLOATS, _INTEGERS):
                         features[name] = _numbers(values, kind == _FLOATS)
-    except (ValueError, IndexError, UnicodeDecodeError) as error:
+    except (ValueError, IndexError, TypeError) as error:  # TypeError: a number instead of a message.
         raise ValueError(f"not a serialized tf.train.Example: {error}") from None
     return features
 

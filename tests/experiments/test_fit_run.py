@@ -1,8 +1,11 @@
 """Pre-training by `model.fit`, on every backend."""
 
+import contextlib
 import dataclasses
 import json
+import math
 import struct
+import types
 
 import keras
 import numpy as np
@@ -13,8 +16,9 @@ from keras_bert.experiments import fit_run
 from keras_bert.experiments.fit_run import FitRun
 from keras_bert.experiments.pretraining_model import Objective, PretrainingSettings
 from keras_bert.pretraining.records import serialize
-from tests.conftest import to_numpy
+from tests.conftest import eagerly, to_numpy
 
+pytestmark = pytest.mark.filterwarnings("ignore:Even though the `tf.config.experimental_run_functions_eagerly`")
 EXAMPLES = 48
 
 
@@ -24,10 +28,10 @@ def write(path, features):
     path.write_bytes(b"".join(content))
 
 
-@pytest.fixture
-def start(tmp_path, config, pieces):
-    """Records of lengths 16 and 24, and a config with dropout."""
-    rng = np.random.default_rng(0)
+@pytest.fixture(scope="module")
+def start(tmp_path_factory, pieces):
+    """Starts runs on records of lengths 16 and 24, with dropout."""
+    folder, rng = tmp_path_factory.mktemp("runs"), np.random.default_rng(0)
     for length in (16, 24):
         real = np.arange(length) < rng.integers(6, length + 1, EXAMPLES)[:, None]
         features = {
@@ -36,26 +40,44 @@ def start(tmp_path, config, pieces):
             "segment_ids": real * (np.arange(length) >= 4),
             "next_sentence_labels": rng.integers(0, 2, (EXAMPLES, 1)),
         }
-        write(tmp_path / f"{length}.tfrecord", features)
-    (tmp_path / "vocab.txt").write_text("\n".join(pieces))
-    (tmp_path / "config.json").write_text(json.dumps(config.to_huggingface()))
+        write(folder / f"{length}.tfrecord", features)
+    (folder / "vocab.txt").write_text("\n".join(pieces))
+    size = keras_bert.BertConfig(len(pieces), 16, 1, 2, 32, max_position_embeddings=24)
+    (folder / "config.json").write_text(json.dumps(size.to_huggingface()))
     phases = [{"length": 16, "steps": 7, "batch": 16}, {"length": 24, "steps": 4, "batch": 8}]
     settings = PretrainingSettings(
-        phases, Objective(), str(tmp_path / "config.json"), learning_rate=1e-3, save_every=3, warmup=0.1
+        phases, Objective(), str(folder / "config.json"), learning_rate=1e-3, save_every=3, warmup=0.1
     )
 
     def started(name, **changes):
-        sources = [f"{tmp_path}/{length}.tfrecord" for length in (16, 24)]
-        options = {"held_out": sources[0], "examples": 21, "vocabulary": tmp_path / "vocab.txt"}
-        return FitRun(dataclasses.replace(settings, **changes), sources, tmp_path / name, **options)
+        sources = [f"{folder}/{length}.tfrecord" for length in (16, 24)]
+        options = {"held_out": sources[0], "examples": 21, "vocabulary": folder / "vocab.txt"}
+        return FitRun(dataclasses.replace(settings, **changes), sources, folder / name, **options)
 
-    yield started
-    if keras.config.backend() == "jax":
+    with distributed():
+        yield started
+
+
+@contextlib.contextmanager
+def distributed():
+    """On JAX, on all devices; on TensorFlow, eagerly, which is faster for few steps."""
+    if keras.config.backend() == "tensorflow":
+        with eagerly():
+            yield
+    else:
+        yield
         keras.distribution.set_distribution(None)
 
 
+@pytest.fixture(scope="module")
+def whole(start):
+    run = start("whole")
+    run.fit()
+    return run
+
+
 def lines(run):
-    return [json.loads(line) for line in (run._directory / "metrics.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (run.directory / "metrics.jsonl").read_text().splitlines()]
 
 
 def assert_equal(run, other, tolerance):
@@ -66,12 +88,9 @@ def assert_equal(run, other, tolerance):
         assert found == pytest.approx(expected, rel=1e-4)
 
 
-def test_an_interrupted_run(start, monkeypatch, tmp_path):
+def test_an_interrupted_run(start, whole, monkeypatch):
     """Ends as an uninterrupted one, with dropout, in the second phase; its model is the last one."""
-    whole = start("whole")
-    whole.fit()
     assert [line["step"] for line in lines(whole) if line["kind"] == "evaluation"] == [3, 6, 7, 9, 11]
-    first = start("cut")
     save, saved = fit_run.save, []
 
     def cut(*args, **options):
@@ -82,46 +101,35 @@ def test_an_interrupted_run(start, monkeypatch, tmp_path):
 
     monkeypatch.setattr(fit_run, "save", cut)
     with pytest.raises(KeyboardInterrupt):
-        first.fit()
+        start("cut").fit()
     monkeypatch.undo()
     second = start("cut")
     assert second.step == 7
     assert second.fit() == lines(second)[-1]
     assert_equal(second, whole, 1e-6)
-    model = keras_bert.load(tmp_path / "cut" / "model").pretrainer()
+    model = keras_bert.load(second.directory / "model").pretrainer()
     for one, two in zip(model.weights, second.model.trainable_weights, strict=True):
         np.testing.assert_array_equal(to_numpy(one), to_numpy(two))
-    assert len(list((tmp_path / "cut" / "snapshots").iterdir())) == 2
+    assert len(list((second.directory / "snapshots").iterdir())) == 2
 
 
-def test_evaluation(start):
+def test_evaluation(whole):
     """The losses are means over all predictions of the 21 examples, in two batches."""
-    run = start("run", phases=[{"length": 16, "steps": 1, "batch": 16}, {"length": 24, "steps": 1, "batch": 8}])
-    run.fit()
-    found, totals = lines(run)[-1], dict.fromkeys(("mlm_logits", "nsp_logits"), 0)
-    for name in totals:
-        losses, weights = [], []
-        for inputs, targets, given in (run._held_out[index] for index in range(len(run._held_out))):
-            logits = to_numpy(run.model(inputs)[name]).astype("float64")
-            logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-            losses.append(-np.take_along_axis(logs, targets[name][..., None], -1)[..., 0].ravel())
-            weights.append(given[name].ravel())
-        totals[name] = np.average(np.concatenate(losses), weights=np.concatenate(weights))
-    assert found["mlm_loss"] == pytest.approx(totals["mlm_logits"], rel=1e-5)
-    assert found["nsp_loss"] == pytest.approx(totals["nsp_logits"], rel=1e-5)
+    inputs, targets, weights = keras.tree.map_structure(
+        lambda *parts: np.concatenate(parts), *(whole.held_out[index] for index in range(2))
+    )
+    for name, label in (("mlm_loss", "mlm_logits"), ("nsp_loss", "nsp_logits")):
+        logits = to_numpy(whole.model(inputs)[label]).astype("float64")
+        logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        losses = -np.take_along_axis(logs, targets[label][..., None], -1)[..., 0]
+        assert lines(whole)[-1][name] == pytest.approx(np.average(losses, weights=weights[label]), rel=1e-5)
 
 
 @pytest.mark.skipif(keras.config.backend() != "jax", reason="distributes on JAX only")
-def test_eight_devices_equal_one(start, monkeypatch):
+def test_eight_devices_equal_one(start, whole, monkeypatch):
     import jax
 
-    compiled = []
-    jax.monitoring.register_event_duration_secs_listener(
-        lambda name, *args, **options: compiled.append(name) if name.endswith("backend_compile_duration") else None
-    )
-    eight = start("eight")
-    eight.fit()
-    kernel = eight.model.get_layer("block_0").feed_forward.output_dense.kernel
+    kernel = whole.model.get_layer("block_0").feed_forward.output_dense.kernel
     assert len(kernel.value.sharding.device_set) == 8
     with pytest.raises(ValueError, match="divisible by the number of devices, 8. Received: batch:12"):
         start("uneven", phases=[{"length": 16, "steps": 1, "batch": 12}, {"length": 24, "steps": 1, "batch": 8}])
@@ -129,18 +137,20 @@ def test_eight_devices_equal_one(start, monkeypatch):
     monkeypatch.setattr(keras.distribution, "list_devices", lambda: ["cpu:0"])
     one = start("one")
     one.fit()
-    assert_equal(eight, one, 1e-5)
-    # Static shapes: further steps of a known shape compile nothing.
-    compiled.clear()
+    assert_equal(whole, one, 1e-5)
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda name, *args, **options: compiled.append(name) if name.endswith("backend_compile_duration") else None
+    )
     one.records[1].start, one.records[1].steps = 0, 3
     one.model.fit(one.records[1], shuffle=False, verbose=0)
-    assert not compiled
+    assert not compiled  # Shapes are static.
 
 
 def test_settings(start):
-    start("run")
+    start("settings")
     with pytest.raises(ValueError, match="with other settings: `learning_rate` was 0.001, is 0.5"):
-        start("run", learning_rate=0.5)
+        start("settings", learning_rate=0.5)
     for name, changes in (
         ("--pack", {"pack": True}),
         ("--teacher", {"teacher": "other"}),
@@ -153,10 +163,12 @@ def test_settings(start):
         start("other", phases=[{"length": 16, "steps": 1, "batch": 8}])
 
 
-def test_diverging_weights(start):
-    run = start("run", learning_rate=1e30, warmup=0.0)
+def test_a_loss_that_is_not_finite(start):
+    run = start("diverging")
+    run.model.fit = lambda *args, **options: types.SimpleNamespace(history={"loss": [math.nan]})
     with pytest.raises(FloatingPointError, match="the loss of steps up to 3 is nan. Lower the learning rate"):
         run.fit()
+    assert not list(run.directory.glob("snapshots/*"))
 
 
 def test_equals_google_tf1(golden, tmp_path):
