@@ -82,6 +82,7 @@ def main():
 
 
 def _fit():
+    os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")  # Steps on several virtual CPUs block each other.
     from keras_bert.experiments.fit_run import FitRun
     from keras_bert.experiments.pretraining_model import Objective, PretrainingSettings
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 # Eight devices to distribute over on JAX; must be set before it starts.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")  # Two steps at a time can block each other.
 
 import keras
 import numpy as np

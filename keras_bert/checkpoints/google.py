@@ -113,7 +113,7 @@ def _reader():
     try:
         import tensorflow as tf
     except ModuleNotFoundError:
-        return TensorBundle, (ValueError, OSError)
+        return TensorBundle, (ValueError, TypeError, OSError)
     return tf.train.load_checkpoint, (tf.errors.OpError, *_UNREADABLE)
 
 

@@ -136,7 +136,13 @@ class TransformerBlock(Composite):
         seeds = [dropout.next_seed() if training else None for dropout in dropouts]
 
         def forward(hidden):
-            attended, scores = self.attention(hidden, attention_mask=attention_mask, seed=seeds[0], training=training)
+            attended, scores = self.attention(
+                hidden,
+                attention_mask=attention_mask,
+                seed=seeds[0],
+                return_probabilities=return_attention_scores,
+                training=training,
+            )
             attended = self.attended_dropout(attended, seed=seeds[1], training=training)
             attended = self.attention_norm(hidden + attended)
             output = self.feed_forward(attended, training=training)

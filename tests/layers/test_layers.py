@@ -47,9 +47,12 @@ def test_attention_equals_numpy(cross):
     allowed = np.ones((2, 1, memory.shape[1]), bool)
     allowed[1, :, 4:] = False
     expected, probabilities = attention_oracle(x, memory, (kernels, biases), 3, allowed)
-    output, scores = layer(x, attention_mask=allowed[:, None], memory=memory if cross else None)
+    options = {"attention_mask": allowed[:, None], "memory": memory if cross else None}
+    output, scores = layer(x, **options)
     np.testing.assert_allclose(numpy(output), expected, atol=1e-5)
     np.testing.assert_allclose(numpy(scores), probabilities, atol=1e-6)
+    output, _ = layer(x, return_probabilities=False, **options)  # On JAX, by its own kernel.
+    np.testing.assert_allclose(numpy(output), expected, atol=1e-5)
 
 
 def test_masks():
