@@ -1,5 +1,6 @@
 """Pre-training records for `model.fit` on any Keras backend, read and masked without TensorFlow."""
 
+import concurrent.futures
 import pathlib
 
 import keras
@@ -8,6 +9,8 @@ import numpy as np
 from keras_bert.pretraining.masking import Masker, Masking
 from keras_bert.pretraining.record_files import find_records, parse_example, record_offsets, records_vocabulary
 
+_AHEAD = 4  # Batches.
+_READERS = concurrent.futures.ThreadPoolExecutor(2)
 _FEATURES = ("input_ids", "input_mask", "segment_ids", "next_sentence_labels")
 _STATIC = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
@@ -16,7 +19,8 @@ class RecordDataset(keras.utils.PyDataset):
     """Batches of pre-training records for `model.fit` and a model from `build_pretrainer`.
 
     The batches of a whole run: each pass over the records has another order and other masks, which are functions of the
-    seed and the step. All batches have one shape; the last one of a pass is filled with rows of weight 0.
+    seed and the step. All batches have one shape; the last one of a pass is filled with rows of weight 0. Threads read
+    the next batches while the model trains: the workers of Keras repeat a batch of the first epoch on JAX.
 
     Args:
         source: an output folder of `generate`, or a glob pattern of uncompressed files.
@@ -29,7 +33,6 @@ class RecordDataset(keras.utils.PyDataset):
         shuffle: bool, whether to shuffle each pass differently. Defaults to `True`.
         seed: int, seed of order and masks. Defaults to 0.
         limit: int, the maximum number of examples. Defaults to all.
-        **options: `workers`, `use_multiprocessing` and `max_queue_size` of `keras.utils.PyDataset`.
 
     Attributes:
         vocabulary, sequence_length, examples: the vocabulary, the sequence length and the number of the records.
@@ -55,13 +58,12 @@ class RecordDataset(keras.utils.PyDataset):
         shuffle=True,
         seed=0,
         limit=None,
-        **options,
     ):
-        super().__init__(**options)
+        super().__init__()
         paths, manifest = find_records(source)
         self.vocabulary = records_vocabulary(source, manifest, vocabulary)
         self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
-        self._next_sentence, self._shuffled = next_sentence, (None, None)
+        self._next_sentence, self._shuffled, self._ahead = next_sentence, (None, None), {}
         if packed := [path for path in map(pathlib.Path, paths) if path.suffix == ".gz"]:
             raise ValueError(f"{packed[0]}: compressed records are read by `Records` only. Decompress the file")
         self._files = [(path, record_offsets(path)) for path in paths]
@@ -86,7 +88,13 @@ class RecordDataset(keras.utils.PyDataset):
 
     def __getitem__(self, index):
         """Returns inputs, targets and weights of a batch."""
-        number, step = divmod(self.start + index, self.steps_per_pass)
+        first = self.start + index
+        wanted = range(first, min(first + _AHEAD, max(self.steps, first + 1)))
+        self._ahead = {step: self._ahead.get(step) or _READERS.submit(self._batch, step) for step in wanted}
+        return self._ahead.pop(first).result()
+
+    def _batch(self, step):
+        number, step = divmod(step, self.steps_per_pass)
         rows = self._order(number)[step * self.batch_size : (step + 1) * self.batch_size]
         weights = (np.arange(self.batch_size) < len(rows)).astype("float32")
         records = [self._read(row) for row in np.resize(rows, self.batch_size)]
@@ -111,10 +119,12 @@ class RecordDataset(keras.utils.PyDataset):
 
     def _order(self, number):
         """Returns the records in the order of a pass."""
-        if self._shuffled[0] != number:
+        known, order = self._shuffled  # Read once: other threads may replace it.
+        if known != number:
             order = np.arange(self.examples)
-            self._shuffled = number, self._rng(number).permutation(order) if self.shuffle else order
-        return self._shuffled[1]
+            order = self._rng(number).permutation(order) if self.shuffle else order
+            self._shuffled = number, order
+        return order
 
     def _rng(self, number, *place):
         return np.random.Generator(np.random.PCG64([self.seed, number if self.shuffle else 0, *place]))

@@ -90,6 +90,17 @@ def test_every_example_once(folders, kind):
     keras.tree.map_structure(np.testing.assert_array_equal, again, second[3])
 
 
+def test_batches_are_functions_of_their_numbers(folders):
+    """In any order, at the border of two passes, and with another `start`: threads read the next batches."""
+    dataset = RecordDataset(folders / "dynamic", batch_size=64, steps=9)
+    expected = [RecordDataset(folders / "dynamic", batch_size=64, steps=9)[index] for index in range(9)]
+    for order in (range(9), range(8, -1, -1), np.random.default_rng(0).permutation(9).tolist()):
+        for index in order:
+            keras.tree.map_structure(np.testing.assert_array_equal, dataset[index], expected[index])
+    dataset.start, dataset.steps = 2, 3
+    keras.tree.map_structure(np.testing.assert_array_equal, dataset[0], expected[2])
+
+
 def test_masks(folders):
     """15% of the tokens of each record."""
     inputs, _, weights = RecordDataset(folders / "dynamic", batch_size=16, shuffle=False)[0]
