@@ -32,8 +32,8 @@ _METRICS = {
 class FitRun:
     """Pre-trains a model by `model.fit`, on JAX on all devices. An interrupted run resumes at its last snapshot.
 
-    The order of the records and their masks are functions of seed and step, dropout is one of seed and step within a
-    run of one backend, so that a resumed run ends with the weights of an uninterrupted one.
+    The order of the records, their masks and dropout are functions of seed and step, so that a resumed run ends with the
+    weights of an uninterrupted one.
 
     Args:
         settings: `PretrainingSettings`, without accumulation, packed rows and teachers.
@@ -64,7 +64,10 @@ class FitRun:
         self._check_settings()
         _distribute([phase["batch"] for phase in settings.phases])
         self.model = self._build()
-        self._seeds = {id(generator): np.array(generator.state) for generator in self._generators()}
+        self._generators = [
+            layer.seed_generator for layer in self.model._flatten_layers() if getattr(layer, "rate", 0) > 0
+        ]
+        self._seeds = [np.array(generator.state) for generator in self._generators]
         self.step = self._restore()
 
     def _open(self, source, vocabulary, **options):
@@ -170,8 +173,11 @@ class FitRun:
         size = settings.config and dataclasses.asdict(open_config(settings.config, self.records[0].vocabulary))
         given = dataclasses.asdict(settings) | {"config": size}
         given["examples"] = [records.examples for records in self.records]
+        del given["save_every"]  # May differ.
         given = json.loads(json.dumps(given))
         if not path.exists():
+            if (self.directory / "metrics.jsonl").exists():
+                raise ValueError(f"{self.directory}: contains another kind of run. Expected another --output_dir")
             self.directory.mkdir(parents=True, exist_ok=True)
             write_json(path, given)
             return
@@ -183,15 +189,10 @@ class FitRun:
                     f"{value}. Expected the same settings, or another --output_dir"
                 )
 
-    def _generators(self):
-        """Returns the random generators of dropout."""
-        layers = [layer for layer in self.model._flatten_layers() if getattr(layer, "rate", 0)]
-        return [layer.seed_generator for layer in layers if hasattr(layer, "seed_generator")]
-
     def _set_seeds(self):
-        """Sets the generators, which Keras does not restore, to their states after `step` steps of one draw each."""
-        for generator in self._generators():
-            generator.state.assign(self._seeds[id(generator)] + np.array([0, self.step], "uint32"))
+        """Sets the generators of dropout, which Keras does not restore: each draws once per step."""
+        for generator, seed in zip(self._generators, self._seeds, strict=True):
+            generator.state.assign(seed + np.array([0, self.step], "uint32"))
 
 
 def check(settings):
