@@ -34,6 +34,7 @@ _MODULES = {
     ),
     "keras_bert.models.bi_encoder": "build_bi_encoder",
     "keras_bert.models.packed": "build_packed",
+    "keras_bert.models.trimmed": "build_trimmed",
     "keras_bert.models.bilstm_encoder": "build_bilstm_encoder",
     "keras_bert.models.bilstm_tagger": "build_bilstm_tagger split_bilstm_tagger",
     "keras_bert.models.bilm": "build_bilm",

@@ -23,6 +23,7 @@ from keras_bert.files import write_json, write_text
 from keras_bert.models.freezing import freeze_layers
 from keras_bert.models.lora import enable_lora
 from keras_bert.models.packed import build_packed
+from keras_bert.models.trimmed import build_trimmed
 from keras_bert.tasks import data_summary
 from keras_bert.tasks.threshold_choice import threshold_text
 from keras_bert.training.callbacks import create_callbacks
@@ -219,7 +220,7 @@ class Finetuning:
             seed=setting["seed"],
             settings={"model": name, "precision": shared.precision},
             callbacks=create_callbacks(self.report_to, folder, f"{self.task.title}, {grid.setting_text(setting)}"),
-            rewire=build_packed if shared.pack else None,
+            rewire=build_packed if shared.pack else build_trimmed,
         )
         return trainer, batches
 

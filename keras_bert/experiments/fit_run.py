@@ -32,8 +32,8 @@ _METRICS = {
 class FitRun:
     """Pre-trains a model by `model.fit`, on JAX on all devices. An interrupted run resumes at its last snapshot.
 
-    The order of the records, their masks and dropout are functions of seed and step: a resumed run ends with the weights
-    of an uninterrupted one.
+    The order of the records, their masks and dropout are functions of seed and step: a resumed run ends with the
+    weights of an uninterrupted one.
 
     Args:
         settings: `PretrainingSettings`, without accumulation, packed rows and teachers.

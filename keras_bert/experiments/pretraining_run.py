@@ -12,6 +12,7 @@ from keras_bert.experiments.extension import EXTENDABLE, extended_schedule
 from keras_bert.experiments.pretraining_model import build_model, load_teacher, open_config
 from keras_bert.models.packed import build_packed
 from keras_bert.models.student import add_teacher, without_teacher
+from keras_bert.models.trimmed import build_trimmed
 from keras_bert.training import losses
 from keras_bert.training.callbacks import create_callbacks
 from keras_bert.training.distillation import pretraining_distillation_losses
@@ -63,7 +64,7 @@ class PretrainingRun:
             seed=settings.seed,
             settings=stored,
             callbacks=callbacks,
-            rewire=build_packed if settings.pack else None,
+            rewire=build_packed if settings.pack else build_trimmed,
         )
 
     def _stored_settings(self):

@@ -6,6 +6,7 @@ from keras import ops
 from keras_bert.layers.composite import Composite
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.masks import attention_bias
+from keras_bert.layers.positions import take_positions
 
 _FUSED = keras.config.backend() == "jax"
 
@@ -32,6 +33,7 @@ class MultiHeadAttention(Composite):
         attention_mask: boolean, broadcasts to `(batch, num_heads, length, key length)`, true where attention is
             allowed. Defaults to `None`.
         memory: `(batch, key length, hidden_size)`, only with `cross_attention`.
+        positions: integers `(batch, count)`, the only positions to compute; `None`, the default, for all of them.
         seed: dropout seed, see `Dropout`. Defaults to `None`.
         return_probabilities: bool, whether the probabilities are needed. Defaults to `True`.
         training: bool, whether to apply dropout.
@@ -71,11 +73,33 @@ class MultiHeadAttention(Composite):
         for part in (*projections, self.output_dense):
             part.build((None, None, self.hidden_size))
 
-    def call(self, hidden, attention_mask=None, memory=None, seed=None, return_probabilities=True, training=None):
+    def call(
+        self,
+        hidden,
+        attention_mask=None,
+        memory=None,
+        positions=None,
+        seed=None,
+        return_probabilities=True,
+        training=None,
+    ):
         query, key, value = self.project(hidden, memory)
+        if positions is not None:
+            query, hidden, attention_mask = self._at(positions, query, hidden, attention_mask)
         if _FUSED and not return_probabilities and not (training and self.dropout):
             return self._fused(query, key, value, hidden, attention_mask), None
         return self.attend(query, key, value, hidden, attention_mask, seed, training)
+
+    def _at(self, positions, query, hidden, attention_mask):
+        """Returns query, input and mask of some positions."""
+        batch, length, _ = ops.shape(hidden)
+        size = self.hidden_size // self.num_heads
+        of_heads = ops.reshape(query, (-1, length, size))
+        of_heads = take_positions(of_heads, ops.repeat(positions, self.num_heads, axis=0))
+        if attention_mask is not None and attention_mask.shape[2] != 1:
+            attention_mask = ops.expand_dims(take_positions(attention_mask[:, 0], positions), 1)
+        query = ops.reshape(of_heads, (batch, self.num_heads, -1, size))
+        return query, take_positions(hidden, positions), attention_mask
 
     def _fused(self, query, key, value, hidden, attention_mask):
         batch, length, _ = ops.shape(hidden)

@@ -8,6 +8,7 @@ from keras_bert.layers.composite import Composite
 from keras_bert.layers.dense import Dense
 from keras_bert.layers.layer_norm import LayerNorm
 from keras_bert.layers.masks import FORBIDDEN
+from keras_bert.layers.positions import take_positions
 from keras_bert.layers.quantization import Unquantized
 
 
@@ -96,13 +97,7 @@ class MaskedLMTransform(Composite):
         self.norm.build((None, None, self.hidden_size))
 
     def call(self, sequence_output, mask_positions, training=None):
-        batch, length, width = ops.shape(sequence_output)
-        # In flattened rows, a position outside its sequence would read another sequence. It is moved past the end,
-        # which raises an error on CPU.
-        inside = ops.logical_and(mask_positions >= 0, mask_positions < length)
-        rows = mask_positions + ops.arange(batch, dtype=mask_positions.dtype)[:, None] * length
-        rows = ops.where(inside, rows, batch * length)
-        picked = ops.take(ops.reshape(sequence_output, (-1, width)), rows, axis=0)
+        picked = take_positions(sequence_output, mask_positions)
         return self.norm(activate(self.dense(picked), self.activation, training))
 
     def compute_output_shape(self, sequence_output_shape, mask_positions_shape):

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_bert.layers.positions import take_positions
 from keras_bert.layers.quantization import Unquantized
 
 
@@ -56,9 +57,7 @@ class FirstTokens(Unquantized, keras.layers.Layer):
     """
 
     def call(self, sequence_output, text_starts):
-        batch, length, width = ops.shape(sequence_output)
-        rows = text_starts + ops.arange(batch, dtype=text_starts.dtype)[:, None] * length
-        return ops.take(ops.reshape(sequence_output, (-1, width)), ops.reshape(rows, (-1, 1)), axis=0)
+        return ops.reshape(take_positions(sequence_output, text_starts), (-1, 1, sequence_output.shape[-1]))
 
     def compute_output_shape(self, sequence_output_shape, text_starts_shape):
         return (None, 1, sequence_output_shape[-1])

@@ -9,6 +9,7 @@ from keras_bert.layers.composite import Composite
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.graphs import remat
 from keras_bert.layers.layer_norm import LayerNorm
+from keras_bert.layers.positions import take_positions
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -70,12 +71,15 @@ class TransformerBlock(Composite):
     Call arguments:
         hidden: `(batch, length, hidden_size)`.
         attention_mask: boolean, see `AttentionMask`.
+        positions: integers `(batch, count)`, the only positions to compute, which see all others; `None`, the default,
+            for all of them.
         return_attention_scores: bool, whether to also return the attention probabilities. Defaults to `False`.
         training: bool, whether to apply dropout.
         inference: bool, whether to never apply dropout, regardless of `training`. Defaults to `False`.
 
     Returns:
-        `(batch, length, hidden_size)`, or a pair of that and `(batch, num_heads, length, length)`.
+        `(batch, length, hidden_size)`, or a pair of that and `(batch, num_heads, length, length)`. With `positions`,
+        `count` instead of the first `length`.
 
     Example:
         block = TransformerBlock(hidden_size=768, num_heads=12, intermediate_size=3072)
@@ -129,7 +133,15 @@ class TransformerBlock(Composite):
         for part in (self.attention, self.attention_norm, self.feed_forward, self.output_norm):
             part.build(shape)
 
-    def call(self, hidden, attention_mask=None, return_attention_scores=False, training=None, inference=False):
+    def call(
+        self,
+        hidden,
+        attention_mask=None,
+        positions=None,
+        return_attention_scores=False,
+        training=None,
+        inference=False,
+    ):
         training = False if inference else training
         # Drawn outside `remat`, which would draw different seeds in the backward pass.
         dropouts = (self.attention.probability_dropout, self.attended_dropout, self.output_dropout)
@@ -139,11 +151,13 @@ class TransformerBlock(Composite):
             attended, scores = self.attention(
                 hidden,
                 attention_mask=attention_mask,
+                positions=positions,
                 seed=seeds[0],
                 return_probabilities=return_attention_scores,
                 training=training,
             )
             attended = self.attended_dropout(attended, seed=seeds[1], training=training)
+            hidden = hidden if positions is None else take_positions(hidden, positions)
             attended = self.attention_norm(hidden + attended)
             output = self.feed_forward(attended, training=training)
             output = self.output_dropout(output, seed=seeds[2], training=training)
@@ -153,10 +167,17 @@ class TransformerBlock(Composite):
         return (remat(forward) if self.remat else forward)(hidden)
 
     def compute_output_spec(
-        self, hidden, attention_mask=None, return_attention_scores=False, training=None, inference=False
+        self,
+        hidden,
+        attention_mask=None,
+        positions=None,
+        return_attention_scores=False,
+        training=None,
+        inference=False,
     ):
-        output = keras.KerasTensor(hidden.shape, self.compute_dtype)
+        batch, length, width = hidden.shape
+        count = length if positions is None else positions.shape[1]
+        output = keras.KerasTensor((batch, count, width), self.compute_dtype)
         if not return_attention_scores:
             return output
-        batch, length, _ = hidden.shape
-        return output, keras.KerasTensor((batch, self.num_heads, length, length), self.compute_dtype)
+        return output, keras.KerasTensor((batch, self.num_heads, count, length), self.compute_dtype)

@@ -4,6 +4,7 @@ import keras
 
 from keras_bert.layers import FirstTokens, PackedMask
 from keras_bert.models.description import describe
+from keras_bert.models.trimmed import head_outputs, run_blocks
 
 _HEADS = ("encoder", "pretraining", "next_sentence", "classification", "token_classification")
 
@@ -40,14 +41,16 @@ def build_packed(model):
     tokens = layers["token_embedding"](inputs["token_ids"])
     hidden = layers["embeddings"](tokens, inputs["segment_ids"], position_ids=inputs["position_ids"])
     mask = packed_mask(inputs["text_numbers"])
-    for index in range(description.config.num_hidden_layers):
-        hidden = layers[f"block_{index}"](hidden, attention_mask=mask)
-    pooled = layers["pooler"](first_tokens(hidden, inputs["text_starts"])) if "pooler" in layers else None
     if "mlm_transform" in layers:
         inputs["mask_positions"] = keras.Input((None,), dtype="int32", name="mask_positions")
+    reads_all = description.head in ("encoder", "token_classification")
+    starts = inputs["text_starts"] if "pooler" in layers else None
+    wanted = (None, None) if reads_all else (starts, inputs.get("mask_positions"))
+    hidden, places, masked = run_blocks(description, hidden, mask, *wanted)
+    pooled = None if starts is None else layers["pooler"](first_tokens(hidden, starts if reads_all else places))
 
     # Model
-    outputs = _outputs(description.head, layers, hidden, pooled, inputs)
+    outputs = head_outputs(description, hidden, pooled, masked)
     return keras.Model(inputs, outputs, name=f"packed_{model.name}")
 
 
@@ -61,22 +64,3 @@ def _check(description):
         raise ValueError("a model with a BiLSTM, which would read across texts, cannot be packed")
     if description.causal and "pooler" in description.layers:
         raise ValueError("a left-to-right model that pools the last token cannot be packed")
-
-
-def _outputs(head, layers, hidden, pooled, inputs):
-    """Returns the outputs of the head."""
-    if head == "encoder":
-        return {"sequence_output": hidden, "pooled_output": pooled}
-    if head == "classification":
-        return {"logits": layers["classifier"](layers["head_dropout"](pooled))}
-    if head == "token_classification":
-        return {"logits": layers["token_classifier"](layers["head_dropout"](hidden))}
-    outputs = {}
-    if head == "pretraining":
-        masked = layers["mlm_transform"](hidden, inputs["mask_positions"])
-        decoder = layers.get("mlm_decoder")
-        logits = layers["token_embedding"](masked, reverse=True) if decoder is None else decoder(masked)
-        outputs["mlm_logits"] = layers["mlm_bias"](logits)
-    if "next_sentence" in layers:
-        outputs["nsp_logits"] = layers["next_sentence"](pooled)
-    return outputs

@@ -1,0 +1,72 @@
+"""Models whose last block computes only what the head reads have the outputs and gradients of the whole model."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from tests.conftest import to_numpy
+
+TRIMMED = ["pretraining", "mlm", "untied", "next_sentence", "classification", "regression", "multi_label"]
+WHOLE = ["encoder", "token_classification", "question_answering", "embedding", "bilstm_tagging"]
+
+
+@pytest.mark.parametrize("head", [*TRIMMED, "multiple_choice"])
+def test_outputs(build, task, head):
+    model = build(head)
+    inputs, _, _ = task(head)
+    trimmed = keras_bert.build_trimmed(model)
+    assert {id(weight) for weight in trimmed.weights} == {id(weight) for weight in model.weights}
+    expected, found = model(inputs), trimmed(inputs)
+    assert list(found) == list(expected)
+    for name in expected:
+        np.testing.assert_allclose(to_numpy(found[name]), to_numpy(expected[name]), atol=2e-5)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("options", [{}, {"remat": True}, {"positions": "none"}])
+@pytest.mark.parametrize("head", ["pretraining", "classification"])
+def test_gradients(build, task, head, options):
+    import tensorflow as tf
+
+    model = build(head, **options)
+    inputs, _, _ = task(head)
+    found = []
+    for called in (model, keras_bert.build_trimmed(model)):
+
+        @tf.function
+        def gradients(called=called):
+            with tf.GradientTape() as tape:
+                outputs = called(inputs)
+                loss = sum(tf.reduce_sum(tf.sin(value)) for value in outputs.values())
+            return tape.gradient(loss, model.trainable_variables, unconnected_gradients="zero")
+
+        found.append([tf.convert_to_tensor(gradient).numpy() for gradient in gradients()])
+    for weight, one, other in zip(model.trainable_variables, *found, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5 * max(1, np.abs(one).max()), err_msg=weight.path)
+
+
+def test_the_last_block_computes_less(build, task, config, monkeypatch):
+    """The masked positions and [CLS] only."""
+    model = build("pretraining")
+    last, widths = model.get_layer(f"block_{config.num_hidden_layers - 1}"), []
+    forward = last.feed_forward.call
+    monkeypatch.setattr(
+        last.feed_forward, "call", lambda hidden, **options: widths.append(hidden.shape) or forward(hidden, **options)
+    )
+    keras_bert.build_trimmed(model)(task("pretraining")[0])
+    assert widths[-1] == (3, 1 + 3, 32)
+
+
+@pytest.mark.parametrize("head", WHOLE)
+def test_heads_that_read_all_positions(build, head):
+    model = build(head)
+    assert keras_bert.build_trimmed(model) is model
+
+
+def test_other_models(build):
+    model = build("classification", causal=True)
+    assert keras_bert.build_trimmed(model) is model
+    inputs = keras.Input((3,))
+    model = keras.Model(inputs, keras.layers.Dense(2)(inputs))
+    assert keras_bert.build_trimmed(model) is model
