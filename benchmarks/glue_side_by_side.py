@@ -75,7 +75,7 @@ def ours(job, precision, packed=False):
         lambda: keras_bert.build_classifier(bert.encoder, CLASSES),
         lambda model: keras_bert.create_optimizer(model, RATE, job.steps, round(WARMUP * job.steps)),
         keras_bert.classification_loss(),
-        rewire=keras_bert.build_packed if packed else None,
+        rewire=keras_bert.build_packed if packed else keras_bert.build_trimmed,
     )
     variables = [*trainer.model.variables, *trainer.optimizer.variables]
     values = [variable.numpy() for variable in variables]

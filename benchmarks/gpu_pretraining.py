@@ -6,9 +6,9 @@
 Random tokens without padding, 15% of the positions predicted, mixed bfloat16, AdamW, gradients clipped. Dropout is 0.1,
 but 0 for the probabilities of attention, so that both sides use fused kernels for attention. keras_bert runs
 `model.fit`; transformers runs SDPA attention, `torch.compile`, `torch.autocast` and fused AdamW. A round is `--steps`
-steps; the rounds alternate, each package in its own process. The share of the peak counts the products of a step,
-without recomputation, and logits of the masked positions only, as in keras_bert. Needs JAX and, for the peer, PyTorch
-and transformers, but no TensorFlow.
+steps; the rounds alternate, each package in its own process. The share of the peak counts the products of all blocks for
+all positions, and of the token table for the masked ones. Needs JAX and, for the peer, PyTorch and transformers, but no
+TensorFlow.
 """
 
 import os
@@ -68,7 +68,8 @@ def ours(size, length, rows, steps):
             return data
 
     data = batch(size, length, rows)
-    model = keras_bert.build_pretrainer(keras_bert.build_encoder(config(size), dtype="mixed_bfloat16"))
+    encoder = keras_bert.build_encoder(config(size), dtype="mixed_bfloat16")
+    model = keras_bert.build_trimmed(keras_bert.build_pretrainer(encoder))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras_bert.create_optimizer(model, RATE, 10**6), dict.fromkeys(data[1], loss))
     dataset = Repeated()

@@ -13,6 +13,7 @@ import numpy as np
 from keras_bert.checkpoints.save import save
 from keras_bert.experiments.pretraining_model import build_model, check_held_out, check_pairs, open_config, open_records
 from keras_bert.files import read_json, replacing, write_json
+from keras_bert.models.trimmed import build_trimmed
 from keras_bert.pretraining.record_dataset import RecordDataset
 from keras_bert.pretraining.record_files import sequence_length
 from keras_bert.training.optimizer import create_optimizer
@@ -45,7 +46,7 @@ class FitRun:
         lowercase: bool, whether the vocabulary is uncased, if the records do not say. Defaults to `True`.
 
     Attributes:
-        model: the pre-trainer.
+        model, trained: the pre-trainer, and the model with its weights that `fit` trains, see `build_trimmed`.
         records, held_out: list of `RecordDataset`, those of each phase, and the one to evaluate on or `None`.
         directory: the output folder.
         step: int, the number of finished steps.
@@ -64,6 +65,7 @@ class FitRun:
         self._check_settings()
         _distribute([phase["batch"] for phase in settings.phases])
         self.model = self._build()
+        self.trained = self._compiled(self.model)
         self._generators = [
             layer.seed_generator for layer in self.model._flatten_layers() if getattr(layer, "rate", 0) > 0
         ]
@@ -89,7 +91,11 @@ class FitRun:
             options["positions"] = settings.positions
         longest = max(records.sequence_length for records in [*self.records, self.held_out or self.records[0]])
         vocabulary = self.records[0].vocabulary
-        model = build_model(settings.config, settings.model, settings.objective, vocabulary, longest, **options)
+        return build_model(settings.config, settings.model, settings.objective, vocabulary, longest, **options)
+
+    def _compiled(self, model):
+        """Returns the model to train, with the same weights."""
+        settings, model = self.settings, build_trimmed(model)
         optimizer = create_optimizer(
             model,
             settings.learning_rate,
@@ -120,7 +126,7 @@ class FitRun:
         """Trains up to a step; evaluates and saves."""
         self._set_seeds()
         _LOG.info("steps %s to %s of %s", f"{self.step + 1:,}", f"{stop:,}", f"{self.settings.steps:,}")
-        history = self.model.fit(records, shuffle=False, validation_data=self.held_out).history
+        history = self.trained.fit(records, shuffle=False, validation_data=self.held_out).history
         self.step = stop
         numbers = {name: values[0] for name, values in history.items()}
         if not math.isfinite(numbers["loss"]):
@@ -146,7 +152,7 @@ class FitRun:
         save(self.model, self.directory / "model", self.records[0].vocabulary, **casing)
         folder = self.directory / "snapshots"
         with replacing(folder / f"step-{self.step:09}{_ENDING}") as temporary:
-            self.model.save_weights(temporary)  # Those of the optimizer, too.
+            self.trained.save_weights(temporary)  # Those of the optimizer, too.
         for path in self._snapshots()[:-_KEPT]:
             path.unlink()
 
@@ -157,7 +163,7 @@ class FitRun:
         """Loads the newest snapshot and returns its step, 0 if there is none."""
         snapshots, step = self._snapshots(), 0
         if snapshots:
-            self.model.load_weights(snapshots[-1])
+            self.trained.load_weights(snapshots[-1])
             step = int(snapshots[-1].name.removeprefix("step-").removesuffix(_ENDING))
             _LOG.info("resuming after step %s", f"{step:,}")
         log = self.directory / "metrics.jsonl"

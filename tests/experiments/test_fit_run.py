@@ -143,7 +143,7 @@ def test_eight_devices_equal_one(start, whole, monkeypatch):
         lambda name, *args, **options: compiled.append(name) if name.endswith("backend_compile_duration") else None
     )
     one.records[1].start, one.records[1].steps = 0, 3
-    one.model.fit(one.records[1], shuffle=False, verbose=0)
+    one.trained.fit(one.records[1], shuffle=False, verbose=0)
     assert not compiled  # Shapes are static.
 
 
@@ -165,7 +165,7 @@ def test_settings(start):
 
 def test_a_loss_that_is_not_finite(start):
     run = start("diverging")
-    run.model.fit = lambda *args, **options: types.SimpleNamespace(history={"loss": [math.nan]})
+    run.trained.fit = lambda *args, **options: types.SimpleNamespace(history={"loss": [math.nan]})
     with pytest.raises(FloatingPointError, match="the loss of steps up to 3 is nan. Lower the learning rate"):
         run.fit()
     assert not list(run.directory.glob("snapshots/*"))
