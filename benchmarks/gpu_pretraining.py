@@ -6,9 +6,9 @@
 Random tokens without padding, 15% of the positions predicted, mixed bfloat16, AdamW, gradients clipped. Dropout is 0.1,
 but 0 for the probabilities of attention, so that both sides use fused kernels for attention. keras_bert runs
 `model.fit`; transformers runs SDPA attention, `torch.compile`, `torch.autocast` and fused AdamW. A round is `--steps`
-steps; the rounds alternate, each package in its own process. The share of the peak counts the products of all blocks for
-all positions, and of the token table for the masked ones. Needs JAX and, for the peer, PyTorch and transformers, but no
-TensorFlow.
+steps; the rounds alternate, each package in its own process. The share of the peak counts the products of all blocks
+for all positions, and of the token table for the masked ones. Needs JAX and, for the peer, PyTorch and transformers, but
+no TensorFlow.
 """
 
 import os
