@@ -7,8 +7,8 @@ Random tokens without padding, 15% of the positions predicted, mixed bfloat16, A
 but 0 for the probabilities of attention, so that both sides use fused kernels for attention. keras_bert runs
 `model.fit`; transformers runs SDPA attention, `torch.compile`, `torch.autocast` and fused AdamW. A round is `--steps`
 steps; the rounds alternate, each package in its own process. The share of the peak counts the products of all blocks
-for all positions, and of the token table for the masked ones. Needs JAX and, for the peer, PyTorch and transformers, but
-no TensorFlow.
+for all positions, and of the token table for the masked ones. Needs JAX and, for the peer, PyTorch and transformers,
+but no TensorFlow.
 """
 
 import os
