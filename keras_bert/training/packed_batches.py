@@ -9,7 +9,7 @@ from keras_bert.training.batch_source import BatchSource
 from keras_bert.training.bucketing import check_integers, row_lengths, to_tensors
 
 MOST_TEXTS = 64  # In a row.
-_FACTORS = (1, 1.25, 1.5, 2, 3, 4)  # Times the longest text: lengths of rows to try.
+_FACTORS = (1, 1.1, 1.25, 1.5, 2, 3, 4)  # Times the longest text: lengths of rows to try.
 _RATIO = 1.03  # Target ratio of computed to real tokens.
 _INPUTS = ("token_ids", "segment_ids")
 
