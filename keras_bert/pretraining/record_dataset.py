@@ -7,7 +7,13 @@ import keras
 import numpy as np
 
 from keras_bert.pretraining.masking import Masker, Masking
-from keras_bert.pretraining.record_files import find_records, parse_example, record_offsets, records_vocabulary
+from keras_bert.pretraining.record_files import (
+    checksums,
+    find_records,
+    parse_example,
+    record_offsets,
+    records_vocabulary,
+)
 
 _AHEAD = 4  # Batches.
 _READERS = concurrent.futures.ThreadPoolExecutor(2)
@@ -75,7 +81,7 @@ class RecordDataset(keras.utils.PyDataset):
         self.steps, self.start = self.steps_per_pass if steps is None else steps, start
         if not 0 <= start < self.steps:
             raise ValueError(f"`start` must be a step of the run, 0 to {self.steps - 1}. Received: start={start}")
-        first = self._read(0)
+        (first,) = self._read([0])
         self.sequence_length, self.static = len(first["input_ids"]), _STATIC[0] in first
         if masking is not None and self.static:
             raise ValueError(f"{source}: the records already contain masks. Expected `masking=None`")
@@ -97,7 +103,7 @@ class RecordDataset(keras.utils.PyDataset):
         number, step = divmod(step, self.steps_per_pass)
         rows = self._order(number)[step * self.batch_size : (step + 1) * self.batch_size]
         weights = (np.arange(self.batch_size) < len(rows)).astype("float32")
-        records = [self._read(row) for row in np.resize(rows, self.batch_size)]
+        records = self._read(np.resize(rows, self.batch_size))
         features = {name: _int32(np.stack([record[name] for record in records])) for name in records[0]}
         masked = self._masked(features, self._rng(number, 1 + step))
         inputs = {
@@ -129,21 +135,39 @@ class RecordDataset(keras.utils.PyDataset):
     def _rng(self, number, *place):
         return np.random.Generator(np.random.PCG64([self.seed, number if self.shuffle else 0, *place]))
 
-    def _read(self, row):
-        """Returns the features of a record, a dict of arrays."""
+    def _read(self, rows):
+        """Returns the features of records, a list of dicts of arrays."""
+        contents, stored = zip(*map(self._content, rows), strict=True)
+        for row, found, expected in zip(rows, checksums(contents), stored, strict=True):
+            if found != expected:
+                raise ValueError(f"{self._place(row)}: is damaged. Copy the file again, or recreate the data")
+        features = []
+        for row, content in zip(rows, contents, strict=True):
+            try:
+                found = parse_example(content)
+                features.append({name: found[name] for name in (*_FEATURES, *(_STATIC if _STATIC[0] in found else ()))})
+            except (ValueError, KeyError) as error:
+                raise ValueError(f"{self._place(row)}: not an example of BERT: {error}") from None
+        return features
+
+    def _find(self, row):
+        """Returns the number of the file of a record, and that of the record in it."""
         number = int(np.searchsorted(self._starts, row, "right")) - 1
+        return number, int(row - self._starts[number])
+
+    def _place(self, row):
+        number, record = self._find(row)
+        return f"{self._files[number][0]}: record {record:,}"
+
+    def _content(self, row):
+        """Returns a record and its checksum."""
+        number, record = self._find(row)
         path, offsets = self._files[number]
-        start, end = offsets[row - self._starts[number]].tolist()
+        start, end = offsets[record].tolist()
         with open(path, "rb") as file:
             file.seek(start)
             content = file.read(end - start)
-        try:
-            found = parse_example(content)
-            return {name: found[name] for name in (*_FEATURES, *(_STATIC if _STATIC[0] in found else ()))}
-        except (ValueError, KeyError) as error:
-            raise ValueError(
-                f"{path}: record {row - self._starts[number]:,}: not an example of BERT: {error}"
-            ) from None
+            return content, int.from_bytes(file.read(4), "little")
 
     def _masked(self, features, rng):
         """Returns the masked ids, and the positions to predict with their labels and weights."""

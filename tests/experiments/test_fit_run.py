@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import json
 import math
-import struct
 import types
 
 import keras
@@ -15,17 +14,11 @@ import keras_bert
 from keras_bert.experiments import fit_run
 from keras_bert.experiments.fit_run import FitRun
 from keras_bert.experiments.pretraining_model import Objective, PretrainingSettings
-from keras_bert.pretraining.records import serialize
 from tests.conftest import eagerly, to_numpy
+from tests.records import write
 
 pytestmark = pytest.mark.filterwarnings("ignore:Even though the `tf.config.experimental_run_functions_eagerly`")
 EXAMPLES = 48
-
-
-def write(path, features):
-    """Writes records; their checksums, which are not read, are zero."""
-    content = [struct.pack("<QI", len(record), 0) + record + bytes(4) for record in serialize(features)]
-    path.write_bytes(b"".join(content))
 
 
 @pytest.fixture(scope="module")

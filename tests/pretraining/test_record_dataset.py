@@ -11,7 +11,7 @@ tf = pytest.importorskip("tensorflow")
 from keras_bert.pretraining.generate import generate  # noqa: E402
 from keras_bert.pretraining.masking import Masking  # noqa: E402
 from keras_bert.pretraining.record_dataset import RecordDataset  # noqa: E402
-from keras_bert.pretraining.record_files import parse_example, record_offsets  # noqa: E402
+from keras_bert.pretraining.record_files import checksums, parse_example, record_offsets  # noqa: E402
 from keras_bert.pretraining.settings import Settings  # noqa: E402
 from tests.pretraining import numbered  # noqa: E402
 from tests.pretraining.numbered import Numbered, random_documents  # noqa: E402
@@ -57,6 +57,19 @@ def test_records_are_found_as_by_tensorflow(folders, tmp_path):
     (tmp_path / "cut.tfrecord").write_bytes(content[:-5])
     with pytest.raises(ValueError, match=f"the record after {len(found) - 1} complete ones is truncated"):
         record_offsets(tmp_path / "cut.tfrecord")
+
+
+def test_checksums(folders, tmp_path):
+    """Those of TensorFlow; a record with another one is damaged."""
+    assert checksums([b"123456789"]) == [((0xE3069283 >> 15 | 0xE3069283 << 17) + 0xA282EAD8) % 2**32]  # Known value.
+    path = min((folders / "static").glob("examples-*"))
+    content, offsets = bytearray(path.read_bytes()), record_offsets(path)
+    stored = [int.from_bytes(content[end : end + 4], "little") for _, end in offsets.tolist()]
+    assert checksums([bytes(content[start:end]) for start, end in offsets.tolist()]).tolist() == stored
+    content[int(offsets[3][1]) - 1] ^= 1
+    (tmp_path / "damaged.tfrecord").write_bytes(content)
+    with pytest.raises(ValueError, match=r"damaged.tfrecord: record 3: is damaged. Copy the file again"):
+        RecordDataset(f"{tmp_path}/*.tfrecord", SOURCE.pieces, batch_size=len(offsets))[0]
 
 
 def unmasked(batches):
