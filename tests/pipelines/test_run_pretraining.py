@@ -420,6 +420,23 @@ def test_distillation_on_two_devices_resumes_exactly(made):
     assert keras_bert.load(made / "one_layer" / "model").config.num_hidden_layers == 1
 
 
+def test_fit(made):
+    """--engine=fit, and what it refuses instead of ignoring it."""
+    given = flags(made, "fit", engine="fit", eval_data="{made}/held_out", eval_examples=8, save_every=1)
+    with eagerly():
+        printed = call(PROGRAM, *given)
+        call(PROGRAM, *given)  # Is finished.
+    assert f"model:        {made / 'fit' / 'model'}" in printed
+    assert [(line["step"], line["kind"]) for line in metrics(made / "fit")] == [
+        (step, kind) for step in (1, 2) for kind in ("train", "evaluation")
+    ]
+    assert keras_bert.load(made / "fit" / "model").vocabulary.pieces == PIECES
+    assert "contains a run of --engine=fit" in mistake(PROGRAM, *flags(made, "fit"))
+    for refused in ("strategy=mirrored", "report_to=tensorboard", "pack", "gradient_accumulation=2"):
+        expected = f"--engine=fit: not with --{refused.split('=')[0]}. Expected --engine=trainer"
+        assert expected in mistake(PROGRAM, *flags(made, "refused", engine="fit"), f"--{refused}")
+
+
 def test_training_equals_google_tf1(golden, tmp_path):
     """Twelve steps of Google's program, in two phases: equal losses and weights."""
     folder = golden / "google_tf1_training"
