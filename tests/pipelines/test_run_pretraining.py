@@ -430,7 +430,7 @@ def test_fit(made):
     assert [(line["step"], line["kind"]) for line in metrics(made / "fit")] == [
         (step, kind) for step in (1, 2) for kind in ("train", "evaluation")
     ]
-    assert keras_bert.load(made / "fit" / "model").vocabulary.pieces == PIECES
+    assert keras_bert.load(made / "fit" / "model").vocabulary.pieces == tuple(PIECES)
     assert "contains a run of --engine=fit" in mistake(PROGRAM, *flags(made, "fit"))
     for refused in ("strategy=mirrored", "report_to=tensorboard", "pack", "gradient_accumulation=2"):
         expected = f"--engine=fit: not with --{refused.split('=')[0]}. Expected --engine=trainer"
