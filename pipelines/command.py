@@ -67,6 +67,10 @@ def run(main, with_arguments=False, tensorflow=True, check=None, resumes=False):
     except KeyboardInterrupt as error:  # `Trainer` says where it has saved the run.
         message = str(error) or f"interrupted{'; repeat the command to continue' if resumes else ''}"
         print(f"\n{textwrap.fill(message, 100, subsequent_indent='  ', break_long_words=False)}", file=sys.stderr)
+        if "jax" in sys.modules:  # It crashes when Python ends during a computation.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(INTERRUPTED)
         sys.exit(INTERRUPTED)
 
 

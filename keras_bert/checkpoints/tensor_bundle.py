@@ -14,7 +14,7 @@ from keras_bert.protobuf import fields, varint
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER = 48
 _TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}  # Of the enumeration `DataType`.
-_DTYPE, _SHAPE, _SHARD, _OFFSET, _SIZE = 1, 2, 3, 4, 5  # Fields of `BundleEntryProto`.
+_DTYPE, _SHAPE, _SHARD, _OFFSET, _SIZE, _SLICES = 1, 2, 3, 4, 5, 7  # Fields of `BundleEntryProto`.
 
 
 class TensorBundle:
@@ -30,7 +30,9 @@ class TensorBundle:
         try:
             entries = dict(_table(index))
             self._shards = dict(fields(entries.pop(b""), 1))[1]
-            self._entries = {name.decode(): dict(fields(entry)) for name, entry in entries.items()}
+            # The parts of partitioned variables have keys that are no text, which start with a zero byte.
+            names = [name for name in entries if not name.startswith(b"\0")]
+            self._entries = {name.decode(): dict(fields(entries[name])) for name in names}
             self._shapes = {name: _shape(entry.get(_SHAPE, b"")) for name, entry in self._entries.items()}
         except (ValueError, IndexError, KeyError, TypeError, struct.error) as error:  # TypeError: a number, no message.
             raise ValueError(f"the index is damaged: {error}") from None
@@ -42,8 +44,10 @@ class TensorBundle:
     def get_tensor(self, name):
         """Returns a tensor as an array."""
         entry, shape = self._entries[name], self._shapes[name]
+        if _SLICES in entry:
+            raise ValueError("it is partitioned. Install TensorFlow to read it")
         if entry.get(_DTYPE) not in _TYPES:
-            raise ValueError(f"the type {entry.get(_DTYPE)} is not supported")
+            raise ValueError(f"the type {entry.get(_DTYPE)} is not supported. Install TensorFlow to read it")
         dtype, offset, size = np.dtype(_TYPES[entry[_DTYPE]]), entry.get(_OFFSET, 0), entry.get(_SIZE, 0)
         path = f"{self._prefix}.data-{entry.get(_SHARD, 0):05}-of-{self._shards:05}"
         with open(path, "rb") as file:

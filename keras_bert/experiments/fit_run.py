@@ -34,7 +34,7 @@ class FitRun:
     """Pre-trains a model by `model.fit`, on JAX on all devices. An interrupted run resumes at its last snapshot.
 
     The order of the records, their masks and dropout are functions of seed and step: a resumed run ends with the
-    weights of an uninterrupted one.
+    weights of an uninterrupted one, up to rounding.
 
     Args:
         settings: `PretrainingSettings`, without accumulation, packed rows and teachers.
@@ -140,6 +140,8 @@ class FitRun:
 
     def _line(self, kind, numbers):
         """Returns a line of `metrics.jsonl`."""
+        if not self.settings.objective.next_sentence:  # Keras does not repeat the name of the only output.
+            numbers = {f"mlm_logits_{name}": value for name, value in numbers.items()}
         found = {ours: float(numbers[name]) for name, ours in _METRICS.items() if name in numbers}
         return {"step": self.step, "kind": kind, **found, "mlm_perplexity": math.exp(min(found["mlm_loss"], 700))}
 
@@ -163,14 +165,20 @@ class FitRun:
         """Loads the newest snapshot and returns its step, 0 if there is none."""
         snapshots, step = self._snapshots(), 0
         if snapshots:
-            self.trained.load_weights(snapshots[-1])
+            try:
+                self.trained.load_weights(snapshots[-1])
+            except (OSError, KeyError, ValueError) as error:
+                raise ValueError(
+                    f"{snapshots[-1]}: cannot be read ({error}). Remove it to resume from an older one"
+                ) from None
             step = int(snapshots[-1].name.removeprefix("step-").removesuffix(_ENDING))
             _LOG.info("resuming after step %s", f"{step:,}")
         log = self.directory / "metrics.jsonl"
         if log.exists():
-            lines = [line for line in log.read_text().splitlines() if json.loads(line)["step"] <= step]
+            lines = log.read_text().splitlines(keepends=True)
+            kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
             with replacing(log) as temporary:
-                temporary.write_text("".join(f"{line}\n" for line in lines))
+                temporary.write_text("".join(kept))
         return step
 
     def _check_settings(self):

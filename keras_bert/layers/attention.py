@@ -86,7 +86,8 @@ class MultiHeadAttention(Composite):
         query, key, value = self.project(hidden, memory)
         if positions is not None:
             query, hidden, attention_mask = self._at(positions, query, hidden, attention_mask)
-        if _FUSED and not return_probabilities and not (training and self.dropout):
+        # XLA cannot compute the kernel in float16 on CPUs.
+        if _FUSED and self.compute_dtype != "float16" and not return_probabilities and not (training and self.dropout):
             return self._fused(query, key, value, hidden, attention_mask), None
         return self.attend(query, key, value, hidden, attention_mask, seed, training)
 
@@ -94,11 +95,11 @@ class MultiHeadAttention(Composite):
         """Returns query, input and mask of some positions."""
         batch, length, _ = ops.shape(hidden)
         size = self.hidden_size // self.num_heads
-        of_heads = ops.reshape(query, (-1, length, size))
+        of_heads = ops.reshape(query, (batch * self.num_heads, length, size))
         of_heads = take_positions(of_heads, ops.repeat(positions, self.num_heads, axis=0))
         if attention_mask is not None and attention_mask.shape[2] != 1:
             attention_mask = ops.expand_dims(take_positions(attention_mask[:, 0], positions), 1)
-        query = ops.reshape(of_heads, (batch, self.num_heads, -1, size))
+        query = ops.reshape(of_heads, (batch, self.num_heads, ops.shape(positions)[1], size))
         return query, take_positions(hidden, positions), attention_mask
 
     def _fused(self, query, key, value, hidden, attention_mask):

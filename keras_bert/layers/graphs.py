@@ -63,7 +63,7 @@ def compiled(function):
 
     @functools.wraps(function)
     def wrapper(*tensors):
-        if not _in_graph() or (tensors[0].shape[-1] or 0) < _WIDE:
+        if not _in_graph() or not tensors[0].shape.rank or (tensors[0].shape[-1] or 0) < _WIDE:
             return function(*tensors)
         return tf.ensure_shape(in_one_pass(*tensors), tensors[0].shape)
 

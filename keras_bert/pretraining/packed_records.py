@@ -35,6 +35,8 @@ class PackedRecords(Records):
         rows = self.tokens = self.texts = 0
         for path in track(self._paths, "reading the lengths of the records, files"):
             for lengths in read_records(path).batch(_WINDOW).map(self._lengths).as_numpy_iterator():
+                if not lengths.all():
+                    raise ValueError(f"{path}: contains a record without tokens, which cannot be packed")
                 plan = plan_rows(lengths, self.sequence_length)
                 rows, self.tokens = rows + len(plan), self.tokens + int(lengths.sum())
                 self.texts = max(self.texts, plan.shape[1])

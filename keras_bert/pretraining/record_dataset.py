@@ -1,6 +1,7 @@
 """Pre-training records for `model.fit` on any Keras backend, read and masked without TensorFlow."""
 
 import concurrent.futures
+import itertools
 import pathlib
 
 import keras
@@ -66,6 +67,9 @@ class RecordDataset(keras.utils.PyDataset):
         limit=None,
     ):
         super().__init__()
+        for name, value in (("batch_size", batch_size), ("steps", steps), ("limit", limit)):
+            if value is not None and value < 1:
+                raise ValueError(f"`{name}` must be at least 1. Received: {name}={value}")
         paths, manifest = find_records(source)
         self.vocabulary = records_vocabulary(source, manifest, vocabulary)
         self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
@@ -81,7 +85,9 @@ class RecordDataset(keras.utils.PyDataset):
         self.steps, self.start = self.steps_per_pass if steps is None else steps, start
         if not 0 <= start < self.steps:
             raise ValueError(f"`start` must be a step of the run, 0 to {self.steps - 1}. Received: start={start}")
-        (first,) = self._read([0])
+        self._sizes = None
+        firsts = [start for start, end in itertools.pairwise(self._starts.tolist()) if start < end]
+        first, *_ = self._read(firsts)
         self.sequence_length, self.static = len(first["input_ids"]), _STATIC[0] in first
         if masking is not None and self.static:
             raise ValueError(f"{source}: the records already contain masks. Expected `masking=None`")
@@ -94,6 +100,8 @@ class RecordDataset(keras.utils.PyDataset):
 
     def __getitem__(self, index):
         """Returns inputs, targets and weights of a batch."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"expected a batch from 0 to {len(self) - 1}. Received: {index}")
         first = self.start + index
         wanted = range(first, min(first + _AHEAD, max(self.steps, first + 1)))
         self._ahead = {step: self._ahead.get(step) or _READERS.submit(self._batch, step) for step in wanted}
@@ -145,10 +153,29 @@ class RecordDataset(keras.utils.PyDataset):
         for row, content in zip(rows, contents, strict=True):
             try:
                 found = parse_example(content)
-                features.append({name: found[name] for name in (*_FEATURES, *(_STATIC if _STATIC[0] in found else ()))})
+                found = {name: found[name] for name in (*_FEATURES, *(_STATIC if _STATIC[0] in found else ()))}
             except (ValueError, KeyError) as error:
                 raise ValueError(f"{self._place(row)}: not an example of BERT: {error}") from None
+            self._check(found, row)
+            features.append(found)
         return features
+
+    def _check(self, features, row):
+        """Raises unless a record has features like the first one, and ids of the vocabulary."""
+        sizes = {name: len(values) for name, values in features.items()}
+        self._sizes = self._sizes or sizes
+        if sizes != self._sizes:
+            raise ValueError(
+                f"{self._place(row)}: features or lengths differ from those of the first record. Expected records of "
+                f"one kind. Received: {sizes}, first: {self._sizes}"
+            )
+        for name in ("input_ids", *_STATIC[1:2]):
+            ids = features.get(name, np.zeros(1))
+            if ids.min(initial=0) < 0 or ids.max(initial=0) >= len(self.vocabulary):
+                raise ValueError(
+                    f"{self._place(row)}: `{name}` has ids outside the vocabulary of {len(self.vocabulary):,} tokens. "
+                    "Expected the vocabulary that the records were made with"
+                )
 
     def _find(self, row):
         """Returns the number of the file of a record, and that of the record in it."""

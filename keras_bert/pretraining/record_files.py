@@ -128,10 +128,13 @@ def parse_example(content):
     try:
         for _, part in fields(content, 1):
             for _, entry in fields(part, 1):
-                (name,) = (bytes(value).decode() for _, value in fields(entry, 1))
-                for _, feature in fields(entry, 2):
-                    for kind, values in fields(feature, _FLOATS, _INTEGERS):
-                        features[name] = _numbers(values, kind == _FLOATS)
+                name = b"".join(value for _, value in fields(entry, 1)).decode()
+                feature = b"".join(value for _, value in fields(entry, 2))  # Parts of a message are merged.
+                lists = list(fields(feature))
+                kind = lists[-1][0] if lists else 0  # The last one is valid.
+                if kind in (_FLOATS, _INTEGERS):
+                    values = b"".join(values for number, values in lists if number == kind)
+                    features[name] = _numbers(values, kind == _FLOATS)
     except (ValueError, IndexError, TypeError) as error:  # TypeError: a number instead of a message.
         raise ValueError(f"not a serialized tf.train.Example: {error}") from None
     return features
@@ -139,7 +142,7 @@ def parse_example(content):
 
 def _numbers(content, floats):
     """Returns the values of a packed list of numbers."""
-    data = np.frombuffer(b"".join(bytes(part) for _, part in fields(content, 1)), np.uint8)
+    data = np.frombuffer(b"".join(_packed(part, floats) for _, part in fields(content, 1)), np.uint8)
     if floats:
         return data.view("<f4").astype("float32")
     lasts = np.flatnonzero(data < 128)  # The last byte of each number.
@@ -149,3 +152,16 @@ def _numbers(content, floats):
     groups = np.arange(len(data)) - np.repeat(starts, np.diff(starts, append=len(data)))
     parts = (data & 127).astype("uint64") << (7 * groups).astype("uint64")
     return np.add.reduceat(parts, starts).astype("int64") if len(starts) else np.zeros(0, "int64")
+
+
+def _packed(part, floats):
+    """Returns the bytes of a packed list of numbers; a number may also be a field of its own."""
+    if not isinstance(part, int):
+        return part
+    if floats:
+        return struct.pack("<I", part)
+    content = bytearray()
+    while part > 127:
+        content.append(part & 127 | 128)
+        part >>= 7
+    return bytes([*content, part])

@@ -46,6 +46,19 @@ def test_damaged_files(prefix, tmp_path):
         [TensorBundle(prefix).get_tensor(name) for name in NAMES]
 
 
+def test_a_partitioned_variable(tmp_path):
+    path = str(tmp_path / "model.ckpt")
+    names, halves = ["whole", "parts", "parts"], ["", "4 2 0,2:0,2", "4 2 2,2:0,2"]
+    tf.raw_ops.SaveV2(
+        prefix=path, tensor_names=names, shape_and_slices=halves, tensors=[tf.ones(3)] + [tf.ones((2, 2))] * 2
+    )
+    bundle = TensorBundle(path)
+    assert bundle.get_variable_to_shape_map() == {"whole": (3,), "parts": (4, 2)}
+    np.testing.assert_array_equal(bundle.get_tensor("whole"), [1, 1, 1])
+    with pytest.raises(ValueError, match="it is partitioned. Install TensorFlow to read it"):
+        bundle.get_tensor("parts")
+
+
 def test_a_type_without_numpy(tmp_path):
     path = str(tmp_path / "model.ckpt")
     tf.raw_ops.SaveV2(prefix=path, tensor_names=["a"], shape_and_slices=[""], tensors=[tf.constant([1], tf.uint8)])

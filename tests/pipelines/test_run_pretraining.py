@@ -425,8 +425,11 @@ def test_fit(made):
     given = flags(made, "fit", engine="fit", eval_data="{made}/held_out", eval_examples=8, save_every=1)
     with eagerly():
         printed = call(PROGRAM, *given)
+        (made / "fit" / "metrics.jsonl").open("a").write('{"step": 3, "ki')  # Cut short.
         call(PROGRAM, *given)  # Is finished.
+        call(PROGRAM, *flags(made, "fit_mlm", engine="fit", data="{made}/rows", next_sentence="false"))
     assert f"model:        {made / 'fit' / 'model'}" in printed
+    assert metrics(made / "fit_mlm")[-1].keys() == {"step", "kind", "mlm_loss", "mlm_accuracy", "mlm_perplexity"}
     assert [(line["step"], line["kind"]) for line in metrics(made / "fit")] == [
         (step, kind) for step in (1, 2) for kind in ("train", "evaluation")
     ]

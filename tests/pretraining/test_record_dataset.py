@@ -44,6 +44,18 @@ def test_examples_are_parsed_as_by_tensorflow():
         "floats": [0.5, -1e9],
         "none": [],
     }
+    single = b"\x08\x01\x08\xac\x02\x0a\x02\x03\x04"  # 1 and 300 as fields of their own, 3 and 4 packed.
+    halves = b"\x1a" + bytes([len(single)]) + single + b"\x1a\x02\x08\x05"  # A list in two parts.
+    floats = b"\x12\x05\x0d" + np.float32(0.5).tobytes()
+    content = b"".join(
+        b"\x0a" + bytes([len(feature) + 5]) + b"\x0a\x01" + name + b"\x12" + bytes([len(feature)]) + feature
+        for name, feature in ((b"a", halves), (b"b", floats))
+    )
+    content = b"\x0a" + bytes([len(content)]) + content
+    expected = tf.train.Example.FromString(content).features.feature
+    found = parse_example(content)
+    assert found["a"].tolist() == list(expected["a"].int64_list.value) == [1, 300, 3, 4, 5]
+    assert found["b"].tolist() == list(expected["b"].float_list.value) == [0.5]
     for cut in (b"\x0a", b"\x0a\x05abc", b"\x08\x01", b"\x0a\x02\x0a\x7f"):
         with pytest.raises(ValueError, match="not a serialized tf.train.Example"):
             parse_example(cut)
@@ -110,6 +122,9 @@ def test_batches_are_functions_of_their_numbers(folders):
     for order in (range(9), range(8, -1, -1), np.random.default_rng(0).permutation(9).tolist()):
         for index in order:
             keras.tree.map_structure(np.testing.assert_array_equal, dataset[index], expected[index])
+    for index in (-1, 9):
+        with pytest.raises(IndexError, match="expected a batch from 0 to 8"):
+            dataset[index]
     dataset.start, dataset.steps = 2, 3
     keras.tree.map_structure(np.testing.assert_array_equal, dataset[0], expected[2])
 
@@ -136,6 +151,11 @@ def test_mistakes(folders, tmp_path):
             "were not made with .*: the hashes of the pieces differ",
         ),
         (folders / "static", {"start": 10**6}, "`start` must be a step of the run, 0 to "),
+        (folders / "static", {"batch_size": 0}, "`batch_size` must be at least 1"),
+        (folders / "static", {"limit": 0}, "`limit` must be at least 1"),
+        (folders / "static", {"steps": -1}, "`steps` must be at least 1"),
+        (f"{folders}/*/*.tfrecord", {"vocabulary": SOURCE.pieces}, "static/.*: record 0: features or lengths differ"),
+        (f"{folders}/static/*.tfrecord", {"vocabulary": SOURCE.pieces[:9]}, "record 0: `input_ids` has ids outside"),
         (f"{folders}/dynamic/*.tfrecord", {}, "the vocabulary of the records is unknown: pass `vocabulary`"),
     ):
         with pytest.raises(ValueError, match=message):
