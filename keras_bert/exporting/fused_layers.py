@@ -69,8 +69,11 @@ def for_size(rows, few, many):
     return tf.cond(tf.shape(rows)[0] < _FEW, few, many)
 
 
-def attend(layer, project, output, hidden, attention_mask=None, memory=None, seed=None, training=None):
-    """Computes self-attention in bfloat16; `project` and `output` are its products, functions of rows."""
+def attend(layer, project, output, hidden, attention_mask=None, **training):
+    """Computes self-attention in bfloat16; `project` and `output` are its products, functions of rows.
+
+    Ignores the arguments that only matter in training.
+    """
     batch, length, width = tf.unstack(tf.shape(hidden))
     size = layer.hidden_size // layer.num_heads
     projected = tf.cast(project(rows_of(hidden)), tf.bfloat16)
