@@ -86,9 +86,7 @@ class FitRun:
     def _build(self):
         settings = self.settings
         keras.utils.set_random_seed(settings.seed)
-        options = {"dtype": settings.precision, "remat": settings.remat}
-        if settings.positions:
-            options["positions"] = settings.positions
+        options = settings.encoder_options
         longest = max(records.sequence_length for records in [*self.records, self.held_out or self.records[0]])
         vocabulary = self.records[0].vocabulary
         return build_model(settings.config, settings.model, settings.objective, vocabulary, longest, **options)

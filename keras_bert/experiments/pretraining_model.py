@@ -84,6 +84,12 @@ class PretrainingSettings:
     pack: bool = False
 
     @property
+    def encoder_options(self):
+        """Returns arguments of `build_model` for the encoder."""
+        positions = {"positions": self.positions} if self.positions else {}
+        return {"dtype": self.precision, "remat": self.remat, **positions}
+
+    @property
     def steps(self):
         """Returns the number of steps of all phases."""
         return sum(phase["steps"] for phase in self.phases)

@@ -117,9 +117,7 @@ class PretrainingRun:
     def _build(self):
         settings = self.settings
         keras.utils.set_random_seed(settings.seed)
-        options = {"dtype": settings.precision, "remat": settings.remat}
-        if settings.positions:
-            options["positions"] = settings.positions
+        options = settings.encoder_options
         if settings.student_layers:
             options["num_layers"] = settings.student_layers
         vocabulary = self.records[0].vocabulary
