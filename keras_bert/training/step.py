@@ -222,8 +222,11 @@ class TrainStep:
         factor = unscale * (clip / tf.maximum(norm, clip) if clip else 1.0)
 
         def apply():
-            scaled = [gradient * tf.cast(factor, gradient.dtype) for gradient in gradients]
-            self.optimizer.apply_reduced([self._clipped(gradient) for gradient in scaled])
+            if self.optimizer.clipnorm or self.optimizer.clipvalue:
+                scaled = [gradient * tf.cast(unscale, gradient.dtype) for gradient in gradients]
+                self.optimizer.apply_reduced([self._clipped(gradient) for gradient in scaled])
+            else:
+                self.optimizer.apply_reduced(gradients, factor)
             return 0.0
 
         if not self.scaled:

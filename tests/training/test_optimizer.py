@@ -13,12 +13,13 @@ from tests.training.numpy_optimizer import numpy_steps  # noqa: E402
 pytestmark = pytest.mark.tensorflow
 
 
-def test_adamw_equals_numpy():
+@pytest.mark.parametrize("width", [3, 20_000], ids=["kernel", "XLA"])
+def test_adamw_equals_numpy(width):
     """Dense and sparse gradients: Keras' own AdamW squares the rows of a repeated token one by one."""
     rng = np.random.default_rng(0)
-    ids, rows = np.array([1, 1, 3, 1]), rng.normal(size=(5, 4, 3))
-    start, gradients, options = rng.normal(size=(4, 3)), rng.normal(size=(5, 4, 3)), {"beta_1": 0.8, "beta_2": 0.95}
-    added = np.zeros((5, 4, 3))
+    ids, rows = np.array([1, 1, 3, 1]), rng.normal(size=(5, 4, width))
+    start, gradients = rng.normal(size=(4, width)), rng.normal(size=(5, 4, width))
+    added, options = np.zeros((5, 4, width)), {"beta_1": 0.8, "beta_2": 0.95}
     for step in range(5):
         np.add.at(added[step], ids, rows[step])
     variables = [keras.Variable(start.astype("float32"), name=name) for name in ("plain", "bias", "slow", "table")]
@@ -26,7 +27,7 @@ def test_adamw_equals_numpy():
         0.01, weight_decay=0.1, epsilon=1e-8, undecayed=["bias"], rates={"slow": 0.25}, **options
     )
     for gradient, values in zip(gradients.astype("float32"), rows.astype("float32"), strict=True):
-        sparse = tf.IndexedSlices(tf.constant(values), tf.constant(ids), tf.constant([4, 3]))
+        sparse = tf.IndexedSlices(tf.constant(values), tf.constant(ids), tf.constant([4, width]))
         optimizer.apply([*[tf.constant(gradient)] * 3, sparse], variables)
     cases = (gradients, 0.01, 0.1), (gradients, 0.01, 0.0), (gradients, 0.0025, 0.1), (added, 0.01, 0.1)
     for variable, case in zip(variables, cases, strict=True):
