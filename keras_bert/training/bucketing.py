@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_bert.training.batch_source import BatchSource
 
 MOST_BOUNDARIES = 12
-PADDING_RATIO = 1.15  # Target ratio of computed to real tokens in `Batches`.
+_PADDING_RATIO = 1.05  # Target ratio of computed to real tokens; all lengths have one trace.
 
 
 def fit_boundaries(lengths, count=MOST_BOUNDARIES, ratio=1.0):
@@ -128,7 +128,7 @@ class Batches(PlannedBatches):
         targets: like `inputs`, or `None`. Integers are padded with -1, which `token_loss` and Keras'
             `SparseCategoricalCrossentropy(ignore_class=-1)` ignore.
         batch_size: int, rows per batch. Defaults to 32.
-        boundaries: increasing integers, the lengths to pad to. Defaults to the fewest with at most 1.15 computed tokens
+        boundaries: increasing integers, the lengths to pad to. Defaults to the fewest with at most 1.05 computed tokens
             per real token, including filler, or else to the best of at most 12.
         shuffle: bool, whether to shuffle rows and batches; otherwise they are sorted by boundary. Defaults to `True`.
         seed: int, shuffle seed. Defaults to 0.
@@ -192,7 +192,7 @@ class Batches(PlannedBatches):
             sizes, groups = self._layout(boundaries, lengths)
             computed = sizes @ np.array(boundaries)[groups]
             fits.append((computed, boundaries))
-            if computed <= PADDING_RATIO * self.tokens:
+            if computed <= _PADDING_RATIO * self.tokens:
                 return boundaries
         return min(fits, key=lambda fit: fit[0])[1]
 

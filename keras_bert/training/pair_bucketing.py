@@ -6,7 +6,6 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.training.bucketing import (
-    PADDING_RATIO,
     PlannedBatches,
     check_integers,
     even_batches,
@@ -16,6 +15,7 @@ from keras_bert.training.bucketing import (
 )
 
 _MOST_SOURCE, _MOST_TARGET = 12, 6
+_PADDING_RATIO = 1.15  # Target ratio of computed to real tokens.
 _RATIOS = (1.08, 1.06, 1.04, 1.02, 1.0)
 
 
@@ -81,7 +81,7 @@ class PairBatches(PlannedBatches):
         """Returns the boundaries, and the index of those of each row."""
         fits = [_boundaries(lengths, ratio) for ratio in _RATIOS]
         computed = [self._computed(*fit) for fit in fits]
-        good = [fit for fit, tokens in zip(fits, computed, strict=True) if tokens <= PADDING_RATIO * self.tokens]
+        good = [fit for fit, tokens in zip(fits, computed, strict=True) if tokens <= _PADDING_RATIO * self.tokens]
         return good[0] if good else fits[int(np.argmin(computed))]
 
     def _computed(self, boundaries, group):
