@@ -37,7 +37,7 @@ _MODEL = flags.DEFINE_string("model", None, "Directory of the model; default: gt
 _TASKS = flags.DEFINE_list("tasks", ["mrpc", "cola"], "Tasks with two classes.")
 _STEPS = flags.DEFINE_integer("steps", 100, "Steps per round, at most the full batches of an epoch.", lower_bound=1)
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Rounds to time.", lower_bound=1)
-_ONLY = flags.DEFINE_string("only", "", "Part of the names of the contestants; default: all.")
+_ONLY = flags.DEFINE_multi_string("only", [""], "Part of the names of the contestants, repeatable; default: all.")
 
 BATCH, LENGTH, RATE, WARMUP, CLASSES = 32, 128, 5e-5, 0.1, 2
 LOG_EVERY = 50
@@ -184,7 +184,8 @@ def main(_):
         examples = len(job.labels)
         print(f"\n{name}: {job.steps} steps, {examples:,} examples per round; loss: mean of the last {LOG_EVERY} steps")
         with tempfile.TemporaryDirectory() as folder:
-            chosen = {name: how for name, how in contestants(job, folder).items() if _ONLY.value in name}
+            everyone = contestants(job, folder)
+            chosen = {name: how for name, how in everyone.items() if any(part in name for part in _ONLY.value)}
             contest.report(contest.measure(chosen, _ROUNDS.value))
 
 

@@ -465,7 +465,7 @@ def test_recipes_have_valid_flags():
             tasks[path.name] = loaded.task_names() if program == PROGRAM else None
     assert tasks["rte_after_mnli.txt"] == ["mnli", "rte", "mrpc", "stsb"]
     assert len(tasks["glue_base.txt"]) == 9
-    assert len(tasks) == 13
+    assert len(tasks) == 14
 
 
 @pytest.mark.slow
