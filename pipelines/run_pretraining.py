@@ -14,6 +14,7 @@ cores, a model of 2 layers, width 128, processes 45,000 tokens per second, or 59
 one of 4 layers, width 256, processes 10,500 or 15,000.
 """
 
+import importlib.util
 import os
 import pathlib
 import shlex
@@ -84,9 +85,11 @@ def _check_engine():
         if (pathlib.Path(_FLAGS.output_dir.value) / "settings.json").exists():
             raise ValueError(f"--output_dir={_FLAGS.output_dir.value}: contains a run of --engine=fit")
         return
-    for name in ("strategy", "report_to"):
+    for name in ("strategy", "report_to", "pack", "causal", "teacher", "student_layers"):
         if flags.FLAGS[name].present and flags.FLAGS[name].value:
-            raise ValueError(f"--engine=fit: not with --{name}. Expected --engine=trainer")
+            raise ValueError(f"--engine=fit: not with --{name}. Expected --engine=trainer, on TensorFlow")
+    if _on_tensorflow() and not importlib.util.find_spec("tensorflow"):
+        raise ValueError("--engine=fit: TensorFlow is not installed. Set KERAS_BACKEND=jax")
 
 
 def main():
@@ -107,6 +110,7 @@ def _fit():
     write_text(output / "flags.txt", command.given_flags())
     run.fit()
     print(f"metrics:      {output / 'metrics.jsonl'}\nmodel:        {output / 'model'}")
+    command.print_next(_next()[0][1], _next()[0][0])
 
 
 def _train():

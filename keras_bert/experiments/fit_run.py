@@ -1,11 +1,12 @@
 """Pre-training by `model.fit` on any backend, without TensorFlow: JAX for GPUs and TPUs."""
 
+import contextlib
 import dataclasses
 import functools
 import json
-import logging
 import math
 import pathlib
+import time
 
 import keras
 import numpy as np
@@ -16,9 +17,10 @@ from keras_bert.files import read_json, replacing, write_json
 from keras_bert.models.trimmed import build_trimmed
 from keras_bert.pretraining.record_dataset import RecordDataset
 from keras_bert.pretraining.record_files import sequence_length
+from keras_bert.training.interruption import Interruption
 from keras_bert.training.optimizer import create_optimizer
+from keras_bert.training.progress import Progress, announced
 
-_LOG = logging.getLogger("keras_bert")
 _KEPT = 2  # Snapshots.
 _ENDING = ".weights.h5"  # Keras writes weights only to files that end like this.
 # Keras' name of each metric, and ours.
@@ -31,7 +33,7 @@ _METRICS = {
 
 
 class FitRun:
-    """Pre-trains a model by `model.fit`, on JAX on all devices. An interrupted run resumes at its last snapshot.
+    """Pre-trains a model by `model.fit`, on JAX on all devices. Ctrl-C and SIGTERM save a snapshot, where it resumes.
 
     The order of the records, their masks and dropout are functions of seed and step: a resumed run ends with the
     weights of an uninterrupted one, up to rounding.
@@ -110,31 +112,49 @@ class FitRun:
     def fit(self):
         """Trains the remaining steps, saves the model with each snapshot, and returns the last results."""
         settings, results, end = self.settings, {}, 0
-        _LOG.info("%s weights, %s steps", f"{self.model.count_params():,}", f"{settings.steps:,}")
-        for records, phase in zip(self.records, settings.phases, strict=True):
-            begin, end = end, end + phase["steps"]
-            while self.step < end:
-                # Multiples of `save_every`, also after a phase that ended between them.
-                stop = min(end, (self.step // settings.save_every + 1) * settings.save_every)
-                records.start, records.steps = self.step - begin, stop - begin
-                results = self._fit(records, stop)
+        progress, interruption = Progress(), Interruption()
+        if not self.step:
+            progress.say(f"{self.model.count_params():,} weights, {settings.steps:,} steps")
+        progress.begin(self.step, settings.steps, finished=self.step == settings.steps)
+        with contextlib.closing(progress), interruption.handled():
+            for records, phase in zip(self.records, settings.phases, strict=True):
+                begin, end = end, end + phase["steps"]
+                while self.step < end:
+                    # Multiples of `save_every`, also after a phase that ended between them.
+                    stop = min(end, (self.step // settings.save_every + 1) * settings.save_every)
+                    records.start, records.steps = self.step - begin, stop - begin
+                    results = self._fit(records, stop, progress, interruption)
         return results
 
-    def _fit(self, records, stop):
+    def _fit(self, records, stop, progress, interruption):
         """Trains up to a step; evaluates and saves."""
         self._set_seeds()
-        _LOG.info("steps %s to %s of %s", f"{self.step + 1:,}", f"{stop:,}", f"{self.settings.steps:,}")
-        history = self.trained.fit(records, shuffle=False, validation_data=self.held_out).history
+        with contextlib.ExitStack() as first:
+            first.enter_context(announced("compiling the training step"))
+            line = functools.partial(self._line, "train")
+            follower = _Follower(self.step, records.batch_size, progress, interruption, line, first.close)
+            history = self.trained.fit(records, shuffle=False, verbose=0, callbacks=[follower]).history
+        if interruption.requested and follower.step < stop:
+            self.step = follower.step
+            self._save([])
+            self._say_goodbye(progress, interruption)
         self.step = stop
         numbers = {name: values[0] for name, values in history.items()}
         if not math.isfinite(numbers["loss"]):
             raise FloatingPointError(f"the loss of steps up to {stop:,} is {numbers['loss']}. Lower the learning rate")
         lines = [self._line("train", numbers)]
         if self.held_out:
-            evaluation = {name.removeprefix("val_"): numbers[name] for name in numbers if name.startswith("val_")}
+            evaluation = self.trained.evaluate(self.held_out, return_dict=True, verbose=0)
             lines.append(self._line("evaluation", evaluation))
+            progress.evaluated(self.step, {name: lines[-1][name] for name in lines[-1] if name not in ("step", "kind")})
         self._save(lines)
+        if interruption.requested and self.step < self.settings.steps:
+            self._say_goodbye(progress, interruption)
         return lines[-1]
+
+    def _say_goodbye(self, progress, interruption):
+        place = f"stopped at step {self.step:,} of {self.settings.steps:,}"
+        interruption.stop(f"{place}, saved to {self.directory}; repeat the command to continue", progress.say)
 
     def _line(self, kind, numbers):
         """Returns a line of `metrics.jsonl`."""
@@ -170,7 +190,6 @@ class FitRun:
                     f"{snapshots[-1]}: cannot be read ({error}). Remove it to resume from an older one"
                 ) from None
             step = int(snapshots[-1].name.removeprefix("step-").removesuffix(_ENDING))
-            _LOG.info("resuming after step %s", f"{step:,}")
         log = self.directory / "metrics.jsonl"
         if log.exists():
             lines = log.read_text().splitlines(keepends=True)
@@ -207,6 +226,37 @@ class FitRun:
             generator.state.assign(seed + np.array([0, self.step], "uint32"))
 
 
+class _Follower(keras.callbacks.Callback):
+    """Counts and shows steps, and ends `fit` after the current one when the run is interrupted.
+
+    Args:
+        step: int, the number of finished steps.
+        batch_size: int, examples per step.
+        progress: a `Progress`.
+        interruption: an `Interruption`.
+        line: function from Keras' metrics to a line of `metrics.jsonl`.
+        after_first: function to call after the first step, which compiles.
+    """
+
+    def __init__(self, step, batch_size, progress, interruption, line, after_first):
+        super().__init__()
+        self.step, self._batch_size, self._line, self._after_first = step, batch_size, line, after_first
+        self._progress, self._interruption = progress, interruption
+        self._started = self._shown = None
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.step, now = self.step + 1, time.monotonic()
+        if self._interruption.requested:
+            self.model.stop_training = True
+        if self._started is None:  # The speed excludes the first step.
+            self._after_first()
+            self._started = self._shown = now
+        elif now - self._shown >= 1:  # Not each step: reading the numbers waits for it.
+            self._shown, line = now, self._line(logs)
+            rates = {"examples": self._batch_size * batch / (now - self._started)}
+            self._progress.show(self.step, {name: line[name] for name in line if name.endswith("_loss")}, rates)
+
+
 def check(settings):
     """Raises an error for settings that only `Trainer` supports."""
     objective = settings.objective
@@ -220,7 +270,7 @@ def check(settings):
     }
     for name, given in unsupported.items():
         if given:
-            raise ValueError(f"--engine=fit: not with {name}. Expected --engine=trainer")
+            raise ValueError(f"--engine=fit: not with {name}. Expected --engine=trainer, on TensorFlow")
 
 
 def _metrics():

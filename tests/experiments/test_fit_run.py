@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import math
+import signal
 import types
 
 import keras
@@ -104,6 +105,36 @@ def test_an_interrupted_run(start, whole, monkeypatch):
     for one, two in zip(model.weights, second.model.trainable_weights, strict=True):
         np.testing.assert_array_equal(to_numpy(one), to_numpy(two))
     assert len(list((second.directory / "snapshots").iterdir())) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_the_run(start, whole, capsys, number):
+    """Between two multiples of `save_every`; a second run ends with the same weights."""
+    run, sent = start(f"signal-{number}"), []
+    load = run.records[0].__class__.__getitem__
+
+    class Signalling(type(run.records[0])):
+        def __getitem__(self, index):
+            if index >= 1 and not sent:
+                sent.append(signal.raise_signal(number))
+            return load(self, index)
+
+    run.records[0].__class__ = Signalling
+    with pytest.raises(SystemExit if number == signal.SIGTERM else KeyboardInterrupt) as stopped:
+        run.fit()
+    message = f"stopped at step {run.step} of 11, saved to {run.directory}; repeat the command to continue"
+    if number == signal.SIGTERM:
+        assert stopped.value.code == 143
+        assert message in capsys.readouterr().err
+    else:
+        assert str(stopped.value) == message
+    assert 0 < run.step < 3
+    second = start(f"signal-{number}")
+    assert second.step == run.step
+    second.fit()
+    assert f"the run resumes at step {run.step} of 11" in capsys.readouterr().err
+    for one, two in zip(second.model.trainable_weights, whole.model.trainable_weights, strict=True):
+        np.testing.assert_allclose(to_numpy(one), to_numpy(two), atol=1e-6, err_msg=one.path)
 
 
 def test_evaluation(whole):
