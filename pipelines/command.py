@@ -25,6 +25,8 @@ CONSOLE = "keras-bert"
 _LOG = logging.getLogger("keras_bert")
 _SECTIONS = []  # Pairs of a title and the names of the flags defined before it.
 _OLD_NAMES = {}
+_PARAMETERS = {"form": "format", "output": "output_dir", "directory": "output_dir", "vocabulary": "vocab"}
+_PARAMETERS |= {"next_sentence": "next_sentence"}
 # TensorFlow prints these at every start. Whether a machine without an NVIDIA device has no driver is of no interest.
 _NOISE = ["All log messages before absl", "cudart_stub", "cpu_feature_guard", "^To enable the following instructions"]
 _NOISE += ["oneDNN custom operations are on"]
@@ -62,7 +64,9 @@ def run(main, with_arguments=False, tensorflow=True, check=None, resumes=False):
             main(*given)
             sys.stdout.flush()
     except (*MISTAKES, flags.Error) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"error: {_as_flags(' '.join(str(error).split()))}", file=sys.stderr)
+        if isinstance(error, ModuleNotFoundError) and error.name == "tensorflow":
+            print("This command needs TensorFlow: pip install tensorflow tensorflow-text", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as error:  # `Trainer` says where it has saved the run.
         message = str(error) or f"interrupted{'; repeat the command to continue' if resumes else ''}"
@@ -72,6 +76,14 @@ def run(main, with_arguments=False, tensorflow=True, check=None, resumes=False):
             sys.stderr.flush()
             os._exit(INTERRUPTED)
         sys.exit(INTERRUPTED)
+
+
+def _as_flags(message):
+    """Names the flags of this command instead of the parameters that they set."""
+    for parameter, flag in _PARAMETERS.items():
+        if flag in flags.FLAGS and (parameter == flag or parameter not in flags.FLAGS):
+            message = message.replace(f"`{parameter}`", f"--{flag}")
+    return message
 
 
 @contextlib.contextmanager
@@ -151,10 +163,10 @@ def _missing(names, document):
     """Returns the message about required flags, with the examples in the command's documentation."""
     parts = []
     for name in names:
-        example = re.search(rf'--{name}=("[^"]*"|\S+)', document)
-        parts.append(
-            f"--{name} is required: {flags.FLAGS[name].help}" + (f" Example: {example[0]}." if example else "")
-        )
+        # The last command of the documentation is this one, those before it prepare files.
+        examples = [match[0] for match in re.finditer(rf'--{name}=("[^"]*"|\S+)', document)]
+        example = f" Example: {examples[-1]}." if examples else ""
+        parts.append(f"--{name} is required: {_text(flags.FLAGS[name])}{example}")
     return " ".join([*parts, "See --help"])
 
 
@@ -200,10 +212,14 @@ def _described(name):
     flag = flags.FLAGS[name]
     required = any("must have a value" in validator.message for validator in flag.validators)
     default = "" if flag.default in (None, False, []) else f" Default: {flag.default_as_str.strip(chr(39))}."
-    text = re.sub(r"^<[^>]*>: |;\s+repeat this option.*", "", flag.help)  # Added by absl to enums and lists.
+    text = _text(flag)
     values = getattr(flag.parser, "enum_values", None)
     text += f" {'One of ' if values[1:] else 'Value: '}{', '.join(values)}." if values else ""
     return _columns(_usage(flag), f"{text}{default}{' Required.' if required else ''}")
+
+
+def _text(flag):
+    return re.sub(r"^<[^>]*>: |;\s+repeat this option.*", "", flag.help)  # Added by absl to enums and lists.
 
 
 def _usage(flag):

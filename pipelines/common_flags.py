@@ -181,6 +181,12 @@ def choices(holders, learning_rates, batch_size, epochs):
     }
 
 
+def check_pack(holders):
+    """Raises an error for flags that packed rows ignore."""
+    if holders.pack.value and flags.FLAGS["group_by_length"].present:
+        raise ValueError("--group_by_length: not with --pack, whose rows have one length. Received: both")
+
+
 def check_lora(holders, models):
     """Raises an error if LoRA cannot adapt the models, or its flags contradict others."""
     rank, alpha = holders.lora_rank.value, holders.lora_alpha.value

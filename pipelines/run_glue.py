@@ -101,6 +101,7 @@ def check():
         raise ValueError("--language_model_weight: not for --task=multi_label. Received: both")
     if _FLAGS.pack.value and (_LANGUAGE_MODEL.value or any(named_baseline(start, 1) for start in starts)):
         raise ValueError("--pack: only for BERT, without --language_model_weight")
+    common_flags.check_pack(_FLAGS)
     _check_distillation()
     if _DATA.value or set(task_names()) & set(OWN):  # TensorFlow Datasets need TensorFlow.
         _everything()

@@ -50,6 +50,7 @@ def check():
     common_flags.choices(_FLAGS, [], None, None)
     common_flags.check_model(_FLAGS.model.value, "google-bert/bert-base-cased")
     common_flags.check_lora(_FLAGS, [_FLAGS.model.value])
+    common_flags.check_pack(_FLAGS)
     _check_features()
     _read()
 

@@ -12,6 +12,8 @@ def find(files):
     if not isinstance(files, str | pathlib.Path):
         return [pathlib.Path(path) for path in files]
     paths = [path for path in map(pathlib.Path, sorted(glob.glob(str(files), recursive=True))) if path.is_file()]
+    if not paths and pathlib.Path(files).is_dir():
+        raise FileNotFoundError(f"{files}: a folder. Expected a pattern of files, such as {files}/*")
     if not paths:
         raise FileNotFoundError(f"{files}: no file matches")
     return paths

@@ -20,6 +20,8 @@ def filler(model, preprocessor, top=5):
         width = tf.reduce_max(tf.pad(count, [[0, 1]]))
         places = tf.argsort(tf.cast(masked, tf.int32), direction="DESCENDING", stable=True)[:, :width]
         logits = model({**inputs, "mask_positions": places}, training=False)["mlm_logits"]
+        if logits.shape[-1] > len(pieces):  # A table with spare rows.
+            logits = logits[..., : len(pieces)]
         probabilities, ids = tf.math.top_k(tf.nn.softmax(logits), top)
         there = tf.sequence_mask(count, width)[..., None]
         return {

@@ -51,6 +51,8 @@ def build_trimmed(model):
 
 def _describe(model):
     """Returns the description of a model that can be trimmed, or `None`."""
+    if not isinstance(model, keras.Model):
+        return describe(model)  # Raises an error.
     try:
         description = describe(model)
     except ValueError:  # No builder's, such as one with a teacher.

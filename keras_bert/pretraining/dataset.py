@@ -194,7 +194,9 @@ def _look(path):
         (record,) = read_records(path).take(1).as_numpy_iterator()
         found = tf.train.Example.FromString(record).features.feature
     except Exception as error:
-        raise ValueError(f"{path}: not a file of `tf.train.Example` records ({_plain(error)})") from None
+        raise ValueError(
+            f"{path}: not a file of `tf.train.Example` records, which create_pretraining_data makes ({_plain(error)})"
+        ) from None
     names = ["input_ids", "input_mask", "segment_ids", "next_sentence_labels"]
     if lacking := set(names) - set(found):
         raise ValueError(f"{path}: the records lack {', '.join(sorted(lacking))}. Received: {', '.join(sorted(found))}")

@@ -43,7 +43,7 @@ def find_records(source):
 def records_vocabulary(source, manifest, vocabulary=None):
     """Returns the `Vocabulary` of records: the given one, or that in their folder; checks that it is theirs."""
     if vocabulary is None and not manifest:
-        raise ValueError(f"{source}: the vocabulary of the records is unknown: pass `vocabulary`")
+        raise ValueError(f"{source}: the vocabulary of the records is unknown: set `vocabulary` to its vocab.txt")
     vocabulary = Vocabulary(pathlib.Path(source) / "vocab.txt" if vocabulary is None else vocabulary)
     if manifest and manifest["vocabulary"] != vocabulary.sha256:
         raise ValueError(
@@ -61,7 +61,10 @@ def sequence_length(source):
             size = struct.unpack_from("<Q", file.read(_HEADER))[0]
             return len(parse_example(file.read(size))["input_ids"])
     except (ValueError, KeyError, EOFError, OverflowError, MemoryError, struct.error, zlib.error) as error:
-        raise ValueError(f"{path}: not a file of `tf.train.Example` records ({error})") from None
+        reason = error or "it ends too early"
+        raise ValueError(
+            f"{path}: not a file of `tf.train.Example` records, which create_pretraining_data makes ({reason})"
+        ) from None
 
 
 def record_offsets(path):

@@ -85,6 +85,7 @@ class PackedBatches(BatchSource):
         return list(self._packed(epoch).reshape(self.steps, -1))
 
     def dataset(self, epoch=0, start=0):
+        """Returns the batches of an epoch, a `tf.data.Dataset`, for `Trainer` or for `fit` of a packed model."""
         if not 0 <= start <= self.steps:
             raise ValueError(f"`start` must be a step of the epoch, 0 to {self.steps}. Received: start={start}")
         packed = self._packed(epoch).reshape(self.steps, self.batch_size, self.texts)[start:]

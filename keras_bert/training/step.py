@@ -146,6 +146,7 @@ class TrainStep:
 
     def _forward(self, inputs, seeds):
         """Returns the outputs, and the scope with the losses and the updates of the forward pass."""
+        check_inputs(self._rewired, inputs)
         states = zip(self._generators, tf.unstack(seeds, len(self._generators)), strict=True)
         with keras.StatelessScope(state_mapping=states, collect_losses=True) as scope:
             return self._rewired(inputs, training=True), scope
@@ -246,6 +247,16 @@ class TrainStep:
         if norm:
             return tf.clip_by_norm(gradient, norm)
         return tf.clip_by_value(gradient, -value, value) if value else gradient
+
+
+def check_inputs(model, inputs):
+    """Raises an error if batches lack inputs of the model."""
+    names = list(model.input) if isinstance(model.input, dict) and isinstance(inputs, dict) else []
+    if missing := sorted(set(names) - set(inputs)):
+        raise ValueError(
+            f"the batches lack {', '.join(missing)}, which the model needs. `PackedBatches` and `PackedRecords` train with "
+            f"`rewire=keras_bert.build_packed`, all others without it. Received: batches with {', '.join(sorted(inputs))}"
+        )
 
 
 def _product(outputs, gradients):

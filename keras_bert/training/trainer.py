@@ -13,6 +13,7 @@ from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.input_pipeline import as_source
 from keras_bert.training.interruption import InterruptedEvaluation, Interruption
 from keras_bert.training.losses import Loss, Score
+from keras_bert.training.packed_batches import PackedBatches
 from keras_bert.training.progress import Progress, announced
 from keras_bert.training.run_log import RunLog
 from keras_bert.training.run_state import RunState, run_settings
@@ -142,6 +143,8 @@ class Trainer:
             A dict of the last evaluation's results, or the best one's with `best`; without evaluation, the last losses.
         """
         self._check_selection(best, patience, evaluation)
+        if isinstance(evaluation, PackedBatches):
+            raise ValueError("`evaluation` must have single texts, such as `Batches`. Received: PackedBatches")
         batches = as_source(batches)
         evaluation = None if evaluation is None else as_source(evaluation, finite=True)
         total = epochs * batches.steps if steps is None else steps
