@@ -194,8 +194,9 @@ def _look(path):
         (record,) = read_records(path).take(1).as_numpy_iterator()
         found = tf.train.Example.FromString(record).features.feature
     except Exception as error:
+        reason = _plain(error) or "no record at its start"
         raise ValueError(
-            f"{path}: not a file of `tf.train.Example` records, which create_pretraining_data makes ({_plain(error)})"
+            f"{path}: not a file of `tf.train.Example` records, which create_pretraining_data makes ({reason})"
         ) from None
     names = ["input_ids", "input_mask", "segment_ids", "next_sentence_labels"]
     if lacking := set(names) - set(found):

@@ -251,11 +251,14 @@ class TrainStep:
 
 def check_inputs(model, inputs):
     """Raises an error if batches lack inputs of the model."""
-    names = list(model.input) if isinstance(model.input, dict) and isinstance(inputs, dict) else []
-    if missing := sorted(set(names) - set(inputs)):
+    expected = getattr(model, "input", None)
+    if not isinstance(expected, dict) or not isinstance(inputs, dict):
+        return
+    if missing := sorted(set(expected) - set(inputs)):
         raise ValueError(
-            f"the batches lack {', '.join(missing)}, which the model needs. `PackedBatches` and `PackedRecords` train with "
-            f"`rewire=keras_bert.build_packed`, all others without it. Received: batches with {', '.join(sorted(inputs))}"
+            f"the batches lack {', '.join(missing)}. `PackedBatches` and `PackedRecords` are for "
+            "`rewire=keras_bert.build_packed`, all others for a trainer without it. Received: batches with "
+            f"{', '.join(sorted(inputs))}"
         )
 
 

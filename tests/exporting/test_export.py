@@ -379,6 +379,17 @@ def test_top_answers_over_windows_and_null_threshold(served):
 MASKED = ["a [MASK] b", "c", "[MASK] d [MASK]", "[MASK]"]
 
 
+def test_rows_beyond_the_vocabulary_never_fill_a_mask(config, pieces):
+    """The bias of the spare rows makes them the most probable ones."""
+    spare = dataclasses.replace(config, vocab_size=len(pieces) + 30)
+    model = keras_bert.build_pretrainer(keras_bert.build_encoder(spare))
+    bias = next(weight for weight in model.weights if weight.shape == (spare.vocab_size,))
+    bias.assign(np.arange(spare.vocab_size))
+    preprocessor = keras_bert.TextPreprocessor(pieces, 16, keep_special_tokens=("[MASK]",))
+    answers = fill_mask.filler(model, preprocessor, top=2)["serving_default"](tf.constant(["a [MASK] b"]))
+    assert [piece.decode() for piece in answers["tokens"].numpy()[0, 0]] == [pieces[-1], pieces[-2]]
+
+
 def test_fill_mask(served, pieces):
     """No, one and several masks in one batch."""
     model = served("pretraining")

@@ -249,7 +249,7 @@ def test_records_of_google(tmp_path, suffix):
             "a bidirectional language model needs records without masks. Received: b",
         ),
         ("static", {"masking": Masking()}, "static: the records already contain masks. Expected `masking=None`"),
-        ("plain/ex*", {}, r"plain/ex\*: the vocabulary of the records is unknown: pass `vocabulary`"),
+        ("plain/ex*", {}, r"plain/ex\*: the vocabulary of the records is unknown: set `vocabulary`"),
         ("none*", {"vocabulary": SOURCE.pieces}, r"none\*: no file matches"),
         (
             "[ps][lt]a*/ex*",

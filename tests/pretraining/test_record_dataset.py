@@ -156,7 +156,7 @@ def test_mistakes(folders, tmp_path):
         (folders / "static", {"steps": -1}, "`steps` must be at least 1"),
         (f"{folders}/*/*.tfrecord", {"vocabulary": SOURCE.pieces}, "static/.*: record 0: features or lengths differ"),
         (f"{folders}/static/*.tfrecord", {"vocabulary": SOURCE.pieces[:9]}, "record 0: `input_ids` has ids outside"),
-        (f"{folders}/dynamic/*.tfrecord", {}, "the vocabulary of the records is unknown: pass `vocabulary`"),
+        (f"{folders}/dynamic/*.tfrecord", {}, "the vocabulary of the records is unknown: set `vocabulary`"),
     ):
         with pytest.raises(ValueError, match=message):
             RecordDataset(source, **options)

@@ -103,6 +103,22 @@ def test_training_equals_that_of_single_texts(config, mirrored, tag, parts):
         np.testing.assert_allclose(together, alone, atol=1e-5)
 
 
+def test_packed_batches_need_a_packed_model(config):
+    inputs, targets = texts(np.array([9, 3]))
+    packed = PackedBatches(inputs, targets, batch_size=2)
+    loss, message = losses.classification_loss(), "the batches lack padding_mask. .*`rewire=keras_bert.build_packed`"
+    with eagerly(), pytest.raises(ValueError, match=message):
+        trained(config, packed, loss, lambda encoder: keras_bert.build_classifier(encoder, 3), False)
+    trainer = keras_bert.Trainer(
+        lambda: keras_bert.build_classifier(keras_bert.build_encoder(config), 3),
+        lambda model: keras_bert.create_optimizer(model, 1e-3, 4),
+        loss,
+        rewire=keras_bert.build_packed,
+    )
+    with pytest.raises(ValueError, match="`evaluation` must have single texts, such as `Batches`"):
+        trainer.fit(packed, evaluation=packed)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
