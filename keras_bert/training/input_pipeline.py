@@ -40,7 +40,10 @@ def replica_dataset(strategy, make_dataset, losses=(), micro_batches=1):
 
         dataset = make_dataset().map(split, num_parallel_calls=2, deterministic=True)
         dataset = dataset.unbatch() if here > 1 else dataset.map(_only)
-        return dataset.prefetch(2 * here)
+        options = tf.data.Options()
+        # The thread that tunes a pipeline sleeps for up to a minute, and the end of an iterator may wait for it.
+        options.autotune.enabled = False
+        return dataset.prefetch(2 * here).with_options(options)
 
     return strategy.distribute_datasets_from_function(make)
 

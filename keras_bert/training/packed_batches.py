@@ -93,6 +93,7 @@ class PackedBatches(BatchSource):
         options = tf.data.Options()
         # TensorFlow's optimizations would copy all features for every iterator without any gain.
         options.experimental_optimization.apply_default_optimizations = False
+        options.autotune.enabled = False  # See `replica_dataset`.
         return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)
 
     def _packed(self, epoch):
