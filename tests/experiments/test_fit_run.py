@@ -107,6 +107,15 @@ def test_an_interrupted_run(start, whole, monkeypatch):
     assert len(list((second.directory / "snapshots").iterdir())) == 2
 
 
+@pytest.fixture
+def heeding_ctrl_c():
+    """Jobs in the background of a shell ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeding_ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_the_run(start, whole, capsys, number):
     """Between two multiples of `save_every`; a second run ends with the same weights."""
