@@ -110,7 +110,8 @@ def _fit():
     write_text(output / "flags.txt", command.given_flags())
     run.fit()
     print(f"metrics:      {output / 'metrics.jsonl'}\nmodel:        {output / 'model'}")
-    command.print_next(_next()[0][1], _next()[0][0])
+    what, line = _next()[0]
+    command.print_next(line, what)
 
 
 def _train():

@@ -146,7 +146,7 @@ class TrainStep:
 
     def _forward(self, inputs, seeds):
         """Returns the outputs, and the scope with the losses and the updates of the forward pass."""
-        check_inputs(self._rewired, inputs)
+        _check_inputs(self._rewired, inputs)
         states = zip(self._generators, tf.unstack(seeds, len(self._generators)), strict=True)
         with keras.StatelessScope(state_mapping=states, collect_losses=True) as scope:
             return self._rewired(inputs, training=True), scope
@@ -249,7 +249,7 @@ class TrainStep:
         return tf.clip_by_value(gradient, -value, value) if value else gradient
 
 
-def check_inputs(model, inputs):
+def _check_inputs(model, inputs):
     """Raises an error if batches lack inputs of the model."""
     expected = getattr(model, "input", None)
     if not isinstance(expected, dict) or not isinstance(inputs, dict):
