@@ -76,16 +76,20 @@ def measure(contestants, rounds):
 
 
 def report(results):
-    """Prints a table of the results of `measure`; the first two are keras_bert in float32 and mixed bfloat16."""
+    """Prints a table of the results of `measure`, with the speedup of each contestant of keras_bert."""
     speeds = {name: [examples / took for took, _, examples in rounds] for name, rounds in results.items()}
     medians = {name: statistics.median(values) for name, values in speeds.items()}
-    print(f"{'':34} {'':39}         speedup of keras_bert")
-    print(f"{'':34} {'examples':>9} {'examples/s':>10} {'(min to max)':>18}   loss   float32  mixed bfloat16")
+    ours = [name for name in results if name.startswith("keras_bert")]
+    columns = [name.removeprefix("keras_bert, ") for name in ours]
+    print(f"{'':40} {'examples':>9} {'examples/s':>10} {'(min to max)':>18}   loss   speedup of keras_bert:")
+    print(f"{'':40} {'':>9} {'':>10} {'':>18}        {''.join(f'  {column}' for column in columns)}")
     for name, rounds in results.items():
         spread = f"({min(speeds[name]):.1f} to {max(speeds[name]):.1f})"
         loss = statistics.median(loss for _, loss, _ in rounds)
-        first, second = (medians[our] / medians[name] for our in list(results)[:2])
-        print(f"{name:34} {rounds[0][2]:9,} {medians[name]:10.1f} {spread:>18} {loss:6.3f} {first:9.2f} {second:15.2f}")
+        ratios = (
+            f"  {medians[our] / medians[name]:{len(column)}.2f}" for our, column in zip(ours, columns, strict=True)
+        )
+        print(f"{name:40} {rounds[0][2]:9,} {medians[name]:10.1f} {spread:>18} {loss:6.3f} {''.join(ratios)}")
 
 
 def rows_of_every_length(lengths, boundaries, batch_size):

@@ -107,3 +107,19 @@ def _remove(path):
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def difference(before, now, name=""):
+    """Describes the first difference between two JSON-serializable values; `None` if they are equal."""
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        before, now = (dict(enumerate(values)) for values in (before, now))
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in [*before, *(key for key in now if key not in before)]:
+            inner = f"{name}.{key}" if name else str(key)
+            if key not in before or key not in now:
+                side, value = ("in the earlier run", before[key]) if key in before else ("now", now[key])
+                return f"`{inner}` is set only {side}: {value!r}"
+            if found := difference(before[key], now[key], inner):
+                return found
+        return None
+    return None if before == now else f"`{name}` was {before!r}, is {now!r}"

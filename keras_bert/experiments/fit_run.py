@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_bert.checkpoints.save import save
 from keras_bert.experiments.pretraining_model import build_model, check_held_out, check_pairs, open_config, open_records
-from keras_bert.files import read_json, replacing, write_json
+from keras_bert.files import difference, read_json, replacing, write_json
 from keras_bert.models.trimmed import build_trimmed
 from keras_bert.pretraining.record_dataset import RecordDataset
 from keras_bert.pretraining.record_files import sequence_length
@@ -212,13 +212,11 @@ class FitRun:
             self.directory.mkdir(parents=True, exist_ok=True)
             write_json(path, given)
             return
-        stored = read_json(path)
-        for name, value in given.items():
-            if stored.get(name) != value:
-                raise ValueError(
-                    f"{self.directory}: contains a run with other settings: `{name}` was {stored.get(name)}, is "
-                    f"{value}. Expected the same settings, or another --output_dir"
-                )
+        if differs := difference(read_json(path), given):
+            raise ValueError(
+                f"{self.directory}: contains a run with other settings: {differs}. Expected the same settings, or "
+                "another --output_dir"
+            )
 
     def _set_seeds(self):
         """Sets the generators of dropout, which Keras does not restore: each draws once per step."""

@@ -9,8 +9,7 @@ import statistics
 
 import numpy as np
 
-from keras_bert.files import read_json, write_json
-from keras_bert.training.snapshots import difference
+from keras_bert.files import difference, read_json, write_json
 
 _RESULT = "result.json"
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_bert.corpus.word_counts import count_words
 from keras_bert.corpus.wordpiece_trainer import learn_vocabulary
 from keras_bert.exporting.translate import Translator
-from keras_bert.files import read_json, write_json
+from keras_bert.files import difference, read_json, write_json
 from keras_bert.models.beam_search import Beam
 from keras_bert.models.transformer import build_transformer
 from keras_bert.tasks.translation import data, metrics
@@ -23,7 +23,6 @@ from keras_bert.training.optimizer import AdamW
 from keras_bert.training.pair_bucketing import PairBatches
 from keras_bert.training.progress import announced, messages, track
 from keras_bert.training.schedule import InverseSquareRootSchedule
-from keras_bert.training.snapshots import difference
 
 _LOG = logging.getLogger("keras_bert")
 _ROWS = 64  # Texts that are translated together.

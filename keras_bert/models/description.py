@@ -106,9 +106,13 @@ def describe(model):
     try:
         return _description(*read(model))
     except OtherWiringError as error:
+        if model.name.startswith(("trimmed_", "packed_")):
+            found = "A model from build_trimmed or build_packed is for training only: use the one that it was made from"
+        else:
+            found = error
         raise ValueError(
             "`model` must come from a builder of keras_bert, such as build_encoder or build_classifier, with nothing "
-            f"added, removed or changed. {error}. Received: model={model.name!r}. keras_bert only saves and exports "
+            f"added, removed or changed. {found}. Received: model={model.name!r}. keras_bert only saves and exports "
             "models from its builders; Keras saves any model: model.save('model.keras')"
         ) from None
 

@@ -93,7 +93,7 @@ def _layer_rates(model, decay):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class AdamW(keras.optimizers.AdamW):
-    """`keras.optimizers.AdamW` with the update of each weight in one kernel on TensorFlow.
+    """`keras.optimizers.AdamW` with the update of each weight in one operation on TensorFlow.
 
     Keras composes the update from a dozen operations, each a pass over memory, which other backends fuse. The results
     follow the paper: Keras adds epsilon before the bias correction, and squares the gradient rows of a repeated token
@@ -189,7 +189,7 @@ class AdamW(keras.optimizers.AdamW):
         gradient, factor = _dense(gradient, weight.dtype), tf.cast(factor, weight.dtype)
         if weight.shape.num_elements() >= _LARGE:
             scalars = learning_rate, beta_1, beta_2, decay or 0.0, power_1, power_2, self.epsilon, factor
-            _one_pass(weight.shape, weight.dtype)(*handles, gradient, [tf.cast(x, weight.dtype) for x in scalars])
+            _compiled_update(weight.shape, weight.dtype)(*handles, gradient, [tf.cast(x, weight.dtype) for x in scalars])
         else:
             if decay is not None:
                 tf.raw_ops.AssignSubVariableOp(resource=handles[0], value=weight * (decay * learning_rate))
@@ -303,11 +303,11 @@ def _adam(m, v, gradient, beta_1, beta_2, power_1, power_2, epsilon):
 
 
 @functools.cache
-def _one_pass(shape, dtype):
-    """Returns a function compiled by XLA that updates a weight of this shape in one pass over memory.
+def _compiled_update(shape, dtype):
+    """Returns a function compiled by XLA that updates a weight of this shape and fuses clipping and weight decay.
 
-    TensorFlow's kernel of Adam needs further passes, for clipping and weight decay. On two cores it takes 16 ms for 12
-    million values, this function 9 ms; small weights would not repay its compilation.
+    TensorFlow's kernel of Adam needs further passes over memory for these. On two cores it takes 16 ms for 12 million
+    values, this function 9 ms; small weights would not repay its compilation.
     """
 
     def update(weight, m, v, gradient, scalars):

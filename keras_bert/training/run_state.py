@@ -6,9 +6,10 @@ import math
 
 import keras
 
+from keras_bert.files import difference
 from keras_bert.training.collectives import sum_over_replicas
 from keras_bert.training.progress import announced
-from keras_bert.training.snapshots import Snapshots, difference
+from keras_bert.training.snapshots import Snapshots
 
 _LOG = logging.getLogger("keras_bert")
 

@@ -104,17 +104,3 @@ def _read(prefix, variables):
         prefix=str(prefix), tensor_names=names, shape_and_slices=[""] * len(names), dtypes=dtypes
     )
     return dict(zip(names, values, strict=True))
-
-
-def difference(before, now, name=""):
-    """Describes the first difference between two JSON-serializable values; `None` if they are equal."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in [*before, *(key for key in now if key not in before)]:
-            inner = f"{name}.{key}" if name else key
-            if key not in before or key not in now:
-                side, value = ("in the earlier run", before[key]) if key in before else ("now", now[key])
-                return f"`{inner}` is set only {side}: {value!r}"
-            if found := difference(before[key], now[key], inner):
-                return found
-        return None
-    return None if before == now else f"`{name}` was {before!r}, is {now!r}"

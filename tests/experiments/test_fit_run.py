@@ -184,6 +184,8 @@ def test_settings(start):
     start("settings")
     with pytest.raises(ValueError, match="with other settings: `learning_rate` was 0.001, is 0.5"):
         start("settings", learning_rate=0.5)
+    with pytest.raises(ValueError, match="with other settings: `phases.0.steps` was 7, is 6"):
+        start("settings", phases=[{"length": 16, "steps": 6, "batch": 16}, {"length": 24, "steps": 4, "batch": 8}])
     for name, changes in (
         ("--pack", {"pack": True}),
         ("--teacher", {"teacher": "other"}),

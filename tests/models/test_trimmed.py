@@ -70,3 +70,5 @@ def test_other_models(build):
     inputs = keras.Input((3,))
     model = keras.Model(inputs, keras.layers.Dense(2)(inputs))
     assert keras_bert.build_trimmed(model) is model
+    with pytest.raises(ValueError, match="is for training only: use the one that it was made from"):
+        keras_bert.build_embedder(keras_bert.build_trimmed(build("classification")))

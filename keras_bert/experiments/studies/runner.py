@@ -18,12 +18,12 @@ from keras_bert.experiments.pretraining_model import Objective, PretrainingSetti
 from keras_bert.experiments.pretraining_run import PretrainingRun
 from keras_bert.experiments.studies.columns import TASKS, Heading
 from keras_bert.experiments.study import remove_snapshots
-from keras_bert.files import read_json, replacing, write_json
+from keras_bert.files import difference, read_json, replacing, write_json
 from keras_bert.pretraining.generate import generate
 from keras_bert.pretraining.masking import Masking
 from keras_bert.pretraining.settings import Settings
 from keras_bert.training.progress import messages
-from keras_bert.training.snapshots import Snapshots, difference
+from keras_bert.training.snapshots import Snapshots
 
 _LOG = logging.getLogger("keras_bert")
 _FEATURES = "concat_last_four"  # The best of the paper, used in its table 8.
