@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from keras_bert.checkpoints.save import save
+from keras_bert.experiments.fit_snapshots import FitSnapshots
 from keras_bert.experiments.pretraining_model import build_model, check_held_out, check_pairs, open_config, open_records
 from keras_bert.files import difference, read_json, replacing, write_json
 from keras_bert.models.trimmed import build_trimmed
@@ -21,8 +22,6 @@ from keras_bert.training.interruption import Interruption
 from keras_bert.training.optimizer import create_optimizer
 from keras_bert.training.progress import Progress, announced
 
-_KEPT = 2  # Snapshots.
-_ENDING = ".weights.h5"  # Keras writes weights only to files that end like this.
 # Keras' name of each metric, and ours.
 _METRICS = {
     "mlm_logits_cross_entropy": "mlm_loss",
@@ -36,7 +35,7 @@ class FitRun:
     """Pre-trains a model by `model.fit`, on JAX on all devices. Ctrl-C and SIGTERM save a snapshot, where it resumes.
 
     The order of the records, their masks and dropout are functions of seed and step: a resumed run ends with the
-    weights of an uninterrupted one, up to rounding.
+    weights of an uninterrupted one, up to rounding. The training metrics of a line are those since the last snapshot.
 
     Args:
         settings: `PretrainingSettings`, without accumulation, packed rows and teachers.
@@ -64,7 +63,7 @@ class FitRun:
         if held_out:
             options = {"batch_size": self.records[0].batch_size, "shuffle": False, "limit": examples}
             self.held_out = check_held_out(open_source(held_out, **options), self.records[0])
-        self._check_settings()
+        stored = self._check_settings()
         _distribute([phase["batch"] for phase in settings.phases])
         self.model = self._build()
         self.trained = self._compiled(self.model)
@@ -72,7 +71,10 @@ class FitRun:
             layer.seed_generator for layer in self.model._flatten_layers() if getattr(layer, "rate", 0) > 0
         ]
         self._seeds = [np.array(generator.state) for generator in self._generators]
+        self._snapshots = FitSnapshots(self.directory / "snapshots")
         self.step = self._restore()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        write_json(self.directory / "settings.json", stored)
 
     def _open(self, source, vocabulary, **options):
         settings = self.settings
@@ -104,6 +106,8 @@ class FitRun:
             bias_correction=settings.bias_correction,
             kind=settings.optimizer,
         )
+        if settings.precision == "mixed_float16":
+            optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
         optimizer.build(model.trainable_variables)
         losses = self.records[0].losses()
         model.compile(optimizer, losses, weighted_metrics={name: _metrics() for name in losses})
@@ -170,26 +174,11 @@ class FitRun:
         known = self.records[0].settings
         casing = {"lowercase": known.get("lowercase", self._lowercase), "strip_accents": known.get("strip_accents")}
         save(self.model, self.directory / "model", self.records[0].vocabulary, **casing)
-        folder = self.directory / "snapshots"
-        with replacing(folder / f"step-{self.step:09}{_ENDING}") as temporary:
-            self.trained.save_weights(temporary)  # Those of the optimizer, too.
-        for path in self._snapshots()[:-_KEPT]:
-            path.unlink()
-
-    def _snapshots(self):
-        return sorted((self.directory / "snapshots").glob(f"step-*{_ENDING}"))
+        self._snapshots.save(self.step, self.trained)
 
     def _restore(self):
-        """Loads the newest snapshot and returns its step, 0 if there is none."""
-        snapshots, step = self._snapshots(), 0
-        if snapshots:
-            try:
-                self.trained.load_weights(snapshots[-1])
-            except (OSError, KeyError, ValueError) as error:
-                raise ValueError(
-                    f"{snapshots[-1]}: cannot be read ({error}). Remove it to resume from an older one"
-                ) from None
-            step = int(snapshots[-1].name.removeprefix("step-").removesuffix(_ENDING))
+        """Loads the newest undamaged snapshot and returns its step, 0 if there is none."""
+        step = self._snapshots.restore(self.trained)
         log = self.directory / "metrics.jsonl"
         if log.exists():
             lines = log.read_text().splitlines(keepends=True)
@@ -199,24 +188,22 @@ class FitRun:
         return step
 
     def _check_settings(self):
-        """Writes the settings of a new run; raises if those of an interrupted one differ."""
+        """Returns the settings; raises if those of an interrupted run differ."""
         settings, path = self.settings, self.directory / "settings.json"
         size = settings.config and dataclasses.asdict(open_config(settings.config, self.records[0].vocabulary))
         given = dataclasses.asdict(settings) | {"config": size}
         given["examples"] = [records.examples for records in self.records]
+        given["data"] = [records.settings for records in self.records]
         del given["save_every"]  # May differ.
         given = json.loads(json.dumps(given))
-        if not path.exists():
-            if (self.directory / "metrics.jsonl").exists():
-                raise ValueError(f"{self.directory}: contains another kind of run. Expected another --output_dir")
-            self.directory.mkdir(parents=True, exist_ok=True)
-            write_json(path, given)
-            return
-        if differs := difference(read_json(path), given):
+        if not path.exists() and (self.directory / "metrics.jsonl").exists():
+            raise ValueError(f"{self.directory}: contains another kind of run. Expected another --output_dir")
+        if path.exists() and (differs := difference(read_json(path), given)):
             raise ValueError(
                 f"{self.directory}: contains a run with other settings: {differs}. Expected the same settings, or "
                 "another --output_dir"
             )
+        return given
 
     def _set_seeds(self):
         """Sets the generators of dropout, which Keras does not restore: each draws once per step."""

@@ -189,7 +189,8 @@ class AdamW(keras.optimizers.AdamW):
         gradient, factor = _dense(gradient, weight.dtype), tf.cast(factor, weight.dtype)
         if weight.shape.num_elements() >= _LARGE:
             scalars = learning_rate, beta_1, beta_2, decay or 0.0, power_1, power_2, self.epsilon, factor
-            _compiled_update(weight.shape, weight.dtype)(*handles, gradient, [tf.cast(x, weight.dtype) for x in scalars])
+            scalars = [tf.convert_to_tensor(scalar, weight.dtype) for scalar in scalars]
+            _compiled_update(weight.shape, weight.dtype)(*handles, gradient, scalars)
         else:
             if decay is not None:
                 tf.raw_ops.AssignSubVariableOp(resource=handles[0], value=weight * (decay * learning_rate))
@@ -285,8 +286,8 @@ class LAMB(AdamW):
         """Scales the step to the norm of the weight, separately for query, key and value."""
         if not self._decays(variable):
             return step
-        folded = [-1, 3 if self._path(variable) in self.fused else 1, 0]
-        folded[2] = step.shape[-1] // folded[1]
+        parts = 3 if self._path(variable) in self.fused else 1
+        folded = [-1, parts, (step.shape[-1] if len(step.shape) else 1) // parts]
         weight, folded = ops.reshape(weight, folded), ops.reshape(step, folded)
         sizes = [ops.sqrt(ops.sum(ops.square(value), axis=(0, 2), keepdims=True)) for value in (weight, folded)]
         ratio = ops.where((sizes[0] > 0) & (sizes[1] > 0), ops.divide_no_nan(*sizes), 1.0)

@@ -55,6 +55,14 @@ class PackedBatches(BatchSource):
             )
         self._inputs, self._targets = to_tensors({name: inputs[name] for name in _INPUTS}), to_tensors(targets)
         self._lengths = row_lengths(self._inputs, self._targets)
+        tokens = self._inputs["token_ids"].row_lengths().numpy()
+        if longer := np.flatnonzero(tokens < self._lengths).tolist():
+            text = longer[0]
+            raise ValueError(
+                "no feature may be longer than `token_ids`. Received: text "
+                f"{text} with {tokens[text]} tokens and {self._lengths[text]} values of another feature"
+            )
+        self._inputs = {name: _filled(feature, self._lengths, 0) for name, feature in self._inputs.items()}
         if empty := np.flatnonzero(self._lengths == 0).tolist():
             raise ValueError(f"texts must have tokens, at least [CLS]. Received: text {empty[0]} without any")
         longest = int(self._lengths.max())
@@ -64,6 +72,8 @@ class PackedBatches(BatchSource):
         if len(kinds) > 1:
             raise ValueError("`targets` must all have a value per text, or all a value per token. Received: both")
         self._per_token = kinds == {True}
+        if self._per_token:
+            self._targets = tf.nest.map_structure(lambda tags: _filled(tags, self._lengths, -1), self._targets)
         self.examples, self.tokens = len(self._lengths), int(self._lengths.sum())
         self.computed = np.inf
         for size in sizes:
@@ -199,6 +209,15 @@ def _in_rows(feature, packed, size, padding=0):
     counts = tf.reduce_sum(tf.cast(packed >= 0, feature.row_splits.dtype), 1)
     rows = tf.RaggedTensor.from_row_lengths(texts, counts).merge_dims(1, 2)
     return rows.to_tensor(padding, shape=[packed.shape[0], size])
+
+
+def _filled(feature, lengths, padding):
+    """Pads each text of a ragged feature to its length."""
+    missing = lengths - feature.row_lengths().numpy()
+    if not missing.any():
+        return feature
+    filler = tf.fill([missing.sum()], tf.cast(padding, feature.dtype))
+    return tf.concat([feature, tf.RaggedTensor.from_row_lengths(filler, missing)], 1)
 
 
 def _slots(packed):

@@ -82,8 +82,8 @@ def assert_equal(run, other, tolerance):
         assert found == pytest.approx(expected, rel=1e-4)
 
 
-def test_an_interrupted_run(start, whole, monkeypatch):
-    """Ends as an uninterrupted one, with dropout, in the second phase; its model is the last one."""
+def test_an_interrupted_run(start, whole, monkeypatch, caplog):
+    """Ends as an uninterrupted one, with dropout, though the last snapshot is damaged; its model is the last one."""
     assert [line["step"] for line in lines(whole) if line["kind"] == "evaluation"] == [3, 6, 7, 9, 11]
     save, saved = fit_run.save, []
 
@@ -97,14 +97,20 @@ def test_an_interrupted_run(start, whole, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         start("cut").fit()
     monkeypatch.undo()
+    newest = whole.directory.parent / "cut/snapshots/step-000000007.weights.h5"
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2 : len(content) // 2 + 4000] = bytes(4000)
+    newest.write_bytes(content)
     second = start("cut")
-    assert second.step == 7
+    assert second.step == 6
+    assert f"{newest} is damaged, using the previous snapshot (the checksum differs)" in caplog.text
     assert second.fit() == lines(second)[-1]
     assert_equal(second, whole, 1e-6)
     model = keras_bert.load(second.directory / "model").pretrainer()
     for one, two in zip(model.weights, second.model.trainable_weights, strict=True):
         np.testing.assert_array_equal(to_numpy(one), to_numpy(two))
-    assert len(list((second.directory / "snapshots").iterdir())) == 2
+    kept = {path.name.split(".")[0] for path in (second.directory / "snapshots").iterdir()}
+    assert kept == {"step-000000009", "step-000000011"}
 
 
 @pytest.fixture
@@ -166,6 +172,7 @@ def test_eight_devices_equal_one(start, whole, monkeypatch):
     assert len(kernel.value.sharding.device_set) == 8
     with pytest.raises(ValueError, match="divisible by the number of devices, 8. Received: batch:12"):
         start("uneven", phases=[{"length": 16, "steps": 1, "batch": 12}, {"length": 24, "steps": 1, "batch": 8}])
+    assert not (whole.directory.parent / "uneven").exists()
     keras.distribution.set_distribution(None)
     monkeypatch.setattr(keras.distribution, "list_devices", lambda: ["cpu:0"])
     one = start("one")
@@ -196,6 +203,19 @@ def test_settings(start):
             start("run", **changes)
     with pytest.raises(ValueError, match="expected one source for each length of a --phase, .16."):
         start("other", phases=[{"length": 16, "steps": 1, "batch": 8}])
+
+
+def test_float16(start):
+    """The loss is scaled; a resumed run has the scale of the snapshot."""
+    phases = [{"length": 16, "steps": 2, "batch": 16}, {"length": 24, "steps": 1, "batch": 8}]
+    run = start("half", precision="mixed_float16", phases=phases)
+    run.trained.optimizer.dynamic_scale.assign(1024.0)
+    run.fit()
+    second = start("half", precision="mixed_float16", phases=phases)
+    assert second.step == 3
+    assert float(second.trained.optimizer.dynamic_scale) == 1024
+    for one, two in zip(run.trained.optimizer.variables, second.trained.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(to_numpy(one), to_numpy(two), err_msg=one.path)
 
 
 def test_a_loss_that_is_not_finite(start):

@@ -53,6 +53,23 @@ def test_lamb_equals_numpy(decay):
         np.testing.assert_allclose(variable, expected, atol=1e-6, err_msg=variable.name)
 
 
+@pytest.mark.parametrize("size", [4, 70_000], ids=["kernel", "XLA"])
+def test_float64(size):
+    """Weight decay and epsilon are not rounded to float32: 1 - 0.1, then 1 - g / (sqrt(0.001 g g) + 0.1 g)."""
+    for gradient, decay, expected in ((0.0, 0.1, 0.9), (1e-49, 0.0, 1 - 1 / (np.sqrt(0.001) + 0.1))):
+        weight = keras.Variable(np.ones(size), dtype="float64")
+        optimizer = keras_bert.AdamW(1.0, weight_decay=decay, epsilon=1e-50, bias_correction=False, beta_1=0.0)
+        optimizer.apply([keras.ops.full([size], gradient, "float64")], [weight])
+        np.testing.assert_allclose(weight.numpy(), expected, rtol=1e-12)
+
+
+def test_lamb_on_a_scalar():
+    """The first step of Adam is 1; its trust ratio is 2."""
+    weight = keras.Variable(2.0)
+    keras_bert.LAMB(0.01, weight_decay=0).apply([keras.ops.ones(())], [weight])
+    np.testing.assert_allclose(to_numpy(weight), 1.98, rtol=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["AdamW", "LAMB"])
 @pytest.mark.parametrize("clip", ["clipvalue", "clipnorm", "global_clipnorm"])
 def test_repeated_tokens_are_summed_before_clipping(kind, clip):

@@ -66,6 +66,19 @@ def test_few_texts():
     assert (batches.steps, batches.batch_size, batches.sequence_length, batches.computed) == (1, 1, 13, 13)
 
 
+def test_features_of_other_lengths():
+    """Tags and segments stay with their text; a feature must not be longer than its text."""
+    tokens = tf.ragged.constant([[11, 12, 13], [21, 22, 23]], dtype=tf.int32)
+    inputs = {"token_ids": tokens, "segment_ids": tf.ragged.constant([[0], [1, 1, 1]], dtype=tf.int32)}
+    tags = tf.ragged.constant([[1], [2, 2, 2]], dtype=tf.int32)
+    ((features, targets, _),) = PackedBatches(inputs, tags, 2, sequence_length=6, shuffle=False).dataset()
+    first = features["token_ids"].numpy()[0, 0] == 11
+    assert targets.numpy().tolist() == [[1, -1, -1, 2, 2, 2] if first else [2, 2, 2, 1, -1, -1]]
+    assert features["segment_ids"].numpy().tolist() == [[0, 0, 0, 1, 1, 1] if first else [1, 1, 1, 0, 0, 0]]
+    with pytest.raises(ValueError, match="longer than `token_ids`. Received: text 1 with 3 tokens and 4 values"):
+        PackedBatches(inputs, tf.ragged.constant([[1], [2, 2, 2, 2]], dtype=tf.int32), 2)
+
+
 def trained(config, batches, loss, build, packed, **options):
     """Returns the loss and the weights after two steps."""
     config = dataclasses.replace(config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
