@@ -104,7 +104,9 @@ class TextPreprocessor(keras.layers.Layer):
         return self.pack(self.tokenizer(texts))
 
     def _pack_pair(self, texts, pairs):
-        tf.debugging.assert_equal(tf.size(texts), tf.size(pairs), "`text` and `pair` must have the same shape")
+        check = tf.debugging.assert_equal(tf.size(texts), tf.size(pairs), "`text` and `pair` must have the same shape")
+        with tf.control_dependencies([check]):  # Otherwise an error of packing may come first.
+            pairs = tf.identity(pairs)
         return self.pack(self.tokenizer(texts), self.tokenizer(pairs))
 
     def pack(self, first, second=None):
