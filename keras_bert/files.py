@@ -1,4 +1,4 @@
-"""Atomic writes of files and folders, JSON and fingerprints."""
+"""Atomic writes of files and folders; JSON, its fingerprints and differences."""
 
 import contextlib
 import hashlib
@@ -102,13 +102,6 @@ def fingerprint(value):
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
 
 
-def _remove(path):
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
 def difference(before, now, name=""):
     """Describes the first difference between two JSON-serializable values; `None` if they are equal."""
     if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
@@ -123,3 +116,10 @@ def difference(before, now, name=""):
                 return found
         return None
     return None if before == now else f"`{name}` was {before!r}, is {now!r}"
+
+
+def _remove(path):
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -106,14 +106,15 @@ def describe(model):
     try:
         return _description(*read(model))
     except OtherWiringError as error:
+        hint = ""
         if model.name.startswith(("trimmed_", "packed_")):
-            found = "A model from build_trimmed or build_packed is for training only: use the one that it was made from"
-        else:
-            found = error
+            hint = (
+                " A model from build_trimmed or build_packed is for training only: use the one that it was made from."
+            )
         raise ValueError(
             "`model` must come from a builder of keras_bert, such as build_encoder or build_classifier, with nothing "
-            f"added, removed or changed. {found}. Received: model={model.name!r}. keras_bert only saves and exports "
-            "models from its builders; Keras saves any model: model.save('model.keras')"
+            f"added, removed or changed. {error}.{hint} Received: model={model.name!r}. keras_bert only saves and "
+            "exports models from its builders; Keras saves any model: model.save('model.keras')"
         ) from None
 
 
