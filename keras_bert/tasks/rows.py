@@ -4,6 +4,7 @@ import codecs
 import contextlib
 import csv
 import functools
+import itertools
 import json
 import logging
 import re
@@ -83,7 +84,7 @@ def check_columns(path, line, found, wanted):
     """
     for column in wanted:
         if column not in found:
-            flag = wanted[column] if isinstance(wanted, dict) and line == 1 else None
+            flag = wanted[column] if isinstance(wanted, dict) else None
             fix = f". Name another one with --{flag}" if flag else ""
             raise ValueError(f"{path}:{line}: no column `{column}`. It has: {', '.join(map(repr, found))}{fix}")
     for column in wanted:
@@ -99,7 +100,7 @@ def read_rows(path, wanted):
         ValueError.
     """
     if _suffix(path) == ".jsonl":
-        return read_lines(path), functools.partial(_json_object, path, wanted)
+        return json_lines(path), functools.partial(_json_object, path, wanted)
     (line, header), *rows = lines_of_table(path, wanted)
     check_columns(path, line, header, wanted)
     return rows, functools.partial(table_row, path, header)
@@ -109,7 +110,8 @@ def stream_rows(path, wanted):
     """Yields the line number and the row of `read_rows`, a dict by column; JSONL is not read as a whole."""
     if _suffix(path) == ".jsonl":
         for line, text in stream_lines(path):
-            yield line, _json_object(path, wanted, line, text)
+            if text.strip():
+                yield line, _json_object(path, wanted, line, text)
         return
     raw_rows, parse = read_rows(path, wanted)
     for line, raw in raw_rows:
@@ -153,7 +155,7 @@ def good_rows(path, raw_rows, parse, skip_bad_rows=None):
 def column_names(path, wanted=()):
     """Returns the columns of a file, in JSONL of the first object. `wanted` columns determine the CSV delimiter."""
     if _suffix(path) == ".jsonl":
-        return [name for line, text in read_lines(path)[:1] for name in _json_object(path, wanted, line, text)]
+        return [name for line, text in json_lines(path)[:1] for name in _json_object(path, wanted, line, text)]
     return lines_of_table(path, wanted)[0][1]
 
 
@@ -167,11 +169,21 @@ def _suffix(path):
 
 
 def lines_of_table(path, wanted):
-    """Returns (line number, fields) of each row of CSV or TSV, header first; for `wanted` see `column_names`."""
+    """Returns (line number, fields) of each row of CSV or TSV, header first; for `wanted` see `column_names`.
+
+    Blank lines are no rows. In a single column, lines of white space are texts, in TSV also empty lines.
+    """
     rows = _csv_rows(path, wanted) if _suffix(path) == ".csv" else _tsv_rows(path)
+    rows = list(itertools.dropwhile(lambda row: is_blank(row[1]), rows))
     if not rows:
         raise ValueError(f"{path}: the file is empty. Expected a first line with the names of the columns")
-    return rows
+    has_one_column = len(rows[0][1]) == 1
+    return [row for row in rows if (row[1] if has_one_column else not is_blank(row[1]))]
+
+
+def is_blank(fields):
+    """Whether the fields of a row with several columns are those of a blank line."""
+    return not fields or (len(fields) == 1 and not fields[0].strip())
 
 
 def _csv_rows(path, wanted):
@@ -217,7 +229,7 @@ def _tell(path, delimiters):
 
 def _header(lines, delimiter):
     try:
-        return next(csv.reader(lines, delimiter=delimiter, strict=True), [])
+        return next((row for row in csv.reader(lines, delimiter=delimiter, strict=True) if not is_blank(row)), [])
     except csv.Error:
         return []
 
@@ -252,10 +264,15 @@ def json_value(path, line, text, make_object):
         raise ValueError(f"{path}:{line}: JSON that cannot be read: {error}") from error
 
 
+def json_lines(path):
+    """Returns (line number, line) of each line of JSONL that is not blank."""
+    return [(number, line) for number, line in read_lines(path) if line.strip()]
+
+
 def _json_object(path, wanted, line, text):
     record = json_value(path, line, text, tuple)  # A dict would hide duplicate names.
     if not isinstance(record, tuple):
         raise ValueError(f"{path}:{line}: expected one JSON object per line. Received: {text[:50]}")
     names = [name for name, _ in record]
-    check_columns(path, line, names, wanted)
+    check_columns(path, line, names, wanted if line == 1 else list(wanted))
     return dict(record)

@@ -3,7 +3,7 @@
 import pathlib
 
 from keras_bert.tasks.multiple_choice import data as multiple_choice
-from keras_bert.tasks.rows import column_names, good_rows, read_rows, valid_text
+from keras_bert.tasks.rows import column_names, good_rows, is_blank, read_rows, valid_text
 
 # The argument of `read_texts` that names the column of an input.
 _ARGUMENTS = {"text": "text_column", "question": "text_column", "pair": "pair_column", "context": "pair_column"}
@@ -53,11 +53,11 @@ def _value(place, column, value):
 
 def from_lines(name, lines, allowed):
     """Converts lines, whose parts are separated by tabs, all like the first one; `name` is that of the file."""
-    lines = [line.split("\t") for line in lines]
-    while len(lines) > 1 and len(lines[0]) > 1 and lines[-1] == [""]:
-        lines.pop()  # Trailing blank lines are ignored for pairs; for single texts each line is a row.
-    fitting = _fitting(lines[0], allowed)
-    return [from_parts(f"{name}:{number}", line, fitting or allowed) for number, line in enumerate(lines, 1)]
+    lines = [(number, line.split("\t")) for number, line in enumerate(lines, 1)]
+    if len(lines[0][1]) > 1:  # For single texts, a blank line is an empty text.
+        lines = [(number, parts) for number, parts in lines if not is_blank(parts)]
+    fitting = _fitting(lines[0][1], allowed)
+    return [from_parts(f"{name}:{number}", parts, fitting or allowed) for number, parts in lines]
 
 
 def from_parts(place, parts, allowed):

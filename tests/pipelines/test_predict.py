@@ -43,8 +43,8 @@ def assert_lines(printed, expected):
 def test_pairs(model):
     directory, expected = model
     assert_lines(call(PROGRAM, f"--model={directory}", "a b", "c d"), expected((["a b"], ["c d"])))
-    # Trailing blank lines are ignored.
-    given = "a b\tc d\r\na\t\r\n\r\n\n"
+    # Blank lines are ignored.
+    given = "a b\tc d\r\n\r\n \na\t\r\n\r\n\n"
     assert_lines(call(PROGRAM, f"--model={directory}", given=given), expected((["a b", "a"], ["c d", ""])))
 
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from keras_bert.tasks.classification import own_data
+from keras_bert.tasks.rows import stream_rows
 from keras_bert.tasks.table import Examples, balance, discover_labels, read_table
+from keras_bert.tasks.texts import read_texts
 
 FORMATS = [
     ("a.csv", 'text,other,label\n"a, ""b""\nc",x,yes\nd,y z,no\n', ['a, "b"\nc', "d"]),
@@ -87,6 +89,24 @@ def test_csv_of_spreadsheets(tmp_path, delimiter, end):
     assert own_data("regression", *[write(tmp_path, "b.csv", f"text{delimiter}label{end}a{delimiter}1{end}")] * 3).test
 
 
+# Blank lines are no rows, as in `csv` and pandas. In a single column, lines of spaces are texts, in TSV empty lines too.
+BLANK_LINES = [
+    ("a.csv", '\n  \ntext,label\n\na,x\n \t\n\u2003\n"b\n\nc",y\n\n', ["a", "b\n\nc"]),
+    ("a.csv", "\r\n\r\ntext;label\r\na;x\r\n\r\nb;y\r\n", ["a", "b"]),
+    ("a.tsv", "\n \ntext\tlabel\n\na\tx\n   \nb\ty\n\n", ["a", "b"]),
+    ("a.jsonl", '\n \n{"text": "a"}\n\n\t\n{"text": "b"}\n\n', ["a", "b"]),
+    ("a.csv", "\ntext\n\na\n  \n\nb\n\n", ["a", "  ", "b"]),
+    ("a.tsv", "\ntext\na\n\n  \nb\n\n", ["a", "", "  ", "b"]),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "texts"), BLANK_LINES)
+def test_blank_lines(tmp_path, name, content, texts):
+    path = write(tmp_path, name, content)
+    assert [row["text"] for row in read_texts(path, [("text",)])] == texts
+    assert [record["text"] for _, record in stream_rows(path, ["text"])] == texts
+
+
 def test_unusual_texts(tmp_path):
     limit, long = csv.field_size_limit(), "word " * 40_000
     assert read_table(write(tmp_path, "a.csv", f'text,label\n"{long}",yes\n'), "text").text == [long]
@@ -151,7 +171,14 @@ def test_balance():
         ("a.csv", 't,l\n"x\ny",no\nz,maybe\n', r"a\.csv:4: unknown label 'maybe'. Expected one of: 'no', 'yes'"),
         ("a.csv", "t,l\n  ,no\n", r"a\.csv:2: column `t` is empty"),
         ("a.csv", 't,l\n"x,no\ny,no\n', r"a\.csv:2: unexpected end of data. Expected CSV with doubled quotes"),
+        ("a.csv", "\n\nt,l\n\nx,no\n \nz,maybe\n", r"a\.csv:7: unknown label 'maybe'"),
+        ("a.csv", "\ntext,l\n", r"a\.csv:2: no column `t`. It has: 'text', 'l'. Name another one with --text_column$"),
+        ("a.csv", "t,l\n,\n", r"a\.csv:2: column `t` is empty"),
+        ("a.csv", "\n \n", r"a\.csv: the file is empty"),
+        ("a.tsv", "\nt\tl\n  \nx\n", r"a\.tsv:4: expected 2 columns, got 1"),
+        ("a.tsv", "t\tl\n\t\nx\tno\n", r"a\.tsv:2: column `t` is empty"),
         ("a.tsv", "t\tl\nx\n", r"a\.tsv:2: expected 2 columns, got 1"),
+        ("a.jsonl", '\n{"t": "a", "l": "no"}\n \n[]\n', r"a\.jsonl:4: expected one JSON object per line"),
         ("a.csv", "", r"a\.csv: the file is empty"),
         ("a.csv", "t,l\n", r"a\.csv: no rows"),
         ("a.jsonl", '{"t": "a", "l": "no"}\n{"t": \n', r"a\.jsonl:2: not JSON: Expecting value at column 7"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_bert.tasks.classification import Data, predict
 from keras_bert.tasks.glue.tasks import TASKS
-from keras_bert.tasks.rows import check_columns, good_rows, read_lines, table_row
+from keras_bert.tasks.rows import check_columns, good_rows, is_blank, read_lines, table_row
 from keras_bert.tasks.table import Examples, class_number, finite_number
 from keras_bert.training.metrics import matthews_correlation
 
@@ -150,6 +150,7 @@ def _pair_ids(row):
 def _read_rows(path, wanted, header=None, skip_bad_rows=0):
     """Returns (line number, row number, dict by column) of each row."""
     lines = [(number, line.split("\t")) for number, line in read_lines(path)]
+    lines = [(number, fields) for number, fields in lines if not is_blank(fields)]
     if header is None and lines:
         (_, header), *lines = lines
 

@@ -180,6 +180,8 @@ def _judgments(path):
 def _trec_judgments(path):
     for line, text in stream_lines(path):
         fields = text.split()
+        if not fields:
+            continue
         if len(fields) != 4:
             raise ValueError(
                 f"{path}:{line}: expected query id, an unused column, passage id and grade. Received: {text[:80]!r}"

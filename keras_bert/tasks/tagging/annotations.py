@@ -10,7 +10,7 @@ import json
 import logging
 
 from keras_bert.files import write_json, write_text
-from keras_bert.tasks.rows import decoded, json_value, read_lines, valid_text
+from keras_bert.tasks.rows import decoded, json_lines, json_value, valid_text
 from keras_bert.tasks.tagging.schemes import Entity
 
 _LOG = logging.getLogger("keras_bert")
@@ -133,7 +133,7 @@ def _objects(path):
             raise ValueError(f"{path}: JSON that cannot be read: {error}") from None
         rows = list(enumerate(rows if isinstance(rows, list) else [rows], 1))
     else:
-        rows = [(line, json_value(path, line, text, _object)) for line, text in read_lines(path)]
+        rows = [(line, json_value(path, line, text, _object)) for line, text in json_lines(path)]
     if not rows:
         raise ValueError(f"{path}: no rows")
     return rows

@@ -66,7 +66,7 @@ def write(folder, name, content):
     return folder / name
 
 
-@pytest.mark.parametrize(("nested", "line_end"), [(True, "\n"), (False, "\r\n"), (False, "\t\n")])
+@pytest.mark.parametrize(("nested", "line_end"), [(True, "\n"), (False, "\r\n"), (False, "\t\n"), (False, "\n \n\n")])
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 def test_official_layout(tmp_path, task, nested, line_end):
     folder = tmp_path / task.title if nested else tmp_path

@@ -26,7 +26,7 @@ def file(tmp_path):
             [Passage("7", "a", "T"), Passage("x", "")],
         ),
         ("p.jsonl", '{"_id": "d1", "title": "", "text": "\\ud800"}', [Passage("d1", "?")]),
-        ("p.csv", '\ufefftext,title\n"a, b",T\n,\n', [Passage("0", "a, b", "T"), Passage("1", "")]),
+        ("p.csv", '\ufefftext,title\n\n"a, b",T\n \n,\n', [Passage("0", "a, b", "T"), Passage("1", "")]),
         ("p.tsv", "id\ttext\n5\ta\n", [Passage("5", "a")]),
         ("p.txt", "\ufeffone\r\n\r\nthree\u2028more\r\n\n \n", [("0", "one"), ("1", ""), ("2", "three\u2028more")]),
         ("p.txt", "one\rtwo\r", [("0", "one"), ("1", "two")]),
@@ -93,8 +93,8 @@ def test_queries(file):
     [
         ("r.jsonl", '{"query_id": "q", "passage_id": 1, "grade": 2}\n{"query_id": "q", "passage_id": 2, "grade": 0}'),
         ("r.tsv", "query-id\tcorpus-id\tscore\nq\t1\t2\nq\t2\t0\n"),
-        ("r.csv", "grade;passage_id;query_id\n2;1;q\n0;2;q\n"),
-        ("qrels.txt", "q 0 1 2\nq 0 2 0\n"),
+        ("r.csv", "\ngrade;passage_id;query_id\n2;1;q\n\n0;2;q\n"),
+        ("qrels.txt", "\nq 0 1 2\n \nq 0 2 0\n"),
         ("qrels.tsv", "q\t0\t1\t2\nq\t0\t2\t0\n"),
     ],
 )

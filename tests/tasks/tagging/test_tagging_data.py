@@ -22,6 +22,7 @@ def write(path, text):
     [
         ("plain.txt", CONLL, {}),
         ("windows.conll", "\ufeff" + CONLL.replace("\n", "\r\n"), {}),
+        ("blank.conll", "\n \n" + CONLL.replace("\n\n", "\n\t\n \n\n"), {}),  # Blank lines end a sentence.
         ("tabs.tsv", "Ada\tN\tB-PER\nLove\tN\tI-PER\n#\tN\tO\n \t \nParis\tN\tB-LOC", {}),
         ("first.txt", "I-PER Ada\nI-PER Love\nO #\n\nI-LOC Paris\n", {"word_column": "2", "tag_column": "1"}),
         ("named.csv", 'tag,word\nS-LOC,"x"\n', {"word_column": "word", "tag_column": "tag"}),
@@ -96,8 +97,8 @@ def test_predictions_are_one_more_column(tmp_path):
 )
 def test_spans(tmp_path, record):
     """doccano, Prodigy, doccano's relations, spaCy, Label Studio."""
-    found = data.read(write(tmp_path / "x.jsonl", json.dumps(record) + "\n" + json.dumps({"text": ""}) + "\n"))
-    assert found.texts == [TEXT, ""]
+    found = data.read(write(tmp_path / "x.jsonl", json.dumps(record) + "\n \n\n" + json.dumps({"text": ""}) + "\n"))
+    assert (found.texts, found.lines) == ([TEXT, ""], [1, 4])
     assert found.entities == [[Entity(kind, start, end) for start, end, kind in SPANS], []]
     assert data.read(write(tmp_path / "x.json", json.dumps([record]))).entities == found.entities[:1]
     found.write(tmp_path / "out.jsonl", [found.entities[0], []])
