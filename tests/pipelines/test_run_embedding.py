@@ -1,5 +1,6 @@
 """The command, on questions that share letters with their passages."""
 
+import csv
 import json
 import signal
 from unittest import mock
@@ -104,7 +105,7 @@ def test_pairs(made):
     chance = sum(1 / rank for rank in range(1, 11)) / len(passages)
     assert report["scores"]["MRR@10"] > 0.5 > 2 * chance
     assert report["facts"]["training examples"] == "train.jsonl: 96 pairs"
-    header, *errors = (line.split("\t") for line in (made / "pairs" / "errors.tsv").read_text().splitlines())
+    header, *errors = csv.reader((made / "pairs" / "errors.tsv").read_text().splitlines(), "excel-tab")
     assert header == ["rank", "row", "query", "passage", "wrong_passage"]
     expected = {row: rank for row, rank in enumerate(ranks, 1) if rank > 1}
     assert {int(row): int(rank) for rank, row, *_ in errors} == expected
@@ -157,7 +158,7 @@ def test_triplets(made):
             counted += 1
             if max(others) >= own:
                 expected[row] = max(others) - own, wrong[np.argmax(others)]
-    header, *errors = (line.split("\t") for line in (made / "triplets" / "errors.tsv").read_text().splitlines())
+    header, *errors = csv.reader((made / "triplets" / "errors.tsv").read_text().splitlines(), "excel-tab")
     assert header == ["excess", "row", "query", "passage", "wrong_passage"]
     assert {
         int(row): (pytest.approx(float(excess), abs=1e-4), wrong) for excess, row, _, _, wrong in errors

@@ -89,7 +89,7 @@ def test_csv_of_spreadsheets(tmp_path, delimiter, end):
     assert own_data("regression", *[write(tmp_path, "b.csv", f"text{delimiter}label{end}a{delimiter}1{end}")] * 3).test
 
 
-# Blank lines are no rows, as in `csv` and pandas. In a single column, lines of spaces are texts, in TSV empty lines too.
+# Blank lines are no rows, as in `csv` and pandas. In one column, lines of spaces are texts; in TSV, empty lines too.
 BLANK_LINES = [
     ("a.csv", '\n  \ntext,label\n\na,x\n \t\n\u2003\n"b\n\nc",y\n\n', ["a", "b\n\nc"]),
     ("a.csv", "\r\n\r\ntext;label\r\na;x\r\n\r\nb;y\r\n", ["a", "b"]),

@@ -3,13 +3,16 @@
 import dataclasses
 import math
 import pathlib
+import re
 
 from keras_bert.experiments import grid
 from keras_bert.experiments.reports import charts, curves, page
 from keras_bert.files import write_text
-from keras_bert.tasks.classification import quoted
 
 ERRORS = "errors.tsv"
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
+# What spreadsheets take for formulas, some also after white space or with full-width signs, and the mark of a text.
+_FORMULA = re.compile(r"[\s\0]*[=+\-@\uff1d\uff0b\uff0d\uff20]|['\t\r\n]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +75,16 @@ def short_name(model):
 
 
 def _tsv_line(row):
-    return "\t".join(quoted(str(cell)) for cell in row) + "\n"
+    return "\t".join(_cell(str(cell)) for cell in row) + "\n"
+
+
+def _cell(text):
+    """Quotes a text, since spreadsheets may split at commas, too, and marks one that resembles a formula."""
+    if _NUMBER.fullmatch(text):
+        return text
+    marked = f"'{text}" if _FORMULA.match(text) else text
+    doubled = marked.replace('"', '""')
+    return f'"{doubled}"'
 
 
 def _unit(name, results):

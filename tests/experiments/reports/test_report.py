@@ -23,6 +23,7 @@ from keras_bert.experiments.reports.labels import (
 )
 from keras_bert.experiments.reports.page import NOTHING
 from keras_bert.experiments.reports.report import Head, short_name, write_report
+from keras_bert.tasks.texts import read_texts
 from tests.experiments.parsed import Page, having, rows_of, text_of
 
 
@@ -259,14 +260,45 @@ def test_all_errors_are_in_a_table(write, tmp_path):
         ["row", "true", "predicted", "probability", "loss", "text", "pair"],
         ["1", "yes", "no", "0.9", "2.30259", text[0], text[3]],  # -log(0.1)
         ["4", "no", "yes", "0.7", "1.20397", text[3], text[0]],  # -log(0.3)
-        ["3", "yes", "no", "0.6", "0.916291", text[2], text[1]],  # -log(0.4)
+        ["3", "yes", "no", "0.6", "0.916291", f"'{text[2]}", text[1]],  # -log(0.4)
     ]
-    write(**regression([0.0, 1.0, 2.0], [0.5, 1.0, 4.0]))
+    write(**regression([0.0, 1.0, 2.0], [-0.5, 1.0, 4.0]))
     assert [line[:4] for line in table(tmp_path)[1:]] == [
         ["3", "2", "4", "2"],
-        ["1", "0", "0.5", "0.5"],
+        ["1", "0", "-0.5", "0.5"],
         ["2", "1", "1", "0"],
     ]
+
+
+FORMULAS = [
+    "=1+1",
+    "+1+1",
+    "-1+1",
+    "@SUM(1)",
+    " =1",
+    "\xa0=1",
+    "-inf",
+    "- a",
+    "'=1",
+    "'tis",
+    '="a"',
+    "=cmd|'/C calc'!A0",
+]
+FORMULAS += ["\uff1d1", "\uff0b1", "\uff0d1", "\uff20A", "\ta", "\ra", "\na", "\0=1"]
+NO_FORMULAS = ["a=1", "a,=1;=1", 'a "b"', "a\t=1", "a\n=1", "1-1", "n't", "", "-0.5", "+1", "-1e-05", "7"]
+
+
+def test_texts_are_no_formulas_in_spreadsheets(write, tmp_path):
+    cells = FORMULAS + NO_FORMULAS
+    write(errors=[["row", "text"], *enumerate(cells)])
+    found = [text for _, text in table(tmp_path)[1:]]
+    assert found == [f"'{text}" for text in FORMULAS] + NO_FORMULAS
+    content = (tmp_path / "errors.tsv").read_bytes().decode()
+    # In quotes, since spreadsheets may split at commas too; numbers alone are not.
+    assert content.startswith('"row"\t"text"\n0\t"\'=1+1"\n')
+    assert content.endswith("\t-0.5\n29\t+1\n30\t-1e-05\n31\t7\n")
+    (tmp_path / "errors.csv").write_bytes(content.encode())  # TSV has one line for each row.
+    assert [row["text"] for row in read_texts(tmp_path / "errors.csv", [("text",)])] == found
 
 
 def test_head(write, monkeypatch):
