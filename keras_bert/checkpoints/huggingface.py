@@ -1,6 +1,7 @@
 """Hugging Face's format: `config.json` and `model.safetensors`, also sharded; without the tokenizer."""
 
 import json
+import pathlib
 import re
 import shutil
 
@@ -62,6 +63,7 @@ def read_config(directory):
     """Reads `config.json`; returns the `BertConfig` and the `Metadata`."""
     path = directory / CONFIG
     values = read_json(path)
+    labels = _labels(path, values)
     try:
         metadata = Metadata.from_json(values.get("keras_bert") or {})
     except ValueError as error:
@@ -76,7 +78,7 @@ def read_config(directory):
     architecture = (values.get("architectures") or [None])[0]
     return config, metadata.replace(
         head=metadata.head or _HEADS.get(architecture),
-        labels=_labels(path, values),
+        labels=labels,
         multi_label=problem == _MULTI_LABEL,
         causal=causal,
         tied=values.get("tie_word_embeddings") is not False,
@@ -186,14 +188,16 @@ def read_json_if_exists(path):
 
 
 def _labels(path, values):
-    """Returns the labels of `id2label` in order, or None for transformers' placeholders."""
+    """Returns the labels of `id2label` in order, or None for transformers' placeholders; numbers may start at 1."""
     table = values.get("id2label")
     if not table:
         return None
-    names = [table.get(str(index)) for index in range(len(table))] if isinstance(table, dict) else [None]
-    if not all(isinstance(name, str) for name in names):
+    entries = table.items() if isinstance(table, dict) else ()
+    found = {int(key): str(name) for key, name in entries if key.isdecimal() and type(name) in (str, int, float)}
+    names = [found[number] for number in sorted(found)]
+    if min(found, default=2) > 1 or not len(found) == len(set(names)) == len(table) == max(found) - min(found) + 1:
         raise ValueError(
-            f"{path}: `id2label` must map the numbers from 0 to the number of labels - 1 to strings. "
+            f"{path}: `id2label` must map the numbers from 0 or 1 on to different names, one for each label. "
             f"Received: {table!s:.200}"
         )
     return None if names == [f"LABEL_{index}" for index in range(len(names))] else names
@@ -229,17 +233,36 @@ def _weight_files(directory):
     if (directory / WEIGHTS).is_file():
         return [directory / WEIGHTS]
     if (directory / INDEX).is_file():
-        shards = sorted(set(read_json(directory / INDEX).get("weight_map", {}).values()))
-        missing = [shard for shard in shards if not (directory / shard).is_file()]
-        if missing or not shards:
-            raise ValueError(f"{directory / INDEX}: missing shard(s): {', '.join(missing) or 'it names none'}")
-        return [directory / shard for shard in shards]
+        return _shards(directory / INDEX)
     if (directory / _PICKLE).is_file():
         raise ValueError(
             f"{directory}: {_PICKLE} is not supported: it is a pickle, which can run code when opened. "
             f"Expected {WEIGHTS}; transformers writes it with model.save_pretrained()"
         )
     raise FileNotFoundError(f"{directory}: expected {WEIGHTS} or {INDEX} next to {CONFIG}; found neither")
+
+
+def _shards(path):
+    places = read_json(path).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise ValueError(
+            f"{path}: `weight_map` must be an object with the file of each tensor. Received: {places!r:.200}"
+        )
+    shards = {name: inner_path(path, name) for name in places.values()}
+    if missing := sorted(name for name, shard in shards.items() if not shard.is_file()):
+        raise ValueError(f"{path}: missing shard(s): {', '.join(missing)}")
+    return sorted(shards.values())
+
+
+def inner_path(path, name):
+    """Returns the path that a file names relative to its folder, where it must be.
+
+    Links are followed: a folder in the cache of the Hugging Face hub consists of links to files outside of it.
+    """
+    inner = pathlib.PurePath(name if isinstance(name, str) else "..")
+    if inner.anchor or ".." in inner.parts:
+        raise ValueError(f"{path}: what it names must be in its folder. Received: {name!r}")
+    return path.parent / inner
 
 
 def our_name(name):

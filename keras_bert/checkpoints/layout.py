@@ -6,6 +6,7 @@ tensors under these names, and `slots` lists the variable, or part of a variable
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Callable
 
 import keras
@@ -33,6 +34,16 @@ POOLER_TENSORS = {"pooler.dense.weight", "pooler.dense.bias"}
 PROJECTION_TENSORS = ("sentence_projection.weight", "sentence_projection.bias")  # Not in the encoder's file.
 # Tensors that a model may lack: heads, the pooler, a buffer of old transformers versions.
 _OPTIONAL = HEAD_TENSORS | POOLER_TENSORS | {"embeddings.position_ids"}
+
+
+# The sizes of a config, each with a tensor and the axis that has this size.
+_SIZES = {
+    "vocab_size": ("embeddings.word_embeddings.weight", 0),
+    "hidden_size": ("embeddings.word_embeddings.weight", 1),
+    "max_position_embeddings": (POSITIONS, 0),
+    "type_vocab_size": ("embeddings.token_type_embeddings.weight", 0),
+    "intermediate_size": ("encoder.layer.0.intermediate.dense.weight", 0),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,6 +206,29 @@ def tensors_of(description):
     if description.positions != "learned":
         tensors[POSITIONS] = keras.ops.convert_to_numpy(description.layers["embeddings"].fixed_positions())
     return tensors
+
+
+def check_sizes(checkpoint):
+    """Raises if the sizes of the config are not those of the tensors, before a model of any size is built."""
+    numbers = {match[1] for name in checkpoint.tensors if (match := re.match(r"encoder\.layer\.(\d+)\.", name))}
+    found = {size: _size(checkpoint, *place) for size, place in _SIZES.items()}
+    found["num_hidden_layers"] = len(numbers), "the number of layers of the tensors"
+    for size, (expected, reason) in found.items():
+        value = getattr(checkpoint.config, size)
+        if expected not in (value, None):
+            raise ValueError(
+                f"{checkpoint.name}: `{size}` of its config must be {expected}, {reason}. Received: {size}={value}"
+            )
+
+
+def _size(checkpoint, name, axis):
+    """Returns the size that a tensor has, `None` for positions that are not learned, and where it was found."""
+    if name == POSITIONS and name not in checkpoint.tensors:
+        return None, ""
+    shape = tuple(checkpoint.tensors[name].shape) if name in checkpoint.tensors else ()
+    if len(shape) != 2:
+        raise ValueError(f"{checkpoint.name}: the checkpoint lacks a table {name}. Received: {shape or 'none'}")
+    return shape[axis], f"as in {name} {shape}"
 
 
 def check_known(checkpoint, description):

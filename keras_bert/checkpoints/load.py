@@ -17,7 +17,7 @@ from keras_bert.checkpoints import (
     sentence_transformers,
     tokenizer_files,
 )
-from keras_bert.checkpoints.layout import Checkpoint, Tensor, tensors_of
+from keras_bert.checkpoints.layout import Checkpoint, Tensor, check_sizes, tensors_of
 from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.checkpoints.loaded_baseline import LoadedBaseline, open_file, open_named
 from keras_bert.checkpoints.loaded_transformer import LoadedTransformer, is_transformer
@@ -86,6 +86,7 @@ def load(path_or_name, revision=None, dtype=None, head=None, base=None, **encode
             given = ", ".join(given)
             raise ValueError(f"{path_or_name} is {kind}, which does not take {given}")
         return checkpoint if isinstance(checkpoint, LoadedBaseline) else LoadedTransformer(checkpoint, dtype)
+    check_sizes(checkpoint)
     with explain_out_of_memory(parameters=sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())):
         return LoadedBert(checkpoint, dtype=dtype, **encoder_options)
 

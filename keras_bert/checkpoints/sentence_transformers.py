@@ -3,7 +3,14 @@
 import dataclasses
 import json
 
-from keras_bert.checkpoints.huggingface import WEIGHTS, read_file, read_json, read_json_if_exists, write_tensors
+from keras_bert.checkpoints.huggingface import (
+    WEIGHTS,
+    inner_path,
+    read_file,
+    read_json,
+    read_json_if_exists,
+    write_tensors,
+)
 from keras_bert.checkpoints.layout import PROJECTION_TENSORS, tensors_of
 from keras_bert.checkpoints.similarity import check_function
 from keras_bert.exporting.prompts import check_prompts
@@ -51,7 +58,7 @@ _FIXED = {
 def transformer_folder(directory):
     """Returns the folder of the Transformer, which old versions wrote to a subfolder."""
     modules = _modules(directory)
-    return directory / modules[0].get("path", "") if modules else directory
+    return _folder(directory, modules[0]) if modules else directory
 
 
 def read(directory, checkpoint):
@@ -66,7 +73,7 @@ def read(directory, checkpoint):
             f"{directory / MODULES}: expected the modules Transformer, Pooling and optionally Dense and Normalize, in "
             f"this order. Received: {', '.join(kinds)}; {_OMIT} them"
         )
-    folders = {kind: directory / module.get("path", "") for kind, module in zip(kinds, modules, strict=True)}
+    folders = {kind: _folder(directory, module) for kind, module in zip(kinds, modules, strict=True)}
     checkpoint = dataclasses.replace(checkpoint, metadata=_with_length(folders["Transformer"], checkpoint))
     pooling = _checked(folders["Pooling"] / "config.json", "Pooling", read_json)
     metadata = read_settings(directory, checkpoint.metadata).replace(
@@ -86,6 +93,10 @@ def _modules(directory):
         return sorted(json.loads(path.read_text(encoding="utf-8")), key=lambda module: module["idx"])
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{path}: not a list of modules: {error}") from None
+
+
+def _folder(directory, module):
+    return inner_path(directory / MODULES, module.get("path", ""))
 
 
 def _checked(path, kind, open_file=read_json_if_exists):

@@ -79,8 +79,18 @@ def test_shards_in_half_precision(folder, models):
     ):
         found = [original.value().astype(dtype).astype("float32") for dtype in dtypes]
         assert any(np.array_equal(slot.value(), rounded) for rounded in found), slot.name
-    (folder / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(ValueError, match=r"missing shard\(s\): model-00002-of-00002.safetensors"):
+    second, index = "model-00002-of-00002.safetensors", folder / "model.safetensors.index.json"
+    (folder / second).rename(folder.parent / "blob")
+    with pytest.raises(ValueError, match=f"missing shard\\(s\\): {second}"):
+        keras_bert.load(folder)
+    (folder / second).symlink_to("../blob")  # As in the cache of the hub.
+    keras_bert.load(folder)
+    for outside in ("../blob", str(folder.parent / "blob"), "a/../../blob", 1):
+        edit(index, weight_map={**places, max(places): outside})
+        with pytest.raises(ValueError, match=r"index.json: .* must be in its folder. Received: '?(\.\./|/|a/|1)"):
+            keras_bert.load(folder)
+    edit(index, weight_map=[second])
+    with pytest.raises(ValueError, match="index.json: `weight_map` must be an object with the file of each tensor"):
         keras_bert.load(folder)
 
 
@@ -196,7 +206,18 @@ def change_tensors(change):
 
 WEIGHTS, CUT_SHORT = "model.safetensors", "model.safetensors: not a readable safetensors file, it may be truncated"
 CLASSIFIER = {"architectures": ["BertForSequenceClassification"], "keras_bert": None}
-MORE = {"bert.encoder.layer.1.x": np.zeros((3, 4), "float32")}
+MORE = {"bert.encoder.layer.0.x": np.zeros((3, 4), "float32")}
+FLAT = {"bert.embeddings.word_embeddings.weight": np.zeros(50, "float32")}
+TABLES = [
+    ["a", "b"],
+    3,
+    {"0": "a", "1": None},
+    {"0": "a", "2": "b"},
+    {"2": "a"},
+    {"0": "a", "1": "a"},
+    {"0": 1, "1": "1"},
+]
+TABLES += [{"x": "a"}, {"0": "a", "00": "b"}, {"0": True}]
 
 
 @pytest.mark.parametrize(
@@ -205,11 +226,39 @@ MORE = {"bert.encoder.layer.1.x": np.zeros((3, 4), "float32")}
         (lambda folder: (folder / WEIGHTS).unlink(), "expected model.safetensors or model.safetensors.ind"),
         (lambda folder: (folder / WEIGHTS).rename(folder / "pytorch_model.bin"), "is not supported: it is a pickle"),
         *((shorten(WEIGHTS, length), CUT_SHORT) for length in (0, 100, -1000)),
-        (change_config(vocab_size=51), r"1 shape\(s\) disagree with the config: .* \(50, 32\), expected \(51, 32\)"),
-        (change_config(num_hidden_layers=2), r"the checkpoint lacks 16 tensor\(s\): encoder.layer.1.attention"),
+        # Sizes that cannot be built are compared with the tensors, too.
+        (
+            change_config(vocab_size=10**12),
+            r"`vocab_size` .* must be 50, as in .*word_.* \(50, 32\). Received: .*=10{12}$",
+        ),
+        (
+            change_config(hidden_size=10**9),
+            "`hidden_size` of its config must be 32, .* Received: hidden_size=1000000000",
+        ),
+        (
+            change_config(intermediate_size=10**9),
+            "`intermediate_size` of its config must be 64, as in .*layer.0.interm",
+        ),
+        (change_config(max_position_embeddings=10**9), "`max_position_embeddings` of its config must be 40, as in "),
+        (change_config(type_vocab_size=10**9), "`type_vocab_size` of its config must be 2, as in "),
+        (
+            change_config(num_hidden_layers=10**9),
+            "`num_hidden_layers` of its config must be 1, .*: num_hidden_layers=10{9}$",
+        ),
+        (
+            change_tensors(without("word_embeddings")),
+            "the checkpoint lacks a table embeddings.word_embeddings.weight. Received: none",
+        ),
+        (
+            change_tensors(lambda values: values | FLAT),
+            r"lacks a table embeddings.word_embeddings.weight. Received: \(50,\)",
+        ),
         (change_config(num_attention_heads=5), "`hidden_size` must be a multiple of `num_attention_heads`"),
         (change_config(model_type="roberta"), "`model_type` must be 'bert'"),
-        (change_config(id2label=["a", "b"]), "`id2label` must map the numbers from 0 to the number of labels - 1 to"),
+        *(
+            (change_config(id2label=table), "`id2label` must map the numbers from 0 or 1 on to diff")
+            for table in TABLES
+        ),
         (change_config(keras_bert="x"), "`keras_bert` must be the object that this package writes. Received: x"),
         (change_config(vocab_size=None), "`vocab_size` is missing"),
         (change_config(**CLASSIFIER), "specifies a classification head, but there is no classifier.weight"),
@@ -219,7 +268,7 @@ MORE = {"bert.encoder.layer.1.x": np.zeros((3, 4), "float32")}
         ),
         (
             change_tensors(lambda values: values | MORE),
-            r"1 tensor\(s\) do not fit .* bert.encoder.layer.1.x \(3, 4\)",
+            r"1 tensor\(s\) do not fit .* bert.encoder.layer.0.x \(3, 4\)",
         ),
         (
             lambda folder: edit(folder / "tokenizer_config.json", extra_special_tokens=["<more>"]),
@@ -248,6 +297,14 @@ def test_not_a_checkpoint(tmp_path):
     (tmp_path / "x.bin").write_text("")
     with pytest.raises(ValueError, match="expected a directory or a .keras file"):
         keras_bert.load(tmp_path / "x.bin")
+
+
+@pytest.mark.parametrize("table", [{"0": 3, "1": "x", "2": 1.5}, {"1": 3, "2": "x", "3": 1.5}])
+def test_labels_that_are_numbers_or_start_at_one(saved, tmp_path, table):
+    """For the second, transformers' pipelines find no name for the first class."""
+    shutil.copytree(saved("classification"), tmp_path / "bert")
+    edit(tmp_path / "bert" / "config.json", id2label=table)
+    assert keras_bert.load(tmp_path / "bert").labels == ["3", "x", "1.5"]
 
 
 def test_wrong_number_of_labels(saved, tmp_path):

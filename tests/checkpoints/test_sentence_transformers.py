@@ -95,6 +95,15 @@ def test_other_modules_and_weights_raise(folder):
     with pytest.raises(ValueError, match="expected the modules Transformer, Pooling and .*Received: Normalize, Dense"):
         keras_bert.load(folder)
     edit_modules(folder, lambda modules: [{**module, "idx": -module["idx"]} for module in modules])
+    (folder / "2_Dense").rename(folder.parent / "dense")
+    edit_modules(folder, lambda modules: [*modules[:2], {**modules[2], "path": "../dense"}, *modules[3:]])
+    with pytest.raises(ValueError, match="modules.json: .* must be in its folder. Received: '../dense'"):
+        keras_bert.load(folder)
+    edit_modules(folder, lambda modules: [{**modules[0], "path": str(folder)}, *modules[1:]])
+    with pytest.raises(ValueError, match="modules.json: .* must be in its folder. Received: '/"):
+        keras_bert.load(folder)
+    edit_modules(folder, lambda modules: [{**modules[0], "path": ""}, *modules[1:2], {**modules[2], "path": "2_Dense"}])
+    (folder.parent / "dense").rename(folder / "2_Dense")
     (folder / "2_Dense" / "model.safetensors").rename(folder / "2_Dense" / "pytorch_model.bin")
     with pytest.raises(FileNotFoundError, match="2_Dense: expected model.safetensors. A pytorch_model.bin is not supp"):
         keras_bert.load(folder)
