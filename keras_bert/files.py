@@ -34,8 +34,10 @@ def replacing(path):
         return
     path = pathlib.Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"writing-{path.name}")
-    _remove(temporary)  # Left behind by a killed process.
+    # Always the same name, so that the next process finds what a killed one left behind; short, since file systems
+    # limit names to 255 bytes. It keeps the suffix, which NumPy and Keras read.
+    temporary = path.with_name(f".writing-{fingerprint(path.name)}-{path.name[-24:]}")
+    _remove(temporary)
     try:
         yield temporary
         if path.is_dir() and temporary.is_dir():
@@ -65,7 +67,7 @@ def adding_to(directory):
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"`directory` must be a directory. Received: the file {directory}")
     directory.parent.mkdir(parents=True, exist_ok=True)
-    temporary = pathlib.Path(tempfile.mkdtemp(prefix=f".{directory.name}.writing.", dir=directory.parent))
+    temporary = pathlib.Path(tempfile.mkdtemp(prefix=".writing-", dir=directory.parent))
     try:
         yield temporary
         directory.mkdir(exist_ok=True)
@@ -119,7 +121,7 @@ def difference(before, now, name=""):
 
 
 def _remove(path):
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
