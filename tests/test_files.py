@@ -21,14 +21,29 @@ def test_an_error_keeps_the_existing_files(tmp_path):
     assert (tmp_path / "a.txt").read_text() == "old"
 
 
-def test_a_folder_replaces_a_folder_and_leftovers_of_a_killed_process(tmp_path):
-    for name in ("model", "writing-model"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "old").touch()
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_folder_replaces_a_folder_and_leftovers_of_a_killed_process(tmp_path, is_link):
+    other = tmp_path / "writing-model"  # A folder of the user.
+    other.mkdir()
+    (other / "kept").touch()
+    with replacing(tmp_path / "model") as leftover:
+        leftover.mkdir()
+        (leftover / "old").touch()
+    leftover.symlink_to(other) if is_link else (leftover / "half").mkdir(parents=True)
     with replacing(tmp_path / "model") as temporary:
         temporary.mkdir()
         (temporary / "new").touch()
-    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")] == ["model", "model/new"]
+    found = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*"))
+    assert found == ["model", "model/new", "writing-model", "writing-model/kept"]
+
+
+@pytest.mark.parametrize("name", ["a" * 250, "☃" * 85, "\udcff" * 250])
+def test_names_have_up_to_255_bytes(tmp_path, name):
+    write_text(tmp_path / name, "text")
+    with adding_to(tmp_path / "folder" / name) as temporary:
+        (temporary / "file").touch()
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == [name]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "folder"])
 
 
 def test_a_file_does_not_replace_a_folder(tmp_path):

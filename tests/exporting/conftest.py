@@ -64,9 +64,8 @@ def exported(model_of, preprocessor, reversible, shared_folder):
 
     def export(head, precision=None, **options):
         def fill(folder):
-            for name in ("1", "writing-1"):
-                (folder / name / "assets.extra").mkdir(parents=True)
-                (folder / name / "assets.extra" / "old").touch()
+            (folder / "1" / "assets.extra").mkdir(parents=True)
+            (folder / "1" / "assets.extra" / "old").touch()
             tokenizer = reversible if head == "translation" else preprocessor
             calibration = CALIBRATIONS.get(head) if precision == "int8" else None
             more = {"precision": precision, "calibration": calibration, **OPTIONS.get(head, {})}

@@ -184,7 +184,7 @@ def test_outputs_start_with_the_batch_dimension_and_are_finite(served, head):
 
 
 def test_facts_and_warmup(served, pieces):
-    """Replaces an older export, next to files left behind by a killed one."""
+    """Replaces an older export."""
     classifier = served("classification")
     assert [path.name for path in classifier.directory.parent.iterdir()] == ["1"]
     assert not (classifier.directory / "assets.extra" / "old").exists()
