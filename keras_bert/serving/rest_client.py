@@ -33,7 +33,7 @@ class RestTransport:
         self._pool = urllib3.connection_from_url(server, maxsize=_CONNECTIONS, timeout=timeout, retries=False)
 
     def predict(self, model, inputs, version, signature, _, output_dtypes):
-        request = {"signature_name": signature, "inputs": {name: _to_json(value) for name, value in inputs.items()}}
+        request = {"signature_name": signature, "inputs": inputs}
         outputs = self._send("POST", f"{_path(model, version)}:predict", request)["outputs"]
         if len(output_dtypes) == 1:
             outputs = {next(iter(output_dtypes)): outputs}
@@ -49,7 +49,7 @@ class RestTransport:
         self._pool.close()
 
     def _send(self, method, path, request=None):
-        response = self._exchange(method, path, request and json.dumps(request).encode())
+        response = self._exchange(method, path, request and _to_json(request))
         status = response.status
         try:
             answer = json.loads(response.data)
@@ -89,12 +89,21 @@ def _path(model, version):
     return path if version is None else f"{path}/versions/{int(version)}"
 
 
-def _to_json(value):
+def _to_json(request):
+    try:
+        return json.dumps(request, default=_plain).encode()
+    except (TypeError, RecursionError) as error:
+        expected = "`inputs` must be lists or arrays of strings or numbers"
+        raise ValueError(f"{expected}: {one_line(error)}") from error
+
+
+def _plain(value):
+    """Converts an array, a NumPy scalar or bytes, which JSON lacks."""
     if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return [_to_json(item) for item in value]
-    return {"b64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+        return value.tolist()
+    if isinstance(value, bytes):
+        return {"b64": base64.b64encode(value).decode()}
+    raise TypeError(f"received {type(value).__name__}")
 
 
 def _from_json(value, dtype):

@@ -82,17 +82,23 @@ def _to_tensor(name, value, dtype):
     try:
         kind = dtype and tf.dtypes.as_dtype(types_pb2.DataType.Value(dtype))
         array = np.array(value, object if kind == tf.string else None)
-        if kind == tf.string and any(isinstance(leaf, list) for leaf in array.flat):
+        if kind == tf.string and any(isinstance(leaf, list) for leaf in array.reshape(-1)):
             raise ValueError('lists at the same depth must have the same length. Pad shorter ones with ""')
-        if kind and kind.is_integer and array.size and not _are_integers(array, kind.as_numpy_dtype):
-            raise ValueError("expected integers in its range")
+        if kind and kind != tf.string and array.size and not _fits(array, kind):
+            raise ValueError("expected values in its range")
         return tf.make_tensor_proto(array, kind)
     except (TypeError, ValueError) as error:
         raise ValueError(f"input `{name}` must be {dtype or 'a tensor'}: {one_line(error)}") from error
 
 
-def _are_integers(array, dtype):
-    return array.dtype.kind in "iu" and (array == array.astype(dtype)).all()
+def _fits(array, kind):
+    """Whether the values are of the kind of a dtype and in its range."""
+    if array.dtype.kind not in ("b" if kind.is_bool else "iu" if kind.is_integer else "iuf"):
+        return False
+    with np.errstate(over="ignore"):
+        values = array.astype(kind.as_numpy_dtype)
+    same = np.isfinite(values) == np.isfinite(array) if kind.is_floating else values == array
+    return same.all()
 
 
 def _to_array(name, tensor):

@@ -1,6 +1,7 @@
 """The client, over REST and gRPC."""
 
 import http.server
+import math
 import pathlib
 import subprocess
 import sys
@@ -80,10 +81,27 @@ def test_lists_of_different_lengths(client):
     assert padded["joined"].tolist() == ["a+", "b+c"]
 
 
-@pytest.mark.parametrize("value", ["a", 1 << 40, 1.5, True])
+@pytest.mark.parametrize("value", ["a", 1 << 40, 1.5, True, None, float("nan")])
 def test_other_values_for_an_integer_input_raise(client, value):
     with pytest.raises(ValueError, match="`token_ids`"):
         client.predict("many", [[value]], signature="ids")
+
+
+@pytest.mark.parametrize("value", ["1", 1e39, 10**99, True, None])
+def test_other_values_for_a_float_input_raise(client, value):
+    with pytest.raises(ValueError, match="`x`"):
+        client.predict("many", {"x": [value], "flip": [True]}, signature="divide")
+    assert client.predict("many", {"x": [-math.inf], "flip": [True]}, signature="divide")["quotient"] == 0
+
+
+@pytest.mark.parametrize("depth", [33, 5000])
+def test_deep_lists_and_other_objects_raise(client, depth):
+    value = "a"
+    for _ in range(depth):
+        value = [value]
+    for inputs in (value, {"text": {"a"}}, [1j], [pathlib.Path("a")]):
+        with pytest.raises(ValueError, match="input"):
+            client.predict("text", inputs)
 
 
 @pytest.mark.parametrize("protocol", ["rest", "grpc"])

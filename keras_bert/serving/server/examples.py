@@ -1,6 +1,7 @@
 """The Classify and Regress APIs: `tf.train.Example`s in, labels with scores or numbers out."""
 
 import base64
+import math
 
 import numpy as np
 import tensorflow as tf
@@ -10,6 +11,7 @@ from keras_bert.serving.server.saved_model import CLASSIFY
 from keras_bert.serving.server.tensors import check_rows
 
 _INPUT = "inputs"
+_LARGEST = float(np.finfo(np.float32).max)
 _KINDS = {str: "bytes_list", dict: "bytes_list", bool: "int64_list", int: "int64_list", float: "float_list"}
 
 
@@ -62,7 +64,13 @@ def _to_bytes(value):
     return base64.b64decode(value["b64"], validate=True)
 
 
-_CONVERSIONS = {"bytes_list": _to_bytes, "int64_list": int, "float_list": float}
+def _to_float(value):
+    if math.isfinite(value) and abs(value) > _LARGEST:
+        raise ValueError("a value is out of range for float32")
+    return value
+
+
+_CONVERSIONS = {"bytes_list": _to_bytes, "int64_list": int, "float_list": _to_float}
 
 
 def answer(method, outputs, rows):

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import logging
 import re
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 from google.protobuf import json_format
 
 from keras_bert.serving.errors import RequestError, bad, one_line
@@ -19,6 +21,16 @@ _EXPECTED = (
     "expected GET /v1/models/NAME[/versions/NUMBER][/metadata] "
     "or POST /v1/models/NAME[/versions/NUMBER]:predict, :classify or :regress"
 )
+
+
+class _Log(logging.LoggerAdapter):
+    """aiohttp's log: malformed HTTP, which is an error of the client, is one line instead of a traceback."""
+
+    def exception(self, message, *arguments, exc_info):
+        if isinstance(exc_info, HttpProcessingError | web.RequestPayloadError):
+            self.info("malformed HTTP: %s", one_line(exc_info))
+        else:
+            super().exception(message, *arguments, exc_info=exc_info)
 
 
 class Rest:
@@ -39,6 +51,7 @@ class Rest:
         app.router.add_route("*", "/v1/{path:.*}", self._model)
         return web.AppRunner(
             app,
+            logger=_Log(logging.getLogger("keras_bert.serving")),
             access_log=None,
             handler_cancellation=True,  # Cancels waiting requests of clients that disconnect.
             keepalive_timeout=self._settings.idle_seconds,
@@ -138,7 +151,8 @@ def _to_dict(message):
 def _json(value, status=200):
     # NaN and infinities are written unquoted, as in TensorFlow Serving.
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return web.Response(text=text, status=status, content_type="application/json")
+    body = text.encode("utf-8", "replace")  # Names of folders may be no Unicode text.
+    return web.Response(body=body, status=status, content_type="application/json", charset="utf-8")
 
 
 @web.middleware

@@ -4,13 +4,17 @@ import math
 
 import grpc
 import tensorflow as tf
-from tensorflow_serving.apis import model_service_pb2_grpc, predict_pb2, prediction_service_pb2_grpc
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import DecodeError
+from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataRequest
+from tensorflow_serving.apis.get_model_status_pb2 import GetModelStatusRequest
+from tensorflow_serving.apis.predict_pb2 import PredictRequest, PredictResponse
 
 from keras_bert.serving.errors import RequestError, bad, one_line
 
 
-class Rpc(prediction_service_pb2_grpc.PredictionServiceServicer, model_service_pb2_grpc.ModelServiceServicer):
-    """gRPC handlers of a `Service`; all other methods return UNIMPLEMENTED."""
+class Rpc:
+    """gRPC handlers of a `Service`."""
 
     def __init__(self, service):
         self._service = service
@@ -22,26 +26,45 @@ class Rpc(prediction_service_pb2_grpc.PredictionServiceServicer, model_service_p
             # Without `so_reuseport=0`, two servers could share a port and split the requests.
             options=[("grpc.max_receive_message_length", limit), ("grpc.so_reuseport", 0)]
         )
-        prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(self, server)
-        model_service_pb2_grpc.add_ModelServiceServicer_to_server(self, server)
+        server.add_generic_rpc_handlers(
+            [
+                grpc.method_handlers_generic_handler(f"tensorflow.serving.{service}", methods)
+                for service, methods in self._services().items()
+            ]
+        )
         return server
 
-    async def Predict(self, request, context):
-        return await self._answer("predict", self._predict, request, context)
+    def _services(self):
+        handler, refuse = self._handler, self._refuse
+        return {
+            "PredictionService": {
+                "Predict": handler("predict", PredictRequest, self._predict),
+                "GetModelMetadata": handler("metadata", GetModelMetadataRequest, self._metadata),
+                **{name: handler(name.lower(), Empty, refuse) for name in ("Classify", "Regress", "MultiInference")},
+            },
+            "ModelService": {
+                "GetModelStatus": handler("status", GetModelStatusRequest, self._status),
+                "HandleReloadConfigRequest": handler("reload", Empty, refuse),
+            },
+        }
 
-    async def GetModelMetadata(self, request, context):
-        return await self._answer("metadata", self._metadata, request, context)
+    def _handler(self, api, message, answer):
+        """Returns the handler of a method. It parses requests itself: grpcio logs a traceback if one is malformed."""
 
-    async def GetModelStatus(self, request, context):
-        return await self._answer("status", self._status, request, context)
+        async def handle(body, context):
+            try:
+                with self._service.observed(f"grpc:{api}") as call:
+                    return (await answer(call, _parsed(message, body))).SerializeToString()
+            except RequestError as error:
+                refusal = getattr(grpc.StatusCode, error.code), one_line(error)
+            await context.abort(*refusal)
 
-    async def _answer(self, api, handler, request, context):
-        try:
-            with self._service.observed(f"grpc:{api}") as call:
-                return await handler(call, request)
-        except RequestError as error:
-            refusal = getattr(grpc.StatusCode, error.code), one_line(error)
-        await context.abort(*refusal)
+        return grpc.unary_unary_rpc_method_handler(handle)
+
+    async def _refuse(self, call, request):
+        raise RequestError(
+            "UNIMPLEMENTED", "the development server has only Predict, GetModelMetadata and GetModelStatus over gRPC"
+        )
 
     async def _predict(self, call, request):
         with self._service.lease(call, *_target(request)) as version:
@@ -52,7 +75,7 @@ class Rpc(prediction_service_pb2_grpc.PredictionServiceServicer, model_service_p
                 raise bad(f"unknown output(s) {', '.join(sorted(unknown))}. Expected some of: {expected}")
             inputs = {name: self._array(name, tensor) for name, tensor in request.inputs.items()}
             outputs = await self._service.run(call, version, signature, inputs)
-        response = predict_pb2.PredictResponse()
+        response = PredictResponse()
         response.model_spec.CopyFrom(call.model_spec(signature.name))
         for name in wanted:
             response.outputs[name].CopyFrom(tf.make_tensor_proto(outputs[name]))
@@ -64,8 +87,11 @@ class Rpc(prediction_service_pb2_grpc.PredictionServiceServicer, model_service_p
         if min(shape, default=0) < 0 or math.prod(shape) > self._service.max_body_bytes:
             raise bad(f"input `{name}` has the shape {tuple(shape)}, which is invalid or too large")
         try:
+            dtype = tf.dtypes.as_dtype(tensor.dtype)
+            if not dtype.is_numpy_compatible:
+                raise ValueError(f"dtype={dtype.name}")
             array = tf.make_ndarray(tensor)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise bad(f"input `{name}` is not a valid tensor: {one_line(error)}") from error
         return array.astype(object) if array.dtype.kind in "SU" else array
 
@@ -77,6 +103,13 @@ class Rpc(prediction_service_pb2_grpc.PredictionServiceServicer, model_service_p
 
     async def _status(self, call, request):
         return self._service.status(call, *_target(request))
+
+
+def _parsed(message, body):
+    try:
+        return message.FromString(body)
+    except DecodeError as error:
+        raise bad(f"the request is malformed: {one_line(error)}") from error
 
 
 def _target(request):

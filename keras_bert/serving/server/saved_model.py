@@ -128,7 +128,7 @@ class SavedModel:
 def _facts(path):
     try:
         found = read_json(path)
-    except (OSError, ValueError):  # The file is for people; without it, the model works.
+    except (OSError, ValueError, RecursionError):  # The file is for people; without it, the model works.
         return {}
     return found if isinstance(found, dict) else {}
 

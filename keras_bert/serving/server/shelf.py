@@ -245,7 +245,8 @@ def _find_models(directory):
 
 
 def _is_version(path):
-    return path.name.isascii() and path.name.isdigit() and path.is_dir()
+    """Whether the name is a 64-bit integer, as in TensorFlow Serving."""
+    return path.name.isascii() and path.name.isdigit() and int(path.name) < 2**63 and path.is_dir()
 
 
 def _fingerprint(path):

@@ -15,8 +15,9 @@ def check(signature, inputs):
     rows = {}
     for name, spec in signature.inputs.items():
         value = inputs[name]
-        if tf.dtypes.as_dtype(value.dtype) != spec.dtype and not (spec.dtype == tf.string and value.dtype == object):
-            raise bad(f"input `{name}` must be {describe(spec)}. Received: dtype={value.dtype}")
+        dtype = tf.dtypes.as_dtype(value.dtype)
+        if dtype != spec.dtype:
+            raise bad(f"input `{name}` must be {describe(spec)}. Received: dtype={dtype.name}")
         if not spec.shape.is_compatible_with(value.shape):
             raise bad(f"input `{name}` must be {describe(spec)}. Received: shape={value.shape}")
         if is_batched(spec) and value.ndim:
@@ -64,18 +65,21 @@ def _is_object(value):
 
 def _to_array(name, value, spec):
     """Converts nested lists, or a single value, to an array."""
-    dtype = spec.dtype
+    dtype, rank = spec.dtype, spec.shape.rank
     try:
         array = np.array(value, object)
+        leaves = array.reshape(-1)  # A view; `array.flat` has at most 32 dimensions.
     except ValueError:
-        array = None
-    if array is None or any(isinstance(leaf, list) for leaf in array.flat):
-        padded = '. Pad shorter ones with ""' if dtype == tf.string and spec.shape.rank != 1 else ""
+        array = leaves = None
+    if array is not None and rank is not None and array.ndim > rank:
+        raise bad(f"input `{name}` must be {describe(spec)}. Received: shape={array.shape}")
+    if array is None or any(isinstance(leaf, list) for leaf in leaves):
+        padded = '. Pad shorter ones with ""' if dtype == tf.string and rank != 1 else ""
         raise bad(f"input `{name}` is ragged: all lists at the same depth must have the same length{padded}")
     if dtype != tf.string:
-        return _to_numbers(name, array, dtype)
-    for index, leaf in enumerate(array.flat):
-        array.flat[index] = _to_bytes(name, index, leaf)
+        return _to_numbers(name, leaves, dtype).reshape(array.shape)
+    for index, leaf in enumerate(leaves):
+        leaves[index] = _to_bytes(name, index, leaf)
     return array
 
 
@@ -92,16 +96,16 @@ def _to_bytes(name, index, leaf):
     raise bad(f'input `{name}`: value {index} must be a string or {{"b64": "..."}}. Received: {_brief(leaf)}')
 
 
-def _to_numbers(name, array, dtype):
+def _to_numbers(name, leaves, dtype):
     kinds, wanted = ((int,), "an integer") if dtype.is_integer else ((int, float), "a number")
     if dtype.is_bool:
         kinds, wanted = (bool,), "true or false"
-    for index, leaf in enumerate(array.flat):
+    for index, leaf in enumerate(leaves):
         if type(leaf) not in kinds:
             raise bad(f"input `{name}` ({dtype.name}): value {index} must be {wanted}. Received: {_brief(leaf)}")
     try:
         with np.errstate(over="raise"):
-            return (array.astype(np.float64) if dtype.is_floating else array).astype(dtype.as_numpy_dtype)
+            return (leaves.astype(np.float64) if dtype.is_floating else leaves).astype(dtype.as_numpy_dtype)
     except (OverflowError, FloatingPointError) as error:
         raise bad(f"input `{name}`: a value is out of range for {dtype.name}") from error
 

@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import json
 import math
+import os
 import socket
 import threading
 
@@ -122,6 +123,8 @@ PAIR = "`pair` string (batch,), `text` string (batch,)"
         ("text", b'{"instances": ["\\ud800"]}', 400, "input `text`: value 0 is not valid Unicode text"),
         ("text", {"instances": [["a"]]}, 400, f"input {TEXT.replace(' ', ' must be ', 1)}. Received: shape=(1, 1)"),
         ("text", {"inputs": "a"}, 400, "Received: shape=()"),
+        ("text", b'{"inputs": ' + b"[" * 33 + b'"a"' + b"]" * 33 + b"}", 400, "string (batch,). Received: shape=(1,"),
+        ("text", b'{"inputs": ' + b"[" * 900 + b'"a"' + b"]" * 900 + b"}", 400, "string (batch,). Received: shape=(1,"),
         ("many", {"signature_name": "ids", "inputs": [[1], [2, 3]]}, 400, "input `token_ids` is ragged"),
         ("many", {"signature_name": "ids", "inputs": [1]}, 400, "must be int32 (batch, any). Received: shape=(1,)"),
         ("many", {"signature_name": "ids", "inputs": [[1.5]]}, 400, "value 0 must be an integer. Received: 1.5"),
@@ -158,6 +161,7 @@ def test_error_messages_of_invalid_requests(server, model, body, status, message
         ("classify", [3], "example 0 must be an object of features. Received: int"),
         ("classify", [{"x": [1, "a"]}], "feature `x` of example 0 must contain only"),
         ("classify", [{"x": 1 << 70}], "feature `x` of example 0"),
+        ("classify", [{"x": 1e39}], "feature `x` of example 0: a value is out of range for float32"),
         ("classify", [{"x": {"b64": "YQ==", "c": 1}}], "feature `x` of example 0: expected {"),
         ("classify", [{"\ud83d": 1.0}], "feature `?` of example 0: "),
         ("classify", [{"y": 1.0}], "model execution failed"),
@@ -233,6 +237,25 @@ def test_large_bodies_are_rejected_before_they_are_read(server):
             assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
 
 
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ("Content-Encoding: deflate\r\nContent-Length: 20", b'{"instances": ["a"]}'),
+        ("Content-Encoding: gzip\r\nContent-Length: 20", b'{"instances": ["a"]}'),
+        ("Content-Encoding: br\r\nContent-Length: 20", b'{"instances": ["a"]}'),
+        ("Transfer-Encoding: chunked", b"none\r\n"),
+        ("no header\r\nContent-Length: 0", b""),
+    ],
+)
+def test_malformed_http_is_logged_in_one_line(server, caplog, headers, body):
+    caplog.set_level("INFO")
+    with contextlib.closing(raw(server, headers, body)) as connection:
+        answer = b"".join(iter(lambda: connection.recv(1000), b""))
+    assert answer.split()[1] == b"400"
+    assert "malformed HTTP: 400, message: " in caplog.text or "the body cannot be read: 400, message: " in caplog.text
+    assert not any(record.exc_info for record in caplog.records)
+
+
 def test_incomplete_bodies_time_out(server):
     with contextlib.closing(raw(server, "Content-Length: 9", b"{")) as connection:
         answer = connection.recv(1000)
@@ -263,9 +286,13 @@ def test_disconnected_clients_leave_the_queue(server, gate, until):
 def test_models_added_after_the_start(running, tmp_path, drop, until):
     with running(tmp_path, ready=False, grpc_port=None) as server:
         assert server.send("GET", "/healthz") == (503, "no model is loaded yet\n")
-        (tmp_path / "text").mkdir()
+        (tmp_path / os.fsdecode(b"caf\xe9") / "1").mkdir(parents=True)
+        (tmp_path / "text" / str(2**63)).mkdir(parents=True)  # No 64-bit integer.
         drop("text/1", tmp_path / "text" / "1")
         until(lambda: server.send("GET", "/healthz") == (200, "ok\n"))
+        assert server.send("GET", "/v1/models") == (200, {"models": ["caf?", "text"]})
+        (version,) = server.send("GET", "/v1/models/text")[1]["model_version_status"]
+        assert (version["version"], version["state"]) == ("1", "AVAILABLE")
         status, answer = server.predict("text", {"instances": ["a"]})
         assert (status, answer["predictions"][0]["vector"][2]) == (200, 1)
 

@@ -7,12 +7,13 @@ tf = pytest.importorskip("tensorflow")
 grpc = pytest.importorskip("grpc")
 pytestmark = pytest.mark.tensorflow
 
+from tensorflow.core.framework import tensor_pb2  # noqa: E402
+
 
 @pytest.fixture(scope="module")
 def apis():
     from tensorflow_serving import apis
     from tensorflow_serving.apis import (  # noqa: F401
-        classification_pb2,
         get_model_metadata_pb2,
         get_model_status_pb2,
         model_service_pb2_grpc,
@@ -82,6 +83,11 @@ def refused(send, code, message):
     assert error.value.code() == getattr(grpc.StatusCode, code)
 
 
+def odd(**fields):
+    """Returns a tensor of one row of any dtype."""
+    return tensor_pb2.TensorProto(tensor_shape=tf.TensorShape([1]).as_proto(), **fields)
+
+
 def bomb(size):
     """Returns a tensor with one value and a shape of another size."""
     tensor = tf.make_tensor_proto(["a"])
@@ -100,6 +106,11 @@ def bomb(size):
         ({"model": "text", "text": ["a"], "only": ["b"]}, "INVALID_ARGUMENT", "unknown output(s) b. Expected some of"),
         ({"model": "text", "text": bomb(1 << 40)}, "INVALID_ARGUMENT", "which is invalid or too large"),
         ({"model": "text", "text": bomb(-1)}, "INVALID_ARGUMENT", "which is invalid or too large"),
+        ({"model": "text", "text": odd(dtype="DT_VARIANT")}, "INVALID_ARGUMENT", "not a valid tensor: dtype=variant"),
+        ({"model": "text", "text": odd(dtype="DT_RESOURCE")}, "INVALID_ARGUMENT", "not a valid tensor: dtype=resource"),
+        ({"model": "text", "text": odd(dtype="DT_QINT8")}, "INVALID_ARGUMENT", "Received: dtype=qint8"),
+        ({"model": "text", "text": odd(dtype=999)}, "INVALID_ARGUMENT", "not a valid tensor: Cannot convert"),
+        ({"model": "text", "text": odd(dtype="DT_INT8", int_val=[300])}, "INVALID_ARGUMENT", "300 out of bounds"),
         ({"model": "text", "text": ["a" * (9 << 20)]}, "RESOURCE_EXHAUSTED", "larger than max"),
     ],
 )
@@ -107,9 +118,20 @@ def test_codes_and_messages_of_invalid_requests(predict, request_, code, message
     refused(lambda: predict(**request_), code, message)
 
 
-def test_unimplemented_methods(apis, stub):
-    request = apis.classification_pb2.ClassificationRequest()
-    refused(lambda: stub.Classify(request, timeout=20), "UNIMPLEMENTED", "not implemented")
+def test_unsupported_methods_and_malformed_requests(channel, caplog):
+    for method, body, code, message in (
+        ("PredictionService/Classify", b"", "UNIMPLEMENTED", "has only Predict, GetModelMetadata and GetModelStatus"),
+        ("PredictionService/Regress", b"", "UNIMPLEMENTED", "has only Predict"),
+        ("PredictionService/MultiInference", b"", "UNIMPLEMENTED", "has only Predict"),
+        ("ModelService/HandleReloadConfigRequest", b"", "UNIMPLEMENTED", "has only Predict"),
+        ("PredictionService/Other", b"", "UNIMPLEMENTED", ""),
+        *((f"PredictionService/{name}", b"\xff", "INVALID_ARGUMENT", "malformed") for name in ("Predict", "Classify")),
+        ("PredictionService/GetModelMetadata", b"\x0a\x02", "INVALID_ARGUMENT", "malformed"),
+        ("ModelService/GetModelStatus", b"\x0a\x02", "INVALID_ARGUMENT", "the request is malformed: Error parsing"),
+    ):
+        send = channel.unary_unary(f"/tensorflow.serving.{method}")
+        refused(lambda send=send, body=body: send(body, timeout=20), code, message)
+    assert not any(record.exc_info for record in caplog.records)
 
 
 def test_requests_past_their_deadline_leave_the_queue(predict, server, gate, until):

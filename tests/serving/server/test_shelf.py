@@ -189,6 +189,15 @@ def test_folders_without_models(shelf, shelf_folder):
             shelf.status(name)
 
 
+def test_a_model_is_served_without_its_metadata(shelf, shelf_folder):
+    (shelf_folder / "text" / "1" / "assets.extra").mkdir()
+    (shelf_folder / "text" / "1" / "assets.extra" / "keras_bert.json").write_text("[" * 100000)
+    shelf = shelf()
+    shelf.poll()
+    with shelf.lease("text") as version:
+        assert version.model.facts == {}
+
+
 def test_warm_up_requests_are_replayed(shelf, shelf_folder):
     from tensorflow_serving.apis import prediction_log_pb2
 
