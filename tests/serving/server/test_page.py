@@ -445,6 +445,14 @@ def test_a_pasted_table(visit, heads, client):
     ]
     assert rows[7][9:] == ["more"]
     assert page.locator("#preview tbody tr").count() == 8
+    # Of the model's texts, none is a formula in a spreadsheet.
+    pairs = [["=1", "-1+1"], ["b", "\uff1d1"], ["c", " @A"], ["d", "-0.5"], ["e", 1e-9], ["f", "n't"], ["g", "'a"]]
+    page.evaluate("pairs => sheet.answers = [{ columns: pairs }]", pairs)
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Download").click()
+    header, row = rows_of(waiting.value.path().read_bytes(), ";")
+    assert header[3:] == ["'=1", *"bcdefg", "error"]
+    assert row == [*lines[1], "'-1+1", "'\uff1d1", "' @A", "-0.5", "1e-9", "n't", "''a", ""]
 
 
 @pytest.mark.slow

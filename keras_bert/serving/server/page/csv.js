@@ -59,6 +59,12 @@ function separatorOf(text) {
   return most.separator;
 }
 
+// An apostrophe precedes a text that spreadsheets would take for a formula, as in `errors.tsv`.
+function asText(cell) {
+  const isFormula = /^[\s\0]*[=+\-@\uff1d\uff0b\uff0d\uff20]|^['\t\r\n]/.test(cell);
+  return isFormula && !/^[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?$/.test(cell) ? `'${cell}` : cell;
+}
+
 function csvLine(cells, separator) {
   const special = new RegExp(`["\r\n${separator}]`);
   return cells.map((cell) => (special.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell)).join(separator);

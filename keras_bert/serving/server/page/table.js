@@ -256,7 +256,9 @@ const cellText = (value) => (typeof value === "number" ? String(Number(value.toP
 
 function download() {
   const separator = sheet.separator || ",";
-  const lines = answered(...split()).map((cells) => csvLine(cells, separator));
+  const [names, rows] = split();
+  const shown = (cell, place) => (place < names.length ? cell : asText(cell)); // Columns of the rows stay as they are.
+  const lines = answered(names, rows).map((cells) => csvLine(cells.map(shown), separator));
   const file = new Blob([sheet.mark, lines.join("\n"), "\n"], { type: "text/csv;charset=utf-8" });
   const link = node("a", { download: `${(sheet.file ?? "table.csv").replace(/\.\w+$/, "")}.answers.csv` });
   link.href = URL.createObjectURL(file);
