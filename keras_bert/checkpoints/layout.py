@@ -37,13 +37,14 @@ _OPTIONAL = HEAD_TENSORS | POOLER_TENSORS | {"embeddings.position_ids"}
 
 
 # The sizes of a config, each with a tensor and the axis that has this size.
-_SIZES = {
+SIZES = {
     "vocab_size": ("embeddings.word_embeddings.weight", 0),
     "hidden_size": ("embeddings.word_embeddings.weight", 1),
     "max_position_embeddings": (POSITIONS, 0),
     "type_vocab_size": ("embeddings.token_type_embeddings.weight", 0),
     "intermediate_size": ("encoder.layer.0.intermediate.dense.weight", 0),
 }
+LAYERS = {"num_hidden_layers": "encoder.layer"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,27 +209,31 @@ def tensors_of(description):
     return tensors
 
 
-def check_sizes(checkpoint):
-    """Raises if the sizes of the config are not those of the tensors, before a model of any size is built."""
-    numbers = {match[1] for name in checkpoint.tensors if (match := re.match(r"encoder\.layer\.(\d+)\.", name))}
-    found = {size: _size(checkpoint, *place) for size, place in _SIZES.items()}
-    found["num_hidden_layers"] = len(numbers), "the number of layers of the tensors"
+def check_sizes(name, config, tensors, sizes=SIZES, layers=LAYERS, optional=POSITIONS):
+    """Raises if the sizes of a config are not those of the tensors, before a model of any size is built.
+
+    Args:
+        name: str, the checkpoint.
+        config: dict.
+        tensors: dict of `Tensor`s.
+        sizes: dict of pairs by the keys of the config: a table and its axis with this size.
+        layers: dict of the prefixes of layers by the keys of the config.
+        optional: name of a table that may be missing.
+    """
+    found = {}
+    for size, (table, axis) in sizes.items():
+        shape = tuple(tensors[table].shape) if table in tensors else None
+        if shape is not None and len(shape) == 2:
+            found[size] = shape[axis], f"as in {table} {shape}"
+        elif shape is not None or table != optional:
+            raise ValueError(f"{name}: the checkpoint lacks a table {table}. Received: {shape or 'none'}")
+    for size, prefix in layers.items():
+        numbers = {match[1] for tensor in tensors if (match := re.match(rf"{prefix}\.(\d+)\.", tensor))}
+        found[size] = len(numbers), "the number of layers of the tensors"
     for size, (expected, reason) in found.items():
-        value = getattr(checkpoint.config, size)
-        if expected not in (value, None):
-            raise ValueError(
-                f"{checkpoint.name}: `{size}` of its config must be {expected}, {reason}. Received: {size}={value}"
-            )
-
-
-def _size(checkpoint, name, axis):
-    """Returns the size that a tensor has, `None` for positions that are not learned, and where it was found."""
-    if name == POSITIONS and name not in checkpoint.tensors:
-        return None, ""
-    shape = tuple(checkpoint.tensors[name].shape) if name in checkpoint.tensors else ()
-    if len(shape) != 2:
-        raise ValueError(f"{checkpoint.name}: the checkpoint lacks a table {name}. Received: {shape or 'none'}")
-    return shape[axis], f"as in {name} {shape}"
+        if config[size] != expected:
+            received = f"Received: {size}={config[size]}"
+            raise ValueError(f"{name}: `{size}` of its config must be {expected}, {reason}. {received}")
 
 
 def check_known(checkpoint, description):

@@ -86,7 +86,7 @@ def load(path_or_name, revision=None, dtype=None, head=None, base=None, **encode
             given = ", ".join(given)
             raise ValueError(f"{path_or_name} is {kind}, which does not take {given}")
         return checkpoint if isinstance(checkpoint, LoadedBaseline) else LoadedTransformer(checkpoint, dtype)
-    check_sizes(checkpoint)
+    check_sizes(checkpoint.name, vars(checkpoint.config), checkpoint.tensors)
     with explain_out_of_memory(parameters=sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())):
         return LoadedBert(checkpoint, dtype=dtype, **encoder_options)
 

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from keras_bert.checkpoints.huggingface import CONFIG, read_json, read_tensors, write_tensors
+from keras_bert.checkpoints.layout import check_sizes
 from keras_bert.files import write_json
 from keras_bert.models.transformer import build_transformer
 from keras_bert.models.transformer_description import describe_transformer
@@ -52,6 +53,13 @@ _NO_SPECIAL = {**dict.fromkeys(f"{name}_token_id" for name in ("bos", "eos", "fo
 _SIDES = {"encoder": "source", "decoder": "target"}  # Their names and ours.
 _TABLES = ("lm_head.weight", *(f"model.{side}.embed_tokens.weight" for side in _SIDES))
 _POSITIONS = tuple(f"model.{side}.embed_positions.weight" for side in _SIDES)
+_SIZES = {
+    "vocab_size": ("model.shared.weight", 0),
+    "d_model": ("model.shared.weight", 1),
+    "encoder_ffn_dim": ("model.encoder.layers.0.fc1.weight", 0),
+    "max_position_embeddings": (_POSITIONS[0], 0),
+}
+_LAYERS = {f"{side}_layers": rf"model\.{side}\.layers" for side in _SIDES}
 
 
 def read_config(directory):
@@ -101,8 +109,9 @@ def read(directory, dtype=None):
     """Returns the model of a directory."""
     config = read_config(directory)
     path = pathlib.Path(directory)
-    model = build_transformer(config, dtype=dtype)
     tensors = read_tensors(path)
+    check_sizes(path, {**_DEFAULTS, **read_json(path / CONFIG)}, tensors, _SIZES, _LAYERS, _POSITIONS[0])
+    model = build_transformer(config, dtype=dtype)
     for slot in _slots(model):
         missing = [name for name in slot.names if name not in tensors]
         if missing:
@@ -117,13 +126,14 @@ def read(directory, dtype=None):
         else:
             slot.variable.assign(value)
     layers = describe_transformer(model).layers
-    table = keras.ops.convert_to_numpy(layers["token_embedding"].embeddings)
-    sines = keras.ops.convert_to_numpy(layers["source_embeddings"].table())
+    fixed = dict.fromkeys(_TABLES, layers["token_embedding"].embeddings)
+    if tensors.keys() & set(_POSITIONS):
+        fixed |= dict.fromkeys(_POSITIONS, layers["source_embeddings"].table())
     order = np.concatenate([np.arange(start, config.hidden_size, 2) for start in (0, 1)])
-    fixed = dict.fromkeys(_TABLES, table[:, order]) | dict.fromkeys(_POSITIONS, sines[:, order])
     for name in fixed.keys() & tensors.keys():
         value = np.asarray(tensors.pop(name).read(), "float32")
-        if value.shape != fixed[name].shape or np.abs(value - fixed[name]).max() > 1e-2:
+        expected = keras.ops.convert_to_numpy(fixed[name])[:, order]
+        if value.shape != expected.shape or np.abs(value - expected).max() > 1e-2:
             what = "the sinusoids" if name in _POSITIONS else "model.shared.weight"
             raise ValueError(f"{path}: {name} must be equal to {what}, of which it is a copy")
     if tensors:

@@ -176,8 +176,16 @@ def test_marian_directories_are_honoured_or_refused(model, tmp_path):
     for name, value in other.items():
         refused(f"{name} must be equal to", extra={name: value})
     refused("unknown tensors more", extra={"more": np.ones(2, "float32")})
-    refused("model.shared.weight must have the shape \\(23, 14\\)", {"d_model": 14})
-    refused("model.shared.weight must have the shape \\(23, 18\\)", {"d_model": 18})
+    sizes = {"vocab_size": 23, "d_model": 16, "encoder_layers": 2, "decoder_layers": 1, "encoder_ffn_dim": 32}
+    for name, right in sizes.items():  # Before a model is built.
+        same = {"vocab_size": ["decoder_vocab_size"], "encoder_ffn_dim": ["decoder_ffn_dim"]}.get(name, [])
+        message = f"`{name}` of its config must be {right}, .* Received: {name}=1000000000"
+        refused(message, dict.fromkeys([name, *same], 10**9))
+    refused(
+        "`max_pos.* be 12, as in .*: max_position_embeddings=1000000000",
+        {"max_position_embeddings": 10**9},
+        extra=other,
+    )
     refused("hidden_size=17", {"d_model": 17, "encoder_attention_heads": 1, "decoder_attention_heads": 1})
     (tmp_path / "config.json").write_text(json.dumps(good))
     weights = tmp_path / "model.safetensors"
