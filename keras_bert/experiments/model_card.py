@@ -1,5 +1,6 @@
 """The model card of a fine-tuned model: README.md with metadata, in the form of the Hugging Face hub."""
 
+import html
 import json
 import pathlib
 import platform
@@ -14,6 +15,7 @@ from keras_bert.version import __version__
 
 # The hub's names of metrics, where they differ.
 _METRICS = {"macro_f1": "f1", "micro_f1": "f1", "pearson": "pearsonr", "spearman": "spearmanr", "exact": "exact_match"}
+_MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|#$")  # Not underscores in words.
 _RESERVED = ("true", "false", "yes", "no", "on", "off", "null")  # In YAML 1.1.
 _CLASSES = {
     "text-classification": "AutoModelForSequenceClassification",
@@ -43,16 +45,16 @@ def write(name, task, evaluated_on, settings, scores, kind="BERT"):
     start = settings.get("model", task.model)
     metadata = _metadata(name, task, start, evaluated_on, scores, kind)
     settings = {"start": base_name(start), **settings}
-    rows = {key: value for key, value in settings.items() if key != "model" and value is not None}
+    rows = {key: escaped(value) for key, value in settings.items() if key != "model" and value is not None}
     versions = {"keras_bert": __version__, "keras": keras.__version__, "tensorflow": tf.__version__}
     versions["python"] = platform.python_version()
-    note = f"\n{task.card['note']}\n" if "note" in task.card else ""
+    note = f"\n{escaped(task.card['note'])}\n" if "note" in task.card else ""
     trained = "trained" if task.card.get("only_encoder") else "fine-tuned"
     parts = [
         "---\n" + _yaml(metadata) + "---\n",
-        f"# {name}\n",
-        f"A {kind} model for {task.card['purpose']}, {trained} with keras_bert on {task.card['trained_on']}. "
-        f"It started from {settings['start']}.\n",
+        f"# {escaped(name)}\n",
+        f"A {kind} model for {task.card['purpose']}, {trained} with keras_bert on {escaped(task.card['trained_on'])}. "
+        f"It started from {escaped(settings['start'])}.\n",
         f"## Data\n\n{_data(task)}",
         f"## Scores\n\n{_scores(task.summary, evaluated_on, scores)}{note}",
         f"## Use\n\n{_use(task.card, kind)}",
@@ -123,22 +125,23 @@ def _yaml_item(item, indent):
 def _scalar(value):
     """Returns a string or number as YAML; strings other than names are quoted as in JSON, which YAML includes."""
     is_name = re.fullmatch(r"[a-zA-Z][\w./-]+", str(value)) and str(value).lower() not in _RESERVED
-    return value if is_name else json.dumps(value, ensure_ascii=False)
+    text = str(value) if is_name else json.dumps(value, ensure_ascii=False)
+    return "".join(sign if sign.isprintable() else f"\\U{ord(sign):08x}" for sign in text)  # YAML refuses some.
 
 
 def _data(task):
     lines = [f"{name}: {text}" for name, text in task.facts.items() if name != "start"]
-    return "".join(f"- {_in_one_line(line)}\n" for line in [*lines, *warnings(task.summary)])
+    return "".join(f"- {escaped(line)}\n" for line in [*lines, *warnings(task.summary)])
 
 
-def _in_one_line(text):
-    """Returns text for a list item or a cell; labels may contain line breaks and bars."""
-    return " ".join(text.split()).replace("|", "\\|")
+def escaped(text):
+    """Returns Markdown that shows a text in one line as it is; names may contain HTML, links or bars of tables."""
+    return _MARKUP.sub(r"\\\g<0>", html.escape(" ".join(str(text).split()), quote=False))
 
 
 def _scores(summary, evaluated_on, scores):
     majority = summary["majority"]
-    heads = [f"{evaluated_on}, in percent", "this model", *([_in_one_line(summary["baseline"])] if majority else [])]
+    heads = [f"{evaluated_on}, in percent", "this model", *([escaped(summary["baseline"])] if majority else [])]
     rows = {
         name.replace("_", " "): " | ".join(f"{100 * part[name]:.2f}" for part in (scores, majority) if name in part)
         for name in scores

@@ -5,6 +5,8 @@ import types
 import pytest
 
 hub = pytest.importorskip("huggingface_hub")
+markdown_it = pytest.importorskip("markdown_it")
+from markdown_it.tree import SyntaxTreeNode  # noqa: E402
 
 from keras_bert.experiments import model_card  # noqa: E402
 
@@ -16,6 +18,11 @@ SUMMARY = {
     "overlap": {"dev": 2},
     "dev": {"mrpc": 408},
 }
+
+
+# Names of labels, files and folders that mean something in Markdown or HTML.
+ODD = ["<img src=x onerror=alert(1)>", "</td></table><script>x</script>", "<!-- a", "&lt;b&gt; &amp;", "a|b", "**b**"]
+ODD += ["`c`", "*", "_d_", "__e_f__", "[g](http://h)", "![i](j)", "<http://k.l>", "~~m~~", "\\", "\\<b>", "a_b", "#"]
 
 
 def task(**card):
@@ -75,3 +82,36 @@ def test_local_paths_are_not_published(tmp_path, monkeypatch):
         sentence = f"A BERT model for text classification, fine-tuned with keras_bert on MRPC. It started from {name}."
         assert f"\n{sentence}\n" in text
         assert f"\n| start | {name} |\n" in text
+
+
+def shown(node):
+    """Returns the text that a reader sees of a part of a rendered card."""
+    return "".join(child.content if child.type in ("text", "text_special") else shown(child) for child in node.children)
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_names_are_shown_as_they_are(name):
+    """As read by markdown-it, a program for CommonMark with the tables of GitHub."""
+    own = task(datasets=[], dataset={"type": "csv", "name": name}, note=f"The teacher is {name}.")
+    own.card["trained_on"], own.facts = name, {"labels": f"{name}\n{name}"}
+    own.summary = {**SUMMARY, "labels": {name: 1}, "baseline": f"always {name}"}
+    text = model_card.write(name, own, "dev", {"model": name, "c": name}, {"f1": 0.5})
+    parser = markdown_it.MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    tree = SyntaxTreeNode(parser.parse(text.split("---\n")[2]))
+    parts = {"paragraph", "bullet_list", "list_item", "table", "thead", "tbody", "tr", "th", "td", "heading", "fence"}
+    assert {node.type for node in tree.walk()} <= {"root", "inline", "text", "text_special", *parts}
+    heading, purpose, _, facts, *_ = map(shown, tree.children)
+    start = model_card.base_name(name)
+    assert (heading, purpose.split(" with keras_bert on ")[1]) == (name, f"{name}. It started from {start}.")
+    assert facts.startswith(f"labels: {name} {name}all training rows have the label {name}: ")
+    assert {f"always {name}", name, start} <= {shown(node) for node in tree.walk() if node.type in ("th", "td")}
+    assert f"The teacher is {name}." in map(shown, tree.children)
+
+
+def test_metadata_with_unusual_characters():
+    name = "a\n\t\x7f\x85\u2028\u200b\ufeff\xa0é中\U0001f3d4\ufe0f\U000e0001"
+    card = {"datasets": [], "dataset": {"type": "csv", "name": name}}
+    assert (
+        hub.ModelCard(model_card.write("a", task(**card), "dev", {}, {"f1": 1})).data.eval_results[0].dataset_name
+        == name
+    )
