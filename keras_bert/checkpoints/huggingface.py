@@ -12,6 +12,7 @@ import safetensors.numpy
 
 from keras_bert.checkpoints.layout import HEAD_TENSORS, PROJECTION_TENSORS, Checkpoint, Tensor, tensors_of
 from keras_bert.config import BertConfig
+from keras_bert.exporting.labels import placeholders
 from keras_bert.files import write_json
 from keras_bert.metadata import Metadata
 from keras_bert.text.thresholds import checked_thresholds
@@ -141,7 +142,7 @@ def write_config(description, metadata, directory):
     if description.multi_label:
         values["problem_type"] = _MULTI_LABEL
     if description.num_classes is not None:
-        names = metadata.labels or [f"LABEL_{index}" for index in range(description.num_classes)]
+        names = metadata.labels or placeholders(description.num_classes)
         values["id2label"] = {str(index): name for index, name in enumerate(names)}
         values["label2id"] = {name: index for index, name in enumerate(names)}
     write_json(directory / CONFIG, values)
@@ -200,7 +201,7 @@ def _labels(path, values):
             f"{path}: `id2label` must map the numbers from 0 or 1 on to different names, one for each label. "
             f"Received: {table!s:.200}"
         )
-    return None if names == [f"LABEL_{index}" for index in range(len(names))] else names
+    return None if names == placeholders(len(names)) else names
 
 
 def _read_weights(directory, tied):

@@ -14,6 +14,7 @@ from keras_bert.checkpoints import (
 )
 from keras_bert.checkpoints.load import KERAS_FILE
 from keras_bert.checkpoints.similarity import check_function
+from keras_bert.exporting.labels import checked_labels
 from keras_bert.exporting.prompts import check_prompts
 from keras_bert.files import adding_to
 from keras_bert.metadata import Metadata
@@ -168,7 +169,7 @@ def metadata_of(
         head=description.head,
         vocabulary=vocabulary,
         lowercase=lowercase,
-        labels=_names(labels),
+        labels=_labels(description, labels),
         task=task,
         pair=pair,
         sequence_length=sequence_length or embedding.get("sequence_length"),
@@ -198,13 +199,11 @@ def write_settings(description, metadata, directory):
         tokenizer_files.write(metadata.vocabulary, metadata.lowercase, longest, directory)
 
 
-def _names(labels):
-    """Returns the labels, a list or an array of strings or numbers, as a list of strings."""
-    if labels is None:
-        return None
-    if isinstance(labels, str | bytes | dict):
-        raise ValueError(f"`labels` must be a list of names, in the order of the logits. Received: labels={labels!r}")
-    return [label.decode() if isinstance(label, bytes) else str(label) for label in labels]
+def _labels(description, labels):
+    """Returns the checked labels as a list of strings."""
+    if labels is not None and description.num_classes is None:
+        raise ValueError(f"`labels` require a classification head. Received: a model with head={description.head!r}")
+    return checked_labels(labels, description.num_classes)
 
 
 def _check_format(format, weights_dtype, directory):
@@ -225,21 +224,13 @@ def _check_format(format, weights_dtype, directory):
 
 
 def _check_metadata(description, metadata):
-    vocabulary, labels = metadata.vocabulary, metadata.labels
+    vocabulary = metadata.vocabulary
     if vocabulary is not None and len(vocabulary) > description.config.vocab_size:
         raise ValueError(
             f"`vocabulary` has {len(vocabulary)} pieces, more than the token table's "
             f"vocab_size={description.config.vocab_size} rows"
         )
     _check_embedding(description, metadata)
-    if labels is None:
-        return
-    if description.num_classes is None:
-        raise ValueError(f"`labels` require a classification head. Received: a model with head={description.head!r}")
-    if len(labels) != description.num_classes or len(set(labels)) != len(labels):
-        raise ValueError(
-            f"`labels` must be {description.num_classes} different names, one per logit. Received: labels={labels}"
-        )
 
 
 def _check_embedding(description, metadata):

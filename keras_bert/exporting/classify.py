@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.exporting.labels import placeholders
 from keras_bert.exporting.signatures import in_groups, texts
 from keras_bert.exporting.zero_shot import with_nli
 from keras_bert.text.thresholds import THRESHOLD, checked_thresholds, cuts
@@ -54,8 +55,7 @@ def _classifier(model, preprocessor, labels, pair, rows_together, decide):
 
     `decide` is a function from logits and labels to outputs, with `probabilities`.
     """
-    if labels is None:
-        labels = [f"LABEL_{index}" for index in range(model.output["logits"].shape[-1])]
+    labels = labels or placeholders(model.output["logits"].shape[-1])
 
     def answer(inputs):
         logits = _logits(model, preprocessor(inputs), rows_together)

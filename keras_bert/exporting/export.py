@@ -1,7 +1,6 @@
 """Models that take raw text: a Keras model, and a SavedModel whose graph contains the tokenizer."""
 
 import keras
-import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
@@ -9,6 +8,7 @@ from keras_bert.exporting import answer, assets, classify, embed, fill_mask, tag
 from keras_bert.exporting.calibration import calibrated, probed
 from keras_bert.exporting.fused_layers import fused
 from keras_bert.exporting.int8_layers import in_int8
+from keras_bert.exporting.labels import checked_labels
 from keras_bert.exporting.signatures import on_ids
 from keras_bert.files import check_replaceable, replacing
 from keras_bert.models.description import describe
@@ -109,7 +109,7 @@ def export(
     _check_precision(precision, calibration)
     check_replaceable(directory, _FILES)
     description = describe(model)
-    labels = _checked_labels(description, labels)
+    labels = _labels(description, labels)
     signatures = {**build_signatures(model, preprocessor, labels, pair, **options), "tokens": on_ids(model)}
     _check_example(signatures["serving_default"], example)
     score_range = _checked_range(description, score_range)
@@ -152,12 +152,12 @@ def _weights(model, description, precision, signature, calibration):
 def build_signatures(model, preprocessor, labels=None, pair=False, **options):
     """Returns the signatures of a model by name, `tf.function`s on raw text; for the arguments see `export`."""
     description = describe(model)
-    labels = _checked_labels(description, labels)
+    labels = _labels(description, labels)
     if description.head == "translation":
         return translate.translator_signatures(model, preprocessor, **options)
     preprocessor = _for_serving(preprocessor, description.head)
     match description.head:
-        case "classification" if description.num_classes == 1 and not description.multi_label:
+        case "classification" if _is_regression(description):
             return classify.regressor(model, preprocessor, pair, **options)
         case "classification":
             kind = classify.multi_label_classifier if description.multi_label else classify.classifier
@@ -183,16 +183,16 @@ def build_signatures(model, preprocessor, labels=None, pair=False, **options):
             return embed.embedder(model, preprocessor, **options)
 
 
-def _checked_labels(description, labels):
-    """Returns the labels, a list or an array of strings or numbers, as a list of strings."""
-    if labels is None:
-        return None
-    classes = description.num_classes
-    regression = classes == 1 and not description.multi_label
-    if classes is None or regression or np.ndim(labels) != 1 or len(labels) != classes:
-        expected = f"names of the {classes} classes" if classes else f"None for a model with head={description.head!r}"
-        raise ValueError(f"`labels` must be {expected}. Received: labels={labels}")
-    return [label.decode() if isinstance(label, bytes) else str(label) for label in labels]
+def _labels(description, labels):
+    """Returns the checked labels as a list of strings."""
+    if labels is not None and (description.num_classes is None or _is_regression(description)):
+        kind = "regression model" if description.num_classes else f"model with head={description.head!r}"
+        raise ValueError(f"`labels` must be None for a {kind}. Received: labels={labels!r:.200}")
+    return checked_labels(labels, description.num_classes)
+
+
+def _is_regression(description):
+    return description.head == "classification" and description.num_classes == 1 and not description.multi_label
 
 
 def _check_example(signature, example):
@@ -209,7 +209,7 @@ def _checked_range(description, score_range):
     """Returns the range as a list of floats."""
     if score_range is None:
         return None
-    regression = description.head == "classification" and description.num_classes == 1 and not description.multi_label
+    regression = _is_regression(description)
     if not regression or len(score_range) != 2 or not score_range[0] <= score_range[1]:
         expected = "(lowest, highest)" if regression else "None for a model that is no regression model"
         raise ValueError(f"`score_range` must be {expected}. Received: score_range={score_range}")

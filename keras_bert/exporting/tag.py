@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from keras_bert.exporting.labels import placeholders
 from keras_bert.exporting.long_texts import run_windows
 from keras_bert.exporting.signatures import readable, texts
 from keras_bert.text.entities import entities, entity_spans
@@ -18,8 +19,7 @@ def tagger(model, preprocessor, labels, stride=None):
     Args:
         stride: int, number of pieces between the starts of two windows. Defaults to half a window.
     """
-    if labels is None:
-        raise ValueError("`labels` must be the names of the tags. Received: labels=None")
+    labels = labels or placeholders(model.output["logits"].shape[-1])
     starts_word = tf.constant([not piece.startswith("##") for piece in preprocessor.vocabulary.pieces])
     stride = half_stride(preprocessor.sequence_length) if stride is None else stride
     outside = labels.index("O") if "O" in labels else 0

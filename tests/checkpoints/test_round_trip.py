@@ -197,8 +197,8 @@ def test_a_failed_save_changes_nothing(models, folder, pieces, monkeypatch):
         ),
         ("classification", {"labels": ["a"]}, "`labels` must be 3 different names"),
         ("classification", {"labels": ["a", "b", "b"]}, "`labels` must be 3 different names"),
-        ("classification", {"labels": {0: "a", 1: "b", 2: "c"}}, "`labels` must be a list of names"),
-        ("classification", {"labels": "abc"}, "`labels` must be a list of names"),
+        ("classification", {"labels": {0: "a", 1: "b", 2: "c"}}, "`labels` must be 3 different names, in the order of the logits. Received"),
+        ("classification", {"labels": "abc"}, "`labels` must be 3 different names, in the order of the logits. Received"),
         (
             "encoder",
             {"vocabulary": [*STANDARD, *map(chr, range(300, 346))]},

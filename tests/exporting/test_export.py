@@ -467,16 +467,18 @@ def test_vectors_of_an_encoder(model_of, served):
 @pytest.mark.parametrize(
     ("head", "options", "message"),
     [
+        ("classification", {"labels": ["a", "b"]}, r"`labels` must be 3 different names, .*: labels=\['a', 'b'\]"),
         (
             "classification",
-            {"labels": ["a", "b"]},
-            r"`labels` must be names of the 3 classes. Received: labels=\['a', 'b'\]",
+            {"labels": ["a", "b", "a"]},
+            "`labels` must be 3 different names, in the order of the logits",
         ),
-        ("classification", {"labels": "abc"}, "`labels` must be names of the 3 classes. Received: labels=abc"),
-        ("classification", {"labels": {0: "a", 1: "b", 2: "c"}}, "`labels` must be names of the 3 classes"),
-        ("regression", {"labels": ["a"]}, "`labels` must be names of the 1 classes"),
+        ("classification", {"labels": [1, "1", 2]}, "`labels` must be 3 different names"),
+        ("classification", {"labels": "abc"}, "`labels` must be 3 different names, .* Received: labels='abc'"),
+        ("classification", {"labels": {0: "a", 1: "b", 2: "c"}}, "`labels` must be 3 different names"),
+        ("classification", {"labels": [["a"], ["b"], ["c"]]}, "`labels` must be 3 different names"),
+        ("regression", {"labels": ["a"]}, "`labels` must be None for a regression model"),
         ("encoder", {"labels": ["a"]}, "`labels` must be None for a model with head='encoder'"),
-        ("token_classification", {}, "`labels` must be the names of the tags. Received: labels=None"),
         ("classification", {"example": {"text": 1}}, r"`example` must be a dict of `text` \(str\). Received: example="),
         (
             "multiple_choice",

@@ -175,6 +175,17 @@ def test_results_of_other_heads():
     assert results(fills, [{"text": "a"}], n_best=1) == [{"fills": [[{"token": "a", "score": 0.5}]]}]
 
 
+def test_tags_without_names(eager, model_of, pieces, tmp_path):
+    """Each word is an entity with the placeholder of its best logit, as the classes of a classifier."""
+    keras_bert.save(model_of("token_classification"), tmp_path, pieces)
+    bert = keras_bert.load(tmp_path)
+    logits = bert.model()(bert.preprocessor(8, padding="longest")(["a b!"]))["logits"].numpy()[0, 1:4]
+    found = bert.predict("a b!")["entities"]
+    assert [(entity["text"], entity["label"]) for entity in found] == [
+        (text, f"LABEL_{best}") for text, best in zip("ab!", logits.argmax(-1), strict=True)
+    ]
+
+
 def test_inputs_of_predict(load):
     bert = load("classification")
     both = bert.predict(["a b", "c"])
