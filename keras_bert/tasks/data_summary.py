@@ -8,11 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.tasks import multi_label
-from keras_bert.tasks.table import some
+from keras_bert.tasks.table import alike, some, spelled
 
 _CHUNK = 2**14  # Texts to tokenize at a time.
 _LENGTHS = (32, 64, 128, 256, 384, 512, 1024, 2048)  # Values to suggest for `sequence_length`.
 _HELD = 0.99  # Share of the rows that a suggested length should hold.
+_CLASSES = {"labels": "labels", "entities": "types", "tags": "tags"}  # What messages call those of a summary.
 _FEW = 5  # Classes with fewer training rows are listed in a warning.
 
 
@@ -176,7 +177,9 @@ def warnings(summary):
         found.append(f"all training {unit} have the target {constant}: the model can only learn to predict it")
     if unused and (len(used) != 1 or "labels_per_row" in summary):
         found.append(f"no training {unit} have the label(s) {some(unused)}")
-    found += _doubtful_labels(labels, unit)
+    found += _look_alikes(summary)
+    if few := [f"{name} ({count})" for name, count in labels.items() if 0 < count < _FEW]:
+        found.append(f"{len(few)} of {len(labels)} classes have fewer than {_FEW} training {unit}: {some(few)}")
     if missing := summary.get("not_in_dev"):
         found.append(f"no dev {unit} have the training label(s) {some(missing)}")
     if summary.get("entities") == {}:
@@ -188,6 +191,8 @@ def warnings(summary):
         if count:
             total = next(iter(summary[split].values()))
             found.append(f"{count:,} of {total:,} {split} {unit} are also in train, which raises the {split} scores")
+    if summary.get("alike"):
+        found.append(f"in {summary['alike']:,} training {unit}, another choice looks like the right one")
     if summary.get("contradictory"):
         found.append(f"{summary['contradictory']:,} training {unit} occur with different labels")
     return found
@@ -209,16 +214,13 @@ def _constant(summary):
     return f"{ends['lowest']:g}" if ends and ends["lowest"] == ends["highest"] else None
 
 
-def _doubtful_labels(labels, unit):
-    """Returns warnings about labels that differ only in case or spaces, and about classes with few training rows."""
-    alike, found = collections.defaultdict(list), []
-    for name in labels:
-        alike["".join(name.casefold().split())].append(f"{name!r} ({labels[name]:,})")
-    if same := [" and ".join(names) for names in alike.values() if len(names) > 1]:
-        found.append(f"labels that differ only in case or spaces are different classes: {some(same)}")
-    if few := [f"{name} ({count})" for name, count in labels.items() if 0 < count < _FEW]:
-        found.append(f"{len(few)} of {len(labels)} classes have fewer than {_FEW} training {unit}: {some(few)}")
-    return found
+def _look_alikes(summary):
+    """Returns a warning about names that look alike, with how often they are in train; an empty list without any."""
+    key = next((key for key in _CLASSES if key in summary), None)
+    counts = summary.get(key, {}) | dict.fromkeys(summary.get("unknown", ()), 0)
+    pairs = [zip(spelled(names), names, strict=True) for names in alike(counts)]
+    same = [" and ".join(f"{text} ({counts[name]:,})" for text, name in group) for group in pairs]
+    return [f"{_CLASSES[key]} that look alike are different classes: {some(same)}"] if same else []
 
 
 def no_better(summary, metric, scores, same=None):

@@ -13,6 +13,7 @@ import functools
 import math
 import pathlib
 import re
+import unicodedata
 
 import numpy as np
 
@@ -20,6 +21,11 @@ from keras_bert.files import fingerprint
 from keras_bert.tasks.rows import good_rows, read_rows, valid_text
 
 _COLUMNS = ("text", "pair", "labels", "ids")  # Of `Examples`.
+_INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")  # Categories of Unicode.
+_DECIMAL = re.compile(r"\+?(-?)0*([0-9]*?)(?:\.([0-9]*?)0*)?(?<=[0-9])")
+# What word processors write for - and ', and the selectors of emoji and text.
+_SIGNS = dict.fromkeys((0x2010, 0x2011, 0x2013, 0x2014, 0x2212), "-") | dict.fromkeys((0x2018, 0x2019), "'")
+_SIGNS |= dict.fromkeys((0xFE0E, 0xFE0F))
 _LARGEST = 1e15  # The loss of larger numbers, their square, leaves the range of float32.
 
 
@@ -159,6 +165,28 @@ def discover_labels(labels, fewest=2):
     return sorted(found, key=lambda label: (int(label) if whole else 0, label))
 
 
+def alike(names):
+    """Returns lists of names that look alike to a person, such as "1" and "01" or "x" with and without a space."""
+    found = collections.defaultdict(list)
+    for name in names:
+        found[appearance(name)].append(name)
+    return [group for group in found.values() if len(group) > 1]
+
+
+def appearance(name):
+    """Returns what a person sees of a name: no case, no white space, no invisible signs, no zeros around a number."""
+    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).translate(_SIGNS)
+    text = "".join(sign for sign in text if unicodedata.category(sign) not in _INVISIBLE)
+    number = _DECIMAL.fullmatch(text)
+    return f"{number[1]}{number[2] or 0}.{number[3] or ''}" if number else text
+
+
+def spelled(names):
+    """Returns names in quotes; with the codes of their signs, if the names are hard to tell apart otherwise."""
+    different = {unicodedata.normalize("NFC", name).translate(_SIGNS) for name in names}
+    return list(map(repr if len(different) == len(names) else ascii, names))
+
+
 def balance(labels, names=None, total=None):
     """Summarizes labels: count and share of the largest classes (of `names`), or the range of floats.
 
@@ -210,6 +238,11 @@ def _label(path, line, record, column, regression):
 
 def class_number(path, line, label, numbers):
     if label not in numbers:
+        if similar := [name for name in numbers if appearance(name) == appearance(label)]:
+            first, second = spelled([label, similar[0]])
+            raise ValueError(
+                f"{path}:{line}: unknown label {first}, which looks like {second}. Use one spelling per class"
+            )
         raise ValueError(f"{path}:{line}: unknown label {label!r}. Expected one of: {', '.join(map(repr, numbers))}")
     return numbers[label]
 

@@ -107,11 +107,42 @@ def test_misspelled_and_rare_labels_and_repeated_rows():
     summary = data_summary.summarize(data, [3] * 17, 128, 512)
     assert data_summary.facts(summary)["repeated"] == "1 of 17 training rows are repeated"
     assert data_summary.warnings(summary) == [
-        "labels that differ only in case or spaces are different classes: 'good' (5) and 'Good' (2)",
+        "labels that look alike are different classes: 'good' (5) and 'Good' (2)",
         "5 of 7 classes have fewer than 5 training rows: Good (2), b (1), c (1), d (1), e (1)",
         "no dev rows have the training label(s) Good, b, c, d, e",
         "2 training rows occur with different labels",
     ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "shown"),
+    [
+        (["True", "true", "TRUE"], "'True' (9) and 'true' (9) and 'TRUE' (9)"),
+        (["1", "01", "+1.00", "\uff11"], "'1' (9) and '01' (9) and '+1.00' (9) and '\uff11' (9)"),
+        (["-0.50", "-.5", "0.5", "-0.5", "-5"], "'-0.50' (9) and '-.5' (9) and '-0.5' (9)"),
+        (["\xe9", "e", "e\u0301"], r"'\xe9' (9) and 'e\u0301' (9)"),
+        (["x", "x\u200b", "y", "\ufeffy"], r"'x' (9) and 'x\u200b' (9), 'y' (9) and '\ufeffy' (9)"),
+        (["a b", "a\xa0b", "ab"], r"'a b' (9) and 'a\xa0b' (9) and 'ab' (9)"),
+        (["\u2764", "\u2764\ufe0f"], r"'\u2764' (9) and '\u2764\ufe0f' (9)"),
+        (
+            ["don't", "don\u2019t", "a-b", "a\u2013b"],
+            "\"don't\" (9) and 'don\\u2019t' (9), 'a-b' (9) and 'a\\u2013b' (9)",
+        ),
+        (["10", "100", "1.10", "1.01", "1e1", "-1", "a", "\xe4", "0", "O", "--", "-"], None),
+        (["12345678901234567890", "12345678901234567891"], None),
+    ],
+)
+@pytest.mark.parametrize(("key", "what"), [("labels", "labels"), ("tags", "tags"), ("entities", "types")])
+def test_names_that_look_alike(labels, shown, key, what):
+    summary = {"unit": "rows", key: dict.fromkeys(labels, 9), "overlap": {}}
+    expected = [f"{what} that look alike are different classes: {shown}"] if shown else []
+    assert data_summary.warnings(summary) == expected
+
+
+def test_types_of_dev_that_look_like_those_of_train():
+    summary = {"unit": "texts", "entities": {"PER": 3}, "unknown": {"PER\u200b": 2}, "overlap": {}}
+    found = data_summary.warnings(summary)[0]
+    assert found == r"types that look alike are different classes: 'PER' (3) and 'PER\u200b' (0)"
 
 
 def test_several_labels_per_row():

@@ -179,6 +179,8 @@ def test_balance():
         ("a.tsv", "t\tl\n\t\nx\tno\n", r"a\.tsv:2: column `t` is empty"),
         ("a.tsv", "t\tl\nx\n", r"a\.tsv:2: expected 2 columns, got 1"),
         ("a.jsonl", '\n{"t": "a", "l": "no"}\n \n[]\n', r"a\.jsonl:4: expected one JSON object per line"),
+        ("a.csv", "t,l\nx,No\n", r"a\.csv:2: unknown label 'No', which looks like 'no'. Use one spelling per class"),
+        ("a.jsonl", '{"t": "x", "l": "yes\\u200b"}', r"a\.jsonl:1: unknown label 'yes\\u200b', which looks like 'yes'"),
         ("a.csv", "", r"a\.csv: the file is empty"),
         ("a.csv", "t,l\n", r"a\.csv: no rows"),
         ("a.jsonl", '{"t": "a", "l": "no"}\n{"t": \n', r"a\.jsonl:2: not JSON: Expecting value at column 7"),

@@ -5,6 +5,7 @@ import collections
 import numpy as np
 
 from keras_bert.tasks.data_summary import contradictory, truncation
+from keras_bert.tasks.table import appearance
 
 
 def summarize(data, lengths, sequence_length, limit):
@@ -19,7 +20,7 @@ def summarize(data, lengths, sequence_length, limit):
     Returns:
         A dict with the same entries, but for `labels`: `positions`, the training rows whose right choice is at each
         position; `choices`, the training rows by their number of choices; `chance`, the expected accuracy on dev of
-        guessing at random.
+        guessing at random; `alike`, the training rows where another choice looks like the right one.
     """
     train, dev = data.train, data.dev
     seen, splits = set(_keys(train)), {"dev": dev, **({"test": data.test} if data.test else {})}
@@ -35,6 +36,7 @@ def summarize(data, lengths, sequence_length, limit):
         "choices": {str(count): rows for count, rows in sorted(collections.Counter(train.counts()).items())},
         "truncated": truncation(lengths, sequence_length, limit),
         "repeated": len(train) - len(set(zip(_keys(train), answers, strict=True))),
+        "alike": sum(map(_is_alike, train.choices, train.labels)),
         "overlap": {split: sum(key in seen for key in _keys(part)) for split, part in splits.items()},
         "contradictory": contradictory(_keys(train), answers),
         "chance": float(np.mean([1 / count for count in dev.counts()])),
@@ -49,6 +51,12 @@ def _keys(examples):
         (_normal(text), *sorted(map(_normal, filter(None, choices))))
         for text, choices in zip(examples.text, examples.choices, strict=True)
     ]
+
+
+def _is_alike(choices, label):
+    """Whether another choice looks like the right one."""
+    seen = [appearance(choice) for choice in choices if choice]
+    return seen.count(appearance(choices[label])) > 1
 
 
 def _normal(text):

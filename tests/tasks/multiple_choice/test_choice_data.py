@@ -6,6 +6,7 @@ import logging
 import numpy as np
 import pytest
 
+from keras_bert.tasks import data_summary as row_summary
 from keras_bert.tasks.multiple_choice import data as choices
 from keras_bert.tasks.multiple_choice import data_summary, keys, predictions, published
 
@@ -190,6 +191,7 @@ def test_summary(tmp_path):
         "choices": {"2": 1, "3": 3},
         "truncated": {"rows": 1, "share": 0.25, "sequence_length": 8, "longest": 9, "enough": 16, "held": 1.0},
         "repeated": 1,
+        "alike": 0,
         "overlap": {"dev": 1},
         "contradictory": 3,
         "chance": pytest.approx((1 / 2 + 1 / 3) / 2),
@@ -199,6 +201,13 @@ def test_summary(tmp_path):
     facts = data_summary.facts(summary)
     assert facts["rows by number of choices"] == "2: 1, 3: 3"
     assert facts["chance"] == "accuracy 41.67% (a random choice, on dev)"
+
+
+def test_choices_that_look_like_the_right_one(tmp_path):
+    lines = ["question,A,B,C,key", "1?,1,01,z,A", "2?,x,X\u200b,z,C", "3?,,x y,x  y,B", "4?,x,y,,B"]
+    path = write(tmp_path, "a.csv", *lines)
+    summary = data_summary.summarize(choices.read_all(path, path), np.array([5] * 4), 8, 16)
+    assert "in 2 training rows, another choice looks like the right one" in row_summary.warnings(summary)
 
 
 def test_predictions():
