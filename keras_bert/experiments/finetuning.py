@@ -287,7 +287,8 @@ class Finetuning:
         }
         write_json(self.output / "results.json", self.report)
         title, (summary, runs) = f"{task.title}, {self.evaluated_on}", self._tables()
-        lines = [f"# {title}", "", *(f"- {name}: {text}" for name, text in facts.items()), ""]
+        listed = (f"- {model_card.escaped(f'{name}: {text}')}" for name, text in facts.items())
+        lines = [f"# {model_card.escaped(title)}", "", *listed, ""]
         lines += [*(summary if any(row["runs"] > 1 for row in self.report["summary"]) else []), *runs, *findings.tables]
         write_text(self.output / "results.md", "\n".join(lines).rstrip() + "\n")
         with announced("writing the report"):

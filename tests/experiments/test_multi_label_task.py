@@ -14,8 +14,9 @@ from keras_bert.files import read_json
 from keras_bert.tasks.classification import own_data
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
-LABELS = ["x", "x|y", "", "y", "x", "x", "y|x", "", "x", "x"]
-TARGETS = np.array([["x" in names, "y" in names] for names in LABELS], int)
+Y = "y<i>"
+LABELS = ["x", f"x|{Y}", "", Y, "x", "x", f"{Y}|x", "", "x", "x"]
+TARGETS = np.array([["x" in names, Y in names] for names in LABELS], int)
 
 
 @pytest.fixture
@@ -63,9 +64,9 @@ def test_from_files_to_predictions(make, tmp_path):
     assert f" (chosen on dev; with 0.5: micro f1 {usual:.2%}" in findings.facts["thresholds"]
     assert findings.messages[-1].startswith(f"test: micro f1 {scores['micro_f1']:.2%}")
     header, *lines = (tmp_path / "predictions.tsv").read_text().splitlines()
-    assert header == "labels\tx\ty"
+    assert header == f"labels\tx\t{Y}"
     for line, row in zip(lines, predicted, strict=True):
-        assert line.split("\t")[0].strip('"') == "|".join(name for name, is_in in zip("xy", row, strict=True) if is_in)
+        assert line.split("\t")[0].strip('"') == "|".join(name for name, is_in in zip(["x", Y], row, strict=True) if is_in)
     assert make().save_options(logits)["thresholds"] == 0.5
 
 
@@ -112,5 +113,8 @@ def test_folds_choose_the_threshold_on_the_predictions_of_all_rows(make, tmp_pat
     assert f"\n  thresholds: {threshold:g} (chosen on the predictions of all folds; with 0.5: micro f1" in shown
     card = (tmp_path / "out" / "model" / "README.md").read_text()
     assert "The scores use thresholds chosen on the predictions of all folds" in card
+    for page in (card, *((tmp_path / "out" / name).read_text() for name in ("results.md", "report.html"))):
+        assert "<i>" not in page
+        assert "y&lt;i&gt;: 3 (30.0%)" in page
     assert report["thresholds"] == threshold
     assert "chosen on the predictions of all folds" in report["facts"]["thresholds"]
