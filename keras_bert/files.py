@@ -1,4 +1,4 @@
-"""Atomic writes of files and folders; JSON, its fingerprints and differences."""
+"""Atomic writes of files and folders; JSON and its differences; hashes."""
 
 import contextlib
 import hashlib
@@ -102,6 +102,18 @@ def read_json(path):
 def fingerprint(value):
     """Returns a short hash of a JSON value."""
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
+
+
+def file_hash(path):
+    """Returns the SHA-256 hash of the content of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def add_array(found, array):
+    """Adds the shape and the content of a NumPy array to a hash of `hashlib`."""
+    found.update(str(array.shape).encode())
+    found.update(array.ravel().view("uint8"))
 
 
 def difference(before, now, name=""):

@@ -27,6 +27,7 @@ from keras_bert.files import replacing
 from keras_bert.search.asking import ask, json_line, readable, warn_of_unknown
 from keras_bert.search.index_files import check_folder, find_facts
 from keras_bert.tasks.retrieval import data, metrics, squad
+from keras_bert.tasks.rows import valid_text
 from keras_bert.training.progress import announced
 
 from . import command, common_flags
@@ -132,7 +133,7 @@ def _data():
     if _SQUAD.value:
         found = squad.read_squad(_SQUAD.value)
         return found.passages, found.queries, found.relevance
-    queries = [data.Query(str(number), text) for number, text in enumerate(_QUERY.value or ())]
+    queries = [data.Query(str(number), valid_text(text)) for number, text in enumerate(_QUERY.value or ())]
     if any(not query.text.strip() for query in queries):
         raise ValueError("--query must not be empty")
     if _QUERIES.value:

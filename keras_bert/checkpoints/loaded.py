@@ -1,5 +1,6 @@
 """What `keras_bert.load` returns: the models of a checkpoint, and their answers to texts."""
 
+import functools
 import logging
 import re
 
@@ -7,6 +8,7 @@ import keras
 import numpy as np
 
 from keras_bert.checkpoints import similarity
+from keras_bert.checkpoints.identity import start_facts
 from keras_bert.checkpoints.layout import POOLER_TENSORS, check_known, fill, is_bilstm, slots
 from keras_bert.models.bilstm_encoder import build_bilstm_encoder
 from keras_bert.models.bilstm_tagger import build_bilstm_tagger
@@ -38,6 +40,7 @@ class LoadedBert:
             `lowercase`, `labels`, `multi_label`, `task`, `pair`, `sequence_length`, `null_threshold`, `thresholds`,
             `pooling`, `normalize`, ...
         strip_accents: bool, whether to remove accents; `None` means the same as `lowercase`.
+        has_pooler: bool, whether the checkpoint has a pooler; otherwise the encoder's is randomly initialized.
     """
 
     def __init__(self, checkpoint, num_layers=None, **encoder_options):
@@ -57,7 +60,8 @@ class LoadedBert:
         wanted = slots(description)
         added = set() if checkpoint.metadata.bilstm else {slot.name for slot in wanted if is_bilstm(slot)}
         fill(checkpoint, wanted, optional=POOLER_TENSORS | added)
-        if not checkpoint.tensors.keys() >= POOLER_TENSORS and self.head not in _WITHOUT_POOLER:
+        self.has_pooler = checkpoint.tensors.keys() >= POOLER_TENSORS
+        if not self.has_pooler and self.head not in _WITHOUT_POOLER:
             logging.getLogger("keras_bert").warning(
                 "%s has no pooler: the encoder's is randomly initialized. Fine-tune before using `pooled_output`.",
                 checkpoint.name,
@@ -250,7 +254,7 @@ class LoadedBert:
             case "bilstm_tagging":
                 model = self._bilstm_tagger()
             case _:
-                model = build_classifier(encoder, self._num_classes(), dropout, self.multi_label)
+                model = build_classifier(encoder, self._num_classes(), dropout, self.multi_label, self.score_activation)
         return self._fill_head(model)
 
     def _bilstm_tagger(self):
@@ -272,6 +276,12 @@ class LoadedBert:
                 f"{name}: `id2label` has {len(self.labels)} labels, but classifier.weight has {kernel.shape[0]} rows"
             )
         return kernel.shape[0]
+
+    @functools.cached_property
+    def facts(self):
+        """What training from the checkpoint depends on, see `start_facts`."""
+        arrays = (tensor.read() for _, tensor in sorted(self._checkpoint.tensors.items()))
+        return start_facts(self.metadata, self._checkpoint.config, arrays)
 
     def left_out(self, model):
         """Returns the names of the checkpoint's tensors that a model does not use, such as the head or the pooler."""

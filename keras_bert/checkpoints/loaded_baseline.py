@@ -1,6 +1,7 @@
 """What `keras_bert.load` returns for the models that BERT is compared with."""
 
 import dataclasses
+import functools
 import json
 import logging
 
@@ -8,6 +9,7 @@ import keras
 
 from keras_bert.baseline_config import named_baseline
 from keras_bert.checkpoints import tokenizer_files
+from keras_bert.checkpoints.identity import start_facts
 from keras_bert.files import read_json, write_json
 from keras_bert.metadata import Metadata
 from keras_bert.models.baselines import build_baseline, describe_baseline
@@ -58,6 +60,13 @@ class LoadedBaseline:
         if name in ("encoder", "encode", "attention"):
             raise NotBertError(f"{self._name} is no BERT and has no {name!r}. {_PURPOSES[self.config.kind]}")
         raise AttributeError(f"LoadedBaseline has no attribute {name!r}")
+
+    @functools.cached_property
+    def facts(self):
+        """What training from the model depends on, see `start_facts`."""
+        models = filter(None, (self._model, self._language_model))
+        arrays = (keras.ops.convert_to_numpy(weight.value) for model in models for weight in model.weights)
+        return start_facts(self.metadata, self.config, arrays)
 
     def model(self):
         """Returns the trained model, the same one in each call."""

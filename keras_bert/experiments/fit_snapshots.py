@@ -1,10 +1,9 @@
 """Snapshots of a compiled Keras model on any backend: written atomically, verified when read, the last two kept."""
 
-import hashlib
 import logging
 import pathlib
 
-from keras_bert.files import replacing, write_text
+from keras_bert.files import file_hash, replacing, write_text
 
 _LOG = logging.getLogger("keras_bert")
 _KEPT = 2
@@ -25,7 +24,7 @@ class FitSnapshots:
         path = self.directory / f"step-{step:09}{_ENDING}"
         with replacing(path) as temporary:
             model.save_weights(temporary)  # Those of the optimizer, too.
-            write_text(_checksum_file(path), _checksum(temporary))
+            write_text(_checksum_file(path), file_hash(temporary))
         for old in self._paths()[_KEPT:]:
             old.unlink()
             _checksum_file(old).unlink(missing_ok=True)
@@ -55,14 +54,9 @@ class FitSnapshots:
 
 def _verify(path):
     stored = _checksum_file(path)
-    if stored.exists() and stored.read_text() != _checksum(path):
+    if stored.exists() and stored.read_text() != file_hash(path):
         raise OSError("the checksum differs")
 
 
 def _checksum_file(path):
     return path.with_name(f"{path.name}.sha256")
-
-
-def _checksum(path):
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

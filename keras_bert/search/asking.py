@@ -47,5 +47,5 @@ def json_line(query, hits):
 
 def readable(hit):
     """Returns a hit as one line: score, id and text, separated by tabs."""
-    text = " ".join(f"{hit.get('title', '')} {hit['text']}".split())
-    return f"{hit['score']:.4f}\t{hit['id']}\t{text}"
+    name, text = (" ".join(part.split()) for part in (hit["id"], f"{hit.get('title', '')} {hit['text']}"))
+    return f"{hit['score']:.4f}\t{name}\t{text}"

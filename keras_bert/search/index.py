@@ -5,9 +5,10 @@ import pathlib
 
 import numpy as np
 
+from keras_bert.checkpoints.identity import differences
 from keras_bert.checkpoints.load import load
 from keras_bert.search.index_files import check_passages, find_facts, open_array, passages_path, read_passage
-from keras_bert.search.model_identity import differences, model_facts
+from keras_bert.search.model_identity import model_facts
 from keras_bert.search.vectors import embed
 from keras_bert.tasks.retrieval.ranking import best_first, exact_scores, finite, nearest
 

@@ -10,6 +10,7 @@ import pathlib
 
 import numpy as np
 
+from keras_bert.checkpoints.identity import differences
 from keras_bert.exporting.prompts import PASSAGE, QUERY, prompt_for
 from keras_bert.search.index import SearchIndex
 from keras_bert.search.index_files import (
@@ -21,9 +22,9 @@ from keras_bert.search.index_files import (
     write_block,
     write_facts,
 )
-from keras_bert.search.model_identity import differences, model_facts
+from keras_bert.search.model_identity import model_facts
 from keras_bert.search.vectors import SIMILARITIES, embed, model_similarity
-from keras_bert.tasks.retrieval.data import Passage, read_passages
+from keras_bert.tasks.retrieval.data import Passage, checked_id, read_passages
 from keras_bert.training.progress import announced, track
 
 _PART = 512  # Passages between two updates of the progress.
@@ -114,19 +115,14 @@ def _reader(passages, text_column):
 
 
 def _passage(number, value):
-    if isinstance(value, Passage):
-        return value
-    row = {"text": value} if isinstance(value, str) else value
+    row, place = value._asdict() if isinstance(value, Passage) else value, f"`passages[{number}]`"
+    row = {"text": value} if isinstance(value, str) else row
     if not isinstance(row, dict) or not isinstance(row.get("text"), str):
-        raise ValueError(
-            f"`passages[{number}]` must be a string, a `Passage` or a dict with `text`. Received: {value!r:.200}"
-        )
-    name, title = row.get("id", row.get("_id", number)), row.get("title")
-    if isinstance(name, bool) or not isinstance(name, str | int):
-        raise ValueError(f"`passages[{number}]`: `id` must be a string or an integer. Received: {name!r:.80}")
+        raise ValueError(f"{place} must be a string, a `Passage` or a dict with `text`. Received: {value!r:.200}")
+    name, title = checked_id(place, "id", row.get("id", row.get("_id", number))), row.get("title")
     if not isinstance(title, str | None):
-        raise ValueError(f"`passages[{number}]`: `title` must be a string. Received: {title!r:.80}")
-    return Passage(str(name), row["text"], title or "")
+        raise ValueError(f"{place}: `title` must be a string. Received: {title!r:.80}")
+    return Passage(name, row["text"], title or "")
 
 
 def _survey(read):

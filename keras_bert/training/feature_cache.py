@@ -10,12 +10,10 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.files import read_json, write_json
+from keras_bert.files import add_array, read_json, write_json
 from keras_bert.training.batch_source import BatchSource
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.progress import track
-
-_CHUNK = 2**20  # Values to hash at a time.
 
 
 class FeatureCache:
@@ -169,7 +167,7 @@ def weights_fingerprint(model, **settings):
     found = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for weight in model.weights:
         if not weight.path.endswith("seed_generator_state"):
-            _add(found, np.asarray(weight))
+            add_array(found, np.asarray(weight))
     return found.hexdigest()
 
 
@@ -178,17 +176,9 @@ def rows_fingerprint(inputs):
     found = hashlib.sha256()
     for name in sorted(inputs):
         found.update(name.encode())
-        _add(found, inputs[name].row_splits.numpy())
-        _add(found, inputs[name].values.numpy())
+        add_array(found, inputs[name].row_splits.numpy())
+        add_array(found, inputs[name].values.numpy())
     return found.hexdigest()
-
-
-def _add(found, array):
-    """Adds the shape and the bytes of an array to a hash."""
-    found.update(str(array.shape).encode())
-    flat = np.ascontiguousarray(array).reshape(-1)
-    for first in range(0, len(flat), _CHUNK):
-        found.update(flat[first : first + _CHUNK].tobytes())
 
 
 def _amount(size):

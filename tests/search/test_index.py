@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import keras_bert
 from keras_bert.search.index_files import quantize
@@ -25,6 +26,17 @@ def index(bert, tmp_path_factory):
 def copy(index, tmp_path):
     """The folder of a copy of the index."""
     return shutil.copytree(index.directory, tmp_path / "copy")
+
+
+@pytest.fixture
+def without_pooler(saved, tmp_path):
+    """The folder of an encoder whose checkpoint has no pooler."""
+    folder = shutil.copytree(saved("encoder"), tmp_path / "without_pooler")
+    tensors = load_file(folder / "model.safetensors")
+    kept = {name: tensor for name, tensor in tensors.items() if "pooler" not in name}
+    assert len(kept) == len(tensors) - 2
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
 
 
 def edited(path, **values):
@@ -207,6 +219,22 @@ def test_the_model_of_an_index(bert, saved, index, tmp_path):
         keras_bert.open_index(index.directory, str(saved("embedding"))).search("a")
 
 
+def test_the_settings_of_the_model_of_an_index(bert, without_pooler, tmp_path):
+    """A pooler that the checkpoint lacks, which is random, is none of them."""
+    index = keras_bert.build_index(keras_bert.load(without_pooler), TEXTS, tmp_path / "index", name=str(without_pooler))
+    hits = keras_bert.open_index(index.directory).search("a c")
+    assert hits == index.search("a c")
+    config = without_pooler / "config.json"
+    edited(config, layer_norm_eps=0.1)
+    with pytest.raises(ValueError, match="another model.* `layer_norm_eps`, 0.1 instead of its default. Exp"):
+        keras_bert.open_index(index.directory).search("a c")
+    facts = json.loads((index.directory / "index.json").read_text())
+    for name in ("config", "tokenizer"):  # Indexes of earlier versions do not have them.
+        del facts["model"][name]
+    (index.directory / "index.json").write_text(json.dumps(facts))
+    assert len(keras_bert.open_index(index.directory).search("a c")) == len(hits)
+
+
 def shorten(path):
     path.write_bytes(path.read_bytes()[:-10])
 
@@ -282,6 +310,12 @@ def test_a_model_that_gives_nan(bert, tmp_path, monkeypatch):
         ([], {}, "`passages` must not be empty"),
         ([{"text": "a", "id": 1}, "b"], {}, "passages 1 and 2 have the id '1'. Expected unique ids"),
         ([b"a"], {}, r"`passages\[0\]` must be a string, a `Passage` or a dict with `text`. Received: b'a'"),
+        (
+            [{"text": "a", "id": "\ud800"}, Passage("\ud801", "b")],
+            {},
+            r"`passages\[0\]`: column `id` has a lone surrogate. Expected UTF-8. Received: '\\ud800'",
+        ),
+        ([Passage(" ", "a")], {}, r"`passages\[0\]`: column `id` must be a string or an integer. Received: ' '"),
         (["a"], {"dtype": "int4"}, "`dtype` must be float16 or int8. Received: dtype='int4'"),
         (["a"], {"similarity": "l2"}, "`similarity` must be one of cosine, dot. Received: similarity='l2'"),
         (["a"], {"rescore": True}, "`rescore` is only for int8"),

@@ -1,7 +1,6 @@
 """Runs a study: pre-trains its recipes, fine-tunes its rows on all tasks, and collects the scores."""
 
 import dataclasses
-import hashlib
 import json
 import logging
 import math
@@ -18,7 +17,7 @@ from keras_bert.experiments.pretraining_model import Objective, PretrainingSetti
 from keras_bert.experiments.pretraining_run import PretrainingRun
 from keras_bert.experiments.studies.columns import TASKS, Heading
 from keras_bert.experiments.study import remove_snapshots
-from keras_bert.files import difference, read_json, replacing, write_json
+from keras_bert.files import difference, file_hash, read_json, replacing, write_json
 from keras_bert.pretraining.generate import generate
 from keras_bert.pretraining.masking import Masking
 from keras_bert.pretraining.settings import Settings
@@ -136,9 +135,9 @@ class StudyRunner:
         found["phases"] = list(found["phases"])
         found |= {"study": self.definition.title, "precision": self._precision, **dataclasses.asdict(self._corpus)}
         found["config"] = {"name": self.scale.config, **dataclasses.asdict(open_config(self.scale.config))}
-        found["content"] = {f"{path.parent.name}/{path.name}": _digest(path) for path in (*train, *held_out)}
+        found["content"] = {f"{path.parent.name}/{path.name}": file_hash(path)[:16] for path in (*train, *held_out)}
         if self._corpus.vocabulary:
-            found["content"]["vocabulary"] = _digest(self._corpus.vocabulary)
+            found["content"]["vocabulary"] = file_hash(self._corpus.vocabulary)[:16]
         path = self._output / "settings.json"
         if path.exists() and (differs := difference(read_json(path), found)):
             raise ValueError(
@@ -360,12 +359,6 @@ class StudyRunner:
             if row.recipe and row.key in shown and row.share == 1 and self._result(row.recipe).exists():
                 found[row.key] = _perplexity(read_json(self._result(row.recipe))["mlm_loss"])
         return found
-
-
-def _digest(path):
-    """Returns a hash of the content of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def _perplexity(loss):

@@ -144,14 +144,16 @@ def _string(place, column, value):
 def _id(place, record, number):
     """Returns the id of a row; without a column of ids, its number."""
     column = next((name for name in _IDS if name in record), None)
-    return str(number) if column is None else _name(place, column, record[column])
+    return str(number) if column is None else checked_id(place, column, record[column])
 
 
-def _name(place, column, value):
-    """Returns an id, which may be an integer in JSON, as a string."""
+def checked_id(place, column, value):
+    """Returns an id, which may be an integer, as a string."""
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
         raise ValueError(f"{place}: column `{column}` must be a string or an integer. Received: {value!r:.100}")
-    return valid_text(str(value))
+    if valid_text(str(value)) != str(value):  # Such ids would become equal in files.
+        raise ValueError(f"{place}: column `{column}` has a lone surrogate. Expected UTF-8. Received: {value!r:.100}")
+    return str(value)
 
 
 def _has_columns(path):
@@ -174,7 +176,7 @@ def _judgments(path):
     for line, record in stream_rows(path, wanted):
         place = f"{path}:{line}"
         value = finite_number(path, line, grade, record[grade]) if grade else 1.0
-        yield place, *(_name(place, column, record[column]) for column in wanted[:2]), value
+        yield place, *(checked_id(place, column, record[column]) for column in wanted[:2]), value
 
 
 def _trec_judgments(path):

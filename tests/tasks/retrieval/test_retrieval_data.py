@@ -63,6 +63,7 @@ def test_jsonl_and_lines_are_streamed(file):
         ("p.jsonl", '{"text": 5}', "p.jsonl:1: column `text` must be a string. Received: 5"),
         ("p.jsonl", '{"text": "a", "title": 5}', "p.jsonl:1: column `title` must be a string. Received: 5"),
         ("p.jsonl", '{"text": "a", "id": true}', "column `id` must be a string or an integer. Received: True"),
+        ("p.jsonl", '{"text": "a", "id": "\\ud800"}', "column `id` has a lone surrogate. Expected UTF-8. Received: "),
         ("p.jsonl", '{"text": "a", "id": " "}', "column `id` must be a string or an integer. Received: ' '"),
         ("p.jsonl", '{"text": "a"}\n[]\n', "p.jsonl:2: expected one JSON object per line"),
         ("p.jsonl", '{"text": "a"', "p.jsonl:1: not JSON"),

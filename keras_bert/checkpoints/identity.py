@@ -1,0 +1,59 @@
+"""What makes a model what it is: its weights, vocabulary and settings, as JSON values.
+
+Indexes and runs store these facts, and continue only with the same model.
+"""
+
+import dataclasses
+import hashlib
+import json
+
+from keras_bert.files import add_array
+
+_HASHES = {"weights": "the weights", "vocabulary": "the vocabulary", "source": "the passages", "content": "the content"}
+_NAMED = ("pieces", "strip_accents")  # Settings of a vocabulary that have facts of their own.
+_ADDED = {"tokenizer", "config"}  # Facts that indexes of earlier versions lack.
+
+
+def start_facts(metadata, config, arrays):
+    """Returns a dict of what training from a model depends on, without defaults.
+
+    Args:
+        metadata: the `Metadata`.
+        config: a `BertConfig` or a `BaselineConfig`.
+        arrays: iterable of NumPy arrays, the weights.
+    """
+    vocabulary, found = metadata.vocabulary, hashlib.sha256()
+    tokenizer = vocabulary.get_config() if vocabulary else []  # A list is that of the pieces alone.
+    tokenizer = tokenizer if isinstance(tokenizer, dict) else {}
+    for array in arrays:
+        add_array(found, array.astype("float32", copy=False))
+    facts = {
+        "weights": found.hexdigest()[:16],
+        "vocabulary": vocabulary and vocabulary.sha256,
+        "strip_accents": metadata.strip_accents,
+        "tokenizer": {name: value for name, value in tokenizer.items() if name not in _NAMED},
+        "config": _changed(config),
+        **_changed(metadata),
+    }
+    return json.loads(json.dumps(facts))  # As they are read back: tuples are lists.
+
+
+def differences(first, second):
+    """Returns which values of two dicts differ, as texts; hashes are not shown."""
+    found = []
+    for name in dict.fromkeys([*first, *second]):
+        one, other = first.get(name), second.get(name)
+        if one == other or (name in _ADDED and None in (one, other)):
+            continue
+        if isinstance(one, dict) and isinstance(other, dict):
+            found += differences(one, other)
+        else:
+            values = (repr(facts[name]) if name in facts else "its default" for facts in (first, second))
+            found.append(_HASHES.get(name) or f"`{name}`, {' instead of '.join(values)}")
+    return found
+
+
+def _changed(settings):
+    """Returns the fields of a dataclass that do not have their default, without the vocabulary."""
+    values = {field.name: (getattr(settings, field.name), field.default) for field in dataclasses.fields(settings)}
+    return {name: value for name, (value, default) in values.items() if value != default and name != "vocabulary"}
