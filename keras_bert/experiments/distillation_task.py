@@ -38,6 +38,7 @@ class DistillationTask(FinetuningTask):
         vars(self).update({name: getattr(task, name) for name in _SHARED})
         self._inner, self._name, self._folder, self._unlabelled = task, str(teacher), pathlib.Path(folder), unlabelled
         self._teacher, self._logits = load(teacher), None
+        self.origins = {**task.origins, self._name: self._teacher.facts}
         self.train, self.dev, self.card = [self._rows], None, dict(task.card)
         check_teacher(self._teacher, self._name, task.task)
         self._examples = {"train": task.data.train, "dev": task.data.dev[task.task.name]}

@@ -15,6 +15,7 @@ from keras_bert.baseline_config import BaselineConfig
 from keras_bert.checkpoints.load import load
 from keras_bert.checkpoints.save import save
 from keras_bert.experiments import grid, model_card
+from keras_bert.experiments.origins import check_origins
 from keras_bert.experiments.reports.environment import environment
 from keras_bert.experiments.reports.report import Head, short_name, write_report
 from keras_bert.experiments.study import Study
@@ -135,6 +136,7 @@ class Finetuning:
             _LOG.warning("%s", problem)
         if len(self.settings) > 1:
             _LOG.info("  runs: %d", len(self.settings))
+        check_origins(self.output / "runs", self.task.origins, self.study.write)
         self.study.run(self.settings, self._common(), self._run)
 
     def _common(self):

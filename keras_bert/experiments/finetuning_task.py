@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import functools
 import types
 
 from keras_bert.baseline_config import BaselineConfig
@@ -81,6 +82,11 @@ class FinetuningTask(abc.ABC):
 
     load_options, compares_start, can_pack = types.MappingProxyType({}), False, False
     combine = staticmethod(grid.mean_logits)
+
+    @functools.cached_property
+    def origins(self):
+        """Facts about the models that runs start from, by name, see `check_origins`."""
+        return {self.model: self.bert.facts}
 
     def select(self, setting):
         """Prepares the data for a run with these settings; returns the batches to evaluate on."""

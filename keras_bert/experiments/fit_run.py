@@ -13,6 +13,7 @@ import numpy as np
 
 from keras_bert.checkpoints.save import save
 from keras_bert.experiments.fit_snapshots import FitSnapshots
+from keras_bert.experiments.origins import check_origins, data_origins
 from keras_bert.experiments.pretraining_model import build_model, check_held_out, check_pairs, open_config, open_records
 from keras_bert.files import difference, read_json, replacing, write_json
 from keras_bert.models.trimmed import build_trimmed
@@ -65,7 +66,9 @@ class FitRun:
             self.held_out = check_held_out(open_source(held_out, **options), self.records[0])
         stored = self._check_settings()
         _distribute([phase["batch"] for phase in settings.phases])
-        self.model = self._build()
+        origins = data_origins(self.records)
+        self.model = self._build(origins)
+        check_origins(self.directory / "snapshots", origins)
         self.trained = self._compiled(self.model)
         self._generators = [
             layer.seed_generator for layer in self.model._flatten_layers() if getattr(layer, "rate", 0) > 0
@@ -87,13 +90,13 @@ class FitRun:
         )
         return check_pairs(records, source, settings.objective)
 
-    def _build(self):
+    def _build(self, origins):
         settings = self.settings
         keras.utils.set_random_seed(settings.seed)
         options = settings.encoder_options
         longest = max(records.sequence_length for records in [*self.records, self.held_out or self.records[0]])
-        vocabulary = self.records[0].vocabulary
-        return build_model(settings.config, settings.model, settings.objective, vocabulary, longest, **options)
+        fits = settings.objective, self.records[0].vocabulary, longest
+        return build_model(settings.config, settings.model, *fits, origins, **options)
 
     def _compiled(self, model):
         """Returns the model to train, with the same weights."""

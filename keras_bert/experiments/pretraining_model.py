@@ -149,7 +149,7 @@ def open_config(config, vocabulary=None):
     return size if vocabulary is None else dataclasses.replace(size, vocab_size=len(vocabulary))
 
 
-def build_model(config, model, objective, vocabulary, length, **options):
+def build_model(config, model, objective, vocabulary, length, origins, **options):
     """Builds a pre-trainer, with new weights or with those of a checkpoint.
 
     Args:
@@ -158,12 +158,13 @@ def build_model(config, model, objective, vocabulary, length, **options):
         objective: an `Objective`.
         vocabulary: the vocabulary of the records.
         length: int, maximum sequence length of the records.
+        origins: dict by name, to which the facts of the checkpoint are added, see `check_origins`.
         **options: arguments of `build_encoder` and `load`, such as `dtype`.
     """
     if (config is None) == (model is None):
         raise ValueError("expected either --config (new weights) or --model (weights to start from)")
     if model:
-        bert = _load("--model", model, objective, vocabulary, length, **options)
+        bert = _load("--model", model, objective, vocabulary, length, origins, **options)
         return bert.pretrainer(objective.next_sentence)
     size = open_config(config, vocabulary)
     if isinstance(size, BaselineConfig):
@@ -174,21 +175,21 @@ def build_model(config, model, objective, vocabulary, length, **options):
     return build_pretrainer(build_encoder(size, causal=objective.causal, **options), objective.next_sentence)
 
 
-def load_teacher(model, objective, vocabulary, length, dtype=None):
+def load_teacher(model, objective, vocabulary, length, origins, dtype=None):
     """Returns the pre-trainer of a checkpoint with a masked-LM head, to teach a model with the same vocabulary.
 
     Args:
         model: directory or name of the checkpoint.
-        objective, vocabulary, length: see `build_model`.
+        objective, vocabulary, length, origins: see `build_model`.
         dtype: dtype policy. Defaults to Keras' global one.
     """
-    bert = _load("--teacher", model, objective, vocabulary, length, dtype=dtype)
+    bert = _load("--teacher", model, objective, vocabulary, length, origins, dtype=dtype)
     if bert.head != "pretraining":
         raise ValueError(f"--teacher: {model} has no masked-LM head. Expected a pre-trained model")
     return bert.pretrainer(None if objective.next_sentence else False)
 
 
-def _load(flag, model, objective, vocabulary, length, **options):
+def _load(flag, model, objective, vocabulary, length, origins, **options):
     """Loads a checkpoint that fits the records and the objective."""
     bert = load(model, **options)
     if isinstance(bert.config, BaselineConfig):
@@ -200,6 +201,7 @@ def _load(flag, model, objective, vocabulary, length, **options):
     if describe(bert.encoder).causal != objective.causal:
         kind = "is bidirectional" if objective.causal else "is a left-to-right model"
         raise ValueError(f"{flag}: {model} {kind}. Received: --causal={str(objective.causal).lower()}")
+    origins[str(model)] = bert.facts
     return bert
 
 

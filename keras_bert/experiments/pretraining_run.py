@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from keras_bert.checkpoints.save import save
 from keras_bert.experiments.extension import EXTENDABLE, extended_schedule
+from keras_bert.experiments.origins import check_origins, data_origins
 from keras_bert.experiments.pretraining_model import build_model, load_teacher, open_config
 from keras_bert.models.packed import build_packed
 from keras_bert.models.student import add_teacher, without_teacher
@@ -16,6 +17,7 @@ from keras_bert.models.trimmed import build_trimmed
 from keras_bert.training import losses
 from keras_bert.training.callbacks import create_callbacks
 from keras_bert.training.distillation import pretraining_distillation_losses
+from keras_bert.training.distribution import is_chief
 from keras_bert.training.feature_cache import weights_fingerprint
 from keras_bert.training.input_pipeline import Phases
 from keras_bert.training.optimizer import create_optimizer
@@ -49,6 +51,7 @@ class PretrainingRun:
         if settings.pack and settings.teacher:
             raise ValueError("--pack: not with a teacher. Received: --teacher")
         self._directory = None if directory is None else pathlib.Path(directory)
+        self._origins = data_origins(records)
         self._teacher = self._load_teacher(strategy)
         objective, stored = settings.objective, self._stored_settings()
         schedule = extended_schedule(directory, stored, settings.learning_rate, settings.warmup)
@@ -66,6 +69,8 @@ class PretrainingRun:
             callbacks=callbacks,
             rewire=build_packed if settings.pack else build_trimmed,
         )
+        if self._directory:
+            check_origins(self._directory / "snapshots", self._origins, is_chief(self.trainer.strategy))
 
     def _stored_settings(self):
         """Returns settings that must match on resume."""
@@ -100,9 +105,8 @@ class PretrainingRun:
         if not settings.teacher:
             return None
         with (strategy or tf.distribute.get_strategy()).scope():
-            return load_teacher(
-                settings.teacher, settings.objective, self.records[0].vocabulary, self._longest, settings.precision
-            )
+            fits = settings.objective, self.records[0].vocabulary, self._longest
+            return load_teacher(settings.teacher, *fits, self._origins, settings.precision)
 
     def _losses(self):
         settings, next_sentence = self.settings, self.settings.objective.next_sentence
@@ -120,8 +124,8 @@ class PretrainingRun:
         options = settings.encoder_options
         if settings.student_layers:
             options["num_layers"] = settings.student_layers
-        vocabulary = self.records[0].vocabulary
-        model = build_model(settings.config, settings.model, settings.objective, vocabulary, self._longest, **options)
+        fits = settings.objective, self.records[0].vocabulary, self._longest
+        model = build_model(settings.config, settings.model, *fits, self._origins, **options)
         return add_teacher(model, self._teacher) if self._teacher else model
 
     def _optimizer(self, model, schedule):

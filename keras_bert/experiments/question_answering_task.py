@@ -73,7 +73,8 @@ class QuestionAnsweringTask(FinetuningTask):
         self.load_options = load_options or {}
         read = [squad.read(path, settings.version_2) for path in (*train_files, dev_file)]
         test = squad.read(predict_file, settings.version_2) if predict_file else None
-        self.model, self.bert, self._settings = models[0], _load(models, self.load_options), settings
+        self.model, self._settings = models[0], settings
+        self.bert, self.origins = _load(models, self.load_options)
         self.sequence_length = settings.sequence_length
         self.title = f"SQuAD {'2.0' if settings.version_2 else '1.1'}"
         self.loss = span_loss()
@@ -229,16 +230,19 @@ def _card(dev_file):
 
 
 def _load(models, options):
-    """Loads the first model; the others must share its vocabulary and casing, and thus its windows."""
-    first, *others = (load(name, **options) for name in models)
-    for name, bert in zip(models[1:], others, strict=True):
+    """Returns the first model and the facts of all; they must share vocabulary and casing, and thus its windows."""
+    first = load(models[0], **options)
+    origins = {models[0]: first.facts}
+    for name in models[1:]:
+        bert = load(name, **options)
+        origins[name] = bert.facts
         if (bert.vocabulary, bert.lowercase, bert.strip_accents) != (
             first.vocabulary,
             first.lowercase,
             first.strip_accents,
         ):
             raise ValueError(f"--model: {name} differs in vocabulary or casing from {models[0]}")
-    return first
+    return first, origins
 
 
 def _listed(scores):

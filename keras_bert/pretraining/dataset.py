@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_bert.corpus import lines
 from keras_bert.pretraining.masking import Masker, Masking
-from keras_bert.pretraining.record_files import find_records, record_offsets, records_vocabulary
+from keras_bert.pretraining.record_files import content_hash, find_records, record_offsets, records_vocabulary
 from keras_bert.training.batch_source import BatchSource
 
 _SHUFFLED = 2**16  # Examples to shuffle at a time.
@@ -36,6 +36,7 @@ class Records(BatchSource):
     Attributes:
         vocabulary, sequence_length: the vocabulary and the sequence length of the records.
         settings: dict, the `Settings` of `generate`; empty for other records.
+        content: str, a hash of the files, see `content_hash`.
         static: bool, whether the records contain masks.
         examples, tokens, steps: the size of an epoch. The last batch is padded with rows of weight 0.
     """
@@ -53,6 +54,7 @@ class Records(BatchSource):
         limit=None,
     ):
         self._paths, manifest = find_records(source)
+        self.content = content_hash(self._paths)
         self.vocabulary = records_vocabulary(source, manifest, vocabulary)
         self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
         self._causal, self._both_directions = causal, both_directions

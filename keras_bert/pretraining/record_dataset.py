@@ -10,6 +10,7 @@ import numpy as np
 from keras_bert.pretraining.masking import Masker, Masking
 from keras_bert.pretraining.record_files import (
     checksums,
+    content_hash,
     find_records,
     parse_example,
     record_offsets,
@@ -44,6 +45,7 @@ class RecordDataset(keras.utils.PyDataset):
     Attributes:
         vocabulary, sequence_length, examples: the vocabulary, the sequence length and the number of the records.
         settings: dict, the `Settings` of `generate`; empty for other records.
+        content: str, a hash of the files, see `content_hash`.
         steps_per_pass: int, the number of batches of all records.
         start, steps: see the arguments; may be changed between calls of `fit`.
 
@@ -71,6 +73,7 @@ class RecordDataset(keras.utils.PyDataset):
             if value is not None and value < 1:
                 raise ValueError(f"`{name}` must be at least 1. Received: {name}={value}")
         paths, manifest = find_records(source)
+        self.content = content_hash(paths)
         self.vocabulary = records_vocabulary(source, manifest, vocabulary)
         self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
         self._next_sentence, self._shuffled, self._ahead = next_sentence, (None, None), {}

@@ -1,6 +1,7 @@
 """Finds and reads files of `tf.train.Example` records without TensorFlow."""
 
 import gzip
+import hashlib
 import pathlib
 import struct
 import zlib
@@ -14,6 +15,7 @@ from keras_bert.text.vocabulary import Vocabulary
 
 MANIFEST = "manifest.json"  # In the folder of the records of `generate`.
 _HEADER, _FOOTER = 12, 4  # Bytes around a record: its length and two checksums.
+_ENDS = 2**16  # Bytes at each end of a file that identify its content.
 _FLOATS, _INTEGERS = 2, 3  # Fields of a feature.
 
 
@@ -51,6 +53,19 @@ def records_vocabulary(source, manifest, vocabulary=None):
             f"pieces differ. Expected the vocabulary in {source}/vocab.txt"
         )
     return vocabulary
+
+
+def content_hash(paths):
+    """Returns a hash of the sizes and the ends of files, which takes no time for terabytes either."""
+    found = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as file:
+            size = file.seek(0, 2)
+            found.update(f"{size:,}".encode())
+            for place in (0, max(0, size - _ENDS)):
+                file.seek(place)
+                found.update(file.read(_ENDS))
+    return found.hexdigest()[:16]
 
 
 def sequence_length(source):

@@ -1,0 +1,35 @@
+"""What the runs of a folder started from: models and data, which must be the same when they resume."""
+
+import pathlib
+
+from keras_bert.checkpoints.identity import differences
+from keras_bert.files import read_json, write_json
+
+_FILE = "origins.json"
+
+
+def check_origins(folder, origins, write=True):
+    """Raises an error if models or data differ from those that the runs of a folder started from.
+
+    Runs of earlier versions have not stored them and resume with those that there are now.
+
+    Args:
+        folder: path, where they are stored.
+        origins: dict by name of dicts, such as `LoadedBert.facts`.
+        write: bool, whether this process writes files. Defaults to `True`.
+    """
+    path = pathlib.Path(folder, _FILE)
+    before = read_json(path) if path.exists() else {}
+    for name, facts in origins.items():
+        if found := differences(facts, before.get(name, facts)):
+            raise ValueError(
+                f"{folder} contains runs that started from another version of {name}. Different now: "
+                f"{'; '.join(found)}. Restore it to resume them, or choose another --output_dir for new runs"
+            )
+    if write and origins.keys() - before.keys():
+        write_json(path, {**before, **origins})
+
+
+def data_origins(records):
+    """Returns facts about pre-training records: `Records` or `RecordDataset`s, one for each phase."""
+    return {f"the data of length {source.sequence_length}": {"content": source.content} for source in records}

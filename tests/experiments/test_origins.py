@@ -1,0 +1,91 @@
+"""What a run must find unchanged to resume: its start model, with everything that training depends on."""
+
+import json
+import shutil
+
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import keras_bert
+from keras_bert.experiments.origins import check_origins
+
+ANOTHER = "runs contains runs that started from another version of {}. Different now: {}. Restore it to resume"
+
+
+@pytest.fixture(scope="module")
+def start(checkpoint, pieces, tmp_path_factory):
+    """A folder with a model, and an adapter of it."""
+    folder = tmp_path_factory.mktemp("start")
+    shutil.copytree(checkpoint, folder / "bert")
+    (folder / "bert" / "tokenizer.json").unlink()  # It repeats vocab.txt.
+    model = keras_bert.load(folder / "bert").model()
+    keras_bert.enable_lora(model, 2)
+    keras_bert.save(model, folder / "adapter", pieces, format="peft", base=folder / "bert")
+    change_json(base_model_name_or_path="../bert")(folder / "adapter" / "adapter_config.json")
+    file = folder / "adapter" / "adapter_model.safetensors"
+    save_file({name: tensor + 1 for name, tensor in load_file(file).items()}, file)  # A new B is zero.
+    return folder
+
+
+def change_tensor(file):
+    tensors = load_file(file)
+    name = min(tensors)
+    save_file({**tensors, name: tensors[name] + 1}, file, metadata={"format": "pt"})
+
+
+def change_json(**values):
+    def change(file):
+        file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+    return change
+
+
+def swap_lines(file):
+    *lines, one, other = file.read_text().splitlines()
+    file.write_text("\n".join([*lines, other, one]) + "\n")
+
+
+CHANGES = [
+    ("bert", "model.safetensors", change_tensor, "the weights"),
+    ("bert", "config.json", change_json(hidden_dropout_prob=0.5), "`hidden_dropout_prob`, 0.5 instead of its default"),
+    ("bert", "config.json", change_json(hidden_act="relu"), "`hidden_act`, 'relu' instead of its default"),
+    ("bert", "vocab.txt", swap_lines, "the vocabulary"),
+    ("bert", "tokenizer_config.json", change_json(do_lower_case=False), "`lowercase`, False instead of its default"),
+    ("bert", "tokenizer_config.json", change_json(strip_accents=True), "`strip_accents`, True instead of None"),
+    ("adapter", "adapter_model.safetensors", change_tensor, "the weights"),
+    ("adapter", "adapter_config.json", change_json(lora_alpha=64), "the weights"),
+    ("adapter", "../bert/model.safetensors", change_tensor, "the weights"),
+]
+
+
+@pytest.mark.parametrize(("name", "file", "change", "found"), CHANGES)
+def test_another_start_model_is_refused(start, tmp_path, name, file, change, found):
+    folder = shutil.copytree(start, tmp_path / "models") / name
+    for _ in range(2):
+        check_origins(tmp_path / "runs", {"M": keras_bert.load(folder).facts})
+    change(folder / file)
+    with pytest.raises(ValueError) as error:
+        check_origins(tmp_path / "runs", {"M": keras_bert.load(folder).facts})
+    assert ANOTHER.format("M", found) in str(error.value)
+
+
+def test_runs_of_earlier_versions_resume(tmp_path):
+    """They have not stored what they started from; of several workers, the first one writes."""
+    facts = {"weights": "1", "config": {}}
+    check_origins(tmp_path, {"M": facts}, write=False)
+    assert not list(tmp_path.iterdir())
+    check_origins(tmp_path, {"M": facts})
+    check_origins(tmp_path, {"N": {"weights": "2"}})
+    for name, known in (("M", "1"), ("N", "2")):
+        check_origins(tmp_path, {name: {"weights": known, "config": {}}})
+        with pytest.raises(ValueError, match=f"another version of {name}. Different now: the weights. Restore it"):
+            check_origins(tmp_path, {name: {"weights": "3", "config": {}}})
+
+
+def test_new_weights_of_a_loaded_model_are_no_difference(start, tmp_path):
+    """Those that a checkpoint lacks are random."""
+    folder = shutil.copytree(start / "bert", tmp_path / "bert")
+    file = folder / "model.safetensors"
+    save_file({name: tensor for name, tensor in load_file(file).items() if "pooler" not in name}, file)
+    facts = [keras_bert.load(folder, bilstm=True, head="encoder").facts for _ in range(2)]
+    assert facts[0] == facts[1]
