@@ -67,6 +67,8 @@ class Signature:
             values = self._function(*(inputs[key] for key in self.inputs))
         except tf.errors.OpError as error:
             raise RequestError(CODES[error.error_code], _failure(one_line(error.message))) from error
+        except UnicodeDecodeError as error:  # TensorFlow's message quotes bytes of an input.
+            raise bad(_failure(one_line(error.object.decode(errors="replace")))) from error
         return dict(zip(self.outputs, values, strict=True))
 
     def check_names(self, names, where=""):

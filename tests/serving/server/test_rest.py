@@ -137,6 +137,8 @@ PAIR = "`pair` string (batch,), `text` string (batch,)"
         ("many", {"signature_name": "whole", "instances": ["a", "b"]}, 500, "`count` has the shape (): its first dim"),
         ("many", {"signature_name": "unique", "inputs": ["a", "a"]}, 500, "output `words` has the shape (1,): its"),
         ("many", {"signature_name": "picky", "inputs": ["spoilt"]}, 400, "a spoilt text"),
+        ("many", {"signature_name": "picky", "inputs": ["spoilt", {"b64": "/w=="}]}, 400, "a spoilt text"),
+        ("many", {"signature_name": "classify", "inputs": [{"b64": "/w=="}]}, 400, "Could not parse example input"),
         ("text/versions/9", {"inputs": ["a"]}, 404, "version 9 of model text is not loaded. Expected one of: 2"),
         ("other", {"inputs": ["a"]}, 404, "unknown model. Expected one of: many, text"),
         ("", {"inputs": ["a"]}, 400, "Malformed request: POST /v1/models/:predict: expected GET /v1/models/NAME[/vers"),
