@@ -66,7 +66,8 @@ def test_from_files_to_predictions(make, tmp_path):
     header, *lines = (tmp_path / "predictions.tsv").read_text().splitlines()
     assert header == f"labels\tx\t{Y}"
     for line, row in zip(lines, predicted, strict=True):
-        assert line.split("\t")[0].strip('"') == "|".join(name for name, is_in in zip(["x", Y], row, strict=True) if is_in)
+        names = (name for name, is_in in zip(["x", Y], row, strict=True) if is_in)
+        assert line.split("\t")[0].strip('"') == "|".join(names)
     assert make().save_options(logits)["thresholds"] == 0.5
 
 
