@@ -28,6 +28,7 @@ class Metadata:
         lowercase: bool, whether the vocabulary is uncased. Defaults to `True`.
         labels: list of the class names, or `None`.
         multi_label: bool, whether several classes may apply to one text. Defaults to `False`.
+        score_activation: str, see `build_classifier`. Defaults to "linear".
         task: str, name of the task that the head was trained on, or `None`.
         pair: bool, whether the model was trained on pairs of texts. `None` if unknown.
         sequence_length: int, maximum sequence length in training, or `None`.
@@ -53,6 +54,7 @@ class Metadata:
     lowercase: bool = True
     labels: list | None = None
     multi_label: bool = False
+    score_activation: str = "linear"
     task: str | None = None
     pair: bool | None = None
     sequence_length: int | None = None

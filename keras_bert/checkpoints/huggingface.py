@@ -10,9 +10,9 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from keras_bert.checkpoints import classes
 from keras_bert.checkpoints.layout import HEAD_TENSORS, PROJECTION_TENSORS, Checkpoint, Tensor, tensors_of
 from keras_bert.config import BertConfig
-from keras_bert.exporting.labels import placeholders
 from keras_bert.files import write_json
 from keras_bert.metadata import Metadata
 from keras_bert.text.thresholds import checked_thresholds
@@ -37,8 +37,6 @@ _HEADS = {
 }
 _POOLED = ("next_sentence", "classification", "multiple_choice")  # Heads on `pooled_output`.
 _ARCHITECTURES = {head: name for name, head in reversed(_HEADS.items())}
-_MULTI_LABEL = "multi_label_classification"
-_PROBLEMS = ("regression", "single_label_classification", _MULTI_LABEL)
 
 
 def read(directory, head=None):
@@ -48,7 +46,7 @@ def read(directory, head=None):
         directory: the folder.
         head: str, the kind of head, if known. Defaults to `None`.
     """
-    config, metadata = read_config(directory)
+    config, metadata = read_config(directory, head)
     tensors = _read_weights(directory, metadata.tied)
     if head is None and metadata.head is None:
         _check_no_head(directory, tensors)
@@ -60,30 +58,21 @@ def read(directory, head=None):
     return Checkpoint(str(directory), config, tensors, metadata)
 
 
-def read_config(directory):
-    """Reads `config.json`; returns the `BertConfig` and the `Metadata`."""
+def read_config(directory, head=None):
+    """Reads `config.json`; returns the `BertConfig` and the `Metadata`. `head` is the kind of head, if known."""
     path = directory / CONFIG
     values = read_json(path)
-    labels = _labels(path, values)
+    causal = bool(values.pop("is_decoder", False))
+    architecture = (values.get("architectures") or [None])[0]
     try:
         metadata = Metadata.from_json(values.get("keras_bert") or {})
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    causal = bool(values.pop("is_decoder", False))
-    try:
+        metadata = metadata.replace(head=metadata.head or _HEADS.get(architecture))
         config = BertConfig.from_dict(values, "huggingface")
-        problem = _problem_type(values)
-        checked_thresholds(metadata.thresholds, _num_labels(values) if problem == _MULTI_LABEL else None)
+        facts = classes.read(values, head or metadata.head)
+        checked_thresholds(metadata.thresholds, classes.count(values) if facts["multi_label"] else None)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    architecture = (values.get("architectures") or [None])[0]
-    return config, metadata.replace(
-        head=metadata.head or _HEADS.get(architecture),
-        labels=labels,
-        multi_label=problem == _MULTI_LABEL,
-        causal=causal,
-        tied=values.get("tie_word_embeddings") is not False,
-    )
+    return config, metadata.replace(causal=causal, tied=values.get("tie_word_embeddings") is not False, **facts)
 
 
 def is_ours(directory):
@@ -94,23 +83,6 @@ def is_ours(directory):
 def has_weights(directory):
     """Returns whether a directory contains weights in Hugging Face's format."""
     return any((directory / name).is_file() for name in (WEIGHTS, INDEX, _PICKLE))
-
-
-def _problem_type(values):
-    """Returns `problem_type`; raises if it does not match the number of labels."""
-    problem, classes = values.get("problem_type"), _num_labels(values)
-    if problem not in (None, *_PROBLEMS):
-        raise ValueError(f"`problem_type` must be one of {', '.join(_PROBLEMS)}. Received: problem_type={problem!r}")
-    if (problem == "regression" and classes != 1) or (problem == "single_label_classification" and classes == 1):
-        raise ValueError(
-            "`problem_type` must match the number of labels: one for regression, at least two for classification. "
-            f"Received: problem_type={problem!r} with {classes} label(s)"
-        )
-    return problem
-
-
-def _num_labels(values):
-    return len(values.get("id2label") or {}) or values.get("num_labels", 2)
 
 
 def _check_no_head(directory, tensors):
@@ -138,13 +110,8 @@ def write_config(description, metadata, directory):
         "tie_word_embeddings": description.tied,
         "dtype": "float32",
         "keras_bert": metadata.to_json(),
+        **classes.write(description, metadata.labels),
     }
-    if description.multi_label:
-        values["problem_type"] = _MULTI_LABEL
-    if description.num_classes is not None:
-        names = metadata.labels or placeholders(description.num_classes)
-        values["id2label"] = {str(index): name for index, name in enumerate(names)}
-        values["label2id"] = {name: index for index, name in enumerate(names)}
     write_json(directory / CONFIG, values)
 
 
@@ -186,22 +153,6 @@ def read_json(path):
 def read_json_if_exists(path):
     """Reads a JSON object; empty if the file is missing."""
     return read_json(path) if path.is_file() else {}
-
-
-def _labels(path, values):
-    """Returns the labels of `id2label` in order, or None for transformers' placeholders; numbers may start at 1."""
-    table = values.get("id2label")
-    if not table:
-        return None
-    entries = table.items() if isinstance(table, dict) else ()
-    found = {int(key): str(name) for key, name in entries if key.isdecimal() and type(name) in (str, int, float)}
-    names = [found[number] for number in sorted(found)]
-    if min(found, default=2) > 1 or not len(found) == len(set(names)) == len(table) == max(found) - min(found) + 1:
-        raise ValueError(
-            f"{path}: `id2label` must map the numbers from 0 or 1 on to different names, one for each label. "
-            f"Received: {table!s:.200}"
-        )
-    return None if names == placeholders(len(names)) else names
 
 
 def _read_weights(directory, tied):

@@ -158,8 +158,8 @@ def _open_path(path, head, dtype, base):
         checkpoint = huggingface.read(folder, head)
         longest_word = [LONGEST_WORD] if huggingface.is_ours(folder) else []
         checkpoint.metadata = tokenizer_files.read(folder, checkpoint.metadata, *longest_word)
-        if head in (None, "embedding"):
-            checkpoint = sentence_transformers.read(path, checkpoint)
+        if head in (None, "embedding", "classification"):
+            checkpoint = sentence_transformers.read(path, checkpoint, head)
     if head is not None:
         checkpoint.metadata = checkpoint.metadata.replace(head=head)
     return checkpoint
@@ -208,7 +208,7 @@ def _open_keras(file, directory, dtype):
     description = describe(model)
     has_config = (directory / huggingface.CONFIG).is_file()
     metadata = huggingface.read_config(directory)[1] if has_config else Metadata()
-    names = ("head", "causal", "positions", "bilstm", "tied", "multi_label", "features")
+    names = ("head", "causal", "positions", "bilstm", "tied", "multi_label", "score_activation", "features")
     metadata = metadata.replace(**{name: getattr(description, name) for name in names})
     if description.head == "embedding":
         facts = description.embedding

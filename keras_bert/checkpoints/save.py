@@ -192,8 +192,9 @@ def write_settings(description, metadata, directory):
     is_baseline = isinstance(description, BaselineDescription)
     (loaded_baseline if is_baseline else huggingface).write_config(description, metadata, directory)
     longest = description.config.max_position_embeddings
-    if description.head == "embedding":
+    if description.head in ("embedding", "classification"):
         longest = metadata.sequence_length or longest  # sentence-transformers reads it with the tokenizer.
+    if description.head == "embedding":
         sentence_transformers.write(description, metadata, directory)
     if metadata.vocabulary is not None:
         tokenizer_files.write(metadata.vocabulary, metadata.lowercase, longest, directory)

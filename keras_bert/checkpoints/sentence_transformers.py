@@ -3,9 +3,12 @@
 import dataclasses
 import json
 
+from keras_bert.checkpoints import classes
 from keras_bert.checkpoints.huggingface import (
+    CONFIG,
     WEIGHTS,
     inner_path,
+    is_ours,
     read_file,
     read_json,
     read_json_if_exists,
@@ -36,15 +39,18 @@ _ACTIVATIONS = {
 # Newer releases have other modules but the same classes, and read these too.
 _PREFIX = "sentence_transformers.models."
 _OMIT = "load(..., head='encoder') loads the encoder without"
-# Settings that change the vectors, with the values that are supported.
+_ARGUMENTS = dict.fromkeys(
+    ["config_args", "config_kwargs", "processing_kwargs", "processor_kwargs", "tokenizer_args"], ({},)
+)
+# Settings that change the vectors or scores, with the values that are supported.
 _FIXED = {
     SETTINGS: {"model_type": ("SentenceTransformer",), "truncate_dim": (None,)},
     _LENGTH: {
         "transformer_task": ("feature-extraction",),
-        **dict.fromkeys(
-            ["config_args", "config_kwargs", "processing_kwargs", "processor_kwargs", "tokenizer_args"], ({},)
-        ),
+        **_ARGUMENTS,
     },
+    "CrossEncoder": {"default_prompt_name": (None,)},
+    "Classifier": {"transformer_task": ("sequence-classification",), **_ARGUMENTS},
     "Pooling": {"include_prompt": (True,)},
     "Dense": {
         "use_residual": (False,),
@@ -61,12 +67,20 @@ def transformer_folder(directory):
     return _folder(directory, modules[0]) if modules else directory
 
 
-def read(directory, checkpoint):
-    """Returns the checkpoint with the facts and the tensors of the directory's modules, if it has any."""
+def read(directory, checkpoint, head=None):
+    """Returns the checkpoint with the facts and the tensors of the directory's modules, if it has any.
+
+    Args:
+        directory: the folder.
+        checkpoint: the `Checkpoint` of its Transformer.
+        head: str, the kind of head, if known. Defaults to `None`.
+    """
     modules = _modules(directory)
-    if not modules:
+    if head != "embedding" and _is_cross_encoder(directory, modules, checkpoint):
+        return _cross_encoder(directory, modules, checkpoint)
+    if not modules or head == "classification":
         return checkpoint
-    kinds = [module["type"].rpartition(".")[2] for module in modules]
+    kinds = _kinds(modules)
     optional = [kind for kind in ("Dense", "Normalize") if kind in kinds]
     if kinds != ["Transformer", "Pooling", *optional]:
         raise ValueError(
@@ -83,6 +97,36 @@ def read(directory, checkpoint):
         _checked(folders["Normalize"] / "config.json", "Normalize")
     checkpoint = dataclasses.replace(checkpoint, metadata=metadata)
     return _with_projection(folders["Dense"], checkpoint) if "Dense" in kinds else checkpoint
+
+
+def _is_cross_encoder(directory, modules, checkpoint):
+    if modules:
+        return read_json_if_exists(directory / SETTINGS).get("model_type") == "CrossEncoder"
+    known = classes.stored_activation(read_json(directory / CONFIG))[1] and not is_ours(directory)
+    return known and checkpoint.metadata.head == "classification"
+
+
+def _cross_encoder(directory, modules, checkpoint):
+    """Returns the checkpoint with the maximum sequence length and what newer releases store next to `modules.json`."""
+    folder = transformer_folder(directory)
+    metadata = _with_length(folder, checkpoint, "Classifier")
+    if modules:
+        path = directory / SETTINGS
+        if _kinds(modules) != ["Transformer"]:
+            raise ValueError(
+                f"{directory / MODULES}: expected only the module Transformer of a cross-encoder. "
+                f"Received: {', '.join(_kinds(modules))}; {_OMIT} them"
+            )
+        name = _checked(path, "CrossEncoder").get("activation_fn")
+        try:
+            metadata = metadata.replace(**classes.of_cross_encoder(read_json(folder / CONFIG), name))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+    return dataclasses.replace(checkpoint, metadata=metadata)
+
+
+def _kinds(modules):
+    return [module["type"].rpartition(".")[2] for module in modules]
 
 
 def _modules(directory):
@@ -109,10 +153,10 @@ def _checked(path, kind, open_file=read_json_if_exists):
     return values
 
 
-def _with_length(folder, checkpoint):
+def _with_length(folder, checkpoint, kind=_LENGTH):
     """Returns the metadata with the maximum sequence length and the casing of the Transformer."""
     metadata = checkpoint.metadata
-    sizes = _checked(folder / _LENGTH, _LENGTH)
+    sizes = _checked(folder / _LENGTH, kind)
     tokenizer = read_json_if_exists(folder / "tokenizer_config.json")
     longest = sizes.get("max_seq_length") or tokenizer.get("model_max_length") or metadata.sequence_length
     if longest is not None:
@@ -157,12 +201,10 @@ def _with_projection(folder, checkpoint):
     """Returns the checkpoint with the dense layer after pooling; one without a bias gets zeros."""
     values = _checked(folder / "config.json", "Dense", read_json)
     name = values.get("activation_function", _ACTIVATIONS["tanh"])
-    activations = {theirs.rpartition(".")[2]: ours for ours, theirs in _ACTIVATIONS.items()}
-    if (kind := str(name).rpartition(".")[2]) not in activations:
-        raise ValueError(
-            f"{folder / 'config.json'}: `activation_function` must be one of {', '.join(_ACTIVATIONS.values())}. "
-            f"Received: activation_function={name!r}; {_OMIT} this module"
-        )
+    try:
+        activation = classes.our_activation("activation_function", name, _ACTIVATIONS)
+    except ValueError as error:
+        raise ValueError(f"{folder / 'config.json'}: {error}; {_OMIT} this module") from None
     if not (folder / WEIGHTS).is_file():
         raise FileNotFoundError(
             f"{folder}: expected {WEIGHTS}. A pytorch_model.bin is not supported: it is a pickle, which can run code "
@@ -177,7 +219,7 @@ def _with_projection(folder, checkpoint):
             weight, name="linear.bias", shape=weight.shape[:1], read=lambda: 0.0 * weight.read()[:, 0]
         )
     found = dict(zip(PROJECTION_TENSORS, (weight, bias), strict=True))
-    metadata = checkpoint.metadata.replace(projection=weight.shape[0], projection_activation=activations[kind])
+    metadata = checkpoint.metadata.replace(projection=weight.shape[0], projection_activation=activation)
     return dataclasses.replace(checkpoint, tensors={**checkpoint.tensors, **found}, metadata=metadata)
 
 

@@ -70,11 +70,16 @@ def _classifier(model, preprocessor, labels, pair, rows_together, decide):
     return {"serving_default": texts(answer, *_names(pair)), "classify": texts(classify, "inputs")}
 
 
-def regressor(model, preprocessor, pair, rows_together=8):
-    """Returns the signatures of a regression model; `regress` takes `tf.Example`s."""
+def regressor(model, preprocessor, pair, activation="linear", rows_together=8):
+    """Returns the signatures of a regression model; `regress` takes `tf.Example`s.
+
+    Args:
+        activation: str, "linear", or "sigmoid" for scores between 0 and 1. Defaults to "linear".
+    """
 
     def answer(inputs):
-        return {"score": _logits(model, preprocessor(inputs), rows_together)[:, 0]}
+        scores = _logits(model, preprocessor(inputs), rows_together)[:, 0]
+        return {"score": tf.nn.sigmoid(scores) if activation == "sigmoid" else scores}
 
     def regress(inputs):
         return {"outputs": answer(_from_examples(inputs["inputs"], pair))["score"]}

@@ -158,7 +158,7 @@ def build_signatures(model, preprocessor, labels=None, pair=False, **options):
     preprocessor = _for_serving(preprocessor, description.head)
     match description.head:
         case "classification" if _is_regression(description):
-            return classify.regressor(model, preprocessor, pair, **options)
+            return classify.regressor(model, preprocessor, pair, description.score_activation, **options)
         case "classification":
             kind = classify.multi_label_classifier if description.multi_label else classify.classifier
             return kind(model, preprocessor, labels, pair, **options)

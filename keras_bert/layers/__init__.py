@@ -11,6 +11,7 @@ from keras_bert.layers.head_layers import (
     MultiLabelDense,
     OutputBias,
     Pooler,
+    SigmoidDense,
     UnfoldChoices,
     UnfoldPassages,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "Pooler",
     "ScaledEmbeddings",
     "SentencePooling",
+    "SigmoidDense",
     "SplitPair",
     "TokenEmbedding",
     "TransformerBlock",

@@ -201,3 +201,12 @@ class MultiLabelDense(Dense):
     Example:
         logits = MultiLabelDense(5)(pooled_output)
     """
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class SigmoidDense(Dense):
+    """A `Dense` layer for a score between 0 and 1: its output is the logit, whose sigmoid is the score.
+
+    Example:
+        logit = SigmoidDense(1)(pooled_output)
+    """

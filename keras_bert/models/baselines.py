@@ -29,7 +29,7 @@ class BaselineDescription:
     """
 
     multi_label = next_sentence = causal = bilstm = False
-    positions, features = "none", None
+    positions, features, score_activation = "none", None, "linear"
 
     config: BaselineConfig
     head: str

@@ -8,7 +8,7 @@ import random
 import keras
 
 from keras_bert.config import BertConfig
-from keras_bert.layers import MultiLabelDense
+from keras_bert.layers import MultiLabelDense, SigmoidDense
 from keras_bert.models.baselines import describe_baseline, is_baseline
 from keras_bert.models.transformer_description import describe_transformer, is_transformer
 from keras_bert.models.wiring import OtherWiringError, expect, read
@@ -45,6 +45,7 @@ class Description:
         head: str, one of `HEADS`.
         num_classes: int, width of a classification head, 1 for regression. `None` for other heads.
         multi_label: bool, whether several classes may apply to one text.
+        score_activation: str, as passed to `build_classifier`.
         next_sentence: bool, whether there is an NSP head.
         tied: bool, whether the masked-LM head shares the token table.
         causal, positions: as passed to `build_encoder`.
@@ -58,6 +59,7 @@ class Description:
     head: str
     num_classes: int | None
     multi_label: bool
+    score_activation: str
     next_sentence: bool
     tied: bool
     causal: bool
@@ -155,6 +157,7 @@ def _description(head, layers):
         head=head,
         num_classes=None if classifier is None else classifier.units,
         multi_label=isinstance(classifier, MultiLabelDense),
+        score_activation="sigmoid" if isinstance(classifier, SigmoidDense) else "linear",
         next_sentence="next_sentence" in layers,
         tied="mlm_decoder" not in layers,
         causal=layers["attention_mask"].causal,

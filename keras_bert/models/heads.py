@@ -2,12 +2,21 @@
 
 import keras
 
-from keras_bert.layers import Dense, Dropout, FoldChoices, MultiLabelDense, SentencePooling, UnfoldChoices, UnitLength
+from keras_bert.layers import (
+    Dense,
+    Dropout,
+    FoldChoices,
+    MultiLabelDense,
+    SentencePooling,
+    SigmoidDense,
+    UnfoldChoices,
+    UnitLength,
+)
 from keras_bert.models.description import describe_encoder
 from keras_bert.models.wiring import PROJECTION_ACTIVATIONS
 
 
-def build_classifier(encoder, num_classes, dropout=None, multi_label=False):
+def build_classifier(encoder, num_classes, dropout=None, multi_label=False, score_activation="linear"):
     """Classifies a text or a pair of texts from the pooled [CLS] vector.
 
     Args:
@@ -16,6 +25,8 @@ def build_classifier(encoder, num_classes, dropout=None, multi_label=False):
         dropout: float, dropout rate before the head. Defaults to the encoder's `hidden_dropout_prob`.
         multi_label: bool, whether several classes may apply to one text; the outputs are sigmoid logits. Defaults to
             `False`.
+        score_activation: str, what makes the logit of a regression model its score in answers: "linear", or "sigmoid",
+            as in most cross-encoders of sentence-transformers. Defaults to "linear".
 
     Returns:
         A `keras.Model` with the output `logits`, float32 `(batch, num_classes)`.
@@ -24,7 +35,7 @@ def build_classifier(encoder, num_classes, dropout=None, multi_label=False):
         model = build_classifier(build_encoder(named_config("tiny")), num_classes=3)
     """
     # Layers
-    kind = MultiLabelDense if multi_label else Dense
+    kind = _kind_of_logits(num_classes, multi_label, score_activation)
     drop, dense = _head(encoder, num_classes, dropout, "classifier", kind)
 
     # Wiring
@@ -163,6 +174,17 @@ def _projection(units, activation, stddev):
     return Dense(
         units, activation=activation, kernel_initializer=initializer, dtype="float32", name="sentence_projection"
     )
+
+
+def _kind_of_logits(num_classes, multi_label, score_activation):
+    """Returns the layer of a classifier's logits."""
+    allowed = ("linear", "sigmoid") if num_classes == 1 and not multi_label else ("linear",)
+    if score_activation not in allowed:
+        raise ValueError(
+            f"`score_activation` must be 'linear', or 'sigmoid' for a model with one output. Received: "
+            f"score_activation={score_activation!r}, num_classes={num_classes}, multi_label={multi_label}"
+        )
+    return MultiLabelDense if multi_label else SigmoidDense if score_activation == "sigmoid" else Dense
 
 
 def _head(encoder, units, dropout, name, kind=Dense):

@@ -15,6 +15,7 @@ from keras_bert.layers import (
     OutputBias,
     Pooler,
     SentencePooling,
+    SigmoidDense,
     TokenEmbedding,
     TransformerBlock,
     UnfoldChoices,
@@ -119,7 +120,7 @@ class _Graph:
         return "question_answering"
 
     def _classification(self, logits):
-        kind = MultiLabelDense if _made_by(logits, MultiLabelDense) else Dense
+        kind = next((kind for kind in (MultiLabelDense, SigmoidDense) if _made_by(logits, kind)), Dense)
         hidden = self._dense("classifier", logits, kind)
         hidden = self._call("head_dropout", Dropout, hidden)
         if _made_by(hidden, Pooler):
