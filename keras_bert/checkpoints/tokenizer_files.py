@@ -1,4 +1,10 @@
-"""The tokenizer of a Hugging Face directory: `tokenizer.json`, or `vocab.txt` and `added_tokens.json`; its settings."""
+"""The tokenizer of a Hugging Face directory: `tokenizer.json`, or `vocab.txt` and `added_tokens.json`; its settings.
+
+The class of the tokenizer decides which file counts, as in transformers 5: `PreTrainedTokenizerFast` takes everything
+from `tokenizer.json`; `BertTokenizer` takes its pieces alone, and all settings from `tokenizer_config.json`.
+"""
+
+import logging
 
 from keras_bert.checkpoints.huggingface import CONFIG, read_json_if_exists
 from keras_bert.files import write_json, write_text
@@ -7,60 +13,118 @@ from keras_bert.text.vocabulary import Vocabulary
 
 _VOCABULARY, _TOKENIZER, _SETTINGS = "vocab.txt", "tokenizer.json", "tokenizer_config.json"
 _ADDED, _SPECIAL = "added_tokens.json", "special_tokens_map.json"
+_DECODER = "added_tokens_decoder"  # In the settings: all added tokens; older files are ignored then.
+_LOG = logging.getLogger("keras_bert")
 STALE = (_ADDED, _SPECIAL)  # Legacy files that `write` does not write but other programs would still read.
 _LONGEST_WORD = 100  # The default of transformers.
 # Tokenizer classes of transformers with BERT's algorithm.
-_CLASSES = {"Bert", "DistilBert", "Electra", "MobileBert", "PreTrained", "Tokenizers"}
+_BERT_CLASSES = {"Bert", "DistilBert", "Electra", "MobileBert"}
+# Those that do what `tokenizer.json` says.
+_FILE_CLASSES = {"PreTrained", "Tokenizers"}
+# What BertTokenizer takes from the settings, with its defaults; the arguments of `Vocabulary`, and `lowercase`.
+_BERT_SETTINGS = {
+    "lowercase": ("do_lower_case", True),
+    "strip_accents": ("strip_accents", None),
+    "tokenize_chinese_chars": ("tokenize_chinese_chars", True),
+}
 # Settings that change the ids, with the values of BERT.
 _FIXED = {
     "do_basic_tokenize": (True, None),
     "never_split": (None, []),
+    "split_special_tokens": (False, None),
     "padding_side": ("right", None),
     "truncation_side": ("right", None),
     **{f"{name}_token": (f"[{name.upper()}]", None) for name in ("unk", "sep", "pad", "cls", "mask")},
 }
 
 
-def read(directory, metadata, longest_word=_LONGEST_WORD):
+def read(directory, metadata, longest_word=None):
     """Returns the metadata with vocabulary and casing, which is inferred from the vocabulary if no file specifies it.
 
     Args:
         directory: the folder.
         metadata: the `Metadata`.
-        longest_word: int, maximum word length if no file specifies it. Defaults to 100, as in transformers.
+        longest_word: int, maximum word length if no file specifies it, for folders that were not made for
+            transformers. Defaults to `None`: what transformers applies.
     """
-    settings = read_json_if_exists(directory / _SETTINGS)
+    settings = _settings(directory)
+    is_bert_class = _class(directory, settings) in _BERT_CLASSES
     if (directory / _TOKENIZER).is_file():
         path = directory / _TOKENIZER
-        values = tokenizer_json.read(path, path.read_text(encoding="utf-8"))
+        values = tokenizer_json.read(path, path.read_text(encoding="utf-8"), bert_defaults=is_bert_class)
+        if is_bert_class:
+            _apply_class(directory, values, settings, longest_word)
     elif (directory / _VOCABULARY).is_file():
         path = directory / _VOCABULARY
-        values = {"pieces": list(Vocabulary(path).pieces), "added_tokens": [], "max_word_length": longest_word}
+        values = {"pieces": list(Vocabulary(path).pieces), "added_tokens": []}
+        values["max_word_length"] = longest_word or _LONGEST_WORD
+        values |= {name: settings[key] for name, (key, _) in _BERT_SETTINGS.items() if settings.get(key) is not None}
     else:
         return metadata
     _add_tokens(directory, values, settings)
     _check(directory, settings)
-    values["strip_accents"] = settings.get("strip_accents", values.get("strip_accents"))
-    if settings.get("tokenize_chinese_chars") is not None:
-        values["tokenize_chinese_chars"] = settings["tokenize_chinese_chars"]
     for content in metadata.keep_special_tokens or ():
         values["added_tokens"].append(tokenizer_json.AddedToken(content, False, True, True))
-    casings = [settings.get("do_lower_case"), values.pop("lowercase", None)]
+    lowercase = values.pop("lowercase", None)
     vocabulary = Vocabulary(values)
     vocabulary.source = str(path)
-    lowercase = next((bool(value) for value in casings if value is not None), not vocabulary.cased)
-    return metadata.replace(vocabulary=vocabulary, lowercase=lowercase)
+    return metadata.replace(
+        vocabulary=vocabulary, lowercase=not vocabulary.cased if lowercase is None else bool(lowercase)
+    )
+
+
+def _settings(directory):
+    """Returns `tokenizer_config.json`, with the special tokens of `special_tokens_map.json`, an older file."""
+    settings = read_json_if_exists(directory / _SETTINGS)
+    older = {} if _DECODER in settings else read_json_if_exists(directory / _SPECIAL)
+    tokens = {key: value for key, value in (settings | older).items() if key.endswith("_token")}
+    extra, additional = "extra_special_tokens", "additional_special_tokens"
+    listed = [settings.get(extra) or settings.get(additional) or older.get(additional), older.get(extra)]
+    return settings | tokens | {extra: [token for part in listed for token in _contents(part or [])]}
+
+
+def _contents(tokens):
+    """Returns the strings of a list or a dict of tokens."""
+    values = tokens.values() if isinstance(tokens, dict) else tokens
+    return [token["content"] if isinstance(token, dict) else token for token in values]
+
+
+def _class(directory, settings):
+    """Returns the name of the tokenizer class, without the endings that do not matter."""
+    config = read_json_if_exists(directory / CONFIG)
+    name = settings.get("tokenizer_class") or config.get("tokenizer_class") or "BertTokenizer"
+    short = str(name).removesuffix("Fast").removesuffix("Backend").removesuffix("Tokenizer")
+    if short not in _BERT_CLASSES | _FILE_CLASSES:
+        raise ValueError(
+            f"{directory}: the tokenizer is not supported. Expected BertTokenizer. Received: "
+            f"tokenizer_class={name!r}; to use the weights alone, load a copy of the folder without its tokenizer files"
+        )
+    return short
+
+
+def _apply_class(directory, values, settings, longest_word):
+    """Replaces the settings of `tokenizer.json` by those of BertTokenizer; warns if this changes one in silence."""
+    applied = {name: settings.get(key, default) for name, (key, default) in _BERT_SETTINGS.items()}
+    silent = [name for name, (key, _) in _BERT_SETTINGS.items() if key not in settings]
+    if longest_word is None:
+        applied["max_word_length"] = _LONGEST_WORD
+        silent.append("max_word_length")
+    if _DECODER in settings:
+        values["added_tokens"] = []
+    differing = [name for name in silent if values[name] not in (applied[name], None)]
+    if differing:
+        _LOG.warning(
+            "%s and the tokenizer's class, BertTokenizer, disagree on %s. The class decides, as in transformers; "
+            'for the file\'s settings, write "tokenizer_class": "PreTrainedTokenizerFast" into %s',
+            directory / _TOKENIZER,
+            ", ".join(f"{name} ({values[name]!r}, {applied[name]!r})" for name in differing),
+            _SETTINGS,
+        )
+    values.update(applied)
 
 
 def _check(directory, settings):
-    """Raises if the algorithm is not BERT's."""
-    config = read_json_if_exists(directory / CONFIG)
-    kind = settings.get("tokenizer_class") or config.get("tokenizer_class") or "BertTokenizer"
-    if kind.removesuffix("Fast").removesuffix("Backend").removesuffix("Tokenizer") not in _CLASSES:
-        raise ValueError(
-            f"{directory}: the tokenizer is not supported. Expected BertTokenizer. Received: "
-            f"tokenizer_class={kind!r}; to use the weights alone, load a copy of the folder without its tokenizer files"
-        )
+    """Raises if a setting differs from BERT's."""
     for key, allowed in _FIXED.items():
         value = settings.get(key)
         value = value.get("content") if isinstance(value, dict) else value
@@ -72,32 +136,32 @@ def _check(directory, settings):
 
 def _add_tokens(directory, values, settings):
     """Adds tokens from files other than the vocabulary to its pieces and its added tokens."""
-    pieces, known = values["pieces"], set(values["pieces"])
-    found = {token.content for token in values["added_tokens"]}
-    tokens, extra = {}, _extra_special_tokens(directory, settings)
-    for content, index in read_json_if_exists(directory / _ADDED).items():
-        tokens[index] = {"content": content, "special": content in extra}
-    tokens.update((int(index), token) for index, token in (settings.get("added_tokens_decoder") or {}).items())
+    pieces, known, extra = values["pieces"], set(values["pieces"]), _extra_special_tokens(settings)
+    tokens = {int(index): token for index, token in (settings.get(_DECODER) or {}).items()}
+    replaced = {token["content"] for token in tokens.values()}
+    values["added_tokens"] = [token for token in values["added_tokens"] if token.content not in replaced]
+    if _DECODER not in settings:
+        for content, index in read_json_if_exists(directory / _ADDED).items():
+            tokens[index] = {"content": content, "special": content in extra}
+    places = {index: token["content"] for index, token in tokens.items()}
+    tokenizer_json.check_ids(directory / _SETTINGS, {**dict(enumerate(pieces)), **places})
     for index, token in sorted(tokens.items()):
         pieces += [f"[no piece {number}]" for number in range(len(pieces), index + 1)]
         if token["content"] not in known:
             pieces[index] = token["content"]
     pieces += [content for content in extra if content not in pieces]
     listed = {token["content"] for token in tokens.values()}
+    found = {token.content for token in values["added_tokens"]}
     for token in [*tokens.values(), *({"content": name, "special": True} for name in extra if name not in listed)]:
         if token["content"] not in (*tokenizer_json.STANDARD, *found):
             values["added_tokens"].append(tokenizer_json.added_token(directory / _SETTINGS, token, known))
 
 
-def _extra_special_tokens(directory, settings):
-    """Returns the special tokens besides BERT's five that the settings list."""
-    names = {}
-    for values in (settings, read_json_if_exists(directory / _SPECIAL)):
-        for key in ("extra_special_tokens", "additional_special_tokens"):
-            tokens = values.get(key) or []
-            for token in tokens.values() if isinstance(tokens, dict) else tokens:
-                names[token["content"] if isinstance(token, dict) else token] = None
-    return list(names)
+def _extra_special_tokens(settings):
+    """Returns the special tokens besides BERT's five: those with a name, such as `bos_token`, and those in a list."""
+    named = {key: token for key, token in settings.items() if key.endswith("_token") and key not in _FIXED}
+    named = {key: token for key, token in named.items() if isinstance(token, str | dict)}
+    return list(dict.fromkeys([*_contents(named), *settings["extra_special_tokens"]]))
 
 
 def kept_special_tokens(vocabulary):

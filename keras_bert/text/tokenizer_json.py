@@ -4,7 +4,7 @@ import json
 from typing import NamedTuple
 
 STANDARD = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-# Required values; missing parts default to BERT's.
+# Required values; missing keys default to BERT's.
 _FIXED = {
     ("model", "type"): "WordPiece",
     ("model", "continuing_subword_prefix"): "##",
@@ -34,8 +34,16 @@ class AddedToken(NamedTuple):
     wordpiece: bool = False
 
 
-def read(path, text):
-    """Parses the content of a `tokenizer.json` into a dict of the arguments of `Vocabulary`, and `lowercase`."""
+def read(path, text, bert_defaults=False):
+    """Parses the content of a `tokenizer.json` into a dict of the arguments of `Vocabulary`, and `lowercase`.
+
+    Args:
+        path: the file, for errors.
+        text: str, its content.
+        bert_defaults: bool, whether parts that are missing or null are BERT's, as for transformers' `BertTokenizer`.
+            Otherwise they are refused: texts would not be normalized, split or given [CLS] and [SEP]. Defaults to
+            `False`.
+    """
     try:
         content = json.loads(text)
     except ValueError as error:
@@ -43,24 +51,44 @@ def read(path, text):
     model = content.get("model") if isinstance(content, dict) else None
     if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list) or not model["vocab"]:
         raise ValueError(f"{path}: not a tokenizer.json with a `model.vocab` table")
-    content = {**content, "normalizer": _normalizer(content.get("normalizer") or {})}
-    _check_fixed(path, content)
-    _check_template(path, content.get("post_processor"))
+    content = {**content, "normalizer": _normalizer(content.get("normalizer"))}
+    _check_fixed(path, content, bert_defaults)
     vocabulary, added = model["vocab"], content.get("added_tokens") or []
-    places = {index: piece for piece, index in vocabulary.items()}
-    places.update((token["id"], token["content"]) for token in added)
-    size = max(places) + 1
+    places = _places(path, vocabulary, added)
     _check_strips(path, added)
-    normalizer = content["normalizer"]
+    if not (bert_defaults and content.get("post_processor") is None):
+        _check_template(path, content.get("post_processor"), {piece: index for index, piece in places.items()})
+    _check_sides(path, content)
+    normalizer = content["normalizer"] or {}
     return {
         # An unassigned id is that of the first of two equal lines of a vocab.txt.
-        "pieces": [places.get(index, f"[no piece {index}]") for index in range(size)],
+        "pieces": [places.get(index, f"[no piece {index}]") for index in range(max(places) + 1)],
         "added_tokens": [added_token(path, token, vocabulary) for token in added if token["content"] not in STANDARD],
         "strip_accents": normalizer.get("strip_accents"),
         "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),
         "max_word_length": model.get("max_input_chars_per_word", 100),
         "lowercase": normalizer.get("lowercase"),
     }
+
+
+def _places(path, vocabulary, added):
+    """Returns the pieces by id."""
+    if not isinstance(vocabulary, dict):
+        raise ValueError(f"{path}: `model.vocab` must map pieces to ids. Received: a {type(vocabulary).__name__}")
+    places = {index: piece for piece, index in vocabulary.items()}
+    places.update((token["id"], token["content"]) for token in added)
+    check_ids(path, places)
+    return places
+
+
+def check_ids(path, places):
+    """Raises if ids, the keys of a dict of pieces, are none, or so large that the pieces between are missing."""
+    for index, piece in places.items():
+        if type(index) is not int or not 0 <= index < 2 * len(places) + 2**10:
+            raise ValueError(
+                f"{path}: ids must be integers that count from 0, with few gaps. Received: {piece!r} with the id "
+                f"{index!r} among {len(places)} pieces"
+            )
 
 
 def added_token(path, values, vocabulary):
@@ -88,8 +116,8 @@ def _check_strips(path, tokens):
 
 def _normalizer(values):
     """Returns BERT's normalizer, also of a sequence that changes texts to lower case first, as `do_lower_case` does."""
-    parts = values.get("normalizers") or []
-    if values.get("type") != "Sequence" or [part.get("type") for part in parts] != ["Lowercase", "BertNormalizer"]:
+    parts = (values or {}).get("normalizers") or []
+    if [part.get("type") for part in parts] != ["Lowercase", "BertNormalizer"] or values.get("type") != "Sequence":
         return values
     strip_accents = parts[1].get("strip_accents")
     # Only the casing of BERT's own normalizer decides about accents.
@@ -97,24 +125,38 @@ def _normalizer(values):
     return {**parts[1], "lowercase": True, "strip_accents": kept}
 
 
-def _check_fixed(path, content):
+def _check_fixed(path, content, bert_defaults):
     for (part, key), expected in _FIXED.items():
-        received = (content.get(part) or {}).get(key, expected)
+        values = content.get(part)
+        received = expected if values is None and bert_defaults else values and values.get(key, expected)
         if received != expected:
             raise ValueError(
-                f"{path}: not BERT's tokenizer: expected {part}.{key}={expected!r}. Received: {part}.{key}={received!r}"
+                f"{path}: not BERT's tokenizer: expected {part}.{key}={expected!r}. Received: "
+                + (f"{part}=null" if values is None else f"{part}.{key}={received!r}")
             )
 
 
-def _check_template(path, processor):
+def _check_template(path, processor, ids):
     """Rejects sequences other than `[CLS] a [SEP]` and `[CLS] a [SEP] b [SEP]`."""
-    processor = processor or {"type": "BertProcessing"}
-    kind, templates = processor.get("type"), [_parts(processor.get(name, [])) for name in ("single", "pair")]
-    if kind != "BertProcessing" and (kind != "TemplateProcessing" or templates != [_SINGLE, _PAIR]):
+    processor, ends = processor or {}, ("[CLS]", "[SEP]")
+    if processor.get("type") == "BertProcessing":
+        is_bert = [processor.get("cls"), processor.get("sep")] == [[name, ids.get(name)] for name in ends]
+    else:
+        listed = processor.get("special_tokens") or {}
+        is_bert = [_parts(processor.get(name) or []) for name in ("single", "pair")] == [_SINGLE, _PAIR]
+        is_bert = is_bert and [listed.get(name, {}).get("ids") for name in ends] == [[ids.get(name)] for name in ends]
+    if not is_bert:
         raise ValueError(
-            f"{path}: expected the sequences [CLS] A [SEP] and [CLS] A [SEP] B [SEP]. "
-            f"Received: post_processor={json.dumps(processor):.200}"
+            f"{path}: expected the sequences [CLS] A [SEP] and [CLS] A [SEP] B [SEP], with the ids of the vocabulary. "
+            f"Received: post_processor={json.dumps(processor or None):.300}"
         )
+
+
+def _check_sides(path, content):
+    for part in ("padding", "truncation"):
+        direction = (content.get(part) or {}).get("direction", "Right")
+        if direction != "Right":
+            raise ValueError(f"{path}: expected {part}.direction='Right'. Received: {part}.direction={direction!r}")
 
 
 def _parts(template):

@@ -17,6 +17,7 @@ _DEFAULTS = {
     "tokenize_chinese_chars": True,
     "max_word_length": LONGEST_WORD,
 }
+_UNMATCHED = re.compile(r"[\s\0\1]")  # Never in a normalized word. `\1` starts the placeholders of `wordpieces`.
 _SPECIAL = re.compile(r"\[\w+\]|<\w+>")  # [CLS], [unused1]; <S> and <T> in the Chinese vocabulary
 
 
@@ -130,11 +131,14 @@ class Vocabulary:
     def wordpieces(self):
         """The pieces by id for WordPiece, with placeholders for those that it must not match.
 
-        These are the first of two duplicates, added tokens, and pieces with a NUL, which would end them in the kernel.
+        These are the first of two duplicates, added tokens, and pieces with white space, which never match; in the
+        kernel they would break words that start like them. A NUL would end a piece there.
         """
         hidden = {token.content for token in self.added_tokens if not token.wordpiece}
         return [
-            piece if self._ids[piece] == index and piece not in hidden and "\0" not in piece else f"no word {index}"
+            piece
+            if self._ids[piece] == index and piece not in hidden and not _UNMATCHED.search(piece)
+            else f"\1{index}"
             for index, piece in enumerate(self.pieces)
         ]
 
@@ -180,10 +184,9 @@ def _read(path):
     if path.suffix == ".json":
         return tokenizer_json.read(path, text)
     # Not splitlines(): the multilingual vocabulary contains pieces such as U+2028.
-    lines = text.removeprefix("\ufeff").split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    pieces = [line.removesuffix("\r") for line in lines]
+    pieces = [line.strip(" \t\r") for line in text.removeprefix("\ufeff").split("\n")]
+    while pieces and not pieces[-1]:  # A newline at the end, and blank lines after it.
+        pieces.pop()
     if "" in pieces:
         raise ValueError(f"{path}:{pieces.index('') + 1}: the line is empty. Expected one piece per line")
     return {"pieces": pieces}

@@ -84,7 +84,7 @@ def test_the_tokenizer_of_a_preset(eager, backbone, pieces, tmp_path):
     assert bert.lowercase
     keras_bert.save(bert.encoder, tmp_path / "ours", bert.vocabulary, bert.lowercase)
     metadata = huggingface.read_config(tmp_path / "ours")[1]
-    assert tokenizer_files.read(tmp_path / "ours", metadata).vocabulary == bert.vocabulary
+    assert tokenizer_files.read(tmp_path / "ours", metadata, 200).vocabulary == bert.vocabulary
 
 
 @pytest.mark.tensorflow

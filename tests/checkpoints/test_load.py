@@ -127,7 +127,10 @@ class TestTokenizerFiles:
             "model": {"type": "WordPiece", "vocab": vocab},
             "added_tokens": [{"id": 0, "content": "[PAD]"}, {"id": 49, "content": pieces[-1]}],
             "normalizer": {"type": "BertNormalizer", "lowercase": False, "strip_accents": True},
+            "pre_tokenizer": {"type": "BertPreTokenizer"},
+            "post_processor": {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": ["[SEP]", 3]},
         }
+        (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
         (tmp_path / "tokenizer.json").write_text(json.dumps(content))
         found = tokenizer_files.read(tmp_path, Metadata())
         assert found.vocabulary.pieces == tuple(pieces)

@@ -105,9 +105,11 @@ def test_special_tokens_in_other_files(config, pieces, tmp_path):
     settings = folder / "tokenizer_config.json"
     written = json.loads(settings.read_text())
     several, named = ["<a>", "<b>"], {"first": "<a>", "second": {"content": "<b>"}}
-    for tokens, old in ((several, {}), (named, {}), ([], several), ([], named)):
+    cases = [(several, {}), (named, {}), ([], {"additional_special_tokens": several})]
+    cases += [([], {"additional_special_tokens": named}), (["<a>"], {"eos_token": {"content": "<b>"}})]
+    for tokens, old in cases:
         settings.write_text(json.dumps({**written, "extra_special_tokens": tokens}))
-        (folder / "special_tokens_map.json").write_text(json.dumps({"additional_special_tokens": old}))
+        (folder / "special_tokens_map.json").write_text(json.dumps(old))
         vocabulary = keras_bert.load(folder).vocabulary
         assert vocabulary.added_tokens == (
             keras_bert.AddedToken("<a>", normalized=False, special=True, wordpiece=True),
@@ -135,6 +137,18 @@ def folder(saved, tmp_path):
         ("tokenizer.json", {"pre_tokenizer": {"type": "Whitespace"}}, "expected pre_tokenizer.type='BertPreTokenizer'"),
         ("tokenizer.json", {"post_processor": {"type": "RobertaProcessing"}}, r"expected the sequences \[CLS\] A"),
         (
+            "special_tokens_map.json",
+            {"sep_token": "</s>"},
+            r"`sep_token` must be '\[SEP\]'.*Received: sep_token='</s>'",
+        ),
+        ("tokenizer_config.json", {"split_special_tokens": True}, "`split_special_tokens` must be False"),
+        ("added_tokens.json", {"<x>": 10**9}, "with few gaps. Received: '<x>' with the id 1000000000 among 51 pieces"),
+        ("tokenizer.json", {"padding": {"direction": "Left"}}, "expected padding.direction='Right'"),
+        *(
+            ("tokenizer.json", {"post_processor": {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": sep}}, message)
+            for sep, message in ((["[SEP]", 4], "with the ids of the vocabulary"), (["</s>", 3], r"\[CLS\] A \[SEP\]"))
+        ),
+        (
             "tokenizer.json",
             {"added_tokens": [{"id": 9, "content": "e", "single_word": True}]},
             "the added token 'e' has `single_word`",
@@ -158,6 +172,55 @@ def test_unsupported_settings_raise(folder, file, values, message):
     edit(folder / file, **values)
     with pytest.raises(ValueError, match=message):
         keras_bert.load(folder)
+
+
+@pytest.mark.parametrize("part", ["normalizer", "pre_tokenizer", "post_processor"])
+def test_parts_of_tokenizer_json_that_are_null(folder, part):
+    """BertTokenizer of transformers has its own; other programs would not normalize or split texts, nor add [CLS]."""
+    content = json.loads((folder / "tokenizer.json").read_text())
+    (folder / "tokenizer.json").write_text(json.dumps({**content, part: None}))
+    assert keras_bert.load(folder).lowercase
+    edit(folder / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
+    for read in (keras_bert.load, lambda folder: keras_bert.Vocabulary(folder / "tokenizer.json")):
+        with pytest.raises(ValueError, match=f"tokenizer.json: .*Received: {part}=null"):
+            read(folder)
+
+
+@pytest.mark.parametrize("name", ["BertTokenizer", "DistilBertTokenizerFast", "PreTrainedTokenizerFast", None])
+def test_the_class_decides_between_two_files(folder, caplog, name):
+    """As in transformers: BertTokenizer applies its defaults, PreTrainedTokenizerFast what tokenizer.json says."""
+    old, settings = folder / "tokenizer.json", folder / "tokenizer_config.json"
+    normalizer = {"type": "BertNormalizer", "lowercase": False, "strip_accents": False, "handle_chinese_chars": False}
+    model = {**json.loads(old.read_text())["model"], "max_input_chars_per_word": 7}
+    edit(old, normalizer=normalizer, model=model)
+    stale = {"do_lower_case": True} if name == "PreTrainedTokenizerFast" else {}
+    settings.write_text(json.dumps({"tokenizer_class": name, **stale}))
+    metadata = tokenizer_files.read(folder, Metadata())
+    vocabulary = metadata.vocabulary
+    found = metadata.lowercase, vocabulary.strip_accents, vocabulary.tokenize_chinese_chars, vocabulary.max_word_length
+    if stale:
+        assert found == (False, False, False, 7)
+        assert not caplog.messages
+        return
+    assert found == (True, None, True, 100)
+    listed = "lowercase (False, True), strip_accents (False, None), tokenize_chinese_chars (False, True), "
+    assert f"disagree on {listed}max_word_length (7, 100). The class decides" in caplog.text
+    settings.write_text(json.dumps({"do_lower_case": False, "strip_accents": False, "tokenize_chinese_chars": False}))
+    metadata = tokenizer_files.read(folder, Metadata(), longest_word=200)  # A folder of `save`, whose file is right.
+    assert (metadata.lowercase, metadata.vocabulary.max_word_length, len(caplog.messages)) == (False, 7, 1)
+
+
+def test_added_tokens_in_two_files(folder):
+    """`added_tokens_decoder` replaces those of tokenizer.json and of older files, as in transformers."""
+    added = {"id": 49, "content": "new", "normalized": False, "special": False}
+    edit(folder / "tokenizer.json", added_tokens=[added, {**added, "id": 50, "content": "old"}])
+    (folder / "added_tokens.json").write_text('{"older": 51}')
+    settings, token = folder / "tokenizer_config.json", {"content": "new", "normalized": True, "special": True}
+    for name, expected in (("BertTokenizer", ["new"]), ("PreTrainedTokenizerFast", ["new", "old"])):
+        edit(settings, tokenizer_class=name, added_tokens_decoder={"49": token})
+        tokens = tokenizer_files.read(folder, Metadata()).vocabulary.added_tokens
+        assert [token.content for token in tokens] == expected
+        assert tokens[0][1:3] == (True, True)
 
 
 def test_the_head_argument(folder):

@@ -326,6 +326,17 @@ def test_all_settings_combined(eager):
     assert names(ids, vocabulary.pieces) == pieces
 
 
+@pytest.mark.parametrize("chinese", [True, False])
+def test_pieces_with_white_space_match_nothing(eager, chinese):
+    """Texts consist of words; nor do these pieces disturb words that start like them."""
+    pieces = [*SPECIAL, "new york", "the\u3000cat", "##w\u2028x", "a\x85", "the", "##w", "jersey", "ne", "is"]
+    tokenizer = BertTokenizer(Vocabulary(pieces, tokenize_chinese_chars=chinese))
+    found = names(tokenizer(["new jersey is", "the ", "the\u3000cat", "new york is new", "no word is"]), pieces)
+    new = ["ne", "##w"]
+    expected = [[*new, "jersey", "is"], ["the"], ["the", "[UNK]"], [*new, "[UNK]", "is", *new], ["[UNK]"] * 2 + ["is"]]
+    assert found == expected
+
+
 def test_duplicate_pieces_and_pieces_with_nul(eager):
     pieces = [*PIECES, "c\0d", "b", "c"]
     assert BertTokenizer(pieces)(["b bb cd c"]).to_list() == [[len(pieces) - 2] * 2 + [8, 1, len(pieces) - 1]]

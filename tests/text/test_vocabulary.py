@@ -17,9 +17,10 @@ def test_vocabulary_from_list_file_or_vocabulary(tmp_path):
     assert (len(vocabulary), "hello" in vocabulary, vocabulary.ids(["[CLS]", "hello"])) == (10, True, [2, 5])
     with pytest.raises(ValueError, match="the vocabulary has no piece 'x'"):
         vocabulary.id("x")
-    # Windows line ends, a byte order mark, no newline at end of file.
-    path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(SPECIAL).encode())
-    assert Vocabulary(path).pieces == tuple(SPECIAL)
+    # Windows line ends, a byte order mark, no newline at end of file or several, spaces after a piece.
+    for end in ("", "\n\n", " ", "\r\n \r\n\t"):
+        path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(SPECIAL).encode() + end.encode())
+        assert Vocabulary(path).pieces == tuple(SPECIAL)
 
 
 def test_sizes_of_public_vocabularies(data):
@@ -59,6 +60,11 @@ def test_invalid_pieces(pieces, message):
             "expected model.type='WordPiece'. Received: .*'BPE'",
         ),
         ("a.json", b'{"model": 3}', "not a tokenizer.json"),
+        (
+            "a.json",
+            b'{"normalizer": {}, "pre_tokenizer": {}, "model": {"vocab": {"a": 0, "b": 1000000000}}}',
+            "with few gaps. Received: 'b' with the id 1000000000 among 2 pieces",
+        ),
         ("a.json", b"[]", "not a tokenizer.json"),
     ],
 )
