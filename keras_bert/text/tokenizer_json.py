@@ -128,7 +128,8 @@ def _normalizer(values):
 def _check_fixed(path, content, bert_defaults):
     for (part, key), expected in _FIXED.items():
         values = content.get(part)
-        received = expected if values is None and bert_defaults else values and values.get(key, expected)
+        default = expected if bert_defaults else None
+        received = default if values is None else values.get(key, expected)
         if received != expected:
             raise ValueError(
                 f"{path}: not BERT's tokenizer: expected {part}.{key}={expected!r}. Received: "
