@@ -44,6 +44,8 @@ def test_targets_losses_and_scores(kind, checkpoint, pieces, tmp_path):
     inner = (MultiLabelTask if several else ClassificationTask)(data, "start", bert, 8, tmp_path, **options)
     more = Examples(["h a", "d e"], None, None, [0, 1])
     task = DistillationTask(inner, tmp_path / "teacher", tmp_path / "logits", 2.0, 0.5, more)
+    found = {"start": bert.facts, f"{tmp_path}/teacher": keras_bert.load(tmp_path / "teacher").facts}
+    assert task.origins == found
     dev = task.select({})
     (inputs, targets) = task.train[0]()
     assert inputs["token_ids"].shape[0] == 8

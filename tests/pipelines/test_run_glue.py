@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import scipy.special
+from safetensors.numpy import load_file, save_file
 
 import keras_bert
 from keras_bert.experiments import finetuning
@@ -230,6 +232,23 @@ def test_mistakes_with_lora(made, tmp_path):
     for given, message in cases.items():
         told = mistake(PROGRAM, *flags(made, tmp_path, "--task=wnli", f"--data_dir={made}/data", *given))
         assert told.startswith(message), given
+
+
+def test_another_start_model_is_refused(made, tmp_path):
+    """Also where all runs are finished. Runs of an earlier version have not stored theirs."""
+    start, runs = shutil.copytree(made / "bert", tmp_path / "bert"), tmp_path / "out" / "runs"
+    given = [*flags(made, tmp_path / "out", "--task=wnli", f"--data_dir={made}/data"), f"--model={start}"]
+    with mock.patch.object(Trainer, "fit", evaluate_only), mock.patch.object(finetuning, "export"):
+        call(PROGRAM, *given)
+        weights = load_file(start / "model.safetensors")
+        save_file({name: -values for name, values in weights.items()}, start / "model.safetensors")
+        assert mistake(PROGRAM, *given) == (
+            f"{runs} contains runs that started from another version of {start}. Different now: the weights. Restore "
+            "it to resume them, or choose another --output_dir for new runs"
+        )
+        (runs / "origins.json").unlink()
+        call(PROGRAM, *given)
+    assert read(runs / "origins.json") == {str(start): keras_bert.load(start).facts}
 
 
 @pytest.mark.slow

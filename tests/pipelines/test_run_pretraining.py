@@ -398,6 +398,25 @@ def test_distillation(made):
     )
 
 
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("engine", ["trainer", "fit"])
+def test_another_start_model_or_other_data_are_refused(made, tmp_path, engine):
+    start, data = shutil.copytree(made / "teacher", tmp_path / "start"), shutil.copytree(made / "16", tmp_path / "data")
+    given = flags(
+        made, tmp_path / "out", config=None, model=start, data=data, engine=engine, phase="length:16,steps:1,batch:4"
+    )
+    call(PROGRAM, *given)
+    content = shard(data).read_bytes()
+    shard(data).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    message = f"{tmp_path}/out/snapshots contains runs that started from another version of {{}}. Different now: {{}}."
+    assert mistake(PROGRAM, *given).startswith(message.format("the data of length 16", "the content"))
+    shard(data).write_bytes(content)
+    config = json.loads((start / "config.json").read_text())
+    (start / "config.json").write_text(json.dumps({**config, "hidden_act": "relu"}))
+    found = message.format(start, "`hidden_act`, 'relu' instead of 'gelu'")
+    assert mistake(PROGRAM, *given).startswith(found)
+
+
 @pytest.mark.slow
 def test_distillation_on_two_devices_resumes_exactly(made):
     """With micro-batches, equal to one device without; in bfloat16, with a layer of the teacher."""

@@ -146,6 +146,7 @@ def test_version_1(made):
         call(PROGRAM, *arguments(made, "one", version="1", predict_file=f"{made}/test1.json"))
     scores = read(output / "results.json")["scores"]
     assert list(scores) == ["exact_match", "f1"]
+    assert read(output / "runs" / "origins.json") == {f"{made}/bert": keras_bert.load(made / "bert").facts}
     assert scores["f1"] > 80
     questions = squad.read(made / "dev1.json")
     texts = read(output / "dev" / "predictions.json")
@@ -170,6 +171,7 @@ def test_ensemble_of_two_models_trained_on_two_files(made):
     assert (scores["HasAns_total"] + scores["NoAns_total"], scores["total"]) == (24, 24)
     assert f"f1 {scores['f1']:.2f}" in said
     # The ensemble uses the mean logits of both runs, and a threshold chosen for them.
+    assert list(read(output / "runs" / "origins.json")) == [f"{made}/bert", f"{made}/still"]
     runs = sorted((output / "runs").glob("model=*"))
     assert len(runs) == len(report["ensemble"]) == 2
     logits = [dict(np.load(run / "dev.npz")) for run in runs]
