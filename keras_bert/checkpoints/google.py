@@ -94,8 +94,10 @@ def _check(description, vocabulary):
             "use format='huggingface'"
         )
     nameless = ("token_classification", "bilstm_tagging", "multiple_choice", "embedding")
-    if description.head in nameless or description.multi_label:
+    if description.head in nameless:
         raise ValueError(f"Google's format has no names for a {description.head} head; use format='huggingface'")
+    if description.multi_label or description.score_activation != "linear":
+        raise ValueError("Google's format has no place for sigmoids of the logits; use format='huggingface'")
     if not description.tied:
         raise ValueError("Google's format has only a tied masked-LM head; use format='huggingface'")
     defaults = {"added_tokens": (), "strip_accents": None, "tokenize_chinese_chars": True}

@@ -19,7 +19,8 @@ def export_onnx(model, preprocessor, directory, labels=None, precision="float32"
     Inputs and outputs are those of the Keras model, see `build_encoder` and the builders of heads: int32 ids, any batch
     size and length; masks are 0 or 1; lists, such as `hidden_states`, are left out. The file has standard operators of
     opset 17, in the patterns that ONNX Runtime's transformer optimizer fuses. `config.json` has the labels, in
-    `id2label`, and `sequence_length` and the other facts in `keras_bert`; `tokenizer.json` and `vocab.txt` open in
+    `id2label`, what makes the logit of a regression model its score, in `sentence_transformers.activation_fn`, and
+    `sequence_length` and the other facts in `keras_bert`; `tokenizer.json` and `vocab.txt` open in
     Hugging Face's libraries.
 
     ONNX Runtime computes probes with the file before the folder is replaced; other answers than the Keras model's

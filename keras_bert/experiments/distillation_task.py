@@ -136,6 +136,8 @@ def check_teacher(bert, name, task):
     if head != "classification" or several != task.multi_label:
         found = "classifier with several labels per text" if several else f"model with the head {head!r}"
         raise ValueError(f"--teacher={name}: a {found}. {expected}")
+    if getattr(bert, "score_activation", "linear") != "linear":
+        raise ValueError(f"--teacher={name}: its scores are sigmoids of the logits that a student learns. {expected}")
     classes = bert.model().output["logits"].shape[-1]
     labels = bert.labels if task.labels and bert.labels else list(task.labels)
     if classes != task.num_classes or list(labels) != list(task.labels):

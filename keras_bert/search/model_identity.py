@@ -10,6 +10,7 @@ _WITHOUT_INFLUENCE = {
     "head",
     "labels",
     "multi_label",
+    "score_activation",
     "task",
     "pair",
     "null_threshold",

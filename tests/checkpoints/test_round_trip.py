@@ -50,7 +50,7 @@ def test_each_format_and_head(models, saved, pieces, format, head):
 @pytest.mark.parametrize("head", HEADS)
 def test_googles_format_with_each_head(models, saved, tmp_path, head):
     if not HEADS[head].google:
-        with pytest.raises(ValueError, match="Google's format has (no names for|only a tied)"):
+        with pytest.raises(ValueError, match="Google's format has (no names for|no place for sig|only a tied)"):
             keras_bert.save(models(head), tmp_path / "bert", None, format="google")
         assert list(tmp_path.iterdir()) == []
         return
@@ -197,8 +197,12 @@ def test_a_failed_save_changes_nothing(models, folder, pieces, monkeypatch):
         ),
         ("classification", {"labels": ["a"]}, "`labels` must be 3 different names"),
         ("classification", {"labels": ["a", "b", "b"]}, "`labels` must be 3 different names"),
-        ("classification", {"labels": {0: "a", 1: "b", 2: "c"}}, "`labels` must be 3 different names, in the order of the logits. Received"),
-        ("classification", {"labels": "abc"}, "`labels` must be 3 different names, in the order of the logits. Received"),
+        (
+            "classification",
+            {"labels": {0: "a", 1: "b", 2: "c"}},
+            "`labels` must be 3 different names, in the order of the logits. Received",
+        ),
+        ("classification", {"labels": "abc"}, "`labels` must be 3 different names, in the order of the logits"),
         (
             "encoder",
             {"vocabulary": [*STANDARD, *map(chr, range(300, 346))]},
@@ -233,6 +237,9 @@ def test_models_that_a_format_cannot_represent(build, tmp_path):
     model = build("encoder", causal=True)
     with pytest.raises(ValueError, match=r"Google's format can only represent .* causal=True"):
         keras_bert.save(model, tmp_path / "bert", None, format="google")
+    score = keras_bert.build_classifier(build("encoder"), 1, score_activation="sigmoid")
+    with pytest.raises(ValueError, match="Google's format has no place for sigmoids of the logits"):
+        keras_bert.save(score, tmp_path / "bert", None, format="google")
     model.weights[0].assign(keras.ops.full(model.weights[0].shape, 70000.0))
     with pytest.raises(ValueError, match="`weights_dtype`='float16' cannot hold the largest weight, 70000.0"):
         keras_bert.save(model, tmp_path / "bert", None, weights_dtype="float16")

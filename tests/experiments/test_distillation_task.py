@@ -88,6 +88,7 @@ def test_wrong_teachers():
     class_task = types.SimpleNamespace(title="T", name="t", multi_label=False, labels=("x", "y"), num_classes=2)
     cases = [
         ({"head": "question_answering"}, "--teacher=it: a model with the head 'question_answering'. Expected a classi"),
+        ({"score_activation": "sigmoid"}, "--teacher=it: its scores are sigmoids of the logits that a student learns"),
         ({"multi_label": True}, "--teacher=it: a classifier with several labels per text. Expected a classifier for T"),
         (
             {"labels": ["y", "x"]},
