@@ -1,5 +1,7 @@
 """Models that take raw text: a Keras model, and a SavedModel whose graph contains the tokenizer."""
 
+import pathlib
+
 import keras
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
@@ -107,6 +109,7 @@ def export(
         export(model, preprocessor, "saved_models/sst2/1", labels=["negative", "positive"])
     """
     _check_precision(precision, calibration)
+    directory = pathlib.Path(directory).expanduser()
     check_replaceable(directory, _FILES)
     description = describe(model)
     labels = _labels(description, labels)
