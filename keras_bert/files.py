@@ -51,7 +51,7 @@ def replacing(path):
 
 def check_replaceable(directory, names):
     """Raises an error if a folder that would be replaced contains anything besides files and folders of these names."""
-    directory = pathlib.Path(directory).expanduser()
+    directory = pathlib.Path(directory)
     other = [path.name for path in directory.iterdir() if path.name not in names] if directory.is_dir() else []
     if directory.is_file() or other:
         found = f"{directory} with {min(other)}" if other else f"the file {directory}"

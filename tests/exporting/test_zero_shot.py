@@ -142,9 +142,10 @@ def test_signatures(request, kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["nli", "sentences"])
-def test_saved_models(request, kind, tmp_path):
+def test_saved_models(request, kind, tmp_path, monkeypatch):
     bert, folder = request.getfixturevalue(kind), tmp_path / "1"
-    keras_bert.export(bert.model(), bert.preprocessor(20), folder, **options_of(bert))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    keras_bert.export(bert.model(), bert.preprocessor(20), "~/1", **options_of(bert))
     loaded = tf.saved_model.load(str(folder))
     check(bert, loaded.signatures)
     assert [report.problems for report in verification.verify([folder])] == [[]]
