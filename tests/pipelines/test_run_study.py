@@ -114,6 +114,14 @@ def test_the_table_the_cost_and_the_settings(made, whole):
         assert f"has a study with other settings: `content.{made.name}/text-1.txt` was" in message
     finally:
         (made / "text-1.txt").write_text(text)
+    file = folder / "ltr" / "model-2" / "model.safetensors"
+    content = file.read_bytes()
+    file.write_bytes((folder / "ltr" / "model" / file.name).read_bytes())
+    try:
+        message = mistake(PROGRAM, *flags(made, "whole", **STEPS))
+        assert f"{folder}/ltr contains runs that started from another version of ltr/model-2" in message
+    finally:
+        file.write_bytes(content)
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from keras_bert.corpus.word_counts import count_words
 from keras_bert.corpus.wordpiece_trainer import learn_vocabulary
 from keras_bert.experiments import grid
 from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
+from keras_bert.experiments.origins import check_origins
 from keras_bert.experiments.pretraining import open_held_out, open_phases
 from keras_bert.experiments.pretraining_model import Objective, PretrainingSettings, open_config
 from keras_bert.experiments.pretraining_run import PretrainingRun
@@ -88,6 +89,9 @@ class StudyRunner:
         self._check_shares()
         train, held_out = self._corpus.files()
         self._check_settings(train, held_out)
+        for recipe in self.recipes:
+            if self._result(recipe).exists():
+                self._check_models(recipe)
         kinds = sorted({row.recipe.special_tokens for row in self._rows if row.recipe}, reverse=True)
         with messages() as show:
             vocabulary = self._vocabulary(train, show)
@@ -144,6 +148,12 @@ class StudyRunner:
                 f"{self._output} has a study with other settings: {differs}. Use the same ones or another --output_dir"
             )
         write_json(path, found)
+
+    def _check_models(self, recipe):
+        """Raises if the models of a finished pre-training are not those that rows were fine-tuned from."""
+        folder = self._folder(recipe)
+        content = {file.parent.name: file_hash(file)[:16] for file in sorted(folder.glob("model*/model.*"))}
+        check_origins(folder, {f"{folder.name}/{name}": {"content": found} for name, found in content.items()})
 
     def _vocabulary(self, train, show):
         """Returns the path of the vocabulary, which is learned once."""
@@ -229,6 +239,7 @@ class StudyRunner:
         results = run.fit(after_save=keep)
         run.save()
         remove_snapshots(folder)
+        self._check_models(recipe)
         write_json(self._result(recipe), results)
 
     def _check_kept(self, folder, kept):
