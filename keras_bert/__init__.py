@@ -5,8 +5,6 @@ They are imported on first use (PEP 562), so that `import keras_bert` takes a fe
 
 import difflib
 import importlib
-import importlib.abc
-import importlib.util
 import os
 import sys
 
@@ -14,7 +12,7 @@ from keras_bert.version import __version__
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # TensorFlow's warnings, without its greeting.
 
-# Classes that `.keras` files may contain: `keras.saving.load_model` must know them.
+# Modules of classes that `.keras` files may contain.
 _SAVED = ("keras_bert.layers", "keras_bert.training.optimizer")
 _SAVED_WITH_TENSORFLOW = ("keras_bert.text.preprocessor",)
 _MODULES = {
@@ -96,6 +94,7 @@ def __getattr__(name):
             if module == __name__
             else getattr(importlib.import_module(module), name)
         )
+        _register_classes()
     except ModuleNotFoundError as error:
         package = (error.name or "").split(".")[0]
         if package not in _EXTRAS:
@@ -117,30 +116,14 @@ def __dir__():
     return __all__
 
 
-def _register_classes(keras):
-    for module in (*_SAVED, *(_SAVED_WITH_TENSORFLOW if keras.config.backend() == "tensorflow" else ())):
+def _register_classes():
+    """Tells Keras about the classes in `.keras` files. It is called with the first name that is used, not by a hook in
+    the import of Keras, which takes seconds: most commands would wait for it in vain."""
+    if "keras" not in sys.modules:
+        return
+    on_tensorflow = sys.modules["keras"].config.backend() == "tensorflow"
+    for module in (*_SAVED, *(_SAVED_WITH_TENSORFLOW if on_tensorflow else ())):
         importlib.import_module(module)
 
 
-class _AfterKeras(importlib.abc.MetaPathFinder):
-    """Registers the classes of saved models as soon as Keras is imported, which takes seconds."""
-
-    def find_spec(self, name, path=None, target=None):
-        if name != "keras":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        execute = spec.loader.exec_module
-
-        def exec_module(module):
-            execute(module)
-            _register_classes(module)
-
-        spec.loader.exec_module = exec_module
-        return spec
-
-
-if "keras" in sys.modules:
-    _register_classes(sys.modules["keras"])
-else:
-    sys.meta_path.insert(0, _AfterKeras())
+_register_classes()

@@ -1,6 +1,7 @@
 """`import keras_bert` and the lazy imports of its public names."""
 
 import importlib.util
+import pathlib
 import subprocess
 import sys
 
@@ -13,10 +14,16 @@ def python(code, *arguments):
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True).stdout
 
 
-def test_public_names():
+@pytest.fixture
+def importable():
+    """The public names whose packages are installed."""
     converters = {"export_onnx": "onnxruntime", "export_litert": "ai_edge_litert"}  # Installed by `make convert`.
     missing = {name for name, package in converters.items() if importlib.util.find_spec(package) is None}
-    for name in set(keras_bert.__all__) - missing:
+    return sorted(set(keras_bert.__all__) - missing)
+
+
+def test_public_names(importable):
+    for name in importable:
         assert getattr(keras_bert, name) is not None
     assert set(keras_bert.__all__) <= set(dir(keras_bert))
 
@@ -51,6 +58,7 @@ import sys
 path, *heavy = sys.argv[1:]
 import keras_bert
 print([name for name in ("keras", "tensorflow", "numpy") if name in sys.modules])
+keras_bert.layers
 import keras
 print([name for name in heavy if name in sys.modules])
 model = keras.saving.load_model(path)
@@ -65,8 +73,32 @@ for name in ("export", "export_onnx", "export_litert"):
 """
 
 
+EACH_FIRST = """
+import os, sys, traceback
+sys.path.insert(0, sys.argv[1])
+import keras, tensorflow, scipy, tqdm
+del sys.modules["keras"]  # Its modules stay: an import of it takes no time.
+import keras_bert
+for name in sys.argv[2:]:
+    if os.fork() == 0:
+        try:
+            getattr(keras_bert, name)
+        except BaseException:
+            print(name, traceback.format_exc())
+        os._exit(0)
+    os.wait()
+"""
+
+
 @pytest.mark.tensorflow
-def test_the_import_registers_layers_without_heavy_dependencies(build, tmp_path):
+def test_every_name_can_be_used_first(importable):
+    """Each in a process that has imported nothing else of the package."""
+    root = str(pathlib.Path(keras_bert.__file__).parents[1])
+    assert python(EACH_FIRST, root, *importable) == ""
+
+
+@pytest.mark.tensorflow
+def test_the_first_name_registers_layers_without_heavy_dependencies(build, tmp_path):
     """Optional dependencies are imported where they are used; the error names the extra that installs them."""
     model = build("classification")
     model.compile(keras_bert.AdamW(1e-3), "mse")
