@@ -17,7 +17,7 @@ from keras_bert.models.heads import build_embedder
 _CANDIDATES = 20  # Spans that share the probability of the answers to a question, as in Google's n-best list.
 _POOLING = ("pooling", "layers", "normalize")
 _OPTIONS = {  # Of `export`, by head.
-    "classification": ("rows_together",),
+    "classification": ("rows_together", "logits"),
     "token_classification": ("stride",),
     "bilstm_tagging": ("stride",),
     "question_answering": ("stride", "max_question_length", "max_answer_length", "top", "null_threshold"),

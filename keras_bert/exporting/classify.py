@@ -9,34 +9,36 @@ from keras_bert.exporting.zero_shot import with_nli
 from keras_bert.text.thresholds import THRESHOLD, checked_thresholds, cuts
 
 
-def classifier(model, preprocessor, labels, pair, rows_together=8, zero_shot=None):
+def classifier(model, preprocessor, labels, pair, rows_together=8, logits=False, zero_shot=None):
     """Returns the signatures of a classifier.
 
     Args:
         rows_together: see `in_groups`.
+        logits: bool, whether to add the output `logits`. Defaults to `False`.
         zero_shot: a `ZeroShot`, which adds the signature `zero_shot`. Defaults to `None`.
     """
 
-    def decide(logits, names):
-        probabilities = tf.nn.softmax(logits)
+    def decide(scores, names):
+        probabilities = tf.nn.softmax(scores)
         return {"label": tf.gather(names, tf.argmax(probabilities, -1)), "probabilities": probabilities}
 
-    signatures = _classifier(model, preprocessor, labels, pair, rows_together, decide)
+    signatures = _classifier(model, preprocessor, labels, pair, rows_together, logits, decide)
     if zero_shot is None:
         return signatures
     if not pair:
         raise ValueError("`zero_shot` needs a classifier of pairs. Received: pair=False")
 
-    def logits(text, hypotheses):
+    def scores_of_pairs(text, hypotheses):
         return _logits(model, preprocessor((text, hypotheses)), rows_together)
 
-    return {**signatures, "zero_shot": with_nli(zero_shot, logits, labels)}
+    return {**signatures, "zero_shot": with_nli(zero_shot, scores_of_pairs, labels)}
 
 
-def multi_label_classifier(model, preprocessor, labels, pair, thresholds=None, rows_together=8):
+def multi_label_classifier(model, preprocessor, labels, pair, thresholds=None, rows_together=8, logits=False):
     """Returns the signatures of a multi-label classifier, whose probabilities are sigmoids of the logits.
 
     Args:
+        rows_together, logits: see `classifier`.
         thresholds: float or list of floats, the lowest probability at which a label is predicted; one for all labels,
             or one for each. Defaults to `None`, 0.5.
     """
@@ -44,13 +46,13 @@ def multi_label_classifier(model, preprocessor, labels, pair, thresholds=None, r
     thresholds = THRESHOLD if thresholds is None else checked_thresholds(thresholds, classes)
     lowest = tf.constant(np.broadcast_to(cuts(thresholds), [classes]), tf.float32)
 
-    def decide(logits, _):
-        return {"predicted": logits >= lowest, "probabilities": tf.nn.sigmoid(logits)}
+    def decide(scores, _):
+        return {"predicted": scores >= lowest, "probabilities": tf.nn.sigmoid(scores)}
 
-    return _classifier(model, preprocessor, labels, pair, rows_together, decide)
+    return _classifier(model, preprocessor, labels, pair, rows_together, logits, decide)
 
 
-def _classifier(model, preprocessor, labels, pair, rows_together, decide):
+def _classifier(model, preprocessor, labels, pair, rows_together, logits, decide):
     """Returns the signatures; `classify` takes `tf.Example`s, like TensorFlow Serving's Classify API.
 
     `decide` is a function from logits and labels to outputs, with `probabilities`.
@@ -58,10 +60,10 @@ def _classifier(model, preprocessor, labels, pair, rows_together, decide):
     labels = labels or placeholders(model.output["logits"].shape[-1])
 
     def answer(inputs):
-        logits = _logits(model, preprocessor(inputs), rows_together)
+        scores = _logits(model, preprocessor(inputs), rows_together)
         # One row per text: TensorFlow Serving requires outputs that start with the batch dimension.
-        repeated = tf.tile(tf.constant([labels]), [tf.shape(logits)[0], 1])
-        return {**decide(logits, tf.constant(labels)), "labels": repeated}
+        repeated = tf.tile(tf.constant([labels]), [tf.shape(scores)[0], 1])
+        return {**decide(scores, tf.constant(labels)), "labels": repeated, **({"logits": scores} if logits else {})}
 
     def classify(inputs):
         answers = answer(_from_examples(inputs["inputs"], pair))
@@ -70,16 +72,18 @@ def _classifier(model, preprocessor, labels, pair, rows_together, decide):
     return {"serving_default": texts(answer, *_names(pair)), "classify": texts(classify, "inputs")}
 
 
-def regressor(model, preprocessor, pair, activation="linear", rows_together=8):
+def regressor(model, preprocessor, pair, activation="linear", rows_together=8, logits=False):
     """Returns the signatures of a regression model; `regress` takes `tf.Example`s.
 
     Args:
+        rows_together, logits: see `classifier`.
         activation: str, "linear", or "sigmoid" for scores between 0 and 1. Defaults to "linear".
     """
 
     def answer(inputs):
-        scores = _logits(model, preprocessor(inputs), rows_together)[:, 0]
-        return {"score": tf.nn.sigmoid(scores) if activation == "sigmoid" else scores}
+        found = _logits(model, preprocessor(inputs), rows_together)
+        scores = tf.nn.sigmoid(found) if activation == "sigmoid" else found
+        return {"score": scores[:, 0], **({"logits": found} if logits else {})}
 
     def regress(inputs):
         return {"outputs": answer(_from_examples(inputs["inputs"], pair))["score"]}

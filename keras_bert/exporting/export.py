@@ -62,10 +62,11 @@ def export(
 
     Inputs are batches of strings; every output starts with the batch dimension. `serving_default` of each head:
 
-    - classification: `text`, with `pair` also `pair` -> `label`, `probabilities`, `labels`; regression -> `score`.
-      `classify` and `regress` take `tf.Example`s. With `multi_label`, `predicted` replaces `label`: a bool for each of
-      `labels`, true if its probability is at least its threshold. Option: `thresholds`, one for all labels (0.5) or one
-      for each. The option `zero_shot`, a `ZeroShot`, adds the signature `zero_shot` to a classifier of pairs (NLI):
+    - classification: `text`, with `pair` also `pair` -> `label`, `probabilities`, `labels`; regression -> `score`,
+      after the model's `score_activation`, see `build_classifier`. `classify` and `regress` take `tf.Example`s. With
+      `multi_label`, `predicted` replaces `label`: a bool for each of `labels`, true if its probability is at least its
+      threshold. Options: `thresholds`, one for all labels (0.5) or one for each; `logits`, a bool that adds the output
+      `logits`. The option `zero_shot`, a `ZeroShot`, adds the signature `zero_shot` to a classifier of pairs (NLI):
       `text`, `labels` -> `label`, or `predicted`, `probabilities`, `labels`. Rows with fewer labels are padded with
       `""`: an empty label has the probability 0.
     - token classification: `text` -> `tokens`, `tags`, `scores`, byte offsets `starts` and `ends`, `token_count`;

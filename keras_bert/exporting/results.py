@@ -21,7 +21,7 @@ def results(outputs, rows, n_best=None):
 def _result(output, row, n_best):
     names = output.keys()
     if {"labels", "probabilities"} <= names:
-        return _classes(output)
+        return {**_classes(output), **({"logits": output["logits"].tolist()} if "logits" in names else {})}
     if "entities" in names:
         return {"entities": _entities(output, row["text"])}
     if "answer" in names:

@@ -1,5 +1,9 @@
 """Reorders what a search has found by a cross-encoder, a model that reads query and passage together."""
 
+import itertools
+
+import numpy as np
+
 from keras_bert.tasks.retrieval.data import Passage
 from keras_bert.training.progress import track
 
@@ -14,12 +18,14 @@ def rerank(bert, queries, hits, label=None, batch_size=32):
             the probability of a label.
         queries: list of strings, or one string.
         hits: list of the hits of each query, see `SearchIndex.search`; for one string, its hits.
-        label: str, the label of relevant pairs. Defaults to the last one of two; required for more.
+        label: str, the label of relevant pairs. Defaults to the last one of two; required for more and for multi-label
+            models.
         batch_size: int, see `LoadedBert.predict`. Defaults to 32.
 
     Returns:
         A list of lists of dicts like `hits`, best first: `score` is that of the cross-encoder, `similarity` the former
-        one. Hits with equal scores keep their order. For one string, its list.
+        one. The order is that of the logits, also where scores are rounded; the same passages keep their order. For
+        one string, its list.
 
     Example:
         hits = keras_bert.rerank(keras_bert.load("my_cross_encoder"), queries, index.search(queries, top=50))
@@ -33,24 +39,26 @@ def rerank(bert, queries, hits, label=None, batch_size=32):
     for start in track(range(0, len(queries), _TOGETHER), f"reranking, parts of {_TOGETHER} queries"):
         part = slice(start, start + _TOGETHER)
         asked = zip(queries[part], hits[part], strict=True)
-        pairs = [(query, _content(hit)) for query, found in asked for hit in found]
-        answers = iter(bert.predict(pairs, batch_size) if pairs else [])
-        reordered += [_reordered(found, answers, label) for found in hits[part]]
+        pairs = [[(query, _content(hit)) for hit in found] for query, found in asked]
+        different = list(dict.fromkeys(itertools.chain.from_iterable(pairs)))  # Equal pairs differ by rounding.
+        answers = dict(zip(different, bert.predict(different, batch_size, logits=True), strict=True))
+        for found, asked in zip(hits[part], pairs, strict=True):
+            reordered.append(_reordered(found, [answers[pair] for pair in asked], label))
     return reordered
 
 
 def _label(bert, label):
     """Returns the label whose probability is the score, `None` for regression; raises an error for other models."""
-    if bert.head != "classification" or bert.multi_label or bert.pair is False:
+    if bert.head != "classification" or bert.pair is False:
         kind = "single texts" if bert.pair is False else f"head={bert.head!r}"
         raise ValueError(f"a cross-encoder must be a classifier or a regression model of pairs. Received: {kind}")
     outputs = bert.model().output["logits"].shape[-1]
-    if outputs == 1:
+    if outputs == 1 and not bert.multi_label:
         if label is not None:
             raise ValueError(f"`label`: the cross-encoder is a regression model, without labels. Received: {label!r}")
         return None
     labels = [f"LABEL_{number}" for number in range(outputs)] if bert.labels is None else list(map(str, bert.labels))
-    if label is None and outputs == 2:
+    if label is None and outputs == 2 and not bert.multi_label:
         return labels[-1]
     if label not in labels:
         known = ", ".join(labels)
@@ -63,10 +71,18 @@ def _content(hit):
 
 
 def _reordered(hits, answers, label):
-    """Returns the hits of a query in the order of the next answers."""
-    scored = []
-    for hit in hits:
-        answer = next(answers)
-        score = answer["value"] if label is None else answer["scores"][label]
-        scored.append({**hit, "score": float(score), "similarity": hit["score"]})
-    return sorted(scored, key=lambda hit: -round(hit["score"], 6))  # Equal pairs differ by rounding.
+    """Returns the hits of a query in the order of the answers to their pairs."""
+    pairs = sorted(zip(hits, answers, strict=True), key=lambda pair: -_margin(pair[1], label))
+    scores = [answer["value"] if label is None else answer["scores"][label] for _, answer in pairs]
+    return [{**hit, "score": score, "similarity": hit["score"]} for (hit, _), score in zip(pairs, scores, strict=True)]
+
+
+def _margin(answer, label):
+    """Returns a number that has the order of the scores, without their rounding: a logit, or the log of the odds."""
+    logits = np.array(answer["logits"])
+    if label is None:
+        return logits[0]
+    index = list(answer["scores"]).index(label)
+    others = np.delete(logits, index)
+    is_multi_label = "label" not in answer
+    return logits[index] - (0.0 if is_multi_label else np.logaddexp.reduce(others))

@@ -1,5 +1,7 @@
 """Cross-encoders that reorder hits, against `predict` on each pair."""
 
+import keras
+import numpy as np
 import pytest
 
 import keras_bert
@@ -38,9 +40,34 @@ def test_probability_of_a_label(classifier):
     assert found[0]["score"] == max(hit["score"] for hit in found)
 
 
-def test_equal_scores_keep_their_order(regression):
-    hits = [{"id": str(number), "score": 1.0 - number, "text": "a"} for number in range(3)]
-    assert [hit["id"] for hit in keras_bert.rerank(regression, ["b"], [hits])[0]] == ["0", "1", "2"]
+@pytest.mark.parametrize(
+    ("options", "scale", "bias"),
+    [
+        ({"num_classes": 1}, 1e-8, 0.0),  # Equal to 7 decimals.
+        ({"num_classes": 1, "score_activation": "sigmoid"}, 1.0, 30.0),  # 1.0 in float32.
+        ({"num_classes": 2}, 1.0, 30.0),
+        ({"num_classes": 3, "multi_label": True}, 1.0, 30.0),
+    ],
+)
+def test_the_order_is_that_of_the_logits(config, pieces, tmp_path, options, scale, bias):
+    """Also where scores are rounded; the same text has the same score, and keeps its place."""
+    keras.utils.set_random_seed(1)
+    model = keras_bert.build_classifier(keras_bert.build_encoder(config), **options)
+    kernel, biases = model.get_layer("classifier").get_weights()
+    biases[-1] = bias
+    model.get_layer("classifier").set_weights([kernel * scale, biases])
+    keras_bert.save(model, tmp_path, pieces)
+    cross_encoder = keras_bert.load(tmp_path)
+    texts = ["a", "b c", "d", "a", "e f g", "h i", "b c", "j k l m"]
+    hits = [{"id": str(number), "score": 0.5, "text": text} for number, text in enumerate(texts)]
+    inputs = cross_encoder.preprocessor(12)((["x y"] * len(texts), texts))
+    logits = keras.ops.convert_to_numpy(cross_encoder.model()(inputs)["logits"]).astype("float64")
+    order = logits[:, -1] - (logits[:, 0] if options["num_classes"] == 2 else 0.0)
+    expected = sorted(range(len(texts)), key=lambda number: (-order[texts.index(texts[number])], number))
+    label = "LABEL_2" if "multi_label" in options else None
+    found = keras_bert.rerank(cross_encoder, "x y", hits, label)
+    assert [int(hit["id"]) for hit in found] == expected
+    assert bias == 0 or {hit["score"] for hit in found} == {1.0}
 
 
 def test_errors(bert, regression, classifier):
