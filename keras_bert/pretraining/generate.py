@@ -18,7 +18,7 @@ import tensorflow as tf
 from keras_bert.corpus import documents, lines, processes
 from keras_bert.files import read_json, write_json
 from keras_bert.pretraining import sentence_pairs, token_store
-from keras_bert.pretraining.record_files import MANIFEST
+from keras_bert.pretraining.record_files import MANIFEST, content_hash
 from keras_bert.pretraining.settings import LENGTH_BINS, ExampleBuilder
 from keras_bert.text.vocabulary import Vocabulary
 
@@ -99,6 +99,7 @@ def find_corpus(files, vocabulary, settings, shards, compress):
         raise ValueError(f"{files}: the corpus is empty")
     return paths, {
         "input": [[str(path), size] for path, size in zip(paths, sizes, strict=True)],
+        "content": content_hash(paths),
         "vocabulary": vocabulary.sha256,
         "recipe": dataclasses.asdict(settings),
         "shards": shards or max(-(-sum(sizes) // _SHARD), _FEWEST_SHARDS),
@@ -134,7 +135,9 @@ def _begin(output, header):
 
 def check_settings(output, found, header):
     """Raises an error if the folder is from another run."""
-    differing = [name for name in header if found.get(name) != json.loads(json.dumps(header[name]))]
+    wanted = json.loads(json.dumps(header))
+    found = wanted | found  # Data of earlier versions has no `content`.
+    differing = [name for name in wanted if found[name] != wanted[name]]
     if differing:
         raise ValueError(
             f"{output} contains data from different settings or input files: {', '.join(differing)}. Expected the same "

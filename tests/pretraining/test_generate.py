@@ -52,7 +52,8 @@ def contents(folder):
 
 
 def without_paths(manifest):
-    return {name: value for name, value in manifest.items() if name not in ("input", "files", "shards", "compressed")}
+    paths = ("input", "content", "files", "shards", "compressed")
+    return {name: value for name, value in manifest.items() if name not in paths}
 
 
 @pytest.mark.parametrize(("name", "shards"), [("pairs", 1), ("pairs", 40), ("static", 7)])
@@ -207,9 +208,10 @@ def test_other_settings_and_changed_files_are_rejected(tmp_path, finished):
     for names, change in changes.items():
         with pytest.raises(ValueError, match=message.format(names)):
             generate(corpus, tmp_path / "data", **arguments | change)
-    corpus.write_text(SOURCE.text + "more")
-    with pytest.raises(ValueError, match=message.format("input")):
-        generate(corpus, tmp_path / "data", **arguments)
+    for text, names in ((SOURCE.text + "more", "input, content"), (SOURCE.text[:-2] + "?\n", "content")):
+        corpus.write_text(text)
+        with pytest.raises(ValueError, match=message.format(names)):
+            generate(corpus, tmp_path / "data", **arguments)
     corpus.write_text(SOURCE.text)
     generate(corpus, tmp_path / "data", **arguments)
     assert before is None or contents(tmp_path / "data") == before
