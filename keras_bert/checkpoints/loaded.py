@@ -213,7 +213,7 @@ class LoadedBert:
             )
         return TextPreprocessor(self.vocabulary, sequence_length, **{"lowercase": self.lowercase, **options})
 
-    def classifier(self, num_classes, pair=None, multi_label=False):
+    def classifier(self, num_classes, multi_label=False):
         """Returns the encoder with a new head from `build_classifier`, which reads pairs and single texts alike."""
         return build_classifier(self.encoder, num_classes, multi_label=multi_label)
 

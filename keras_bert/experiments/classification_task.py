@@ -5,6 +5,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.checkpoints.loaded_baseline import LoadedBaseline
 from keras_bert.experiments.finetuning_task import Findings, FinetuningTask, start_text
 from keras_bert.experiments.reports.labels import (
     classification_errors,
@@ -136,7 +137,9 @@ class ClassificationTask(FinetuningTask):
         return classification_loss(class_weights and balanced_weights(labels, task.num_classes))
 
     def build(self, bert):
-        model = bert.classifier(self.task.num_classes, pair=self.task.pair is not None)
+        # Of the models that BERT is compared with, those of pairs have other layers.
+        options = {"pair": self.task.pair is not None} if isinstance(bert, LoadedBaseline) else {}
+        model = bert.classifier(self.task.num_classes, **options)
         if self._language_model_weight:
             model = add_language_model_loss(model, bert.pretrainer(next_sentence=False))
         return model
