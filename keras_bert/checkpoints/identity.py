@@ -33,7 +33,7 @@ def start_facts(metadata, config, arrays):
         "strip_accents": metadata.strip_accents,
         "tokenizer": {name: value for name, value in tokenizer.items() if name not in _NAMED},
         "config": _changed(config),
-        **_changed(metadata),
+        **_changed(metadata.replace(vocabulary=None)),
     }
     return json.loads(json.dumps(facts))  # As they are read back: tuples are lists.
 
@@ -54,6 +54,6 @@ def differences(first, second):
 
 
 def _changed(settings):
-    """Returns the fields of a dataclass that do not have their default, without the vocabulary."""
-    values = {field.name: (getattr(settings, field.name), field.default) for field in dataclasses.fields(settings)}
-    return {name: value for name, (value, default) in values.items() if value != default and name != "vocabulary"}
+    """Returns the fields of a dataclass that do not have their default."""
+    defaults = {field.name: field.default for field in dataclasses.fields(settings)}
+    return {name: value for name, value in dataclasses.asdict(settings).items() if value != defaults[name]}

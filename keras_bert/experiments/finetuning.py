@@ -227,7 +227,9 @@ class Finetuning:
         return trainer, batches
 
     def _build(self, name, weights):
-        model = self.task.build(load(name, dtype=self.hyperparameters.precision, **self.task.load_options))
+        bert = load(name, dtype=self.hyperparameters.precision, **self.task.load_options)
+        check_origins(self.output / "runs", {name: bert.facts}, write=False)  # It may change while the grid runs.
+        model = self.task.build(bert)
         if self.hyperparameters.lora_rank is not None:
             enable_lora(model, self.hyperparameters.lora_rank, self.hyperparameters.lora_alpha)
         if weights is not None:

@@ -32,4 +32,11 @@ def check_origins(folder, origins, write=True):
 
 def data_origins(records):
     """Returns facts about pre-training records: `Records` or `RecordDataset`s, one for each phase."""
-    return {f"the data of length {source.sequence_length}": {"content": source.content} for source in records}
+    return {
+        f"the data of length {source.sequence_length}": {
+            "content": source.content,
+            "vocabulary": source.vocabulary.sha256,
+            **source.settings,
+        }
+        for source in records
+    }

@@ -235,17 +235,22 @@ def test_mistakes_with_lora(made, tmp_path):
 
 
 def test_another_start_model_is_refused(made, tmp_path):
-    """Also where all runs are finished. Runs of an earlier version have not stored theirs."""
+    """Also where all runs are finished, or between two runs. Runs of an earlier version have not stored theirs."""
     start, runs = shutil.copytree(made / "bert", tmp_path / "bert"), tmp_path / "out" / "runs"
     given = [*flags(made, tmp_path / "out", "--task=wnli", f"--data_dir={made}/data"), f"--model={start}"]
-    with mock.patch.object(Trainer, "fit", evaluate_only), mock.patch.object(finetuning, "export"):
-        call(PROGRAM, *given)
+    message = (
+        f"{runs} contains runs that started from another version of {start}. Different now: the weights. Restore "
+        "it to resume them, or choose another --output_dir for new runs"
+    )
+
+    def change(trainer, *arguments, **options):
         weights = load_file(start / "model.safetensors")
         save_file({name: -values for name, values in weights.items()}, start / "model.safetensors")
-        assert mistake(PROGRAM, *given) == (
-            f"{runs} contains runs that started from another version of {start}. Different now: the weights. Restore "
-            "it to resume them, or choose another --output_dir for new runs"
-        )
+        return evaluate_only(trainer, *arguments, **options)
+
+    with mock.patch.object(Trainer, "fit", change), mock.patch.object(finetuning, "export"):
+        assert mistake(PROGRAM, *given, "--seed=1,2") == message
+        assert mistake(PROGRAM, *given) == message
         (runs / "origins.json").unlink()
         call(PROGRAM, *given)
     assert read(runs / "origins.json") == {str(start): keras_bert.load(start).facts}
