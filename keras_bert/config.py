@@ -10,6 +10,8 @@ import json
 import pathlib
 import re
 
+from keras_bert.checks import is_count, is_number
+
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu", "tanh", "linear")
 
 # Maps other programs' names of activations to ours.
@@ -73,8 +75,10 @@ class BertConfig:
     def __post_init__(self):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.type is int and (type(value) is not int or value < 1):
+            if field.type is int and not is_count(value):
                 raise ValueError(f"`{field.name}` must be a positive integer. Received: {field.name}={value!r}")
+            if is_number(value) and hasattr(value, "item"):  # NumPy's, which JSON files do not take.
+                object.__setattr__(self, field.name, value.item())
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 "`hidden_size` must be a multiple of `num_attention_heads`. "
@@ -86,11 +90,11 @@ class BertConfig:
             )
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
             rate = self.head_dropout if name == "classifier_dropout" else getattr(self, name)
-            if not isinstance(rate, int | float) or not 0 <= rate < 1:
+            if not is_number(rate) or not 0 <= rate < 1:
                 raise ValueError(f"`{name}` must be a number in [0, 1). Received: {name}={rate!r}")
         for name in ("initializer_range", "layer_norm_eps"):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or value <= 0:
+            if not is_number(value) or value <= 0:
                 raise ValueError(f"`{name}` must be a positive number. Received: {name}={value!r}")
 
     @property

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import os
 
+from keras_bert.checks import is_count, is_number
 from keras_bert.config import ACTIVATIONS
 from keras_bert.files import read_json
 
@@ -51,8 +52,10 @@ class TransformerConfig:
     def __post_init__(self):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.type is int and (type(value) is not int or value < 1):
+            if field.type is int and not is_count(value):
                 raise ValueError(f"`{field.name}` must be a positive integer. Received: {field.name}={value!r}")
+            if is_number(value) and hasattr(value, "item"):  # NumPy's, which JSON files do not take.
+                object.__setattr__(self, field.name, value.item())
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 "`hidden_size` must be a multiple of `num_attention_heads`. "
@@ -64,7 +67,7 @@ class TransformerConfig:
                 raise ValueError(f"`{name}` must be one of {', '.join(expected)}. Received: {received}")
         for name in ("dropout", "attention_dropout"):
             rate = getattr(self, name)
-            if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
+            if not is_number(rate) or not 0 <= rate < 1:
                 raise ValueError(f"`{name}` must be a number in [0, 1). Received: {name}={rate!r}")
         if not isinstance(self.output_bias, bool):
             raise ValueError(f"`output_bias` must be a bool. Received: output_bias={self.output_bias!r}")
@@ -72,7 +75,7 @@ class TransformerConfig:
             value = getattr(self, name)
             if name == "initializer_range" and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+            if not is_number(value) or not 0 < value < math.inf:
                 raise ValueError(f"`{name}` must be a positive number. Received: {name}={value!r}")
 
     @classmethod

@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 
 import keras_bert
@@ -45,6 +46,11 @@ def test_google_gelu_is_the_tanh_form_and_hugging_face_gelu_the_erf_form(tmp_pat
     config = BertConfig.from_dict({**BERT, "hidden_act": "gelu", "layer_norm_eps": 1e-7})
     assert config.hidden_act == "gelu"
     assert BertConfig.from_dict(config.to_huggingface()) == config
+
+
+def test_integers_of_numpy():
+    config = BertConfig(hidden_size=np.int64(768), num_hidden_layers=np.uint8(2), initializer_range=np.float32(0.02))
+    assert json.loads(json.dumps(config.to_huggingface()))["hidden_size"] == 768
 
 
 def read(**values):

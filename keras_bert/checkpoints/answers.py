@@ -6,15 +6,16 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.checks import check_count, is_count
 from keras_bert.exporting.export import build_signatures
 from keras_bert.exporting.prompts import chosen_prompt
 from keras_bert.exporting.results import results
 from keras_bert.exporting.zero_shot import ZeroShot, nli_classes
 from keras_bert.models.beam_search import Beam
-from keras_bert.models.decoding import check_count
 from keras_bert.models.heads import build_embedder
 
 _CANDIDATES = 20  # Spans that share the probability of the answers to a question, as in Google's n-best list.
+_WITH_SEVERAL = ("question_answering", "pretraining")  # Heads that have several answers.
 _POOLING = ("pooling", "layers", "normalize")
 _OPTIONS = {  # Of `export`, by head.
     "classification": ("rows_together", "logits"),
@@ -49,10 +50,13 @@ class Answerer:
         rows, is_single = read_rows(texts)
         self._check_options(n_best, options)
         names = check_rows(rows, input_names(self._bert), f"the model (head={self._bert.head!r})")
-        head, options = self._bert.head, {**self._head_options(n_best), **options}
+        head, pair = self._bert.head, "pair" in names
+        if head == "pretraining" and pair:
+            _refuse({"n_best": n_best, **options}, "masks", "pairs of texts")
+        options = {**self._head_options(n_best), **options}
         rows = self._with_prompt(rows) if head == "embedding" else rows
-        signatures = self._build(head, sequence_length, pair="pair" in names, **options)
-        signature = signatures["next_sentence" if head == "pretraining" and "pair" in names else "serving_default"]
+        signatures = self._build(head, sequence_length, pair=pair and head == "classification", **options)
+        signature = signatures["next_sentence" if head == "pretraining" and pair else "serving_default"]
         # Scores of no answer only have a meaning for models that were trained on unanswerable questions.
         unused = ["null_score"] if head == "question_answering" and options["null_threshold"] is None else []
         answers = _answers(signature, names, rows, batch_size, n_best, unused)
@@ -104,9 +108,11 @@ class Answerer:
         return (*_OPTIONS.get(self._bert.head, ()), *multi_label)
 
     def _check_options(self, n_best, options):
-        if n_best is not None and (not isinstance(n_best, int | np.integer) or n_best < 1):
+        if n_best is not None and not is_count(n_best):
             raise ValueError(f"`n_best` must be a positive integer or `None`. Received: n_best={n_best!r}")
         head = self._bert.head
+        if head not in _WITH_SEVERAL:
+            _refuse({"n_best": n_best}, "answers to questions and for masks", f"a model with head={head!r}")
         for name in options:
             if name not in self._option_names():
                 known = ", ".join(self._option_names()) or "none"
@@ -160,6 +166,13 @@ def translate(transformer, texts, batch_size, n_best, beam_size, length_penalty)
     signature = _translation_signature(transformer, beam, n_best or 1)
     answers = _answers(signature, ("text",), rows, batch_size, n_best)
     return answers[0] if is_single else answers
+
+
+def _refuse(options, purpose, received):
+    """Raises if one of the options is given."""
+    for name, value in options.items():
+        if value is not None:
+            raise ValueError(f"`{name}` is for {purpose}. Received: {name}={value} for {received}")
 
 
 def _described(bert):
@@ -270,7 +283,7 @@ def check_rows(rows, allowed, taker):
 
 def _batches(rows, batch_size):
     """Yields row numbers and rows of batches of similar length, longest first, with the same number of choices."""
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size < 1:
+    if not is_count(batch_size):
         raise ValueError(f"`batch_size` must be a positive integer. Received: batch_size={batch_size!r}")
     sizes = [(len(row.get("choices", ())), sum(map(len, row.values()))) for row in rows]
     order = sorted(range(len(rows)), key=sizes.__getitem__, reverse=True)

@@ -4,6 +4,7 @@ import dataclasses
 
 import tensorflow as tf
 
+from keras_bert.checks import is_number
 from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.text.thresholds import THRESHOLD
 
@@ -36,7 +37,7 @@ class ZeroShot:
         if not isinstance(self.hypothesis, str) or self.hypothesis.count("{}") != 1:
             expected = "a string with one {}, the place of the label"
             raise ValueError(f"`hypothesis` must be {expected}. Received: hypothesis={self.hypothesis!r}")
-        if isinstance(self.temperature, bool) or not isinstance(self.temperature, int | float) or self.temperature <= 0:
+        if not is_number(self.temperature) or self.temperature <= 0:
             raise ValueError(f"`temperature` must be a number above 0. Received: temperature={self.temperature!r}")
 
     def of(self, labels):
@@ -54,6 +55,11 @@ def with_nli(settings, logits, names):
         names: list of the names of the classes, or `None`.
     """
     check_settings(settings)
+    if settings.temperature != ZeroShot.temperature:
+        raise ValueError(
+            f"`temperature` is for sentence encoders. Received: temperature={settings.temperature} for a classifier of "
+            "pairs"
+        )
     entailment, contradiction = nli_classes(names, settings.multi_label)
 
     def decide(text, labels):

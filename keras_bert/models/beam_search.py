@@ -5,7 +5,8 @@ import math
 
 from keras import ops
 
-from keras_bert.models.decoding import FORBIDDEN, Constraints, check_count
+from keras_bert.checks import check_count, is_number
+from keras_bert.models.decoding import FORBIDDEN, Constraints
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Beam:
 
     def __post_init__(self):
         check_count("beam_size", self.size)
-        if not isinstance(self.length_penalty, int | float) or not 0 <= self.length_penalty < math.inf:
+        if not is_number(self.length_penalty) or not 0 <= self.length_penalty < math.inf:
             received = f"length_penalty={self.length_penalty!r}"
             raise ValueError(f"`length_penalty` must be a number of at least 0. Received: {received}")
         if self.normalization not in ("paper", "length"):

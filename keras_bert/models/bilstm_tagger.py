@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_bert.checks import is_count
 from keras_bert.layers import BiLSTM, Dense, Dropout, EncoderFeatures, WeightedSum
 from keras_bert.models.description import describe, describe_encoder
 
@@ -93,7 +94,7 @@ def split_bilstm_tagger(model):
 
 def _check(**numbers):
     for name, number in numbers.items():
-        if type(number) is not int or number < 1 or (name == "width" and number % 2):
+        if not is_count(number) or (name == "width" and number % 2):
             kind = "a positive even integer" if name == "width" else "a positive integer"
             raise ValueError(f"`{name}` must be {kind}. Received: {name}={number!r}")
 

@@ -168,9 +168,3 @@ class Constraints:
         for wrong in self.forbidden:
             found = ops.logical_or(found, ids == wrong)
         return found
-
-
-def check_count(name, value):
-    """Raises an error unless the value is a positive integer."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"`{name}` must be a positive integer. Received: {name}={value!r}")

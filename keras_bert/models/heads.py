@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_bert.checks import is_count
 from keras_bert.layers import (
     Dense,
     Dropout,
@@ -163,7 +164,7 @@ def build_embedder(
 
 def _projection(units, activation, stddev):
     """Returns the dense layer after pooling."""
-    if type(units) is not int or units < 1:
+    if not is_count(units):
         raise ValueError(f"`projection` must be a positive integer or `None`. Received: projection={units!r}")
     if activation not in PROJECTION_ACTIVATIONS:
         raise ValueError(
@@ -172,7 +173,7 @@ def _projection(units, activation, stddev):
         )
     initializer = keras.initializers.TruncatedNormal(stddev=stddev)
     return Dense(
-        units, activation=activation, kernel_initializer=initializer, dtype="float32", name="sentence_projection"
+        int(units), activation=activation, kernel_initializer=initializer, dtype="float32", name="sentence_projection"
     )
 
 
@@ -189,12 +190,12 @@ def _kind_of_logits(num_classes, multi_label, score_activation):
 
 def _head(encoder, units, dropout, name, kind=Dense):
     """Returns the dropout layer and the float32 dense layer of a head."""
-    if type(units) is not int or units < 1:
+    if not is_count(units):
         raise ValueError(f"`num_classes` must be a positive integer. Received: num_classes={units!r}")
     encoding = describe_encoder(encoder)
     rate = encoding.config.hidden_dropout_prob if dropout is None else dropout
     initializer = keras.initializers.TruncatedNormal(stddev=encoding.config.initializer_range)
     return (
         Dropout(rate, dtype=encoding.dtype, name="head_dropout"),
-        kind(units, kernel_initializer=initializer, dtype="float32", name=name),
+        kind(int(units), kernel_initializer=initializer, dtype="float32", name=name),
     )

@@ -1,5 +1,6 @@
 """Low-rank adapters (LoRA, Hu et al., 2021) on the attention of encoders, which are trained instead of the encoder."""
 
+from keras_bert.checks import is_count
 from keras_bert.layers import BertEmbeddings, DecoderBlock, TokenEmbedding, TransformerBlock
 from keras_bert.layers.quantization import Quantizable
 
@@ -35,7 +36,7 @@ def enable_lora(model, rank, alpha=None):
             if not part._flatten_layers(include_self=False) and part not in adapted:
                 part.trainable = False
         for layer in adapted:
-            layer.enable_lora(rank, lora_alpha=2 * rank if alpha is None else alpha)
+            layer.enable_lora(int(rank), lora_alpha=2 * rank if alpha is None else alpha)
             layer.bias.trainable = False
 
 
@@ -75,7 +76,7 @@ def lora_layers(model):
 def _check(model, blocks, rank, alpha):
     if not blocks or any(isinstance(layer, DecoderBlock) for layer in model._flatten_layers()):
         raise ValueError(f"`model` must contain an encoder from build_encoder. Received: model={model.name!r}")
-    if not isinstance(rank, int) or rank < 1:
+    if not is_count(rank):
         raise ValueError(f"`rank` must be an integer of at least 1. Received: rank={rank!r}")
     if alpha is not None and not alpha > 0:
         raise ValueError(f"`alpha` must be above 0. Received: alpha={alpha!r}")

@@ -6,8 +6,9 @@ import math
 import keras
 from keras import ops
 
+from keras_bert.checks import check_count, is_number
 from keras_bert.layers.dropout import GivenSeed
-from keras_bert.models.decoding import FORBIDDEN, Constraints, check_count
+from keras_bert.models.decoding import FORBIDDEN, Constraints
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,10 +33,10 @@ class Sampling:
         check_count("samples", self.samples)
         if self.top_k is not None:
             check_count("top_k", self.top_k)
-        if not isinstance(self.temperature, int | float) or not 0 <= self.temperature < math.inf:
+        if not is_number(self.temperature) or not 0 <= self.temperature < math.inf:
             received = f"temperature={self.temperature!r}"
             raise ValueError(f"`temperature` must be a number of at least 0. Received: {received}")
-        if not isinstance(self.top_p, int | float) or not 0 < self.top_p <= 1:
+        if not is_number(self.top_p) or not 0 < self.top_p <= 1:
             raise ValueError(f"`top_p` must be a number in (0, 1]. Received: top_p={self.top_p!r}")
 
     def next(self, logs, bias, step):

@@ -4,6 +4,7 @@ import dataclasses
 
 import keras
 
+from keras_bert.checks import is_count
 from keras_bert.models.description import describe, describe_encoder
 from keras_bert.models.encoder import build_encoder
 from keras_bert.models.lora import check_no_lora
@@ -83,7 +84,7 @@ def _frozen_outputs(teacher, inputs):
 
 def _layer_numbers(total, layers):
     """Returns the numbers of the layers to take, from 1 to `total`."""
-    if isinstance(layers, int):
+    if is_count(layers, 0):
         # The highest layer is always one of them.
         taken = [round(number * total / layers) for number in range(1, layers + 1)] if 1 <= layers <= total else []
     else:

@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_bert.checkpoints.identity import differences
 from keras_bert.checkpoints.load import load
+from keras_bert.checks import is_count
 from keras_bert.search.index_files import check_passages, find_facts, open_array, passages_path, read_passage
 from keras_bert.search.model_identity import model_facts
 from keras_bert.search.vectors import embed
@@ -91,7 +92,7 @@ class SearchIndex:
         Returns:
             Integer array of the numbers of passages and float32 array of scores, `(queries, top)`, best first.
         """
-        if isinstance(top, bool) or not isinstance(top, int | np.integer) or top < 1:
+        if not is_count(top):
             raise ValueError(f"`top` must be a positive integer. Received: top={top!r}")
         vectors = np.asarray(vectors, "float32")
         if vectors.ndim != 2 or vectors.shape[1] != self.facts.width:

@@ -11,6 +11,7 @@ import pathlib
 import numpy as np
 
 from keras_bert.checkpoints.identity import differences
+from keras_bert.checks import is_count
 from keras_bert.exporting.prompts import PASSAGE, QUERY, prompt_for
 from keras_bert.search.index import SearchIndex
 from keras_bert.search.index_files import (
@@ -100,7 +101,7 @@ def _check(dtype, similarity, rescore, block):
         raise ValueError(f"`similarity` must be one of {', '.join(SIMILARITIES)}. Received: similarity={similarity!r}")
     if rescore and dtype != "int8":
         raise ValueError(f"`rescore` is only for int8. Received: rescore={rescore} with dtype={dtype!r}")
-    if isinstance(block, bool) or not isinstance(block, int) or block < 1:
+    if not is_count(block):
         raise ValueError(f"`block` must be a positive integer. Received: block={block!r}")
 
 

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.checks import is_count
 from keras_bert.text import packing
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import Vocabulary
@@ -52,11 +53,11 @@ class TextPreprocessor(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.vocabulary = Vocabulary(vocabulary)
-        self.sequence_length = sequence_length
+        self.sequence_length = int(sequence_length) if is_count(sequence_length) else sequence_length
         self.lowercase = lowercase
         self.strip_accents = strip_accents
         self.truncation = truncation
-        self.padding = padding
+        self.padding = int(padding) if is_count(padding) else padding
         self._check()
         self.tokenizer = BertTokenizer(self.vocabulary, lowercase, strip_accents, keep_special_tokens)
         self.supports_jit = False
@@ -66,7 +67,7 @@ class TextPreprocessor(keras.layers.Layer):
         self._pair = tf.function(self._pack_pair, input_signature=[texts, texts], autograph=False)
 
     def _check(self):
-        if not _is_count(self.sequence_length) or self.sequence_length < 3:
+        if not is_count(self.sequence_length, 3):
             raise ValueError(
                 "`sequence_length` must be an integer of at least 3: [CLS], a token, [SEP]. "
                 f"Received: sequence_length={self.sequence_length!r}"
@@ -75,7 +76,7 @@ class TextPreprocessor(keras.layers.Layer):
             raise ValueError(
                 f"`truncation` must be 'longest_first' or 'only_second'. Received: truncation={self.truncation!r}"
             )
-        if self.padding not in ("fixed", "longest") and not (_is_count(self.padding) and self.padding > 0):
+        if self.padding not in ("fixed", "longest") and not is_count(self.padding):
             raise ValueError(
                 "`padding` must be 'fixed', 'longest' or an integer, the multiple to pad to. "
                 f"Received: padding={self.padding!r}"
@@ -210,10 +211,6 @@ def _unflatten(ids, text):
     length = ids.shape[-1]
     ids = tf.reshape(ids, tf.concat([tf.shape(text), tf.shape(ids)[1:]], 0))
     return ids if text.shape.rank is None else tf.ensure_shape(ids, [*text.shape, length])
-
-
-def _is_count(value):
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _read_inputs(inputs):

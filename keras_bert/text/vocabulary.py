@@ -4,6 +4,7 @@ import hashlib
 import pathlib
 import re
 
+from keras_bert.checks import is_count
 from keras_bert.text import tokenizer_json
 from keras_bert.text.tokenizer_json import AddedToken
 
@@ -54,7 +55,8 @@ class Vocabulary:
         )
         self.strip_accents = values["strip_accents"]
         self.tokenize_chinese_chars = values["tokenize_chinese_chars"]
-        self.max_word_length = values["max_word_length"]
+        length = values["max_word_length"]
+        self.max_word_length = int(length) if is_count(length) else length
         self._ids = {piece: index for index, piece in enumerate(self.pieces)}
         self._check()
         self.added_tokens = tuple(sorted(self.added_tokens, key=lambda token: self._ids[token.content]))
@@ -73,7 +75,7 @@ class Vocabulary:
                 self._check_special(piece)
         for token in self.added_tokens:
             self.id(token.content)
-        if not isinstance(self.max_word_length, int) or self.max_word_length < 1:
+        if not is_count(self.max_word_length):
             raise ValueError(
                 f"`max_word_length` must be a positive integer. Received: max_word_length={self.max_word_length!r}"
             )

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.checks import is_count
 from keras_bert.training.batch_source import BatchSource
 
 MOST_BOUNDARIES = 12
@@ -352,5 +353,5 @@ def _used(boundaries, lengths):
 
 def check_integers(least, **values):
     for name, value in values.items():
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        if not is_count(value, least):
             raise ValueError(f"`{name}` must be an integer of at least {least}. Received: {name}={value!r}")

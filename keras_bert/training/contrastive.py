@@ -7,6 +7,7 @@ import math
 
 import tensorflow as tf
 
+from keras_bert.checks import is_number
 from keras_bert.training.losses import Loss, in_shape, part
 
 DISTANCES = ("cosine", "euclidean")
@@ -119,5 +120,5 @@ def _ids(targets, name, rank):
 
 def _check_positive(**values):
     for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        if not is_number(value) or not value > 0:
             raise ValueError(f"`{name}` must be a positive number. Received: {name}={value!r}")

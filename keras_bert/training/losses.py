@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.checks import is_number
+
 
 class Loss(NamedTuple):
     """One term of the loss: `sum(values * weights) / sum(weights)` over the rows of all replicas and micro-batches.
@@ -132,11 +134,7 @@ def token_loss(label_smoothing=0.0):
             section 5.4). Defaults to 0.0.
     """
 
-    if (
-        isinstance(label_smoothing, bool)
-        or not isinstance(label_smoothing, int | float)
-        or not 0 <= label_smoothing <= 1
-    ):
+    if not is_number(label_smoothing) or not 0 <= label_smoothing <= 1:
         raise ValueError(f"`label_smoothing` must be a number in [0, 1]. Received: label_smoothing={label_smoothing!r}")
 
     def values(targets, outputs):

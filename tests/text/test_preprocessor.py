@@ -1,5 +1,6 @@
 """Model inputs from strings: all input types, all execution environments and all errors."""
 
+import json
 import subprocess
 import sys
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert import TextPreprocessor
+from keras_bert import TextPreprocessor, Vocabulary
 
 tf = pytest.importorskip("tensorflow")
 
@@ -175,6 +176,13 @@ def test_preprocessor_of_a_checkpoint(eager):
     assert ids(packed) == [bert.vocabulary.ids(["[CLS]", "a", "man", ".", "[SEP]"])]
     with pytest.raises(ValueError, match="`sequence_length` must be at most 512, the number of positions of .*"):
         bert.preprocessor(513)
+
+
+def test_integers_of_numpy():
+    settings = {"sequence_length": np.int64(8), "padding": np.int32(4)}
+    preprocessor = TextPreprocessor(Vocabulary(PIECES, max_word_length=np.int16(9)), **settings)
+    expected = {**settings, "vocabulary": {"pieces": PIECES, "max_word_length": 9}}
+    assert json.loads(json.dumps(preprocessor.get_config())).items() >= expected.items()
 
 
 @pytest.mark.parametrize(

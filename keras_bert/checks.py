@@ -1,0 +1,19 @@
+"""Checks of numbers, which may be Python's or NumPy's."""
+
+import numbers
+
+
+def is_count(value, least=1):
+    """Returns whether a value is an integer of at least `least`."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= least
+
+
+def is_number(value):
+    """Returns whether a value is a real number; NaN and infinity are."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def check_count(name, value):
+    """Raises an error unless the value is a positive integer."""
+    if not is_count(value):
+        raise ValueError(f"`{name}` must be a positive integer. Received: {name}={value!r}")
