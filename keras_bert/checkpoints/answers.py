@@ -15,7 +15,6 @@ from keras_bert.models.beam_search import Beam
 from keras_bert.models.heads import build_embedder
 
 _CANDIDATES = 20  # Spans that share the probability of the answers to a question, as in Google's n-best list.
-_WITH_SEVERAL = ("question_answering", "pretraining")  # Heads that have several answers.
 _POOLING = ("pooling", "layers", "normalize")
 _OPTIONS = {  # Of `export`, by head.
     "classification": ("rows_together", "logits"),
@@ -52,7 +51,7 @@ class Answerer:
         names = check_rows(rows, input_names(self._bert), f"the model (head={self._bert.head!r})")
         head, pair = self._bert.head, "pair" in names
         if head == "pretraining" and pair:
-            _refuse({"n_best": n_best, **options}, "masks", "pairs of texts")
+            _refuse("masks", "pairs of texts", n_best=n_best, **options)
         options = {**self._head_options(n_best), **options}
         rows = self._with_prompt(rows) if head == "embedding" else rows
         signatures = self._build(head, sequence_length, pair=pair and head == "classification", **options)
@@ -76,11 +75,6 @@ class Answerer:
         else:
             takes_pairs = bert.head == "classification" and bert.pair is not False and not bert.multi_label
             nli_classes(bert.labels if takes_pairs else None, zero_shot.multi_label, _described(bert))
-            if "temperature" in settings:
-                raise ValueError(
-                    f"`temperature` is for sentence encoders. Received: temperature={zero_shot.temperature} for a "
-                    "classifier of pairs"
-                )
         labels = _candidates(candidate_labels, zero_shot.multi_label, bert.head)
         rows = [{**row, "labels": labels} for row in rows]
         signatures = self._build(bert.head, sequence_length, bert.head == "classification", **options)
@@ -104,15 +98,14 @@ class Answerer:
         return [{"text": before + row["text"]} for row in rows] if before else rows
 
     def _option_names(self):
-        multi_label = ("thresholds",) if self._bert.multi_label else ()
-        return (*_OPTIONS.get(self._bert.head, ()), *multi_label)
+        return (*_OPTIONS.get(self._bert.head, ()), *(["thresholds"] if self._bert.multi_label else []))
 
     def _check_options(self, n_best, options):
         if n_best is not None and not is_count(n_best):
             raise ValueError(f"`n_best` must be a positive integer or `None`. Received: n_best={n_best!r}")
         head = self._bert.head
-        if head not in _WITH_SEVERAL:
-            _refuse({"n_best": n_best}, "answers to questions and for masks", f"a model with head={head!r}")
+        if head not in ("question_answering", "pretraining"):
+            _refuse("answers to questions and for masks", f"a model with head={head!r}", n_best=n_best)
         for name in options:
             if name not in self._option_names():
                 known = ", ".join(self._option_names()) or "none"
@@ -168,11 +161,10 @@ def translate(transformer, texts, batch_size, n_best, beam_size, length_penalty)
     return answers[0] if is_single else answers
 
 
-def _refuse(options, purpose, received):
-    """Raises if one of the options is given."""
-    for name, value in options.items():
-        if value is not None:
-            raise ValueError(f"`{name}` is for {purpose}. Received: {name}={value} for {received}")
+def _refuse(purpose, received, **options):
+    """Raises if an option is given."""
+    if name := next((name for name, value in options.items() if value is not None), None):
+        raise ValueError(f"`{name}` is for {purpose}. Received: {name}={options[name]} for {received}")
 
 
 def _described(bert):

@@ -105,6 +105,8 @@ def save(
     facts = {"labels": labels, "task": task, "pair": pair, "sequence_length": sequence_length}
     facts |= {"null_threshold": null_threshold, "thresholds": thresholds, "prompts": prompts}
     facts |= {"default_prompt_name": default_prompt_name, "similarity_function": similarity_function}
+    if vocabulary is None and strip_accents is not None:
+        raise ValueError(f"`strip_accents` needs a `vocabulary`. Received: strip_accents={strip_accents}")
     vocabulary = None if vocabulary is None else Vocabulary(vocabulary, strip_accents=strip_accents)
     metadata = metadata_of(description, vocabulary, lowercase, **facts)
     if any(layer.quantization_mode for layer in model._flatten_layers()):
@@ -113,7 +115,10 @@ def save(
         if format == "google":
             google.write(description, vocabulary, temporary)
             without = ("labels", "task", "pair", "sequence_length", "null_threshold")
-            if lost := [name for name in without if getattr(metadata, name) is not None]:
+            lost = [name for name in without if getattr(metadata, name) is not None]
+            # `load` infers it from the vocabulary.
+            lost += ["lowercase"] if vocabulary is not None and bool(lowercase) == vocabulary.cased else []
+            if lost:
                 _LOG.warning("Google's format has no place for %s: not saved", ", ".join(lost))
             return
         write_settings(description, metadata, temporary)
@@ -230,6 +235,11 @@ def _check_metadata(description, metadata):
         raise ValueError(
             f"`vocabulary` has {len(vocabulary)} pieces, more than the token table's "
             f"vocab_size={description.config.vocab_size} rows"
+        )
+    if metadata.null_threshold is not None and description.head != "question_answering":
+        raise ValueError(
+            f"`null_threshold` must be None for a model with head={description.head!r}. "
+            f"Received: null_threshold={metadata.null_threshold}"
         )
     _check_embedding(description, metadata)
 

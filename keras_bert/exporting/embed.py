@@ -59,8 +59,8 @@ def pool(outputs, mask, pooling="mean", layers=(-1,), normalize=False):
     Args:
         outputs: dict, outputs of an encoder, including `hidden_states` for layers other than the last.
         mask: the `padding_mask`.
-        pooling: str or tuple of str, see `keras_bert.layers.SentencePooling`; or "pooled", the pooler's output, which
-            ignores `layers`. Defaults to "mean".
+        pooling: str or tuple of str, see `keras_bert.layers.SentencePooling`; or "pooled", the pooler's output, without
+            `layers`. Defaults to "mean".
         layers: layers whose outputs are concatenated; 0 is the embeddings, -1 the last layer. Defaults to `(-1,)`.
         normalize: bool, whether to scale vectors to length 1. Defaults to `False`.
     """
@@ -76,6 +76,8 @@ def check_pooling(model, pooling, layers):
     """Raises for pooling modes and layers that an encoder does not have."""
     if pooling != "pooled":
         checked_pooling(pooling)
+    elif list(layers) != [-1]:
+        raise ValueError(f"`layers` has no meaning for pooling='pooled'. Received: layers={layers}")
     states = model.output.get("hidden_states")
     if list(layers) != [-1] and not states:
         needed = "`layers` other than the last need an encoder with `hidden_states=True`"

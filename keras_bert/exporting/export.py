@@ -157,6 +157,8 @@ def build_signatures(model, preprocessor, labels=None, pair=False, **options):
     """Returns the signatures of a model by name, `tf.function`s on raw text; for the arguments see `export`."""
     description = describe(model)
     labels = _labels(description, labels)
+    if pair and description.head != "classification":
+        raise ValueError(f"`pair` must be False for a model with head={description.head!r}. Received: pair={pair}")
     if description.head == "translation":
         return translate.translator_signatures(model, preprocessor, **options)
     preprocessor = _for_serving(preprocessor, description.head)

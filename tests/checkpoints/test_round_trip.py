@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import sys
 
 import keras
@@ -148,17 +149,18 @@ def test_metadata(config, pieces, tmp_path):
     facts = {"lowercase": False, "labels": ["schön", "no"], "task": "sst2", "pair": False, "sequence_length": 20}
     for format in ("huggingface", "keras"):
         path = tmp_path / format
-        keras_bert.save(model, path, pieces, format=format, strip_accents=True, null_threshold=0.5, **facts)
+        keras_bert.save(model, path, pieces, format=format, strip_accents=True, **facts)
         bert = keras_bert.load(path)
         assert {name: getattr(bert, name) for name in facts} == facts
-        assert (bert.null_threshold, bert.strip_accents) == (0.5, True)
+        assert bert.strip_accents
         assert bert.config.classifier_dropout == 0.3
         stored = json.loads((path / "config.json").read_text())["keras_bert"]
-        expected = {"head": "classification", "task": "sst2", "pair": False, "sequence_length": 20}
-        assert stored == {**expected, "null_threshold": 0.5}
+        assert stored == {"head": "classification", "task": "sst2", "pair": False, "sequence_length": 20}
 
 
-def test_thresholds_of_labels(models, tmp_path):
+def test_thresholds(models, tmp_path):
+    keras_bert.save(models("question_answering"), tmp_path / "answers", None, null_threshold=0.5)
+    assert keras_bert.load(tmp_path / "answers").null_threshold == 0.5
     for format, thresholds in (("huggingface", np.array([0.25, 0.5, 0.75])), ("keras", 0.25)):
         keras_bert.save(models("multi_label"), tmp_path / format, None, format=format, thresholds=thresholds)
         bert = keras_bert.load(tmp_path / format)
@@ -211,6 +213,8 @@ def test_a_failed_save_changes_nothing(models, folder, pieces, monkeypatch):
         ("multi_label", {"thresholds": 1.0}, "`thresholds` must be a number between 0 and 1, or a list of 3, one for"),
         ("multi_label", {"thresholds": [0.1, 0.2]}, r"or a list of 3, one for each .*thresholds=\[0.1, 0.2\]"),
         ("multi_label", {"thresholds": [0.1, "0.2", 0.3]}, "`thresholds` must be a number between 0 and 1, or a list"),
+        ("classification", {"null_threshold": 0.3}, "`null_threshold` must be None for a model with head='classific"),
+        ("encoder", {"strip_accents": True}, "`strip_accents` needs a `vocabulary`. Received: strip_accents=True"),
         ("classification", {"thresholds": 0.3}, "`thresholds` must be None for a model that is not multi-label"),
         ("encoder", {"labels": ["a"]}, "`labels` require a classification head. Received: .* head='encoder'"),
         (
@@ -233,7 +237,10 @@ def test_the_directory_is_a_file(models, tmp_path):
 
 
 @pytest.mark.tensorflow
-def test_models_that_a_format_cannot_represent(build, tmp_path):
+def test_models_that_a_format_cannot_represent(build, pieces, tmp_path, caplog):
+    keras_bert.save(build("encoder"), tmp_path / "google", pieces, lowercase=False, format="google")
+    assert "Google's format has no place for lowercase: not saved" in caplog.text  # Read as uncased, by its pieces.
+    shutil.rmtree(tmp_path / "google")
     model = build("encoder", causal=True)
     with pytest.raises(ValueError, match=r"Google's format can only represent .* causal=True"):
         keras_bert.save(model, tmp_path / "bert", None, format="google")

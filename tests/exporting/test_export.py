@@ -487,6 +487,8 @@ def test_vectors_of_an_encoder(model_of, served):
         ),
         ("classification", {"score_range": (0, 1)}, "`score_range` must be None for a model that is no regression"),
         ("regression", {"score_range": (5, 0)}, r"`score_range` must be \(lowest, highest\). Received: .*\(5, 0\)"),
+        ("encoder", {"pair": True}, "`pair` must be False for a model with head='encoder'. Received: pair=True"),
+        ("encoder", {"pooling": "pooled", "layers": (0,)}, r"`layers` has no meaning for pooling='pooled'. .*\(0,\)"),
         ("encoder", {"pooling": "sum"}, "`pooling` must be one of cls, max, .*. Received: pooling='sum'"),
         ("encoder", {"layers": (0,)}, "`layers` other than the last need an encoder with `hidden_states=True`"),
     ],

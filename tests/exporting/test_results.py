@@ -248,13 +248,21 @@ def test_thresholds_of_predict(eager, load):
 
 
 def test_wrong_options_of_predict(load):
-    bert = load("mlm")
-    for options, message in (
-        ({"n_best": 0}, "`n_best` must be a positive integer or `None`. Received: n_best=0"),
-        ({"stride": 8}, "`predict` has no option 'stride' for head='pretraining'. Expected one of: top. .*=8"),
+    for head, texts, options, message in (
+        ("mlm", "a", {"n_best": 0}, "`n_best` must be a positive integer or `None`. Received: n_best=0"),
+        (
+            "mlm",
+            "a",
+            {"stride": 8},
+            "`predict` has no option 'stride' for head='pretraining'. Expected one of: top. .*=8",
+        ),
+        ("pretraining", ("a", "b"), {"n_best": 2}, "`n_best` is for masks. Received: n_best=2 for pairs of texts"),
+        ("pretraining", ("a", "b"), {"top": 2}, "`top` is for masks. Received: top=2 for pairs.*"),
+        ("classification", "a", {"n_best": 2}, "`n_best` is for answers .*: n_best=2 for a model with head='classif.*"),
+        ("encoder", "a", {"pooling": "pooled", "layers": [0]}, "`layers` has no meaning for pooling='pooled'. Rec.*"),
     ):
         with pytest.raises(ValueError, match=f"^{message}$"):
-            bert.predict(["a"], **options)
+            load(head).predict(texts, **options)
 
 
 def test_predict_follows_the_training_of_its_model(load):

@@ -1,7 +1,6 @@
 """Cross-encoders that reorder hits, against `predict` on each pair."""
 
 import keras
-import numpy as np
 import pytest
 
 import keras_bert
