@@ -2,6 +2,7 @@
 
 from keras_bert.exporting.labels import placeholders
 
+_WITH_CLASSES = ("classification", "token_classification", "bilstm_tagging")
 _MULTI_LABEL, _SINGLE_LABEL = "multi_label_classification", "single_label_classification"
 _PROBLEMS = ("regression", _SINGLE_LABEL, _MULTI_LABEL)
 # What sentence-transformers applies to the logits of a cross-encoder.
@@ -15,7 +16,7 @@ _ACTIVATION, _OLD_ACTIVATION = "activation_fn", "sbert_ce_default_activation_fun
 def read(config, head):
     """Returns `labels`, `multi_label` and `score_activation`, see `Metadata`, for a model with this head."""
     labels, problem = _labels(config.get("id2label")), _problem_type(config)
-    facts = {"labels": labels, "multi_label": problem == _MULTI_LABEL}
+    facts = {"labels": labels if head in _WITH_CLASSES else None, "multi_label": problem == _MULTI_LABEL}
     name, value = stored_activation(config)
     if head != "classification" or value is None:
         return facts

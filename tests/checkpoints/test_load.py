@@ -308,6 +308,7 @@ def test_labels_that_are_numbers_or_start_at_one(saved, tmp_path, table):
     shutil.copytree(saved("classification"), tmp_path / "bert")
     edit(tmp_path / "bert" / "config.json", id2label=table)
     assert keras_bert.load(tmp_path / "bert").labels == ["3", "x", "1.5"]
+    assert keras_bert.load(tmp_path / "bert", head="encoder").labels is None  # `save` takes none for an encoder.
 
 
 def test_wrong_number_of_labels(saved, tmp_path):
