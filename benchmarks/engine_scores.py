@@ -24,11 +24,11 @@ from absl import app, flags
 import keras_bert
 from benchmarks import contest
 from benchmarks.onnx_file import fused, quantized
-from keras_bert.tasks.classification import score
-from keras_bert.tasks.glue import data as glue
-from keras_bert.tasks.squad import data as squad
-from keras_bert.tasks.squad import predictions
-from keras_bert.tasks.squad.features import QuestionWindows
+from keras_bert.tasks.classification import glue
+from keras_bert.tasks.classification.data import score
+from keras_bert.tasks.questions import data as squad
+from keras_bert.tasks.questions import predictions
+from keras_bert.tasks.questions.features import QuestionWindows
 
 _MODEL = flags.DEFINE_string("model", None, "Directory of a fine-tuned model.", required=True)
 _TASK = flags.DEFINE_string("task", None, "A GLUE task, or squad.", required=True)

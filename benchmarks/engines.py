@@ -90,7 +90,7 @@ def _random_ids():
 
 
 def _sentences(data_dir):
-    from keras_bert.tasks.glue import data as glue
+    from keras_bert.tasks.classification import glue
 
     examples = glue.read(glue.TASKS["mrpc"], data_dir, "dev")
     return [*examples.text, *examples.pair][:SENTENCES]

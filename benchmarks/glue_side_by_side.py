@@ -167,7 +167,7 @@ def contestants(job, folder):
 
 def draw(name, data_dir, model, steps):
     """Draws as many random rows of the training set as the steps need."""
-    from keras_bert.tasks.glue import data as glue
+    from keras_bert.tasks.classification import glue
 
     train = glue.read(glue.TASKS[name], data_dir, "train")
     count = min(steps, len(train) // BATCH) * BATCH

@@ -28,9 +28,9 @@ from absl import app, flags
 
 import keras_bert
 from benchmarks import contest
+from keras_bert.search.data import Passage
 from keras_bert.search.index_files import IndexFacts, write_block, write_facts
-from keras_bert.tasks.retrieval.data import Passage
-from keras_bert.tasks.retrieval.ranking import unit
+from keras_bert.similarity import unit
 
 _PASSAGES = flags.DEFINE_integer("passages", 1_000_000, "Vectors to search.", lower_bound=100)
 _EMBEDDED = flags.DEFINE_integer("embedded", 16384, "Sentences to embed; 0 for none.", lower_bound=0)

@@ -66,7 +66,7 @@ SERVED = "sentences"
 
 def read_texts(data_dir, count):
     """Sentences of three dev sets, in an order drawn once."""
-    from keras_bert.tasks.glue import data as glue
+    from keras_bert.tasks.classification import glue
 
     texts = []
     for name in ("cola", "mrpc", "sst2"):

@@ -50,8 +50,8 @@ def ours(data_dir, model, most, seed):
     """Trains keras_bert with a seed; returns a dict: F1 of `dev` and `test`, `examples` per second, `seconds`."""
     import keras_bert
     from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
-    from keras_bert.experiments.tagging_task import TaggingTask
     from keras_bert.tasks.tagging import data
+    from keras_bert.tasks.tagging.task import TaggingTask
 
     parts = [data.read(pathlib.Path(data_dir, name)) for name in FILES.values()]
     began = time.perf_counter()

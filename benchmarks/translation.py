@@ -38,10 +38,10 @@ LENGTH, BEAMS = 20, 4
 def make_batches(data_dir, count, path):
     """Writes padded batches of the real pairs, a random sample of those of an epoch."""
     import keras_bert
-    from keras_bert.experiments import translation
-    from keras_bert.tasks.translation import data
-    from keras_bert.tasks.translation.features import TranslationFeatures
     from keras_bert.text.lossless import LosslessTokenizer
+    from keras_bert.translation import data
+    from keras_bert.translation import run as translation
+    from keras_bert.translation.features import TranslationFeatures
 
     pairs = data.without_blank(data.read(data_dir / "train.de", data_dir / "train.en"))
     vocabulary = translation.open_vocabulary(None, pairs, VOCABULARY, path.with_name("vocab.txt"))
@@ -195,8 +195,8 @@ def our_decoding(batch, jit_compile=False):
     import keras
     import tensorflow as tf
 
-    from keras_bert.models.beam_search import Beam, beam_search
-    from keras_bert.models.decoding import Decoder
+    from keras_bert.translation.beam_search import Beam, beam_search
+    from keras_bert.translation.decoding import Decoder
 
     keras.utils.set_random_seed(1)
     decoder = Decoder(our_model(dropout=0.0))

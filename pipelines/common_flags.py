@@ -9,7 +9,7 @@ import types
 from absl import flags
 
 import keras_bert
-from keras_bert.baseline_config import explain_names, named_baseline
+from keras_bert.baselines.config import explain_names, named_baseline
 from keras_bert.checkpoints import locations
 from keras_bert.files import write_text
 from keras_bert.tasks import rows

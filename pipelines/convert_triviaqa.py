@@ -12,7 +12,7 @@ take about a second.
 
 from absl import flags
 
-from keras_bert.tasks.squad import triviaqa
+from keras_bert.tasks.questions import triviaqa
 
 from . import command
 

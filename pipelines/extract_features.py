@@ -56,8 +56,8 @@ def main():
     import numpy as np
     import tensorflow as tf
 
-    from keras_bert.exporting.embed import check_pooling, pool
-    from keras_bert.exporting.prompts import chosen_prompt
+    from keras_bert.tasks.embedding.signature import check_pooling, pool
+    from keras_bert.text.prompts import chosen_prompt
 
     output = pathlib.Path(_OUTPUT.value)
     texts = _read(pathlib.Path(_INPUT.value))

@@ -76,7 +76,7 @@ def check():
 
 
 def main():
-    from keras_bert.experiments.embedding_task import EmbeddingTask
+    from keras_bert.tasks.embedding.task import EmbeddingTask
     from keras_bert.training.distribution import is_chief
 
     _, strategy = common_flags.begin(_FLAGS)
@@ -93,7 +93,7 @@ def main():
 
 
 def _settings():
-    from keras_bert.experiments.embedding_task import EmbeddingSettings
+    from keras_bert.tasks.embedding.task import EmbeddingSettings
 
     holders = (_LOSS, _POOLING, _NORMALIZE, _PROJECTION, _TEMPERATURE, _MARGIN, _DISTANCE)
     prompts = {"query": _QUERY.value, "passage": _PASSAGE.value}

@@ -35,13 +35,12 @@ import pathlib
 from absl import flags
 
 import keras_bert
-from keras_bert.baseline_config import named_baseline
+from keras_bert.baselines.config import named_baseline
 from keras_bert.files import write_json, write_text
-from keras_bert.tasks.classification import OWN, own_data
-from keras_bert.tasks.glue import data as glue
-from keras_bert.tasks.glue import published, submission
+from keras_bert.tasks.classification import glue, published, submission
+from keras_bert.tasks.classification.data import OWN, own_data
+from keras_bert.tasks.classification.thresholds import parse_threshold
 from keras_bert.tasks.table import read_table
-from keras_bert.tasks.threshold_choice import parse_threshold
 from keras_bert.text.thresholds import THRESHOLD
 
 from . import command, common_flags
@@ -147,9 +146,9 @@ def main():
 
 def _create_task(data, load, output, folder):
     """Returns the `FinetuningTask`; `folder` is that of its results."""
-    from keras_bert.experiments.classification_task import ClassificationTask
-    from keras_bert.experiments.distillation_task import DistillationTask
-    from keras_bert.experiments.multi_label_task import MultiLabelTask
+    from keras_bert.tasks.classification.distillation import DistillationTask
+    from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
+    from keras_bert.tasks.classification.task import ClassificationTask
 
     start, options = _start(data.task.name, output), {"class_weights": _WEIGHTS.value}
     if data.task.multi_label:
@@ -165,7 +164,8 @@ def _create_task(data, load, output, folder):
     if not _DISTILLATION.teacher.value:
         return task
     softness = {name: getattr(_DISTILLATION, name).value for name in ("temperature", "alpha")}
-    return DistillationTask(task, _teacher(data.task.name), folder / "teacher", **softness, unlabelled=_unlabelled())
+    name = _teacher(data.task.name)
+    return DistillationTask(task, name, load(name), folder / "teacher", **softness, unlabelled=_unlabelled())
 
 
 def _finetuning(task, output, strategy):

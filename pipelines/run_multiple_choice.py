@@ -50,7 +50,7 @@ def check():
 
 
 def main():
-    from keras_bert.experiments.multiple_choice_task import MultipleChoiceTask
+    from keras_bert.tasks.multiple_choice.task import MultipleChoiceTask
 
     _, strategy = common_flags.begin(_FLAGS)
     model = _FLAGS.model.value

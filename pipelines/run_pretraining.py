@@ -22,7 +22,7 @@ import shlex
 from absl import flags
 
 import keras_bert
-from keras_bert.baseline_config import named_baseline
+from keras_bert.baselines.config import named_baseline
 from keras_bert.corpus import lines
 from keras_bert.files import write_text
 

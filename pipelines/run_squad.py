@@ -50,19 +50,21 @@ def check():
 
 
 def main():
-    from keras_bert.experiments.question_answering_task import QuestionAnsweringTask, QuestionSettings
+    from keras_bert.experiments.origins import shared_origins
+    from keras_bert.tasks.questions.task import QuestionAnsweringTask, QuestionSettings
 
     _, strategy = common_flags.begin(_FLAGS)
     models = _models()
     epochs, batch_size = (2, 48) if _VERSION_2.value else (3, 32)  # As in the paper.
+    load_options = common_flags.load_options(_BASELINES, models, "bidaf")
     task = QuestionAnsweringTask(
-        models,
+        *shared_origins(models, **load_options),
         common_flags.instance(QuestionSettings),
         _TRAIN.value,
         _DEV.value,
         _PREDICT.value,
         _FLAGS.max_train_examples.value,
-        load_options=common_flags.load_options(_BASELINES, models, "bidaf"),
+        load_options=load_options,
     )
     choices = common_flags.choices(_FLAGS, common_flags.new_model_rates(task) or [5e-5], batch_size, epochs)
     if len(models) > 1:

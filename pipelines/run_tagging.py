@@ -56,8 +56,8 @@ def check():
 
 
 def main():
-    from keras_bert.experiments.feature_tagging_task import BiLSTMSettings, FeatureTaggingTask
-    from keras_bert.experiments.tagging_task import TaggingTask, predictions_name
+    from keras_bert.tasks.tagging.feature_task import BiLSTMSettings, FeatureTaggingTask
+    from keras_bert.tasks.tagging.task import TaggingTask, predictions_name
 
     output, strategy = common_flags.begin(_FLAGS)
     model = _FLAGS.model.value
@@ -65,7 +65,7 @@ def main():
     arguments = {name: flags.FLAGS[name].value for name in names}
     if _FEATURES.value:
         bilstm = BiLSTMSettings(_DTYPE.value or "float16")
-        arguments |= {"folder": output / "features", "bilstm": bilstm}
+        arguments |= {"folder": output / "features", "load": keras_bert.load, "bilstm": bilstm}
         task = FeatureTaggingTask(*_read(), model, keras_bert.load(model), **arguments)
         choices = {"features": _FEATURES.value, **common_flags.choices(_FLAGS, [1e-3], 32, 20)}
     else:

@@ -19,8 +19,8 @@ from absl import flags
 
 import keras_bert
 from keras_bert.files import write_text
-from keras_bert.tasks.translation import data
-from keras_bert.transformer_config import open_config
+from keras_bert.translation import data
+from keras_bert.translation.config import open_config
 
 from . import command, common_flags
 
@@ -72,11 +72,11 @@ def check():
 
 
 def main():
-    from keras_bert.experiments import translation
-    from keras_bert.experiments.translation_results import conclude
     from keras_bert.training.averaging import WeightAverage
     from keras_bert.training.callbacks import create_callbacks
     from keras_bert.training.distribution import is_chief
+    from keras_bert.translation import run as translation
+    from keras_bert.translation.results import conclude
 
     output, strategy = common_flags.begin(_FLAGS)
     settings = common_flags.instance(translation.Settings)

@@ -13,8 +13,8 @@ import sys
 
 from absl import flags
 
-from keras_bert.tasks.squad import data as squad
-from keras_bert.tasks.squad import metrics as squad_metrics
+from keras_bert.tasks.questions import data as squad
+from keras_bert.tasks.questions import metrics as squad_metrics
 
 from . import command
 

@@ -31,7 +31,7 @@ def check(texts):
 
 
 def main(texts):
-    from keras_bert.experiments.reports.attention import attention_page
+    from keras_bert.reports.attention import attention_page
 
     bert = keras_bert.load(_MODEL.value)
     tokens, attention = bert.attention(tuple(texts) if len(texts) == 2 else texts[0])

@@ -12,11 +12,11 @@ import warnings
 import pytest
 
 import keras_bert
-from keras_bert.tasks.glue.tasks import TASKS
+from keras_bert.tasks.classification.glue_tasks import TASKS
 from pipelines.__main__ import commands
 from tests import documents
-from tests.experiments import glue_files
 from tests.pipelines import programs
+from tests.tasks.classification import glue_files
 
 ROOT = documents.ROOT
 # What the documentation names, and what its blocks are run with instead: small models with random weights, few steps.

@@ -8,11 +8,11 @@ import tensorflow as tf
 
 from keras_bert.checks import check_count, is_count
 from keras_bert.exporting.export import build_signatures
-from keras_bert.exporting.prompts import chosen_prompt
 from keras_bert.exporting.results import results
-from keras_bert.exporting.zero_shot import ZeroShot, nli_classes
-from keras_bert.models.beam_search import Beam
 from keras_bert.models.heads import build_embedder
+from keras_bert.tasks.classification.zero_shot import ZeroShot, nli_classes
+from keras_bert.text.prompts import chosen_prompt
+from keras_bert.translation.beam_search import Beam
 
 _CANDIDATES = 20  # Spans that share the probability of the answers to a question, as in Google's n-best list.
 _POOLING = ("pooling", "layers", "normalize")

@@ -1,6 +1,6 @@
 """The classes of a model in `config.json`: names, transformers' `problem_type`, the activation of a cross-encoder."""
 
-from keras_bert.exporting.labels import placeholders
+from keras_bert.text.labels import placeholders
 
 _WITH_CLASSES = ("classification", "token_classification", "bilstm_tagging")
 _MULTI_LABEL, _SINGLE_LABEL = "multi_label_classification", "single_label_classification"

@@ -6,7 +6,9 @@ import re
 
 import keras
 
-from keras_bert.baseline_config import explain_names, named_baseline
+from keras_bert.baselines.config import explain_names, named_baseline
+from keras_bert.baselines.description import is_baseline
+from keras_bert.baselines.loaded import LoadedBaseline, open_file, open_named
 from keras_bert.checkpoints import (
     adapter_config,
     google,
@@ -19,13 +21,11 @@ from keras_bert.checkpoints import (
 )
 from keras_bert.checkpoints.layout import Checkpoint, Tensor, check_sizes, tensors_of
 from keras_bert.checkpoints.loaded import LoadedBert
-from keras_bert.checkpoints.loaded_baseline import LoadedBaseline, open_file, open_named
-from keras_bert.checkpoints.loaded_transformer import LoadedTransformer, is_transformer
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.metadata import Metadata
-from keras_bert.models.baselines import is_baseline
 from keras_bert.models.description import HEADS, describe
 from keras_bert.text.vocabulary import LONGEST_WORD
+from keras_bert.translation.loaded import LoadedTransformer, is_transformer
 
 KERAS_FILE = "model.keras"
 _HUB_FILES = [

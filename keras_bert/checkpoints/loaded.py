@@ -7,7 +7,7 @@ import re
 import keras
 import numpy as np
 
-from keras_bert.checkpoints import similarity
+from keras_bert import similarity
 from keras_bert.checkpoints.identity import start_facts
 from keras_bert.checkpoints.layout import POOLER_TENSORS, check_known, fill, is_bilstm, slots
 from keras_bert.models.bilstm_encoder import build_bilstm_encoder
@@ -23,7 +23,7 @@ from keras_bert.models.heads import (
 )
 from keras_bert.models.pretrainer import build_next_sentence, build_pretrainer
 from keras_bert.models.student import take_layers
-from keras_bert.tasks.retrieval.ranking import unit
+from keras_bert.similarity import unit
 
 _WITHOUT_POOLER = ("embedding", "question_answering", "token_classification", "bilstm_tagging")
 

@@ -3,25 +3,19 @@
 import logging
 import pathlib
 
-from keras_bert.checkpoints import (
-    google,
-    huggingface,
-    loaded_baseline,
-    marian,
-    peft,
-    sentence_transformers,
-    tokenizer_files,
-)
+from keras_bert.baselines import loaded as loaded_baseline
+from keras_bert.baselines.description import BaselineDescription
+from keras_bert.checkpoints import google, huggingface, peft, sentence_transformers, tokenizer_files
 from keras_bert.checkpoints.load import KERAS_FILE
-from keras_bert.checkpoints.similarity import check_function
-from keras_bert.exporting.labels import checked_labels
-from keras_bert.exporting.prompts import check_prompts
 from keras_bert.files import adding_to
 from keras_bert.metadata import Metadata
-from keras_bert.models.baselines import BaselineDescription
 from keras_bert.models.description import describe
+from keras_bert.similarity import check_function
+from keras_bert.text.labels import checked_labels
+from keras_bert.text.prompts import check_prompts
 from keras_bert.text.thresholds import checked_thresholds
 from keras_bert.text.vocabulary import Vocabulary
+from keras_bert.translation import marian
 
 _LOG = logging.getLogger("keras_bert")
 # The files of other formats that `load` would read instead of each format.

@@ -15,9 +15,9 @@ from keras_bert.checkpoints.huggingface import (
     write_tensors,
 )
 from keras_bert.checkpoints.layout import PROJECTION_TENSORS, tensors_of
-from keras_bert.checkpoints.similarity import check_function
-from keras_bert.exporting.prompts import check_prompts
 from keras_bert.files import write_json
+from keras_bert.similarity import check_function
+from keras_bert.text.prompts import check_prompts
 from keras_bert.text.vocabulary import Vocabulary
 
 MODULES, SETTINGS = "modules.json", "config_sentence_transformers.json"

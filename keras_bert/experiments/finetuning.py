@@ -11,13 +11,12 @@ import textwrap
 
 import keras
 
-from keras_bert.baseline_config import BaselineConfig
+from keras_bert.baselines.config import BaselineConfig
 from keras_bert.checkpoints.load import load
 from keras_bert.checkpoints.save import save
 from keras_bert.experiments import grid, model_card
 from keras_bert.experiments.origins import check_origins
-from keras_bert.experiments.reports.environment import environment
-from keras_bert.experiments.reports.report import Head, short_name, write_report
+from keras_bert.experiments.report import write_report
 from keras_bert.experiments.study import Study
 from keras_bert.exporting.export import export
 from keras_bert.files import write_json, write_text
@@ -25,8 +24,11 @@ from keras_bert.models.freezing import freeze_layers
 from keras_bert.models.lora import enable_lora
 from keras_bert.models.packed import build_packed
 from keras_bert.models.trimmed import build_trimmed
-from keras_bert.tasks import data_summary
-from keras_bert.tasks.threshold_choice import threshold_text
+from keras_bert.reports.environment import environment
+from keras_bert.reports.names import short_name
+from keras_bert.reports.page import Head
+from keras_bert.tasks import summary as data_summary
+from keras_bert.tasks.classification.thresholds import threshold_text
 from keras_bert.training.callbacks import create_callbacks
 from keras_bert.training.collectives import sum_over_replicas
 from keras_bert.training.distribution import is_chief

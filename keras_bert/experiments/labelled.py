@@ -10,11 +10,11 @@ import tensorflow_text  # noqa: F401  (Registers the ops of the tokenizer.)
 
 from keras_bert.exporting import assets
 from keras_bert.files import read_json
-from keras_bert.tasks.classification import METRICS
-from keras_bert.tasks.glue import data as glue
-from keras_bert.tasks.multi_label import dense, read_multi_label
-from keras_bert.tasks.squad import data as squad
-from keras_bert.tasks.squad.metrics import score as squad_score
+from keras_bert.tasks.classification import glue
+from keras_bert.tasks.classification.data import METRICS
+from keras_bert.tasks.classification.multi_label import dense, read_multi_label
+from keras_bert.tasks.questions import data as squad
+from keras_bert.tasks.questions.metrics import score as squad_score
 from keras_bert.tasks.table import read_table
 
 _TOGETHER = 32  # Texts of similar length in a request.

@@ -2,15 +2,14 @@
 
 import html
 import json
-import pathlib
 import platform
 import re
 
 import keras
 import tensorflow as tf
 
-from keras_bert.experiments.reports.report import short_name
-from keras_bert.tasks.data_summary import warnings
+from keras_bert.reports.names import base_name, is_hub_name
+from keras_bert.tasks.summary import warnings
 from keras_bert.version import __version__
 
 # The hub's names of metrics, where they differ.
@@ -90,17 +89,6 @@ def _metadata(name, task, start, evaluated_on, scores, kind):
         {"name": name, "results": [{"task": evaluation, "dataset": card["dataset"], "metrics": results}]}
     ]
     return metadata
-
-
-def is_hub_name(name):
-    """Whether a model that was loaded by this name came from the Hugging Face hub, judging by the name."""
-    is_name = re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", str(name)) is not None
-    return is_name and not pathlib.Path(name).exists()
-
-
-def base_name(name):
-    """Returns a name of the hub unchanged, and the last part of a path; of `NAME/model`, as a run has it, both."""
-    return str(name) if is_hub_name(name) else short_name(name)
 
 
 def _yaml(value, indent=""):

@@ -3,6 +3,7 @@
 import pathlib
 
 from keras_bert.checkpoints.identity import differences
+from keras_bert.checkpoints.load import load
 from keras_bert.files import read_json, write_json
 
 _FILE = "origins.json"
@@ -40,3 +41,23 @@ def data_origins(records):
         }
         for source in records
     }
+
+
+def shared_origins(models, **options):
+    """Loads models that are tried on the same features, and so must share vocabulary and casing.
+
+    Returns:
+        The facts of all by name, and the first one, a `LoadedBert`.
+    """
+    first = load(models[0], **options)
+    origins = {models[0]: first.facts}
+    for name in models[1:]:
+        bert = load(name, **options)
+        origins[name] = bert.facts
+        if (bert.vocabulary, bert.lowercase, bert.strip_accents) != (
+            first.vocabulary,
+            first.lowercase,
+            first.strip_accents,
+        ):
+            raise ValueError(f"--model: {name} differs in vocabulary or casing from {models[0]}")
+    return origins, first

@@ -4,17 +4,17 @@ import json
 
 import tensorflow as tf
 
-from keras_bert.experiments.finetuning_task import size_text
 from keras_bert.experiments.pretraining_model import check_held_out, check_pairs, open_records
-from keras_bert.experiments.reports.environment import environment
-from keras_bert.experiments.reports.pretraining import results_text, write_pretraining_report
-from keras_bert.experiments.reports.report import Head
+from keras_bert.experiments.pretraining_report import results_text, write_pretraining_report
 from keras_bert.models.description import describe
 from keras_bert.models.student import without_teacher
 from keras_bert.pretraining.dataset import Records, find_damage
 from keras_bert.pretraining.fills import sample_fills
 from keras_bert.pretraining.packed_records import PackedRecords
 from keras_bert.pretraining.record_files import sequence_length
+from keras_bert.reports.environment import environment
+from keras_bert.reports.page import Head
+from keras_bert.tasks.base import size_text
 from keras_bert.training.callbacks import flat_settings
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.snapshots import Snapshots

@@ -3,10 +3,10 @@
 import dataclasses
 import pathlib
 
-from keras_bert.baseline_config import BaselineConfig, named_baseline
+from keras_bert.baselines.config import BaselineConfig, named_baseline
+from keras_bert.baselines.description import build_baseline
 from keras_bert.checkpoints.load import load
 from keras_bert.config import BertConfig, named_config
-from keras_bert.models.baselines import build_baseline
 from keras_bert.models.description import describe
 from keras_bert.models.encoder import build_encoder
 from keras_bert.models.pretrainer import build_pretrainer

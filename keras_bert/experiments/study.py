@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_bert.experiments import grid
 from keras_bert.files import read_json, write_json
+from keras_bert.tasks.ensembles import mean_logits
 from keras_bert.training.progress import Progress
 
 _SECONDS = "seconds.json"
@@ -34,7 +35,7 @@ class Study:
         progress: `Progress` of the current run, or `None`.
     """
 
-    def __init__(self, directory, metric, ensemble=1, write=True, combine=grid.mean_logits):
+    def __init__(self, directory, metric, ensemble=1, write=True, combine=mean_logits):
         self.directory, self.metric, self.write = pathlib.Path(directory), metric, write
         self._ensemble, self._combine, self.results, self.progress = ensemble, combine, [], None
 

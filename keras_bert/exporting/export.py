@@ -6,15 +6,20 @@ import keras
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from keras_bert.exporting import answer, assets, classify, embed, fill_mask, tag, translate
+from keras_bert.exporting import assets, fill_mask
 from keras_bert.exporting.calibration import calibrated, probed
 from keras_bert.exporting.fused_layers import fused
 from keras_bert.exporting.int8_layers import in_int8
-from keras_bert.exporting.labels import checked_labels
-from keras_bert.exporting.signatures import on_ids
 from keras_bert.files import check_replaceable, replacing
 from keras_bert.models.description import describe
+from keras_bert.tasks.classification import signature as classify
+from keras_bert.tasks.embedding import signature as embed
+from keras_bert.tasks.questions import signature as answer
+from keras_bert.tasks.tagging import signature as tag
+from keras_bert.text.labels import checked_labels
 from keras_bert.text.preprocessor import TextPreprocessor
+from keras_bert.text.signatures import on_ids
+from keras_bert.translation import signature as translate
 
 # Signatures with these names take `tf.Example`s and have their own TensorFlow Serving API; all others use Predict.
 _FILES = ("saved_model.pb", "fingerprint.pb", "variables", "assets", assets.FOLDER)

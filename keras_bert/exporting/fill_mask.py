@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from keras_bert.exporting.signatures import texts
+from keras_bert.text.signatures import texts
 
 
 def filler(model, preprocessor, top=5):

@@ -5,7 +5,7 @@ import tempfile
 import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
-from keras_bert.exporting.signatures import on_ids
+from keras_bert.text.signatures import on_ids
 
 
 def build_litert(model, precision="float32", lengths=None):

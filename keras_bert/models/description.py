@@ -7,11 +7,11 @@ import random
 
 import keras
 
+from keras_bert.baselines.description import describe_baseline, is_baseline
 from keras_bert.config import BertConfig
 from keras_bert.layers import MultiLabelDense, SigmoidDense
-from keras_bert.models.baselines import describe_baseline, is_baseline
-from keras_bert.models.transformer_description import describe_transformer, is_transformer
 from keras_bert.models.wiring import OtherWiringError, expect, read
+from keras_bert.translation.description import describe_transformer, is_transformer
 
 HEADS = (
     "encoder",

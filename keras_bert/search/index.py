@@ -11,7 +11,7 @@ from keras_bert.checks import is_count
 from keras_bert.search.index_files import check_passages, find_facts, open_array, passages_path, read_passage
 from keras_bert.search.model_identity import model_facts
 from keras_bert.search.vectors import embed
-from keras_bert.tasks.retrieval.ranking import best_first, exact_scores, finite, nearest
+from keras_bert.similarity import best_first, exact_scores, finite, nearest
 
 _ROWS = 4096  # Vectors that are compared with the queries together.
 _CANDIDATES = 4  # Times `top`, the number of passages that are scored again.

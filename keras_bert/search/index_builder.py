@@ -12,7 +12,7 @@ import numpy as np
 
 from keras_bert.checkpoints.identity import differences
 from keras_bert.checks import is_count
-from keras_bert.exporting.prompts import PASSAGE, QUERY, prompt_for
+from keras_bert.search.data import Passage, checked_id, read_passages
 from keras_bert.search.index import SearchIndex
 from keras_bert.search.index_files import (
     IndexFacts,
@@ -25,7 +25,7 @@ from keras_bert.search.index_files import (
 )
 from keras_bert.search.model_identity import model_facts
 from keras_bert.search.vectors import SIMILARITIES, embed, model_similarity
-from keras_bert.tasks.retrieval.data import Passage, checked_id, read_passages
+from keras_bert.text.prompts import PASSAGE, QUERY, prompt_for
 from keras_bert.training.progress import announced, track
 
 _PART = 512  # Passages between two updates of the progress.
@@ -53,7 +53,7 @@ def build_index(
 
     Args:
         bert: a `LoadedBert`, preferably a sentence encoder.
-        passages: the path of a file, see `keras_bert.tasks.retrieval.data.read_passages`, or a list of strings, dicts
+        passages: the path of a file, see `keras_bert.search.data.read_passages`, or a list of strings, dicts
             (`text` and optionally `id` and `title`) or `Passage`s. Ids must be unique. The title is embedded before the
             text. Passages may be empty.
         directory: folder of the index.

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from keras_bert.tasks.retrieval.data import Passage
+from keras_bert.search.data import Passage
 from keras_bert.training.progress import track
 
 _TOGETHER = 16  # Queries whose pairs are computed together.

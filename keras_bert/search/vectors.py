@@ -1,6 +1,6 @@
 """Vectors of queries and passages."""
 
-from keras_bert.tasks.retrieval.ranking import unit
+from keras_bert.similarity import unit
 
 SIMILARITIES = ("cosine", "dot")
 

@@ -128,7 +128,7 @@ def test_scores_are_sigmoids(eager, golden, loaded, tmp_path):
     signatures = keras_bert.exporting.export.build_signatures(bert.model(), bert.preprocessor(100))
     assert signatures["serving_default"](texts)["score"].numpy() == pytest.approx(expected, abs=1e-5)
     inputs = bert.preprocessor(100)(texts)
-    tokens = keras_bert.exporting.signatures.on_ids(bert.model())(*inputs.values())
+    tokens = keras_bert.text.signatures.on_ids(bert.model())(*inputs.values())
     assert tokens["logits"].numpy()[:, 0] == pytest.approx(logits, abs=1e-4)
 
 

@@ -9,6 +9,7 @@ markdown_it = pytest.importorskip("markdown_it")
 from markdown_it.tree import SyntaxTreeNode  # noqa: E402
 
 from keras_bert.experiments import model_card  # noqa: E402
+from keras_bert.reports.names import base_name  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 SUMMARY = {
@@ -101,7 +102,7 @@ def test_names_are_shown_as_they_are(name):
     parts = {"paragraph", "bullet_list", "list_item", "table", "thead", "tbody", "tr", "th", "td", "heading", "fence"}
     assert {node.type for node in tree.walk()} <= {"root", "inline", "text", "text_special", *parts}
     heading, purpose, _, facts, *_ = map(shown, tree.children)
-    start = model_card.base_name(name)
+    start = base_name(name)
     assert (heading, purpose.split(" with keras_bert on ")[1]) == (name, f"{name}. It started from {start}.")
     assert facts.startswith(f"labels: {name} {name}all training rows have the label {name}: ")
     assert {f"always {name}", name, start} <= {shown(node) for node in tree.walk() if node.type in ("th", "td")}

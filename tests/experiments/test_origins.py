@@ -7,9 +7,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import keras_bert
+from keras_bert.baselines.bilm import build_bilm
 from keras_bert.checkpoints.identity import differences
 from keras_bert.experiments.origins import check_origins
-from keras_bert.models.bilm import build_bilm
 
 ANOTHER = "runs contains runs that started from another version of {}. Different now: {}. Restore it to resume"
 

@@ -21,8 +21,12 @@ pytestmark = pytest.mark.tensorflow
 from tensorflow.core.protobuf import saved_model_pb2  # noqa: E402
 from tensorflow_serving.apis import prediction_log_pb2  # noqa: E402
 
-from keras_bert.exporting import answer, classify, embed, fill_mask, tag, verification  # noqa: E402
-from keras_bert.exporting.signatures import in_groups  # noqa: E402
+from keras_bert.exporting import fill_mask, verification  # noqa: E402
+from keras_bert.tasks.classification import signature as classify  # noqa: E402
+from keras_bert.tasks.embedding import signature as embed  # noqa: E402
+from keras_bert.tasks.questions import signature as answer  # noqa: E402
+from keras_bert.tasks.tagging import signature as tag  # noqa: E402
+from keras_bert.text.signatures import in_groups  # noqa: E402
 from tests.exporting.conftest import LABELS, TAGS, THRESHOLDS  # noqa: E402
 from tests.text.test_entities import slow_entities  # noqa: E402
 from tests.text.test_spans import slow_max_context, slow_windows  # noqa: E402

@@ -25,7 +25,7 @@ tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 
 from keras_bert.exporting.export import build_signatures  # noqa: E402
-from keras_bert.exporting.signatures import on_ids  # noqa: E402
+from keras_bert.text.signatures import on_ids  # noqa: E402
 
 NLI = {"labels": ["entailment", "neutral", "contradiction"], "pair": True, "zero_shot": keras_bert.ZeroShot()}
 # The signatures that cannot be batched, besides `tokens`: their inputs are lists.

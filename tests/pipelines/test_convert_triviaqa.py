@@ -2,7 +2,7 @@
 
 import json
 
-from keras_bert.tasks.squad import data as squad
+from keras_bert.tasks.questions import data as squad
 from tests.pipelines.programs import call
 
 PROGRAM = "pipelines.convert_triviaqa"

@@ -20,11 +20,11 @@ from safetensors.numpy import load_file, save_file
 import keras_bert
 from keras_bert.experiments import finetuning
 from keras_bert.experiments.grid import folder_name
-from keras_bert.tasks.glue.data import TASKS
+from keras_bert.tasks.classification.glue import TASKS
 from keras_bert.training.trainer import Trainer
 from pipelines.command import spelling
-from tests.experiments.glue_files import OTHERS, WORDS, write_diagnostics, write_task
 from tests.pipelines.programs import call, command, finish, killed_if, mistake, run, start
+from tests.tasks.classification.glue_files import OTHERS, WORDS, write_diagnostics, write_task
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
 PROGRAM = "pipelines.run_glue"

@@ -10,10 +10,10 @@ import pytest
 
 import keras_bert
 from keras_bert.experiments import finetuning
-from keras_bert.tasks.squad import data as squad
-from keras_bert.tasks.squad import metrics as squad_metrics
-from keras_bert.tasks.squad import predictions as squad_predictions
-from keras_bert.tasks.squad.features import QuestionWindows
+from keras_bert.tasks.questions import data as squad
+from keras_bert.tasks.questions import metrics as squad_metrics
+from keras_bert.tasks.questions import predictions as squad_predictions
+from keras_bert.tasks.questions.features import QuestionWindows
 from keras_bert.training.trainer import Trainer
 from tests.pipelines.programs import call, killed_if, mistake, run, signatures_into
 

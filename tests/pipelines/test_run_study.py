@@ -13,10 +13,10 @@ import pytest
 pytest.importorskip("tensorflow")
 
 import keras_bert
-from keras_bert.tasks.glue.tasks import TASKS
+from keras_bert.tasks.classification.glue_tasks import TASKS
 from tests.conftest import eagerly
-from tests.experiments.glue_files import write_task
 from tests.pipelines.programs import EAGERLY, call, killed_if, mistake, run
+from tests.tasks.classification.glue_files import write_task
 
 pytestmark = pytest.mark.tensorflow
 

@@ -9,11 +9,12 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
-from keras_bert.experiments import feature_tagging_task, finetuning
-from keras_bert.experiments.feature_tagging_task import BiLSTMSettings
+from keras_bert.experiments import finetuning
 from keras_bert.exporting.results import results
 from keras_bert.layers.recurrent import FEATURES
 from keras_bert.tasks.tagging import data, metrics
+from keras_bert.tasks.tagging import feature_task as feature_tagging_task
+from keras_bert.tasks.tagging.feature_task import BiLSTMSettings
 from keras_bert.tasks.tagging.schemes import Entity
 from keras_bert.training.feature_cache import FeatureCache
 from keras_bert.training.trainer import Trainer

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.experiments import translation, translation_results
-from keras_bert.tasks.translation import data
+from keras_bert.translation import data
+from keras_bert.translation import results as translation_results
+from keras_bert.translation import run as translation
 from tests.pipelines.programs import call, killed_if, mistake, run
 
 pytestmark = pytest.mark.tensorflow

@@ -8,9 +8,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import keras_bert
+from keras_bert.search.data import Passage
 from keras_bert.search.index_files import quantize
-from keras_bert.tasks.retrieval.data import Passage
-from keras_bert.tasks.retrieval.ranking import unit
+from keras_bert.similarity import unit
 from tests.search.conftest import TEXTS
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager_module")]

@@ -5,7 +5,7 @@ import pytest
 
 import keras_bert
 from keras_bert.search.asking import ask
-from keras_bert.tasks.retrieval.data import Query
+from keras_bert.search.data import Query
 from tests.search.conftest import TEXTS
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager_module")]

@@ -7,7 +7,7 @@ import logging
 import numpy as np
 import pytest
 
-from keras_bert.tasks.classification import own_data
+from keras_bert.tasks.classification.data import own_data
 from keras_bert.tasks.rows import stream_rows
 from keras_bert.tasks.table import Examples, balance, discover_labels, read_table
 from keras_bert.tasks.texts import read_texts

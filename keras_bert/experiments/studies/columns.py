@@ -4,13 +4,13 @@ import dataclasses
 from collections.abc import Callable
 
 from keras_bert.checkpoints.load import load
-from keras_bert.experiments.classification_task import ClassificationTask
-from keras_bert.experiments.feature_tagging_task import FeatureTaggingTask
-from keras_bert.experiments.question_answering_task import QuestionAnsweringTask, QuestionSettings
-from keras_bert.experiments.tagging_task import TaggingTask
-from keras_bert.tasks.glue import data as glue
-from keras_bert.tasks.squad import data as squad
+from keras_bert.tasks.classification import glue
+from keras_bert.tasks.classification.task import ClassificationTask
+from keras_bert.tasks.questions import data as squad
+from keras_bert.tasks.questions.task import QuestionAnsweringTask, QuestionSettings
 from keras_bert.tasks.tagging import data as tagging
+from keras_bert.tasks.tagging.feature_task import FeatureTaggingTask
+from keras_bert.tasks.tagging.task import TaggingTask
 
 # The metrics of the paper's tables, where they are not the main metrics of the tasks.
 _METRICS = {"mrpc": "accuracy", "qqp": "accuracy"}
@@ -135,8 +135,8 @@ def _open_squad(recipe, sources):
     words = _words(questions.questions) + _words([questions.contexts[number] for number in questions.context])
 
     def make(model, folder, load_options):
-        options = {**limits, "load_options": load_options}
-        return QuestionAnsweringTask([model], settings, [files["train"]], files["dev"], **options)
+        options, bert = {**limits, "load_options": load_options}, load(model, **load_options)
+        return QuestionAnsweringTask({model: bert.facts}, bert, settings, [files["train"]], files["dev"], **options)
 
     return Column(*_heading("squad", _TITLES["squad"], "f1", recipe), recipe, words, content, make)
 
@@ -149,7 +149,8 @@ def _open_tagging(name, recipe, sources):
     def make(model, folder, load_options, on_features=False):
         options = {"sequence_length": recipe.sequence_length}
         if on_features:
-            return FeatureTaggingTask(train, dev, None, model, load(model), folder=folder / "features", **options)
+            options |= {"folder": folder / "features", "load": load}
+            return FeatureTaggingTask(train, dev, None, model, load(model), **options)
         created = TaggingTask(train, dev, None, model, load(model, **load_options), **options)
         created.load_options = load_options
         return created

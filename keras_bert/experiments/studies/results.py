@@ -1,10 +1,10 @@
 """Writes the results of a study: `results.json`, `results.md` and `report.html`."""
 
-from keras_bert.experiments.reports.environment import environment
-from keras_bert.experiments.reports.report import Head
-from keras_bert.experiments.reports.study import write_study_report
 from keras_bert.experiments.studies import tables
+from keras_bert.experiments.studies.report import write_study_report
 from keras_bert.files import write_json, write_text
+from keras_bert.reports.environment import environment
+from keras_bert.reports.page import Head
 
 
 def write_results(runner, output, seconds=0.0):

@@ -16,8 +16,8 @@ import pathlib
 import re
 
 from keras_bert.files import fingerprint
+from keras_bert.tasks.questions import data as squad
 from keras_bert.tasks.rows import column_names, good_rows, read_rows, valid_text
-from keras_bert.tasks.squad import data as squad
 from keras_bert.tasks.table import class_name, finite_number
 
 # Default names of the columns, the first one that a file has.

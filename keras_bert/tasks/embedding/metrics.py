@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from keras_bert.tasks.retrieval.ranking import unit
+from keras_bert.similarity import unit
 
 _BLOCK = 1024  # Queries that are compared with all passages at a time.
 

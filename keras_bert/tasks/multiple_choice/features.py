@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.tasks.data_summary import token_counts
+from keras_bert.tasks.summary import token_counts
 from keras_bert.tasks.table import Examples
 
 _ROWS = 2048  # Rows to tokenize at a time.

@@ -1,0 +1,186 @@
+"""What `keras_bert.load` returns for the models that BERT is compared with."""
+
+import dataclasses
+import functools
+import json
+import logging
+
+import keras
+
+from keras_bert.baselines.config import named_baseline
+from keras_bert.baselines.description import build_baseline, describe_baseline
+from keras_bert.checkpoints import tokenizer_files
+from keras_bert.checkpoints.identity import start_facts
+from keras_bert.files import read_json, write_json
+from keras_bert.metadata import Metadata
+from keras_bert.text.vocabulary import LONGEST_WORD, Vocabulary
+
+CONFIG = "config.json"
+
+_LOG = logging.getLogger("keras_bert")
+
+_PURPOSES = {
+    "bilm": "A bilm serves as `language_model` (--language_model) of a bilstm or a bidaf",
+    "bilstm": "A bilstm only classifies texts or pairs of texts",
+    "bidaf": "A bidaf only answers questions",
+}
+
+
+class NotBertError(AttributeError, ValueError):
+    """Raised where a task needs the encoder of a BERT; commands show it as a mistake of their user."""
+
+
+class LoadedBaseline:
+    """A model that BERT is compared with, in memory; or only its sizes and a vocabulary, before training.
+
+    Args:
+        name: str, path or name, for messages.
+        config: a `BaselineConfig`.
+        metadata: the `Metadata`.
+        model: the trained model. Defaults to `None`.
+        language_model: the model from `build_bilm` whose states are features. Defaults to `None`.
+        dtype: dtype policy of new models. Defaults to Keras' global dtype policy.
+
+    Attributes:
+        config, metadata: as given. Each field of `metadata` is an attribute too, see `LoadedBert`.
+        strip_accents: bool, whether to remove accents; `None` means the same as `lowercase`.
+    """
+
+    def __init__(self, name, config, metadata, model=None, language_model=None, dtype=None):
+        self._name, self.config, self.metadata, self._answerer = name, config, metadata, None
+        self._model, self._language_model, self._dtype = model, language_model, dtype
+        vars(self).update(vars(metadata))
+        self.strip_accents = metadata.strip_accents
+
+    def __repr__(self):
+        sizes = ", ".join(f"{name}={value}" for name, value in dataclasses.asdict(self.config).items() if value)
+        return f"LoadedBaseline({self._name!r}, {sizes})"
+
+    def __getattr__(self, name):
+        if name in ("encoder", "encode", "attention"):
+            raise NotBertError(f"{self._name} is no BERT and has no {name!r}. {_PURPOSES[self.config.kind]}")
+        raise AttributeError(f"LoadedBaseline has no attribute {name!r}")
+
+    @functools.cached_property
+    def facts(self):
+        """What training from the model depends on, see `start_facts`."""
+        models = filter(None, (self._model, self._language_model))
+        arrays = (keras.ops.convert_to_numpy(weight.value) for model in models for weight in model.weights)
+        return start_facts(self.metadata, self.config, arrays)
+
+    def model(self):
+        """Returns the trained model, the same one in each call."""
+        if self._model is None:
+            raise ValueError(f"{self._name} has no weights. Build a model with `classifier` or `span_labeler`")
+        return self._model
+
+    def classifier(self, num_classes, pair=True, multi_label=False):
+        """Returns a classifier with new weights, or with those of the trained model below its last layer."""
+        if multi_label:
+            raise ValueError(f"{self._name}: several labels per text need a BERT model. Received: multi_label=True")
+        return self._build("bilstm", num_classes, pair)
+
+    def span_labeler(self):
+        """Returns a model for question answering with new weights, or with those of the trained model."""
+        return self._build("bidaf")
+
+    def _build(self, kind, num_classes=None, pair=None):
+        if self.config.kind != kind:
+            task = "question answering" if kind == "bidaf" else "classification"
+            features = ", with this model as `language_model`" if self.config.kind == "bilm" else ""
+            raise ValueError(f"{self._name}: {task} needs a {kind}{features}. Received: a {self.config.kind}")
+        language_model = self._language_model
+        if self.config.language_model is not None and language_model is None:
+            language_model = build_baseline(self.config.language_model, dtype=self._dtype)
+        model = build_baseline(self.config, num_classes, pair, language_model, self._dtype)
+        if self._model is not None and (new := _copy_weights(self._model, model, omitted=["classifier"])):
+            _LOG.warning("%s has no weights for %s: they are new. Train them", self._name, ", ".join(new))
+        return model
+
+    def preprocessor(self, sequence_length, **options):
+        """Returns the `TextPreprocessor` for the model; `options` are passed to it."""
+        from keras_bert.text.preprocessor import TextPreprocessor  # Needs TensorFlow, unlike the models.
+
+        if self.vocabulary is None:
+            raise ValueError(f"{self._name} has no vocabulary. Build a `TextPreprocessor` with your own vocabulary")
+        return TextPreprocessor(self.vocabulary, sequence_length, **{"lowercase": self.lowercase, **options})
+
+    def predict(self, texts, batch_size=32, n_best=None, sequence_length=None, **options):
+        """Answers texts, see `LoadedBert.predict`."""
+        if self.config.kind == "bilm":
+            raise ValueError(f"{self._name} answers no texts. {_PURPOSES['bilm']}")
+        if self._answerer is None:
+            from keras_bert.checkpoints.answers import Answerer  # Needs TensorFlow, unlike the models.
+
+            self._answerer = Answerer(self)
+        return self._answerer.predict(texts, batch_size, n_best, sequence_length, **options)
+
+
+def open_named(name, dtype=None, vocabulary=None, lowercase=None, language_model=None):
+    """Returns a `LoadedBaseline` without weights for a name, see `named_baseline`.
+
+    Args:
+        name: str, the name.
+        dtype: dtype policy. Defaults to Keras' global dtype policy.
+        vocabulary: path, list of pieces or `Vocabulary`. Defaults to that of `language_model`.
+        lowercase: bool, whether the vocabulary is uncased. Defaults to that of `language_model`, or is inferred.
+        language_model: `LoadedBaseline` of a "bilm" whose states are features. Defaults to `None`.
+    """
+    if language_model is not None:
+        if not isinstance(language_model, LoadedBaseline) or language_model.config.kind != "bilm":
+            raise ValueError(f"`language_model` must be a trained model of kind bilm. Received: {language_model!r}")
+        if vocabulary is not None and Vocabulary(vocabulary).pieces != language_model.vocabulary.pieces:
+            raise ValueError("`vocabulary` must be that of `language_model`. Received: another one")
+        vocabulary = language_model.vocabulary
+        lowercase = language_model.lowercase if lowercase is None else lowercase
+    if vocabulary is None:
+        raise ValueError(
+            f"{name} is a new model without a vocabulary, to be trained by run_glue or run_squad with --vocab or "
+            "--language_model. In Python, pass `vocabulary` or `language_model`"
+        )
+    vocabulary = Vocabulary(vocabulary)
+    config = named_baseline(name, len(vocabulary))
+    if language_model is not None:
+        config = dataclasses.replace(config, language_model=language_model.config)
+    metadata = Metadata(vocabulary=vocabulary, lowercase=not vocabulary.cased if lowercase is None else lowercase)
+    return LoadedBaseline(name, config, metadata, None, language_model and language_model.model(), dtype)
+
+
+def open_file(file, model, directory, dtype=None):
+    """Returns a `LoadedBaseline` for the model of a `.keras` file, with the facts in its directory, if any."""
+    description, path = describe_baseline(model), directory / CONFIG
+    metadata, config = Metadata(), description.config
+    if path.is_file():
+        values = read_json(path)
+        if values.get("model_type") != config.to_huggingface()["model_type"]:
+            raise ValueError(f"{path}: expected the config of {file.name}. Received: {values.get('model_type')!r}")
+        metadata = Metadata.from_json(values.get("keras_bert") or {}).replace(labels=values.get("labels"))
+    metadata = metadata.replace(head=description.head, pair=description.pair, positions=description.positions)
+    metadata = tokenizer_files.read(directory, metadata, LONGEST_WORD)
+    policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+    if policy.name != description.dtype:
+        language_model = config.language_model and build_baseline(config.language_model, dtype=policy)
+        other = build_baseline(config, description.num_classes, description.pair, language_model, policy)
+        _copy_weights(model, other)
+        model = other
+    return LoadedBaseline(str(file), config, metadata, model, dtype=policy)
+
+
+def write_config(description, metadata, directory):
+    """Writes `config.json`."""
+    values = {**description.config.to_huggingface(), "labels": metadata.labels, "keras_bert": metadata.to_json()}
+    write_json(directory / CONFIG, json.loads(json.dumps(values)))
+
+
+def _copy_weights(source, target, omitted=()):
+    """Copies the weights of layers with the same name and shapes, and returns the names of the others."""
+    layers, new = {layer.name: layer for layer in source.layers}, []
+    for layer in target.layers:
+        if not layer.weights or layer.name in omitted:
+            continue
+        weights = layers[layer.name].get_weights() if layer.name in layers else []
+        if [weight.shape for weight in layer.weights] == [weight.shape for weight in weights]:
+            layer.set_weights(weights)
+        else:
+            new.append(layer.name)
+    return new

@@ -1,0 +1,138 @@
+"""report.html: a fine-tuning study as a self-contained page with SVG charts, without scripts."""
+
+import math
+import pathlib
+import re
+
+from keras_bert.experiments import grid
+from keras_bert.files import write_text
+from keras_bert.reports import charts, curves, page
+
+ERRORS = "errors.tsv"
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
+# What spreadsheets take for formulas, some also after white space or with full-width signs, and the mark of a text.
+_FORMULA = re.compile(r"[\s\0]*[=+\-@\uff1d\uff0b\uff0d\uff20]|['\t\r\n]")
+
+
+def write_report(path, head, metric, results, run_curves, sections, errors=()):
+    """Writes the report and, beside it, `errors.tsv`.
+
+    Args:
+        path: output file.
+        head: `Head`.
+        metric: name of the score that selects the best run.
+        results: list of `{"setting", "scores"}`, as returned by `grid.run_grid`.
+        run_curves: dict of the lines of `metrics.jsonl`, a list of dicts for each run; the keys are folder names as
+            returned by `grid.folder_name`.
+        sections: HTML sections about the predictions on dev, see `classification_sections`, `regression_sections` and
+            `question_sections`.
+        errors: rows of `errors.tsv`, lists of strings and numbers, the header first. Empty writes no file.
+    """
+    path, unit = pathlib.Path(path), _unit(metric, results)
+    drawn = [result for result in results if charts.drawable(result["scores"][metric])]
+    # Folds are not compared with each other.
+    best = next((run for run in grid.ranked(drawn, metric) if "fold" not in run["setting"]), None)
+    text = page.render(
+        "experiments/report.html",
+        head=head,
+        metric=metric.replace("_", " "),
+        times=", in percent" if unit == 100 else "",
+        several=len(results) > 1,
+        scores={**_strips(metric, unit, drawn, best), **_runs(metric, results, drawn, best)},
+        curves=curves.figures(metric, unit, run_curves, best and grid.folder_name(best["setting"])),
+        sections=sections,
+        errors=(ERRORS, len(errors) - 1) if errors else None,
+    )
+    write_text(path, text)
+    if errors:
+        write_text(path.with_name(ERRORS), "".join(_tsv_line(row) for row in errors))
+
+
+def _tsv_line(row):
+    return "\t".join(_cell(str(cell)) for cell in row) + "\n"
+
+
+def _cell(text):
+    """Quotes a text, since spreadsheets may split at commas, too, and marks one that resembles a formula."""
+    if _NUMBER.fullmatch(text):
+        return text
+    marked = f"'{text}" if _FORMULA.match(text) else text
+    doubled = marked.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def _unit(name, results):
+    """Returns 100 for scores between -1 and 1, which are shown in percent; 1 for losses and other scores."""
+    values = [result["scores"].get(name) for result in results if charts.drawable(result["scores"].get(name))]
+    return 1 if "loss" in name or any(abs(value) > 1.000001 for value in values) else 100
+
+
+def _score(value, unit):
+    if not charts.drawable(value):
+        return str(value)
+    return page.percent(value) if unit == 100 else f"{value:.4g}"
+
+
+def _setting_text(setting):
+    # Lines may break only between the parts.
+    parts = (f"{name.replace('_', ' ')} {value}".replace(" ", "\N{NO-BREAK SPACE}") for name, value in setting.items())
+    return ", ".join(parts)
+
+
+def _strips(metric, unit, drawn, best):
+    """Dot plot: a row for each setting, a dot for each seed; none for a single run."""
+    rows = grid.summary(drawn, metric)
+    if sum(row["runs"] for row in rows) < 2:
+        return {"strips": [], "scale": ""}
+    reach = [row["mean"] + sign * row["deviation"] for row in rows for sign in (-1, 1)]
+    ends = charts.span([unit * value for value in reach + [result["scores"][metric] for result in drawn]])
+    strips = []
+    for row in rows:
+        runs = [result for result in drawn if grid.without_seed(result["setting"]) == row["setting"]]
+        dots = [_seed_dot(run, metric, unit, run is best) for run in runs]
+        several = row["runs"] > 1
+        mean, deviation, lowest, highest = (_score(row[name], unit) for name in _STATISTICS)
+        deviation_or_none = unit * row["deviation"] if several else None
+        strips.append(
+            {
+                "setting": _setting_text(row["setting"]),
+                "chart": charts.strip(dots, unit * row["mean"], deviation_or_none, ends),
+                "value": f"{mean} ± {deviation}" if several else mean,
+                "spread": f"{lowest} to {highest}, {row['runs']} runs" if several else "one run",
+                "winners": [text for _, text, is_best in dots if is_best],
+            }
+        )
+    return {"strips": strips, "scale": charts.strip_scale(ends)}
+
+
+_STATISTICS = ("mean", "deviation", "lowest", "highest")
+
+
+def _seed_dot(run, metric, unit, best):
+    value = run["scores"][metric]
+    text = f"{'best run: ' if best else ''}{_score(value, unit)}, seed {run['setting']['seed']}"
+    text += f", fold {run['setting']['fold']}" if "fold" in run["setting"] else ""
+    return unit * value, text, best
+
+
+def _runs(metric, results, drawn, best):
+    """Table of all runs, and notes."""
+    notes = []
+    if len(drawn) < len(results):
+        notes.append(f"Runs without a finite {metric.replace('_', ' ')}, not plotted: {len(results) - len(drawn)}.")
+    settings = results[0]["setting"]
+    names = dict.fromkeys([metric, *(name for result in results for name in result["scores"])])  # Diverged: only one.
+    units = {name: _unit(name, results) for name in names}
+    return {
+        "notes": notes,
+        # Scores come first, since narrow screens cut off the last columns.
+        "heads": ["run", *(name.replace("_", " ") for name in (*names, *settings))],
+        "rows": [
+            [number, *_scores(result, units), *result["setting"].values()] for number, result in enumerate(results, 1)
+        ],
+        "best": next((number for number, result in enumerate(results) if result is best), None),
+    }
+
+
+def _scores(result, units):
+    return [_score(result["scores"].get(name, math.nan), unit) for name, unit in units.items()]

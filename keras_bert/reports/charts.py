@@ -1,0 +1,133 @@
+"""Charts: computes axes and positions, which `templates/charts.html` draws as SVG."""
+
+import math
+import numbers
+
+from keras_bert.reports import page
+
+_WIDTH, _HEIGHT = 470, 280
+_TOP, _RIGHT, _BOTTOM = 30, 24, 44
+# Vertical offsets of dots that would overlap.
+_LANES = (0, -9, 9, -18, 18)
+
+
+def drawable(value):
+    """Whether a value is a finite number small enough for an axis."""
+    return isinstance(value, numbers.Real) and math.isfinite(value) and abs(value) < 1e100
+
+
+def span(values, margin=0.06):
+    """Returns the ends of an axis for the values, with a margin on both sides; never of zero length."""
+    low, high = min(values), max(values)
+    same = high - low <= 1e-9 * max(abs(low), abs(high))
+    air = abs(low) * 0.05 or 1.0 if same else margin * (high - low)
+    return low - air, high + air
+
+
+def ticks(low, high, most=6):
+    """Returns up to `most` tick values between `low` and `high`, 1, 2 or 5 times a power of ten apart, and labels."""
+    rough = (high - low) / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    # A quotient such as 0.3 / 0.1 is not exactly an integer.
+    for step in (power, 2 * power, 5 * power, 10 * power):
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        if last - first < most:
+            break
+    values = [number * step + 0.0 for number in range(first, last + 1)]
+    return values, _texts(values, step)
+
+
+def _texts(values, step):
+    largest = max(map(abs, values), default=0.0)
+    places = max(0, -math.floor(math.log10(step) + 1e-9))
+    if largest >= 1e7 or places > 4:
+        digits = math.floor(math.log10(max(largest, step)) + 1e-9) - math.floor(math.log10(step) + 1e-9) + 1
+        return [f"{value:.{digits}g}" for value in values]
+    return [f"{value:,.{places}f}" for value in values]
+
+
+def scale(low, high, start, end):
+    """Returns the linear function that maps `low` to `start` and `high` to `end`."""
+    return lambda value: start + (value - low) / (high - low) * (end - start)
+
+
+def lines(series, name, x_name, height=_HEIGHT):
+    """Draws curves over steps.
+
+    Args:
+        series: list of `(style, title, [(step, value), ...])`, the last one on top. A style consists of classes of
+            `style.css`: a colour, such as "best" or "h0", and optionally "training" (thin) or "dev" (with dots).
+        name, x_name: names of the axes.
+        height: int, in pixels at a width of 470. Defaults to 280.
+    """
+    points = [point for _, _, line in series for point in line]
+    low, high = span([value for _, value in points])
+    if min(value for _, value in points) >= 0:
+        low = max(low, 0.0)
+    steps = (0, max(1, *(step for step, _ in points)))
+    x, y, frame = _axes(steps, (low, high), (_WIDTH, height), x_name, name)
+    curves = [(style, title, [(x(a), y(b)) for a, b in line]) for style, title, line in series]
+    return page.draw("lines", frame=frame, label=f"{name} over {x_name}", curves=curves)
+
+
+def scatter(x_values, y_values, x_name, y_name):
+    """Draws a scatter plot and the diagonal on which both values are equal."""
+    low, high = span([*x_values, *y_values])
+    x, y, frame = _axes((low, high), (low, high), (_WIDTH, _WIDTH - 30), x_name, y_name)
+    points = list(zip(map(x, x_values), map(y, y_values), strict=True))
+    diagonal = x(low), y(low), x(high), y(high)
+    return page.draw("scatter", frame=frame, label=f"{y_name} against {x_name}", points=points, diagonal=diagonal)
+
+
+def reliability(points):
+    """Draws accuracy over confidence, both in percent, and the diagonal of perfect calibration.
+
+    Args:
+        points: list of `(confidence, accuracy, count)`; the area of a dot grows with the count.
+    """
+    names = "confidence (%)", "correct (%)"
+    x, y, frame = _axes((0, 100), (0, 100), (_WIDTH, _WIDTH - 110), *names)
+    most = max(count for _, _, count in points)
+    dots = [(x(sure), y(accuracy), 4 + 10 * math.sqrt(count / most), count) for sure, accuracy, count in points]
+    diagonal = x(0), y(0), x(100), y(100)
+    return page.draw("reliability", frame=frame, label="accuracy over confidence", dots=dots, diagonal=diagonal)
+
+
+def _axes(x_ends, y_ends, size, x_name, y_name):
+    """Returns the scales of both axes, and the frame to draw."""
+    x_ticks = zip(*ticks(*x_ends, most=8 if x_ends[1] < 1e4 else 4), strict=True)
+    y_ticks = list(zip(*ticks(*y_ends, most=6 if size[1] >= _HEIGHT else 3), strict=True))
+    left = 14 + 7 * max((len(text) for _, text in y_ticks), default=0)
+    right, bottom = size[0] - _RIGHT, size[1] - _BOTTOM
+    x, y = scale(*x_ends, left, right), scale(*y_ends, bottom, _TOP)
+    frame = {"width": size[0], "height": size[1], "left": left, "right": right, "top": _TOP, "bottom": bottom}
+    frame |= {"x_name": x_name, "columns": [(x(value), text) for value, text in x_ticks]}
+    frame |= {"y_name": y_name, "rows": [(y(value), text) for value, text in y_ticks]}
+    return x, y, frame
+
+
+def strip(dots, mean, deviation, ends):
+    """Draws one row of a dot plot.
+
+    Args:
+        dots: list of `(value, title, best)`.
+        mean: float, the value to mark.
+        deviation: float, half the width of the band; `None` draws no band.
+        ends: `(low, high)`, the ends of the axis.
+    """
+    x = scale(*ends, 0, 100)
+    band = None if deviation is None else (x(mean - deviation), x(mean + deviation) - x(mean - deviation))
+    placed, taken = [], [-math.inf] * len(_LANES)
+    for value, title, best in sorted(dots, key=lambda dot: dot[0]):
+        place = x(value)
+        lane = next((lane for lane, last in enumerate(taken) if place - last > 1.5), taken.index(min(taken)))
+        taken[lane] = place
+        placed.append((place, 24 + _LANES[lane], title, best))
+    grid = list(map(x, ticks(*ends)[0]))
+    return page.draw("strip", label=f"mean {mean:.2f}", grid=grid, band=band, mean=x(mean), dots=placed)
+
+
+def strip_scale(ends):
+    """Draws the tick labels below the rows of a dot plot."""
+    x = scale(*ends, 0, 100)
+    return page.draw("strip_scale", ticks=[(x(value), text) for value, text in zip(*ticks(*ends), strict=True)])

@@ -1,0 +1,276 @@
+"""Classification and regression of sentences and pairs: tasks, examples, scores and predictions."""
+
+import collections
+import dataclasses
+import functools
+import itertools
+import pathlib
+
+import numpy as np
+
+from keras_bert.tasks.classification import multi_label
+from keras_bert.tasks.classification.thresholds import predicted
+from keras_bert.tasks.rows import column_names
+from keras_bert.tasks.table import Examples, balance, discover_labels, read_table
+from keras_bert.text.thresholds import THRESHOLD
+from keras_bert.training.metrics import (
+    accuracy,
+    exact_match,
+    macro_f1,
+    matthews_correlation,
+    micro_f1,
+    pearson,
+    spearman,
+)
+
+OWN = ("classification", "multi_label", "regression")
+METRICS = {
+    "classification": (accuracy, macro_f1, matthews_correlation),
+    "multi_label": (micro_f1, macro_f1, exact_match),
+    "regression": (spearman, pearson),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A classification or regression task on sentences or sentence pairs.
+
+    Args:
+        name: str, the name in flags and file names.
+        title: str, the name in reports.
+        text, pair, label: str, columns of the first sentence, the second one (`None` for single sentences), the label.
+        labels: class names by id; empty for regression.
+        metrics: functions of (labels, predictions). The first one selects the best run.
+        multi_label: bool, whether several classes may apply to a row, or none. Defaults to `False`.
+        epochs, batch_size: int, default training settings. Default to 3 and 32, as in the paper.
+        learning_rates: tuple of floats, the default grid. Defaults to one value.
+    """
+
+    name: str
+    title: str
+    text: str
+    pair: str | None
+    label: str
+    labels: tuple
+    metrics: tuple
+    multi_label: bool = dataclasses.field(default=False, kw_only=True)
+    epochs: int = dataclasses.field(default=3, kw_only=True)
+    batch_size: int = dataclasses.field(default=32, kw_only=True)
+    learning_rates: tuple = dataclasses.field(default=(3e-5,), kw_only=True)
+
+    def __post_init__(self):
+        object.__setattr__(self, "labels", tuple(str(label) for label in self.labels))
+
+    @property
+    def num_classes(self):
+        """The number of outputs of the head; 1 for regression."""
+        return len(self.labels) or 1
+
+    @property
+    def main_metric(self):
+        """The name of the metric that selects the best run."""
+        return self.metrics[0].__name__
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """A task and its `Examples`.
+
+    Args:
+        task: the `Task`.
+        train: the training data.
+        dev: dict of labeled data by name. The first, named like the task, selects the best run.
+        test: dict of data to predict, by name.
+        categories: list of the categories of each row of the GLUE diagnostics, or `None`.
+        folds: int, number of folds of cross-validation, for which dev is the training data; `None` for another dev set.
+        source: str, name of the file of the first dev set, if it is a user's.
+        train_source: str, name of the file of the training data, if it is a user's.
+    """
+
+    task: Task
+    train: Examples
+    dev: dict
+    test: dict
+    categories: list | None = None
+    folds: int | None = None
+    source: str | None = None
+    train_source: str | None = None
+
+    def first(self, count):
+        """Returns the same data with the first `count` training rows, or all for `None`."""
+        train = self.train.first(count)
+        return dataclasses.replace(self, train=train, dev={self.task.name: train} if self.folds else self.dev)
+
+    def balance(self):
+        """Returns a summary of the training labels, see `table.balance`."""
+        if self.task.multi_label:
+            return multi_label.summary(self.train.labels, self.task.labels)
+        return balance(self.train.labels, self.task.labels)
+
+
+def own_data(
+    kind, train_file, dev_file=None, test_file=None, text="text", pair=None, label="label", skip_bad_rows=0, folds=None
+):
+    """Reads `Data` from a user's CSV, TSV or JSONL files, see `tasks.table` and `tasks.multi_label`.
+
+    Args:
+        kind: "classification" or "multi_label" (the classes are the sorted labels of the training data), or
+            "regression".
+        train_file: path of the training data.
+        dev_file: path of the data that selects the best run. Labels that are not in the training data are an error.
+            `None` for cross-validation.
+        test_file: path of the data to predict. It is scored if it has labels.
+        text, pair, label: str, the columns; `pair` only for sentence pairs. For "multi_label", `label` may be a list of
+            columns, see `multi_label.read_multi_label`.
+        skip_bad_rows: int, maximum unreadable rows to skip in train and dev each. The test data must have none.
+        folds: int, number of folds of a cross-validation of the training data, instead of `dev_file`.
+    """
+    if kind not in OWN:
+        raise ValueError(f"`kind` must be one of {', '.join(OWN)}. Received: kind={kind!r}")
+    if (dev_file is None) == (folds is None):
+        raise ValueError(f"expected either `dev_file` or `folds`. Received: dev_file={dev_file!r}, folds={folds}")
+    columns = [label] if isinstance(label, str) else list(label)
+    multi_label.check_columns(columns)
+    read = functools.partial(_read, kind, text, pair)
+    train = read(columns, train_file, skip_bad_rows)
+    labels, train = _with_classes(kind, columns, train)
+    several = kind == "multi_label"
+    title = f"{'Multi-label classification' if several else kind.capitalize()} of {pathlib.Path(train_file).name}"
+    task = Task(kind, title, text, pair, ",".join(columns), tuple(labels or ()), METRICS[kind], multi_label=several)
+    dev = train if folds else read(columns, dev_file, skip_bad_rows, labels)
+    test = {}
+    if test_file is not None:
+        present = set(columns) & set(column_names(pathlib.Path(test_file), [text, *([pair] if pair else [])]))
+        test = {kind: read(columns if present else [], test_file, None, labels)}
+    sources = {"source": pathlib.Path(dev_file or train_file).name, "train_source": pathlib.Path(train_file).name}
+    return Data(task, train, {kind: dev}, test, folds=folds, **sources)
+
+
+def _read(kind, text, pair, columns, path, skip_bad_rows, labels=None):
+    """Reads one file; without `columns`, it has no labels."""
+    if kind == "multi_label":
+        return multi_label.read_multi_label(path, text, pair, columns, labels, skip_bad_rows)
+    column = columns[0] if columns else None
+    return read_table(path, text, pair, column, labels, kind == "regression", skip_bad_rows)
+
+
+def _with_classes(kind, columns, train):
+    """Returns the names of the classes, `None` for regression, and the training data with class ids."""
+    if kind == "regression":
+        return None, train
+    several = kind == "multi_label"
+    labels = multi_label.discover(columns, train.labels) if several else discover_labels(train.labels)
+    places = {label: number for number, label in enumerate(labels)}
+    ids = [tuple(sorted(map(places.get, row))) if several else places[row] for row in train.labels]
+    return labels, dataclasses.replace(train, labels=ids)
+
+
+def assign_folds(examples, folds, seed):
+    """Returns the fold of each row, 1 to `folds`: an integer array.
+
+    Each fold has the same share of each class, of each set of labels, or of low and high values for regression. Rows
+    with the same text are in the same fold.
+    """
+    texts = examples.text if examples.pair is None else list(zip(examples.text, examples.pair, strict=True))
+    first = {text: row for row, text in reversed(list(enumerate(texts)))}
+    if len(first) < folds or folds < 2:
+        raise ValueError(
+            f"`folds` must be from 2 to the number of different texts, {len(first)}. Received: folds={folds}"
+        )
+    rows, labels = np.random.default_rng(seed).permutation(sorted(first.values())).tolist(), examples.labels
+    if isinstance(labels[0], tuple):
+        labels = _rarest_first(labels)
+    rows.sort(key=labels.__getitem__)
+    fold = dict(zip(rows, itertools.cycle(range(1, folds + 1)), strict=False))
+    return np.array([fold[first[text]] for text in texts])
+
+
+def _rarest_first(labels):
+    """Returns the labels of each row as ranks, from the rarest to the most frequent label."""
+    counts = collections.Counter(itertools.chain.from_iterable(labels))
+    ranks = {label: rank for rank, (label, _) in enumerate(reversed(counts.most_common()))}
+    return [tuple(sorted(ranks[label] for label in row)) for row in labels]
+
+
+def balanced_weights(labels, classes):
+    """Returns a weight for each class, `rows / (classes that occur * rows of the class)`, so that all count equally."""
+    counts = np.bincount(labels, minlength=classes)
+    return [float(len(labels) / (np.count_nonzero(counts) * count)) if count else 1.0 for count in counts]
+
+
+def predict(task, logits, thresholds=THRESHOLD):
+    """Converts `logits` `(rows, num_classes)` to class ids, or to scores for regression.
+
+    For multi-label classification, returns a bool array `(rows, num_classes)`; `thresholds` are those of the
+    probabilities, one for all labels or one for each.
+    """
+    logits = np.asarray(logits)
+    if logits.ndim != 2 or logits.shape[1] != task.num_classes:
+        raise ValueError(f"`logits` must have shape (rows, {task.num_classes}). Received: shape {logits.shape}")
+    if not np.isfinite(logits).all():
+        raise FloatingPointError("`logits` must be finite. Received: NaN or infinity: the training has diverged")
+    if task.multi_label:
+        return predicted(logits, thresholds)
+    return logits.argmax(-1).tolist() if task.labels else logits[:, 0].tolist()
+
+
+def same_prediction(task, logits, thresholds=THRESHOLD):
+    """Returns the labels or the score that are predicted for every row; `None` if the predictions differ."""
+    predictions = predict(task, logits, thresholds)
+    if task.multi_label:
+        names = [label for label, predicted in zip(task.labels, predictions[0], strict=True) if predicted]
+        return None if (predictions != predictions[0]).any() else ", ".join(names) or "no label"
+    first, *others = set(predictions)
+    return None if others else str(task.labels[first] if task.labels else first)
+
+
+def predictions_table(logits, labels):
+    """Returns tab-separated lines with a header: predicted class and all probabilities, or the regression score."""
+    if not len(labels):
+        return ["score", *(f"{score:.6g}" for score in logits[:, 0])]
+    return probabilities_table(np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True)), labels)
+
+
+def probabilities_table(probabilities, labels):
+    """Returns the lines of `predictions_table` for probabilities `(rows, classes)`."""
+    return _table("label", labels, [str(labels[row.argmax()]) for row in probabilities], probabilities)
+
+
+def multi_label_table(predicted, labels, probabilities):
+    """Returns lines of multi-label predictions: the predicted labels, joined by `|`, and the probabilities of all.
+
+    Args:
+        predicted: bool array `(rows, labels)`.
+        labels: list of names.
+        probabilities: array `(rows, labels)`.
+    """
+    chosen = [
+        multi_label.SEPARATOR.join(str(label) for label, is_in in zip(labels, row, strict=True) if is_in)
+        for row in predicted
+    ]
+    return _table("labels", labels, chosen, probabilities)
+
+
+def _table(title, labels, chosen, probabilities):
+    header = [title, *(quoted(str(label)) for label in labels)]
+    rows = [[quoted(name), *(f"{value:.4f}" for value in row)] for name, row in zip(chosen, probabilities, strict=True)]
+    return ["\t".join(row) for row in [header, *rows]]
+
+
+def quoted(field):
+    """Quotes a field of a tab-separated table if necessary, readable by `csv` (`excel-tab`) and spreadsheets."""
+    if field and field[0] != '"' and not any(char in field for char in "\t\n\r"):
+        return field
+    doubled = field.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def score(task, labels, logits, thresholds=THRESHOLD):
+    """Computes the task's metrics by name, 0 to 1 (correlations from -1), main metric first.
+
+    For multi-label classification, `labels` are tuples of class ids or an array of 0 and 1, `(rows, num_classes)`.
+    """
+    predictions = predict(task, logits, thresholds)
+    if task.multi_label and not isinstance(labels, np.ndarray):
+        labels = multi_label.dense(labels, task.num_classes)
+    return {metric.__name__: metric(labels, predictions) for metric in task.metrics}

@@ -1,0 +1,151 @@
+"""Fine-tuning of a student on the labels of a task and on the logits of a teacher."""
+
+import dataclasses
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.reports.names import base_name
+from keras_bert.tasks import summary as data_summary
+from keras_bert.tasks.base import FinetuningTask, start_text
+from keras_bert.tasks.classification.task import texts
+from keras_bert.training.bucketing import Batches
+from keras_bert.training.distillation import distillation_loss
+from keras_bert.training.feature_cache import weights_fingerprint
+from keras_bert.training.logits_cache import cached_logits
+
+_SHARED = ("title", "metric", "model", "bert", "sequence_length", "summary", "task", "load_options", "combine")
+
+
+class DistillationTask(FinetuningTask):
+    """A task whose model learns from a teacher, too. The teacher's logits are computed once and kept in a folder.
+
+    The teacher reads texts with its own vocabulary and the sequence length of its training.
+
+    Args:
+        task: a `ClassificationTask` or `MultiLabelTask` without folds and without a language model loss.
+        name: directory or name of a model that was trained on the same task, the teacher.
+        teacher: the loaded checkpoint.
+        folder: folder of the teacher's logits.
+        temperature, alpha: see `distillation_loss`.
+        unlabelled: `Examples` whose labels are ignored: the student learns the teacher's answers. Defaults to `None`.
+    """
+
+    can_pack = True
+
+    def __init__(self, task, name, teacher, folder, temperature=2.0, alpha=0.5, unlabelled=None):
+        vars(self).update({name: getattr(task, name) for name in _SHARED})
+        self._inner, self._name, self._folder, self._unlabelled = task, str(name), pathlib.Path(folder), unlabelled
+        self._teacher, self._logits = teacher, None
+        self.origins = {**task.origins, self._name: self._teacher.facts}
+        self.train, self.dev, self.card = [self._rows], None, dict(task.card)
+        check_teacher(self._teacher, self._name, task.task)
+        self._examples = {"train": task.data.train, "dev": task.data.dev[task.task.name]}
+        if unlabelled is not None:
+            self._examples["unlabelled"] = dataclasses.replace(unlabelled, labels=None)
+        kind = "multi_label" if task.task.multi_label else "classification" if task.task.labels else "regression"
+        self.loss = distillation_loss(task.loss, kind, temperature, alpha)
+        self._key = weights_fingerprint(self._teacher.model(), config=dataclasses.asdict(self._teacher.config))
+        settings = {"teacher_weights": self._key[:16], "temperature": temperature, "alpha": alpha}
+        size = start_text(base_name(self._name), self._teacher)  # The model card has no local paths.
+        facts = {"teacher": f"{size}; temperature {temperature:g}, alpha {alpha:g}"}
+        if unlabelled is not None:
+            settings["unlabelled"] = self._examples["unlabelled"].fingerprint()
+            facts["unlabelled examples"] = f"{len(unlabelled):,}"
+        self.settings, self.facts = {**task.settings, **settings}, {**task.facts, **facts}
+
+    def select(self, setting):
+        if self.dev is None:
+            logits = self._teacher_logits()
+            inputs, labels = self._inner.features(self._examples["dev"])
+            self.dev = Batches(inputs, {"labels": labels, "teacher_logits": logits["dev"]}, 64, shuffle=False)
+        return self.dev
+
+    def _teacher_logits(self):
+        """Returns the teacher's logits by split; frees the teacher."""
+        if self._logits is None:
+            bert, model = self._teacher, self._teacher.model()
+            preprocessor = bert.preprocessor(bert.sequence_length or self.sequence_length)
+            self._logits = {
+                name: cached_logits(self._folder / f"{name}.npz", model, preprocessor.ragged(texts(part)), self._key)
+                for name, part in self._examples.items()
+            }
+            self._teacher = None
+        return self._logits
+
+    def _rows(self):
+        """Returns the inputs and targets of the student, those without labels last."""
+        logits = self._teacher_logits()
+        (inputs, labels), targets = self._inner.train[0](), {"teacher_logits": logits["train"]}
+        if self._unlabelled is not None:
+            more, zeros = self._inner.features(self._examples["unlabelled"])
+            inputs = {name: tf.concat([values, more[name]], axis=0) for name, values in inputs.items()}
+            targets["labelled"] = np.repeat([1.0, 0.0], [len(labels), len(zeros)]).astype("float32")
+            targets["teacher_logits"] = np.concatenate([logits["train"], logits["unlabelled"]])
+            labels = np.concatenate([labels, zeros])
+        return inputs, {**targets, "labels": labels}
+
+    def build(self, bert):
+        return self._inner.build(bert)
+
+    def score(self, targets, outputs):
+        return self._inner.score(targets["labels"], outputs)
+
+    def dev_logits(self, predict):
+        return self._inner.dev_logits(predict)
+
+    def test_logits(self, predict):
+        return self._inner.test_logits(predict)
+
+    def save_options(self, logits):
+        return self._inner.save_options(logits)
+
+    def export_options(self, bert):
+        return self._inner.export_options(bert)
+
+    def conclude(self, dev, test, output):
+        findings = self._inner.conclude(dev, test, output)
+        labels = self._inner.targets(self._examples["dev"])
+        scores = self._inner.score(labels, {"logits": self._teacher_logits()["dev"]})
+        share = findings.measured[self.metric] / scores[self.metric] if scores[self.metric] > 0 else None
+        kept = "" if share is None else f"; the student keeps {share:.1%} of the {self.metric.replace('_', ' ')}"
+        text = f"{data_summary.listed(scores)}{kept}"
+        note = f"The teacher, {base_name(self._name)}, has on the same rows: {text}."
+        self.card["note"] = " ".join([*([self._inner.card["note"]] if "note" in self._inner.card else []), note])
+        teacher = {"model": self._name, "scores": scores, "share_kept": share}
+        return dataclasses.replace(
+            findings,
+            results={**findings.results, "teacher": teacher},
+            facts={**findings.facts, "scores of the teacher": text},
+            messages=[*findings.messages, f"teacher: {text}"],
+        )
+
+
+def check_teacher(bert, name, task):
+    """Raises an error if a model cannot teach a `tasks.classification.Task`.
+
+    Args:
+        bert: what `keras_bert.load` returns.
+        name: str, its name, for messages.
+        task: the `Task`.
+    """
+    kind = "a multi-label classifier" if task.multi_label else "a classifier" if task.labels else "a regression model"
+    expected = f"Expected {kind} for {task.title}, such as the output of run_glue --task={task.name}"
+    head, several = getattr(bert, "head", "encoder-decoder"), getattr(bert, "multi_label", False)
+    if head != "classification" or several != task.multi_label:
+        found = "classifier with several labels per text" if several else f"model with the head {head!r}"
+        raise ValueError(f"--teacher={name}: a {found}. {expected}")
+    if getattr(bert, "score_activation", "linear") != "linear":
+        raise ValueError(f"--teacher={name}: its scores are sigmoids of the logits that a student learns. {expected}")
+    classes = bert.model().output["logits"].shape[-1]
+    labels = bert.labels if task.labels and bert.labels else list(task.labels)
+    if classes != task.num_classes or list(labels) != list(task.labels):
+        found = f"labels {', '.join(labels)}" if bert.labels else f"{classes} output(s) without names"
+        wanted = f", with the labels {', '.join(task.labels)} in this order" if task.labels else ""
+        raise ValueError(f"--teacher={name}: {found}. {expected}{wanted}")
+    if bert.pair is not None and bert.pair != (task.pair is not None):
+        raise ValueError(
+            f"--teacher={name}: it reads {'pairs of texts' if bert.pair else 'single texts'}, the task has "
+            f"{'single texts' if bert.pair else 'pairs'}. {expected}"
+        )

@@ -1,0 +1,226 @@
+"""Reads GLUE from the official files (tab-separated, without quoting) or TensorFlow Datasets."""
+
+import dataclasses
+import logging
+import pathlib
+
+import numpy as np
+
+from keras_bert.tasks.classification.data import Data, predict
+from keras_bert.tasks.classification.glue_tasks import TASKS
+from keras_bert.tasks.rows import check_columns, good_rows, is_blank, read_lines, table_row
+from keras_bert.tasks.table import Examples, class_number, finite_number
+from keras_bert.training.metrics import matthews_correlation
+
+_LOG = logging.getLogger("keras_bert")
+# Id columns of MRPC, and coarse categories of the diagnostic set.
+_INDEX = ("index", "id")
+_PAIR_IDS = ("#1 ID", "#2 ID")
+_COARSE = ("Lexical Semantics", "Predicate-Argument Structure", "Logic", "Knowledge")
+
+
+def read_all(task, data_dir=None, skip_bad_rows=0, diagnostics=None):
+    """Reads the `Data` of a GLUE task. MNLI includes the mismatched genres and the diagnostics.
+
+    Args:
+        task: one of `TASKS`.
+        data_dir: the folder of the official files. Defaults to TensorFlow Datasets.
+        skip_bad_rows: int, maximum number of rows with a wrong number of columns per file. Defaults to 0.
+        diagnostics: path of `diagnostic-full.tsv`, an additional dev set of MNLI.
+
+    Returns:
+        `Data`. Missing test files are logged.
+    """
+    tasks = [TASKS[name] for name in ((task.name, "mnli_mismatched", "ax") if task.name == "mnli" else [task.name])]
+
+    def read_part(part, split):
+        if data_dir is None:
+            return read_tfds(part, split)
+        optional = part.name != task.name or split == "test"
+        if optional and _locate(part, data_dir, split)[0] is None:
+            _LOG.warning("%s has no %s file for %s, so this split is skipped", data_dir, split, part.name)
+            return None
+        return read(part, data_dir, split, skip_bad_rows)
+
+    def read_parts(split):
+        found = {part.name: read_part(part, split) for part in tasks if split in part.files}
+        return {name: part for name, part in found.items() if part is not None}
+
+    train, dev, test, categories = read_part(task, "train"), read_parts("dev"), read_parts("test"), None
+    if diagnostics is not None and task.name == "mnli":
+        dev["ax"], categories = read_diagnostics(diagnostics)
+    return Data(task, train, dev, test, categories)
+
+
+def read(task, data_dir, split, skip_bad_rows=0):
+    """Reads a split from the official files.
+
+    MRPC's files may also be `msr_paraphrase_train.txt` and `msr_paraphrase_test.txt`, with `dev_ids.tsv` or `dev.tsv`.
+
+    Args:
+        task: one of `TASKS`.
+        data_dir: the folder of the task's files, or the parent folder of all tasks.
+        split: "train", "dev" or "test"; the diagnostic set only has "test".
+        skip_bad_rows: int, maximum number of rows with a wrong number of columns to skip. Defaults to 0.
+
+    Returns:
+        `Examples`, without labels for test. The ids are the index column of the file (the server's index for test), or
+        else the row numbers.
+    """
+    path, keep = _locate(task, data_dir, split)
+    if path is None:
+        folder, name = pathlib.Path(data_dir), task.files[split][0]
+        raise ValueError(
+            f"`data_dir` has no {name} of {task.name}: neither {folder / task.title / name} nor {folder / name}. "
+            "Expected the folder of the official files from https://gluebenchmark.com/tasks"
+        )
+    wanted = [task.text, *([task.pair] if task.pair else []), *([task.label] if split != "test" else [])]
+    wanted += _PAIR_IDS if keep else ()
+    rows = _read_rows(path, wanted, task.header if split != "test" else None, skip_bad_rows)
+    if keep is not None:
+        rows = [(line, number, row) for line, number, row in rows if keep(_pair_ids(row))]
+        if not rows:
+            raise ValueError(f"{path}: no {split} rows. The ids of the dev rows belong to other data")
+    return _examples(task, path, rows, labelled=split != "test")
+
+
+def read_diagnostics(path):
+    """Reads `diagnostic-full.tsv`, the diagnostic set with labels.
+
+    Returns:
+        `Examples`, and the coarse and fine linguistic categories of each row, e.g. `("Logic", "Logic: Negation")`.
+    """
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file. Expected diagnostic-full.tsv of the GLUE diagnostics")
+    rows = _read_rows(path, [*_COARSE, "Premise", "Hypothesis", "Label"])
+    task = dataclasses.replace(TASKS["ax"], text="Premise", pair="Hypothesis", label="Label")
+    return _examples(task, path, rows, labelled=True), [
+        tuple(dict.fromkeys(name for coarse in _COARSE for name in _categories(coarse, row[coarse])))
+        for _, _, row in rows
+    ]
+
+
+def _categories(coarse, cell):
+    return (coarse, *(f"{coarse}: {fine.strip()}" for fine in cell.split(";"))) if cell.strip() else ()
+
+
+def _locate(task, data_dir, split):
+    """Returns the file of a split or `None`, and a filter for its rows or `None`."""
+    _check_split(task, split)
+    path, keep = _find(task, data_dir, task.files[split]), None
+    if path is None and task.name == "mrpc":
+        path, keep = _find_paraphrase_corpus(task, data_dir, split)
+    return path, keep
+
+
+def _check_split(task, split):
+    if split not in task.files:
+        raise ValueError(f"`split` of {task.name} must be one of {', '.join(task.files)}. Received: split={split!r}")
+
+
+def _find(task, data_dir, names):
+    folders = (pathlib.Path(data_dir) / task.title, pathlib.Path(data_dir))
+    return next((path for name in names for folder in folders if (path := folder / name).is_file()), None)
+
+
+def _find_paraphrase_corpus(task, data_dir, split):
+    """Returns the file of the original corpus, and a filter for its rows by id."""
+    name = "msr_paraphrase_test.txt" if split == "test" else "msr_paraphrase_train.txt"
+    path = _find(task, data_dir, [name])
+    if path is None or split == "test":
+        return path, None
+    ids, dev = _find(task, data_dir, ["dev_ids.tsv"]), _find(task, data_dir, ["dev.tsv"])
+    if ids is not None:
+        of_dev = {tuple(line.split("\t")) for _, line in read_lines(ids)}
+    elif dev is not None:
+        of_dev = {_pair_ids(row) for _, _, row in _read_rows(dev, _PAIR_IDS)}
+    else:
+        raise ValueError(
+            f"{path}: contains train and dev rows together. "
+            "Add GLUE's dev_ids.tsv, with the two ids of each dev row, or dev.tsv to its folder"
+        )
+    return path, of_dev.__contains__ if split == "dev" else lambda pair: pair not in of_dev
+
+
+def _pair_ids(row):
+    return tuple(row[column] for column in _PAIR_IDS)
+
+
+def _read_rows(path, wanted, header=None, skip_bad_rows=0):
+    """Returns (line number, row number, dict by column) of each row."""
+    lines = [(number, line.split("\t")) for number, line in read_lines(path)]
+    lines = [(number, fields) for number, fields in lines if not is_blank(fields)]
+    if header is None and lines:
+        (_, header), *lines = lines
+
+    def parse(line, fields):
+        while len(fields) > len(header) and not fields[-1]:
+            fields.pop()  # Ignore tabs at the end of a line.
+        return table_row(path, header, line, fields)
+
+    rows = good_rows(path, lines, parse, skip_bad_rows)
+    check_columns(path, 1, header, [*wanted, *(name for name in _INDEX if name in header)])
+    return rows
+
+
+def _examples(task, path, rows, labelled):
+    index = next((name for name in _INDEX if name in rows[0][2]), None)
+    return Examples(
+        text=[row[task.text] for _, _, row in rows],
+        pair=[row[task.pair] for _, _, row in rows] if task.pair else None,
+        labels=_labels(task, path, rows) if labelled else None,
+        ids=[number if index is None else _id(path, line, row[index]) for line, number, row in rows],
+    )
+
+
+def _id(path, line, value):
+    if not value.isdecimal():
+        raise ValueError(f"{path}:{line}: the index must be a whole number. Received: {value!r}")
+    return int(value)
+
+
+def _labels(task, path, rows):
+    if task.num_classes == 1:
+        return [finite_number(path, line, task.label, row[task.label]) for line, _, row in rows]
+    numbers = {string: number for number, string in enumerate(task.strings)}
+    return [class_number(path, line, row[task.label], numbers) for line, _, row in rows]
+
+
+def read_tfds(task, split):
+    """Reads a split from TensorFlow Datasets, in the official order."""
+    _check_split(task, split)
+    name = f"glue/{task.tfds or task.name}"
+    source = {"train": "train", "dev": f"validation{task.suffix}", "test": f"test{task.suffix}"}[split]
+    try:
+        import tensorflow_datasets as tfds
+
+        dataset, info = tfds.load(name, split=source, with_info=True)
+        rows = sorted(tfds.as_numpy(dataset), key=lambda row: row["idx"])
+    # TensorFlow Datasets raises errors of its own, of network libraries and of TensorFlow.
+    except Exception as error:
+        raise ValueError(
+            f"{name} could not be loaded from TensorFlow Datasets: {error}. "
+            "Download the official files and pass their folder as --data_dir"
+        ) from error
+    if task.labels and info.features["label"].names != list(task.labels):
+        raise ValueError(f"{name} numbers its labels differently: {info.features['label'].names}")
+    text, pair = task.tfds_columns or (task.text, task.pair)
+    kind = int if task.labels else float
+    return Examples(
+        text=[row[text].decode("utf-8") for row in rows],
+        pair=[row[pair].decode("utf-8") for row in rows] if pair else None,
+        labels=[kind(row["label"]) for row in rows] if split != "test" else None,
+        ids=[int(row["idx"]) for row in rows],
+    )
+
+
+def score_diagnostics(labels, logits, categories):
+    """Returns the Matthews correlation on the whole diagnostic set, as "all", and on each linguistic category."""
+    predictions = np.array(predict(TASKS["ax"], logits))
+    labels, categories = np.asarray(labels), [("all", *names) for names in categories]
+    return {
+        name: matthews_correlation(labels[chosen], predictions[chosen])
+        for name in sorted(set().union(*categories), key=lambda name: (name != "all", name))
+        if len(chosen := [row for row, names in enumerate(categories) if name in names])
+    }

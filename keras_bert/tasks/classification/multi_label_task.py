@@ -1,0 +1,116 @@
+"""Fine-tuning for multi-label classification of users' own tables."""
+
+import numpy as np
+
+from keras_bert.tasks.base import Findings
+from keras_bert.tasks.classification.data import balanced_weights, multi_label_table, predict, same_prediction, score
+from keras_bert.tasks.classification.multi_label import dense
+from keras_bert.tasks.classification.multi_label_report import label_set_errors, label_set_sections
+from keras_bert.tasks.classification.task import ClassificationTask, check_class_weights, write_predictions
+from keras_bert.tasks.classification.thresholds import choose_thresholds, probabilities, threshold_text
+from keras_bert.tasks.ensembles import mean_sigmoids
+from keras_bert.tasks.summary import listed
+from keras_bert.training.losses import multi_label_loss
+
+# What reads the outputs in the example of the model card.
+_OUTPUTS = (
+    'thresholds = torch.tensor(model.config.keras_bert["thresholds"])\n'
+    "predicted = outputs.logits.sigmoid() >= thresholds\n"
+)
+
+
+class MultiLabelTask(ClassificationTask):
+    """Multi-label classification of texts or pairs.
+
+    Args:
+        data, model, bert, sequence_length, submissions, class_weights: see `ClassificationTask`. "balanced" weights the
+            loss so that, for each label, the rows with and without it count equally.
+        threshold: how the thresholds of the labels are chosen on dev, see `choose_thresholds`. Defaults to 0.5 for all
+            labels.
+    """
+
+    combine = staticmethod(mean_sigmoids)
+
+    def __init__(self, data, model, bert, sequence_length, submissions, class_weights=None, threshold=0.5):
+        super().__init__(data, model, bert, sequence_length, submissions, class_weights)
+        self._threshold, self.settings["threshold"] = threshold, threshold
+        self.card |= {"imports": "import torch\n", "outputs": _OUTPUTS}
+        if self._is_chosen:
+            self.card["note"] = (
+                f"The scores use thresholds chosen on {self._place}, which makes them a little optimistic."
+            )
+
+    @property
+    def _is_chosen(self):
+        return self._threshold in ("shared", "per_label")
+
+    def targets(self, examples):
+        return dense(examples.labels or [()] * len(examples), self.task.num_classes)
+
+    def _loss(self, class_weights):
+        check_class_weights(self.task, class_weights)
+        columns = self.targets(self.data.train).T if class_weights else []
+        return multi_label_loss([balanced_weights(column, 2) for column in columns] or None)
+
+    def build(self, bert):
+        return bert.classifier(self.task.num_classes, multi_label=True)
+
+    def score(self, targets, outputs):
+        targets, logits = np.asarray(targets), outputs["logits"]
+        return score(self.task, targets, logits, choose_thresholds(self._threshold, targets, logits))
+
+    def fold_scores(self, rows, logits):
+        """Returns the scores of the rows of a fold with the thresholds chosen on all rows."""
+        return score(self.task, self.targets(self._own)[rows], logits[self.task.name][rows], self._thresholds(logits))
+
+    def save_options(self, logits):
+        return {**super().save_options(logits), "thresholds": self._thresholds(logits)}
+
+    def export_options(self, bert):
+        return {**super().export_options(bert), "thresholds": bert.thresholds}
+
+    def _thresholds(self, logits):
+        """Returns the thresholds chosen on dev; `logits` are those of dev, or with folds those of all rows."""
+        return choose_thresholds(self._threshold, self.targets(self._own), logits[self.task.name])
+
+    @property
+    def _own(self):
+        """The dev examples."""
+        return self.data.dev[self.task.name]
+
+    def conclude(self, dev, test, output):
+        task, logits, thresholds = self.task, dev[self.task.name], self._thresholds(dev)
+        found = score(task, self._own.labels, logits, thresholds)
+        rows = task.labels, self._own.text, self._own.pair, self.targets(self._own), logits, thresholds
+        return Findings(
+            {"task": task.name, "scores": {task.name: found}, "thresholds": thresholds},
+            listed(found),
+            {"thresholds": self._threshold_fact(logits, thresholds)},
+            [],
+            label_set_sections(*rows, self._dev_lengths, self._own.ids),
+            label_set_errors(*rows, self._own.ids),
+            self._predict(test, thresholds, output),
+            measured=found,
+            same=same_prediction(task, logits, thresholds),
+        )
+
+    def _threshold_fact(self, logits, thresholds):
+        text = threshold_text(thresholds, self.task.labels)
+        if not self._is_chosen:
+            return text
+        return f"{text} (chosen on {self._place}; with 0.5: {listed(score(self.task, self._own.labels, logits))})"
+
+    @property
+    def _place(self):
+        """The rows that thresholds are chosen on."""
+        return "the predictions of all folds" if self.data.folds else "dev"
+
+    def _predict(self, test, thresholds, output):
+        """Writes `predictions.tsv`. Returns lines to print."""
+        messages = []
+        for name, examples in self.data.test.items():
+            if examples.labels is not None:
+                messages.append(f"test: {listed(score(self.task, examples.labels, test[name], thresholds))}")
+            predicted = predict(self.task, test[name], thresholds)
+            write_predictions(multi_label_table(predicted, self.task.labels, probabilities(test[name])), output)
+        return messages

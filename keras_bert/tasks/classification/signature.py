@@ -1,0 +1,119 @@
+"""The signatures of classification, regression and multiple choice."""
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.tasks.classification.zero_shot import with_nli
+from keras_bert.text.labels import placeholders
+from keras_bert.text.signatures import in_groups, texts
+from keras_bert.text.thresholds import THRESHOLD, checked_thresholds, cuts
+
+
+def classifier(model, preprocessor, labels, pair, rows_together=8, logits=False, zero_shot=None):
+    """Returns the signatures of a classifier.
+
+    Args:
+        rows_together: see `in_groups`.
+        logits: bool, whether to add the output `logits`. Defaults to `False`.
+        zero_shot: a `ZeroShot`, which adds the signature `zero_shot`. Defaults to `None`.
+    """
+
+    def decide(scores, names):
+        probabilities = tf.nn.softmax(scores)
+        return {"label": tf.gather(names, tf.argmax(probabilities, -1)), "probabilities": probabilities}
+
+    signatures = _classifier(model, preprocessor, labels, pair, rows_together, logits, decide)
+    if zero_shot is None:
+        return signatures
+    if not pair:
+        raise ValueError("`zero_shot` needs a classifier of pairs. Received: pair=False")
+
+    def scores_of_pairs(text, hypotheses):
+        return _logits(model, preprocessor((text, hypotheses)), rows_together)
+
+    return {**signatures, "zero_shot": with_nli(zero_shot, scores_of_pairs, labels)}
+
+
+def multi_label_classifier(model, preprocessor, labels, pair, thresholds=None, rows_together=8, logits=False):
+    """Returns the signatures of a multi-label classifier, whose probabilities are sigmoids of the logits.
+
+    Args:
+        rows_together, logits: see `classifier`.
+        thresholds: float or list of floats, the lowest probability at which a label is predicted; one for all labels,
+            or one for each. Defaults to `None`, 0.5.
+    """
+    classes = model.output["logits"].shape[-1]
+    thresholds = THRESHOLD if thresholds is None else checked_thresholds(thresholds, classes)
+    lowest = tf.constant(np.broadcast_to(cuts(thresholds), [classes]), tf.float32)
+
+    def decide(scores, _):
+        return {"predicted": scores >= lowest, "probabilities": tf.nn.sigmoid(scores)}
+
+    return _classifier(model, preprocessor, labels, pair, rows_together, logits, decide)
+
+
+def _classifier(model, preprocessor, labels, pair, rows_together, logits, decide):
+    """Returns the signatures; `classify` takes `tf.Example`s, like TensorFlow Serving's Classify API.
+
+    `decide` is a function from logits and labels to outputs, with `probabilities`.
+    """
+    labels = labels or placeholders(model.output["logits"].shape[-1])
+
+    def answer(inputs):
+        scores = _logits(model, preprocessor(inputs), rows_together)
+        # One row per text: TensorFlow Serving requires outputs that start with the batch dimension.
+        repeated = tf.tile(tf.constant([labels]), [tf.shape(scores)[0], 1])
+        return {**decide(scores, tf.constant(labels)), "labels": repeated, **({"logits": scores} if logits else {})}
+
+    def classify(inputs):
+        answers = answer(_from_examples(inputs["inputs"], pair))
+        return {"classes": answers["labels"], "scores": answers["probabilities"]}
+
+    return {"serving_default": texts(answer, *_names(pair)), "classify": texts(classify, "inputs")}
+
+
+def regressor(model, preprocessor, pair, activation="linear", rows_together=8, logits=False):
+    """Returns the signatures of a regression model; `regress` takes `tf.Example`s.
+
+    Args:
+        rows_together, logits: see `classifier`.
+        activation: str, "linear", or "sigmoid" for scores between 0 and 1. Defaults to "linear".
+    """
+
+    def answer(inputs):
+        found = _logits(model, preprocessor(inputs), rows_together)
+        scores = tf.nn.sigmoid(found) if activation == "sigmoid" else found
+        return {"score": scores[:, 0], **({"logits": found} if logits else {})}
+
+    def regress(inputs):
+        return {"outputs": answer(_from_examples(inputs["inputs"], pair))["score"]}
+
+    return {"serving_default": texts(answer, *_names(pair)), "regress": texts(regress, "inputs")}
+
+
+def chooser(model, preprocessor):
+    """Returns the multiple choice signature: `text` `(batch,)`, `choices` `(batch, choices)`, `""` for none."""
+
+    def answer(text, choices):
+        has_choices = tf.debugging.Assert(tf.shape(choices)[1] > 0, ["`choices` must not be empty lists"])
+        with tf.control_dependencies([has_choices]):
+            choices = tf.identity(choices)
+        logits = model(preprocessor.with_choices(text, choices), training=False)["logits"]
+        return {"choice": tf.argmax(logits, -1, tf.int32), "probabilities": tf.nn.softmax(logits)}
+
+    specs = tf.TensorSpec([None], tf.string, "text"), tf.TensorSpec([None, None], tf.string, "choices")
+    return {"serving_default": tf.function(answer, input_signature=specs, autograph=False)}
+
+
+def _logits(model, inputs, rows_together):
+    classes = model.output["logits"].shape[-1]
+    return in_groups(lambda part: model(part, training=False)["logits"], inputs, [classes], rows_together)
+
+
+def _names(pair):
+    return ("text", "pair") if pair else ("text",)
+
+
+def _from_examples(serialized, pair):
+    features = {name: tf.io.FixedLenFeature([], tf.string) for name in _names(pair)}
+    return tf.io.parse_example(serialized, features)

@@ -1,0 +1,93 @@
+"""Submission files for the GLUE server, and the archive of all eleven."""
+
+import logging
+import pathlib
+import zipfile
+
+import numpy as np
+
+from keras_bert.files import replacing, write_text
+from keras_bert.tasks.classification.glue_tasks import TASKS
+from keras_bert.tasks.rows import read_lines
+from keras_bert.tasks.table import finite_number
+
+_LOG = logging.getLogger("keras_bert")
+_SERVER_HEADER = "index\tprediction\n"
+
+
+def write_submission(task, predictions, folder, ids=None):
+    """Writes the submission file of a task to a folder and returns its path.
+
+    Args:
+        task: one of `TASKS`.
+        predictions: class ids, or scores for STS-B, which are clipped to [0, 5].
+        folder: path of the folder.
+        ids: the server's index of each prediction. Defaults to their order.
+    """
+    ids = list(range(len(predictions)) if ids is None else ids)
+    if len(ids) != len(predictions):
+        raise ValueError(f"`ids` and `predictions` must be equally long. Received: {len(ids)} and {len(predictions)}")
+    rows = sorted(zip(ids, predictions, strict=True))
+    lines = [f"{number}\t{_server_string(task, prediction)}\n" for number, prediction in rows]
+    path = pathlib.Path(folder) / task.server_file
+    write_text(path, _SERVER_HEADER + "".join(lines))
+    return path
+
+
+def zip_submission(folder, path, test_rows=None):
+    """Validates the files of a folder like the server, and zips all eleven files that it requires.
+
+    Args:
+        folder: the folder of `write_submission`.
+        path: the archive to write.
+        test_rows: dict of row counts by task name. Defaults to the official ones.
+
+    Returns:
+        List of the tasks without a file, which are filled with the majority label and logged.
+    """
+    contents, filled = {}, []
+    for task in TASKS.values():
+        rows = (test_rows or {}).get(task.name, task.test_rows)
+        file = pathlib.Path(folder) / task.server_file
+        if file.is_file():
+            _check_submission(task, file, rows)
+            contents[task.server_file] = file.read_bytes()
+        else:
+            filled.append(task.name)
+            string = _server_string(task, task.majority)
+            contents[task.server_file] = _SERVER_HEADER + "".join(f"{row}\t{string}\n" for row in range(rows))
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+    if filled:
+        _LOG.warning("%s: filled with the majority label: %s", path, ", ".join(filled))
+    return filled
+
+
+def _server_string(task, prediction):
+    if not task.labels:
+        if not np.isfinite(prediction):
+            raise ValueError(f"`predictions` must be finite. Received: {prediction}")
+        return f"{min(max(float(prediction), 0.0), 5.0):.3f}"
+    if prediction not in range(len(task.labels)):
+        raise ValueError(
+            f"`predictions` of {task.name} must be class numbers below {len(task.labels)}. Received: {prediction}"
+        )
+    return task.strings[int(prediction)]
+
+
+def _check_submission(task, path, rows):
+    (_, header), *lines = [(line, text.split("\t")) for line, text in read_lines(path)] or [(1, [])]
+    if header != ["index", "prediction"]:
+        raise ValueError(f"{path}:1: expected the columns index and prediction, got {', '.join(header)}")
+    for number, (line, fields) in enumerate(lines):
+        if len(fields) != 2:
+            raise ValueError(f"{path}:{line}: expected 2 columns, got {len(fields)}")
+        if fields[0] != str(number):
+            raise ValueError(f"{path}:{line}: expected index {number}, got {fields[0]}")
+        if task.labels and fields[1] not in task.strings:
+            raise ValueError(f"{path}:{line}: unknown label {fields[1]!r}. Expected one of: {', '.join(task.strings)}")
+        if not task.labels and not 0 <= finite_number(path, line, "prediction", fields[1]) <= 5:
+            raise ValueError(f"{path}:{line}: expected a score from 0 to 5, got {fields[1]}")
+    if len(lines) != rows:
+        raise ValueError(f"{path}: expected {rows} predictions, got {len(lines)}. The test file has that many rows")

@@ -1,0 +1,273 @@
+"""Fine-tuning for classification with one label per text, and for regression: GLUE tasks and users' own tables."""
+
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.baselines.loaded import LoadedBaseline
+from keras_bert.files import write_text
+from keras_bert.models.auxiliary_loss import add_language_model_loss, without_language_model_loss
+from keras_bert.tasks import summary as data_summary
+from keras_bert.tasks.base import Findings, FinetuningTask, start_text
+from keras_bert.tasks.classification import glue, published, submission
+from keras_bert.tasks.classification.data import (
+    OWN,
+    assign_folds,
+    balanced_weights,
+    predict,
+    predictions_table,
+    same_prediction,
+    score,
+)
+from keras_bert.tasks.classification.report import (
+    classification_errors,
+    classification_sections,
+    regression_errors,
+    regression_sections,
+)
+from keras_bert.tasks.table import Examples
+from keras_bert.training.bucketing import Batches
+from keras_bert.training.losses import Loss, classification_loss, regression_loss
+from keras_bert.training.progress import announced
+
+
+class ClassificationTask(FinetuningTask):
+    """Classification or regression of texts or pairs.
+
+    Args:
+        data: a `tasks.classification.Data`, the task and its examples.
+        model: directory or name of the checkpoint to start from.
+        bert: the loaded checkpoint.
+        sequence_length: int, maximum number of tokens of a sequence.
+        submissions: folder for the submission files of the GLUE server.
+        class_weights: "balanced" weights the loss so that all classes count equally. Defaults to `None`.
+        language_model_weight: float, weight of an auxiliary language model loss, for left-to-right models; 0.5 in GPT.
+            Defaults to 0.0, none.
+    """
+
+    can_pack = True
+
+    def __init__(self, data, model, bert, sequence_length, submissions, class_weights=None, language_model_weight=0.0):
+        task = data.task
+        self.task, self.data, self.model, self.bert = task, data, str(model), bert
+        self.sequence_length, self.submissions = sequence_length, pathlib.Path(submissions)
+        self.title, self.metric = task.title, task.main_metric
+        self.loss, self._language_model_weight = self._loss(class_weights), language_model_weight
+        if language_model_weight:
+            if not bert.causal:
+                raise ValueError(f"{model}: a language model loss needs a left-to-right model. Received: another one")
+            self.loss = [self.loss, _language_model_loss(language_model_weight)]
+        self._preprocessor = bert.preprocessor(sequence_length)
+        self._train = self.features(data.train)
+        self.train = [lambda: self._train]
+        dev, test = (
+            {name: self.features(part) for name, part in parts.items()}
+            for parts in ({} if data.folds else data.dev, data.test)
+        )
+        self._dev, self._test = (
+            {name: Batches(*part, 64, shuffle=False) for name, part in parts.items()} for parts in (dev, test)
+        )
+        # With folds, the training examples are the dev examples.
+        self._dev_lengths = dev.get(task.name, self._train)[0]["token_ids"].row_lengths().numpy()
+        self.dev = self._dev.get(task.name)
+        self.settings = {
+            "model": self.model,
+            "task": task.name,
+            "labels": list(task.labels),
+            "sequence_length": sequence_length,
+            "class_weights": class_weights,
+            "folds": data.folds,
+            **({"language_model_weight": language_model_weight} if language_model_weight else {}),
+            **_per_part(data, len),
+            "content": _per_part(data, Examples.fingerprint),
+        }
+        self.summary, self.card = self._summary(), _card(data)
+        dev = ", ".join(f"{data.source or name}: {len(part):,}" for name, part in data.dev.items())
+        self.facts = {
+            "start": start_text(model, bert),
+            "training examples": f"{len(data.train):,}; {data.balance()}" if task.labels else data.balance(),
+            "dev examples": f"{data.folds}-fold cross-validation of the training examples" if data.folds else dev,
+            **data_summary.facts(self.summary),
+        }
+
+    def _summary(self):
+        """Summarizes the data, see `tasks.data_summary`."""
+        lengths = self._train[0]["token_ids"].row_lengths().numpy()
+        tokenizer, limit = self._preprocessor.tokenizer, self.bert.config.max_position_embeddings
+        lengths = data_summary.token_counts(tokenizer, self.data.train, self.sequence_length, lengths)
+        return data_summary.summarize(self.data, lengths, self.sequence_length, limit)
+
+    def fold_rows(self, fold, seed):
+        """Returns the rows of a fold."""
+        return np.flatnonzero(assign_folds(self.data.train, self.data.folds, seed) == fold)
+
+    def fold(self, fold, seed):
+        """Returns the function that makes the training examples of a fold, and its `Batches` to evaluate on."""
+        dev = self.fold_rows(fold, seed)
+        train = np.setdiff1d(np.arange(len(self.data.train)), dev)
+        return lambda: self._rows(train), Batches(*self._rows(dev), 64, shuffle=False)
+
+    def fold_scores(self, rows, logits):
+        """Returns scores of the rows of a fold that depend on the logits of all rows; by default none do."""
+        return {}
+
+    def _rows(self, rows):
+        inputs, labels = self._train
+        return {name: tf.gather(values, rows) for name, values in inputs.items()}, labels[rows]
+
+    def features(self, examples):
+        """Returns model inputs and labels for `Batches`."""
+        labels = self.targets(examples)
+        with announced(f"tokenizing {len(examples):,} rows"):
+            return self._preprocessor.ragged(texts(examples)), labels
+
+    def targets(self, examples):
+        """Returns the labels as an array; zeros if there are none."""
+        kind = "int32" if self.task.labels else "float32"
+        return np.zeros(len(examples), kind) if examples.labels is None else np.array(examples.labels, kind)
+
+    def _loss(self, class_weights):
+        """Returns the `Loss`."""
+        task, labels = self.task, self.data.train.labels
+        check_class_weights(task, class_weights)
+        if not task.labels:
+            return regression_loss()
+        return classification_loss(class_weights and balanced_weights(labels, task.num_classes))
+
+    def build(self, bert):
+        # Of the models that BERT is compared with, those of pairs have other layers.
+        options = {"pair": self.task.pair is not None} if isinstance(bert, LoadedBaseline) else {}
+        model = bert.classifier(self.task.num_classes, **options)
+        if self._language_model_weight:
+            model = add_language_model_loss(model, bert.pretrainer(next_sentence=False))
+        return model
+
+    def complete(self, model):
+        return without_language_model_loss(model) if self._language_model_weight else model
+
+    def score(self, targets, outputs):
+        return score(self.task, targets, outputs["logits"])
+
+    def dev_logits(self, predict):
+        return {name: predict(batches)["logits"] for name, batches in self._dev.items()}
+
+    def test_logits(self, predict):
+        return {name: predict(batches)["logits"] for name, batches in self._test.items()}
+
+    def save_options(self, logits):
+        labels = list(self.task.labels) or None
+        return {"labels": labels, "task": self.task.name, "pair": self.task.pair is not None}
+
+    def export_options(self, bert):
+        options, own = {"pair": bert.pair}, self.data.dev[self.task.name]
+        options["example"] = {"text": own.text[0], **({"pair": own.pair[0]} if own.pair else {})}
+        if self.task.labels:
+            return {"labels": bert.labels, **options}
+        ends = self.summary["range"]
+        return {"score_range": (ends["lowest"], ends["highest"]), **options}
+
+    def conclude(self, dev, test, output):
+        task, data = self.task, self.data
+        scores = {name: score(glue.TASKS.get(name, task), part.labels, dev[name]) for name, part in data.dev.items()}
+        results, facts, tables = {"task": task.name, "scores": scores}, {}, []
+        if task.name in glue.TASKS:
+            for row, numbers in published.published(self.bert.config):
+                known = {name: numbers[name] for name in scores if numbers[name] is not None}
+                if known:
+                    facts[f"{row}, test"] = ", ".join(f"{name}: {value}%" for name, value in known.items())
+            tables.append(published.comparison_table(scores, self.bert.config))
+        if data.categories:
+            found = glue.score_diagnostics(data.dev["ax"].labels, dev["ax"], data.categories)
+            results["diagnostics"] = found
+            tables += ["| diagnostics | Matthews |", "|---|---|"]
+            tables += [f"| {name} | {100 * value:.1f} |" for name, value in found.items()]
+        sections, errors = self._report(dev[task.name])
+        return Findings(
+            results,
+            _listed(scores),
+            facts,
+            tables,
+            sections,
+            errors,
+            self._write_predictions(test, output),
+            measured=scores[task.name],
+            same=same_prediction(task, dev[task.name]),
+        )
+
+    def _report(self, logits):
+        """Returns the sections of `report.html` and the rows of `errors.tsv`."""
+        own, labels = self.data.dev[self.task.name], self.task.labels
+        rows = own.text, own.pair, own.labels, logits
+        numbers = own.ids if self.task.name in OWN else None  # Ids of GLUE are no row numbers.
+        if not labels:
+            return regression_sections(*rows, self._dev_lengths, numbers), regression_errors(*rows, numbers)
+        rows = labels, *rows
+        return classification_sections(*rows, self._dev_lengths, numbers), classification_errors(*rows, numbers)
+
+    def _write_predictions(self, logits, output):
+        """Writes the GLUE submission files, or `predictions.tsv` for a user's table. Returns lines to print."""
+        messages = []
+        for name, examples in self.data.test.items():
+            if name in glue.TASKS:
+                predictions = predict(self.task, logits[name])
+                submission.write_submission(glue.TASKS[name], predictions, self.submissions, examples.ids)
+                continue
+            if examples.labels is not None:
+                messages.append(f"test: {data_summary.listed(score(self.task, examples.labels, logits[name]))}")
+            write_predictions(predictions_table(logits[name], self.task.labels), output)
+        return messages
+
+
+def texts(examples):
+    """Returns the texts of `Examples`, or the two texts of pairs, for a `TextPreprocessor`."""
+    return examples.text if examples.pair is None else (examples.text, examples.pair)
+
+
+def _language_model_loss(weight):
+    return Loss("weighted_language_model_loss", lambda targets, outputs: weight * outputs["language_model_loss"])
+
+
+def _per_part(data, function):
+    """Returns the results of a function for train, dev and test; for users' files, named like the flags."""
+    names = ("train_file", "dev_file", "predict_file") if data.task.name in OWN else ("train", "dev", "test")
+    dev, test = ({name: function(part) for name, part in parts.items()} for parts in (data.dev, data.test))
+    return dict(zip(names, (function(data.train), dev, test), strict=True))
+
+
+def _listed(scores):
+    """Formats the scores of one or more dev sets in one line."""
+    lines = {name: data_summary.listed(values) for name, values in scores.items()}
+    return "; ".join(f"{name}: {line}" if len(lines) > 1 else line for name, line in lines.items())
+
+
+def write_predictions(lines, output):
+    """Writes `predictions.tsv`."""
+    write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
+
+
+def check_class_weights(task, class_weights):
+    """Raises an error if the weights are unknown, or the task has no classes."""
+    if class_weights not in (None, "balanced") or (class_weights and not task.labels):
+        raise ValueError(
+            "`class_weights` must be None or 'balanced', which requires classes. "
+            f"Received: class_weights={class_weights!r} for {task.title}"
+        )
+
+
+def _card(data):
+    """Returns the metadata for the model card; only complete official data is called GLUE."""
+    task = data.task
+    kind = "json" if str(data.source).endswith(".jsonl") else "csv"
+    card = {"datasets": [], "dataset": {"type": kind, "name": data.source or f"own data for {task.title}"}}
+    if len(data.test.get(task.name, ())) == getattr(task, "test_rows", None):
+        card["datasets"] = ["nyu-mll/glue"]
+        card["dataset"] = {"type": "nyu-mll/glue", "name": f"GLUE {task.title}", "config": task.name}
+        card["dataset"]["split"] = f"validation{task.suffix}"
+    single = task.pair is None
+    example = '["A text."]' if single else '[("A text.", "Its pair.")]'
+    arguments = '"A text."' if single else '"A text.", "Its pair."'
+    purpose = "text classification" if task.labels else "text regression"
+    card["purpose"] = "multi-label text classification" if task.multi_label else purpose
+    card["trained_on"] = data.train_source or task.title
+    return {"pipeline_tag": "text-classification", "example": example, "arguments": arguments, **card}

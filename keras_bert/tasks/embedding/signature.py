@@ -1,0 +1,86 @@
+"""The signatures of encoders: one vector per text."""
+
+import tensorflow as tf
+
+from keras_bert.layers import SentencePooling
+from keras_bert.layers.sentence_pooling import checked_pooling
+from keras_bert.tasks.classification.zero_shot import with_vectors
+from keras_bert.text.prompts import check_prompts, chosen_prompt
+from keras_bert.text.signatures import in_groups, texts
+
+
+def embedder(model, preprocessor, pooling="mean", layers=(-1,), normalize=False, rows_together=8):
+    """The signatures of an encoder: one vector per text. For the arguments see `pool` and `in_groups`."""
+    check_pooling(model, pooling, layers)
+    count = 1 if isinstance(pooling, str) else len(pooling)
+    width = model.output["pooled_output"].shape[-1] * (1 if pooling == "pooled" else count * len(layers))
+
+    def vectors(inputs):
+        return pool(model(inputs, training=False), inputs["padding_mask"], pooling, layers, normalize)
+
+    return _signatures(lambda strings: in_groups(vectors, preprocessor(strings), [width], rows_together))
+
+
+def sentence_embedder(model, preprocessor, rows_together=8, prompts=None, default_prompt_name=None, zero_shot=None):
+    """The signatures of a model from `build_embedder`: one vector per text.
+
+    Args:
+        rows_together: see `in_groups`.
+        prompts, default_prompt_name: see `save`. Each prompt has its own signature.
+        zero_shot: a `ZeroShot`, which adds the signature `zero_shot`. Defaults to `None`.
+    """
+    check_prompts(prompts, default_prompt_name)
+    width, default = model.output["embedding"].shape[-1], chosen_prompt(prompts, default_prompt_name)
+
+    def vectors(inputs):
+        return model(inputs, training=False)["embedding"]
+
+    def embed(strings, prompt=default):
+        strings = tf.strings.join([prompt, strings]) if prompt else strings
+        return in_groups(vectors, preprocessor(strings), [width], rows_together)
+
+    signatures = _signatures(embed, prompts)
+    return signatures if zero_shot is None else {**signatures, "zero_shot": with_vectors(zero_shot, embed)}
+
+
+def _signatures(embed, prompts=None):
+    """Returns `serving_default`, the same as `embed`, and one signature for each of the prompts by name."""
+    own = texts(lambda inputs: {"embedding": embed(inputs["text"])}, "text")
+    named = {
+        f"embed_{name}": texts(lambda inputs, prompt=prompt: {"embedding": embed(inputs["text"], prompt)}, "text")
+        for name, prompt in (prompts or {}).items()
+    }
+    return {"serving_default": own, "embed": own, **named}
+
+
+def pool(outputs, mask, pooling="mean", layers=(-1,), normalize=False):
+    """Pools the outputs of an encoder into one vector per text, float32 `(batch, width)`.
+
+    Args:
+        outputs: dict, outputs of an encoder, including `hidden_states` for layers other than the last.
+        mask: the `padding_mask`.
+        pooling: str or tuple of str, see `keras_bert.layers.SentencePooling`; or "pooled", the pooler's output, without
+            `layers`. Defaults to "mean".
+        layers: layers whose outputs are concatenated; 0 is the embeddings, -1 the last layer. Defaults to `(-1,)`.
+        normalize: bool, whether to scale vectors to length 1. Defaults to `False`.
+    """
+    if pooling == "pooled":
+        vectors = tf.cast(outputs["pooled_output"], tf.float32)
+        return tf.math.l2_normalize(vectors, -1) if normalize else vectors
+    states = outputs.get("hidden_states")
+    states = [states[layer] for layer in layers] if states else [outputs["sequence_output"]]
+    return SentencePooling(pooling, normalize, dtype="float32")(tf.concat(states, -1), mask)
+
+
+def check_pooling(model, pooling, layers):
+    """Raises for pooling modes and layers that an encoder does not have."""
+    if pooling != "pooled":
+        checked_pooling(pooling)
+    elif list(layers) != [-1]:
+        raise ValueError(f"`layers` has no meaning for pooling='pooled'. Received: layers={layers}")
+    states = model.output.get("hidden_states")
+    if list(layers) != [-1] and not states:
+        needed = "`layers` other than the last need an encoder with `hidden_states=True`"
+        raise ValueError(f"{needed}. Received: layers={list(layers)}")
+    if bad := [layer for layer in layers if states and not -len(states) <= layer < len(states)]:
+        raise ValueError(f"`layers` must be from {-len(states)} to {len(states) - 1}. Received: {bad}")

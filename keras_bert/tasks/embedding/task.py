@@ -1,0 +1,296 @@
+"""Training of sentence encoders on pairs with scores, pairs, triplets or NLI."""
+
+import dataclasses
+
+import keras
+import numpy as np
+
+from keras_bert.models.bi_encoder import build_bi_encoder
+from keras_bert.models.heads import build_embedder
+from keras_bert.similarity import unit
+from keras_bert.tasks import summary as data_summary
+from keras_bert.tasks.base import Findings, FinetuningTask, start_text
+from keras_bert.tasks.classification.report import regression_errors, regression_sections
+from keras_bert.tasks.embedding import features, metrics
+from keras_bert.tasks.embedding.data import loss_name
+from keras_bert.tasks.embedding.report import query_errors, query_sections
+from keras_bert.tasks.table import Examples
+from keras_bert.text.prompts import PASSAGE, QUERY, prompt_for
+from keras_bert.training.contrastive import cosine_loss, in_batch_loss, triplet_loss
+from keras_bert.training.progress import announced
+from keras_bert.training.tower_bucketing import TowerBatches
+
+METRICS = {"scored": "spearman", "pairs": "MRR@10", "triplets": "accuracy"}
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbeddingSettings:
+    """What is trained, and how.
+
+    Args:
+        loss: string, "cosine", "in_batch" or "triplet". Defaults to `None`, the first one that the data allows.
+        pooling: string, see `build_embedder`. Defaults to `None`, that of the model, or else "mean".
+        normalize: bool, see `build_embedder`. Defaults to `None`, that of the model, or else `False`.
+        projection: int, units of a new dense layer after pooling. Defaults to `None`, none.
+        prompts: dict of texts by "query" and "passage", put before these. Defaults to `None`, those of the model.
+        temperature: float, of in-batch negatives. Defaults to 0.05.
+        margin: float, of triplets. Defaults to 1.0.
+        distance: string, of triplets. Defaults to "euclidean".
+    """
+
+    loss: str | None = None
+    pooling: str | None = None
+    normalize: bool | None = None
+    projection: int | None = None
+    prompts: dict | None = None
+    temperature: float = 0.05
+    margin: float = 1.0
+    distance: str = "euclidean"
+
+    @property
+    def new_head(self):
+        """Whether the head is another one than that of the model."""
+        return any(value is not None for value in (self.pooling, self.normalize, self.projection))
+
+    def make_loss(self, kind):
+        """Returns the name of the loss for data of a kind, and the `Loss`."""
+        name = loss_name(kind, self.loss)
+        match name:
+            case "cosine":
+                return name, cosine_loss()
+            case "in_batch":
+                return name, in_batch_loss(self.temperature)
+            case _:
+                return name, triplet_loss(self.margin, self.distance)
+
+
+class EmbeddingTask(FinetuningTask):
+    """Trains a sentence encoder as a bi-encoder.
+
+    Args:
+        train, dev: `EmbeddingExamples`.
+        names: dict of the names of the files by "train" and "dev".
+        model: directory or name of the checkpoint to start from.
+        bert: the loaded checkpoint.
+        sequence_length: int, maximum number of tokens of a text.
+        settings: `EmbeddingSettings`. Defaults to those of the data and the model.
+    """
+
+    compares_start = True
+
+    @staticmethod
+    def combine(found):
+        """Returns the results of the only run: there are no ensembles."""
+        (only,) = found
+        return only
+
+    def __init__(self, train, dev, names, model, bert, sequence_length, settings=None):
+        options = settings or EmbeddingSettings()
+        self.examples, self.names, self.model, self.bert = {"train": train, "dev": dev}, names, str(model), bert
+        self.sequence_length, self.title = sequence_length, f"Sentence embeddings, {names['train']}"
+        self.metric, (name, self.loss) = METRICS[dev.kind], options.make_loss(train.kind)
+        self._keeps_head = bert.head == "embedding" and not options.new_head
+        if bert.projection and not self._keeps_head:
+            raise ValueError(f"{model}: its projection belongs to its pooling. Expected no other pooling or projection")
+        self._pooling = options.pooling or bert.pooling or "mean"
+        self._normalize = bert.normalize if options.normalize is None else options.normalize
+        self._projection = bert.projection if self._keeps_head else options.projection
+        self._own_prompts = options.prompts or {}
+        passage = QUERY if train.kind == "scored" else PASSAGE  # Texts with a score are alike.
+        self._prompts = {"query": prompt_for(bert, *QUERY), "passage": prompt_for(bert, *passage), **self._own_prompts}
+        self._preprocessor = bert.preprocessor(sequence_length, padding="longest")
+        self._train = self._features(train.queries, train.passages, train.scores)
+        self._dev_rows = dev.queries, dev.passages, None, None, None
+        if dev.kind == "pairs":
+            self._dev_rows = features.distinct_passages(dev.queries, dev.passages)
+        dev_inputs, dev_targets = self._features(*self._dev_rows[:2], dev.scores)
+        self.train = [lambda: self._train]
+        self.dev = TowerBatches(dev_inputs, dev_targets, 64, shuffle=False)
+        self.settings = {
+            "model": self.model,
+            "sequence_length": sequence_length,
+            "loss": name,
+            "pooling": self._pooling,
+            "normalize": self._normalize,
+            "projection": self._projection,
+            "prompts": self._prompts,
+            **_loss_settings(name, options),
+            **{split: [names[split], len(examples)] for split, examples in self.examples.items()},
+            "content": {split: examples.fingerprint() for split, examples in self.examples.items()},
+        }
+        self.summary, self.card = self._summary(), _card(names)
+        self.facts = {
+            "start": start_text(model, bert),
+            "training examples": f"{names['train']}: {_described(train)}",
+            "dev examples": f"{names['dev']}: {_described(dev)}",
+            "vectors": self._vectors(name),
+            **data_summary.facts(self.summary),
+        }
+
+    def _vectors(self, loss):
+        """Describes the head and the loss."""
+        pooling = self._pooling if isinstance(self._pooling, str) else " and ".join(self._pooling)
+        projected = f", projected to {self._projection}" if self._projection else ""
+        return f"{pooling} pooling{projected}{', normalized' if self._normalize else ''}; loss {loss}"
+
+    def batches(self, examples, batch_size, seed, grouped):
+        # Negatives are a random sample of the passages, not those of similar length.
+        return TowerBatches(*examples(), batch_size, seed=seed, grouped=grouped and not self.loss.together)
+
+    def _features(self, queries, passages, scores):
+        before = self._prompts
+        with announced(f"tokenizing {len(queries):,} rows"):
+            inputs = features.tower_inputs(
+                [before["query"] + text for text in queries],
+                [[before["passage"] + text for text in row] for row in passages],
+                self._preprocessor,
+            )
+        return inputs, features.row_ids(queries, passages) if scores is None else np.array(scores, "float32")
+
+    def _summary(self):
+        """Summarizes the data, see `tasks.data_summary`."""
+        train, dev = self.examples["train"], self.examples["dev"]
+        limit = self.bert.config.max_position_embeddings
+        rows = {split: _keys(examples) for split, examples in self.examples.items()}
+        seen = set(rows["train"])
+        return {
+            "unit": "rows",
+            "train": len(train),
+            "dev": {self.names["dev"]: len(dev)},
+            "test": {},
+            "skipped": {split: each.skipped for split, each in self.examples.items() if each.skipped},
+            "truncated": data_summary.truncation(self._token_counts(), self.sequence_length, limit),
+            "repeated": len(train) - len(seen),
+            "overlap": {"dev": sum(key in seen for key in rows["dev"])},
+            "baseline": "none",
+            "majority": {},
+        }
+
+    def _token_counts(self):
+        """Returns the number of tokens of the training texts without truncation, for rows the longest one."""
+        train, tokenizer, counts = self.examples["train"], self._preprocessor.tokenizer, []
+        for tower, texts in (("query", train.queries), ("passage", [row[0] for row in train.passages])):
+            ids = self._train[0][f"{tower}_token_ids"]
+            lengths = ids.nested_row_lengths()[-1].numpy().reshape(len(train), -1)[:, 0]
+            counts.append(
+                data_summary.token_counts(tokenizer, Examples(texts, None, None, []), self.sequence_length, lengths)
+            )
+        return np.max(counts, 0)
+
+    def build(self, bert):
+        if self._keeps_head:
+            return build_bi_encoder(bert.model())
+        options = {"sequence_length": self.sequence_length, "projection": self._projection}
+        return build_bi_encoder(build_embedder(bert.encoder, self._pooling, self._normalize, **options))
+
+    def complete(self, model):
+        return next(layer for layer in model.layers if isinstance(layer, keras.Model))
+
+    def score(self, targets, outputs):
+        return self._scores(self._similarities(outputs))
+
+    def _similarities(self, outputs):
+        """Returns the cosine similarities of the passages of each row; for pairs, what `metrics.ranks` returns."""
+        queries, passages = outputs["query_embedding"], outputs["passage_embedding"]
+        right, others, order = self._dev_rows[2:]
+        if right is not None:
+            found = metrics.ranks(queries, passages[: right.max() + 1, 0], right, others)
+            return np.stack(found, 1)[np.argsort(order)]
+        return np.einsum("qd,qpd->qp", unit(queries), unit(passages))
+
+    def _scores(self, found):
+        dev = self.examples["dev"]
+        match dev.kind:
+            case "scored":
+                return metrics.similarity_scores(found[:, 0], dev.scores)
+            case "pairs":
+                return metrics.retrieval_scores(found[:, 0])
+            case _:
+                return metrics.triplet_scores(found, self._present())
+
+    def _present(self):
+        """Returns which passages of the rows of dev are not absent, bool `(rows, passages)`."""
+        dev = self.examples["dev"]
+        return features.row_ids(dev.queries, dev.passages)["passage_ids"] >= 0
+
+    def dev_logits(self, predict):
+        return {"dev": self._similarities(predict(self.dev))}
+
+    def test_logits(self, predict):
+        return {}
+
+    def save_options(self, logits):
+        bert, prompts = self.bert, dict(self.bert.prompts or {})
+        for side, names in (("query", QUERY), ("passage", PASSAGE)):
+            if side in self._own_prompts:
+                given = [name for name in names if name in prompts] or names[:1]
+                prompts |= dict.fromkeys(given, self._own_prompts[side])
+        same = {name: getattr(bert, name) for name in ("default_prompt_name", "similarity_function")}
+        return {"prompts": prompts or None, **same}
+
+    def export_options(self, bert):
+        prompts = {"prompts": bert.prompts, "default_prompt_name": bert.default_prompt_name}
+        return {"example": {"text": self.examples["dev"].queries[0]}, **prompts}
+
+    def conclude(self, dev, test, output):
+        scores, found = self._scores(dev["dev"]), dev["dev"]
+        sections, errors = self._report(found)
+        return Findings({"scores": scores}, data_summary.listed(scores), {}, [], sections, errors, measured=scores)
+
+    def _report(self, found):
+        """Returns the sections of `report.html` and the rows of `errors.tsv`."""
+        dev = self.examples["dev"]
+        first = [row[0] for row in dev.passages]
+        if dev.kind == "scored":
+            rows = dev.queries, first, dev.scores, found
+            return regression_sections(*rows), regression_errors(*rows)
+        if dev.kind == "pairs":
+            ranks, best = found.T
+            texts = [None if number < 0 else self._dev_rows[1][number][0] for number in best]
+            rows = ranks, dev.queries, first, texts, "rank"
+        else:
+            wrong = np.where(self._present(), found, -np.inf)[:, 1:]
+            excess = wrong.max(1) - found[:, 0]
+            texts = [
+                row[1 + best] if value >= 0 else None
+                for row, best, value in zip(dev.passages, wrong.argmax(1), excess, strict=True)
+            ]
+            rows = excess, dev.queries, first, texts, "excess"
+        return query_sections(*rows), query_errors(*rows)
+
+
+def _loss_settings(name, options):
+    match name:
+        case "in_batch":
+            return {"temperature": options.temperature}
+        case "triplet":
+            return {"margin": options.margin, "distance": options.distance}
+        case _:
+            return {}
+
+
+def _keys(examples):
+    """Returns the texts of each row without differences in case and white space."""
+    rows = zip(examples.queries, examples.passages, strict=True)
+    return [tuple(" ".join(text.casefold().split()) for text in (query, *passages)) for query, passages in rows]
+
+
+def _described(examples):
+    texts = f"{len(examples):,} {'pairs with a score' if examples.kind == 'scored' else examples.kind}"
+    if examples.unused:
+        texts += f"; {examples.unused:,} rows of NLI are not used"
+    if examples.score_range:
+        texts += " from {:g} to {:g}".format(*examples.score_range)
+        texts += ", scaled to 0 to 1" * (examples.score_range != (0, 1))
+    return texts
+
+
+def _card(names):
+    return {
+        "pipeline_tag": "sentence-similarity",
+        "datasets": [],
+        "dataset": {"type": "json" if names["dev"].endswith(("json", "jsonl")) else "csv", "name": names["dev"]},
+        "purpose": "sentence embeddings",
+        "trained_on": names["train"],
+        "example": '["A text.", "Another one."]',
+    }

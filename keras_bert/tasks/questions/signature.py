@@ -1,0 +1,60 @@
+"""The question answering signature: a span of a context of any length."""
+
+import tensorflow as tf
+
+from keras_bert.text import packing
+from keras_bert.text.long_texts import run_windows
+from keras_bert.text.signatures import readable, texts
+from keras_bert.text.spans import best_spans, max_context, span_probabilities
+
+
+def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer_length=30, top=1, null_threshold=None):
+    """Returns the question answering signature: the best span over all windows of the context.
+
+    Args:
+        stride: int, number of tokens between the starts of two windows. Defaults to 128.
+        max_question_length, max_answer_length: int, maximum number of tokens. Default to 64 and 30.
+        top: int, if above 1, the outputs also contain this many answers with probabilities. Defaults to 1.
+        null_threshold: float, the answer is empty if `null_score` exceeds the best score by more than this.
+    """
+    if preprocessor.sequence_length < 4:
+        raise ValueError(
+            "`sequence_length` must be at least 4, for [CLS], two [SEP] and a token of the context. Received: "
+            f"sequence_length={preprocessor.sequence_length}"
+        )
+    tokenizer = preprocessor.tokenizer
+    max_question_length = min(max_question_length, (preprocessor.sequence_length - 3) // 2)
+
+    def answer(inputs):
+        context = inputs["context"]
+        question = packing.cut(tokenizer(inputs["question"]), max_question_length)
+        ids, starts, ends = tokenizer.with_offsets(context)
+        windows, first, outputs = run_windows(model, preprocessor, ids, question, stride)
+        logits = outputs["start_logits"], outputs["end_logits"]
+        spans = best_spans(*logits, windows, first, max_context(windows), max_answer_length, top)
+        found = spans.start >= 0
+        if null_threshold is not None:
+            found &= (spans.null_score - spans.score[:, 0] <= null_threshold)[:, None]
+        start = tf.where(found, _at(starts, spans.start), -1)
+        end = tf.where(found, _at(ends, spans.end), -1)
+        size = tf.where(found, end - start, 0)
+        parts = tf.strings.substr(tf.repeat(context[:, None], top, 1), tf.maximum(start, 0), size)
+        many = {
+            "answers": readable(parts),
+            "scores": tf.maximum(spans.score, tf.float32.min),  # JSON has no infinity.
+            "starts": start,
+            "ends": end,
+        }
+        best = {name.removesuffix("s"): values[:, 0] for name, values in many.items()}
+        if top > 1:
+            best.update(many, probabilities=span_probabilities(spans.score))
+        return {**best, "null_score": spans.null_score}
+
+    return {"serving_default": texts(answer, "question", "context")}
+
+
+def _at(offsets, pieces):
+    """Returns the offsets of tokens `(batch, count)`, given by index within a row; arbitrary for index -1."""
+    flat = tf.cast(offsets.row_starts(), tf.int32)[:, None] + tf.maximum(pieces, 0)
+    values = tf.pad(tf.cast(offsets.values, tf.int32), [[0, 1]])
+    return tf.gather(values, tf.minimum(flat, tf.size(values) - 1))

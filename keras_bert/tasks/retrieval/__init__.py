@@ -1,1 +1,0 @@
-"""Retrieval: passages that answer queries."""

@@ -1,0 +1,271 @@
+"""What to know about a data set before training: label shares, truncated and repeated rows, the majority baseline."""
+
+import collections
+import itertools
+import math
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.tasks.classification import multi_label
+from keras_bert.tasks.table import alike, some, spelled
+
+_CHUNK = 2**14  # Texts to tokenize at a time.
+_LENGTHS = (32, 64, 128, 256, 384, 512, 1024, 2048)  # Values to suggest for `sequence_length`.
+_HELD = 0.99  # Share of the rows that a suggested length should hold.
+_CLASSES = {"labels": "labels", "entities": "types", "tags": "tags"}  # What messages call those of a summary.
+_FEW = 5  # Classes with fewer training rows are listed in a warning.
+
+
+def summarize(data, lengths, sequence_length, limit):
+    """Summarizes a `classification.Data` as JSON values.
+
+    Args:
+        data: the `Data`.
+        lengths: integer array, the number of tokens of each training row without truncation.
+        sequence_length: int, the length to which rows are truncated.
+        limit: int, the highest `sequence_length` of the model.
+
+    Returns:
+        A dict: `unit`, "rows"; `train`, the number of rows; `dev` and `test`, the same by name; `folds`, the number of
+        folds of cross-validation, or `None`; `skipped`, the unreadable rows of train and dev, if any; `labels`, the
+        training rows of each class (for multi-label classification, also `labels_per_row`, the rows with each number of
+        labels), or `range` for regression, with `lowest`, `highest` and `mean`; `not_in_dev`, the training classes
+        without dev rows; `truncated`, see `truncation`; `repeated`, the training rows whose texts and label are those
+        of an earlier row; `overlap`, the rows of the first dev and test set that are also in train; `contradictory`,
+        the training rows that occur with different labels; `baseline`, a description; `majority`, its scores on dev.
+    """
+    task, train = data.task, _keys(data.train)
+    seen, name = set(train), task.name
+    parts = {"train": data.train, **({} if data.folds else {"dev": data.dev[name]})}
+    return {
+        "unit": "rows",
+        "train": len(train),
+        "dev": {} if data.folds else {part: len(examples) for part, examples in data.dev.items()},
+        "test": {part: len(examples) for part, examples in data.test.items()},
+        "folds": data.folds,
+        "skipped": {part: examples.skipped for part, examples in parts.items() if examples.skipped},
+        **_distribution(task, data.train.labels),
+        "not_in_dev": _only_in(task, data.train.labels, data.dev[name].labels),
+        "truncated": truncation(lengths, sequence_length, limit),
+        "repeated": len(train) - len(set(zip(train, data.train.labels, strict=True))),
+        "overlap": {
+            split: sum(key in seen for key in _keys(parts[name]))
+            for split, parts in (("dev", data.dev), ("test", data.test))
+            if name in parts and parts[name] is not data.train
+        },
+        "contradictory": contradictory(train, data.train.labels) if task.labels else 0,
+        "baseline": baseline(task, data.train.labels),
+        "majority": majority(task, data.train.labels, data.dev[name].labels),
+    }
+
+
+def token_counts(tokenizer, examples, sequence_length, lengths):
+    """Returns the number of tokens of each row without truncation, including `[CLS]` and `[SEP]`.
+
+    Args:
+        tokenizer: the `BertTokenizer`.
+        examples: the `Examples`.
+        sequence_length: int, the length to which rows were truncated.
+        lengths: the lengths of the truncated rows. Only rows of the full length are tokenized again.
+    """
+    counts, columns = np.array(lengths), [column for column in (examples.text, examples.pair) if column is not None]
+    full = np.flatnonzero(counts >= sequence_length)
+    for first in range(0, len(full), _CHUNK):
+        rows = full[first : first + _CHUNK]
+        sizes = [tokenizer(tf.constant([column[row] for row in rows])).row_lengths().numpy() for column in columns]
+        counts[rows] = np.sum(sizes, axis=0) + 1 + len(columns)
+    return counts
+
+
+def truncation(lengths, sequence_length, limit):
+    """Returns how many rows are longer than `sequence_length`, and a length that holds 99% of them.
+
+    Returns:
+        A dict: `rows` and `share`, the truncated ones; `sequence_length`; `longest`, the length of the longest row; and
+        if rows are truncated and a longer one is possible, `enough`, the suggested length, and `held`, the share of the
+        rows that it holds.
+    """
+    lengths = np.asarray(lengths)
+    rows = int(np.sum(lengths > sequence_length))
+    found = {"rows": rows, "share": rows / len(lengths), "sequence_length": sequence_length}
+    found["longest"] = int(lengths.max())
+    longer = [length for length in (*_LENGTHS, limit) if sequence_length < length <= limit]
+    if rows and longer:
+        held = {length: float(np.mean(lengths <= length)) for length in sorted(longer)}
+        enough = next((length for length, share in held.items() if share >= _HELD), max(longer))
+        found |= {"enough": enough, "held": held[enough]}
+    return found
+
+
+def contradictory(keys, labels):
+    """Returns the number of rows whose text also occurs with another label."""
+    found = collections.defaultdict(set)
+    for key, label in zip(keys, labels, strict=True):
+        found[key].add(label)
+    return sum(len(found[key]) > 1 for key in keys)
+
+
+def baseline(task, labels):
+    """Describes the majority baseline."""
+    if not task.labels:
+        return "always the mean"
+    constant = _most_frequent(task, labels)
+    names = [task.labels[number] for number in (constant if task.multi_label else [constant])]
+    return f"always {some(names) or 'no label'}"
+
+
+def majority(task, train_labels, labels):
+    """Returns the scores of predicting the same for every row.
+
+    It is the most frequent training label; for regression, the mean; for multi-label classification, the labels with
+    the highest micro F1 on the training rows.
+    """
+    constant = _most_frequent(task, train_labels) if task.labels else math.fsum(train_labels) / len(train_labels)
+    predictions = [constant] * len(labels)
+    if task.multi_label:
+        labels, predictions = (multi_label.dense(rows, task.num_classes) for rows in (labels, predictions))
+    return {metric.__name__: metric(labels, predictions) for metric in task.metrics}
+
+
+def _most_frequent(task, labels):
+    if task.multi_label:
+        return multi_label.most_frequent(labels)
+    counts = collections.Counter(labels)
+    return min(counts, key=lambda label: (-counts[label], label))
+
+
+def _distribution(task, labels):
+    if not task.labels:
+        return {"range": {"lowest": min(labels), "highest": max(labels), "mean": math.fsum(labels) / len(labels)}}
+    counts = collections.Counter(_each(task, labels))
+    found = {"labels": {name: counts[number] for number, name in enumerate(task.labels)}}
+    if task.multi_label:
+        found["labels_per_row"] = {
+            str(size): count for size, count in sorted(collections.Counter(map(len, labels)).items())
+        }
+    return found
+
+
+def _each(task, labels):
+    """Returns the class ids of all rows, one after the other."""
+    return itertools.chain.from_iterable(labels) if task.multi_label else labels
+
+
+def _only_in(task, train_labels, labels):
+    """Returns the classes in `train_labels` that are not in `labels`."""
+    if not task.labels:
+        return []
+    return [task.labels[number] for number in sorted(set(_each(task, train_labels)) - set(_each(task, labels)))]
+
+
+def _keys(examples):
+    """Returns the texts of each row without differences in case and white space."""
+    columns = [column for column in (examples.text, examples.pair) if column is not None]
+    return [tuple(" ".join(text.casefold().split()) for text in row) for row in zip(*columns, strict=True)]
+
+
+def warnings(summary):
+    """Returns sentences about what is probably a mistake in the data."""
+    unit, labels, found = summary["unit"], summary.get("labels", {}), []
+    used, unused = ([name for name, count in labels.items() if bool(count) == wanted] for wanted in (True, False))
+    if "labels_per_row" in summary:
+        found += _doubtful_sets(summary, used)
+    elif len(used) == 1:
+        found.append(f"all training {unit} have the label {used[0]}: the model can only learn to predict it")
+    elif constant := _constant(summary):
+        found.append(f"all training {unit} have the target {constant}: the model can only learn to predict it")
+    if unused and (len(used) != 1 or "labels_per_row" in summary):
+        found.append(f"no training {unit} have the label(s) {some(unused)}")
+    found += _look_alikes(summary)
+    if few := [f"{name} ({count})" for name, count in labels.items() if 0 < count < _FEW]:
+        found.append(f"{len(few)} of {len(labels)} classes have fewer than {_FEW} training {unit}: {some(few)}")
+    if missing := summary.get("not_in_dev"):
+        found.append(f"no dev {unit} have the training label(s) {some(missing)}")
+    if summary.get("entities") == {}:
+        found.append(f"no training {unit} have entities: the model can only learn to find none")
+    if unknown := summary.get("unknown"):
+        listing = some([f"{kind} ({count:,})" for kind, count in unknown.items()])
+        found.append(f"train lacks types or tags of dev, which count as missed: {listing}")
+    for split, count in summary["overlap"].items():
+        if count:
+            total = next(iter(summary[split].values()))
+            found.append(f"{count:,} of {total:,} {split} {unit} are also in train, which raises the {split} scores")
+    if summary.get("alike"):
+        found.append(f"in {summary['alike']:,} training {unit}, another choice looks like the right one")
+    if summary.get("contradictory"):
+        found.append(f"{summary['contradictory']:,} training {unit} occur with different labels")
+    return found
+
+
+def _doubtful_sets(summary, used):
+    """Returns warnings about multi-label data."""
+    unit, found = summary["unit"], []
+    if always := [name for name in used if summary["labels"][name] == summary["train"]]:
+        found.append(f"all training {unit} have the label(s) {some(always)}: the model can only learn to predict them")
+    if list(summary["labels_per_row"]) == ["1"] and len(used) > 1:
+        found.append(f"all training {unit} have one label; --task=classification predicts exactly one")
+    return found
+
+
+def _constant(summary):
+    """Returns the target of all rows if they are equal."""
+    ends = summary.get("range")
+    return f"{ends['lowest']:g}" if ends and ends["lowest"] == ends["highest"] else None
+
+
+def _look_alikes(summary):
+    """Returns a warning about names that look alike, with how often they are in train; an empty list without any."""
+    key = next((key for key in _CLASSES if key in summary), None)
+    counts = summary.get(key, {}) | dict.fromkeys(summary.get("unknown", ()), 0)
+    pairs = [zip(spelled(names), names, strict=True) for names in alike(counts)]
+    same = [" and ".join(f"{text} ({counts[name]:,})" for text, name in group) for group in pairs]
+    return [f"{_CLASSES[key]} that look alike are different classes: {some(same)}"] if same else []
+
+
+def no_better(summary, metric, scores, same=None):
+    """Returns a sentence if a model is no better than the majority baseline, or else `None`.
+
+    Args:
+        summary: the result of `summarize`.
+        metric: string, the score to compare.
+        scores: dict of the scores of the model.
+        same: string, the prediction for all rows; `None` if the predictions differ.
+    """
+    if same is not None:
+        return f"the model predicts {same} for every {summary.get('predicted', 'row')}"
+    majority = summary["majority"].get(metric)
+    if majority is None or scores[metric] > majority + 1e-9 or majority == 1:
+        return None
+    numbers = f"{listed({metric: scores[metric]})} against {100 * majority:.2f}%"
+    return f"no better than the majority baseline ({summary['baseline']}): {numbers}"
+
+
+def facts(summary):
+    """Returns skipped, repeated and truncated rows and the majority baseline as lines of text by title, for people."""
+    lines = {}
+    if summary.get("skipped"):
+        counts = (f"{part} {count:,}" for part, count in summary["skipped"].items())
+        lines[f"skipped {summary['unit']}"] = ", ".join(counts)
+    if summary.get("repeated"):
+        lines["repeated"] = f"{summary['repeated']:,} of {summary['train']:,} training {summary['unit']} are repeated"
+    lines["truncated"] = _truncated(summary["truncated"], summary["unit"])
+    if summary["majority"]:
+        lines["majority baseline"] = f"{listed(summary['majority'])} ({summary['baseline']})"
+    return lines
+
+
+def _truncated(cut, unit):
+    if not cut["rows"]:
+        return f"none of the training {unit} is longer than {cut['sequence_length']} tokens"
+    amount = f"{cut['share']:.1%}" if cut["share"] >= 0.001 else f"{cut['rows']:,}"
+    text = f"{amount} of the training {unit} are longer than {cut['sequence_length']} tokens"
+    if "enough" not in cut:
+        return text
+    held = math.floor(1000 * cut["held"]) / 10  # Not rounded up to 100.
+    return f"{text}; --sequence_length={cut['enough']} would hold {held:g}%"
+
+
+def listed(scores):
+    """Formats scores from 0 to 1 (correlations from -1) in one line, in percent."""
+    return ", ".join(f"{name.replace('_', ' ')} {100 * value:.2f}%" for name, value in scores.items())

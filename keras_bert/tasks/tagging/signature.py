@@ -1,0 +1,112 @@
+"""The token classification signatures: the words of a text with their tags, and its entities."""
+
+import tensorflow as tf
+
+from keras_bert.text.entities import entities, entity_spans
+from keras_bert.text.labels import placeholders
+from keras_bert.text.long_texts import run_windows
+from keras_bert.text.signatures import readable, texts
+from keras_bert.text.spans import half_stride, max_context
+
+
+def tagger(model, preprocessor, labels, stride=None):
+    """Returns the token classification signatures, for texts of any length.
+
+    `serving_default` finds words as BERT does: at white space and punctuation. The words of `words` are those that
+    single spaces separate, as in CoNLL's files. A word gets the tag of its first piece. Its score is the probability of
+    that tag; the score of an entity is the mean score of its words.
+
+    Args:
+        stride: int, number of pieces between the starts of two windows. Defaults to half a window.
+    """
+    labels = labels or placeholders(model.output["logits"].shape[-1])
+    starts_word = tf.constant([not piece.startswith("##") for piece in preprocessor.vocabulary.pieces])
+    stride = half_stride(preprocessor.sequence_length) if stride is None else stride
+    outside = labels.index("O") if "O" in labels else 0
+
+    def answer(inputs):
+        """Tags the words that BERT finds."""
+        text = inputs["text"]
+        ids, starts, ends = preprocessor.tokenizer.with_offsets(text)
+        probabilities = tf.nn.softmax(_logits(model, preprocessor, ids, stride))
+        first = tf.gather(starts_word, ids.values)
+        last = tf.concat([first[1:], tf.ones_like(first[:1])], 0)
+
+        def words(values, where):
+            return tf.ragged.boolean_mask(ids.with_values(values), ids.with_values(where))
+
+        spans = words(starts.values, first), words(ends.values, last)
+        return _tagged(text, *spans, tf.boolean_mask(probabilities, first), labels)
+
+    def answer_words(inputs):
+        """Tags the words between spaces; those without pieces are outside of entities."""
+        text = inputs["text"]
+        words = tf.strings.split(text, " ")
+        pieces = words.with_values(preprocessor.tokenizer(words.values))
+        probabilities = tf.nn.softmax(_logits(model, preprocessor, pieces.merge_dims(1, 2), stride))
+        sizes = pieces.values.row_lengths()
+        nothing = tf.one_hot([outside], len(labels))
+        first = tf.where(sizes > 0, tf.cumsum(sizes, exclusive=True), tf.reduce_sum(sizes))
+        probabilities = tf.gather(tf.concat([probabilities, nothing], 0), first)
+        lengths = words.with_values(tf.cast(tf.strings.length(words.values), tf.int64) + 1)
+        ends = tf.cumsum(lengths.values) - tf.gather(
+            tf.cumsum(tf.reduce_sum(lengths, 1), exclusive=True), lengths.value_rowids()
+        )
+        return _tagged(
+            text, words.with_values(ends - lengths.values), words.with_values(ends - 1), probabilities, labels
+        )
+
+    return {"serving_default": texts(answer, "text"), "words": texts(answer_words, "text")}
+
+
+def _tagged(text, starts, ends, probabilities, labels):
+    """Returns the outputs of a signature, given the byte offsets of the words and the probabilities of their tags."""
+    tags = starts.with_values(tf.argmax(probabilities, -1, tf.int32))
+    scores = starts.with_values(tf.reduce_max(probabilities, -1))
+    found = entities(tags, labels)
+    entity_starts, entity_ends = entity_spans(found, starts, ends)
+    return {
+        "tokens": _slices(text, starts, ends),
+        "tags": tags.with_values(tf.gather(tf.constant(labels), tags.values)).to_tensor(""),
+        "scores": scores.to_tensor(0.0),
+        "starts": _dense(starts),
+        "ends": _dense(ends),
+        "token_count": tf.cast(starts.row_lengths(), tf.int32),
+        "entities": _slices(text, entity_starts, entity_ends),
+        "entity_types": found.type.to_tensor(""),
+        "entity_starts": _dense(entity_starts),
+        "entity_ends": _dense(entity_ends),
+        "entity_scores": mean_scores(scores, found).to_tensor(0.0),
+        "entity_count": tf.cast(found.start.row_lengths(), tf.int32),
+    }
+
+
+def _logits(model, preprocessor, ids, stride):
+    """Returns the logits of all pieces, `(pieces, tags)`, each from the window where it has the most context."""
+    windows, first, outputs = run_windows(model, preprocessor, ids, stride=stride)
+    chosen = max_context(windows)
+    row = chosen.value_rowids()
+    position = tf.gather(first, row) + tf.ragged.range(windows.length).values
+    place = tf.boolean_mask(tf.stack([tf.cast(row, tf.int32), position], 1), chosen.values)
+    # Without the shape, TensorFlow's optimizer of graphs prints an error.
+    return tf.ensure_shape(tf.gather_nd(outputs["logits"], place), [None, outputs["logits"].shape[-1]])
+
+
+def _slices(text, starts, ends):
+    """Returns the substrings of each text, padded."""
+    parts = tf.strings.substr(tf.gather(text, starts.value_rowids()), starts.values, ends.values - starts.values)
+    return starts.with_values(readable(parts)).to_tensor("")
+
+
+def _dense(offsets):
+    return tf.cast(offsets, tf.int32).to_tensor(-1)
+
+
+def mean_scores(scores, found):
+    """Returns the mean score of the words of each entity."""
+    # In double precision: the cumulative sum runs over all words of a request.
+    sums = tf.cumsum(tf.pad(tf.cast(scores.values, tf.float64), [[1, 0]]))
+    first_word = tf.cast(tf.gather(scores.row_starts(), found.start.value_rowids()), tf.int32)
+    start, end = first_word + found.start.values, first_word + found.end.values
+    means = (tf.gather(sums, end) - tf.gather(sums, start)) / tf.cast(end - start, tf.float64)
+    return found.start.with_values(tf.cast(means, tf.float32))

@@ -1,0 +1,97 @@
+"""What to know about sentences to tag before training: words, entities, repeated sentences, the baseline."""
+
+import collections
+import itertools
+
+import numpy as np
+
+from keras_bert.tasks.summary import listed
+from keras_bert.tasks.tagging import metrics, schemes
+from keras_bert.tasks.tagging.schemes import PLAIN
+
+_FEW = 5  # Types to list.
+_BASELINE = "each word's most frequent training tag"
+
+
+def summarize(train, splits, lengths, document_context):
+    """Summarizes `Sentences` as JSON values, as `tasks.data_summary.summarize` does for rows.
+
+    Args:
+        train: the training `TaggingWindows`.
+        splits: dict of the `TaggingWindows` of `dev` and, if there is data to predict, `test`.
+        lengths: int, the maximum number of tokens of a window.
+        document_context: bool, whether the windows run over documents.
+
+    Returns:
+        A dict with the entries `unit`, `train`, `dev`, `test`, `overlap`, `baseline` and `majority` of rows; `words`,
+        the training words; `entities`, the training entities of each type, or `tags`, the words of each tag; `unknown`,
+        the dev entities of types that train lacks; `windows`; and `long`, the training sentences with several windows.
+    """
+    sentences, dev = train.sentences, splits["dev"].sentences
+    counts = collections.Counter(itertools.chain.from_iterable(sentences.types()))
+    unknown = collections.Counter(kind for kinds in dev.types() for kind in kinds if kind not in counts)
+    seen = set(map(_key, sentences.sources))
+    return {
+        "unit": "texts" if sentences.words is None else "sentences",
+        "predicted": "word",
+        "train": len(sentences),
+        "dev": {},
+        "test": {},
+        **{split: {part.sentences.path.name: len(part.sentences)} for split, part in splits.items()},
+        "words": int(train.counts.sum()),
+        "tags" if sentences.scheme == PLAIN else "entities": dict(counts.most_common()),
+        "unknown": dict(unknown.most_common()),
+        "windows": len(train.windows.length),
+        "long": 0 if document_context else int(np.sum(train.tokens > lengths - 2)),
+        "overlap": {
+            split: sum(_key(source) in seen for source in part.sentences.sources) for split, part in splits.items()
+        },
+        "baseline": _BASELINE,
+        "majority": _baseline(train, splits["dev"]),
+    }
+
+
+def _key(source):
+    """Returns a sentence without differences in case and white space."""
+    return " ".join((source if isinstance(source, str) else " ".join(source)).casefold().split())
+
+
+def _baseline(train, dev):
+    """Returns the dev scores of tagging each word with its most frequent tag in train, unknown words with "O"."""
+    counts = collections.defaultdict(collections.Counter)
+    for words, tags in zip(_words(train), train.gold_tags, strict=True):
+        for word, tag in zip(words, tags, strict=True):
+            counts[word][tag] += 1
+    every = sum(counts.values(), collections.Counter())
+    other = every.most_common(1)[0][0] if train.sentences.scheme == PLAIN else schemes.OUTSIDE
+    best = {word: min(tags, key=lambda tag: (-tags[tag], tag)) for word, tags in counts.items()}
+    said = [[best.get(word, other) for word in words] for words in _words(dev)]
+    if train.sentences.scheme == PLAIN:
+        return metrics.word_scores(dev.gold_tags, said)
+    found = [dev.in_text(row, schemes.entities(tags)) for row, tags in enumerate(said)]
+    return metrics.entity_scores(dev.sentences.entities, found)
+
+
+def _words(windows):
+    """Returns the words of each sentence; those of texts are BERT's."""
+    sentences = windows.sentences
+    if sentences.words is not None:
+        return sentences.words
+    return [[text[start:end] for start, end in windows.word_spans(row)] for row, text in enumerate(sentences.texts)]
+
+
+def facts(summary):
+    """Returns lines of text by title, for people."""
+    name = "entities" if "entities" in summary else "tags"
+    total = sum(summary[name].values())
+    kinds = ", ".join(f"{kind or 'entity'}: {count:,}" for kind, count in list(summary[name].items())[:_FEW])
+    more = f", and {len(summary[name]) - _FEW} more" if len(summary[name]) > _FEW else ""
+    lines = {f"training {summary['unit']}": f"{summary['train']:,}, {summary['words']:,} words"}
+    lines[f"training {name}"] = f"{total:,}; {kinds}{more}" if total else "none"
+    if summary["long"]:
+        lines["long"] = f"{summary['long']:,} training {summary['unit']} are read in several windows"
+    for split in ("dev", "test"):
+        for name, count in summary[split].items():
+            lines[f"{split} {summary['unit']}"] = f"{name}: {count:,}"
+    lines["majority baseline"] = f"{listed(summary['majority'])} ({summary['baseline']})"
+    return lines

@@ -1,0 +1,263 @@
+"""Fine-tuning for tagging: named entities, chunks, parts of speech."""
+
+import functools
+import pathlib
+
+import numpy as np
+import scipy.special
+
+from keras_bert.models.heads import build_token_classifier
+from keras_bert.tasks import summary as data_summary
+from keras_bert.tasks.base import Findings, FinetuningTask, start_text
+from keras_bert.tasks.tagging import data, metrics, published, schemes
+from keras_bert.tasks.tagging import summary as sentence_summary
+from keras_bert.tasks.tagging.features import TaggingWindows, labels
+from keras_bert.tasks.tagging.report import entity_errors, entity_sections
+from keras_bert.tasks.tagging.schemes import PLAIN
+from keras_bert.tasks.tagging.words_report import word_errors, word_sections
+from keras_bert.training.bucketing import Batches, token_batches
+from keras_bert.training.losses import token_loss
+from keras_bert.training.progress import announced
+
+_FLAGS = {"train": "train_file", "dev": "dev_file", "test": "predict_file"}
+
+
+class TaggingTask(FinetuningTask):
+    """Tagging of words. Entities are learned as IOB2 tags and predicted in the form of each file.
+
+    Args:
+        train, dev: `tagging.data.Sentences` with entities or tags, to train on and to select the best run on.
+        test: `Sentences` to predict, or `None`. They are scored if they have entities.
+        model: directory or name of the checkpoint to start from.
+        bert: the loaded checkpoint.
+        sequence_length: int, maximum number of tokens of a window. Defaults to 128.
+        document_context: bool, whether windows run over whole documents. Defaults to `False`.
+        first_token_only: bool, see `TaggingWindows`. Defaults to `False`.
+        max_train_examples: int, number of training sentences to use; `None` for all.
+    """
+
+    can_pack = True
+
+    def __init__(
+        self,
+        train,
+        dev,
+        test,
+        model,
+        bert,
+        sequence_length=128,
+        document_context=False,
+        first_token_only=False,
+        max_train_examples=None,
+    ):
+        data.check(train, dev, test, document_context)
+        self.model, self.bert, self.sequence_length = str(model), bert, sequence_length
+        self.plain = train.scheme == PLAIN
+        self.metric = "accuracy" if self.plain else "f1"
+        self.title = f"Tagging of {train.path.name}"
+        self.loss = token_loss()
+        self.labels = labels(train)
+        self._preprocessor = bert.preprocessor(sequence_length, padding="longest")
+        options = {"document_context": document_context, "first_token_only": first_token_only}
+        parts = {"train": train.first(max_train_examples), "dev": dev, **({} if test is None else {"test": test})}
+        with announced(f"tokenizing {sum(map(len, parts.values())):,} sentences"):
+            windows = {
+                name: TaggingWindows(part, self._preprocessor, self.labels, **options) for name, part in parts.items()
+            }
+        self._windows = windows
+        self._train = windows["train"].examples()
+        self.train = [lambda: self._train]
+        self.dev = Batches(windows["dev"].inputs(), windows["dev"].targets(), 64, shuffle=False)
+        self.settings = {
+            "model": self.model,
+            "labels": self.labels,
+            "sequence_length": sequence_length,
+            **options,
+            **{_FLAGS[name]: [str(part.path), len(part)] for name, part in parts.items()},
+            "content": {name: part.fingerprint() for name, part in parts.items()},
+        }
+        splits = {name: part for name, part in windows.items() if name != "train"}
+        self.summary = sentence_summary.summarize(windows["train"], splits, sequence_length, document_context)
+        self.facts = {
+            "start": start_text(model, bert),
+            **sentence_summary.facts(self.summary),
+            **_problems(windows),
+        }
+        self.card = _card(train, dev)
+
+    def build(self, bert):
+        # A tagger with the same labels keeps its head.
+        if bert.head == "token_classification" and bert.labels == self.labels:
+            return bert.model()
+        return build_token_classifier(bert.encoder, len(self.labels))
+
+    # Differs from BERT: batches have equal numbers of tokens instead of sentences.
+    def batches(self, examples, batch_size, seed, grouped):
+        return token_batches(functools.partial(Batches, *examples(), seed=seed), batch_size, grouped)
+
+    def score(self, targets, outputs):
+        logits = self._windows["dev"].from_outputs(outputs)
+        if not np.isfinite(logits).all():
+            raise FloatingPointError("the logits are not finite: the training has diverged")
+        return self._scores("dev", logits)
+
+    def _scores(self, split, logits):
+        windows = self._windows[split]
+        if self.plain:
+            return metrics.word_scores(windows.sentences.tags, windows.tags(logits))
+        return metrics.entity_scores(windows.sentences.entities, windows.entities(logits))
+
+    def dev_logits(self, predict):
+        return {"words": self._logits("dev", predict)}
+
+    def test_logits(self, predict):
+        return {"words": self._logits("test", predict)} if "test" in self._windows else {}
+
+    def _logits(self, split, predict):
+        return self._windows[split].logits(lambda inputs: predict(Batches(inputs, batch_size=64, shuffle=False)))
+
+    def save_options(self, logits):
+        return {"labels": self.labels, "task": "tagging"}
+
+    def export_options(self, bert):
+        sentences = self._windows["dev"].sentences
+        text = sentences.texts[0] if sentences.words is None else " ".join(sentences.words[0])
+        return {"labels": bert.labels, "example": {"text": text}}
+
+    def conclude(self, dev, test, output):
+        scores = self._scores("dev", dev["words"])
+        results, facts, messages, tables = {"scores": scores}, {}, [], []
+        for split, logits in (("dev", dev), ("test", test)):
+            if logits:
+                self._write(split, logits["words"], output)
+        test_scores = self._test_scores(test)
+        if test_scores:
+            results["test_scores"] = test_scores
+            facts["scores on test"] = data_summary.listed(test_scores)
+            messages.append(f"test: {data_summary.listed(test_scores)}")
+        if not self.plain and self._is_conll("dev"):
+            official = test_scores["f1"] if test_scores and self._is_conll("test") else None
+            tables.append(published.comparison_table(scores["f1"], official))
+        tags = {tag for tags in self._windows["dev"].tags(dev["words"]) for tag in tags}
+        return Findings(
+            results,
+            data_summary.listed(scores),
+            facts,
+            tables,
+            *self._report(dev["words"]),
+            messages,
+            measured=scores,
+            same=tags.pop() if len(tags) == 1 else None,
+        )
+
+    def _write(self, split, logits, output):
+        """Writes the predictions in the form of the file."""
+        windows = self._windows[split]
+        found = windows.tags(logits) if self.plain else windows.entities(logits)
+        windows.sentences.write(output / predictions_name(windows.sentences.path, split), found)
+
+    def _test_scores(self, test):
+        """Returns the scores of the data to predict, `None` without entities, as in files whose tags are not public."""
+        sentences = self._windows["test"].sentences if test else None
+        if sentences is None or not sentences.is_labeled or not any(sentences.types()):
+            return None
+        return self._scores("test", test["words"])
+
+    def _is_conll(self, split):
+        windows = self._windows[split]
+        types = {label[2:] for label in self.labels if label != schemes.OUTSIDE}
+        return published.is_conll_2003(types, int(windows.counts.sum()), split)
+
+    def _report(self, logits):
+        """Returns the sections of `report.html` and the rows of `errors.tsv`."""
+        rows, windows = self._rows(logits), self._windows["dev"]
+        if self.plain:
+            return word_sections(rows, self.labels), word_errors(rows)
+        scores = metrics.table(windows.sentences.entities, windows.entities(logits))
+        return entity_sections(rows, scores), entity_errors(rows)
+
+    def _rows(self, logits):
+        """Returns the dev sentences with their entities or tags, see `entity_sections` and `word_sections`."""
+        windows = self._windows["dev"]
+        golds, predictions = windows.gold_tags, windows.tags(logits)
+        if not self.plain:
+            golds, predictions = list(map(schemes.entities, golds)), windows.word_entities(logits)
+        ends = np.cumsum(windows.counts)[:-1]
+        losses, confidences = (np.split(values, ends) for values in self._judged(logits))
+        return [
+            self._row(row, *values)
+            for row, values in enumerate(zip(golds, predictions, losses, confidences, strict=True))
+        ]
+
+    def _row(self, row, golds, predictions, losses, confidences):
+        windows = self._windows["dev"]
+        text, words = _text_and_words(windows, row)
+        if not self.plain:
+            confidences = [confidences[entity.start : entity.end].mean() for entity in predictions]
+        known = losses[~np.isnan(losses)]
+        return {
+            "line": windows.sentences.lines[row],
+            "text": text,
+            "words": words,
+            "golds": golds,
+            "predictions": predictions,
+            "confidences": [float(value) for value in confidences],
+            "loss": float(known.mean()) if len(known) else 0.0,
+            "tokens": int(windows.tokens[row]),
+        }
+
+    def _judged(self, logits):
+        """Returns the cross-entropy of each word, NaN without tokens or a known tag, and the probability of its tag."""
+        windows = self._windows["dev"]
+        log = scipy.special.log_softmax(logits.astype("float64"), -1)
+        ids = {label: number for number, label in enumerate(self.labels)}
+        golds = np.array([ids.get(tag, -1) for tags in windows.gold_tags for tag in tags])
+        known = (golds >= 0) & windows.has_tokens
+        losses = np.where(known, -log[np.arange(len(golds)), np.maximum(golds, 0)], np.nan)
+        return losses, np.exp(log.max(-1))
+
+
+def predictions_name(path, split):
+    """Returns the name of a file of predictions: `predictions` of the test data, `dev_predictions` of dev."""
+    return f"{'dev_' if split == 'dev' else ''}predictions{pathlib.Path(path).suffix or '.txt'}"
+
+
+def _text_and_words(windows, row):
+    """Returns a sentence as text and the character offsets of its words."""
+    sentences = windows.sentences
+    if sentences.texts is not None:
+        return sentences.texts[row], windows.word_spans(row)
+    lengths = [len(word) for word in sentences.words[row]]
+    starts = np.cumsum([0, *(length + 1 for length in lengths)]).tolist()
+    return " ".join(sentences.words[row]), [(start, start + size) for start, size in zip(starts, lengths, strict=False)]
+
+
+def _problems(windows):
+    """Returns lines about words and entities that the model cannot represent."""
+    lines = {}
+    for split, part in windows.items():
+        if part.without_tokens:
+            row, word = part.without_tokens[0]
+            first = f"{part.sentences.words[row][word]!r} in the sentence of line {part.sentences.lines[row]}"
+            lines[f"{split} words without tokens"] = (
+                f"{len(part.without_tokens):,}, tagged {part.outside}; the first is {first}"
+            )
+        if part.inexact:
+            place = f"line {part.sentences.lines[part.inexact[0]]}"
+            lines[f"{split} inexact"] = (
+                f"{len(part.inexact):,} entities start or end inside a word, the first in {place}; "
+                "they are trained with the whole word, which the scores count as wrong"
+            )
+    return lines
+
+
+def _card(train, dev):
+    return {
+        "pipeline_tag": "token-classification",
+        "datasets": [],
+        "dataset": {"type": "json" if "json" in dev.path.suffix.lower() else "text", "name": dev.path.name},
+        "purpose": "tagging of words" if train.scheme == PLAIN else "named entity recognition",
+        "trained_on": train.path.name,
+        "example": '["A text with names."]',
+        "arguments": '"A text with names."',
+    }

@@ -1,0 +1,120 @@
+"""The translation signatures: text in, the best translations with their scores out."""
+
+import tensorflow as tf
+
+from keras_bert.text.signatures import texts
+from keras_bert.translation.beam_search import Beam, beam_search
+from keras_bert.translation.decoding import Decoder
+
+_MORE = 50  # A translation has at most this many tokens more than its source (Vaswani et al., 2017, section 6.1).
+
+
+class Translator:
+    """Translates texts with a Transformer.
+
+    Args:
+        model: a model from `build_transformer`.
+        tokenizer: a `LosslessTokenizer`.
+        beam: a `Beam`. Defaults to 4 beams with the paper's length penalty.
+        n_best: int, number of translations of each text, at most the number of beams. Defaults to 1.
+
+    Call arguments:
+        texts: a vector of strings.
+
+    Returns:
+        A dict of tensors: `translation` `(texts,)`, the best one; `translations` and `scores` `(texts, n_best)`;
+        `truncated` `(texts,)`, whether the end of a text was cut off because it is longer than the model's positions.
+
+    Example:
+        translator = Translator(model, LosslessTokenizer("vocab.txt"))
+        translator(["Ein Hund rennt."])["translation"]
+    """
+
+    def __init__(self, model, tokenizer, beam=None, n_best=1):
+        self.tokenizer, self.beam, self.n_best = tokenizer, beam or Beam(), n_best
+        if not 1 <= n_best <= self.beam.size:
+            raise ValueError(
+                f"`n_best` must be at least 1 and at most the number of beams, {self.beam.size}. "
+                f"Received: n_best={n_best}"
+            )
+        self.decoder = Decoder(model)
+        if self.decoder.config.vocab_size != len(tokenizer.vocabulary):
+            raise ValueError(
+                "the model and the vocabulary must have the same number of tokens. "
+                f"Received: {self.decoder.config.vocab_size} and {len(tokenizer.vocabulary)}"
+            )
+        self._longest = self.decoder.config.max_position_embeddings
+        specials = ("[PAD]", "[UNK]", "[START]")
+        self._forbidden = tokenizer.vocabulary.ids(specials)
+
+    def __call__(self, texts):
+        ids, mask, truncated = self.encode(texts)
+        found = self._search(ids, mask)
+        best = found["ids"][:, : self.n_best]
+        translations = tf.ensure_shape(self.decode(best), [None, self.n_best])
+        return {
+            "translation": translations[:, 0],
+            "translations": translations,
+            "scores": found["scores"][:, : self.n_best],
+            "truncated": truncated,
+        }
+
+    def encode(self, texts):
+        """Returns padded ids and mask of the sources, `(texts, length)`, and whether they were cut off."""
+        ids = self.tokenizer(texts)
+        truncated = ids.row_lengths() >= self._longest
+        ids = ids[:, : self._longest - 1]
+        ids = tf.concat([ids, tf.fill([ids.nrows(), 1], self.tokenizer.end_id)], axis=1)
+        return ids.to_tensor(0), tf.ones_like(ids).to_tensor(0), truncated
+
+    def decode(self, ids):
+        """Returns the texts of generated ids `(texts, n, length)`, -1 after the end."""
+        rows, count, length = tf.unstack(tf.shape(ids))
+        flat = tf.reshape(ids, [rows * count, length])
+        ragged = tf.ragged.boolean_mask(flat, (flat >= 0) & (flat != self.tokenizer.end_id))
+        return tf.reshape(self.tokenizer.detokenize(ragged), [rows, count])
+
+    def _search(self, ids, mask):
+        lengths = tf.reduce_sum(mask, axis=1)
+        start, end = self.tokenizer.start_id, self.tokenizer.end_id
+        found = beam_search(self.decoder, ids, mask, lengths + _MORE, start, end, self.beam, forbidden=self._forbidden)
+        empty = lengths == 1  # An empty text has an empty translation.
+        return {
+            "ids": tf.where(empty[:, None, None], -1, found["ids"]),
+            "scores": tf.where(empty[:, None], 0.0, found["scores"]),
+        }
+
+    def align(self, texts):
+        """Translates texts and shows what each piece of a translation reads.
+
+        Returns:
+            A dict: `translation`; `source_tokens` `(texts, source length)` and `target_tokens` `(texts, target
+            length)`, texts of the pieces, padded with `""`; `attention` `(texts, target length, source length)`.
+        """
+        count = tf.shape(texts)[0]
+        ids, mask, _ = self.encode(tf.concat([texts, [""]], 0))  # So that there is at least one.
+        best = self._search(ids, mask)["ids"][:, 0]
+        written = tf.cast(best >= 0, tf.int32)
+        longest = tf.maximum(tf.reduce_max(tf.reduce_sum(written, axis=1)), 1)
+        best, written = tf.maximum(best, 0)[:, :longest], written[:, :longest]
+        starts = tf.fill([tf.shape(best)[0], 1], self.tokenizer.start_id)
+        shifted = tf.concat([starts, best[:, :-1]], axis=1)
+        attention = self.decoder.cross_attention(ids, mask, shifted, written)
+        attention *= tf.cast(written[:, :, None] * mask[:, None], attention.dtype)
+        pieces = tf.constant(self.tokenizer.vocabulary.pieces)
+        return {
+            "translation": self.decode(tf.where(written > 0, best, -1)[:, None])[:count, 0],
+            "source_tokens": tf.where(mask > 0, tf.gather(pieces, ids), "")[:count],
+            "target_tokens": tf.where(written > 0, tf.gather(pieces, best), "")[:count],
+            "attention": attention[:count],
+        }
+
+
+def translator_signatures(model, tokenizer, beam=None, n_best=1):
+    """Returns the signatures of a translation model by name; for the arguments see `Translator`."""
+    translator = Translator(model, tokenizer, beam, n_best)
+
+    return {
+        "serving_default": texts(lambda inputs: translator(inputs["text"]), "text"),
+        "alignment": texts(lambda inputs: translator.align(inputs["text"]), "text"),
+    }

@@ -1,0 +1,226 @@
+"""Models that BERT is compared with: saved and loaded with their facts, and built by name."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.baselines.bilm import frozen_states
+from keras_bert.baselines.config import named_baseline
+from keras_bert.baselines.description import build_baseline
+from tests.conftest import to_numpy
+
+PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh")
+NAMES = {"bilm": "bilm_H-4", "bilstm": "bilstm_H-4_L-1_E-6", "bidaf": "bidaf_H-4_E-6"}
+
+
+def build(kind, features=False, dtype=None, **options):
+    language_model = build_baseline(named_baseline("bilm_H-4_L-1", len(PIECES)), dtype=dtype) if features else None
+    options = {"num_classes": 3, **options} if kind == "bilstm" else options
+    return build_baseline(
+        named_baseline(NAMES[kind], len(PIECES)), language_model=language_model, dtype=dtype, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def language_model():
+    """A language model. Tests must not change it."""
+    return build("bilm")
+
+
+@pytest.fixture(scope="module")
+def bilm(language_model, tmp_path_factory):
+    """The folder of the language model."""
+    folder = tmp_path_factory.mktemp("bilm") / "bilm"
+    keras_bert.save(language_model, folder, PIECES, lowercase=False)
+    return folder
+
+
+@pytest.fixture
+def rows():
+    ids = np.array([[2, 5, 3, 7, 3], [2, 3, 10, 3, 0]], "int32")
+    segments = np.array([[0, 0, 0, 1, 1], [0, 0, 1, 1, 0]], "int32")
+    return {"token_ids": ids, "segment_ids": segments, "padding_mask": (ids != 0).astype("int32")}
+
+
+def outputs(model, rows):
+    found = model({name: rows[name] for name in model.input})
+    return {name: value for name, value in found.items() if name != "hidden_states"}
+
+
+def assert_same(found, model):
+    """Compares weights and descriptions, which specify the whole graph."""
+    described, expected = (dataclasses.replace(keras_bert.describe(each), layers={}) for each in (found, model))
+    assert described == expected
+    weights = {weight.path: to_numpy(weight) for weight in found.weights}
+    assert weights.keys() == {weight.path for weight in model.weights}
+    for weight in model.weights:
+        np.testing.assert_array_equal(weights[weight.path], to_numpy(weight), err_msg=weight.path)
+
+
+@pytest.mark.parametrize(
+    ("features", "pair", "facts"),
+    [
+        (False, False, {"labels": ["no", "so", "yes"], "task": "mine", "pair": False, "sequence_length": 9}),
+        (True, True, {}),
+    ],
+)
+def test_saved_models_load_with_their_facts(tmp_path, features, pair, facts):
+    model = build("bilstm", features, pair=pair)
+    keras_bert.save(model, tmp_path, PIECES, lowercase=False, **facts)
+    bert = keras_bert.load(tmp_path)
+    assert bert.config.kind == "bilstm"
+    assert bert.vocabulary.pieces == PIECES
+    assert not bert.lowercase
+    assert {name: getattr(bert, name) for name in facts} == facts
+    assert bert.config == keras_bert.describe(model).config
+    assert_same(bert.model(), model)
+
+
+def test_a_language_model_is_saved_again(bilm, language_model, tmp_path):
+    bert = keras_bert.load(bilm)
+    assert (bert.config.kind, bert.vocabulary.pieces, bert.lowercase) == ("bilm", PIECES, False)
+    assert_same(bert.model(), language_model)
+    keras_bert.save(bert.model(), tmp_path / "again", bert.vocabulary)
+    assert keras_bert.load(tmp_path / "again" / "model.keras").config == bert.config
+
+
+def test_dtypes(tmp_path, rows):
+    """A question answering model with its facts; files are in float32."""
+    model, facts = build("bidaf", features=True, dtype="mixed_bfloat16"), {"task": "squad", "null_threshold": -1.5}
+    keras_bert.save(model, tmp_path, PIECES, **facts)
+    bert = keras_bert.load(tmp_path)
+    assert {name: getattr(bert, name) for name in facts} == facts
+    exact, narrow = bert.model(), keras_bert.load(tmp_path, dtype="mixed_bfloat16").model()
+    assert [keras_bert.describe(each).dtype for each in (exact, narrow)] == ["float32", "mixed_bfloat16"]
+    expected, computed = outputs(model, rows), outputs(narrow, rows)
+    for name, value in outputs(exact, rows).items():
+        found = to_numpy(computed[name])
+        np.testing.assert_array_equal(found, to_numpy(expected[name]))
+        np.testing.assert_allclose(found, to_numpy(value), rtol=0.05, atol=0.02)
+
+
+def test_trained_weights_stay_below_a_new_head(tmp_path, caplog):
+    keras_bert.save(build("bilstm", features=True), tmp_path, PIECES)
+    bert = keras_bert.load(tmp_path)
+    found = bert.classifier(5)
+    old = {weight.path: to_numpy(weight) for weight in bert.model().weights}
+    for weight in found.weights:
+        same = weight.path in old and old[weight.path].shape == weight.shape
+        assert same == (not weight.path.startswith("classifier"))
+        if same:
+            np.testing.assert_array_equal(to_numpy(weight), old[weight.path])
+    assert found.output["logits"].shape == (None, 5)
+    single = bert.classifier(2, pair=False)  # Without attention between two texts.
+    assert keras_bert.describe(single).pair is False
+    assert "has no weights for hidden: they are new" in caplog.text
+
+
+def test_a_language_model_lends_its_vocabulary_and_weights(bilm, language_model):
+    bert = keras_bert.load("bidaf_H-4", language_model=bilm)
+    model = bert.span_labeler()
+    assert (bert.vocabulary.pieces, bert.lowercase) == (PIECES, False)
+    layers = {layer.name: layer for layer in model.layers}
+    for name in ("token_embedding", "lstm_0", "lstm_1"):
+        expected = language_model.get_layer(name)
+        assert not layers[name].trainable
+        for found, weight in zip(layers[name].weights, expected.weights, strict=True):
+            np.testing.assert_array_equal(to_numpy(found), to_numpy(weight))
+
+
+def test_names():
+    assert dataclasses.astuple(named_baseline("bilstm", 7))[1:5] == (7, 1500, 2, 300)  # GLUE's baseline.
+    sizes = named_baseline("bilstm_H-256_L-1_E-100", 7)
+    assert (sizes.width, sizes.num_layers, sizes.embedding_size) == (256, 1, 100)
+    assert named_baseline("bilm_H-8", 7).embedding_size == 8
+    assert [named_baseline(name, 7) for name in ("bilstm_", "bidaf_H256", "bert", "L-2_H-4")] == [None] * 4
+    with pytest.raises(ValueError, match="bidaf_L-2: bidaf has no num_layers. Expected sizes H, E"):
+        named_baseline("bidaf_L-2", 7)
+    with pytest.raises(ValueError, match="bilstm_H-4_H-8: each size must be given once. Received: H, H"):
+        named_baseline("bilstm_H-4_H-8", 7)
+
+
+def test_states_of_a_deep_language_model(rows):
+    model = keras_bert.build_bilm(13, width=4, num_layers=11)  # As text, lstm_10 comes before lstm_2.
+    inputs = {name: rows[name][:, :2] for name in model.input}
+    found = frozen_states(model, **inputs)
+    for state, expected in zip(found, model(inputs)["hidden_states"], strict=True):
+        np.testing.assert_allclose(to_numpy(state), to_numpy(expected), atol=1e-6)
+
+
+def test_weights_in_16_bits(rows):
+    assert np.isfinite(
+        to_numpy(outputs(keras_bert.build_bilm(13, width=4, dtype="bfloat16"), rows)["mlm_logits"])
+    ).all()
+
+
+def test_mistakes(bilm, language_model, tmp_path):
+    keras_bert.save(build("bilstm"), tmp_path / "bilstm", PIECES)
+    bert, other = keras_bert.load(bilm), keras_bert.load("bilstm_H-4", vocabulary=PIECES)
+    for call, message in (
+        (lambda: keras_bert.load("bilstm"), "bilstm is a new model without a vocabulary, to be trained by run_glue"),
+        (lambda: keras_bert.load("bilstm", vocabulary=PIECES, head="encoder"), "bilstm does not take head"),
+        (lambda: keras_bert.load("bilstm", language_model=tmp_path / "bilstm"), "must be a trained model of kind bilm"),
+        (
+            lambda: keras_bert.load("bilstm", language_model=bilm, vocabulary=PIECES[:-1]),
+            "`vocabulary` must be that of `language_model`",
+        ),
+        (lambda: keras_bert.load(bilm, causal=True), "is no BERT, which does not take causal"),
+        (
+            lambda: bert.predict("a b"),
+            "answers no texts. A bilm serves as `language_model` .--language_model",
+        ),
+        (lambda: bert.encode("a b"), "is no BERT and has no 'encode'. A bilm serves as"),
+        (lambda: keras_bert.build_bidaf(13, language_model=bert), "must be a model from build_bilm; of what"),
+        (
+            lambda: keras_bert.build_bidaf(14, language_model=bert.model()),
+            "the same vocabulary. Received: vocab_",
+        ),
+        (lambda: bert.classifier(2), "classification needs a bilstm, with this model as `language_model`. Received: a"),
+        (lambda: other.span_labeler(), "question answering needs a bidaf. Received: a bilstm"),
+        (lambda: other.classifier(2, multi_label=True), "several labels per text need a BERT model"),
+        (lambda: other.model(), "bilstm_H-4 has no weights. Build a model with `classifier` or `span_labeler`"),
+        (
+            lambda: keras_bert.save(language_model, tmp_path / "google", PIECES, format="google"),
+            "bilm has no place in other programs' formats. Received: format='google'",
+        ),
+        (lambda: keras_bert.build_bilm(13, num_layers=0), "`num_layers` must be at least 1"),
+        (lambda: keras_bert.build_bilstm_classifier(13, 2, num_layers=0), "`num_layers` must be at least 1"),
+        (lambda: keras_bert.save(language_model, tmp_path / "more", (*PIECES, "i")), "more than the token table's"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+    with pytest.raises(AttributeError, match="is no BERT and has no 'encoder'"):
+        _ = bert.encoder
+
+
+def test_changed_models_are_not_described():
+    model = build("bidaf")
+    start = keras.layers.Activation("relu")(model.output["start_logits"])
+    changed = keras.Model(model.input, {**model.output, "start_logits": start}, name="bidaf")
+    with pytest.raises(ValueError, match="must come from build_bilm, build_bilstm_classifier or build_bidaf"):
+        keras_bert.describe(changed)
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_answers_and_saved_models(language_model, tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    keras_bert.save(build("bilstm"), tmp_path / "bilstm", PIECES, labels=["no", "so", "yes"], pair=True)
+    keras_bert.save(build("bidaf", True), tmp_path / "bidaf", PIECES)
+    for name, texts in (
+        ("bilstm", {"text": ["a b", ""], "pair": ["c", "d e f"]}),
+        ("bidaf", {"question": ["a b", "c"], "context": ["c a b", "e f g h a"]}),
+    ):
+        bert = keras_bert.load(tmp_path / name)
+        options = {"labels": bert.labels, "pair": True} if name == "bilstm" else {}
+        keras_bert.export(bert.model(), bert.preprocessor(16), tmp_path / "saved" / name, **options)
+        signature = tf.saved_model.load(tmp_path / "saved" / name).signatures["serving_default"]
+        found = signature(**{key: tf.constant(value) for key, value in texts.items()})
+        rows = [dict(zip(texts, row, strict=True)) for row in zip(*texts.values(), strict=True)]
+        key = "label" if name == "bilstm" else "answer"
+        assert [answer[key] for answer in bert.predict(rows)] == [text.decode() for text in found[key].numpy()]
+    with pytest.raises(ValueError, match="a bilm answers no texts: export the model that"):
+        keras_bert.export(language_model, bert.preprocessor(16), tmp_path / "bilm")

@@ -1,0 +1,506 @@
+"""The parsed report, compared with hand-computed numbers and scikit-learn."""
+
+import csv
+import math
+import platform
+import re
+import sys
+import types
+
+import numpy as np
+import pytest
+from sklearn.metrics import confusion_matrix, multilabel_confusion_matrix, precision_recall_fscore_support
+
+from keras_bert.experiments import grid
+from keras_bert.experiments.report import write_report
+from keras_bert.reports import calibration, charts, lengths
+from keras_bert.reports.environment import command, duration, environment
+from keras_bert.reports.names import short_name
+from keras_bert.reports.page import NOTHING, Head
+from keras_bert.tasks.classification.multi_label_report import label_set_errors, label_set_sections
+from keras_bert.tasks.classification.report import (
+    classification_errors,
+    classification_sections,
+    regression_errors,
+    regression_sections,
+)
+from keras_bert.tasks.texts import read_texts
+from tests.experiments.parsed import Page, having, rows_of, text_of
+
+
+def result(score, metric="f1", **setting):
+    return {"setting": setting, "scores": {metric: score, "loss": 0.51234}}
+
+
+def curve(losses=(0.7, 0.5), scores=(0.8,), metric="f1"):
+    line = {"kind": "train", "learning_rate": 1e-5, "time": {"steps": 2}}
+    train = [{"step": 10 * n, "loss": v, **line} for n, v in enumerate(losses, 1)]
+    return train + [{"step": 20 * n, "kind": "evaluation", "loss": 0.5, metric: v} for n, v in enumerate(scores, 1)]
+
+
+def dev_of(rows=50, classes=2):
+    rng, texts = np.random.default_rng(0), [f"text {row}" for row in range(rows)]
+    targets = rng.integers(0, classes, rows).tolist()
+    return {"text": texts, "pair": texts, "targets": targets, "logits": rng.normal(size=(rows, classes))}
+
+
+RESULTS = [result(0.80, rate=1, seed=1), result(0.90, rate=1, seed=2), result(0.70, rate=2, seed=1)]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def run(labels=("no", "yes"), dev=None, **changes):
+        dev = dev or dev_of()
+        arguments = {
+            "head": Head("MRPC - base", {"Model": "base"}),
+            "metric": "f1",
+            "results": RESULTS,
+            "run_curves": {grid.folder_name(run["setting"]): curve() for run in changes.get("results", RESULTS)},
+            "sections": classification_sections(labels, **dev) if labels else regression_sections(**dev),
+            "errors": classification_errors(labels, **dev) if labels else regression_errors(**dev),
+        }
+        path = tmp_path / "report.html"
+        write_report(path, **{**arguments, **changes})
+        assert {found.name for found in tmp_path.iterdir()} == {"report.html", "errors.tsv"}
+        return Page(path)
+
+    return run
+
+
+def test_rows_have_their_number_in_the_file():
+    logits = np.array([[0.0, 2.0], [1.0, 0.0]])
+    _, *rows = classification_errors(["no", "yes"], ["a", "b"], None, [0, 1], logits, numbers=[4, 9])
+    assert [(row[0], row[-1]) for row in rows] == [(5, "a"), (10, "b")]
+    _, *rows = regression_errors(["a", "b"], None, [0.0, 3.0], [[1.0], [3.0]], numbers=[4, 9])
+    assert [(row[0], row[-1]) for row in rows] == [(5, "a"), (10, "b")]
+
+
+def test_sections_and_no_external_resources(write):
+    page = write()
+    names = ["Scores of the runs", "Learning curves", "Confusion matrix", "Classes", "Calibration"]
+    names += ["Hardest examples of dev", "All errors"]
+    assert list(page.sections) == names
+    assert all(having(section, "how") for section in page.sections.values())
+    assert page.root.find("body/h1").text == "MRPC - base"
+    assert [text_of(element) for element in page.root.find("body/dl")] == ["Model", "base"]
+    for part in ("http://", "https://", "url(", "@import", "<script"):
+        assert part not in page.source
+    assert "default-src 'none'; style-src 'unsafe-inline'" in {meta.get("content") for meta in page.root.iter("meta")}
+    assert not {"src", "srcset", "data"} & {name for element in page.root.iter() for name in element.attrib}
+    assert [link.get("href") for link in page.root.iter() if link.get("href")] == ["errors.tsv"]
+
+
+def test_scores_and_spread(write):
+    section = write().sections["Scores of the runs"]
+    values = [text_of(element) for element in having(section, "value")]
+    assert values[0].startswith("85.00% ± 7.07% 80.00% to 90.00%, 2 runs")  # sqrt(50), the sample standard deviation.
+    assert values[0].endswith("best run: 90.00%, seed 2")
+    assert values[1] == "70.00% one run"
+    first, second = having(section, "strip")
+    places = [float(dot.get("cx").rstrip("%")) for dot in having(first, "dot") + having(second, "dot")]
+    assert places[1] - places[0] == pytest.approx(places[0] - places[2], abs=0.02)  # 90 - 80 = 80 - 70
+    assert [text_of(dot) for dot in having(section, "best", "circle")] == ["best run: 90.00%, seed 2"]
+    (band,) = having(section, "band")
+    width = 2 * math.sqrt(50) / 10 * (places[0] - places[2])
+    assert float(band.get("width").rstrip("%")) == pytest.approx(width, abs=0.05)
+    assert rows_of(section, "list") == [
+        ["1", "80.00%", "0.5123", "1", "1"],
+        ["2", "90.00%", "0.5123", "1", "2"],
+        ["3", "70.00%", "0.5123", "2", "1"],
+    ]
+    assert [text_of(row[0]) for row in having(section, "best", "tr")] == ["2"]
+
+
+def test_scores_of_any_size(write):
+    for score, text in ((-0.25, "-25.00%"), (0.0, "0.00%"), (88.5, "88.5"), (1.0, "100.00%")):
+        page = write(results=[result(score, rate=rate, seed=1) for rate in (1, 2)])
+        assert text_of(having(page.root, "value")[0]).startswith(f"{text} one run")
+        assert ("in percent" in page.text("Scores of the runs")) == (score <= 1)
+        page = write(results=[result(score, seed=1)])  # A single run has no chart.
+        assert rows_of(page.sections["Scores on dev"], "list") == [["1", text, "0.5123", "1"]]
+        assert not having(page.root, "strip")
+    # Dots of equal scores do not overlap.
+    page = write(results=[result(0.5, seed=seed) for seed in range(5)])
+    dots = having(page.sections["Scores of the runs"], "dot")
+    assert len({(dot.get("cx"), dot.get("cy")) for dot in dots}) == 5
+    assert "50.00% ± 0.00%" in page.source
+
+
+def test_runs_without_a_score(write):
+    diverged = {"setting": {"rate": 0, "seed": 1}, "scores": {"f1": math.nan}, "diverged": "at step 3"}
+    page = write(results=[diverged, *RESULTS], run_curves={})
+    assert "Runs without a finite f1, not plotted: 1." in page.source
+    assert [row[1] for row in rows_of(page.sections["Scores of the runs"], "list")][:2] == ["nan", "80.00%"]
+    assert "No run has a curve." in page.source
+
+
+TICKS = [(0, 1), (-0.3, 0.7), (88.1, 88.4), (0, 1e6), (1e-7, 3e-7), (-1e30, 1e30), (0.5, 0.5 + 1e-6), (5e8, 5e8 + 9)]
+
+
+@pytest.mark.parametrize("most", [4, 6])
+@pytest.mark.parametrize("ends", TICKS)
+def test_ticks(ends, most):
+    values, texts = charts.ticks(*ends, most)
+    assert 2 <= len(values) <= most
+    assert len(set(texts)) == len(texts)
+    step = values[1] - values[0]
+    assert f"{step:.0e}"[0] in "125"
+    assert np.allclose(np.diff(values), step)
+    assert ends[0] - 1e-6 * step <= values[0] < ends[0] + step
+    assert ends[1] - step < values[-1] * (1 + 1e-12) <= ends[1] + 1e-6 * step + abs(ends[1]) * 1e-12
+    assert [float(text.replace(",", "")) for text in texts] == pytest.approx(values, abs=step / 100)
+
+
+def test_axis_limits():
+    assert charts.ticks(0, 1, 6)[1] == ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
+    assert charts.ticks(-12, 3450, 6)[1] == ["0", "1,000", "2,000", "3,000"]
+    for values in ([0.0], [5.0, 5.0], [-3.0], [1e-12], [1.0, 1.0 + 1e-16]):
+        low, high = charts.span(values)
+        assert low < min(values) <= max(values) < high
+        assert charts.ticks(low, high)[0]
+
+
+def polylines(figure):
+    lines = having(figure, "line", "polyline")
+    return {
+        text_of(line): [tuple(map(float, pair.split(","))) for pair in line.get("points").split()] for line in lines
+    }
+
+
+def figures(page):
+    return list(page.sections["Learning curves"].iter("figure"))
+
+
+def test_curves(write):
+    curves = {
+        "rate=1,seed=1": curve([0.8, math.nan, 0.4, math.inf, 0.2], [0.5, 0.6]),
+        "rate=1,seed=2": curve([0.6, 0.6, 0.6], [None]),
+        "rate=2,seed=1": [],
+        "rate=3,seed=1": curve([math.nan], []),
+    }
+    page = write(run_curves=curves)
+    losses, scores, rates = map(polylines, figures(page))
+    assert list(losses) == ["seed 1, training", "seed 2, training", "seed 1, dev", "seed 2, dev"]
+    assert (list(scores), list(rates)) == (["seed 1, score"], ["seed 1, rate", "seed 2, rate"])
+    # Steps 10, 30 and 50 and losses 0.8, 0.4 and 0.2; the loss on dev is 0.5 at steps 20 and 40.
+    ((x0, y0), (x1, y1), (x2, y2)), second, dev, _ = losses.values()
+    assert x2 - x1 == pytest.approx(x1 - x0, abs=0.11)
+    assert y1 - y0 == pytest.approx(2 * (y2 - y1), abs=0.21)
+    assert [y for _, y in second] == pytest.approx([(y0 + y1) / 2] * 3, abs=0.11)  # 0.6, between 0.8 and 0.4
+    assert [x for x, _ in dev] == pytest.approx([(x0 + x1) / 2, (x1 + x2) / 2], abs=0.11)
+    assert [y for _, y in dev] == pytest.approx([(y0 + 3 * y1) / 4] * 2, abs=0.11)
+    assert "Without a curve: rate=2,seed=1; rate=3,seed=1." in page.source
+    assert "nan" not in page.source.lower()
+
+
+def test_short_curves(write):
+    """A single evaluation is a dot; a curve may be missing."""
+    page = write(run_curves={"rate=1,seed=2": curve([0.5], [0.8])})
+    assert [len(having(figure, "dot", "circle")) for figure in figures(page)] == [2, 1, 1]
+    assert "best run: rate 1, seed 2" in page.text("Learning curves")
+    assert "No f1 on dev (%) was logged." in write(run_curves={"a": curve([0.5], [])}).source
+    assert "No learning rate was logged." in write(run_curves={"a": curve([], [0.5])}).source
+
+
+def test_curves_of_many_runs(write):
+    for count, colours, others in ((8, 8, [f"seed {seed}" for seed in range(7)]), (60, 2, ["the other 59 runs"])):
+        page = write(results=[result(0.5 + seed / 1000, seed=seed) for seed in range(count)])
+        drawn = [line.get("class") for line in having(figures(page)[1], "line", "polyline")]
+        assert (len(drawn), len(set(drawn)), drawn[-1]) == (count, colours, "line best score")
+        assert [text_of(item) for item in having(page.root, "key")[0]] == [f"best run: seed {count - 1}", *others]
+
+
+def test_long_curves_keep_their_extremes(write):
+    losses = [*np.linspace(1, 0.5, 9_999).tolist(), 2.0]
+    losses[4321], losses[7000] = 3.0, 0.1
+    points, _ = polylines(figures(write(run_curves={"a": curve(losses)}))[0]).values()
+    assert 500 < len(points) <= 1002
+    heights = [y for _, y in points]  # In SVG, y increases downwards.
+    assert sorted(heights)[:2] == [min(heights), heights[-1]]
+    assert heights[-1] - min(heights) == pytest.approx((max(heights) - min(heights)) / 2.9, abs=0.2)  # 1 of 3 - 0.1
+
+
+def test_the_first_of_several_losses(write):
+    lines = [{"step": step, "kind": "train", "mlm_loss": 4 / step, "nsp_loss": 0.5} for step in (1, 2)]
+    (points,) = polylines(figures(write(run_curves={"a": lines}))[0]).values()
+    assert points[0][1] < points[1][1]
+
+
+def test_calibration():
+    """Derived by hand: groups (0.5, 0.6], with 1 of 2 correct, (0.7, 0.8] with 1 of 1 and (0.9, 1] with 1 of 2."""
+    confidence, right = [0.55, 0.6, 0.8, 0.95, 1.0], [True, False, True, False, True]
+    found = calibration.bins(confidence, right)
+    assert [(low, high, count) for low, high, count, _, _ in found] == [(0.5, 0.6, 2), (0.7, 0.8, 1), (0.9, 1.0, 2)]
+    assert [accuracy for *_, accuracy in found] == [0.5, 1.0, 0.5]
+    # (2 * |0.575 - 0.5| + 1 * |0.8 - 1| + 2 * |0.975 - 0.5|) / 5
+    assert calibration.expected_error(found) == pytest.approx((0.15 + 0.2 + 0.95) / 5)
+    section = calibration.calibration_section([*confidence, math.nan], [*right, False])
+    assert "ECE 26.00%; overconfident by 18.00% on average" in section  # 3.9 / 5 - 3 / 5
+    assert calibration.calibration_section([math.nan], [True]) == ""
+
+
+def test_errors_by_length():
+    rows = lengths.length_rows([7, 3, 3, 9, 3, 1200], [1, 0, 1, 1, 0, 0], "{:.2f}".format)
+    assert rows == [["3", "3", "0.33"], ["7", "1", "1.00"], ["9", "1", "1.00"], ["1,200", "1", "0.00"]]
+    # 12 different lengths, in groups of two.
+    rows = lengths.length_rows(range(12), [0] * 12, str)
+    assert [row[:2] for row in rows] == [[f"{low} to {low + 1}", "2"] for low in range(0, 12, 2)]
+
+
+def table(tmp_path):
+    with open(tmp_path / "errors.tsv", newline="", encoding="utf-8") as file:
+        return list(csv.reader(file, "excel-tab"))
+
+
+def test_all_errors_are_in_a_table(write, tmp_path):
+    text = ['a\t"b"', '"c"', "=1+1\r\nd", ""]
+    logits = np.log([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7]])
+    page = write(dev={"text": text, "pair": text[::-1], "targets": [1, 1, 1, 0], "logits": logits})
+    assert "errors.tsv, 3 rows" in page.text("All errors")
+    assert table(tmp_path) == [
+        ["row", "true", "predicted", "probability", "loss", "text", "pair"],
+        ["1", "yes", "no", "0.9", "2.30259", text[0], text[3]],  # -log(0.1)
+        ["4", "no", "yes", "0.7", "1.20397", text[3], text[0]],  # -log(0.3)
+        ["3", "yes", "no", "0.6", "0.916291", f"'{text[2]}", text[1]],  # -log(0.4)
+    ]
+    write(**regression([0.0, 1.0, 2.0], [-0.5, 1.0, 4.0]))
+    assert [line[:4] for line in table(tmp_path)[1:]] == [
+        ["3", "2", "4", "2"],
+        ["1", "0", "-0.5", "0.5"],
+        ["2", "1", "1", "0"],
+    ]
+
+
+FORMULAS = [
+    "=1+1",
+    "+1+1",
+    "-1+1",
+    "@SUM(1)",
+    " =1",
+    "\xa0=1",
+    "-inf",
+    "- a",
+    "'=1",
+    "'tis",
+    '="a"',
+    "=cmd|'/C calc'!A0",
+]
+FORMULAS += ["\uff1d1", "\uff0b1", "\uff0d1", "\uff20A", "\ta", "\ra", "\na", "\0=1"]
+NO_FORMULAS = ["a=1", "a,=1;=1", 'a "b"', "a\t=1", "a\n=1", "1-1", "n't", "", "-0.5", "+1", "-1e-05", "7"]
+
+
+def test_texts_are_no_formulas_in_spreadsheets(write, tmp_path):
+    cells = FORMULAS + NO_FORMULAS
+    write(errors=[["row", "text"], *enumerate(cells)])
+    found = [text for _, text in table(tmp_path)[1:]]
+    assert found == [f"'{text}" for text in FORMULAS] + NO_FORMULAS
+    content = (tmp_path / "errors.tsv").read_bytes().decode()
+    # In quotes, since spreadsheets may split at commas too; numbers alone are not.
+    assert content.startswith('"row"\t"text"\n0\t"\'=1+1"\n')
+    assert content.endswith("\t-0.5\n29\t+1\n30\t-1e-05\n31\t7\n")
+    (tmp_path / "errors.csv").write_bytes(content.encode())  # TSV has one line for each row.
+    assert [row["text"] for row in read_texts(tmp_path / "errors.csv", [("text",)])] == found
+
+
+def test_head(write, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["keras-bert run_glue", "--model=my model"])
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    head = Head(
+        "a",
+        {"truncated": "none"},
+        environment(187),
+        {"warmup": 0.1, "dev": {"x": 96, "y": [1, 2]}, "test": {}, "best": True},
+        ["Warning: no better."],
+    )
+    page = write(head=head)
+    first, second, settings = [list(map(text_of, block)) for block in page.root.iter("dl")]
+    assert (first, settings[::2]) == (["truncated", "none"], ["warmup", "dev", "test", "best"])
+    assert settings[1::2] == ["0.1", "x: 96, y: 1; 2", "none", "yes"]
+    assert second[::2] == ["date", "duration of the runs", "machine", "versions", "command"]
+    assert second[3] == "3 min 07 s"
+    assert re.fullmatch(r"[0-9]+ \S+ cores?, [0-9]+ GB memory, .+", second[5])
+    assert f"Python {platform.python_version()}" in second[7]
+    assert second[9].strip() == "keras-bert run_glue '--model=my model'"
+    monkeypatch.setattr(sys, "argv", ["/checkout/pipelines/run_glue.py", "--task=mrpc"])
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", types.SimpleNamespace(name="pipelines.run_glue"))
+    assert command() == "python -m pipelines.run_glue --task=mrpc"
+    assert text_of(having(page.root, "warning")[0]) == "Warning: no better."
+    assert [duration(seconds) for seconds in (0.04, 59.94, 3600, 7500)] == [
+        "0.0 s",
+        "59.9 s",
+        "1 h 00 min",
+        "2 h 05 min",
+    ]
+    names = {"google-bert/bert-base-uncased": "bert-base-uncased", "runs/mnli/model": "mnli/model", "bert/": "bert"}
+    assert list(map(short_name, names)) == list(names.values())
+
+
+@pytest.mark.parametrize("classes", [3, 25])
+def test_confusion_matrix(write, classes):
+    dev = dev_of(400, classes)
+    page = write(labels=[f"class {number}" for number in range(classes)], dev=dev)
+    section = page.sections["Confusion matrix"]
+    expected = confusion_matrix(dev["targets"], dev["logits"].argmax(-1))
+    (table,) = having(section, "heat", "table")
+    cells = [row.findall("td") for row in table.find("tbody")]
+    counts = [[int(cell.text.replace("·", "0")) for cell in row] for row in cells]
+    np.testing.assert_array_equal(counts, expected)
+    assert text_of(cells[0][0].find("small")) == f"{expected[0, 0] / expected[0].sum():.{1 if classes < 13 else 0}%}"
+    assert len(having(section, "hit")) == classes
+    assert bool(having(section, "turn")) == (classes > 12)
+    assert f"{np.trace(expected):,} of 400 are correct" in page.source
+
+
+def test_confusions_of_300_classes(write):
+    dev = dev_of(3000, 300)
+    dev["targets"][:7], dev["logits"][:7, 250] = [11] * 7, 100
+    page = write(labels=[f"class {number}" for number in range(300)], dev=dev)
+    assert list(page.sections)[2:4] == ["Confusions", "Classes"]
+    rows = rows_of(page.sections["Confusions"], "list")
+    expected = confusion_matrix(dev["targets"], dev["logits"].argmax(-1), labels=range(300))
+    assert rows[0][:3] == ["class 11", "class 250", str(expected[11, 250])]
+    wrong = np.sort(expected[~np.eye(300, dtype=bool)])[::-1]
+    assert [int(row[2]) for row in rows] == wrong[:30].tolist()
+    assert len(rows_of(page.sections["Classes"], "list")) == 300
+    assert "The lowest F1 comes first" in page.text("Classes")
+    dev["logits"] = np.eye(300)[dev["targets"]]
+    assert "0 confusions that occur" in write(labels=list(map(str, range(300))), dev=dev).text("Confusions")
+
+
+def test_classes(write):
+    # Class 3 has no example; classes 2 and 4 are never predicted.
+    targets, predictions = [0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 3, 1]
+    dev = {"text": ["x"] * 6, "pair": None, "targets": targets, "logits": np.eye(5)[predictions]}
+    rows = rows_of(write(labels=list("abcde"), dev=dev).sections["Classes"], "list")
+    found = precision_recall_fscore_support(targets, predictions, labels=range(5), zero_division=np.nan)
+    for row, name, *numbers, support in zip(rows, "abcde", *found, strict=True):
+        percents = [NOTHING if math.isnan(number) else f"{number:.1%}" for number in numbers]
+        assert row == [name, *percents, str(support), str(predictions.count("abcde".index(name)))]
+
+
+def test_hardest_examples(write):
+    """The rows with the highest loss, which increases with the row; wrong ones first, then by confidence."""
+    logits = np.array([[row - 10.0, 0.0] for row in range(25)])
+    dev = {"text": [f"text {row}" for row in range(25)], "pair": None, "targets": [1] * 25, "logits": logits}
+    items = having(write(labels=["a", "b"], dev=dev).root, "hard")[0].findall("li")
+    shown = [[text_of(part) for part in item.findall("p")] for item in items]
+    assert [text for _, text in shown] == [f"text {row}" for row in [*range(24, 9, -1), *range(5, 10)]]
+    assert shown[0][0] == "row 25 · true b · predicted a with 100.0% · loss 14"
+    assert shown[12][0] == "row 13 · true b · predicted a with 88.1% · loss 2.13"  # 1 / (1 + exp(-2)), log(1 + exp(2)).
+    assert shown[-1][0] == "row 10 · true b · predicted b with 73.1% · loss 0.313 · correct"
+
+
+def test_several_labels(write, tmp_path):
+    """Each label with its threshold, against scikit-learn; pairs of labels and the hardest examples by hand."""
+    labels = ["a", "b<", "c"]
+    targets = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0], [1, 0, 0], [1, 1, 0]])
+    probabilities = np.array([[0.9, 0.1, 0.1], [0.2, 0.7, 0.4], [0.45, 0.55, 0.25], [0.1, 0.2, 0.9], [0.8, 0.4, 0.1]])
+    dev = {"text": list("vwxyz"), "pair": None, "targets": targets, "numbers": [4, 5, 6, 7, 8]}
+    dev |= {"logits": np.log(probabilities / (1 - probabilities)), "thresholds": [0.5, 0.6, 0.3]}
+    page = write(sections=label_set_sections(labels, **dev), errors=label_set_errors(labels, **dev))
+    predicted = probabilities >= dev["thresholds"]
+    rows = rows_of(page.sections["Labels"], "list")
+    assert [row[:2] for row in rows] == [
+        ["a", "0.5"],
+        ["b<", "0.6"],
+        ["c", "0.3"],
+        ["all (micro)", ""],
+        ["mean (macro)", ""],
+    ]
+    matrices = multilabel_confusion_matrix(targets, predicted)
+    for row, ((tn, fp), (fn, tp)) in zip(rows, matrices, strict=False):
+        assert row[5:] == [str(tp), str(fp), str(fn), str(tn)]
+    for average, row in (("micro", rows[3]), ("macro", rows[4])):
+        f1 = precision_recall_fscore_support(targets, predicted, average=average, zero_division=0.0)[2]
+        assert row[2] == f"{f1:.1%}"
+    assert rows[2][2:5] == ["0.0%", "0.0%", NOTHING]
+    assert "In 2 of 5 examples all labels are correct, 40.00%." in page.source
+    instead, together = (
+        [[text_of(cell) for cell in row] for row in table.find("tbody")]
+        for table in having(page.sections["Pairs of labels"], "list", "table")
+    )
+    assert instead == [["a", "c", "2", "100.0%"]]
+    assert together == [["a", "b<", "2", "0"], ["b<", "c", "0", "1"]]
+    sizes = [[cell.text for cell in row.findall("td")] for row in page.sections["Number of labels"].iter("tr")]
+    assert sizes[1:] == [list("100"), list("020"), list("011")]
+    items = having(page.root, "hard")[0].findall("li")
+    hardest = [" ".join(text_of(item.find("p")).split()) for item in items]
+    missed = "missed a (10.0%) · wrongly predicted c (90.0%)"
+    assert hardest[0] == f"row 8 · true a · predicted c · {missed} · loss 1.61"
+    # Wrong predictions come first: row 9 has a lower loss than row 7.
+    assert [text.split()[1] for text in hardest] == ["8", "6", "9", "7", "5"]
+    assert hardest[3] == "row 7 · true none · predicted none · loss 0.561 · correct"
+    header, *wrong = csv.reader((tmp_path / "errors.tsv").read_text().splitlines(), "excel-tab")
+    assert header == ["row", "true", "predicted", "missed", "wrong", "loss", "text"]
+    assert [row[:5] for row in wrong] == [
+        ["8", "a", "c", "a", "c"],
+        ["6", "a|b<", "b<|c", "a", "c"],
+        ["9", "a|b<", "a", "b<", ""],
+    ]
+
+
+def regression(targets, predictions):
+    texts = [f"text {row}" for row in range(len(targets))]
+    return {
+        "labels": [],
+        "metric": "spearman",
+        "dev": {"text": texts, "pair": None, "targets": targets, "logits": np.array(predictions)[:, None]},
+        "results": [result(-0.5, "spearman", seed=1)],
+    }
+
+
+def test_regression(write):
+    page = write(**regression([0.0, 1.0, 2.0], [0.5, 1.0, 4.0]))
+    assert list(page.sections)[2:] == ["Prediction against target", "Hardest examples of dev", "All errors"]
+    heads = [text_of(head) for head in having(page.root, "head")]
+    assert heads[0] == "row 3 · target 2 · predicted 4 · error 2"
+    assert [head.split()[1] for head in heads] == ["3", "1", "2"]
+    (first, second, third), (line,) = having(page.root, "cloud")[0], having(page.root, "diagonal")
+    (x0, y0), (x1, y1), (x2, y2) = [(float(dot.get("cx")), float(dot.get("cy"))) for dot in (first, second, third)]
+    assert x2 - x1 == pytest.approx(x1 - x0, abs=0.11)
+    assert y1 - y2 == pytest.approx(6 * (y0 - y1), abs=0.6)
+    # The second point is on the diagonal.
+    (left, low), (right, high) = [(float(line.get(f"x{n}")), float(line.get(f"y{n}"))) for n in (1, 2)]
+    assert y1 == pytest.approx(low + (x1 - left) / (right - left) * (high - low), abs=0.2)
+
+
+def test_regression_with_nan_and_many_points(write):
+    page = write(**regression([2.0, 1.0], [math.nan, 1.0]))
+    assert "Non-finite predictions, not plotted: 1." in page.source
+    assert "error inf" in text_of(having(page.root, "head")[0])
+    page = write(**regression([0.0] * 2001, [1.0] * 2001))
+    assert len(having(page.root, "cloud")[0]) == 2000
+    assert "2,000 of 2,001 points are plotted" in page.source
+
+
+TEXTS = [
+    "<script>alert('x')</script> & \"quotes\"",
+    "w" * 5000,
+    "\u0645\u0631\u062d\u0628\u0627 <b>&amp;</b>",
+    "\N{GRINNING FACE} </p></body>",
+]
+
+
+def test_text_is_escaped_and_truncated(write):
+    dev = {"text": TEXTS, "pair": TEXTS[::-1], "targets": [0, 1, 0, 1], "logits": np.ones((4, 2))}
+    texts = {"<i>name": "x\" onclick='y"}
+    head = Head(TEXTS[0], texts, {"command": "--a=<i> '"}, texts, [TEXTS[0]])
+    page = write(head=head, labels=["<script>no", '" onload="x'], dev=dev, run_curves={TEXTS[0]: curve()})
+    assert {element.tag for element in page.root.iter()}.isdisjoint({"script", "i"})
+    assert not [name for element in page.root.iter() for name in element.attrib if name.startswith("on")]
+    assert page.root.find("body/h1").text == TEXTS[0]
+    paragraphs = [element for element in page.root.iter("p") if element.get("dir") == "auto"]
+    shown = [text_of(element) for element in paragraphs]
+    assert sorted(shown) == sorted(2 * [TEXTS[0], "w" * 599 + "…", TEXTS[2], TEXTS[3]])
+    assert "<script>no" in text_of(having(page.root, "heat")[0])
+
+
+def test_invalid_characters_and_logits(write):
+    dev = {"text": ["a\ud800b", "c\x00d"], "pair": None, "targets": [0, 1], "logits": np.ones((2, 2))}
+    shown = [text_of(element) for element in write(dev=dev).root.iter("p") if element.get("dir") == "auto"]
+    assert sorted(shown) == ["a?b", "c\ufffdd"]
+    dev = dev_of(30)
+    dev["logits"][7] = math.nan
+    dev["logits"][8] = [math.inf, -math.inf]
+    heads = [text_of(head) for head in having(write(dev=dev).root, "head")]
+    assert {head.split()[1] for head in heads if "loss inf" in head} == {"8", "9"}

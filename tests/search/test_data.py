@@ -1,0 +1,151 @@
+"""Passages, queries and relevance judgments: formats, and what is wrong with files."""
+
+import json
+
+import pytest
+
+from keras_bert.search.data import Passage, Query, read_passages, read_queries, read_relevance
+from keras_bert.search.squad import read_squad
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(name, content):
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        return tmp_path / name
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        (
+            "p.jsonl",
+            '{"id": 7, "text": "a", "title": "T"}\n{"id": "x", "text": "", "title": null}\n\n',
+            [Passage("7", "a", "T"), Passage("x", "")],
+        ),
+        ("p.jsonl", '{"_id": "d1", "title": "", "text": "\\ud800"}', [Passage("d1", "?")]),
+        ("p.csv", '\ufefftext,title\n\n"a, b",T\n \n,\n', [Passage("0", "a, b", "T"), Passage("1", "")]),
+        ("p.tsv", "id\ttext\n5\ta\n", [Passage("5", "a")]),
+        ("p.txt", "\ufeffone\r\n\r\nthree\u2028more\r\n\n \n", [("0", "one"), ("1", ""), ("2", "three\u2028more")]),
+        ("p.txt", "one\rtwo\r", [("0", "one"), ("1", "two")]),
+        ("p", "one", [("0", "one")]),
+    ],
+)
+def test_passages(file, name, content, expected):
+    assert list(read_passages(file(name, content))) == [Passage(*passage) for passage in expected]
+
+
+def test_content_of_a_passage():
+    assert Passage("1", "text", "Title").content == "Title text"
+    assert (Passage("1", "", "Title").content, Passage("1", " text").content) == ("Title", " text")
+
+
+def test_jsonl_and_lines_are_streamed(file):
+    """The first passage of a file is read although a later line is wrong."""
+    for name, content in (("p.jsonl", b'{"text": "a"}\n\xff\n'), ("p.txt", b"a\n\xff\n")):
+        passages = read_passages(file(name, content))
+        assert next(passages).text == "a"
+        with pytest.raises(ValueError, match=f"{name}:2: not UTF-8, byte 0xff at position 0"):
+            next(passages)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("p.jsonl", "", "p.jsonl: there is no passage"),
+        ("p.csv", "text\n", "p.csv: there is no passage"),
+        ("p.txt", "\n\n", "p.txt: there is no passage"),
+        ("p.txt", b"a\n\xff\n", "p.txt:2: not UTF-8"),
+        ("p.jsonl", '{"text": "a"}\n{"body": "b"}\n', "p.jsonl:2: no column `text`. It has: 'body'"),
+        ("p.csv", "body\na\n", "p.csv:1: no column `text`. It has: 'body'. Name another one with --text_column"),
+        ("p.jsonl", '{"text": 5}', "p.jsonl:1: column `text` must be a string. Received: 5"),
+        ("p.jsonl", '{"text": "a", "title": 5}', "p.jsonl:1: column `title` must be a string. Received: 5"),
+        ("p.jsonl", '{"text": "a", "id": true}', "column `id` must be a string or an integer. Received: True"),
+        ("p.jsonl", '{"text": "a", "id": "\\ud800"}', "column `id` has a lone surrogate. Expected UTF-8. Received: "),
+        ("p.jsonl", '{"text": "a", "id": " "}', "column `id` must be a string or an integer. Received: ' '"),
+        ("p.jsonl", '{"text": "a"}\n[]\n', "p.jsonl:2: expected one JSON object per line"),
+        ("p.jsonl", '{"text": "a"', "p.jsonl:1: not JSON"),
+    ],
+)
+def test_bad_passages(file, name, content, message):
+    path = file(name, content)
+    with pytest.raises(ValueError) as error:
+        list(read_passages(path))
+    assert message in str(error.value)
+
+
+def test_queries(file):
+    assert read_queries(file("q.txt", "who?\nwhen?\n")) == [Query("0", "who?"), Query("1", "when?")]
+    assert read_queries(file("q.tsv", "id\tquestion\n9\twho?\n"), "question") == [Query("9", "who?")]
+    for content, message in (
+        ("", "there is no query"),
+        ("a\n\nb\n", "q.txt:2: the query is empty"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            read_queries(file("q.txt", content))
+    with pytest.raises(ValueError, match="q.jsonl:2: another query has the id '1'. Expected unique ids"):
+        read_queries(file("q.jsonl", '{"id": 1, "text": "a"}\n{"id": "1", "text": "b"}\n'))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("r.jsonl", '{"query_id": "q", "passage_id": 1, "grade": 2}\n{"query_id": "q", "passage_id": 2, "grade": 0}'),
+        ("r.tsv", "query-id\tcorpus-id\tscore\nq\t1\t2\nq\t2\t0\n"),
+        ("r.csv", "\ngrade;passage_id;query_id\n2;1;q\n\n0;2;q\n"),
+        ("qrels.txt", "\nq 0 1 2\n \nq 0 2 0\n"),
+        ("qrels.tsv", "q\t0\t1\t2\nq\t0\t2\t0\n"),
+    ],
+)
+def test_relevance(file, name, content):
+    assert read_relevance(file(name, content)) == {"q": {"1": 2.0, "2": 0.0}}
+
+
+def test_relevance_without_grades(file):
+    path = file("r.tsv", "query_id\tpassage_id\na\t1\na\t2\nb\t1\n")
+    assert read_relevance(path) == {"a": {"1": 1.0, "2": 1.0}, "b": {"1": 1.0}}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("r.jsonl", "", "there is no relevance judgment"),
+        ("r.txt", "", "there is no relevance judgment"),
+        ("r.txt", "q 1\n", "r.txt:1: expected query id, an unused column, passage id and grade. Received: 'q 1'"),
+        ("r.txt", "q 0 1 high\n", "r.txt:1: column `grade` must be a finite number. Received: 'high'"),
+        ("r.tsv", "query_id\tdocument\nq\t1\n", "r.tsv:1: no column `passage_id`"),
+        ("r.tsv", "query_id\tpassage_id\nq\t1\nq\t1\n", "r.tsv:3: query 'q' and passage '1' appear twice"),
+    ],
+)
+def test_bad_relevance(file, name, content, message):
+    path = file(name, content)
+    with pytest.raises(ValueError) as error:
+        read_relevance(path)
+    assert message in str(error.value)
+
+
+def test_missing_files(tmp_path):
+    for read, name in ((read_passages, "p.txt"), (read_passages, "p.jsonl"), (read_relevance, "r.tsv")):
+        with pytest.raises(ValueError, match=f"{name}: no such file"):
+            list(read(tmp_path / name))
+
+
+def test_squad_paragraphs(file):
+    """Two articles have the same paragraph: it is one passage."""
+    asked = [[("1", "who?"), ("2", "when?")], [("3", "where?")], [("4", "why?")]]
+    paragraphs = [
+        {"context": text, "qas": [{"id": name, "question": question, "answers": []} for name, question in questions]}
+        for text, questions in zip(["same", "other", "same"], asked, strict=True)
+    ]
+    content = {"version": "2.0", "data": [{"title": "A", "paragraphs": [part]} for part in paragraphs]}
+    found = read_squad(file("squad.json", json.dumps(content)))
+    assert found.passages == [Passage("0", "same"), Passage("1", "other")]
+    assert found.queries[2] == Query("3", "where?")
+    assert found.relevance == {"1": {"0": 1}, "2": {"0": 1}, "3": {"1": 1}, "4": {"0": 1}}
+
+
+def test_squad_dev_set(data):
+    found = read_squad(data / "squad" / "dev-v1.1.json")
+    assert (len(found.passages), len(found.queries), len(found.relevance)) == (2067, 10570, 10570)

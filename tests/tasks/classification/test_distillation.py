@@ -1,0 +1,105 @@
+"""The targets, losses and scores of students, without training."""
+
+import types
+
+import numpy as np
+import pytest
+from scipy.special import expit, log_softmax
+
+tf = pytest.importorskip("tensorflow")
+
+import keras_bert  # noqa: E402
+from keras_bert.tasks.classification.data import own_data  # noqa: E402
+from keras_bert.tasks.classification.distillation import DistillationTask, check_teacher  # noqa: E402
+from keras_bert.tasks.classification.multi_label_task import MultiLabelTask  # noqa: E402
+from keras_bert.tasks.classification.task import ClassificationTask  # noqa: E402
+from keras_bert.tasks.table import Examples  # noqa: E402
+
+pytestmark = pytest.mark.tensorflow
+TEXTS = ["a b", "c d", "e f", "g h", "a c", "b d"]
+LABELS = {
+    "classification": ["y", "x", "y", "y", "x", "y"],
+    "multi_label": ["x", "x|y", "", "y", "x", "x"],
+    "regression": ["1", "2.5", "3", "0", "1", "2"],
+}
+CLASS_IDS = np.array([1, 0, 1, 1, 0, 1])
+SEVERAL = np.array([[1, 0], [1, 1], [0, 0], [0, 1], [1, 0], [1, 0]])
+
+
+def make_data(kind, tmp_path):
+    rows = [f"{text},{label}" for text, label in zip(TEXTS, LABELS[kind], strict=True)]
+    (tmp_path / "all.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    return own_data(kind, tmp_path / "all.csv", tmp_path / "all.csv")
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("kind", list(LABELS))
+def test_targets_losses_and_scores(kind, checkpoint, pieces, tmp_path):
+    data = make_data(kind, tmp_path)
+    bert = keras_bert.load(checkpoint)
+    several, classes = kind == "multi_label", len(data.task.labels) or 1
+    teacher = keras_bert.build_classifier(bert.encoder, classes, multi_label=several)
+    keras_bert.save(teacher, tmp_path / "teacher", pieces, labels=list(data.task.labels) or None)
+    options = {} if kind == "regression" else {"class_weights": "balanced"}
+    inner = (MultiLabelTask if several else ClassificationTask)(data, "start", bert, 8, tmp_path, **options)
+    more = Examples(["h a", "d e"], None, None, [0, 1])
+    loaded = keras_bert.load(tmp_path / "teacher")
+    task = DistillationTask(inner, tmp_path / "teacher", loaded, tmp_path / "logits", 2.0, 0.5, more)
+    found = {"start": bert.facts, f"{tmp_path}/teacher": loaded.facts}
+    assert task.origins == found
+    dev = task.select({})
+    (inputs, targets) = task.train[0]()
+    assert inputs["token_ids"].shape[0] == 8
+    assert inputs["token_ids"][6].numpy().tolist() == [2, 12, 5, 3]  # [CLS] h a [SEP]
+    read = bert.preprocessor(8)
+    logits = teacher(read([*TEXTS, *more.text]))["logits"].numpy()
+    np.testing.assert_allclose(targets["teacher_logits"], logits, atol=1e-5)
+    assert targets["labelled"].tolist() == [1] * 6 + [0] * 2
+
+    # A student whose logits are all 0.
+    total, weight = task.loss.sums(targets, {"logits": np.zeros([8, classes], "float32")}, tf.ones(8))
+    balance = np.ones(8)
+    if kind == "classification":
+        balance[:6] = np.where(CLASS_IDS, 6 / 2 / 4, 6 / 2 / 2)
+        logs = log_softmax(logits / 2, -1)
+        soft, hard = 4 * (np.exp(logs) * (logs + np.log(2))).sum(-1), np.log(2)
+    elif several:
+        chances = expit(logits / 2)
+        entropy = -(chances * np.log(chances) + (1 - chances) * np.log(1 - chances))
+        soft = 4 * (np.log(2) - entropy).mean(-1)
+        hard = np.log(2) * (6 / 2 / np.where(SEVERAL, SEVERAL.sum(0), 6 - SEVERAL.sum(0))).mean(-1)
+    else:
+        soft, hard = logits[:, 0] ** 2, np.array(LABELS[kind], float) ** 2
+    rows = soft / 2 + np.append(np.broadcast_to(hard, 6), [0, 0]) / 2
+    assert float(total / weight) == pytest.approx(np.average(rows, weights=balance), rel=1e-4)
+
+    ((_, dev_targets, _),) = dev.dataset()
+    order = np.concatenate(dev.rows())
+    np.testing.assert_allclose(dev_targets["teacher_logits"][: len(TEXTS)], logits[order[:6]], atol=1e-5)
+    scores = task.score({"labels": inner.targets(data.dev[kind])}, {"logits": logits[:6]})
+    findings = task.conclude({kind: logits[:6]}, {}, tmp_path)
+    assert findings.results["teacher"]["scores"] == pytest.approx(scores)
+    if scores[task.metric] > 0:
+        assert findings.results["teacher"]["share_kept"] == pytest.approx(1)
+    assert task.facts["unlabelled examples"] == "2"
+    assert task.settings["unlabelled"] == Examples(["h a", "d e"], None, None, [0, 1]).fingerprint()
+
+
+def test_wrong_teachers():
+    class_task = types.SimpleNamespace(title="T", name="t", multi_label=False, labels=("x", "y"), num_classes=2)
+    cases = [
+        ({"head": "question_answering"}, "--teacher=it: a model with the head 'question_answering'. Expected a classi"),
+        ({"score_activation": "sigmoid"}, "--teacher=it: its scores are sigmoids of the logits that a student learns"),
+        ({"multi_label": True}, "--teacher=it: a classifier with several labels per text. Expected a classifier for T"),
+        (
+            {"labels": ["y", "x"]},
+            "--teacher=it: labels y, x. Expected a classifier for T, such as the output of run_gl",
+        ),
+    ]
+    for changes, message in cases:
+        known = {"head": "classification", "multi_label": False, "labels": ["x", "y"], "pair": None, **changes}
+        output = types.SimpleNamespace(output={"logits": np.zeros([1, 2])})
+        bert = types.SimpleNamespace(model=lambda output=output: output, **known)
+        with pytest.raises(ValueError, match="Expected") as error:
+            check_teacher(bert, "it", class_task)
+        assert str(error.value).startswith(message)

@@ -1,0 +1,73 @@
+"""The data of the GLUE tasks: from the official files to scores and submissions, without training."""
+
+import functools
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.tasks.classification import glue, published
+from keras_bert.tasks.classification.task import ClassificationTask
+from tests.tasks.classification.glue_files import WORDS, write_diagnostics, write_task
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
+TASKS = [name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")]
+
+
+@pytest.fixture(scope="module")
+def bert(checkpoint):
+    bert = keras_bert.load(checkpoint)
+    with mock.patch.object(bert, "preprocessor", functools.cache(bert.preprocessor)):  # Trace it once.
+        yield bert
+
+
+def right(part, classes):
+    """Returns logits of correct predictions."""
+    return np.eye(classes)[part.labels] * 9 if classes > 1 else np.array(part.labels)[:, None]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_official_files_to_submission(bert, tmp_path, name):
+    for task in [glue.TASKS[name], *([glue.TASKS["mnli_mismatched"], glue.TASKS["ax"]] if name == "mnli" else [])]:
+        write_task(tmp_path, task)
+    write_diagnostics(tmp_path / "diagnostic-full.tsv")
+    data = glue.read_all(glue.TASKS[name], tmp_path, diagnostics=tmp_path / "diagnostic-full.tsv")
+    task = ClassificationTask(data, "start", bert, 16, tmp_path / "submission")
+
+    ((inputs, labels),) = [stage() for stage in task.train]
+    assert inputs["token_ids"].shape[0] == len(labels) == len(WORDS)
+    assert bool(inputs["segment_ids"].numpy().max(initial=0).max()) == (data.task.pair is not None)
+    classes = len(data.task.labels)
+    assert labels.tolist() == [row % classes if classes else row % 6 + 0.5 for row in range(len(WORDS))]
+    assert task.build(bert).output["logits"].shape == (None, classes or 1)
+    expected = {
+        "task",
+        "model",
+        "labels",
+        "sequence_length",
+        "class_weights",
+        "folds",
+        "train",
+        "dev",
+        "test",
+        "content",
+    }
+    assert set(task.settings) == expected
+
+    dev = {part: right(examples, classes or 1) for part, examples in data.dev.items()}
+    test = {part: np.roll(np.eye(classes or 1), 1, 0)[np.arange(12) % (classes or 1)] for part in data.test}
+    findings = task.conclude(dev, test, tmp_path)
+    scores = findings.results["scores"]
+    assert list(scores) == ([name] if name != "mnli" else ["mnli", "mnli_mismatched", "ax"])
+    assert {round(value, 6) for values in scores.values() for value in values.values()} == {1.0}
+    assert ("diagnostics" in findings.results) == (name == "mnli")
+    # The paper has no score of WNLI.
+    assert ("BERT BASE, test" in findings.facts) == (name != "wnli")
+    with mock.patch.object(published, "published", return_value=[("Tiny", dict.fromkeys(data.dev, 0.0))]):
+        assert task.conclude(dev, test, tmp_path).facts["Tiny, test"].split(", ")[0] == f"{name}: 0.0%"
+    for part in data.test:
+        task = glue.TASKS[part]
+        lines = (tmp_path / "submission" / task.server_file).read_text().splitlines()
+        predicted = [task.strings[(row - 1) % classes] for row in range(12)] if classes else ["1.000"] * 12
+        assert lines == ["index\tprediction", *(f"{row}\t{label}" for row, label in enumerate(predicted))]

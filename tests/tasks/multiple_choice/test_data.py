@@ -1,0 +1,230 @@
+"""Files of questions with choices: layouts, labels, mistakes with their lines, the summary, predictions."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+
+from keras_bert.tasks import summary as row_summary
+from keras_bert.tasks.multiple_choice import data as choices
+from keras_bert.tasks.multiple_choice import keys, predictions, published
+from keras_bert.tasks.multiple_choice import summary as data_summary
+
+pytestmark = pytest.mark.tensorflow
+
+
+def write(tmp_path, name, *lines):
+    path = tmp_path / name
+    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines) + "\n")
+    return path
+
+
+def test_official_rows_of_swag(data):
+    read = choices.read(data / "swag" / "val_official_rows_11.csv")
+    assert (len(read), read.swag, read.first_key) == (11, True, "0")
+    assert read.labels == [2, 2, 2, 2, 2, 0, 0, 2, 1, 0, 2]
+    assert read.text[0] == "Students lower their eyes nervously."
+    assert read.choices[0][1] == "She turns with two students."
+    assert read.lines[:2] == [2, 3]
+
+
+def test_real_tables_without_column_names(data, caplog):
+    caplog.set_level(logging.INFO, "keras_bert")
+    path = data / "swag" / "stand_in_arc" / "arc_easy_a.csv"
+    with pytest.raises(ValueError, match=r"arc_easy_a.csv:5: expected at least 2 choices, got 0$"):
+        choices.read(path)
+    with pytest.raises(ValueError, match=r":5: expected at least 2 choices, .* or skip them with --skip_bad_rows=104$"):
+        choices.read(path, skip_bad_rows=0)
+    read = choices.read(path, skip_bad_rows=104)
+    assert (len(read), read.swag, read.labels[:5]) == (2147, False, [1, 1, 3, 0, 2])
+    assert read.choices[0][1] == "a bacterial population in the bloodstream"
+    assert {count: read.counts().count(count) for count in (3, 4)} == {3: 5, 4: 2142}
+    assert "no column names; read as text, 4 choices and label" in caplog.text
+    assert "skipped 104 unreadable row(s). The first: " in caplog.text
+
+
+def record(**values):
+    return {"text": "q", "choices": ["x", "y", "", "z"], "label": "A", **values}
+
+
+LAYOUTS = [
+    ("a.csv", ["question,A,B,C,D,key", "q,x,y,,z,D", "r,u, v ,,,b"]),
+    ("a.tsv", ["id\ttext\tchoice1\tchoice2\tchoice3\tchoice4\tanswer", "7\tq\tx\ty\t\tz\t4", "8\tr\tu\tv\t\t\t2"]),
+    ("a.csv", ["text,option_a,option_b,option_c,option_d,label", "q,x,y,,z,3", "r,u,v,,,0001"]),
+    ("a.csv", ["question;choice_a;choice_b;choice_c;choice_d;key", "q;x;y;;z;D", "r;u;v;;;B"]),
+    ("a.csv", ["q,x,y,,z,D", "r,u,v,,,B"]),
+    ("a.csv", ["D,C,B,A,question,answer", "z,,y,x,q,d", ",,v,u,r,b"]),
+    ("a.csv", ["option4,option1,text,option3,option2,label", "z,x,q,,y,4", ",u,r,,v,2"]),
+    ("a.jsonl", [record(label=3), record(text="r", choices=["u", "v"], label="0001")]),
+    ("a.jsonl", [record(label="D", choices=["x", "y", None, "z"]), record(text="r", choices=["u", "v"], label="b")]),
+]
+
+
+@pytest.mark.parametrize(("name", "lines"), LAYOUTS)
+def test_layouts(tmp_path, name, lines):
+    first = 0 if "0001" in str(lines) else None
+    read = choices.read(write(tmp_path, name, *lines), first_label=first)
+    assert (read.text, read.labels, read.counts()) == (["q", "r"], [3, 1], [3, 2])
+    assert [[choice for choice in row if choice] for row in read.choices] == [["x", "y", "z"], ["u", "v"]]
+    assert read.choices[0] == ["x", "y", "", "z"]
+
+
+def test_choices_of_swag_in_another_order(tmp_path):
+    path = write(tmp_path, "a.csv", "sent1,sent2,ending2,ending1,ending0,label", "A man sits.,He,flies.,eats.,,2")
+    assert choices.read(path).choices == [["", "He eats.", "He flies."]]
+
+
+FIRST_ROWS = ["Which is a vowel?,a,b,c,d,A", "What opens a lock?,a door,a key,key,a nose,C", "One and one?,1,2,3,4,2"]
+
+
+@pytest.mark.parametrize("first", FIRST_ROWS)
+def test_first_rows_that_resemble_column_names(tmp_path, first):
+    read = choices.read(write(tmp_path, "a.csv", first, "q,x,y,z,,B"), first_label=1)
+    assert (read.choices[0], len(read)) == (first.split(",")[1:-1], 2)
+
+
+def test_named_columns_and_files_without_labels(tmp_path):
+    path = write(tmp_path, "a.csv", "stem;good;bad;truth", "q;x;y;2", "r;u;v;1")
+    read = choices.read(path, "stem", ["good", "bad"], "truth")
+    assert (read.choices, read.labels) == ([["x", "y"], ["u", "v"]], [1, 0])
+    path = write(tmp_path, "test.csv", "sent1,sent2,ending0,ending1", "A man sits.,He,eats.,flies.")
+    read = choices.read(path, labeled=False)
+    assert (read.labels, read.choices) == (None, [["He eats.", "He flies."]])
+    path = write(tmp_path, "test.csv", "question,A,B,key", "q,x,y,", "r,u,v,-1")
+    assert choices.read(path, choices=["B", "A"], labeled=False).choices == [["x", "y"], ["u", "v"]]
+    assert choices.read(path, labeled=False).labels is None
+    with pytest.raises(ValueError, match="--choice_columns contains duplicates. Received: A,A"):
+        choices.read(path, choices=["A", "A"])
+    path = write(tmp_path, "a.csv", "question,A,B,C,key", "q,x,y,z,B")
+    with pytest.raises(
+        ValueError, match="a.csv:1: labels cannot name the columns 'B', 'C' by their letters or numbers"
+    ):
+        choices.read(path, choices=["B", "C"])
+
+
+def rows(*labels, count=3):
+    return [
+        {"text": f"q{index}", "choices": list("xyzuv"[:count]), "label": label} for index, label in enumerate(labels)
+    ]
+
+
+NUMBERS = [((0, 2), [0, 2], "0"), ((1, 3), [0, 2], "1"), (("C", "1", 3), [2, 0, 2], "A"), (("a", "B"), [0, 1], "A")]
+
+
+@pytest.mark.parametrize(("given", "labels", "first_key"), NUMBERS)
+def test_numbers_and_letters(tmp_path, given, labels, first_key):
+    read = choices.read(write(tmp_path, "a.jsonl", *rows(*given)))
+    assert (read.labels, read.first_key) == (labels, first_key)
+
+
+def test_all_files_are_numbered_like_the_training_data(tmp_path):
+    train, dev = write(tmp_path, "train.jsonl", *rows(0, 1)), write(tmp_path, "dev.jsonl", *rows(1, 1, count=4))
+    read = choices.read_all(train, dev, dev)
+    assert (read.dev.labels, read.test.labels, read.keys) == ([1, 1], [1, 1], ["0", "1", "2", "3"])
+    train = write(tmp_path, "train.jsonl", *rows("A", "3"))
+    with pytest.raises(ValueError, match=r"dev.jsonl:2: column `label` must be A to C or 1 to 3. Received: 0"):
+        choices.read_all(train, write(tmp_path, "dev.jsonl", *rows(2, 0)))
+
+
+def test_numbers_of_absent_choices_and_unreadable_rows(tmp_path):
+    """The last choice with text shows the numbering, unreadable rows do not take part in it."""
+    lines = ["question,A,B,C,key", "q,x,y,,2", "r,u,v,w,1", "s,,,,0"]
+    read = choices.read(write(tmp_path, "a.csv", *lines), skip_bad_rows=1)
+    assert (read.labels, read.first_label) == ([1, 0], 1)
+
+
+MISTAKES = [
+    ("a.jsonl", rows(1, 2), r"a.jsonl:1: column `label` has neither 0 nor the .* --first_label=0 or 1"),
+    ("a.jsonl", rows(0, 3), r"a.jsonl:2: column `label` is numbered from 1 here, .* but from 0 in line 1. Give"),
+    ("a.jsonl", rows(0, 7), r"a.jsonl:2: column `label` must be A to C or 0 to 2. Received: 7"),
+    ("a.jsonl", rows("A", "D"), r"a.jsonl:2: column `label` must be A to C, 0 to 2 or 1 to 3. Received: 'D'"),
+    ("a.jsonl", rows("A", "x y"), r"a.jsonl:2: column `label` must be A to C, 0 to 2 or 1 to 3. Received: 'x y'"),
+    ("a.jsonl", rows("A", True), r"a.jsonl:2: column `label` must be A to C, 0 to 2 or 1 to 3. Received: True"),
+    ("a.jsonl", [record(), {"text": "q"}], r"a.jsonl:2: no column `choices`. It has: 'text'"),
+    ("a.jsonl", [record(), record(choices="x")], r"a.jsonl:2: column `choices` must be a list of strings"),
+    ("a.jsonl", [record(), record(choices=["x", 1])], r"a.jsonl:2: column `choices\[1\]` must be a string"),
+    ("a.jsonl", [record(), record(choices=["x", ""])], r"a.jsonl:2: expected at least 2 choices, got 1"),
+    ("a.jsonl", [record(), record(text=" ")], r"a.jsonl:2: column `text` is empty"),
+    ("a.csv", ["question,A,B,C,key", "q,x,y,,C"], r"a.csv:2: column `key` names an empty choice. Received: 'C'"),
+    ("a.csv", ["question,A,B,key", "q,x,y,A", "q,x,A"], r"a.csv:3: expected 4 columns, got 3"),
+    ("a.csv", ["question,A,B", "q,x,y"], r"a.csv:1: no column `label`. It has: .*Name another one with --label_column"),
+    ("a.csv", ["question,first,second,key", "q,x,y,A"], r"a.csv:1: no columns of choices, .* --choice_columns=\.\.\."),
+    ("a.csv", ["stem,A,B,C", "q,x,y,z"], r"a.csv:1: no column `question`. It has: 'stem', .* --text_column$"),
+    ("a.csv", ["x,question,A,B,key", "1,q,x,y,A"], r"a.csv:1: the columns 'x', 'A', 'B' are not a .*_columns=\.\.\."),
+    ("a.csv", ["question,A,B,D,key", "q,x,y,z,A"], r"a.csv:1: the columns 'A', 'B', 'D' are not a sequence"),
+    ("a.csv", ["0,question,good,bad,key", "0,q,x,y,A"], r"a.csv:1: the columns '0' are not a sequence"),
+    ("a.csv", ["q,x,y,A", "r,x,y,1 "], r"a.csv:2: the last column has neither 0 nor"),
+    ("a.jsonl", [], r"a.jsonl: no rows"),
+    ("a.csv", ["q 1,x 1,y,A", "q,x,y,z,A"], r"a.csv:2: expected 4 columns, got 5"),
+]
+
+
+@pytest.mark.parametrize(("name", "lines", "message"), MISTAKES)
+def test_mistakes(tmp_path, name, lines, message):
+    with pytest.raises(ValueError, match=message):
+        choices.read(write(tmp_path, name, *lines))
+
+
+def test_names_of_many_choices():
+    assert keys.names("A", 26)[-1] == "Z"
+    assert keys.names("A", 27)[-1] == "27"
+
+
+def test_summary(tmp_path):
+    train = write(
+        tmp_path,
+        "train.csv",
+        "question,A,B,C,key",
+        "One?,x,y,z,A",
+        "one? ,Y,X,z,B",  # The same question, in another order.
+        "One?,x,y,z,C",  # Contradicts both.
+        "Two?,x,y,,A",
+    )
+    dev = write(tmp_path, "dev.csv", "question,A,B,C,key", "two?,y,x,,A", "Three?,x,y,z,B")
+    summary = data_summary.summarize(choices.read_all(train, dev), np.array([5, 5, 5, 9]), 8, 16)
+    assert summary == {
+        "unit": "rows",
+        "train": 4,
+        "dev": {"dev.csv": 2},
+        "test": {},
+        "positions": {"A": 2, "B": 1, "C": 1},
+        "choices": {"2": 1, "3": 3},
+        "truncated": {"rows": 1, "share": 0.25, "sequence_length": 8, "longest": 9, "enough": 16, "held": 1.0},
+        "repeated": 1,
+        "alike": 0,
+        "overlap": {"dev": 1},
+        "contradictory": 3,
+        "chance": pytest.approx((1 / 2 + 1 / 3) / 2),
+        "baseline": "always A",
+        "majority": {"accuracy": 0.5},
+    }
+    facts = data_summary.facts(summary)
+    assert facts["rows by number of choices"] == "2: 1, 3: 3"
+    assert facts["chance"] == "accuracy 41.67% (a random choice, on dev)"
+
+
+def test_choices_that_look_like_the_right_one(tmp_path):
+    lines = ["question,A,B,C,key", "1?,1,01,z,A", "2?,x,X\u200b,z,C", "3?,,x y,x  y,B", "4?,x,y,,B"]
+    path = write(tmp_path, "a.csv", *lines)
+    summary = data_summary.summarize(choices.read_all(path, path), np.array([5] * 4), 8, 16)
+    assert "in 2 training rows, another choice looks like the right one" in row_summary.warnings(summary)
+
+
+def test_predictions():
+    logits = np.log([[1, 3, 4], [1, 1, 2]])
+    logits[1, 0] = -1e9  # An absent choice.
+    assert predictions.table(logits, [["x", "y", "z"], ["", "y", "z"]], ["A", "B", "C", "D"]) == [
+        "label\tA\tB\tC",
+        "C\t0.1250\t0.3750\t0.5000",
+        "C\t\t0.3333\t0.6667",
+    ]
+    assert predictions.score([2, 1], logits) == {"accuracy": 0.5}
+    with pytest.raises(FloatingPointError, match="the training has diverged"):
+        predictions.score([0], [[np.nan, 1.0]])
+
+
+def test_published_scores():
+    table = published.comparison_table(0.805)
+    assert "| ours | 80.5 |  |\n" in table
+    assert "| BERT LARGE | 86.6 | 86.3 |\n" in table

@@ -1,0 +1,76 @@
+"""Report sections about multiple choice, compared with hand-computed numbers."""
+
+import numpy as np
+import pytest
+
+from keras_bert.experiments.report import write_report
+from keras_bert.reports.page import Head
+from keras_bert.tasks.multiple_choice.data import ChoiceExamples
+from keras_bert.tasks.multiple_choice.report import choice_errors, choice_sections
+from tests.experiments.parsed import Page, having, rows_of, text_of
+
+pytestmark = pytest.mark.tensorflow
+EXAMPLES = ChoiceExamples(
+    text=["Why <b>?", "Who?", "When?"],
+    choices=[["rain", "sun", "wind"], ["he", "", "she"], ["now", "then"]],
+    labels=[1, 0, 0],
+    lines=[2, 4, 5],
+    ids=[0, 2, 3],
+)
+SHARES = np.array([[0.7, 0.2, 0.1], [0.9, 0.0, 0.1], [0.4, 0.6, 0.0]])
+KEYS = ["A", "B", "C"]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    logits = np.where(SHARES > 0, np.log(np.maximum(SHARES, 1e-9)), -1e9)
+    sections = choice_sections(KEYS, EXAMPLES, logits, [4, 5, 6])
+    results = [{"setting": {"seed": 1}, "scores": {"accuracy": 1 / 3, "loss": 1.0}}]
+    curves = {"seed=1": [{"step": 1, "kind": "train", "loss": 2.0}]}
+    write_report(
+        path, Head("Choices", {}), "accuracy", results, curves, sections, choice_errors(KEYS, EXAMPLES, logits)
+    )
+    return Page(path)
+
+
+def words(element):
+    return " ".join(text_of(element).split())
+
+
+def test_positions_and_numbers_of_choices(page):
+    section = page.sections["Choices"]
+    positions, counts = (table.find("tbody") for table in having(section, "list", "table"))
+    assert [[text_of(cell) for cell in row] for row in positions] == [
+        ["A", "2", "50.0%", "2"],
+        ["B", "1", "0.0%", "1"],
+        ["C", "0", "–", "0"],
+    ]
+    assert [[text_of(cell) for cell in row] for row in counts] == [
+        ["2", "2", "50.0%", "50.0%"],
+        ["3", "1", "0.0%", "33.3%"],
+    ]
+    assert "1 of 3 are correct, 33.33%." in text_of(section)
+    assert rows_of(page.sections["Calibration"], "list")[-1] == ["80 to 90%", "1", "90.00%", "100.00%"]
+
+
+def test_hardest_examples_with_their_choices(page):
+    first, second, last = having(page.sections["Hardest examples of dev"], "hard", "ol")[0]
+    assert (
+        words(first) == "row 1 · true B · predicted A · loss 1.61 Why <b>? 70.0% A rain 20.0% B sun right 10.0% C wind"
+    )
+    assert words(having(first, "gold", "li")[0]) == "20.0% B sun right"
+    assert text_of(second).startswith("row 4")
+    # The absent choice is not listed.
+    assert words(last) == "row 3 · true A · predicted A · loss 0.105 · correct Who? 90.0% A he right 10.0% C she"
+
+
+def test_errors(page, tmp_path):
+    logits = np.log(np.maximum(SHARES, 1e-9))
+    header, *rows = choice_errors(KEYS, EXAMPLES, logits)
+    assert header == ["row", "true", "predicted", "probability", "loss", "text", "right choice", "predicted choice"]
+    assert [[*row[:3], *row[5:]] for row in rows] == [
+        [1, "B", "A", "Why <b>?", "sun", "rain"],
+        [4, "A", "B", "When?", "now", "then"],
+    ]
+    assert [row[3] for row in rows] == ["0.7", "0.6"]

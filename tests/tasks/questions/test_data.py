@@ -1,0 +1,190 @@
+"""SQuAD's real files, and small manual ones: many kinds of text, and all errors."""
+
+import json
+
+import numpy as np
+import pytest
+
+from keras_bert.tasks.questions import data as squad
+
+
+def qa(name="q", question="Who?", **rest):
+    return {"id": name, "question": question, **rest}
+
+
+def at(start, text):
+    return {"answer_start": start, "text": text}
+
+
+def content(context, *entries, **rest):
+    """Returns the content of a file with one paragraph."""
+    return {"data": [{"title": "T", "paragraphs": [{"context": context, "qas": list(entries)}]}], **rest}
+
+
+def read(tmp_path, value, **options):
+    """Reads bytes, text or a value that is written as JSON."""
+    path = tmp_path / "a.json"
+    if not isinstance(value, bytes):
+        value = (value if isinstance(value, str) else json.dumps(value, ensure_ascii=True)).encode()
+    path.write_bytes(value)
+    return squad.read(path, **options)
+
+
+def cut(questions):
+    """Returns the texts that the spans select from the bytes of the contexts, a list for each question."""
+    return [
+        [questions.contexts[context].encode()[first:last].decode() for first, last in spans]
+        for context, spans in zip(questions.context, questions.spans, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "version_2", "unanswerable"), [("dev-v1.1", False, 0), ("dev-v2.0-cs224n-half", True, 3168)]
+)
+def test_real_files(data, name, version_2, unanswerable):
+    path = data / "squad" / f"{name}.json"
+    questions = squad.read(path)
+    assert (questions.version_2, questions.wrong) == (version_2, [])
+    # Flatten the file again.
+    articles = json.loads(path.read_text(encoding="utf-8"))["data"]
+    paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
+    assert questions.contexts == [paragraph["context"] for paragraph in paragraphs]
+    rows = [(number, entry) for number, paragraph in enumerate(paragraphs) for entry in paragraph["qas"]]
+    assert questions.ids == [entry["id"] for _, entry in rows]
+    assert questions.questions == [entry["question"] for _, entry in rows]
+    assert questions.context.tolist() == [number for number, _ in rows]
+    golds = [[answer["text"] for answer in entry["answers"]] for _, entry in rows]
+    assert (questions.golds, sum(not texts for texts in golds)) == (golds, unanswerable)
+    assert cut(questions) == [[text.strip() for text in texts] for texts in golds]
+    # The same words may occur elsewhere too; no answer in these files starts with white space.
+    for spans, (number, entry) in zip(questions.spans, rows, strict=True):
+        text = questions.contexts[number]
+        before = [len(text[: answer["answer_start"]].encode()) for answer in entry["answers"]]
+        assert [first for first, _ in spans] == before
+
+
+@pytest.mark.parametrize(
+    ("context", "start", "answer", "span"),
+    [
+        ("Zoë paid.", 4, "paid", (5, 9)),
+        ("Zoe\u0308 paid.", 5, "paid", (6, 10)),  # The accent is a combining character.
+        ("a 😀 b", 4, "b", (7, 8)),  # An emoji is one character of four bytes.
+        ("a 👩\u200d🚀 b", 2, "👩\u200d🚀", (2, 13)),
+        ("\x7f\x80\u07ff\u0800\uffff\U00010000x", 6, "x", (15, 16)),
+        ("a\x00b", 2, "b", (2, 3)),
+        ("Es war 1871 in Köln.", 14, " Köln", (15, 20)),
+        ("a  b  c", 1, "  b  ", (3, 4)),
+        ("漢\u3000字\u00a0。", 1, "\u3000字\u00a0", (6, 9)),
+        ("北京是中国的首都。", 3, "中国", (9, 15)),
+    ],
+)
+def test_spans_are_byte_offsets(tmp_path, context, start, answer, span):
+    for version in ("1.1", "v2.0"):  # XQuAD says 1.1.
+        questions = read(tmp_path, content(context, qa(answers=[at(start, answer)]), version=version))
+        assert (questions.spans, questions.wrong) == ([[span]], [])
+        assert questions.golds == [[answer]]
+        assert cut(questions) == [[answer.strip()]]
+
+
+def test_lone_surrogates_become_question_marks(tmp_path):
+    entry = qa(question="\udc00?", answers=[at(3, "b\udfff"), at(0, "é\ud83d")])
+    questions = read(tmp_path, content("é\ud83d b\udfff 😀", entry))
+    assert (questions.contexts, questions.questions) == (["é? b? 😀"], ["??"])
+    assert questions.golds == [["b?", "é?"]]
+    assert questions.spans == [[(4, 6), (0, 3)]]
+
+
+def test_order_of_articles_paragraphs_and_answers(tmp_path):
+    answers = [at(0, "one"), at(8, "one"), at(8, "one two")]
+    first = {"context": "one and one two", "qas": [qa("a0", answers=answers), qa("a1", answers=answers[1:2])]}
+    rest = [{"context": "b", "qas": []}], [{"context": "c", "qas": [qa("c0")]}]
+    questions = read(tmp_path, {"data": [{"paragraphs": [first, *rest[0]]}, {"title": "", "paragraphs": rest[1]}]})
+    assert not questions.version_2
+    assert (questions.contexts, questions.ids) == (["one and one two", "b", "c"], ["a0", "a1", "c0"])
+    np.testing.assert_array_equal(questions.context, [0, 0, 2])
+    assert questions.golds == [["one", "one", "one two"], ["one"], []]
+    assert questions.spans == [[(0, 3), (8, 11), (8, 15)], [(8, 11)], []]
+
+
+def test_answers_at_wrong_positions(tmp_path):
+    answers = {
+        "moved": [at(3, "Köln")],
+        "other": [at(0, "IN"), at(0, "in")],
+        "behind": [at(6, "ln 😀 x")],
+        "far": [at(99, "x")],
+        "negative": [at(-2, "😀")],
+        "empty": [at(0, ""), at(2, " ")],
+        "utf16": [at(11, "x")],  # JavaScript counts emoji as two.
+        "right": [at(10, "x")],
+    }
+    value = content("in  Köln 😀x", *(qa(name, answers=those) for name, those in answers.items()))
+    questions = read(tmp_path, value)
+    assert questions.golds == [[answer["text"] for answer in those] for those in answers.values()]
+    assert questions.spans == [[], [(0, 2)], [], [], [], [], [], [(14, 15)]]
+    assert questions.wrong == [
+        ("moved", "Köln", 3),
+        ("other", "IN", 0),
+        ("behind", "ln 😀 x", 6),
+        ("far", "x", 99),
+        ("negative", "😀", -2),
+        ("empty", "", 0),
+        ("empty", " ", 2),
+        ("utf16", "x", 11),
+    ]
+
+
+def test_questions_without_answers(tmp_path):
+    entries = [
+        qa("q1", answers=[], is_impossible=True, plausible_answers=[at(0, "a")]),
+        qa("q2", answers=[at(0, "a")], is_impossible=True),
+        qa("q3", answers=[at(0, "a")], is_impossible=False),
+    ]
+    questions = read(tmp_path, content("a b", *entries, version="v2.0"))
+    # The official script of version 2.0 only uses the answers; Google's program trains by the mark.
+    assert (questions.golds, questions.spans) == ([[], ["a"], ["a"]], [[], [(0, 1)], [(0, 1)]])
+    assert (questions.contradicted, questions.first(1).contradicted) == ({"q2"}, frozenset())
+    # Version 1.1 has no such mark.
+    assert read(tmp_path, content("a b", *entries[1:]), version_2=False).contradicted == frozenset()
+
+
+def test_version(tmp_path):
+    for version, is_2 in ((None, False), ("v2.0", True), ("2.0", True), (2.0, True), ("1.1", False), (1.2, False)):
+        value = content("a b", qa(answers=[at(0, "a")]), **({} if version is None else {"version": version}))
+        assert read(tmp_path, value).version_2 == is_2
+        for wanted in (True, False):  # Also version 2.0, if all questions have answers.
+            assert read(tmp_path, value, version_2=wanted).version_2 == wanted
+    value = content("a", qa(1, answers=[at(0, "a")]), qa(2, answers=[]), qa(3, answers=[]), version="v2.0")
+    assert read(tmp_path, b"\xef\xbb\xbf" + json.dumps(value).encode()).ids == ["1", "2", "3"]
+    with pytest.raises(ValueError) as error:
+        read(tmp_path, value, version_2=False)
+    assert str(error.value) == (
+        f"{tmp_path / 'a.json'}: 2 question(s) have no answer, the first is 2: this is SQuAD 2.0. "
+        "Received: version_2=False"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (b"", "not a JSON file in UTF-8: Expecting value: line 1 column 1 (char 0)"),
+        (b"\xff", "not a JSON file in UTF-8: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
+        ({"version": "1.1"}, "expected SQuAD's format, an object with a list `data`"),
+        (content("a"), "the file contains no questions"),
+        ({"data": [{"title": "T", "paragraphs": []}]}, "article 0 (T) has no paragraphs"),
+        ({"data": ["x"]}, "article 0: `paragraphs` must be a list. Received: None"),
+        (content(7), "article 0 (T), paragraph 0: `context` must be a string. Received: 7"),
+        (content(" \n\u3000"), "article 0 (T), paragraph 0: the context is empty. Expected a string"),
+        (content("a", qa(), {"question": "Who?"}), "article 0 (T), paragraph 0: question 1 has no `id`"),
+        (content("a", qa("")), "article 0 (T), paragraph 0: question 0 has no `id`"),
+        (content("a", "Who?"), "article 0 (T), paragraph 0: question 0 has no `id`"),
+        (content("a", qa("5"), qa(5)), "two questions have the id 5. Expected unique ids"),
+        (content("a", qa("q7", ["Who?"])), "q7: `question` must be a string. Received: ['Who?']"),
+        (content("a", qa(answers={"text": "x" * 99})), f"q: `answers` must be a list. Received: {{'text': '{'x' * 70}"),
+        (content("a", qa(answers=["a"])), "q: `text` must be a string. Received: None"),
+        (content("a", qa(answers=[at("0", "a")])), "q: `answer_start` must be an integer. Received: '0'"),
+    ],
+)
+def test_errors(tmp_path, value, message):
+    with pytest.raises(ValueError) as error:
+        read(tmp_path, value)
+    assert str(error.value) == f"{tmp_path / 'a.json'}: {message}"

@@ -1,0 +1,90 @@
+"""Prediction files and scores of manually derived answers, and published scores."""
+
+import json
+
+import numpy as np
+import pytest
+
+from keras_bert.tasks.questions import predictions as squad_predictions
+from keras_bert.tasks.questions import published as squad_published
+from keras_bert.tasks.questions.data import Questions
+
+
+def found(text, start, end, place=(0, 1)):
+    return {"text": text, "place": place, "start_logit": start, "end_logit": end, "probability": 0.5}
+
+
+# Odds of no answer: -2 (correct to answer), 3 (correct not to), 1 (not answered for thresholds below 1), and certain.
+ANSWERS = [
+    ("1", [found("é b", 2.0, 1.0, (0, 4)), found("b", 0.0, 0.0, (3, 4))], 1.0),
+    ("2", [found("c", 0.0, 0.0, (5, 6))], 3.0),
+    ("3", [found("d", 1.0, 1.0)], 3.0),
+    ("4", [], 0.0),
+]
+
+
+@pytest.fixture
+def questions():
+    golds, spans = [["é b"], [], ["c d"], []], [[(0, 4)], [], [(5, 8)], []]
+    return Questions(["é b c d"], ["1", "2", "3", "4"], list("wxyz"), np.zeros(4, int), golds, spans, True, [])
+
+
+def test_odds_and_predictions():
+    assert squad_predictions.null_odds(ANSWERS) == {"1": -2.0, "2": 3.0, "3": 1.0, "4": 1e30}
+    assert squad_predictions.predictions(ANSWERS) == {"1": "é b", "2": "c", "3": "d", "4": ""}
+    assert squad_predictions.predictions(ANSWERS, 1.0) == {"1": "é b", "2": "", "3": "d", "4": ""}
+    assert squad_predictions.predictions(ANSWERS, 0.9) == {"1": "é b", "2": "", "3": "", "4": ""}
+
+
+def test_threshold_with_best_f1(questions):
+    assert squad_predictions.choose_threshold(questions, ANSWERS) == 2.0  # Between 1 and 3.
+    scores = squad_predictions.score(questions, ANSWERS, 1.0)
+    # "d" has recall 1/2 and precision 1 for "c d": F1 2/3.
+    assert (scores["exact"], scores["f1"]) == (75.0, pytest.approx(100 * (3 + 2 / 3) / 4))
+    assert (scores["best_exact"], scores["best_exact_thresh"]) == (75.0, -2.0)
+    assert (scores["best_f1"], scores["best_f1_thresh"]) == (scores["f1"], 1.0)
+
+
+def test_threshold_positions():
+    """Wrong answers belong to questions without an answer."""
+    for odds, right, threshold in (
+        ([-2.0, 5.0], [1, 1], 6.0),  # All are answered.
+        ([-2.0, 5.0], [0, 0], -3.0),  # None.
+        ([-2.0, 5.0], [1, 0], -1.0),  # Close to the last answered one.
+        ([-2.0, -1.0, -1.0, -0.5], [1, 1, 0, 0], -1.5),  # Equal odds are either all answered or not.
+        ([-2.0, -1.0, -1.0, -0.5], [1, 1, 1, 0], -0.75),
+    ):
+        count, names = len(odds), list("abcd"[: len(odds)])
+        golds = [["a b"] if answerable else [] for answerable in right]
+        questions = Questions(["a b"], names, names, np.zeros(count, int), golds, [[]] * count, True, [])
+        answers = [(name, [found("a b", 0.0, 0.0)], value) for name, value in zip(names, odds, strict=True)]
+        assert squad_predictions.choose_threshold(questions, answers) == threshold
+        scores = [squad_predictions.score(questions, answers, at)["f1"] for at in (threshold, *np.arange(-4, 7, 0.25))]
+        assert scores[0] == max(scores)
+
+
+def test_files_match_the_official_programs(tmp_path):
+    squad_predictions.write(tmp_path / "new" / "dev", ANSWERS, 1.0)
+    files = {path.stem: json.loads(path.read_text("utf-8")) for path in (tmp_path / "new" / "dev").iterdir()}
+    assert sorted(files) == ["nbest_predictions", "null_odds", "predictions"]
+    assert files["predictions"]["1"] == "é b"
+    best = files["nbest_predictions"]
+    assert best["1"][1] == {"text": "b", "start_logit": 0.0, "end_logit": 0.0, "probability": 0.5}
+    assert (best["4"], files["null_odds"]["4"]) == ([], 1e30)
+
+
+def test_report_rows(questions):
+    first, second, *_, last = squad_predictions.report_rows(questions, ANSWERS, 1.0)
+    expected = {"id": "1", "question": "w", "context": "é b c d", "golds": ["é b"], "gold_spans": [(0, 4)]}
+    assert first == expected | {"prediction": "é b", "place": (0, 4), "probability": 0.5, "exact": 1.0, "f1": 1.0}
+    assert (second["prediction"], second["place"], second["exact"]) == ("", None, 1.0)
+    assert (last["prediction"], last["place"], last["probability"]) == ("", None, None)
+
+
+def test_comparison_table():
+    table = squad_published.comparison_table({"exact_match": 80.04, "f1": 88.06}, False).splitlines()
+    assert table[2] == "| ours, dev | 80.0 | 88.1 |"
+    assert table[3] == "| BERT BASE, dev | 80.8 | 88.5 |"
+    assert table[-2] == "| BERT LARGE, TriviaQA first, ensemble of 7, dev | 86.2 | 92.2 |"
+    table = squad_published.comparison_table({"exact": 1, "f1": 2}, True).splitlines()
+    assert table[2:4] == ["| ours, dev | 1.0 | 2.0 |", "| BERT LARGE, dev | 78.7 | 81.9 |"]

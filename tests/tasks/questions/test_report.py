@@ -1,0 +1,335 @@
+"""Report sections about questions, compared with hand-computed numbers."""
+
+import csv
+import math
+
+import pytest
+
+from keras_bert.experiments.report import write_report
+from keras_bert.reports import page
+from keras_bert.reports.page import Head
+from keras_bert.tasks.questions.report import question_errors, question_sections
+from tests.experiments.parsed import Page, having, rows_of, text_of
+
+CONTEXT = "Ada Lovelace wrote the first program in 1843, in London."
+
+
+def at(context, text):
+    """Returns the byte span of a text's first occurrence in a context."""
+    first = len(context[: context.index(text)].encode())
+    return first, first + len(text.encode())
+
+
+def row(question="Who wrote it?", golds=("Ada Lovelace",), prediction="London", context=CONTEXT, **changes):
+    """Returns a wrongly answered question; answers found in the context have the span of their first occurrence."""
+    return {
+        "id": "q1",
+        "question": question,
+        "context": context,
+        "golds": list(golds),
+        "gold_spans": [at(context, gold) for gold in golds if gold in context],
+        "prediction": prediction,
+        "place": at(context, prediction) if prediction and prediction in context else None,
+        "probability": 0.5,
+        "exact": 0.0,
+        "f1": 0.0,
+        **changes,
+    }
+
+
+RESULTS = [{"setting": {"seed": seed}, "scores": {"exact_match": 0.7, "f1": 0.8, "loss": 1.5}} for seed in (1, 2)]
+CURVES = {
+    "seed=1": [{"step": 1, "kind": "train", "loss": 2.0}, {"step": 1, "kind": "evaluation", "f1": 0.8}],
+    "seed=2": [{"step": 1, "kind": "train", "loss": 2.0}, {"step": 2, "kind": "train", "loss": 1.0}],
+}
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes and parses a report of two runs, the second without an evaluation."""
+
+    def run(rows, version_2=False):
+        path = tmp_path / "report.html"
+        sections, errors = question_sections(rows, version_2), question_errors(rows)
+        write_report(path, Head("SQuAD", {}), "f1", RESULTS, CURVES, sections, errors)
+        return Page(path)
+
+    return run
+
+
+def items(page):
+    (found,) = having(page.root, "hard", "ol")
+    return list(found)
+
+
+def excerpts(item):
+    return having(item, "second", "p")
+
+
+def marks(item, style):
+    """Returns the text marked with a style, over all excerpts."""
+    return "".join(text_of(mark) for mark in having(item, style, "mark"))
+
+
+def test_sections_of_both_versions(write):
+    names = ["Scores of the runs", "Learning curves", "Kinds of questions", "Calibration"]
+    names += ["Scores by length of the context", "Hardest questions of dev", "All errors"]
+    report = write([row()])
+    assert list(report.sections) == names
+    assert len(having(report.sections["Learning curves"], "line", "polyline")) == 3
+    assert rows_of(report.sections["Scores of the runs"], "list")[0] == ["1", "80.00%", "70.00%", "1.5", "1"]
+    # One answer with a probability of 50%, which is wrong.
+    assert rows_of(report.sections["Calibration"], "list") == [["40 to 50%", "1", "50.00%", "0.00%"]]
+    assert "ECE 50.00%; overconfident by 50.00%" in report.text("Calibration")
+    report = write([row()], version_2=True)
+    assert list(report.sections) == [*names[:2], "Answer or no answer", *names[2:]]
+    assert not {"src", "onclick"} & {name for element in report.root.iter() for name in element.attrib}
+    assert "<script" not in report.source
+
+
+def test_answer_or_no_answer(write):
+    rows = [
+        *[row(exact=1.0, f1=1.0)] * 3,
+        row(f1=0.5),
+        row(prediction=""),
+        row(golds=(), prediction="London"),
+        *[row(golds=(), prediction="", exact=1.0, f1=1.0)] * 2,
+    ]
+    section = write(rows, version_2=True).sections["Answer or no answer"]
+    cells = [[text_of(cell) for cell in line] for line in having(section, "heat", "table")[0].find("tbody")]
+    assert cells == [["answer", "480.0%", "120.0%"], ["no answer", "133.3%", "266.7%"]]
+    assert "6 of 8 decisions are correct, 75.00%." in text_of(section)
+    assert rows_of(section, "list") == [
+        ["HasAns", "5", "60.0%", "70.0%"],  # (3 + 0.5) / 5
+        ["NoAns", "3", "66.7%", "66.7%"],
+        ["all", "8", "62.5%", "68.8%"],  # 5 / 8 and 5.5 / 8
+    ]
+    # Only answerable questions.
+    section = write([row()], version_2=True).sections["Answer or no answer"]
+    assert rows_of(section, "list")[1] == ["NoAns", "0", page.NOTHING, page.NOTHING]
+
+
+def tables(section):
+    return [
+        [[text_of(cell) for cell in line] for line in table.find("tbody")] for table in having(section, "list", "table")
+    ]
+
+
+KINDS = {
+    "who": ["Who wrote it?", "Who's there?"],
+    "whom": ["To WHOM was it sent?"],
+    "whose": ["Whose program?"],
+    "what": ["In what year, and where?"],
+    "when": ["When?"],
+    "where": ["He lived where?"],
+    "which": ["Of which kind"],
+    "why": ["Why?"],
+    "how many": ["About how  many?"],
+    "how much": ["How much is it?"],
+    "how": ["How did many come?"],
+    "other": ["Whatever and somehow, whereas.", "\u4f55\u6642\uff1f", "who\u017fe"],  # The last has a long s.
+}
+
+
+def test_kinds_of_questions(write):
+    for kind, questions in KINDS.items():
+        found, _ = tables(write(list(map(row, questions))).sections["Kinds of questions"])
+        assert [line[:2] for line in found] == [[name, str(len(questions))] for name in (kind, "all")]
+
+
+def test_scores_by_kind_and_length(write):
+    rows = [
+        row("Name it.", ("one",)),
+        row("Tell it.", ("one",)),
+        row("Say it.", ("one two",), exact=1.0, f1=1.0),
+        row("What?", ("one  two\nthree",), exact=1.0, f1=1.0),
+        row("What?", ("1 2 3 4", "1"), f1=0.5),
+        row("When?", ("1 2 3 4 5",), f1=0.25),
+        row("Where?", ("1 2 3 4 5 6 7 8 9",), exact=1.0, f1=1.0),
+        row("Where?", (), prediction="", exact=1.0, f1=1.0),
+    ]
+    kinds, lengths = tables(write(rows).sections["Kinds of questions"])
+    assert kinds == [
+        ["what", "2", "50.0%", "75.0%"],
+        ["where", "2", "100.0%", "100.0%"],
+        ["when", "1", "0.0%", "25.0%"],
+        ["other", "3", "33.3%", "33.3%"],
+        ["all", "8", "50.0%", "59.4%"],  # 4.75 / 8
+    ]
+    assert lengths == [
+        ["1", "2", "0.0%", "0.0%"],
+        ["2", "1", "100.0%", "100.0%"],
+        ["3 to 4", "2", "50.0%", "75.0%"],
+        ["5 to 8", "1", "0.0%", "25.0%"],
+        ["9 or more", "1", "100.0%", "100.0%"],
+        ["none", "1", "100.0%", "100.0%"],
+        ["all", "8", "50.0%", "59.4%"],
+    ]
+
+
+def test_hardest_questions_are_sorted_by_f1_then_confidence(write):
+    rows = [row(id=f"half {n}", f1=0.5, probability=n / 10) for n in range(4)]
+    rows += [row(id=f"wrong {n}", probability=n / 100) for n in range(18)]
+    rows += [row(id="unsure", probability=None), row(id="nan", probability=math.nan)]
+    rows += [row(id="right", exact=1.0, f1=1.0, probability=1.0)]
+    for number, each in enumerate(rows):
+        each["context"] += f" {number}"
+    report = write(rows)
+    heads = [text_of(item.find("p")) for item in items(report)]
+    names = [head.split(" · ")[0] for head in heads]
+    assert names == [*(f"wrong {n}" for n in range(17, -1, -1)), "unsure", "nan"]
+    assert heads[0] == "wrong 17 · gold Ada Lovelace · predicted London with 17.0% · F1 0.0%"
+    assert heads[-1] == "nan · gold Ada Lovelace · predicted London · F1 0.0%"
+    text = report.text("Hardest questions of dev")
+    assert "below 100%: 24 of 25." in text
+    assert "The 20 with the lowest" in text
+
+
+def test_contexts_are_not_repeated_and_all_errors_are_in_a_table(write, tmp_path):
+    odd = 'Say\t"it"\nnow'
+    rows = [row(odd, id="a", probability=0.5), row(id="b", probability=0.9), row(id="c", context="x", f1=0.25)]
+    rows += [row(id="d", exact=1.0, f1=1.0), row(id="e", golds=["1", "2", "1"], prediction="", probability=None)]
+    report = write(rows)
+    assert [text_of(item.find("p")).split(" · ")[0] for item in items(report)] == ["b", "c"]
+    assert "errors.tsv, 4 rows" in report.text("All errors")
+    with open(tmp_path / "errors.tsv", newline="", encoding="utf-8") as file:
+        header, *lines = csv.reader(file, "excel-tab")
+    assert header == ["id", "question", "gold answers", "prediction", "probability", "exact match", "F1", "context"]
+    assert [line[0] for line in lines] == ["b", "a", "e", "c"]
+    assert lines[1] == ["a", odd, "Ada Lovelace", "London", "0.5000", "0.0000", "0.0000", CONTEXT]
+    assert lines[2][2:5] == ["1 | 2", "", ""]
+
+
+def test_report_without_wrong_answers(write):
+    report = write([row(exact=1.0, f1=1.0, prediction="Ada Lovelace")])
+    assert "No answer is wrong." in report.source
+    assert not having(report.root, "hard")
+
+
+def test_heads_without_an_answer(write):
+    missed, invented = row(prediction="", probability=0.875), row(golds=())
+    many = row(golds=["a", "b", "a", "c", "d"], probability=None, prediction="")
+    heads = [text_of(items(write([one], version_2=True))[0].find("p")) for one in (missed, invented, many)]
+    assert heads == [
+        "q1 · gold Ada Lovelace · predicted no answer, the best would have 87.5% · F1 0.0%",
+        "q1 · unanswerable · predicted London with 50.0% · F1 0.0%",
+        "q1 · gold a, b, c, … · predicted no answer · F1 0.0%",
+    ]
+
+
+def styled(element):
+    return [(mark.get("class"), text_of(mark)) for mark in element.iter("mark")]
+
+
+def test_gold_and_prediction_are_highlighted(write):
+    report = write([row()])
+    _, question, excerpt = items(report)[0].findall("p")
+    assert (text_of(question), text_of(excerpt)) == ("Who wrote it?", CONTEXT)
+    assert question.get("dir") == excerpt.get("dir") == "auto"
+    assert styled(excerpt) == [("gold", "Ada Lovelace"), ("said", "London")]
+    (key,) = having(report.sections["Hardest questions of dev"], "key")
+    assert styled(key) == [("gold", "gold answer"), ("said", "prediction"), ("gold said", "both")]
+
+
+def test_overlapping_highlights(write):
+    cases = [
+        (["Ada Lovelace"], "Lovelace wrote", [("gold", "Ada "), ("gold said", "Lovelace"), ("said", " wrote")]),
+        (["Lovelace wrote"], "Ada Lovelace", [("said", "Ada "), ("gold said", "Lovelace"), ("gold", " wrote")]),
+        (["Lovelace"], "Ada Lovelace wrote", [("said", "Ada "), ("gold said", "Lovelace"), ("said", " wrote")]),
+        (["Ada Lovelace wrote"], "Lovelace", [("gold", "Ada "), ("gold said", "Lovelace"), ("gold", " wrote")]),
+        (["Ada"], "Ada", [("gold said", "Ada")]),
+        (["Ada "], "Lovelace", [("gold", "Ada "), ("said", "Lovelace")]),
+        (["Ada", "Ada Lovelace", "Lovelace wrote"], "London", [("gold", "Ada Lovelace wrote"), ("said", "London")]),
+    ]
+    for golds, said, expected in cases:
+        (excerpt,) = excerpts(items(write([row(golds=golds, prediction=said)]))[0])
+        assert styled(excerpt) == expected
+        assert text_of(excerpt) == CONTEXT
+
+
+def test_distant_excerpts_are_separate(write):
+    context = "start " + "a b c d " * 100 + "gold " + "e f g h " * 100 + "said " + "i j k l " * 100 + "end"
+    near = context.replace("e f g h " * 100, "e f g h " * 20)
+    far_apart = row(golds=["gold"], prediction="said", context=context)
+    # Of several gold answers, the one nearest to the prediction is shown.
+    together = [row(golds=golds, prediction="said", context=near) for golds in (["gold"], ["start", "gold"])]
+    shown, *joined = [excerpts(item) for item in items(write([far_apart, *together]))]
+    for excerpt, word in zip(shown, ("gold", "said"), strict=True):
+        text = text_of(excerpt)
+        assert (text[:2], text[-2:]) == ("… ", " …")
+        assert 200 < len(text) < 300
+        assert text[2:-2] in context
+        assert [text_of(mark) for mark in excerpt] == [word]
+    for (excerpt,) in joined:
+        assert [text_of(mark) for mark in excerpt] == ["gold", "said"]
+
+
+def test_excerpts_consist_of_whole_words(write):
+    context = "longer words " * 200 + "said " + "longer words " * 200
+    (excerpt,) = excerpts(items(write([row(golds=["nowhere"], prediction="said", context=context)]))[0])
+    assert set(text_of(excerpt).split()) == {"…", "longer", "words", "said"}
+
+
+def test_answers_missing_from_the_context(write):
+    (item,) = items(write([row(golds=["nowhere"], prediction="", context="word " * 200)]))
+    (excerpt,) = excerpts(item)
+    text = text_of(excerpt)
+    assert text.startswith("word word")
+    assert text.endswith("word …")
+    assert 200 < len(text) < 300
+    assert not list(excerpt)
+    (item,) = items(write([row(prediction="", place=(0, 3))]))
+    assert not marks(item, "said")
+
+
+def test_long_texts_are_truncated(write):
+    context = "x" * 5000
+    (item,) = items(write([row(context, golds=[context], prediction="", context=context)]))
+    assert len(text_of(excerpts(item)[0])) < 500
+    assert text_of(having(item, "question")[0]) == "x" * 599 + "…"
+    assert len(text_of(item.find("p"))) < 200
+
+
+WIDE = "a\u00e9\u4e2d\U0001f600z"  # Characters of 1, 2, 3, 4 and 1 bytes.
+
+
+def test_places_are_bytes(write):
+    places = {
+        (0, 1): "a",
+        (1, 3): "\u00e9",
+        (3, 6): "\u4e2d",
+        (6, 10): "\U0001f600",
+        (1, 11): WIDE[1:],
+        # Inside a character: the whole character.
+        (2, 3): "\u00e9",
+        (4, 5): "\u4e2d",
+        (2, 7): WIDE[1:4],
+        (9, 11): WIDE[3:],
+        # Beyond the text, and empty spans.
+        (-3, 1): "a",
+        (10, 99): "z",
+        (11, 12): "",
+        (99, 120): "",
+        (3, 3): "",
+        (4, 4): "",
+        (5, 2): "",
+    }
+    for span, expected in places.items():
+        (item,) = items(write([row(context=WIDE, golds=["?"], gold_spans=[span], prediction="?", place=span)]))
+        assert marks(item, "gold") == marks(item, "said") == expected
+        assert text_of(excerpts(item)[0]) == WIDE
+
+
+EVIL = "<script>alert('x')</script> & \"quotes\" \x00"
+
+
+def test_text_is_escaped(write):
+    rows = [row(EVIL, [EVIL[:20]], EVIL[5:25], EVIL, id=EVIL), row("\ud800", ["\udc00"], "", "a\ud800b")]
+    report = write(rows, version_2=True)
+    assert {element.tag for element in report.root.iter()}.isdisjoint({"script"})
+    item, other = items(report)
+    shown = EVIL.replace("\x00", "\ufffd")
+    assert text_of(excerpts(item)[0]) == text_of(having(item, "question")[0]) == shown
+    assert (marks(item, "gold"), marks(item, "said")) == (EVIL[:20], EVIL[5:25])
+    assert text_of(item.find("p")).startswith(shown)
+    assert text_of(excerpts(other)[0]) == "a?b"

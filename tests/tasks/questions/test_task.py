@@ -1,0 +1,76 @@
+"""The SQuAD fine-tuning task, without training."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.experiments.origins import shared_origins
+from keras_bert.tasks.questions.task import QuestionAnsweringTask, QuestionSettings
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
+SETTINGS = QuestionSettings(version_2=True, sequence_length=16, doc_stride=6)
+
+
+def question(name, answers, **more):
+    answers = [{"text": text, "answer_start": place} for text, place in answers]
+    return {"id": name, "question": "y x", "answers": answers, **more}
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """A file with three questions about a context of three windows."""
+    file = tmp_path_factory.mktemp("questions") / "file.json"
+    questions = [question("right", [("k", 20)]), question("none", []), question("wrong", [("k", 21)])]
+    paragraph = {"context": "a b c d e f g h i j k l m n o p q r", "qas": questions}
+    file.write_text(json.dumps({"version": "v2.0", "data": [{"paragraphs": [paragraph]}]}))
+    return str(file)
+
+
+def build(checkpoint, file):
+    origins = shared_origins([str(checkpoint)])
+    return QuestionAnsweringTask(*origins, SETTINGS, [file, file], file, max_train_examples=2)
+
+
+def test_training_stages_settings_and_warnings(checkpoint, file, caplog):
+    task = build(checkpoint, file)
+    stages = [stage() for stage in task.train]  # 2 questions of 3 windows each, twice.
+    assert [len(targets["start"]) for _, targets in stages] == [6, 6]
+    content = task.settings.pop("content")
+    assert (len(content), content[0]) == (3, content[1])  # The two training files are the same.
+    assert task.settings == {
+        "model": str(checkpoint),
+        "train": [[file, 2], [file, 2]],
+        "dev": [file, 3],
+        "test": [None, 0],
+        "version_2": True,
+        "sequence_length": 16,
+        "doc_stride": 6,
+        "max_question_length": 64,
+        "max_answer_length": 30,
+    }
+    assert task.combine([[1.0, 2.0], [3.0, 6.0]]).tolist() == [2.0, 4.0]
+    assert "1 answer(s) are not at the given position: wrong" in caplog.text
+    assert "1 question(s) have an answer that cannot be located; they are not trained on: wrong" in caplog.text
+
+
+def test_existing_heads_are_kept(checkpoint, file):
+    """A question answering model keeps its head; the logits of dev are those of its windows."""
+    task, bert = build(checkpoint, file), keras_bert.load(checkpoint)
+    built = task.build(bert)
+    for weight, expected in zip(built.weights, bert.model().weights, strict=True):
+        np.testing.assert_array_equal(weight, expected)
+    trainer = keras_bert.Trainer(lambda: built, lambda model: keras_bert.create_optimizer(model, 1e-3, 1), task.loss)
+    windows, logits = trainer.predict(task.dev), task.dev_logits(trainer.predict)
+    for name, values in logits.items():
+        np.testing.assert_allclose(values[:8], windows[f"{name}_logits"][0, :8], atol=1e-6)
+
+
+def test_a_training_file_without_a_located_answer_is_refused(checkpoint, file, tmp_path):
+    content = json.loads(pathlib.Path(file).read_text())
+    del content["data"][0]["paragraphs"][0]["qas"][:2]
+    (tmp_path / "wrong.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"wrong.json: no answer can be located in its context. Expected at least one"):
+        QuestionAnsweringTask(*shared_origins([str(checkpoint)]), SETTINGS, [str(tmp_path / "wrong.json")], file)

@@ -1,0 +1,191 @@
+"""The summary of the data before training, against counts by hand."""
+
+import json
+
+import pytest
+
+from keras_bert.tasks import summary as data_summary
+from keras_bert.tasks.classification.data import Data, Task
+from keras_bert.tasks.classification.glue_tasks import TASKS
+from keras_bert.tasks.table import Examples
+from keras_bert.training.metrics import accuracy, exact_match, f1, micro_f1, spearman
+
+TASK = Task("own", "Own", "text", None, "label", ("no", "yes"), (f1, accuracy))
+
+
+def examples(texts, labels, pair=None):
+    return Examples(texts, pair, labels, list(range(len(texts))))
+
+
+def test_a_table():
+    train = examples(["a b", "c", "d", "A  b"], [1, 0, 1, 0])  # The last text equals the first one.
+    dev, test = examples(["a B ", "e", "f"], [1, 1, 0]), examples(["c", "d", "g"], None)
+    data = Data(TASK, train, {"own": dev}, {"own": test})
+    summary = data_summary.summarize(data, [3, 200, 100, 130], 128, 512)
+    assert summary == json.loads(json.dumps(summary))
+    assert summary == {
+        "unit": "rows",
+        "train": 4,
+        "dev": {"own": 3},
+        "test": {"own": 3},
+        "folds": None,
+        "skipped": {},
+        "labels": {"no": 2, "yes": 2},
+        "not_in_dev": [],
+        "repeated": 0,
+        "truncated": {
+            "rows": 2,
+            "share": 0.5,
+            "sequence_length": 128,
+            "longest": 200,
+            "enough": 256,
+            "held": 1.0,
+        },
+        "overlap": {"dev": 1, "test": 2},
+        "contradictory": 2,
+        "baseline": "always no",  # A tie goes to the first class.
+        "majority": {"f1": 0.0, "accuracy": pytest.approx(1 / 3)},
+    }
+    facts = data_summary.facts(summary | {"skipped": {"train": 1200, "dev": 1}})
+    assert facts["skipped rows"] == "train 1,200, dev 1"
+    assert facts["truncated"] == (
+        "50.0% of the training rows are longer than 128 tokens; --sequence_length=256 would hold 100%"
+    )
+    summary["truncated"]["held"] = 0.9996
+    assert data_summary.facts(summary)["truncated"].endswith("--sequence_length=256 would hold 99.9%")
+    assert facts["majority baseline"] == "f1 0.00%, accuracy 33.33% (always no)"
+    assert data_summary.warnings(summary) == [
+        "2 of 2 classes have fewer than 5 training rows: no (2), yes (2)",
+        "1 of 3 dev rows are also in train, which raises the dev scores",
+        "2 of 3 test rows are also in train, which raises the test scores",
+        "2 training rows occur with different labels",
+    ]
+    summary["labels"] = dict.fromkeys("abcdefg", 1)
+    assert data_summary.warnings(summary)[0].endswith("rows: a (1), b (1), c (1), d (1), e (1), and 2 more")
+
+
+def test_majority_baselines():
+    """MRPC's F1 of a model that always says yes is 81.22."""
+    labels = [1] * 279 + [0] * 129
+    assert 100 * data_summary.majority(TASKS["mrpc"], labels, labels)["f1"] == pytest.approx(81.22, abs=5e-3)
+    assert data_summary.majority(TASKS["stsb"], [1.0, 4.0], [0.0, 1.0, 5.0]) == {"spearman": 0.0, "pearson": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("lengths", "limit", "expected"),
+    [
+        ([5, 8], 512, {"rows": 0}),
+        ([300] * 3 + [9] * 197, 512, {"rows": 3, "enough": 384, "held": 1.0}),
+        ([300] * 2 + [9] * 198, 512, {"rows": 2, "enough": 256, "held": 0.99}),
+        ([600, 9], 512, {"rows": 1, "enough": 512, "held": 0.5}),
+        ([600, 9], 128, {"rows": 1}),  # The model takes no more.
+        ([70, 9], 100, {"rows": 0}),
+    ],
+)
+def test_truncation(lengths, limit, expected):
+    found = data_summary.truncation(lengths, 128, limit)
+    given = {"share": expected["rows"] / len(lengths), "sequence_length": 128, "longest": max(lengths)}
+    assert found == pytest.approx({**given, **expected})
+
+
+def test_warnings_about_labels():
+    data = Data(TASK, examples(["a", "b"], [1, 1]), {"own": examples(["c"], [1])}, {})
+    warning, few = data_summary.warnings(data_summary.summarize(data, [3, 3], 128, 512))
+    assert warning == "all training rows have the label yes: the model can only learn to predict it"
+    assert few == "1 of 2 classes have fewer than 5 training rows: yes (2)"
+    task = Task("own", "Own", "text", None, "label", (), (spearman,))
+    data = Data(task, examples(["a", "b"], [2.5, 2.5]), {"own": examples(["c"], [1.0])}, {})
+    warning = "all training rows have the target 2.5: the model can only learn to predict it"
+    assert data_summary.warnings(data_summary.summarize(data, [3, 3], 128, 512)) == [warning]
+
+
+def test_misspelled_and_rare_labels_and_repeated_rows():
+    labels = ("good", "Good", "bad", "b", "c", "d", "e")
+    task = Task("own", "Own", "text", None, "label", labels, (accuracy,))
+    texts, numbers = ["a", "A ", "b", "b"] + list("cdefghijklmno"), [0, 0, 0, 1, 0, 0, *[2] * 6, 1, 3, 4, 5, 6]
+    data = Data(task, examples(texts, numbers), {"own": examples(["x", "y"], [0, 2])}, {})
+    summary = data_summary.summarize(data, [3] * 17, 128, 512)
+    assert data_summary.facts(summary)["repeated"] == "1 of 17 training rows are repeated"
+    assert data_summary.warnings(summary) == [
+        "labels that look alike are different classes: 'good' (5) and 'Good' (2)",
+        "5 of 7 classes have fewer than 5 training rows: Good (2), b (1), c (1), d (1), e (1)",
+        "no dev rows have the training label(s) Good, b, c, d, e",
+        "2 training rows occur with different labels",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "shown"),
+    [
+        (["True", "true", "TRUE"], "'True' (9) and 'true' (9) and 'TRUE' (9)"),
+        (["1", "01", "+1.00", "\uff11"], "'1' (9) and '01' (9) and '+1.00' (9) and '\uff11' (9)"),
+        (["-0.50", "-.5", "0.5", "-0.5", "-5"], "'-0.50' (9) and '-.5' (9) and '-0.5' (9)"),
+        (["\xe9", "e", "e\u0301"], r"'\xe9' (9) and 'e\u0301' (9)"),
+        (["x", "x\u200b", "y", "\ufeffy"], r"'x' (9) and 'x\u200b' (9), 'y' (9) and '\ufeffy' (9)"),
+        (["a b", "a\xa0b", "ab"], r"'a b' (9) and 'a\xa0b' (9) and 'ab' (9)"),
+        (["\u2764", "\u2764\ufe0f"], r"'\u2764' (9) and '\u2764\ufe0f' (9)"),
+        (
+            ["don't", "don\u2019t", "a-b", "a\u2013b"],
+            "\"don't\" (9) and 'don\\u2019t' (9), 'a-b' (9) and 'a\\u2013b' (9)",
+        ),
+        (["10", "100", "1.10", "1.01", "1e1", "-1", "a", "\xe4", "0", "O", "--", "-"], None),
+        (["12345678901234567890", "12345678901234567891"], None),
+    ],
+)
+@pytest.mark.parametrize(("key", "what"), [("labels", "labels"), ("tags", "tags"), ("entities", "types")])
+def test_names_that_look_alike(labels, shown, key, what):
+    summary = {"unit": "rows", key: dict.fromkeys(labels, 9), "overlap": {}}
+    expected = [f"{what} that look alike are different classes: {shown}"] if shown else []
+    assert data_summary.warnings(summary) == expected
+
+
+def test_types_of_dev_that_look_like_those_of_train():
+    summary = {"unit": "texts", "entities": {"PER": 3}, "unknown": {"PER\u200b": 2}, "overlap": {}}
+    found = data_summary.warnings(summary)[0]
+    assert found == r"types that look alike are different classes: 'PER' (3) and 'PER\u200b' (0)"
+
+
+def test_several_labels_per_row():
+    task = Task("own", "Own", "text", None, "label", ("a", "b", "c"), (micro_f1, exact_match), multi_label=True)
+    train = examples(["v", "w", "x", "X"], [(0,), (0, 1), (0,), (0, 1)])
+    summary = data_summary.summarize(
+        Data(task, train, {"own": examples(["y", "z"], [(0,), ()])}, {}), [3] * 4, 128, 512
+    )
+    assert summary == json.loads(json.dumps(summary))
+    assert (summary["labels"], summary["labels_per_row"]) == ({"a": 4, "b": 2, "c": 0}, {"1": 2, "2": 2})
+    assert (summary["repeated"], summary["contradictory"]) == (0, 2)
+    # "a" for every row: micro F1 8/10; with "b", 12/14 on the training rows, and 2/5 on dev.
+    assert summary["baseline"] == "always a, b"
+    assert summary["majority"] == {"micro_f1": 2 / 5, "exact_match": 0.0}
+    assert data_summary.warnings(summary) == [
+        "all training rows have the label(s) a: the model can only learn to predict them",
+        "no training rows have the label(s) c",
+        "2 of 3 classes have fewer than 5 training rows: a (4), b (2)",
+        "no dev rows have the training label(s) b",
+        "2 training rows occur with different labels",
+    ]
+    summary |= {"labels": {"a": 5, "b": 5}, "labels_per_row": {"1": 10}, "train": 10}
+    assert data_summary.warnings(summary)[0] == (
+        "all training rows have one label; --task=classification predicts exactly one"
+    )
+
+
+def test_models_that_have_learned_nothing():
+    summary = {"baseline": "always yes", "majority": {"f1": 0.8122, "accuracy": 0.6838}}
+    for score in (0.8, 0.8122):
+        found = data_summary.no_better(summary, "f1", {"accuracy": 0.9, "f1": score})
+        assert found == f"no better than the majority baseline (always yes): f1 {100 * score:.2f}% against 81.22%"
+    assert data_summary.no_better(summary, "f1", {"f1": 0.8123}) is None
+    assert data_summary.no_better({"majority": {}}, "f1", {"f1": 0.0}) is None
+    assert data_summary.no_better(summary, "f1", {"f1": 0.9}, "no") == "the model predicts no for every row"
+
+
+@pytest.mark.tensorflow
+def test_token_counts_are_those_before_truncation(pieces):
+    from keras_bert.text.preprocessor import TextPreprocessor
+
+    table = examples(["a b c d", "a", "e"], [0, 1, 0], pair=["a b c", "b", "a b c d e f g"])
+    preprocessor = TextPreprocessor(pieces, 8)
+    lengths = preprocessor.ragged((table.text, table.pair))["token_ids"].row_lengths().numpy()
+    assert lengths.tolist() == [8, 5, 8]
+    assert data_summary.token_counts(preprocessor.tokenizer, table, 8, lengths).tolist() == [10, 5, 11]

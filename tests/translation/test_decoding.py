@@ -1,0 +1,250 @@
+"""Beam search, against transformers' outputs and a slow search in NumPy that computes every prefix anew."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+import scipy.special
+
+from keras_bert.translation import marian
+from keras_bert.translation.beam_search import Beam, beam_search
+from keras_bert.translation.config import TransformerConfig
+from keras_bert.translation.decoding import Decoder
+from keras_bert.translation.model import build_transformer
+from keras_bert.translation.sampling import Sampling, sample
+
+
+def compiled(function):
+    """Compiles a function of arrays on JAX, which otherwise compiles each of its operations."""
+    if keras.backend.backend() != "jax":
+        return function
+    import jax
+
+    return jax.jit(function)
+
+
+@pytest.mark.parametrize("name", ["relu", "swish"])
+def test_marian(golden, name):
+    """Logits of transformers; for one model also greedy and beam search."""
+    folder = golden / "marian" / name
+    found, model = dict(np.load(folder / "golden.npz")), marian.read(folder)
+    inputs = {name: found[name] for name in ("source_ids", "source_mask", "target_ids")}
+    outputs = model({**inputs, "target_mask": np.ones_like(found["target_ids"])})
+    np.testing.assert_allclose(outputs["logits"], found["logits"], atol=2e-5 * np.abs(found["logits"]).max())
+    if name == "swish":
+        return
+    ids, mask = (inputs[key].astype("int32") for key in ("source_ids", "source_mask"))
+    decoder = Decoder(model)
+    for size, length, expected in ((1, 6, found["greedy"][:, :7]), (4, 16, found["beam4"])):
+        settings = {"max_length": length, "start_id": 60, "end_id": 0, "forbidden": [60]}
+        beam = Beam(size, 0.0)
+        answer = compiled(functools.partial(beam_search, decoder, beam=beam, **settings))(ids, mask)
+        best = np.array(answer["ids"])[:, 0]
+        width = expected.shape[1] - 1
+        np.testing.assert_array_equal(np.where(best < 0, 60, best)[:, :width], expected[:, 1:])
+    np.testing.assert_allclose(np.array(answer["scores"])[:, 0], found["beam4_scores"], atol=1e-4)
+
+
+START, END = 1, 2
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(3)
+    model = build_transformer(TransformerConfig(11, 16, 1, 2, 2, 32, dropout=0.0))
+    rng = np.random.default_rng(0)
+    for weight in model.weights:
+        weight.assign(weight + rng.normal(0, 0.3, weight.shape))
+    return model
+
+
+@pytest.fixture(scope="module")
+def decoder(model):
+    return Decoder(model)
+
+
+@pytest.fixture(scope="module")
+def sources():
+    """Three sources, the second one padded."""
+    ids, mask = np.random.default_rng(0).integers(3, 11, (3, 6)), np.ones((3, 6), "int32")
+    mask[1, 4:] = 0
+    return ids.astype("int32") * mask, mask
+
+
+def slow_logs(model, source, mask, starts):
+    """Returns the log probabilities of the next token after lists of ids, by the whole model, in float64."""
+    target = np.zeros((2, 4, 9), "int32")  # Of one shape for all, so that the model is compiled once.
+    last = [len(ids) for ids in starts]
+    for row, ids in enumerate(starts):
+        target[0, row, : len(ids) + 1], target[1, row, : len(ids) + 1] = [START, *ids], 1
+    inputs = {"source_ids": source, "source_mask": mask}
+    inputs = {name: np.repeat(value[None], 4, axis=0) for name, value in inputs.items()}
+    inputs |= {"target_ids": target[0], "target_mask": target[1]}
+    logits = model.predict_on_batch(inputs)["logits"][np.arange(len(starts)), last].astype("float64")
+    return logits - scipy.special.logsumexp(logits, axis=-1, keepdims=True)
+
+
+def slow_beam(model, source, mask, beam, max_length, prefix=(), forbidden=()):
+    """Returns the kept (score, ids) of one source, the best first."""
+    running, ended, done = [(0.0, [])], [], False
+    for step in range(max_length):
+        candidates = []
+        logs = slow_logs(model, source, mask, [ids for _, ids in running])
+        for (score, ids), row in zip(running, logs, strict=True):
+            allowed = [prefix[step]] if step < len(prefix) else [id_ for id_ in range(11) if id_ not in forbidden]
+            candidates += [(score + row[token], [*ids, token]) for token in allowed]
+        candidates = sorted(candidates, key=lambda one: -one[0])[: 2 * beam.size]
+        length = ((6 + step) / 6 if beam.normalization == "paper" else 1 + step) ** beam.length_penalty
+        is_end = [ids[-1] == END or step + 1 == max_length for _, ids in candidates]
+        ended += [
+            (score / length, ids)
+            for (score, ids), ends in zip(candidates[: beam.size], is_end, strict=False)
+            if ends and not done
+        ]
+        ended = sorted(ended, key=lambda one: -one[0])[: beam.size]
+        running = [one for one, ends in zip(candidates, is_end, strict=True) if not ends][: beam.size]
+        done = done or (len(ended) == beam.size and running and running[0][0] / length <= ended[-1][0])
+        if done or not running:
+            break
+    return ended
+
+
+def texts(ids):
+    """Returns lists of generated ids."""
+    return [[row[row >= 0].tolist() for row in beams] for beams in keras.ops.convert_to_numpy(ids)]
+
+
+@pytest.mark.parametrize(
+    ("beam", "limits", "options"),
+    [
+        (Beam(3, 0.8), 8, {}),
+        (Beam(4, 1.0, "length"), np.array([8, 5, 1]), {}),
+        (Beam(1, 0.0), 7, {"forbidden": (END, 4)}),
+        # The second source has no prefix; that of the third one ends the target.
+        (Beam(2, 0.6), 6, {"prefix": np.array([[5, 7], [-1, -1], [9, END]], "int32"), "forbidden": (5,)}),
+        # As long as the targets may be: there is only one target, however many beams.
+        (Beam(4, 1.0, "length"), 3, {"prefix": np.array([[4, 5, 4], [5, 6, 7], [9, 9, 9]], "int32")}),
+    ],
+)
+def test_slow_search(model, decoder, sources, beam, limits, options):
+    def search(ids, mask):
+        return beam_search(decoder, ids, mask, limits, START, END, beam, **options)
+
+    # Lengths in a tensor are unknown to JAX's compiler.
+    answer = (compiled(search) if isinstance(limits, int) else search)(*sources)
+    scores, limits = keras.ops.convert_to_numpy(answer["scores"]), np.broadcast_to(limits, 3)
+    prefixes = options.get("prefix", np.full((3, 0), -1))
+    for row, found in enumerate(texts(answer["ids"])):
+        prefix = prefixes[row][prefixes[row] >= 0].tolist()
+        one = (sources[0][row], sources[1][row])
+        expected = slow_beam(model, *one, beam, limits[row], prefix, options.get("forbidden", ()))
+        assert found[: len(expected)] == [ids for _, ids in expected]
+        np.testing.assert_allclose(scores[row][: len(expected)], [score for score, _ in expected], atol=1e-4)
+        assert all(ids == [] for ids in found[len(expected) :])
+
+
+def test_sampling(model, decoder, sources):
+    """Samples have the probabilities of the model; their scores are those of the whole model."""
+    source, mask = sources[0][:1], sources[1][:1]
+
+    def draw(length=1, **settings):
+        answer = sample(decoder, source, mask, length, START, END, Sampling(**settings), forbidden=(0,))
+        return texts(answer["ids"])[0], keras.ops.convert_to_numpy(answer["scores"])[0]
+
+    logs = slow_logs(model, source[0], mask[0], [[]])[0]
+    probabilities = np.exp(logs) * (np.arange(11) != 0)
+    probabilities /= probabilities.sum()
+    for settings, chosen in (
+        ({"temperature": 1.0}, np.ones(11, bool)),
+        ({"temperature": 1e9}, np.ones(11, bool)),
+        ({"temperature": 0.5, "top_k": 4}, probabilities >= np.sort(probabilities)[-4]),
+        ({"top_p": 0.7}, probabilities >= _smallest_of(probabilities, 0.7)),
+    ):
+        chosen = chosen & (probabilities > 0)
+        expected = np.where(chosen, probabilities ** (1 / settings.get("temperature", 1.0)), 0)
+        expected /= expected.sum()
+        drawn = np.bincount(np.ravel(draw(samples=4000, **settings)[0]), minlength=11)
+        assert (drawn[expected == 0] == 0).all()
+        error = np.sqrt(4000 * expected * (1 - expected)) + 1e-9
+        assert np.abs((drawn - 4000 * expected) / error).max() < 4.5
+    found, scores = draw(3, samples=5, seed=3)
+    again, other = draw(3, samples=5, seed=3)[0], draw(3, samples=5, seed=4)[0]
+    assert found == again
+    assert found != other
+    for ids, score in zip(found, scores, strict=True):
+        steps = [slow_logs(model, source[0], mask[0], [ids[:end]])[0][token] for end, token in enumerate(ids)]
+        np.testing.assert_allclose(score, sum(steps), atol=1e-4)
+
+
+def _smallest_of(probabilities, total):
+    """Returns the smallest probability of the fewest tokens that have a total."""
+    ordered = np.sort(probabilities)[::-1]
+    return ordered[np.searchsorted(np.cumsum(ordered), total)] - 1e-9
+
+
+def test_greedy_ways(decoder, sources):
+    """One beam, a temperature of 0 and the likeliest token alone; two targets with a prefix, one without."""
+    prefix = np.array([[4], [5], [-1]], "int32")
+    wanted = beam_search(decoder, *sources, 4, START, END, Beam(1, 0.0), prefix)
+    for sampling in (Sampling(temperature=0), Sampling(top_k=1, samples=2)):
+        found = sample(decoder, *sources, 4, START, END, sampling, prefix)
+        assert texts(found["ids"]) == [beams * sampling.samples for beams in texts(wanted["ids"])]
+        scores = np.broadcast_to(wanted["scores"], found["scores"].shape)
+        np.testing.assert_allclose(found["scores"], scores, atol=1e-4)
+
+
+@pytest.mark.tensorflow
+def test_one_trace_and_xla(sources):
+    """One trace serves all batches and lengths; XLA gives the same."""
+    import tensorflow as tf
+
+    decoder = Decoder(build_transformer(TransformerConfig(11, 16, 1, 1, 2, 32)))
+    spec = tf.TensorSpec([None, None], tf.int32)
+
+    def search(ids, mask):
+        return beam_search(decoder, ids, mask, 6, START, END, Beam(3))
+
+    traced = tf.function(search, input_signature=[spec, spec], autograph=False)
+    for ids, mask in (sources, (sources[0][1:, :4], sources[1][1:, :4]), (sources[0][:0], sources[1][:0])):
+        found = traced(ids, mask)
+        assert found["ids"].shape == (len(ids), 3, 6)
+    assert traced.experimental_get_tracing_count() == 1
+    by_xla = tf.function(search, jit_compile=True, autograph=False)(*sources)
+    assert texts(by_xla["ids"]) == texts(traced(*sources)["ids"])
+    np.testing.assert_allclose(by_xla["scores"], traced(*sources)["scores"], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Beam(0),
+        lambda: Beam(2, -1.0),
+        lambda: Beam(2, 1.0, "lenght"),
+        lambda: Sampling(-1.0),
+        lambda: Sampling(top_k=0),
+        lambda: Sampling(top_p=0.0),
+        lambda: Sampling(samples=True),
+    ],
+)
+def test_bad_settings(make):
+    with pytest.raises(ValueError, match="must be"):
+        make()
+
+
+def test_bad_limits(decoder, sources):
+    with pytest.raises(ValueError, match="at most the number of positions of the model, 512. Received: max_length=513"):
+        beam_search(decoder, *sources, 513, START, END, Beam(1))
+    with pytest.raises(ValueError, match="must be an int or a tensor of ints. Received: max_length=4.0"):
+        beam_search(decoder, *sources, 4.0, START, END, Beam(1))
+    settings = {"start_id": START, "end_id": END, "forbidden": (END,)}  # Longer limits are those of the positions.
+    short = Decoder(build_transformer(TransformerConfig(11, 16, 1, 1, 2, 32, max_position_embeddings=3)))
+    cut = [part[:, :3] for part in sources]
+    for limits, lengths in ((np.array([0, 9, -1]), [0, 3, 0]), (np.array(2), [2, 2, 2])):
+        for search, options in ((beam_search, {"beam": Beam(2)}), (sample, {"sampling": Sampling()})):
+            found = search(short, *cut, limits, **settings, **options)
+            assert [len(beams[0]) for beams in texts(found["ids"])] == lengths
+    with pytest.raises(ValueError, match="`forbidden` must leave at least one of 11 ids"):
+        sample(decoder, *sources, 3, START, END, Sampling(), forbidden=range(11))
+    empty = beam_search(decoder, sources[0][:0], sources[1][:0], np.zeros(0, "int32"), START, END, Beam(2))
+    assert empty["ids"].shape == (0, 2, 0)

@@ -1,0 +1,214 @@
+"""The encoder-decoder: what its masks hide, its description, and its file formats."""
+
+import dataclasses
+import json
+
+import keras
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import keras_bert
+from keras_bert.models.description import describe
+from keras_bert.translation import marian
+from keras_bert.translation.config import TransformerConfig
+from keras_bert.translation.model import build_transformer
+
+CONFIG = TransformerConfig(23, 16, 2, 1, 2, 32, dropout=0.0, max_position_embeddings=12)
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(1)
+    model = build_transformer(CONFIG)
+    rng = np.random.default_rng(0)
+    for weight in model.weights:
+        weight.assign(weight + rng.normal(0, 0.2, weight.shape))
+    return model
+
+
+def batch(source_lengths=(6, 4), target_lengths=(5, 3), width=(6, 5)):
+    rng = np.random.default_rng(0)
+    inputs = {}
+    for side, lengths, size in zip(("source", "target"), (source_lengths, target_lengths), width, strict=True):
+        inputs[f"{side}_ids"] = rng.integers(1, 23, (2, size)).astype("int32")
+        inputs[f"{side}_mask"] = (np.arange(size) < np.array(lengths)[:, None]).astype("int32")
+    return inputs
+
+
+def logits(model, inputs):
+    return keras.ops.convert_to_numpy(model(inputs)["logits"])
+
+
+def test_masks_leak_nothing(model):
+    """Neither later target tokens nor padding change a logit by a single bit."""
+    inputs = batch()
+    before = logits(model, inputs)
+    for position in (1, 3):  # All pairs of tokens are in `test_attention_scores`.
+        changed = {**inputs, "target_ids": inputs["target_ids"].copy()}
+        changed["target_ids"][:, position:] = (changed["target_ids"][:, position:] + 7) % 23
+        np.testing.assert_array_equal(logits(model, changed)[:, :position], before[:, :position])
+    changed = {**inputs, "source_ids": np.where(inputs["source_mask"] == 1, inputs["source_ids"], 9)}
+    np.testing.assert_array_equal(logits(model, changed), before)
+    changed["source_ids"][0, 0] += 1
+    assert np.abs(logits(model, changed)[0] - before[0]).min() > 0
+
+
+def test_attention_scores(model):
+    scored = build_transformer(CONFIG, attention_scores=True)
+    scored.set_weights(model.get_weights())
+    inputs = batch()
+    outputs = {
+        name: keras.tree.map_structure(keras.ops.convert_to_numpy, value) for name, value in scored(inputs).items()
+    }
+    np.testing.assert_allclose(outputs["logits"], logits(model, inputs), atol=1e-6)
+    shapes = {"encoder_attention": (2, 2, 6, 6), "decoder_attention": (2, 2, 5, 5), "cross_attention": (2, 2, 5, 6)}
+    for (name, shape), count in zip(shapes.items(), (2, 1, 1), strict=True):
+        assert [part.shape for part in outputs[name]] == [shape] * count
+        np.testing.assert_allclose(outputs[name][0].sum(-1), 1, atol=1e-6)
+    assert (outputs["cross_attention"][0][1, :, :, 4:] == 0).all()
+    assert (np.triu(outputs["decoder_attention"][0], 1) == 0).all()
+
+
+def test_sinusoids():
+    """The formula of section 3.5, for positions and columns one by one."""
+    layer = keras_bert.layers.ScaledEmbeddings(6, 9)
+    layer.build((None, None, 6))
+    found = keras.ops.convert_to_numpy(layer.table())
+    for position in range(9):
+        for index in range(3):
+            angle = position / 10000 ** (2 * index / 6)
+            np.testing.assert_allclose(
+                found[position, 2 * index : 2 * index + 2], [np.sin(angle), np.cos(angle)], atol=1e-6
+            )
+
+
+@pytest.mark.parametrize(
+    ("changes", "scores"), [({}, True), ({"positions": "learned", "output_bias": True, "hidden_act": "gelu"}, False)]
+)
+def test_description(changes, scores, tmp_path):
+    config = dataclasses.replace(CONFIG, **changes)
+    model = build_transformer(config, attention_scores=scores)
+    found = describe(model)
+    assert found.head == "translation"
+    assert dataclasses.replace(found.config, initializer_range=None) == config
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert describe(again).config == found.config
+    if not scores:
+        np.testing.assert_array_equal(logits(again, batch()), logits(model, batch()))
+
+
+def test_other_models_are_refused(model):
+    changed = keras.Model(model.input, {"logits": 2 * model.output["logits"]})
+    with pytest.raises(ValueError, match="must come from build_transformer.*its wiring is another one"):
+        describe(changed)
+
+
+def test_marian_round_trip(model, golden, tmp_path):
+    keras_bert.save(model, tmp_path / "ours", None)
+    again = keras_bert.load(tmp_path / "ours")
+    assert dataclasses.replace(again.config, initializer_range=None) == CONFIG
+    for before, after in zip(model.get_weights(), again.model().get_weights(), strict=True):
+        np.testing.assert_array_equal(before, after)
+    theirs = marian.read(golden / "marian" / "relu")
+    keras_bert.save(theirs, tmp_path / "theirs", None)
+    assert (tmp_path / "theirs" / "model.safetensors").stat().st_size > 0
+    before, after = (_tensors(folder) for folder in (golden / "marian" / "relu", tmp_path / "theirs"))
+    assert before.keys() == after.keys()
+    for name, tensor in before.items():
+        np.testing.assert_array_equal(after[name], tensor)
+
+
+def _tensors(folder):
+    return safetensors.numpy.load_file(folder / "model.safetensors")
+
+
+def test_what_marian_has_no_place_for(tmp_path):
+    model = build_transformer(dataclasses.replace(CONFIG, positions="learned"))
+    with pytest.raises(ValueError, match="no place for positions='learned'"):
+        keras_bert.save(model, tmp_path / "model", None)
+    with pytest.raises(ValueError, match="saved with format='huggingface'"):
+        keras_bert.save(model, tmp_path / "model", None, format="google")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"hidden_size": 15},
+        {"dropout": 1},
+        {"positions": "none"},
+        {"hidden_act": "tan"},
+        {"num_decoder_layers": 0},
+        {"output_bias": "false"},
+        {"layer_norm_eps": float("nan")},
+        {"initializer_range": float("inf")},
+    ],
+)
+def test_bad_configs(changes):
+    name, value = next(iter(changes.items()))
+    with pytest.raises(ValueError, match=f"{name}={value!r}"):
+        dataclasses.replace(CONFIG, **changes)
+
+
+def test_marian_directories_are_honoured_or_refused(model, tmp_path):
+    """Each setting and each copy of a table, one by one."""
+    keras_bert.save(model, tmp_path, None)
+    good, tensors = json.loads((tmp_path / "config.json").read_text()), _tensors(tmp_path)
+
+    def refused(message, changes=None, missing=(), extra=None):
+        values = {name: value for name, value in {**good, **(changes or {})}.items() if name not in missing}
+        (tmp_path / "config.json").write_text(json.dumps(values))
+        safetensors.numpy.save_file({**tensors, **(extra or {})}, tmp_path / "model.safetensors")
+        with pytest.raises(ValueError, match=message):
+            keras_bert.load(tmp_path)
+
+    refused("config.json: `scale_embedding` must be True. Received: scale_embedding=False", missing=["scale_embedding"])
+    refused("config.json: the key `d_model` is missing", missing=["d_model"])
+    refused("config.json: `tie_word_embeddings` must be True", {"tie_word_embeddings": False})
+    refused("`activation_function` must be one of .*Received: \\['relu'\\]", {"activation_function": ["relu"]})
+    refused("config.json: `keras_bert` must be an object. Received: None", {"keras_bert": None})
+    refused(
+        "config.json: `output_bias` must be a bool. Received: output_bias='no'", {"keras_bert": {"output_bias": "no"}}
+    )
+    refused("config.json: `dropout` must be a number in \\[0, 1\\)", {"dropout": 2})
+    other = {name: np.ones((rows, 16), "float32") for name, rows in (("lm_head.weight", 23), (POSITIONS, 12))}
+    for name, value in other.items():
+        refused(f"{name} must be equal to", extra={name: value})
+    refused("unknown tensors more", extra={"more": np.ones(2, "float32")})
+    sizes = {"vocab_size": 23, "d_model": 16, "encoder_layers": 2, "decoder_layers": 1, "encoder_ffn_dim": 32}
+    for name, right in sizes.items():  # Before a model is built.
+        same = {"vocab_size": ["decoder_vocab_size"], "encoder_ffn_dim": ["decoder_ffn_dim"]}.get(name, [])
+        message = f"`{name}` of its config must be {right}, .* Received: {name}=1000000000"
+        refused(message, dict.fromkeys([name, *same], 10**9))
+    refused(
+        "`max_pos.* be 12, as in .*: max_position_embeddings=1000000000",
+        {"max_position_embeddings": 10**9},
+        extra=other,
+    )
+    refused("hidden_size=17", {"d_model": 17, "encoder_attention_heads": 1, "decoder_attention_heads": 1})
+    (tmp_path / "config.json").write_text(json.dumps(good))
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-9])
+    with pytest.raises(ValueError, match="not a readable safetensors file"):
+        keras_bert.load(tmp_path)
+    weights.rename(tmp_path / "pytorch_model.bin")
+    with pytest.raises(ValueError, match="pytorch_model.bin is not supported: it is a pickle"):
+        keras_bert.load(tmp_path)
+
+
+POSITIONS = "model.encoder.embed_positions.weight"
+
+
+def test_save_honours_or_refuses_its_arguments(model, tmp_path):
+    for name, value in {"labels": ["a"], "task": "x", "pair": True, "thresholds": 0.5, "sequence_length": 8}.items():
+        with pytest.raises(ValueError, match=f"`{name}` has no meaning for an encoder-decoder"):
+            keras_bert.save(model, tmp_path, None, **{name: value})
+    pieces = ["[PAD]", "[UNK]", "[START]", "[END]"]
+    with pytest.raises(ValueError, match="must have the same number of tokens. Received: 23 and 4"):
+        keras_bert.save(model, tmp_path, pieces)
+    keras_bert.save(model, tmp_path, None, weights_dtype="bfloat16")
+    assert {str(tensor.dtype) for tensor in _tensors(tmp_path).values()} == {"bfloat16"}
+    again = keras_bert.load(tmp_path).model()
+    for before, after in zip(model.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(before.astype("bfloat16").astype("float32"), after)
