@@ -1,6 +1,7 @@
 """Reference data, two logical CPUs, and a small model with each kind of head."""
 
 import contextlib
+import dataclasses
 import fcntl
 import gc
 import importlib.util
@@ -131,6 +132,15 @@ def pieces():
 
 
 TRANSFORMER = keras_bert.TransformerConfig(313, 16, 1, 1, 2, 32, max_position_embeddings=24)
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory, config, pieces):
+    """A folder with a question answering model of one layer."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    encoder = keras_bert.build_encoder(dataclasses.replace(config, num_hidden_layers=1))
+    keras_bert.save(keras_bert.build_span_labeler(encoder), folder, pieces)
+    return folder
 
 
 @pytest.fixture(scope="session")
