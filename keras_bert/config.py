@@ -98,6 +98,11 @@ class BertConfig:
                 raise ValueError(f"`{name}` must be a positive number. Received: {name}={value!r}")
 
     @property
+    def size(self):
+        """Layers and width, such as "6 layers, width 384"."""
+        return f"{self.num_hidden_layers} layer{'s' * (self.num_hidden_layers != 1)}, width {self.hidden_size}"
+
+    @property
     def head_dropout(self):
         """Returns the dropout rate before a classification head."""
         return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout

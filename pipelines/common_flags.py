@@ -226,7 +226,8 @@ def begin(holders):
 
 def finetune(holders, task, choices, strategy, texts, predictions=None):
     """Runs the grid of `choices` and prints the results; `texts` and `predictions` as for `print_next`."""
-    from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
+    from keras_bert.experiments.finetuning import Finetuning
+    from keras_bert.experiments.hyperparameters import Hyperparameters
     from keras_bert.training.distribution import is_chief
 
     output = pathlib.Path(holders.output_dir.value)

@@ -170,7 +170,8 @@ def _create_task(data, load, output, folder):
 
 def _finetuning(task, output, strategy):
     from keras_bert.experiments.cross_validation import CrossValidation
-    from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
+    from keras_bert.experiments.finetuning import Finetuning
+    from keras_bert.experiments.hyperparameters import Hyperparameters
 
     defaults, rates = task.task, common_flags.new_model_rates(task)
     choices = common_flags.choices(_FLAGS, rates or defaults.learning_rates, defaults.batch_size, defaults.epochs)

@@ -44,6 +44,13 @@ class BaselineConfig:
         return f"{name} with ELMo" if self.language_model else name
 
     @property
+    def size(self):
+        """Layers and width, as of a `BertConfig`, and those of the language model below."""
+        features = f", on the states of a biLM: {self.language_model.size}" if self.language_model else ""
+        layers = f"{self.num_hidden_layers} layer{'s' * (self.num_hidden_layers != 1)}"
+        return f"{layers}, width {self.width} in each direction{features}"
+
+    @property
     def hidden_size(self):
         """Returns the width of the states."""
         return 2 * self.width

@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_bert.experiments import grid
 from keras_bert.experiments.finetuning import Finetuning
+from keras_bert.experiments.results import Results
 from keras_bert.experiments.study import Study, remove_snapshots
 from keras_bert.files import read_json, write_json
 from keras_bert.training.collectives import sum_over_replicas
@@ -34,7 +35,7 @@ class CrossValidation(Finetuning):
             )
         folds = list(range(1, task.data.folds + 1))
         super().__init__(task, {**choices, "fold": folds}, hyperparameters, output, **options)
-        self.evaluated_on = f"{task.data.folds}-fold cross-validation"
+        self.evaluated_on, self.results = f"{task.data.folds}-fold cross-validation", _FoldResults
         self.study = _FoldStudy(output, task, self.study.write)
 
     def run(self):
@@ -63,11 +64,15 @@ class CrossValidation(Finetuning):
             self._save(trainer.model, self.study.logits("dev"), setting)
             remove_snapshots(folder)
 
+
+class _FoldResults(Results):
+    """Results of folds."""
+
     def _best_facts(self, scores):
         kept = f"{grid.setting_text(self.study.chosen())}; the model is trained on all rows"
         return {
             "best setting": kept,
-            f"scores of {self.evaluated_on}": self.study.means(),
+            f"scores of {self.run.evaluated_on}": self.study.means(),
             "scores of all rows": scores,
         }
 

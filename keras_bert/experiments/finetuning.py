@@ -3,85 +3,31 @@
 A `FinetuningTask` contains the task-specific code, `Finetuning` everything else.
 """
 
-import dataclasses
 import logging
 import math
 import pathlib
-import textwrap
 
 import keras
 
-from keras_bert.baselines.config import BaselineConfig
 from keras_bert.checkpoints.load import load
 from keras_bert.checkpoints.save import save
-from keras_bert.experiments import grid, model_card
+from keras_bert.experiments import grid
 from keras_bert.experiments.origins import check_origins
-from keras_bert.experiments.report import write_report
+from keras_bert.experiments.results import Results, indented
 from keras_bert.experiments.study import Study
-from keras_bert.exporting.export import export
-from keras_bert.files import write_json, write_text
 from keras_bert.models.freezing import freeze_layers
 from keras_bert.models.lora import enable_lora
 from keras_bert.models.packed import build_packed
 from keras_bert.models.trimmed import build_trimmed
-from keras_bert.reports.environment import environment
-from keras_bert.reports.names import short_name
-from keras_bert.reports.page import Head
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.classification.thresholds import threshold_text
 from keras_bert.training.callbacks import create_callbacks
 from keras_bert.training.collectives import sum_over_replicas
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.optimizer import create_optimizer
-from keras_bert.training.progress import announced
 from keras_bert.training.trainer import Trainer
 
 _LOG = logging.getLogger("keras_bert")
-_WARNINGS = ("data warning", "warning")  # Facts that the report shows as warnings.
 _OPTIMIZER_FIELDS = ("weight_decay", "epsilon", "bias_correction", "layer_decay")
-
-
-@dataclasses.dataclass(frozen=True)
-class Hyperparameters:
-    """Hyperparameters shared by all runs of a grid.
-
-    Args:
-        warmup: float, fraction of the steps used for learning rate warmup.
-        weight_decay: float, weight decay of AdamW, not applied to biases and LayerNorms.
-        epsilon: float, epsilon of AdamW.
-        layer_decay: float, factor of the learning rate from each block to the one below; `None` disables it.
-        bias_correction: bool, whether AdamW corrects the bias of its moments; Google's optimizer does not.
-        freeze_layers: int, freezes the embeddings and this many of the lowest blocks; `None` freezes nothing.
-        lora_rank: int, trains LoRA adapters of this rank instead of the encoder; `None` trains the encoder.
-        lora_alpha: float, scale of the adapters; `None` is twice the rank.
-        group_by_length: bool, whether to batch rows of similar length.
-        pack: bool, whether each row of a batch contains several texts instead, see `PackedBatches`.
-        gradient_accumulation: int, number of micro-batches per batch.
-        precision: string, name of a Keras dtype policy.
-        best: bool, whether a run keeps the weights of its best epoch on dev instead of the last ones.
-        patience: int, number of epochs without improvement after which a run stops; `None` disables early stopping.
-    """
-
-    warmup: float = 0.1
-    weight_decay: float = 0.01
-    epsilon: float = 1e-6
-    layer_decay: float | None = None
-    bias_correction: bool = True
-    freeze_layers: int | None = None
-    lora_rank: int | None = None
-    lora_alpha: float | None = None
-    group_by_length: bool = True
-    pack: bool = False
-    gradient_accumulation: int = 1
-    precision: str = "float32"
-    # Differs from BERT: the original evaluates the weights after the last epoch.
-    best: bool = True
-    patience: int | None = None
-
-    def to_dict(self):
-        """Returns the values by name, those of LoRA and packing only if they are used."""
-        used = {"pack": self.pack, "lora_rank": self.lora_rank, "lora_alpha": self.lora_rank}
-        return {name: value for name, value in dataclasses.asdict(self).items() if used.get(name, True)}
 
 
 class Finetuning:
@@ -108,7 +54,7 @@ class Finetuning:
         print(finetuning.finish())
     """
 
-    evaluated_on = "dev"
+    evaluated_on, results = "dev", Results
 
     def __init__(
         self,
@@ -127,21 +73,21 @@ class Finetuning:
         self.task, self.hyperparameters, self.strategy = task, hyperparameters, strategy
         self.settings, self.output, self.log_every = grid.settings(**choices), pathlib.Path(output), log_every
         self.study = Study(output, task.metric, ensemble, strategy is None or is_chief(strategy), task.combine)
-        self.report, self._parameters, self._thresholds, self._before = None, None, {}, None
+        self.report, self._before = None, None
 
     def run(self):
         """Trains the unfinished runs of the grid."""
         _LOG.info("%s", self.task.title)
         for name, text in self.task.facts.items():
-            _LOG.info("%s", _indented(f"{name}: {text}"))
+            _LOG.info("%s", indented(f"{name}: {text}"))
         for problem in data_summary.warnings(self.task.summary):
             _LOG.warning("%s", problem)
         if len(self.settings) > 1:
             _LOG.info("  runs: %d", len(self.settings))
         check_origins(self.output / "runs", self.task.origins, self.study.write)
-        self.study.run(self.settings, self._common(), self._run)
+        self.study.run(self.settings, self.common(), self._run)
 
-    def _common(self):
+    def common(self):
         options = {"load_options": dict(self.task.load_options)} if self.task.load_options else {}
         return {**self.task.settings, **self.hyperparameters.to_dict(), **options}
 
@@ -163,7 +109,7 @@ class Finetuning:
 
     def _train(self, setting, folder, stages, dev):
         """Trains a model in stages. Returns its trainer, and its result: the scores on `dev` and their epoch."""
-        _LOG.info("%s", _indented(f"training: {grid.setting_text(setting)}"))
+        _LOG.info("%s", indented(f"training: {grid.setting_text(setting)}"))
         keras.backend.clear_session()
         keras.utils.set_random_seed(setting["seed"])
         *earlier, last = stages
@@ -175,7 +121,7 @@ class Finetuning:
             losses = {loss.name for loss in trainer.losses}
             found = trainer.evaluate(dev)
             self._before = {name: value for name, value in found.items() if name not in losses}
-            _LOG.info("%s", _indented(f"before training: {data_summary.listed(self._before)}"))
+            _LOG.info("%s", indented(f"before training: {data_summary.listed(self._before)}"))
         scores = trainer.fit(
             batches,
             epochs=setting["epochs"],
@@ -246,7 +192,7 @@ class Finetuning:
 
     def _save(self, model, logits, setting):
         bert = self.task.bert
-        for folder in self._formats():
+        for folder in self.formats():
             base = setting.get("model", self.task.model)
             options = {"format": "peft", "base": base} if folder == "adapter" else {}
             save(
@@ -260,118 +206,13 @@ class Finetuning:
                 **options,
             )
 
-    def _formats(self):
+    def formats(self):
         """Returns the folders of the model."""
         return ["model", "adapter"] if self.hyperparameters.lora_rank else ["model"]
 
     def finish(self):
-        """Scores the ensemble, writes predictions, results, report and model card, and exports the best model.
-
-        Returns:
-            A summary to print.
-        """
-        study, task = self.study, self.task
-        findings = task.conclude(study.logits("dev"), study.logits("test"), self.output)
-        self._export()
-        warning = data_summary.no_better(task.summary, task.metric, findings.measured, findings.same)
-        best = self._best_facts(findings.scores)
-        problems = data_summary.warnings(task.summary)
-        facts = {
-            **task.facts,
-            **({"data warning": "; ".join(problems)} if problems else {}),
-            **best,
-            **self._lora_facts(),
-            **({"warning": warning} if warning else {}),
-            **findings.facts,
-        }
-        self.report = {
-            **findings.results,
-            "facts": facts,
-            "data": task.summary,
-            "no_better_than_majority": warning is not None,
-            **study.summary(),
-        }
-        write_json(self.output / "results.json", self.report)
-        title, (summary, runs) = f"{task.title}, {self.evaluated_on}", self._tables()
-        listed = (f"- {model_card.escaped(f'{name}: {text}')}" for name, text in facts.items())
-        lines = [f"# {model_card.escaped(title)}", "", *listed, ""]
-        lines += [*(summary if any(row["runs"] > 1 for row in self.report["summary"]) else []), *runs, *findings.tables]
-        write_text(self.output / "results.md", "\n".join(lines).rstrip() + "\n")
-        with announced("writing the report"):
-            self._write_report(facts, findings)
-        for folder in self._formats():
-            write_text(self.output / folder / "README.md", self._model_card(findings))
-        messages = [*findings.messages, *([_indented(f"warning: {warning}").lstrip()] if warning else [])]
-        shown = {**best, **{name: text for name, text in findings.facts.items() if name == "thresholds"}}
-        shown = [_indented(f"{name}: {text}") for name, text in shown.items() if name != "settings"]  # Already printed.
-        return "\n".join([*messages, "", title, *summary, *shown, ""])
-
-    def _tables(self):
-        """Returns lists of Markdown tables, of the settings and of the runs; both are empty for a single run."""
-        results, metric = self.study.results, self.study.metric
-        if len(results) == 1:
-            return [], []
-        return [grid.markdown(self.report["summary"], metric)], [grid.runs_table(results, metric)]
-
-    def _best_facts(self, scores):
-        """Returns entries about the best runs for the head of the report."""
-        best = self.study.best()
-        setting, epoch = best[0]["setting"], best[0].get("epoch")
-        before = {"scores before training": data_summary.listed(best[0]["before"])} if "before" in best[0] else {}
-        together = f" (ensemble of the {len(best)} best runs)" if len(best) > 1 else ""
-        chosen = f"; epoch {epoch} of {setting['epochs']}" if epoch else ""
-        if len(self.study.results) == 1:
-            return {"settings": grid.setting_text(setting), **before, "scores on dev": scores + chosen}
-        return {"best run": grid.setting_text(setting) + chosen, **before, "scores on dev": scores + together}
-
-    def _lora_facts(self):
-        """Returns an entry about the number of trained weights."""
-        trained, rank = self.study.best()[0].get("trained_weights"), self.hyperparameters.lora_rank
-        if not trained:
-            return {}
-        return {"trained weights": f"{trained:,} of {self._parameters:,}: the head and LoRA adapters of rank {rank}"}
-
-    def _model_card(self, findings):
-        best = self.report["best"]
-        settings = {**best["setting"], **self.hyperparameters.to_dict()}
-        settings |= {name: self.task.settings.get(name) for name in ("sequence_length", "class_weights")}
-        settings |= self._thresholds
-        scores = {name: best["scores"][name] for name in findings.measured}
-        config = self.task.bert.config
-        kind = config.title if isinstance(config, BaselineConfig) else "BERT"
-        return model_card.write(self.output.resolve().name, self.task, self.evaluated_on, settings, scores, kind)
-
-    def _write_report(self, facts, findings):
-        study, replicas = self.study, self.strategy.num_replicas_in_sync if self.strategy else 1
-        model = study.best()[0]["setting"].get("model", self.task.model)
-        settings = {name: sorted({run["setting"][name] for run in study.results}) for name in self.settings[0]}
-        settings = {name: ", ".join(map(str, values)) for name, values in settings.items()}
-        warnings = [facts[name] for name in _WARNINGS if name in facts]
-        facts = {**facts, **({"parameters": f"{self._parameters:,}"} if self._parameters else {})}
-        head = Head(
-            f"{self.task.title} - {short_name(model)}",
-            {name: text for name, text in facts.items() if name not in _WARNINGS},
-            environment(study.seconds(), replicas),
-            {**settings, **self._common()},
-            [f"Warning: {warning}." for warning in warnings],
-        )
-        path, runs = self.output / "report.html", study.results
-        write_report(path, head, study.metric, runs, study.curves(), findings.sections, findings.errors)
-
-    def _export(self):
-        with announced("exporting the model", delay=0):
-            bert = load(self.output / "model")  # Reloaded outside of any strategy, in float32.
-            model = bert.model()
-            self._parameters = model.count_params()
-            named = None if bert.thresholds is None else threshold_text(bert.thresholds, bert.labels)
-            self._thresholds = {"null_threshold": bert.null_threshold, "thresholds": named}
-            export(
-                model,
-                bert.preprocessor(self.task.sequence_length, padding="longest"),
-                self.output / "saved_model" / "1",
-                **self.task.export_options(bert),
-            )
-
-
-def _indented(text):
-    return textwrap.fill(text, 100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+        """Writes the results, see `Results`, and exports the best model. Returns a summary to print."""
+        results = self.results(self)
+        summary = results.write()
+        self.report = results.report
+        return summary

@@ -14,7 +14,6 @@ from keras_bert.pretraining.packed_records import PackedRecords
 from keras_bert.pretraining.record_files import sequence_length
 from keras_bert.reports.environment import environment
 from keras_bert.reports.page import Head
-from keras_bert.tasks.base import size_text
 from keras_bert.training.callbacks import flat_settings
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.snapshots import Snapshots
@@ -73,7 +72,7 @@ def report(trainer, results, phases, records, source, objective, steps):
     if not is_chief(trainer.strategy):
         return
     output, encoder = trainer.directory, describe(without_teacher(trainer.model)).config
-    size = size_text(encoder)
+    size = encoder.size
     texts = [f"{phase['steps']:,} steps of {phase['batch']} x {phase['length']} tokens" for phase in phases]
     facts = {
         "model": f"{size}, {trainer.model.count_params():,} parameters",

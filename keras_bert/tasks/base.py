@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import types
 
-from keras_bert.baselines.config import BaselineConfig
 from keras_bert.tasks.ensembles import mean_logits
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.packed_batches import PackedBatches
@@ -45,17 +44,7 @@ def start_text(model, bert):
         model: string, its directory or name.
         bert: what `keras_bert.load` returns for it.
     """
-    return f"{model}, {size_text(bert.config)}"
-
-
-def size_text(config):
-    """Returns layers and width of a config, such as "6 layers, width 384"."""
-    layers = f"{config.num_hidden_layers} layer{'s' * (config.num_hidden_layers != 1)}"
-    if not isinstance(config, BaselineConfig):
-        return f"{layers}, width {config.hidden_size}"
-    features = config.language_model
-    more = f", on the states of a biLM: {size_text(features)}" if features else ""
-    return f"{layers}, width {config.width} in each direction{more}"
+    return f"{model}, {bert.config.size}"
 
 
 class FinetuningTask(abc.ABC):

@@ -11,7 +11,8 @@ from keras_bert.corpus import lines
 from keras_bert.corpus.word_counts import count_words
 from keras_bert.corpus.wordpiece_trainer import learn_vocabulary
 from keras_bert.experiments import grid
-from keras_bert.experiments.finetuning import Finetuning, Hyperparameters
+from keras_bert.experiments.finetuning import Finetuning
+from keras_bert.experiments.hyperparameters import Hyperparameters
 from keras_bert.experiments.origins import check_origins
 from keras_bert.experiments.pretraining import open_held_out, open_phases
 from keras_bert.experiments.pretraining_model import Objective, PretrainingSettings, open_config

@@ -8,7 +8,7 @@ from sklearn.metrics import f1_score
 import keras_bert
 from keras_bert.experiments import finetuning
 from keras_bert.experiments.cross_validation import CrossValidation
-from keras_bert.experiments.finetuning import Hyperparameters
+from keras_bert.experiments.hyperparameters import Hyperparameters
 from keras_bert.files import read_json
 from keras_bert.tasks.classification.data import own_data
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask

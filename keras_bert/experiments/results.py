@@ -1,0 +1,139 @@
+"""What a finished grid of runs leaves: scores, report, model card and SavedModel of the best model."""
+
+import textwrap
+
+from keras_bert.checkpoints.load import load
+from keras_bert.experiments import grid, model_card
+from keras_bert.experiments.report import write_report
+from keras_bert.exporting.export import export
+from keras_bert.files import write_json, write_text
+from keras_bert.reports.environment import environment
+from keras_bert.reports.names import short_name
+from keras_bert.reports.page import Head
+from keras_bert.tasks import summary as data_summary
+from keras_bert.tasks.classification.thresholds import threshold_text
+from keras_bert.training.progress import announced
+
+_WARNINGS = ("data warning", "warning")  # Facts that the report shows as warnings.
+
+
+class Results:
+    """Writes `results.json`, `results.md`, `report.html`, the model cards, and the SavedModel.
+
+    Args:
+        run: a `Finetuning` whose runs are finished.
+
+    Attributes:
+        report: the content of `results.json`, set by `write`.
+    """
+
+    def __init__(self, run):
+        self.run, self.task, self.study, self.output = run, run.task, run.study, run.output
+        self.report, self._parameters, self._thresholds = None, None, {}
+
+    def write(self):
+        """Scores the ensemble, writes all files and exports the best model. Returns a summary to print."""
+        study, task = self.study, self.task
+        findings = task.conclude(study.logits("dev"), study.logits("test"), self.output)
+        self._export()
+        warning = data_summary.no_better(task.summary, task.metric, findings.measured, findings.same)
+        best = self._best_facts(findings.scores)
+        problems = data_summary.warnings(task.summary)
+        facts = {
+            **task.facts,
+            **({"data warning": "; ".join(problems)} if problems else {}),
+            **best,
+            **self._lora_facts(),
+            **({"warning": warning} if warning else {}),
+            **findings.facts,
+        }
+        self.report = {
+            **findings.results,
+            "facts": facts,
+            "data": task.summary,
+            "no_better_than_majority": warning is not None,
+            **study.summary(),
+        }
+        write_json(self.output / "results.json", self.report)
+        title, (summary, runs) = f"{task.title}, {self.run.evaluated_on}", self._tables()
+        listed = (f"- {model_card.escaped(f'{name}: {text}')}" for name, text in facts.items())
+        lines = [f"# {model_card.escaped(title)}", "", *listed, ""]
+        lines += [*(summary if any(row["runs"] > 1 for row in self.report["summary"]) else []), *runs, *findings.tables]
+        write_text(self.output / "results.md", "\n".join(lines).rstrip() + "\n")
+        with announced("writing the report"):
+            self._write_report(facts, findings)
+        for folder in self.run.formats():
+            write_text(self.output / folder / "README.md", self._model_card(findings))
+        messages = [*findings.messages, *([indented(f"warning: {warning}").lstrip()] if warning else [])]
+        shown = {**best, **{name: text for name, text in findings.facts.items() if name == "thresholds"}}
+        shown = [indented(f"{name}: {text}") for name, text in shown.items() if name != "settings"]  # Already printed.
+        return "\n".join([*messages, "", title, *summary, *shown, ""])
+
+    def _tables(self):
+        """Returns lists of Markdown tables, of the settings and of the runs; both are empty for a single run."""
+        results, metric = self.study.results, self.study.metric
+        if len(results) == 1:
+            return [], []
+        return [grid.markdown(self.report["summary"], metric)], [grid.runs_table(results, metric)]
+
+    def _best_facts(self, scores):
+        """Returns entries about the best runs for the head of the report."""
+        best = self.study.best()
+        setting, epoch = best[0]["setting"], best[0].get("epoch")
+        before = {"scores before training": data_summary.listed(best[0]["before"])} if "before" in best[0] else {}
+        together = f" (ensemble of the {len(best)} best runs)" if len(best) > 1 else ""
+        chosen = f"; epoch {epoch} of {setting['epochs']}" if epoch else ""
+        if len(self.study.results) == 1:
+            return {"settings": grid.setting_text(setting), **before, "scores on dev": scores + chosen}
+        return {"best run": grid.setting_text(setting) + chosen, **before, "scores on dev": scores + together}
+
+    def _lora_facts(self):
+        """Returns an entry about the number of trained weights."""
+        trained, rank = self.study.best()[0].get("trained_weights"), self.run.hyperparameters.lora_rank
+        if not trained:
+            return {}
+        return {"trained weights": f"{trained:,} of {self._parameters:,}: the head and LoRA adapters of rank {rank}"}
+
+    def _model_card(self, findings):
+        best = self.report["best"]
+        settings = {**best["setting"], **self.run.hyperparameters.to_dict()}
+        settings |= {name: self.task.settings.get(name) for name in ("sequence_length", "class_weights")}
+        settings |= self._thresholds
+        scores = {name: best["scores"][name] for name in findings.measured}
+        kind = getattr(self.task.bert.config, "title", "BERT")
+        return model_card.write(self.output.resolve().name, self.task, self.run.evaluated_on, settings, scores, kind)
+
+    def _write_report(self, facts, findings):
+        study, replicas = self.study, self.run.strategy.num_replicas_in_sync if self.run.strategy else 1
+        model = study.best()[0]["setting"].get("model", self.task.model)
+        settings = {name: sorted({run["setting"][name] for run in study.results}) for name in self.run.settings[0]}
+        settings = {name: ", ".join(map(str, values)) for name, values in settings.items()}
+        warnings = [facts[name] for name in _WARNINGS if name in facts]
+        facts = {**facts, **({"parameters": f"{self._parameters:,}"} if self._parameters else {})}
+        head = Head(
+            f"{self.task.title} - {short_name(model)}",
+            {name: text for name, text in facts.items() if name not in _WARNINGS},
+            environment(study.seconds(), replicas),
+            {**settings, **self.run.common()},
+            [f"Warning: {warning}." for warning in warnings],
+        )
+        path, runs = self.output / "report.html", study.results
+        write_report(path, head, study.metric, runs, study.curves(), findings.sections, findings.errors)
+
+    def _export(self):
+        with announced("exporting the model", delay=0):
+            bert = load(self.output / "model")  # Reloaded outside of any strategy, in float32.
+            model = bert.model()
+            self._parameters = model.count_params()
+            named = None if bert.thresholds is None else threshold_text(bert.thresholds, bert.labels)
+            self._thresholds = {"null_threshold": bert.null_threshold, "thresholds": named}
+            export(
+                model,
+                bert.preprocessor(self.task.sequence_length, padding="longest"),
+                self.output / "saved_model" / "1",
+                **self.task.export_options(bert),
+            )
+
+
+def indented(text):
+    return textwrap.fill(text, 100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
