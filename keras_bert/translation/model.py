@@ -33,6 +33,36 @@ def build_transformer(config, attention_scores=False, dtype=None):
     """
     # Layers
     dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+    token_embedding, embeddings, masks, blocks = _layers(config, dtype)
+
+    # Wiring
+    names = ("source_ids", "source_mask", "target_ids", "target_mask")
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
+    source_mask, target_mask = (masks[side](inputs[f"{side}_mask"]) for side in ("source", "target"))
+    scores = {"encoder_attention": [], "decoder_attention": [], "cross_attention": []}
+    memory = embeddings["source"](token_embedding(inputs["source_ids"]))
+    for block in blocks["source"]:
+        memory = block(memory, attention_mask=source_mask, return_attention_scores=attention_scores)
+        if attention_scores:
+            memory, own = memory
+            scores["encoder_attention"].append(own)
+    hidden = embeddings["target"](token_embedding(inputs["target_ids"]))
+    for block in blocks["target"]:
+        hidden = block(hidden, memory, target_mask, source_mask, return_attention_scores=attention_scores)
+        if attention_scores:
+            hidden, own, cross = hidden
+            scores["decoder_attention"].append(own)
+            scores["cross_attention"].append(cross)
+    logits = token_embedding(hidden, reverse=True)
+    if config.output_bias:
+        logits = OutputBias(dtype=dtype, name="output_bias")(logits)
+
+    # Model
+    return keras.Model(inputs, {"logits": logits, **(scores if attention_scores else {})}, name="transformer")
+
+
+def _layers(config, dtype):
+    """Returns the token table, and by side the embeddings, the masks and the blocks."""
     token_embedding = TokenEmbedding(
         config.vocab_size,
         config.hidden_size,
@@ -76,28 +106,4 @@ def build_transformer(config, attention_scores=False, dtype=None):
             ("target", DecoderBlock, config.num_decoder_layers),
         )
     }
-
-    # Wiring
-    names = ("source_ids", "source_mask", "target_ids", "target_mask")
-    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
-    source_mask, target_mask = (masks[side](inputs[f"{side}_mask"]) for side in ("source", "target"))
-    scores = {"encoder_attention": [], "decoder_attention": [], "cross_attention": []}
-    memory = embeddings["source"](token_embedding(inputs["source_ids"]))
-    for block in blocks["source"]:
-        memory = block(memory, attention_mask=source_mask, return_attention_scores=attention_scores)
-        if attention_scores:
-            memory, own = memory
-            scores["encoder_attention"].append(own)
-    hidden = embeddings["target"](token_embedding(inputs["target_ids"]))
-    for block in blocks["target"]:
-        hidden = block(hidden, memory, target_mask, source_mask, return_attention_scores=attention_scores)
-        if attention_scores:
-            hidden, own, cross = hidden
-            scores["decoder_attention"].append(own)
-            scores["cross_attention"].append(cross)
-    logits = token_embedding(hidden, reverse=True)
-    if config.output_bias:
-        logits = OutputBias(dtype=dtype, name="output_bias")(logits)
-
-    # Model
-    return keras.Model(inputs, {"logits": logits, **(scores if attention_scores else {})}, name="transformer")
+    return token_embedding, embeddings, masks, blocks
