@@ -187,6 +187,13 @@ class TestNames:
         with pytest.raises(ValueError, match=r"^bert_tiny_boks: no such checkpoint. Did you mean bert_tiny_books\?"):
             keras_bert.load("bert_tiny_boks")
 
+    def test_a_revision_is_for_the_hub(self, saved):
+        for name, options in ((saved("encoder"), {}), ("bilstm", {"vocabulary": ["[PAD]"]})):
+            with pytest.raises(ValueError, match=f"`revision` is for names on the Hugging Face hub. .*'v2' for {name}"):
+                keras_bert.load(name, revision="v2", **options)
+        with pytest.raises(ValueError, match="bilstm does not take head, base"):
+            keras_bert.load("bilstm", head="encoder", base="x", vocabulary=["[PAD]"])
+
     @pytest.mark.parametrize("path", ["./none", "/none/of/this", "runs/none/model"])
     def test_a_path_is_not_looked_up_on_the_hub(self, path):
         expected = f"^{path}: no such checkpoint. Expected a directory or a .keras file$"
