@@ -91,6 +91,7 @@ def load(path_or_name, revision=None, dtype=None, head=None, base=None, **encode
             raise ValueError(f"{path_or_name} is {kind}, which does not take {given}")
         return checkpoint if isinstance(checkpoint, LoadedBaseline) else LoadedTransformer(checkpoint, dtype)
     check_sizes(checkpoint.name, vars(checkpoint.config), checkpoint.tensors)
+    _check_vocabulary(checkpoint)
     with explain_out_of_memory(parameters=sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())):
         return LoadedBert(checkpoint, dtype=dtype, **encoder_options)
 
@@ -231,3 +232,12 @@ def _open_keras(file, directory, dtype):
     }
     metadata = tokenizer_files.read(directory, metadata, LONGEST_WORD)
     return Checkpoint(str(file), description.config, tensors, metadata)
+
+
+def _check_vocabulary(checkpoint):
+    vocabulary, rows = checkpoint.metadata.vocabulary, checkpoint.config.vocab_size
+    if vocabulary is not None and len(vocabulary) > rows:
+        raise ValueError(
+            f"{checkpoint.name}: the vocabulary has {len(vocabulary)} pieces, more than the token table's "
+            f"vocab_size={rows} rows. Expected the vocabulary that the model was trained with"
+        )
