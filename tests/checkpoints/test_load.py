@@ -227,6 +227,8 @@ TABLES = [
     {"0": "a", "1": "a"},
     {"0": 1, "1": "1"},
 ]
+OWN = {"head": "x", "task": 1, "pair": "no", "sequence_length": True, "keep_special_tokens": [1], "positions": 1}
+OWN |= {"bilstm": 1, "features": [], "null_threshold": "0"}
 TABLES += [{"x": "a"}, {"0": "a", "00": "b"}, {"0": True}]
 
 
@@ -270,6 +272,12 @@ TABLES += [{"x": "a"}, {"0": "a", "00": "b"}, {"0": True}]
             for table in TABLES
         ),
         (change_config(keras_bert="x"), "`keras_bert` must be the object that this package writes. Received: x"),
+        *(
+            (change_config(keras_bert={key: value}), f"`{key}` in `keras_bert` must be .*. Received: {key}=")
+            for key, value in OWN.items()
+        ),
+        *((change_config(architectures=value), "`architectures` must be a list of names") for value in ("Bert", [{}])),
+        (change_config(hidden_act=["gelu"]), "`hidden_act` must be one of gelu, .*Received: hidden_act=.'gelu'."),
         (change_config(vocab_size=None), "`vocab_size` is missing"),
         (change_config(**CLASSIFIER), "specifies a classification head, but there is no classifier.weight"),
         (

@@ -71,6 +71,7 @@ def test_the_files_of_a_projection(folder, models):
         (SETTINGS, {"prompts": ["a"]}, "`prompts` must be a dict of texts by name"),
         (SETTINGS, {"similarity_fn_name": "maxsim"}, "must be one of cosine, dot, euclidean, manhattan. Rec.*'maxsim'"),
         (SETTINGS, {"model_type": "SparseEncoder"}, "`model_type` must be 'SentenceTransformer'"),
+        ("sentence_bert_config.json", {"max_seq_length": "9"}, "`max_seq_length` must be a positive number. .*='9'"),
         ("sentence_bert_config.json", {"transformer_task": "fill-mask"}, "`transformer_task` must be 'feature-ext"),
     ],
 )
