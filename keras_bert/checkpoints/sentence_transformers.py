@@ -135,8 +135,10 @@ def _modules(directory):
     if not path.is_file():
         return []
     try:
-        return sorted(json.loads(path.read_text(encoding="utf-8")), key=lambda module: module["idx"])
-    except (ValueError, TypeError, KeyError) as error:
+        modules = sorted(json.loads(path.read_text(encoding="utf-8")), key=lambda module: module["idx"])
+        _kinds(modules)  # Raises for one without a type.
+        return modules
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{path}: not a list of modules: {error}") from None
 
 

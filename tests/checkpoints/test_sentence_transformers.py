@@ -100,7 +100,10 @@ def test_other_modules_and_weights_raise(folder):
     edit_modules(folder, lambda modules: [*modules[:2], {**modules[2], "path": "../dense"}, *modules[3:]])
     with pytest.raises(ValueError, match="modules.json: .* must be in its folder. Received: '../dense'"):
         keras_bert.load(folder)
-    edit_modules(folder, lambda modules: [{**modules[0], "path": str(folder)}, *modules[1:]])
+    edit_modules(folder, lambda modules: [{**modules[0], "type": None}, *modules[1:]])
+    with pytest.raises(ValueError, match="modules.json: not a list of modules"):
+        keras_bert.load(folder)
+    edit_modules(folder, lambda modules: [{**modules[0], "type": "Transformer", "path": str(folder)}, *modules[1:]])
     with pytest.raises(ValueError, match="modules.json: .* must be in its folder. Received: '/"):
         keras_bert.load(folder)
     edit_modules(folder, lambda modules: [{**modules[0], "path": ""}, *modules[1:2], {**modules[2], "path": "2_Dense"}])
