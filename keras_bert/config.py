@@ -155,7 +155,7 @@ class BertConfig:
         kept = {key: value for key, value in values.items() if key in known}
         names = _FROM_HUGGINGFACE if huggingface else _FROM_GOOGLE
         act = kept.get("hidden_act", "gelu")
-        if act not in names:
+        if not isinstance(act, str) or act not in names:
             raise ValueError(f"`hidden_act` must be one of {', '.join(names)}. Received: hidden_act={act!r}")
         return cls(**{**kept, "hidden_act": names[act]})
 

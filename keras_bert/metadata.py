@@ -3,19 +3,20 @@
 import dataclasses
 from typing import Any
 
-# Written under the key `keras_bert` of `config.json`, since Hugging Face has no keys for them.
-_STORED = (
-    "head",
-    "task",
-    "pair",
-    "sequence_length",
-    "null_threshold",
-    "thresholds",
-    "keep_special_tokens",
-    "positions",
-    "bilstm",
-    "features",
-)
+_STRING, _BOOL, _INTEGER = ("a string", (str,)), ("true or false", (bool,)), ("an integer", (int,))
+# Written under the key `keras_bert` of `config.json`, since Hugging Face has no keys for them; with their JSON types.
+_STORED = {
+    "head": _STRING,
+    "task": _STRING,
+    "pair": _BOOL,
+    "sequence_length": _INTEGER,
+    "null_threshold": ("a number", (int, float)),
+    "thresholds": ("a number or a list of numbers", (int, float, list)),
+    "keep_special_tokens": ("a list of strings", (list,)),
+    "positions": _STRING,
+    "bilstm": _BOOL,
+    "features": _STRING,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,10 +87,15 @@ class Metadata:
     @classmethod
     def from_json(cls, values):
         """Reads the content of the key `keras_bert`; keys of other versions are ignored."""
-        length = values.get("sequence_length") if isinstance(values, dict) else None
-        if not isinstance(values, dict) or not isinstance(length, int | None):
+        if not isinstance(values, dict):
             raise ValueError(f"`keras_bert` must be the object that this package writes. Received: {values!s:.200}")
-        return cls(**{name: values[name] for name in _STORED if values.get(name) is not None})
+        found = {name: values[name] for name in _STORED if values.get(name) is not None}
+        for name, value in found.items():
+            expected, kinds = _STORED[name]
+            strings = value if name == "keep_special_tokens" and isinstance(value, list) else ()
+            if type(value) not in kinds or not all(isinstance(each, str) for each in strings):
+                raise ValueError(f"`{name}` in `keras_bert` must be {expected}. Received: {name}={value!r:.200}")
+        return cls(**found)
 
     def to_json(self):
         """Returns the content of the key `keras_bert`, without defaults."""

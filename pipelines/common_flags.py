@@ -32,6 +32,13 @@ def check_paths(model=None, **files):
         locations.find(model)
 
 
+def only(condition, purpose, *names):
+    """Raises an error if flags of these names are given that would do nothing, since a condition is false."""
+    given = [flags.FLAGS[name] for name in names if flags.FLAGS[name].present]
+    if given and not condition:
+        raise ValueError(f"--{given[0].name}: only {purpose}. Received: {given[0].serialize()}")
+
+
 def schedule(warmup, bias_correction):
     """Defines the flags of BERT's optimizer and returns their holders by name. The arguments are defaults."""
     section("training")

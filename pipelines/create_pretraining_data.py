@@ -71,6 +71,8 @@ def check():
     for holder in (_INPUT, _VOCAB):
         if holder.value is None:
             raise ValueError(f"--{holder.name} is required. Received: none")
+    common_flags.only(_FORMAT.value == "jsonl", "with --format=jsonl", "field")
+    common_flags.only(flags.FLAGS.next_sentence, "with --next_sentence", "short_seq_prob")
     if _BEAM_OPTIONS.value and not _RUNNER.value:
         raise ValueError(f"--beam_options requires --runner. Received: {','.join(_BEAM_OPTIONS.value)}")
     if _PROCESSES.value and _RUNNER.value:

@@ -130,6 +130,8 @@ def _export_saved_model():
     if bert.multi_label:
         given = common_flags.numbers(_THRESHOLDS, float)
         options["thresholds"] = bert.thresholds if given is None else given[0] if len(given) == 1 else given
+    common_flags.only(head == "classification", "for classifiers and regression models", _PAIR.name)
+    pair = bert.pair if _PAIR.value is None else _PAIR.value
     model = bert.encoder if own else bert.model()
     regression = head == "classification" and model.output["logits"].shape[-1] == 1 and not bert.multi_label
     directory = _version(pathlib.Path(_OUTPUT.value))
@@ -138,7 +140,7 @@ def _export_saved_model():
         bert.preprocessor(_length(bert), padding="longest"),
         directory,
         labels=None if regression else bert.labels,
-        pair=bool(bert.pair if _PAIR.value is None else _PAIR.value),
+        pair=head == "classification" and bool(pair),
         precision="int8" if int8 else None,
         calibration=_calibration(head),
         **options,

@@ -76,6 +76,10 @@ _CHUNK = 64  # Batches whose texts are sorted by length together.
 def check(arguments):
     """Finds mistakes in files and texts."""
     output = _OUTPUT.value
+    common_flags.only(_SERVER.value, "with --server", "protocol")
+    common_flags.only(_QUESTION.value, "with --question", "context_file")
+    tables = "for tables, --input with .csv, .tsv or .jsonl"
+    common_flags.only(_is_table(), tables, "text_column", "pair_column", "choice_columns")
     if output and os.path.isdir(output):
         raise ValueError(f"--output must be a file. Received: the folder {output}")
     _check_zero_shot()

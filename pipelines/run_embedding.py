@@ -64,7 +64,10 @@ def check():
     if _FLAGS.ensemble.value > 1:
         raise ValueError(f"--ensemble: sentence encoders have none. Received: --ensemble={_FLAGS.ensemble.value}")
     train, dev = _data()
-    data.loss_name(train.kind, _LOSS.value)
+    loss = data.loss_name(train.kind, _LOSS.value)
+    common_flags.only(loss == "in_batch", f"for the loss in_batch, not for {loss}", _TEMPERATURE.name)
+    common_flags.only(loss == "triplet", f"for the loss triplet, not for {loss}", _MARGIN.name, _DISTANCE.name)
+    common_flags.only(train.kind == "scored", "for pairs with a score", _RANGE.name)
     if train.kind == "pairs" and len(train) < 2:
         raise ValueError(f"{_TRAIN.value}: expected at least 2 pairs: the negatives of a pair are those of others")
     if train.kind == "pairs" and 1 in (common_flags.numbers(_FLAGS.batch_size, int) or ()):

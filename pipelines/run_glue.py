@@ -88,7 +88,12 @@ command.renamed(test_file="predict_file")
 def check():
     """Finds mistakes in flags and files."""
     common_flags.choices(_FLAGS, [], None, None)
-    starts = [_start(name, pathlib.Path(_FLAGS.output_dir.value)) for name in task_names()]
+    names = task_names()
+    own = names[0] in OWN
+    common_flags.only(own or _UNLABELLED.value, "for your own table", "text_column", "pair_column")
+    common_flags.only(own, f"for --task={_OWN}", "label_column")
+    common_flags.only("mnli" in names, "for --task=mnli", "diagnostics")
+    starts = [_start(name, pathlib.Path(_FLAGS.output_dir.value)) for name in names]
     common_flags.load_options(_BASELINES, starts[:1], "bilstm")
     common_flags.check_paths(_FLAGS.model.value)
     common_flags.check_lora(_FLAGS, starts[:1])
@@ -225,6 +230,7 @@ def _read(name):
                 f"--task={name} requires --train_file, and either --dev_file or --folds=5 for cross-validation. "
                 f"Received: {_typed(_own_flags()) or 'none of them'}"
             )
+        common_flags.only(False, "for GLUE", _DATA.name)
         if folds and _FLAGS.ensemble.value > 1:
             raise ValueError("--folds keeps one model. Expected no --ensemble. Received: both")
         label = flags.ListParser().parse(_LABEL.value) if name == "multi_label" else _LABEL.value

@@ -62,6 +62,7 @@ _FLAGS = common_flags.training(**common_flags.schedule(warmup=0.01, bias_correct
 def check():
     """Finds mistakes in phases and paths."""
     common_flags.phases(_PHASE)
+    common_flags.only(_EVAL.value, "with --eval_data", _EVAL_EXAMPLES.name)
     for source in [*_DATA.value, *([_EVAL.value] if _EVAL.value else [])]:
         if not pathlib.Path(source).is_dir():
             lines.find(source)

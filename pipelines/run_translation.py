@@ -63,6 +63,7 @@ def check():
     """Finds mistakes in flags and files."""
     paths = (_TRAIN, _TRAIN_TARGET, _DEV, _DEV_TARGET, _TEST, _TEST_TARGET, _VOCAB)
     common_flags.check_paths(**{holder.name: holder.value for holder in paths})
+    common_flags.only(not _VOCAB.value, "without --vocab", _VOCAB_SIZE.name)
     if _TEST_TARGET.value and not _TEST.value:
         raise ValueError("--test_target needs --test_source, the sentences to translate")
     open_config(_CONFIG.value).check_huggingface()

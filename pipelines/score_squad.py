@@ -16,7 +16,7 @@ from absl import flags
 from keras_bert.tasks.questions import data as squad
 from keras_bert.tasks.questions import metrics as squad_metrics
 
-from . import command
+from . import command, common_flags
 
 command.section("data")
 _DEV = flags.DEFINE_string("dev_file", None, "File with the questions and their answers.", required=True)
@@ -24,6 +24,10 @@ _PREDICTIONS = flags.DEFINE_string("predictions", None, "Answers by id, JSON.", 
 _NA_PROB = flags.DEFINE_string("na_prob", None, "Probabilities or odds of no answer by id, JSON.")
 _THRESHOLD = flags.DEFINE_float("na_prob_thresh", 1.0, "Threshold of no answer.")
 command.renamed(data="dev_file")
+
+
+def check():
+    common_flags.only(_NA_PROB.value, "with --na_prob", "na_prob_thresh")
 
 
 def main():
@@ -54,4 +58,4 @@ def _tell(names, what):
 
 
 if __name__ == "__main__":
-    command.run(main, tensorflow=False)
+    command.run(main, tensorflow=False, check=check)

@@ -66,6 +66,8 @@ _DEPTH = 10  # Of the metrics.
 
 def check():
     """Finds mistakes in flags and files."""
+    common_flags.only(_SQUAD.value or _QUERY.value or _QUERIES.value, "with queries", "top", "rerank", "output")
+    common_flags.only(not _SQUAD.value, "without --squad", "text_column")
     own = [_INPUT, _QUERIES, _RELEVANCE]
     common_flags.check_paths(_MODEL.value, **{holder.name: holder.value for holder in (*own, _SQUAD)})
     common_flags.check_paths(_RERANK.value)

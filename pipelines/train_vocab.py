@@ -14,7 +14,7 @@ from absl import flags
 
 from keras_bert.corpus import lines
 
-from . import command
+from . import command, common_flags
 
 command.section("data")
 _INPUT = flags.DEFINE_string("input", None, "Glob pattern of the text files to learn from.", required=True)
@@ -39,6 +39,8 @@ def check():
         raise ValueError(f"{_OUTPUT.value}: is a directory. Expected the name of the vocab.txt to write")
     if _REVERSIBLE.value and ((flags.FLAGS["lowercase"].present and _LOWERCASE.value) or _STRIP_ACCENTS.value):
         raise ValueError("--reversible keeps case and accents. Remove --lowercase and --strip_accents")
+    common_flags.only(not _HELD_OUT.value, "without --held_out", _HELD_OUT_EVERY.name)
+    common_flags.only(not _REVERSIBLE.value, "without --reversible", _UNUSED.name)
     for pattern in filter(None, (_INPUT.value, _HELD_OUT.value)):
         lines.find(pattern)
 

@@ -19,7 +19,7 @@ import sys
 
 from absl import flags
 
-from . import command
+from . import command, common_flags
 
 command.section("verification")
 _TOLERANCE = flags.DEFINE_float(
@@ -38,13 +38,15 @@ _LABEL = flags.DEFINE_string("label_column", "label", "Column(s) with the label.
 def check(directories):
     if not directories:
         raise ValueError("expected one or more SavedModel directories")
+    columns = [flag.name for flag in (_TEXT, _PAIR, _LABEL)]
+    common_flags.only(_LABELLED.value, "with --labelled", _REFERENCE.name, _TASK.name, *columns)
+    common_flags.only(_REFERENCE.value, "with --reference", _MAX_DROP.name)
+    common_flags.only(not _TASK.value, "without --task", *columns)
     if not _LABELLED.value:
-        for flag in (_REFERENCE, _TASK):
-            if flag.value is not None:
-                raise ValueError(f"--{flag.name} needs --labelled, the data to score. Received: none")
-    elif not os.path.exists(_LABELLED.value):
+        return
+    if not os.path.exists(_LABELLED.value):
         raise ValueError(f"--labelled={_LABELLED.value}: no such file or folder")
-    elif len(directories) > 1:
+    if len(directories) > 1:
         raise ValueError(f"--labelled is for one SavedModel. Received: {len(directories)} directories")
 
 

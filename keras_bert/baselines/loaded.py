@@ -6,6 +6,7 @@ import json
 import logging
 
 import keras
+from keras_bert.exporting.labels import checked_labels
 
 from keras_bert.baselines.config import named_baseline
 from keras_bert.baselines.description import build_baseline, describe_baseline
@@ -154,7 +155,11 @@ def open_file(file, model, directory, dtype=None):
         values = read_json(path)
         if values.get("model_type") != config.to_huggingface()["model_type"]:
             raise ValueError(f"{path}: expected the config of {file.name}. Received: {values.get('model_type')!r}")
-        metadata = Metadata.from_json(values.get("keras_bert") or {}).replace(labels=values.get("labels"))
+        try:
+            labels = checked_labels(values.get("labels"), description.num_classes)
+            metadata = Metadata.from_json(values.get("keras_bert") or {}).replace(labels=labels)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
     metadata = metadata.replace(head=description.head, pair=description.pair, positions=description.positions)
     metadata = tokenizer_files.read(directory, metadata, LONGEST_WORD)
     policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())

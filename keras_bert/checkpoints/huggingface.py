@@ -15,13 +15,14 @@ from keras_bert.checkpoints.layout import HEAD_TENSORS, PROJECTION_TENSORS, Chec
 from keras_bert.config import BertConfig
 from keras_bert.files import write_json
 from keras_bert.metadata import Metadata
+from keras_bert.models.description import HEADS
 from keras_bert.text.thresholds import checked_thresholds
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 _PICKLE = "pytorch_model.bin"
-HEADS = ("cls.", "classifier.", "qa_outputs.")  # Tensors without the prefix `bert.`.
+UNPREFIXED = ("cls.", "classifier.", "qa_outputs.")  # Tensors without the prefix `bert.`.
 
 # The head of each architecture; the tensors distinguish architectures with the same head.
 _HEADS = {
@@ -63,16 +64,24 @@ def read_config(directory, head=None):
     path = directory / CONFIG
     values = read_json(path)
     causal = bool(values.pop("is_decoder", False))
-    architecture = (values.get("architectures") or [None])[0]
     try:
         metadata = Metadata.from_json(values.get("keras_bert") or {})
-        metadata = metadata.replace(head=metadata.head or _HEADS.get(architecture))
+        metadata = metadata.replace(head=_stored_head(metadata.head, values.get("architectures") or []))
         config = BertConfig.from_dict(values, "huggingface")
         facts = classes.read(values, head or metadata.head)
         checked_thresholds(metadata.thresholds, classes.count(values) if facts["multi_label"] else None)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     return config, metadata.replace(causal=causal, tied=values.get("tie_word_embeddings") is not False, **facts)
+
+
+def _stored_head(head, architectures):
+    """Returns the head that a config specifies, or `None`."""
+    if head not in (None, *HEADS):
+        raise ValueError(f"`head` in `keras_bert` must be one of {', '.join(HEADS)}. Received: head={head!r}")
+    if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
+        raise ValueError(f"`architectures` must be a list of names. Received: architectures={architectures!r:.200}")
+    return head or next(map(_HEADS.get, architectures), None)
 
 
 def is_ours(directory):
@@ -119,7 +128,7 @@ def write_weights(description, directory, dtype):
     """Writes `model.safetensors` with transformers' names."""
     prefix = "" if description.head in ("encoder", "bilstm_tagging") else "bert."
     tensors = {
-        name if name.startswith(HEADS) else prefix + name: array
+        name if name.startswith(UNPREFIXED) else prefix + name: array
         for name, array in tensors_of(description).items()
         if name not in PROJECTION_TENSORS
     }

@@ -76,8 +76,12 @@ def load(path_or_name, revision=None, dtype=None, head=None, base=None, **encode
     """
     if head not in (None, *HEADS):
         raise ValueError(f"`head` must be one of {', '.join(HEADS)}. Received: head={head!r}")
-    if isinstance(path_or_name, str) and named_baseline(path_or_name, 1) and not locations.find(path_or_name):
-        return _open_named(path_or_name, dtype, head, **encoder_options)
+    is_local = keras_hub.is_model(path_or_name) or locations.find(path_or_name)
+    is_named = isinstance(path_or_name, str) and named_baseline(path_or_name, 1) and not is_local
+    if is_local or is_named:
+        _check_no_revision(path_or_name, revision)
+    if is_named:
+        return _open_named(path_or_name, dtype, head, base, **encoder_options)
     checkpoint = _open(path_or_name, revision, head, dtype, base)
     if isinstance(checkpoint, pathlib.Path | LoadedBaseline):
         kind = "no BERT" if isinstance(checkpoint, LoadedBaseline) else "an encoder-decoder"
@@ -87,13 +91,20 @@ def load(path_or_name, revision=None, dtype=None, head=None, base=None, **encode
             raise ValueError(f"{path_or_name} is {kind}, which does not take {given}")
         return checkpoint if isinstance(checkpoint, LoadedBaseline) else LoadedTransformer(checkpoint, dtype)
     check_sizes(checkpoint.name, vars(checkpoint.config), checkpoint.tensors)
+    _check_vocabulary(checkpoint)
     with explain_out_of_memory(parameters=sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())):
         return LoadedBert(checkpoint, dtype=dtype, **encoder_options)
 
 
-def _open_named(name, dtype, head, language_model=None, **options):
+def _check_no_revision(name, revision):
+    if revision is not None:
+        raise ValueError(f"`revision` is for names on the Hugging Face hub. Received: revision={revision!r} for {name}")
+
+
+def _open_named(name, dtype, head, base, language_model=None, **options):
     """Returns a `LoadedBaseline` without weights."""
-    if unknown := [*(["head"] if head else []), *(options.keys() - {"vocabulary", "lowercase"})]:
+    given = [key for key, value in {"head": head, "base": base}.items() if value is not None]
+    if unknown := [*given, *(options.keys() - {"vocabulary", "lowercase"})]:
         raise ValueError(f"{name} does not take {', '.join(unknown)}")
     return open_named(name, dtype, language_model=language_model and load(language_model, dtype=dtype), **options)
 
@@ -109,6 +120,7 @@ def _open(path_or_name, revision, head, dtype, base=None):
     is_kaggle = name.startswith("kaggle://")
     if is_kaggle or re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", name):  # Other names do not import keras-hub.
         if is_kaggle or name in keras_hub.preset_names():
+            _check_no_revision(name, revision)
             return keras_hub.read_preset(name, head)
         tried.append("KerasHub's BERT presets")
     return _open_path(_download(name, revision, tried), head, dtype, base)
@@ -220,3 +232,12 @@ def _open_keras(file, directory, dtype):
     }
     metadata = tokenizer_files.read(directory, metadata, LONGEST_WORD)
     return Checkpoint(str(file), description.config, tensors, metadata)
+
+
+def _check_vocabulary(checkpoint):
+    vocabulary, rows = checkpoint.metadata.vocabulary, checkpoint.config.vocab_size
+    if vocabulary is not None and len(vocabulary) > rows:
+        raise ValueError(
+            f"{checkpoint.name}: the vocabulary has {len(vocabulary)} pieces, more than the token table's "
+            f"vocab_size={rows} rows. Expected the vocabulary that the model was trained with"
+        )

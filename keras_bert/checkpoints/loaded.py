@@ -44,7 +44,6 @@ class LoadedBert:
     """
 
     def __init__(self, checkpoint, num_layers=None, **encoder_options):
-        _check_vocabulary(checkpoint)
         self._checkpoint, self._model, self._answerer = checkpoint, None, None
         self.config = checkpoint.config
         names = ("causal", "positions", "bilstm")
@@ -102,8 +101,9 @@ class LoadedBert:
             candidate_labels: list of labels that the model was not trained on, for zero-shot classification with a
                 sentence encoder or with a classifier of pairs (NLI); at least 2, or 1 with `multi_label`. Defaults to
                 `None`.
-            **options: more options of `export`, such as `stride`, `max_answer_length`, `null_threshold` or
-                `thresholds`; with `candidate_labels` those of `ZeroShot`: `hypothesis`, `multi_label`, `temperature`.
+            **options: more options of `export`, such as `stride`, `max_answer_length`, `null_threshold`, `thresholds`
+                or `logits`, a bool that adds the logits of a classifier or regression model; with `candidate_labels`
+                those of `ZeroShot`: `hypothesis`, `multi_label`, `temperature`.
 
         Returns:
             A list with a dict for each text; for one text alone, its dict. Scores are probabilities. `start` and `end`
@@ -293,12 +293,3 @@ class LoadedBert:
         filled = {slot.name for slot in slots(describe(self.encoder))}
         fill(self._checkpoint, [slot for slot in slots(describe(model)) if slot.name not in filled])
         return model
-
-
-def _check_vocabulary(checkpoint):
-    vocabulary, rows = checkpoint.metadata.vocabulary, checkpoint.config.vocab_size
-    if vocabulary is not None and len(vocabulary) > rows:
-        raise ValueError(
-            f"{checkpoint.name}: the vocabulary has {len(vocabulary)} pieces, more than the token table's "
-            f"vocab_size={rows} rows. Expected the vocabulary that the model was trained with"
-        )

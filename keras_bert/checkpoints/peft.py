@@ -233,7 +233,9 @@ def write(model, description, directory, base):
     tensors, targets = {}, {}
     for slot in slots(description):
         name = slot.name.removesuffix(".weight")
-        prefix = _PREFIX + ("" if description.head == "encoder" or slot.name.startswith(huggingface.HEADS) else "bert.")
+        prefix = _PREFIX + (
+            "" if description.head == "encoder" or slot.name.startswith(huggingface.UNPREFIXED) else "bert."
+        )
         if slot.layer is not None:
             a, b = (np.asarray(getattr(slot.layer, f"lora_kernel_{part}"), "float32") for part in "ab")
             b = np.split(b, slot.parts, axis=1)[slot.part]

@@ -15,6 +15,7 @@ from keras_bert.checkpoints.huggingface import (
     write_tensors,
 )
 from keras_bert.checkpoints.layout import PROJECTION_TENSORS, tensors_of
+from keras_bert.checks import is_number
 from keras_bert.files import write_json
 from keras_bert.similarity import check_function
 from keras_bert.text.prompts import check_prompts
@@ -134,8 +135,10 @@ def _modules(directory):
     if not path.is_file():
         return []
     try:
-        return sorted(json.loads(path.read_text(encoding="utf-8")), key=lambda module: module["idx"])
-    except (ValueError, TypeError, KeyError) as error:
+        modules = sorted(json.loads(path.read_text(encoding="utf-8")), key=lambda module: module["idx"])
+        _kinds(modules)  # Raises for one without a type.
+        return modules
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{path}: not a list of modules: {error}") from None
 
 
@@ -157,8 +160,10 @@ def _with_length(folder, checkpoint, kind=_LENGTH):
     """Returns the metadata with the maximum sequence length and the casing of the Transformer."""
     metadata = checkpoint.metadata
     sizes = _checked(folder / _LENGTH, kind)
-    tokenizer = read_json_if_exists(folder / "tokenizer_config.json")
-    longest = sizes.get("max_seq_length") or tokenizer.get("model_max_length") or metadata.sequence_length
+    longest = _length(folder / _LENGTH, sizes, "max_seq_length") or _length(
+        folder / "tokenizer_config.json", read_json_if_exists(folder / "tokenizer_config.json"), "model_max_length"
+    )
+    longest = longest or metadata.sequence_length
     if longest is not None:
         longest = int(min(longest, checkpoint.config.max_position_embeddings))
     if sizes.get("do_lower_case") and not metadata.lowercase and metadata.vocabulary is not None:
@@ -166,6 +171,14 @@ def _with_length(folder, checkpoint, kind=_LENGTH):
         kept = Vocabulary(metadata.vocabulary, strip_accents=bool(metadata.strip_accents))
         metadata = metadata.replace(lowercase=True, vocabulary=kept)
     return metadata.replace(sequence_length=longest)
+
+
+def _length(path, values, key):
+    """Returns a maximum length, or `None`; transformers writes a huge number for none."""
+    value = values.get(key)
+    if value is not None and not (is_number(value) and value >= 1):
+        raise ValueError(f"{path}: `{key}` must be a positive number. Received: {key}={value!r:.200}")
+    return value
 
 
 def read_settings(directory, metadata):

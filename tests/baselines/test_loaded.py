@@ -10,6 +10,7 @@ import keras_bert
 from keras_bert.baselines.bilm import frozen_states
 from keras_bert.baselines.config import named_baseline
 from keras_bert.baselines.description import build_baseline
+from tests.checkpoints.conftest import edit
 from tests.conftest import to_numpy
 
 PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh")
@@ -77,6 +78,9 @@ def test_saved_models_load_with_their_facts(tmp_path, features, pair, facts):
     assert {name: getattr(bert, name) for name in facts} == facts
     assert bert.config == keras_bert.describe(model).config
     assert_same(bert.model(), model)
+    edit(tmp_path / "config.json", labels=["no", "yes", "yes"])
+    with pytest.raises(ValueError, match="config.json: `labels` must be 3 different names, in the order of the logits"):
+        keras_bert.load(tmp_path)
 
 
 def test_a_language_model_is_saved_again(bilm, language_model, tmp_path):

@@ -187,6 +187,13 @@ class TestNames:
         with pytest.raises(ValueError, match=r"^bert_tiny_boks: no such checkpoint. Did you mean bert_tiny_books\?"):
             keras_bert.load("bert_tiny_boks")
 
+    def test_a_revision_is_for_the_hub(self, saved):
+        for name, options in ((saved("encoder"), {}), ("bilstm", {"vocabulary": ["[PAD]"]})):
+            with pytest.raises(ValueError, match=f"`revision` is for names on the Hugging Face hub. .*'v2' for {name}"):
+                keras_bert.load(name, revision="v2", **options)
+        with pytest.raises(ValueError, match="bilstm does not take head, base"):
+            keras_bert.load("bilstm", head="encoder", base="x", vocabulary=["[PAD]"])
+
     @pytest.mark.parametrize("path", ["./none", "/none/of/this", "runs/none/model"])
     def test_a_path_is_not_looked_up_on_the_hub(self, path):
         expected = f"^{path}: no such checkpoint. Expected a directory or a .keras file$"
@@ -220,6 +227,8 @@ TABLES = [
     {"0": "a", "1": "a"},
     {"0": 1, "1": "1"},
 ]
+OWN = {"head": "x", "task": 1, "pair": "no", "sequence_length": True, "keep_special_tokens": [1], "positions": 1}
+OWN |= {"bilstm": 1, "features": [], "null_threshold": "0"}
 TABLES += [{"x": "a"}, {"0": "a", "00": "b"}, {"0": True}]
 
 
@@ -263,6 +272,12 @@ TABLES += [{"x": "a"}, {"0": "a", "00": "b"}, {"0": True}]
             for table in TABLES
         ),
         (change_config(keras_bert="x"), "`keras_bert` must be the object that this package writes. Received: x"),
+        *(
+            (change_config(keras_bert={key: value}), f"`{key}` in `keras_bert` must be .*. Received: {key}=")
+            for key, value in OWN.items()
+        ),
+        *((change_config(architectures=value), "`architectures` must be a list of names") for value in ("Bert", [{}])),
+        (change_config(hidden_act=["gelu"]), "`hidden_act` must be one of gelu, .*Received: hidden_act=.'gelu'."),
         (change_config(vocab_size=None), "`vocab_size` is missing"),
         (change_config(**CLASSIFIER), "specifies a classification head, but there is no classifier.weight"),
         (

@@ -71,6 +71,7 @@ def test_the_files_of_a_projection(folder, models):
         (SETTINGS, {"prompts": ["a"]}, "`prompts` must be a dict of texts by name"),
         (SETTINGS, {"similarity_fn_name": "maxsim"}, "must be one of cosine, dot, euclidean, manhattan. Rec.*'maxsim'"),
         (SETTINGS, {"model_type": "SparseEncoder"}, "`model_type` must be 'SentenceTransformer'"),
+        ("sentence_bert_config.json", {"max_seq_length": "9"}, "`max_seq_length` must be a positive number. .*='9'"),
         ("sentence_bert_config.json", {"transformer_task": "fill-mask"}, "`transformer_task` must be 'feature-ext"),
     ],
 )
@@ -99,7 +100,10 @@ def test_other_modules_and_weights_raise(folder):
     edit_modules(folder, lambda modules: [*modules[:2], {**modules[2], "path": "../dense"}, *modules[3:]])
     with pytest.raises(ValueError, match="modules.json: .* must be in its folder. Received: '../dense'"):
         keras_bert.load(folder)
-    edit_modules(folder, lambda modules: [{**modules[0], "path": str(folder)}, *modules[1:]])
+    edit_modules(folder, lambda modules: [{**modules[0], "type": None}, *modules[1:]])
+    with pytest.raises(ValueError, match="modules.json: not a list of modules"):
+        keras_bert.load(folder)
+    edit_modules(folder, lambda modules: [{**modules[0], "type": "Transformer", "path": str(folder)}, *modules[1:]])
     with pytest.raises(ValueError, match="modules.json: .* must be in its folder. Received: '/"):
         keras_bert.load(folder)
     edit_modules(folder, lambda modules: [{**modules[0], "path": ""}, *modules[1:2], {**modules[2], "path": "2_Dense"}])

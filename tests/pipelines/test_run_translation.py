@@ -79,7 +79,7 @@ MISTAKES = [
     ("--test_target needs --test_source", {"test_source": None}),
     ("Marian's layout has no place for positions='learned'", {"config": "{made}/learned.json"}),
     ("no such file: nowhere.json", {"config": "nowhere.json"}),
-    ("the vocabulary lacks [PAD]", {"vocab": "{made}/short.b"}),
+    ("the vocabulary lacks [PAD]", {"vocab": "{made}/short.b", "vocab_size": None}),
 ]
 
 
