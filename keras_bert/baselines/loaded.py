@@ -6,7 +6,6 @@ import json
 import logging
 
 import keras
-from keras_bert.exporting.labels import checked_labels
 
 from keras_bert.baselines.config import named_baseline
 from keras_bert.baselines.description import build_baseline, describe_baseline
@@ -14,6 +13,7 @@ from keras_bert.checkpoints import tokenizer_files
 from keras_bert.checkpoints.identity import start_facts
 from keras_bert.files import read_json, write_json
 from keras_bert.metadata import Metadata
+from keras_bert.text.labels import checked_labels
 from keras_bert.text.vocabulary import LONGEST_WORD, Vocabulary
 
 CONFIG = "config.json"
