@@ -6,7 +6,7 @@ import keras
 
 from keras_bert.layers import AttentionMask, BertEmbeddings, BiLSTM, Pooler, TokenEmbedding, TransformerBlock
 from keras_bert.models.forward import run_encoder, run_pooler
-from keras_bert.models.reading import built, check_model, layers_of, read, refusal
+from keras_bert.models.reading import built, check_model, hint, layers_of, read, refusal
 from keras_bert.models.wiring import OtherWiringError, check_built, check_functional
 
 
@@ -128,7 +128,7 @@ def describe_encoder(encoder):
         others = set(encoder.output) - {"sequence_output", "pooled_output", "hidden_states", "attention_scores"}
         if others:
             raise ValueError(
-                "`encoder` must be a model from build_encoder. Received: a model with the outputs "
+                f"`encoder` must be a model from build_encoder.{hint(encoder)} Received: a model with the outputs "
                 f"{', '.join(map(repr, sorted(encoder.output)))}"
             )
         description = read(layers_of(encoder), "encoder")

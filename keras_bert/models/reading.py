@@ -79,14 +79,18 @@ def check_model(model):
         )
 
 
+def hint(model):
+    """Returns a sentence for the message that a model does not fit, or an empty string."""
+    if not model.name.startswith(("trimmed_", "packed_")):
+        return ""
+    return " A model from build_trimmed or build_packed is for training only: use the one that it was made from."
+
+
 def refusal(model, reason):
     """Returns the error for a model that no builder made."""
-    hint = ""
-    if model.name.startswith(("trimmed_", "packed_")):
-        hint = " A model from build_trimmed or build_packed is for training only: use the one that it was made from."
     return ValueError(
         "`model` must come from a builder of keras_bert, such as build_encoder or build_classifier, with nothing "
-        f"added, removed or changed. {reason}.{hint} Received: model={model.name!r}. keras_bert only saves and "
+        f"added, removed or changed. {reason}.{hint(model)} Received: model={model.name!r}. keras_bert only saves and "
         "exports models from its builders; Keras saves any model: model.save('model.keras')"
     )
 
