@@ -68,16 +68,16 @@ _LENGTHS = flags.DEFINE_list("lengths", None, "LiteRT: the only lengths of seque
 _OUTPUT = flags.DEFINE_string("output_dir", None, "Folder of the model or, SavedModel, of a version.", required=True)
 command.renamed(output="output_dir", stride="doc_stride", top="n_best")
 _MOST_CALIBRATED = 1024
-_OPTIONS = {
-    "classification": (_THRESHOLDS, _HYPOTHESIS),
-    "multiple_choice": (),
-    "token_classification": (_STRIDE,),
-    "bilstm_tagging": (_STRIDE,),
-    "question_answering": (_STRIDE, _TOP, _ANSWER, _NULL),
-    "pretraining": (_TOP,),
-    "next_sentence": (),
-    "encoder": (_POOLING, _LAYERS, _NORMALIZE),
-    "embedding": (_HYPOTHESIS,),
+_OPTIONS = {  # Flags of the options of `keras_bert.export`.
+    "thresholds": _THRESHOLDS,
+    "zero_shot": _HYPOTHESIS,
+    "stride": _STRIDE,
+    "top": _TOP,
+    "max_answer_length": _ANSWER,
+    "null_threshold": _NULL,
+    "pooling": _POOLING,
+    "layers": _LAYERS,
+    "normalize": _NORMALIZE,
 }
 _FACTS = ("labels", "task", "null_threshold", "thresholds", "prompts", "default_prompt_name", "similarity_function")
 
@@ -91,10 +91,12 @@ def main():
 
 def _export_on_ids():
     """Writes an ONNX or a LiteRT file."""
+    from keras_bert.exporting.head_signatures import HEAD_SIGNATURES
+
     to_onnx = _FORMAT.value == "onnx"
     write = keras_bert.export_onnx if to_onnx else keras_bert.export_litert
     bert = keras_bert.load(_MODEL.value, dtype="float32")
-    if bert.head not in _OPTIONS:
+    if bert.head not in (row.name for row in HEAD_SIGNATURES):
         raise ValueError(f"--format={_FORMAT.value} is for BERT models. Received: --model={_MODEL.value}, {bert!r}")
     options = {} if to_onnx else {"lengths": common_flags.numbers(_LENGTHS, int)}
     facts = {name: getattr(bert, name) for name in _FACTS}
@@ -125,8 +127,8 @@ def _export_saved_model():
         options.setdefault("null_threshold", bert.null_threshold)
     if head == "embedding":
         options |= {"prompts": bert.prompts, "default_prompt_name": bert.default_prompt_name}
-    if "hypothesis" in options:
-        options["zero_shot"] = keras_bert.ZeroShot(options.pop("hypothesis"))
+    if "zero_shot" in options:
+        options["zero_shot"] = keras_bert.ZeroShot(options["zero_shot"])
     if bert.multi_label:
         given = common_flags.numbers(_THRESHOLDS, float)
         options["thresholds"] = bert.thresholds if given is None else given[0] if len(given) == 1 else given
@@ -165,7 +167,7 @@ def check():
         raise ValueError(f"--format={wanted} has --precision={', '.join(precisions)}. Received: {_PRECISION.value}")
     if _LENGTHS.value and wanted != "litert":
         raise ValueError(f"--lengths needs --format=litert. Received: --format={wanted}")
-    given = [flag.name for flag in (_CALIBRATION, *sum(_OPTIONS.values(), ())) if flag.value is not None]
+    given = [flag.name for flag in (_CALIBRATION, *_OPTIONS.values()) if flag.value is not None]
     if given and wanted != "saved_model":
         raise ValueError(f"--{given[0]} needs --format=saved_model. Received: --format={wanted}")
     if _CALIBRATION.value and _PRECISION.value != "int8":
@@ -174,14 +176,15 @@ def check():
 
 def _options(head):
     """Returns the given options as arguments of `export`; raises an error if the head does not support one."""
-    known = [flag.name for flag in _OPTIONS[head]]
-    given = {flag.name: flag.value for of_head in _OPTIONS.values() for flag in of_head if flag.value is not None}
-    for name in given:
-        if name not in known:
-            has = ", ".join(f"--{option}" for option in known) or "none"
-            raise ValueError(f"--{name} is not an option for head={head!r}. Expected one of: {has}")
-    keywords = {"doc_stride": "stride", "n_best": "top"}
-    return {keywords.get(name, name): value for name, value in given.items()}
+    from keras_bert.exporting.head_signatures import signatures_of
+
+    known = signatures_of(head).options
+    given = {option: flag for option, flag in _OPTIONS.items() if flag.value is not None}
+    for option, flag in given.items():
+        if option not in known:
+            has = ", ".join(f"--{_OPTIONS[name].name}" for name in _OPTIONS if name in known) or "none"
+            raise ValueError(f"--{flag.name} is not an option for head={head!r}. Expected one of: {has}")
+    return {option: flag.value for option, flag in given.items()}
 
 
 def _version(folder):

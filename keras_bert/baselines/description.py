@@ -1,18 +1,18 @@
 """The models that BERT is compared with: built from a config, and described."""
 
 import dataclasses
-import json
-import random
 import re
+
+import keras
 
 from keras_bert.baselines.bidaf import build_bidaf
 from keras_bert.baselines.bilm import build_bilm
 from keras_bert.baselines.bilstm_classifier import build_bilstm_classifier
 from keras_bert.baselines.config import DROPOUT, BaselineConfig
 from keras_bert.layers import BiLSTM
+from keras_bert.models.wiring import OtherWiringError, check_built, check_functional
 
 _MODEL_NAMES = {"bilm": "bilm", "bilstm": "bilstm_classifier", "bidaf": "bidaf"}
-_SIZE_SETTINGS = {"input_dim", "output_dim", "units", "width"}  # Of layers.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,21 +73,21 @@ def describe_baseline(model):
         ValueError: if no builder makes this graph.
     """
     try:
+        check_functional(model)
         description = _read(model)
-    except (KeyError, AttributeError):
-        description = None
-    if description is None or _wiring(model) != _wiring(_smallest(description)):
+        check_built(model, description.layers, lambda: _smallest(description))
+    except (OtherWiringError, KeyError, AttributeError) as error:
         raise ValueError(
             "`model` must come from build_bilm, build_bilstm_classifier or build_bidaf, with nothing added, removed or "
-            f"changed. Received: model={model.name!r}. Keras saves any model: model.save('model.keras')"
-        )
+            f"changed. {error}. Received: model={model.name!r}. Keras saves any model: model.save('model.keras')"
+        ) from None
     return description
 
 
 def _read(model):
     """Returns the description according to the sizes of the layers."""
     kind = next(kind for kind, name in _MODEL_NAMES.items() if name == model.name)
-    layers = {layer.name: layer for layer in model.layers}
+    layers = {layer.name: layer for layer in model.layers if not isinstance(layer, keras.layers.InputLayer)}
     if kind == "bilm":
         head, num_classes, pair = "language_model", None, None
         config = _language_model(layers, layers["dropout_0"].rate)
@@ -118,30 +118,8 @@ def _count(layers, prefix):
 def _smallest(description):
     """Builds a model with the same graph and the smallest sizes."""
     small = {"vocab_size": 1, "width": 1, "embedding_size": 1}
-    config, state = dataclasses.replace(description.config, **small), random.getstate()
+    config = dataclasses.replace(description.config, **small)
     features = config.language_model
     if features is not None:
         features = build_baseline(dataclasses.replace(features, **small), dtype=description.dtype)
-    model = build_baseline(config, description.num_classes, description.pair, features, description.dtype)
-    random.setstate(state)  # New layers draw seeds; weights of later models must not depend on this one.
-    return model
-
-
-def _wiring(model):
-    """Returns the graph as text, without sizes, names of operations and shapes."""
-    config = model.get_config()
-    names = {}
-    for layer in config["layers"]:
-        is_operation = ".ops" in layer["module"]
-        names[layer["name"]] = f"operation_{len(names)}" if is_operation else layer["name"]
-    kept = {name: _plain(config[name], names) for name in ("layers", "input_layers", "output_layers")}
-    return json.dumps(kept, sort_keys=True, default=str)
-
-
-def _plain(value, names):
-    if isinstance(value, dict):
-        dropped = {"shape", "build_config", "trainable", *_SIZE_SETTINGS}
-        return {key: _plain(part, names) for key, part in value.items() if key not in dropped}
-    if isinstance(value, list | tuple):
-        return [_plain(part, names) for part in value]
-    return names.get(value, value) if isinstance(value, str) else value
+    return build_baseline(config, description.num_classes, description.pair, features, description.dtype)

@@ -8,23 +8,15 @@ import tensorflow as tf
 
 from keras_bert.checks import check_count, is_count
 from keras_bert.exporting.export import build_signatures
+from keras_bert.exporting.head_signatures import is_regression, signatures_of
 from keras_bert.exporting.results import results
+from keras_bert.models.description import describe
 from keras_bert.models.heads import build_embedder
 from keras_bert.tasks.classification.zero_shot import ZeroShot, nli_classes
 from keras_bert.text.prompts import chosen_prompt
 from keras_bert.translation.beam_search import Beam
 
-_CANDIDATES = 20  # Spans that share the probability of the answers to a question, as in Google's n-best list.
-_POOLING = ("pooling", "layers", "normalize")
-_OPTIONS = {  # Of `export`, by head.
-    "classification": ("rows_together", "logits"),
-    "token_classification": ("stride",),
-    "bilstm_tagging": ("stride",),
-    "question_answering": ("stride", "max_question_length", "max_answer_length", "top", "null_threshold"),
-    "pretraining": ("top",),
-    "encoder": (*_POOLING, "rows_together"),
-    "embedding": ("rows_together",),
-}
+_NOT_OF_PREDICT = ("zero_shot", "prompts", "default_prompt_name")  # Options of `export` with arguments of their own.
 _DESCRIPTIONS = {
     ("text",): "a text",
     ("text", "pair"): "a pair of texts as a tuple",
@@ -43,16 +35,18 @@ class Answerer:
     def __init__(self, bert):
         self._bert = bert
         self._signatures = {}
+        self._row = signatures_of(bert.head)
 
     def predict(self, texts, batch_size=32, n_best=None, sequence_length=None, **options):
         """See `LoadedBert.predict`."""
         rows, is_single = read_rows(texts)
         self._check_options(n_best, options)
-        names = check_rows(rows, input_names(self._bert), f"the model (head={self._bert.head!r})")
+        names = check_rows(rows, self._row.inputs(self._bert), f"the model (head={self._bert.head!r})")
         head, pair = self._bert.head, "pair" in names
         if head == "pretraining" and pair:
             _refuse("masks", "pairs of texts", n_best=n_best, **options)
-        options = {**self._head_options(n_best), **options}
+        grouping = _grouping() if "rows_together" in self._options else {}
+        options = {**grouping, **self._row.defaults(self._bert, n_best), **options}
         rows = self._with_prompt(rows) if head == "embedding" else rows
         signatures = self._build(head, sequence_length, pair=pair and head == "classification", **options)
         signature = signatures["next_sentence" if head == "pretraining" and pair else "serving_default"]
@@ -97,36 +91,25 @@ class Answerer:
         before = chosen_prompt(self._bert.prompts, self._bert.default_prompt_name, prompt, prompt_name)
         return [{"text": before + row["text"]} for row in rows] if before else rows
 
-    def _option_names(self):
-        return (*_OPTIONS.get(self._bert.head, ()), *(["thresholds"] if self._bert.multi_label else []))
+    @property
+    def _options(self):
+        """The options of the model's head."""
+        unused = {*_NOT_OF_PREDICT, *(() if self._bert.multi_label else ("thresholds",))}
+        return [name for name in self._row.options if name not in unused]
 
     def _check_options(self, n_best, options):
         if n_best is not None and not is_count(n_best):
             raise ValueError(f"`n_best` must be a positive integer or `None`. Received: n_best={n_best!r}")
         head = self._bert.head
-        if head not in ("question_answering", "pretraining"):
+        if "top" not in self._options:
             _refuse("answers to questions and for masks", f"a model with head={head!r}", n_best=n_best)
         for name in options:
-            if name not in self._option_names():
-                known = ", ".join(self._option_names()) or "none"
+            if name not in self._options:
+                known = ", ".join(self._options) or "none"
                 raise ValueError(
                     f"`predict` has no option {name!r} for head={head!r}. Expected one of: {known}. "
                     f"Received: {name}={options[name]!r}"
                 )
-
-    def _head_options(self, n_best):
-        """Returns the options of the signature for the model's head."""
-        match self._bert.head:
-            case "question_answering":
-                return {"top": max(n_best or 1, _CANDIDATES), "null_threshold": self._bert.null_threshold}
-            case "pretraining":
-                return {"top": n_best or 5}
-            case "classification" if self._bert.multi_label:
-                return {**_grouping(), "thresholds": self._bert.thresholds}
-            case "classification" | "embedding" | "encoder":
-                return _grouping()
-            case _:
-                return {}
 
     def _model(self, head):
         return self._bert.model() if head == self._bert.head else build_embedder(self._bert.encoder)
@@ -139,10 +122,8 @@ class Answerer:
         key = repr((head, length, pair, sorted(options.items())))
         if key not in self._signatures:
             model = self._model(head)
-            regression = head == "classification" and bert.model().output["logits"].shape[-1] == 1
-            classes = head in ("classification", "token_classification", "bilstm_tagging") and (
-                bert.multi_label or not regression
-            )
+            described = describe(model)
+            classes = described.num_classes is not None and not is_regression(described)
             labels = bert.labels if classes else None
             preprocessor = bert.preprocessor(length, padding="longest")
             self._signatures[key] = build_signatures(model, preprocessor, labels, pair, **options)
@@ -209,25 +190,6 @@ def _translation_signature(transformer, beam, n_best):
         found = build_signatures(transformer.model(), transformer.tokenizer(), **options)["serving_default"]
         transformer.signatures[beam, n_best] = found
     return transformer.signatures[beam, n_best]
-
-
-def input_names(bert):
-    """Returns a list of the inputs that `predict` takes: tuples of their names."""
-    match bert.head:
-        case "question_answering":
-            return [("question", "context")]
-        case "multiple_choice":
-            return [("text", "choices")]
-        case "next_sentence":
-            return [("text", "pair")]
-        case "pretraining" if "nsp_logits" in bert.model().output:
-            return [("text",), ("text", "pair")]
-        case "classification" if bert.pair is None:
-            return [("text",), ("text", "pair")]
-        case "classification" if bert.pair:
-            return [("text", "pair")]
-        case _:
-            return [("text",)]
 
 
 def read_rows(texts):

@@ -1,8 +1,9 @@
 """The classes of a model in `config.json`: names, transformers' `problem_type`, the activation of a cross-encoder."""
 
+from keras_bert.models.head_table import HEADS
 from keras_bert.text.labels import placeholders
 
-_WITH_CLASSES = ("classification", "token_classification", "bilstm_tagging")
+_WITH_CLASSES = [head.name for head in HEADS if head.has_classes]
 _MULTI_LABEL, _SINGLE_LABEL = "multi_label_classification", "single_label_classification"
 _PROBLEMS = ("regression", _SINGLE_LABEL, _MULTI_LABEL)
 # What sentence-transformers applies to the logits of a cross-encoder.

@@ -15,7 +15,7 @@ from keras_bert.checkpoints.layout import HEAD_TENSORS, PROJECTION_TENSORS, Chec
 from keras_bert.config import BertConfig
 from keras_bert.files import write_json
 from keras_bert.metadata import Metadata
-from keras_bert.models.description import HEADS
+from keras_bert.models.head_table import HEADS, head_named
 from keras_bert.text.thresholds import checked_thresholds
 
 CONFIG = "config.json"
@@ -25,19 +25,8 @@ _PICKLE = "pytorch_model.bin"
 UNPREFIXED = ("cls.", "classifier.", "qa_outputs.")  # Tensors without the prefix `bert.`.
 
 # The head of each architecture; the tensors distinguish architectures with the same head.
-_HEADS = {
-    "BertModel": "encoder",
-    "BertForPreTraining": "pretraining",
-    "BertForMaskedLM": "pretraining",
-    "BertLMHeadModel": "pretraining",
-    "BertForNextSentencePrediction": "next_sentence",
-    "BertForSequenceClassification": "classification",
-    "BertForTokenClassification": "token_classification",
-    "BertForQuestionAnswering": "question_answering",
-    "BertForMultipleChoice": "multiple_choice",
-}
-_POOLED = ("next_sentence", "classification", "multiple_choice")  # Heads on `pooled_output`.
-_ARCHITECTURES = {head: name for name, head in reversed(_HEADS.items())}
+_HEADS = {architecture: head.name for head in HEADS for architecture in head.architectures}
+_ARCHITECTURES = {head.name: head.architectures[0] for head in HEADS if head.architectures}
 
 
 def read(directory, head=None):
@@ -51,7 +40,8 @@ def read(directory, head=None):
     tensors = _read_weights(directory, metadata.tied)
     if head is None and metadata.head is None:
         _check_no_head(directory, tensors)
-    if metadata.causal and (head or metadata.head) in _POOLED and not is_ours(directory):
+    reads = head_named(head or metadata.head or "encoder").reads
+    if metadata.causal and reads == ("pooled",) and not is_ours(directory):
         raise ValueError(
             f"{directory / CONFIG}: with `is_decoder`, [CLS] sees only itself, so a {head or metadata.head} head on it "
             "has no information about the text. Expected `is_decoder`: false, or load(..., head='encoder')"

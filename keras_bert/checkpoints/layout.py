@@ -14,16 +14,11 @@ import numpy as np
 
 from keras_bert.config import BertConfig
 from keras_bert.metadata import Metadata
+from keras_bert.models.head_table import HEADS
 
 POSITIONS = "embeddings.position_embeddings.weight"
-_DENSE_AND_NORM = (
-    "cls.predictions.transform.dense",
-    "cls.predictions.transform.LayerNorm",
-    "cls.seq_relationship",
-    "classifier",
-    "qa_outputs",
-    "sentence_projection",
-)
+_DENSE = {layer: tensor for head in HEADS for layer, tensor in head.tensors.items()}  # Layers of heads.
+_DENSE_AND_NORM = ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", *_DENSE.values())
 HEAD_TENSORS = {
     "cls.predictions.bias",
     "cls.predictions.decoder.weight",
@@ -126,14 +121,7 @@ def _head(layers):
         found.append(Slot("cls.predictions.bias", layers["mlm_bias"].bias))
     if "mlm_decoder" in layers:
         found.append(_kernel("cls.predictions.decoder", layers["mlm_decoder"]))
-    for layer, name in (
-        ("next_sentence", "cls.seq_relationship"),
-        ("span", "qa_outputs"),
-        ("classifier", "classifier"),
-        ("token_classifier", "classifier"),
-        ("choice_scorer", "classifier"),
-        ("sentence_projection", "sentence_projection"),
-    ):
+    for layer, name in _DENSE.items():
         if layer in layers:
             found += _dense(name, layers[layer])
     return found + _bilstm(layers)

@@ -23,7 +23,8 @@ from keras_bert.checkpoints.layout import Checkpoint, Tensor, check_sizes, tenso
 from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.metadata import Metadata
-from keras_bert.models.description import HEADS, describe
+from keras_bert.models.description import describe
+from keras_bert.models.head_table import head_named
 from keras_bert.text.vocabulary import LONGEST_WORD
 from keras_bert.translation.loaded import LoadedTransformer, is_transformer
 
@@ -74,8 +75,8 @@ def load(path_or_name, revision=None, dtype=None, head=None, base=None, **encode
         bert = keras_bert.load("google-bert/bert-base-uncased")
         model = keras_bert.build_classifier(bert.encoder, num_classes=2)
     """
-    if head not in (None, *HEADS):
-        raise ValueError(f"`head` must be one of {', '.join(HEADS)}. Received: head={head!r}")
+    if head is not None:
+        head_named(head)  # Raises an error.
     is_local = keras_hub.is_model(path_or_name) or locations.find(path_or_name)
     is_named = isinstance(path_or_name, str) and named_baseline(path_or_name, 1) and not is_local
     if is_local or is_named:

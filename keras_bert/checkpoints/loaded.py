@@ -3,6 +3,7 @@
 import functools
 import logging
 import re
+import types
 
 import keras
 import numpy as np
@@ -11,21 +12,14 @@ from keras_bert import similarity
 from keras_bert.checkpoints.identity import start_facts
 from keras_bert.checkpoints.layout import POOLER_TENSORS, check_known, fill, is_bilstm, slots
 from keras_bert.models.bilstm_encoder import build_bilstm_encoder
-from keras_bert.models.bilstm_tagger import build_bilstm_tagger
 from keras_bert.models.description import describe
-from keras_bert.models.encoder import attention_scores, build_encoder
-from keras_bert.models.heads import (
-    build_classifier,
-    build_embedder,
-    build_multiple_choice,
-    build_span_labeler,
-    build_token_classifier,
-)
-from keras_bert.models.pretrainer import build_next_sentence, build_pretrainer
+from keras_bert.models.encoder import build_encoder
+from keras_bert.models.forward import run_encoder
+from keras_bert.models.head_table import head_named
+from keras_bert.models.heads import build_classifier, build_span_labeler
+from keras_bert.models.pretrainer import build_pretrainer
 from keras_bert.models.student import take_layers
 from keras_bert.similarity import unit
-
-_WITHOUT_POOLER = ("embedding", "question_answering", "token_classification", "bilstm_tagging")
 
 
 class LoadedBert:
@@ -60,7 +54,7 @@ class LoadedBert:
         added = set() if checkpoint.metadata.bilstm else {slot.name for slot in wanted if is_bilstm(slot)}
         fill(checkpoint, wanted, optional=POOLER_TENSORS | added)
         self.has_pooler = checkpoint.tensors.keys() >= POOLER_TENSORS
-        if not self.has_pooler and self.head not in _WITHOUT_POOLER:
+        if not self.has_pooler and "pooled" in head_named(self.head).reads:
             logging.getLogger("keras_bert").warning(
                 "%s has no pooler: the encoder's is randomly initialized. Fine-tune before using `pooled_output`.",
                 checkpoint.name,
@@ -183,7 +177,9 @@ class LoadedBert:
             raise ValueError(f"`text` must be a string or a tuple of two strings. Received: text={text!r:.200}")
         inputs = preprocessor(tuple(parts) if len(parts) == 2 else parts[0])
         inputs = {name: keras.ops.convert_to_numpy(ids) for name, ids in inputs.items()}
-        scores = keras.ops.cast(keras.ops.concatenate(attention_scores(self.encoder, inputs)), "float32")
+        layers = describe(self.encoder).layers
+        _, scores = run_encoder(layers, inputs, return_attention_scores=True)
+        scores = keras.ops.cast(keras.ops.concatenate(scores), "float32")
         tokens = [self.vocabulary.pieces[index] for index in inputs["token_ids"][0]]
         return tokens, keras.ops.convert_to_numpy(scores)
 
@@ -223,8 +219,7 @@ class LoadedBert:
 
     def pretrainer(self, next_sentence=None):
         """Returns the pre-training model with the checkpoint's heads; by default with NSP if the checkpoint has it."""
-        if next_sentence is None:
-            next_sentence = "cls.seq_relationship.weight" in self._checkpoint.tensors
+        next_sentence = self._has_next_sentence() if next_sentence is None else next_sentence
         return self._fill_head(build_pretrainer(self.encoder, next_sentence, self.tied))
 
     def model(self):
@@ -234,38 +229,25 @@ class LoadedBert:
         return self._model
 
     def _build_model(self):
-        encoder, dropout = self.encoder, self.config.head_dropout
-        match self.head:
-            case "encoder":
-                return encoder
-            case "embedding":
-                facts = self.normalize, self.sequence_length, self.projection, self.projection_activation
-                model = build_embedder(encoder, self.pooling or "mean", *facts)
-            case "pretraining":
-                return self.pretrainer()
-            case "next_sentence":
-                model = build_next_sentence(encoder)
-            case "question_answering":
-                model = build_span_labeler(encoder)
-            case "multiple_choice":
-                model = build_multiple_choice(encoder, dropout)
-            case "token_classification":
-                model = build_token_classifier(encoder, self._num_classes(), dropout)
-            case "bilstm_tagging":
-                model = self._bilstm_tagger()
-            case _:
-                model = build_classifier(encoder, self._num_classes(), dropout, self.multi_label, self.score_activation)
-        return self._fill_head(model)
+        head, facts = head_named(self.head), {**vars(self.metadata), "dropout": self.config.head_dropout}
+        facts["next_sentence"] = self._has_next_sentence()
+        if head.has_classes:
+            facts["num_classes"] = self._num_classes()
+        if self.head == "bilstm_tagging":
+            facts |= self._bilstm_sizes()
+        return self._fill_head(head.build(self.encoder, types.SimpleNamespace(**facts)))
 
-    def _bilstm_tagger(self):
-        """Returns the model, whose size is that of the tensors."""
+    def _has_next_sentence(self):
+        return "cls.seq_relationship.weight" in self._checkpoint.tensors
+
+    def _bilstm_sizes(self):
+        """Returns the sizes of a BiLSTM tagger, which are those of the tensors."""
         name, tensors = self._checkpoint.name, self._checkpoint.tensors
-        first, classes = tensors.get("bilstm.weight_hh_l0"), self._num_classes()
+        first = tensors.get("bilstm.weight_hh_l0")
         if self.features is None or first is None:
             raise ValueError(f"{name}: a BiLSTM tagger needs `features` in `keras_bert` of config.json and bilstm.*")
         depth = sum(re.fullmatch(r"bilstm\.weight_hh_l\d+", tensor) is not None for tensor in tensors)
-        width = 2 * first.shape[1]
-        return build_bilstm_tagger(self.encoder, classes, self.features, width, depth, self.config.head_dropout)
+        return {"width": 2 * first.shape[1], "num_layers": depth}
 
     def _num_classes(self):
         name, kernel = self._checkpoint.name, self._checkpoint.tensors.get("classifier.weight")

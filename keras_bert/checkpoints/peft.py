@@ -35,7 +35,7 @@ _TASKS = {
 }
 _HEADS = {task: head for head, (task, _) in _TASKS.items() if task and head != "encoder"}
 # The beginning of the names of each head's tensors.
-_HEAD_PREFIXES = {
+_UNPREFIXED = {
     "classification": "classifier.",
     "token_classification": "classifier.",
     "question_answering": "qa_outputs.",
@@ -130,7 +130,7 @@ def _check_complete(directory, settings, base, head, whole, pairs):
     """Raises if the adapter lacks tensors that its settings specify."""
     names = [name for name in base.tensors if name.startswith(_ENCODER) and name.endswith((".weight", ".bias"))]
     names += POOLER_TENSORS if head in _POOLED else ()
-    ours = _HEAD_PREFIXES.get(head, ())
+    ours = _UNPREFIXED.get(head, ())
     names += [name for name in (base.tensors if head == "pretraining" else HEAD_TENSORS) if name.startswith(ours)]
     prefix = "" if any(module.startswith("encoder.") for module in pairs) else "bert."
     targets = adapter_config.targets(settings, base.config.num_hidden_layers, prefix)
@@ -146,7 +146,7 @@ def _check_complete(directory, settings, base, head, whole, pairs):
 
 def _check_unused(directory, head, whole):
     """Raises if the adapter has tensors of another head."""
-    ours = _HEAD_PREFIXES.get(head, ())
+    ours = _UNPREFIXED.get(head, ())
     if unused := sorted(name for name in whole if name in HEAD_TENSORS and not name.startswith(ours)):
         raise ValueError(
             f"{directory / WEIGHTS} has {len(unused)} tensor(s) that a model with head={head!r} does not have: "

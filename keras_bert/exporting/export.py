@@ -6,16 +6,13 @@ import keras
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from keras_bert.exporting import assets, fill_mask
+from keras_bert.exporting import assets
 from keras_bert.exporting.calibration import calibrated, probed
 from keras_bert.exporting.fused_layers import fused
+from keras_bert.exporting.head_signatures import is_regression, signatures_of
 from keras_bert.exporting.int8_layers import in_int8
 from keras_bert.files import check_replaceable, replacing
 from keras_bert.models.description import describe
-from keras_bert.tasks.classification import signature as classify
-from keras_bert.tasks.embedding import signature as embed
-from keras_bert.tasks.questions import signature as answer
-from keras_bert.tasks.tagging import signature as tag
 from keras_bert.text.labels import checked_labels
 from keras_bert.text.preprocessor import TextPreprocessor
 from keras_bert.text.signatures import on_ids
@@ -167,43 +164,15 @@ def build_signatures(model, preprocessor, labels=None, pair=False, **options):
     if description.head == "translation":
         return translate.translator_signatures(model, preprocessor, **options)
     preprocessor = _for_serving(preprocessor, description.head)
-    match description.head:
-        case "classification" if _is_regression(description):
-            return classify.regressor(model, preprocessor, pair, description.score_activation, **options)
-        case "classification":
-            kind = classify.multi_label_classifier if description.multi_label else classify.classifier
-            return kind(model, preprocessor, labels, pair, **options)
-        case "token_classification" | "bilstm_tagging":
-            return tag.tagger(model, preprocessor, labels, **options)
-        case "question_answering":
-            return answer.answerer(model, preprocessor, **options)
-        case "pretraining":
-            return fill_mask.filler(model, preprocessor, **options)
-        case "multiple_choice":
-            return classify.chooser(model, preprocessor, **options)
-        case "next_sentence":
-            return fill_mask.follower(model, preprocessor, **options)
-        case "language_model":
-            raise ValueError(
-                "a bilm answers no texts: export the model that it is the `language_model` of. "
-                f"Received: model={model.name!r}"
-            )
-        case "embedding":
-            return embed.sentence_embedder(model, preprocessor, **options)
-        case _:
-            return embed.embedder(model, preprocessor, **options)
+    return signatures_of(description.head).build(model, description, preprocessor, labels, pair, **options)
 
 
 def _labels(description, labels):
     """Returns the checked labels as a list of strings."""
-    if labels is not None and (description.num_classes is None or _is_regression(description)):
+    if labels is not None and (description.num_classes is None or is_regression(description)):
         kind = "regression model" if description.num_classes else f"model with head={description.head!r}"
         raise ValueError(f"`labels` must be None for a {kind}. Received: labels={labels!r:.200}")
     return checked_labels(labels, description.num_classes)
-
-
-def _is_regression(description):
-    return description.head == "classification" and description.num_classes == 1 and not description.multi_label
 
 
 def _check_example(signature, example):
@@ -220,7 +189,7 @@ def _checked_range(description, score_range):
     """Returns the range as a list of floats."""
     if score_range is None:
         return None
-    regression = _is_regression(description)
+    regression = is_regression(description)
     if not regression or len(score_range) != 2 or not score_range[0] <= score_range[1]:
         expected = "(lowest, highest)" if regression else "None for a model that is no regression model"
         raise ValueError(f"`score_range` must be {expected}. Received: score_range={score_range}")

@@ -88,11 +88,11 @@ def positions(graph, ids):
     return graph.add("Range", 0, length, 1)
 
 
-def embeddings(graph, inputs, table, layer):
-    """A `BertEmbeddings` on rows of the token table; `inputs` is a dict of the names of ids."""
-    ids, add = inputs["token_ids"], graph.add
+def embeddings(graph, ids, segment_ids, table, layer):
+    """A `BertEmbeddings` on the rows of a token table."""
+    add = graph.add
     segments = weight(graph, layer.segment_table, "embeddings/segments")
-    hidden = add("Add", add("Gather", table, ids), add("Gather", segments, inputs["segment_ids"]))
+    hidden = add("Add", add("Gather", table, ids), add("Gather", segments, segment_ids))
     if layer.positions != "none":
         places = layer.position_table if layer.positions == "learned" else layer.fixed_positions()
         # The optimizer expects a position for each id, although the rows of a batch have the same.
@@ -101,20 +101,20 @@ def embeddings(graph, inputs, table, layer):
     return layer_norm(graph, hidden, layer.norm, "embeddings/norm")
 
 
-def attention_bias(graph, padding_mask, causal):
-    """What is added to the attention scores, see `AttentionMask`."""
+def attention_mask(graph, layer, name, padding_mask):
+    """An `AttentionMask`: what is added to the attention scores."""
     add = graph.add
     real = add("Cast", add("Unsqueeze", add("Unsqueeze", padding_mask, [1]), [2]), to=TensorProto.FLOAT)
-    if causal:
+    if layer.causal:
         places = positions(graph, padding_mask)
         earlier = add("GreaterOrEqual", add("Unsqueeze", places, [1]), places)
         real = add("Mul", real, add("Cast", earlier, to=TensorProto.FLOAT))
     return add("Mul", add("Sub", 1.0, real), FORBIDDEN)
 
 
-def block(graph, hidden, bias, layer):
-    """A `TransformerBlock`; `bias` is an `attention_bias`."""
-    attended = attention(graph, hidden, bias, layer.attention, f"{layer.name}/attention")
+def block(graph, layer, name, hidden, attention_mask):
+    """A `TransformerBlock`."""
+    attended = attention(graph, hidden, attention_mask, layer.attention, f"{layer.name}/attention")
     hidden = layer_norm(graph, graph.add("Add", attended, hidden), layer.attention_norm, f"{layer.name}/attention_norm")
     feed_forward = layer.feed_forward
     inner = dense(graph, hidden, feed_forward.intermediate_dense, f"{layer.name}/intermediate")

@@ -1,13 +1,16 @@
 """Models of this package as ONNX models of token ids."""
 
+import functools
 import itertools
 
+import keras
 from onnx import TensorProto, checker, helper
 
+from keras_bert import layers
 from keras_bert.exporting.onnx_graph import (
     Graph,
     activate,
-    attention_bias,
+    attention_mask,
     block,
     dense,
     embeddings,
@@ -15,8 +18,11 @@ from keras_bert.exporting.onnx_graph import (
     positions,
     weight,
 )
-from keras_bert.exporting.onnx_pooling import embedding
+from keras_bert.exporting.onnx_pooling import sentence_pooling, unit_length
 from keras_bert.layers.masks import FORBIDDEN
+from keras_bert.models.forward import run_encoder
+from keras_bert.models.head_table import head_named
+from keras_bert.models.heads import fold_choices
 from keras_bert.version import __version__
 
 _OPSET = 17  # The first with LayerNormalization.
@@ -34,10 +40,11 @@ def build_onnx(model, description):
         description: its `Description`.
     """
     graph = Graph()
-    outputs = _Outputs(graph, description).of({name: name for name in model.input})
+    outputs = _outputs(graph, description, {name: name for name in model.input})
+    has_choices = "fold_choices" in description.layers
     graph.rename({tensor: name for name, tensor in outputs.items()})
     tensors = [
-        [helper.make_tensor_value_info(name, kind, _dimensions(description.head, name, sides[name])) for name in names]
+        [helper.make_tensor_value_info(name, kind, _dimensions(has_choices, name, sides[name])) for name in names]
         for sides, names, kind in (
             (model.input, list(model.input), TensorProto.INT32),
             (model.output, list(outputs), TensorProto.FLOAT),
@@ -51,92 +58,104 @@ def build_onnx(model, description):
     return proto
 
 
-def _dimensions(head, name, tensor):
+def _dimensions(has_choices, name, tensor):
     """Returns sizes of axes, or names of free ones."""
-    free = ("batch", "choices", "length") if head == "multiple_choice" else ("batch", "length")
+    free = ("batch", "choices", "length") if has_choices else ("batch", "length")
     if name in ("mask_positions", "mlm_logits"):
         free = ("batch", "predictions")
     return [size or axis for size, axis in itertools.zip_longest(tensor.shape, free[: len(tensor.shape)])]
 
 
-class _Outputs:
-    """Adds the layers of a model to a graph.
+def _outputs(graph, description, inputs):
+    """Adds the layers of a model; returns the names of the outputs for the names of the inputs."""
+    writers = _writers(graph, description.layers)
+    rows = fold_choices(writers, inputs) if "fold_choices" in writers else inputs
+    encoded = {"sequence_output": run_encoder(writers, rows)[0][-1]}
+    if "pooler" in writers:
+        encoded["pooled_output"] = writers["pooler"](encoded["sequence_output"], rows["padding_mask"])
+    return head_named(description.head).run(writers, encoded, inputs)
 
-    Args:
-        graph: the `Graph`.
-        description: the `Description` of the model.
+
+def _writers(graph, sources):
+    """Returns functions with the names of the layers, which add them to a graph and take and return names of tensors.
+
+    The forward pass runs on them as it does on the layers themselves.
     """
+    writers = {}
+    for name in sources.keys() - {"token_embedding", "embeddings"}:
+        writer = next(writer for kind, writer in _WRITERS if isinstance(sources[name], kind))
+        writers[name] = functools.partial(writer, graph, sources[name], name)
+    table = weight(graph, sources["token_embedding"].float_table(), "token_embedding")
 
-    def __init__(self, graph, description):
-        self.graph, self.layers, self.description = graph, description.layers, description
-        self.table = weight(graph, self.layers["token_embedding"].float_table(), "token_embedding")
+    def token_embedding(tensor, reverse=False):
+        return graph.add("MatMul", tensor, graph.add("Transpose", table, perm=[1, 0])) if reverse else tensor
 
-    def of(self, inputs):
-        """Returns the names of the outputs for the names of the inputs."""
-        if self.description.head == "multiple_choice":
-            folded = {name: self._fold(ids) for name, ids in inputs.items()}
-            return {"logits": self._unfold(self._encode(folded), folded["padding_mask"], inputs["padding_mask"])}
-        hidden, mask = self._encode(inputs), inputs["padding_mask"]
-        match self.description.head:
-            case "encoder":
-                return {"sequence_output": hidden, "pooled_output": self._pool(hidden, mask)}
-            case "embedding":
-                return {"embedding": embedding(self.graph, hidden, mask, self.description)}
-            case "pretraining":
-                return self._pretraining(hidden, mask, inputs["mask_positions"])
-            case "next_sentence":
-                return {"nsp_logits": self._dense(self._pool(hidden, mask), "next_sentence")}
-            case "classification":
-                return {"logits": self._dense(self._pool(hidden, mask), "classifier")}
-            case "token_classification":
-                return {"logits": self._dense(hidden, "token_classifier")}
-            case _:
-                logits = self._dense(hidden, "span")
-                names = ("start_logits", "end_logits")
-                return {name: self.graph.add("Gather", logits, index, axis=2) for index, name in enumerate(names)}
+    def embed(ids, segment_ids):
+        return embeddings(graph, ids, segment_ids, table, sources["embeddings"])
 
-    def _encode(self, inputs):
-        hidden = embeddings(self.graph, inputs, self.table, self.layers["embeddings"])
-        bias = attention_bias(self.graph, inputs["padding_mask"], self.description.causal)
-        for index in range(self.description.config.num_hidden_layers):
-            hidden = block(self.graph, hidden, bias, self.layers[f"block_{index}"])
-        return hidden
+    writers |= {"token_embedding": token_embedding, "embeddings": embed}  # The second one looks the ids up.
+    if "span" in writers:
+        writers["span"] = functools.partial(_columns, graph, writers["span"])
+    return writers
 
-    def _dense(self, hidden, name):
-        return dense(self.graph, hidden, self.layers[name], name)
 
-    def _pool(self, hidden, mask):
-        add, layer = self.graph.add, self.layers["pooler"]
-        if layer.last:
-            places = add("Mul", positions(self.graph, mask), add("Cast", mask, to=TensorProto.INT64))
-            first = add("GatherND", hidden, add("ReduceMax", places, axes=[1]), batch_dims=1)
-        else:
-            first = add("Gather", hidden, 0, axis=1)
-        return add("Tanh", dense(self.graph, first, layer.dense, "pooler"))
+def _columns(graph, write, hidden):
+    """The columns of a dense layer by their index: names of tensors cannot be sliced."""
+    logits = write(hidden)
+    return {(..., index): graph.add("Gather", logits, index, axis=2) for index in range(2)}
 
-    def _pretraining(self, hidden, mask, places):
-        add, transform = self.graph.add, self.layers["mlm_transform"]
-        places = add("Unsqueeze", add("Cast", places, to=TensorProto.INT64), [2])
-        picked = dense(self.graph, add("GatherND", hidden, places, batch_dims=1), transform.dense, "mlm_transform")
-        picked = layer_norm(
-            self.graph, activate(self.graph, picked, transform.activation), transform.norm, "mlm_transform/norm"
-        )
-        if self.description.tied:
-            logits = add("MatMul", picked, add("Transpose", self.table, perm=[1, 0]))
-        else:
-            logits = dense(self.graph, picked, self.layers["mlm_decoder"], "mlm_decoder", use_bias=False)
-        outputs = {"mlm_logits": add("Add", logits, weight(self.graph, self.layers["mlm_bias"].bias, "mlm_bias"))}
-        if self.description.next_sentence:
-            outputs["nsp_logits"] = self._dense(self._pool(hidden, mask), "next_sentence")
-        return outputs
 
-    def _fold(self, ids):
-        length = self.graph.add("Shape", ids, start=2)
-        return self.graph.add("Reshape", ids, self.graph.add("Concat", [-1], length, axis=0))
+def _dense(graph, layer, name, hidden):
+    rows = dense(graph, hidden, layer, name, layer.use_bias)
+    return activate(graph, rows, keras.activations.serialize(layer.activation))
 
-    def _unfold(self, hidden, folded_mask, mask):
-        add = self.graph.add
-        scores = self._dense(self._pool(hidden, folded_mask), "choice_scorer")
-        logits = add("Reshape", scores, add("Shape", mask, end=2))
-        present = add("Cast", add("ReduceMax", mask, axes=[2], keepdims=0), to=TensorProto.BOOL)
-        return add("Where", present, logits, FORBIDDEN)
+
+def _dropout(graph, layer, name, hidden):
+    return hidden
+
+
+def _pooler(graph, layer, name, hidden, mask):
+    add = graph.add
+    if layer.last:
+        places = add("Mul", positions(graph, mask), add("Cast", mask, to=TensorProto.INT64))
+        first = add("GatherND", hidden, add("ReduceMax", places, axes=[1]), batch_dims=1)
+    else:
+        first = add("Gather", hidden, 0, axis=1)
+    return _dense(graph, layer.dense, name, first)
+
+
+def _transform(graph, layer, name, hidden, places):
+    places = graph.add("Unsqueeze", graph.add("Cast", places, to=TensorProto.INT64), [2])
+    picked = dense(graph, graph.add("GatherND", hidden, places, batch_dims=1), layer.dense, name)
+    return layer_norm(graph, activate(graph, picked, layer.activation), layer.norm, f"{name}/norm")
+
+
+def _output_bias(graph, layer, name, logits):
+    return graph.add("Add", logits, weight(graph, layer.bias, name))
+
+
+def _fold(graph, layer, name, ids):
+    length = graph.add("Shape", ids, start=2)
+    return graph.add("Reshape", ids, graph.add("Concat", [-1], length, axis=0))
+
+
+def _unfold(graph, layer, name, scores, mask):
+    add = graph.add
+    logits = add("Reshape", scores, add("Shape", mask, end=2))
+    present = add("Cast", add("ReduceMax", mask, axes=[2], keepdims=0), to=TensorProto.BOOL)
+    return add("Where", present, logits, FORBIDDEN)
+
+
+_WRITERS = (
+    (layers.AttentionMask, attention_mask),
+    (layers.TransformerBlock, block),
+    (layers.Pooler, _pooler),
+    (layers.Dense, _dense),
+    (layers.Dropout, _dropout),
+    (layers.MaskedLMTransform, _transform),
+    (layers.OutputBias, _output_bias),
+    (layers.FoldChoices, _fold),
+    (layers.UnfoldChoices, _unfold),
+    (layers.SentencePooling, sentence_pooling),
+    (layers.UnitLength, unit_length),
+)

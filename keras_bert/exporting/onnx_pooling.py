@@ -3,24 +3,24 @@
 import numpy as np
 from onnx import TensorProto
 
-from keras_bert.exporting.onnx_graph import activate, dense
 from keras_bert.layers.masks import FORBIDDEN
 
 _SMALLEST = 1e-12  # Of the length that a vector is divided by.
 
 
-def embedding(graph, hidden, mask, description):
-    """The output of a model from `build_embedder`; `mask` is the `padding_mask`."""
-    add, facts = graph.add, description.embedding
+def sentence_pooling(graph, layer, name, hidden, mask):
+    """A `SentencePooling`; `mask` is the `padding_mask`."""
+    add = graph.add
     real = add("Unsqueeze", add("Cast", mask, to=TensorProto.FLOAT), [2])
-    parts = [_pooled(add, mode, hidden, real) for mode in description.layers["sentence_pooling"].modes]
+    parts = [_pooled(add, mode, hidden, real) for mode in layer.modes]
     vectors = parts[0] if len(parts) == 1 else add("Concat", *parts, axis=-1)
-    if facts["projection"] is not None:
-        vectors = dense(graph, vectors, description.layers["sentence_projection"], "sentence_projection")
-        vectors = activate(graph, vectors, facts["projection_activation"])
-    if not facts["normalize"]:
-        return vectors
-    return add("Div", vectors, add("Max", add("ReduceL2", vectors, axes=[1]), np.float32(_SMALLEST)))
+    return unit_length(graph, layer, name, vectors) if layer.normalize else vectors
+
+
+def unit_length(graph, layer, name, vectors):
+    """A `UnitLength`."""
+    length = graph.add("ReduceL2", vectors, axes=[1])
+    return graph.add("Div", vectors, graph.add("Max", length, np.float32(_SMALLEST)))
 
 
 def _pooled(add, mode, hidden, real):

@@ -19,25 +19,11 @@ def results(outputs, rows, n_best=None):
 
 
 def _result(output, row, n_best):
-    names = output.keys()
-    if {"labels", "probabilities"} <= names:
-        return {**_classes(output), **({"logits": output["logits"].tolist()} if "logits" in names else {})}
-    if "entities" in names:
-        return {"entities": _entities(output, row["text"])}
-    if "answer" in names:
-        return _answer(output, row["context"], n_best)
-    if "mask_count" in names:
-        return {"fills": _fills(output, n_best)}
-    if "choice" in names:
-        return {"choice": int(output["choice"]), "scores": output["probabilities"].tolist()}
-    if "translation" in names:
-        return _translation(output, n_best)
-    if "embedding" in names:
-        return {"vector": output["embedding"]}
-    return {"value" if name == "score" else name: value.tolist() for name, value in output.items()}
+    convert = next((convert for names, convert in _RESULTS if names <= output.keys()), _numbers)
+    return convert(output, row, n_best)
 
 
-def _translation(output, n_best):
+def _translation(output, row, n_best):
     texts, scores = _strings(output["translations"]), output["scores"].tolist()
     best = {"translation": texts[0], "score": scores[0]}
     if output["truncated"]:
@@ -48,29 +34,31 @@ def _translation(output, n_best):
     return best
 
 
-def _classes(output):
+def _classes(output, row, n_best):
     labels, probabilities = _strings(output["labels"]), output["probabilities"].tolist()
-    scores = dict(zip(labels, probabilities, strict=True))
+    scores = {"scores": dict(zip(labels, probabilities, strict=True))}
+    if "logits" in output:
+        scores["logits"] = output["logits"].tolist()
     if "predicted" in output:
-        return {
-            "labels": [label for label, is_in in zip(labels, output["predicted"], strict=True) if is_in],
-            "scores": scores,
-        }
-    return {"label": labels[int(np.argmax(probabilities))], "score": max(probabilities), "scores": scores}
+        return {"labels": [label for label, is_in in zip(labels, output["predicted"], strict=True) if is_in], **scores}
+    return {"label": labels[int(np.argmax(probabilities))], "score": max(probabilities), **scores}
 
 
-def _entities(output, text):
+def _entities(output, row, n_best):
+    text = row["text"]
     characters = character_offsets(text)
     count = int(output["entity_count"])
     starts, ends = (characters[output[name][:count]].tolist() for name in ("entity_starts", "entity_ends"))
     types, scores = _strings(output["entity_types"][:count]), output["entity_scores"][:count].tolist()
-    return [
+    entities = [
         {"text": text[start:end], "label": label, "start": start, "end": end, "score": score}
         for start, end, label, score in zip(starts, ends, types, scores, strict=True)
     ]
+    return {"entities": entities}
 
 
-def _answer(output, context, n_best):
+def _answer(output, row, n_best):
+    context = row["context"]
     characters = character_offsets(context)
 
     def span(start, end, **score):
@@ -96,13 +84,27 @@ def _span_probabilities(scores, null_score):
     return powers / max(powers.sum(), 1.0)
 
 
-def _fills(output, n_best):
+def _fills(output, row, n_best):
     count = int(output["mask_count"])
     tokens, probabilities = (output[name][:count, :n_best] for name in ("tokens", "probabilities"))
-    return [
+    fills = [
         [{"token": token, "score": score} for token, score in zip(_strings(words), scores.tolist(), strict=True)]
         for words, scores in zip(tokens, probabilities, strict=True)
     ]
+    return {"fills": fills}
+
+
+def _choice(output, row, n_best):
+    return {"choice": int(output["choice"]), "scores": output["probabilities"].tolist()}
+
+
+def _vector(output, row, n_best):
+    return {"vector": output["embedding"]}
+
+
+def _numbers(output, row, n_best):
+    """Regression and next sentence."""
+    return {"value" if name == "score" else name: value.tolist() for name, value in output.items()}
 
 
 def character_offsets(text):
@@ -114,3 +116,15 @@ def character_offsets(text):
 def _strings(values):
     """Decodes an array of strings; those of a client are decoded already."""
     return [value.decode() if isinstance(value, bytes) else str(value) for value in values]
+
+
+# The outputs that tell what a signature answers, and what converts its answers; without any of them, `_numbers`.
+_RESULTS = (
+    ({"labels", "probabilities"}, _classes),
+    ({"entities"}, _entities),
+    ({"answer"}, _answer),
+    ({"mask_count"}, _fills),
+    ({"choice"}, _choice),
+    ({"translation"}, _translation),
+    ({"embedding"}, _vector),
+)

@@ -3,6 +3,7 @@
 import keras
 
 from keras_bert.models.description import describe
+from keras_bert.models.pretrainer import predict_tokens
 
 
 def add_language_model_loss(classifier, pretrainer):
@@ -25,16 +26,14 @@ def add_language_model_loss(classifier, pretrainer):
         raise ValueError(
             "`classifier` and `pretrainer` must be built on the same encoder with `causal=True`, without BiLSTM"
         )
-    transform, table, bias = (layers[name] for name in ("mlm_transform", "token_embedding", "mlm_bias"))
-    decoder = layers.get("mlm_decoder")
+    transform = layers["mlm_transform"]
 
     # Wiring
     inputs = classifier.input
     labels = inputs["token_ids"][:, 1:]
     real = keras.ops.cast(keras.ops.not_equal(inputs["padding_mask"][:, 1:], 0), "float32")
     positions = keras.ops.cumsum(keras.ops.ones_like(labels), axis=1) - 1
-    hidden = transform(_below(transform), positions)
-    logits = bias(decoder(hidden) if decoder is not None else table(hidden, reverse=True))
+    logits = predict_tokens(layers, transform(_below(transform), positions))
     losses = keras.ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
     loss = keras.ops.sum(losses * real, axis=1) / keras.ops.maximum(keras.ops.sum(real, axis=1), 1.0)
 

@@ -1,9 +1,6 @@
 """A BiLSTM on top of the encoder (BERT, section 5.1, last row of table 5), trained with it."""
 
-import keras
-
-from keras_bert.layers import BiLSTM, Pooler
-from keras_bert.models.description import describe_encoder
+from keras_bert.models.encoder import add_bilstm, describe_encoder
 
 
 def build_bilstm_encoder(encoder):
@@ -23,22 +20,9 @@ def build_bilstm_encoder(encoder):
         encoder = build_bilstm_encoder(build_encoder(named_config("tiny"), causal=True))
         model = build_span_labeler(encoder)
     """
-    # Layers
-    encoding = describe_encoder(encoder)
-    if encoding.bilstm:
+    description = describe_encoder(encoder)
+    if description.bilstm:
         raise ValueError("`encoder` must be a model from build_encoder. Received: an encoder with a BiLSTM on top")
-    config, causal = encoding.config, encoding.causal
-    if config.hidden_size % 2:
-        raise ValueError(f"a BiLSTM needs an even `hidden_size`. Received: hidden_size={config.hidden_size}")
-    prefix = encoding.layers["pooler"].name.removesuffix("pooler")
-    bilstm = BiLSTM(config.hidden_size // 2, dtype=encoding.dtype, name=f"{prefix}encoder_bilstm")
-    pooler = Pooler(config.hidden_size, config.initializer_range, causal, dtype=encoding.dtype, name=f"{prefix}pooler")
-
-    # Wiring
-    mask = encoder.input["padding_mask"]
-    sequence = bilstm(encoder.output["sequence_output"], mask)
-    pooled = pooler(sequence, mask) if causal else pooler(sequence)
-
-    # Model
-    outputs = {**encoder.output, "sequence_output": sequence, "pooled_output": pooled}
-    return keras.Model(encoder.input, outputs, name=encoder.name)
+    if (width := description.config.hidden_size) % 2:
+        raise ValueError(f"a BiLSTM needs an even `hidden_size`. Received: hidden_size={width}")
+    return add_bilstm(encoder, description)

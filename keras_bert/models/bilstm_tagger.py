@@ -4,7 +4,9 @@ import keras
 
 from keras_bert.checks import is_count
 from keras_bert.layers import BiLSTM, Dense, Dropout, EncoderFeatures, WeightedSum
-from keras_bert.models.description import describe, describe_encoder
+from keras_bert.models.encoder import describe_encoder
+from keras_bert.models.forward import run_encoder
+from keras_bert.models.reading import built
 
 
 def build_bilstm_tagger(encoder, num_classes, features="concat_last_four", width=768, num_layers=2, dropout=0.5):
@@ -49,47 +51,11 @@ def build_bilstm_tagger(encoder, num_classes, features="concat_last_four", width
 
     # Wiring
     inputs = encoder.input
-    selected = select(_states(frozen, inputs))
-    logits = _logits(layers, selected, inputs["padding_mask"])
+    selected = select(run_encoder(frozen, inputs, inference=True)[0])
+    logits = tag(layers, selected, inputs["padding_mask"])
 
     # Model
-    return keras.Model(inputs, {"logits": logits}, name="bert_bilstm_tagger")
-
-
-def split_bilstm_tagger(model):
-    """Splits a tagger into its encoder and its BiLSTM, two models that share its layers.
-
-    Args:
-        model: a model from `build_bilstm_tagger`.
-
-    Returns:
-        Two `keras.Model`s. The extractor maps the inputs of `model` to `features`, `(batch, length, width)`; for sums,
-        these are the concatenated hidden states. The tagger maps `features` and `padding_mask` to `logits`; training it
-        trains `model`.
-
-    Example:
-        extractor, tagger = split_bilstm_tagger(model)
-        features = extractor.predict(inputs)["features"]
-        tagger.predict({"features": features, "padding_mask": inputs["padding_mask"]})["logits"]
-    """
-    # Layers
-    description = describe(model)
-    if description.head != "bilstm_tagging":
-        raise ValueError(
-            f"`model` must come from build_bilstm_tagger. Received: a model with head={description.head!r}"
-        )
-    selected = description.layers["features"].output
-
-    # Wiring
-    inputs = {
-        "features": keras.Input((None, selected.shape[-1]), dtype=selected.dtype, name="features"),
-        "padding_mask": keras.Input((None,), dtype="int32", name="padding_mask"),
-    }
-    logits = _logits(description.layers, **inputs)
-
-    # Model
-    extractor = keras.Model(model.input, {"features": selected}, name="bert_features")
-    return extractor, keras.Model(inputs, {"logits": logits}, name="bilstm_tagger")
+    return built(keras.Model(inputs, {"logits": logits}, name="bert_bilstm_tagger"))
 
 
 def _check(**numbers):
@@ -99,18 +65,8 @@ def _check(**numbers):
             raise ValueError(f"`{name}` must be {kind}. Received: {name}={number!r}")
 
 
-def _states(layers, inputs):
-    """Returns the outputs of the embeddings and of all blocks, computed without dropout."""
-    mask, tokens = layers["attention_mask"](inputs["padding_mask"]), layers["token_embedding"](inputs["token_ids"])
-    states = [layers["embeddings"](tokens, inputs["segment_ids"], inference=True)]
-    for name, block in layers.items():
-        if name.startswith("block_"):
-            states.append(block(states[-1], attention_mask=mask, inference=True))
-    return states
-
-
-def _logits(layers, features, padding_mask):
-    """Applies the layers above the features."""
+def tag(layers, features, padding_mask):
+    """Returns the logits of the layers above the features."""
     hidden = layers["weighted_sum"](features) if "weighted_sum" in layers else features
     for index in range(sum(isinstance(layer, BiLSTM) for layer in layers.values())):
         hidden = layers[f"bilstm_{index}"](layers[f"bilstm_dropout_{index}"](hidden), padding_mask)

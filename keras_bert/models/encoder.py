@@ -1,9 +1,13 @@
 """The BERT encoder (BERT, section 3): embeddings, Transformer blocks, pooler."""
 
+import dataclasses
+
 import keras
 
-from keras_bert.layers import AttentionMask, BertEmbeddings, Pooler, TokenEmbedding, TransformerBlock
-from keras_bert.models.description import describe_encoder
+from keras_bert.layers import AttentionMask, BertEmbeddings, BiLSTM, Pooler, TokenEmbedding, TransformerBlock
+from keras_bert.models.forward import run_encoder, run_pooler
+from keras_bert.models.reading import built, check_model, hint, layers_of, read, refusal
+from keras_bert.models.wiring import OtherWiringError, check_built, check_functional
 
 
 def build_encoder(
@@ -45,7 +49,8 @@ def build_encoder(
     dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
     initializer_range, layer_norm_eps = config.initializer_range, config.layer_norm_eps
     prefix = f"{name}_" if name else ""
-    token_embedding = TokenEmbedding(
+    layers = {}
+    layers["token_embedding"] = TokenEmbedding(
         config.vocab_size,
         config.hidden_size,
         embeddings_initializer=keras.initializers.TruncatedNormal(stddev=initializer_range),
@@ -53,7 +58,7 @@ def build_encoder(
         dtype=dtype,
         name=f"{prefix}token_embedding",
     )
-    embeddings = BertEmbeddings(
+    layers["embeddings"] = BertEmbeddings(
         config.hidden_size,
         config.max_position_embeddings,
         config.type_vocab_size,
@@ -64,9 +69,9 @@ def build_encoder(
         dtype=dtype,
         name=f"{prefix}embeddings",
     )
-    attention_mask = AttentionMask(causal, name=f"{prefix}attention_mask")
-    blocks = [
-        TransformerBlock(
+    layers["attention_mask"] = AttentionMask(causal, name=f"{prefix}attention_mask")
+    for index in range(config.num_hidden_layers):
+        layers[f"block_{index}"] = TransformerBlock(
             config.hidden_size,
             config.num_attention_heads,
             config.intermediate_size,
@@ -79,49 +84,65 @@ def build_encoder(
             dtype=dtype,
             name=f"{prefix}block_{index}",
         )
-        for index in range(config.num_hidden_layers)
-    ]
-    pooler = Pooler(config.hidden_size, initializer_range, last=causal, dtype=dtype, name=f"{prefix}pooler")
+    layers["pooler"] = Pooler(config.hidden_size, initializer_range, last=causal, dtype=dtype, name=f"{prefix}pooler")
 
     # Wiring
-    inputs = {
-        name: keras.Input((None,), dtype="int32", name=name) for name in ("token_ids", "segment_ids", "padding_mask")
-    }
-    mask = attention_mask(inputs["padding_mask"])
-    states = [embeddings(token_embedding(inputs["token_ids"]), inputs["segment_ids"])]
-    scores = []
-    for block in blocks:
-        output = block(states[-1], attention_mask=mask, return_attention_scores=attention_scores)
-        output, *score = output if attention_scores else (output,)
-        states.append(output)
-        scores.extend(score)
+    names = ("token_ids", "segment_ids", "padding_mask")
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
+    states, scores = run_encoder(layers, inputs, return_attention_scores=attention_scores)
 
     # Model
     # Differs from BERT: the paper does not say which token a left-to-right model reads; [CLS] sees only itself.
-    pooled = pooler(states[-1], inputs["padding_mask"]) if causal else pooler(states[-1])
+    pooled = run_pooler(layers, states[-1], inputs["padding_mask"])
     outputs = {"sequence_output": states[-1], "pooled_output": pooled}
     if hidden_states:
         outputs["hidden_states"] = states
     if attention_scores:
         outputs["attention_scores"] = scores
-    return keras.Model(inputs, outputs, name=name or "bert_encoder")
+    return built(keras.Model(inputs, outputs, name=name or "bert_encoder"))
 
 
-def attention_scores(encoder, inputs):
-    """Computes the attention probabilities of an encoder that was built without `attention_scores`.
+def add_bilstm(encoder, description):
+    """Returns an encoder with a new BiLSTM on top, and a new pooler, see `build_bilstm_encoder`."""
+    # Layers
+    config, causal, dtype = description.config, description.causal, description.dtype
+    prefix = description.layers["pooler"].name.removesuffix("pooler")
+    bilstm = BiLSTM(config.hidden_size // 2, dtype=dtype, name=f"{prefix}encoder_bilstm")
+    pooler = Pooler(config.hidden_size, config.initializer_range, causal, dtype=dtype, name=f"{prefix}pooler")
 
-    Args:
-        encoder: a model from `build_encoder`.
-        inputs: dict of arrays, the encoder's inputs.
+    # Wiring
+    mask = encoder.input["padding_mask"]
+    sequence = bilstm(encoder.output["sequence_output"], mask)
+    pooled = run_pooler({"pooler": pooler}, sequence, mask)
 
-    Returns:
-        List of `num_hidden_layers` tensors `(batch, heads, length, length)`.
-    """
-    description = describe_encoder(encoder)
-    layers, scores = description.layers, []
-    mask = layers["attention_mask"](inputs["padding_mask"])
-    state = layers["embeddings"](layers["token_embedding"](inputs["token_ids"]), inputs["segment_ids"])
-    for index in range(description.config.num_hidden_layers):
-        state, score = layers[f"block_{index}"](state, attention_mask=mask, return_attention_scores=True)
-        scores.append(score)
-    return scores
+    # Model
+    outputs = {**encoder.output, "sequence_output": sequence, "pooled_output": pooled}
+    return built(keras.Model(encoder.input, outputs, name=encoder.name))
+
+
+def describe_encoder(encoder):
+    """Describes a model from `build_encoder` or `build_bilstm_encoder`; raises for any other model."""
+    check_model(encoder)
+    try:
+        check_functional(encoder)
+        others = set(encoder.output) - {"sequence_output", "pooled_output", "hidden_states", "attention_scores"}
+        if others:
+            raise ValueError(
+                f"`encoder` must be a model from build_encoder.{hint(encoder)} Received: a model with the outputs "
+                f"{', '.join(map(repr, sorted(encoder.output)))}"
+            )
+        description = read(layers_of(encoder), "encoder")
+        check_built(encoder, description.layers, lambda: small_encoder(description, encoder))
+    except OtherWiringError as error:
+        raise refusal(encoder, error) from None
+    return description
+
+
+def small_encoder(description, encoder):
+    """Builds an encoder with the graph of a described one and the smallest sizes."""
+    config = description.config
+    sizes = {"vocab_size": 1, "hidden_size": 2 * config.num_attention_heads, "intermediate_size": 1}
+    config = dataclasses.replace(config, max_position_embeddings=1, classifier_dropout=None, **sizes)
+    requested = {name: name in encoder.output for name in ("hidden_states", "attention_scores")}
+    model = build_encoder(config, description.causal, positions=description.positions, **requested)
+    return add_bilstm(model, read(layers_of(model), "encoder")) if description.bilstm else model

@@ -13,8 +13,10 @@ from keras_bert.layers import (
     UnfoldChoices,
     UnitLength,
 )
-from keras_bert.models.description import describe_encoder
-from keras_bert.models.wiring import PROJECTION_ACTIVATIONS
+from keras_bert.models.encoder import describe_encoder
+from keras_bert.models.reading import built
+
+_PROJECTION_ACTIVATIONS = ("linear", "tanh")
 
 
 def build_classifier(encoder, num_classes, dropout=None, multi_label=False, score_activation="linear"):
@@ -37,13 +39,18 @@ def build_classifier(encoder, num_classes, dropout=None, multi_label=False, scor
     """
     # Layers
     kind = _kind_of_logits(num_classes, multi_label, score_activation)
-    drop, dense = _head(encoder, num_classes, dropout, "classifier", kind)
+    layers = _head(encoder, num_classes, dropout, "classifier", kind)
 
     # Wiring
-    logits = dense(drop(encoder.output["pooled_output"]))
+    outputs = classify(layers, encoder.output, encoder.input)
 
     # Model
-    return keras.Model(encoder.input, {"logits": logits}, name="bert_classifier")
+    return built(keras.Model(encoder.input, outputs, name="bert_classifier"))
+
+
+def classify(layers, encoded, inputs):
+    """Runs the layers of a classifier, see `Head.run`."""
+    return {"logits": layers["classifier"](layers["head_dropout"](encoded["pooled_output"]))}
 
 
 def build_token_classifier(encoder, num_classes, dropout=None):
@@ -61,13 +68,18 @@ def build_token_classifier(encoder, num_classes, dropout=None):
         model = build_token_classifier(build_encoder(named_config("tiny")), num_classes=9)
     """
     # Layers
-    drop, dense = _head(encoder, num_classes, dropout, "token_classifier")
+    layers = _head(encoder, num_classes, dropout, "token_classifier")
 
     # Wiring
-    logits = dense(drop(encoder.output["sequence_output"]))
+    outputs = classify_tokens(layers, encoder.output, encoder.input)
 
     # Model
-    return keras.Model(encoder.input, {"logits": logits}, name="bert_token_classifier")
+    return built(keras.Model(encoder.input, outputs, name="bert_token_classifier"))
+
+
+def classify_tokens(layers, encoded, inputs):
+    """Runs the layers of a token classifier, see `Head.run`."""
+    return {"logits": layers["token_classifier"](layers["head_dropout"](encoded["sequence_output"]))}
 
 
 def build_span_labeler(encoder):
@@ -83,14 +95,19 @@ def build_span_labeler(encoder):
         model = build_span_labeler(build_encoder(named_config("tiny")))
     """
     # Layers
-    _, dense = _head(encoder, 2, 0, "span")
+    layers = _head(encoder, 2, 0, "span")
 
     # Wiring
-    logits = dense(encoder.output["sequence_output"])
+    outputs = label_spans(layers, encoder.output, encoder.input)
 
     # Model
-    outputs = {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
-    return keras.Model(encoder.input, outputs, name="bert_span_labeler")
+    return built(keras.Model(encoder.input, outputs, name="bert_span_labeler"))
+
+
+def label_spans(layers, encoded, inputs):
+    """Runs the layers of a span labeler, see `Head.run`."""
+    logits = layers["span"](encoded["sequence_output"])
+    return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
 
 def build_multiple_choice(encoder, dropout=None):
@@ -111,17 +128,27 @@ def build_multiple_choice(encoder, dropout=None):
         model = build_multiple_choice(build_encoder(named_config("tiny")))
     """
     # Layers
-    drop, dense = _head(encoder, 1, dropout, "choice_scorer")
-    fold = FoldChoices(name="fold_choices")
-    unfold = UnfoldChoices(dtype="float32", name="unfold_choices")
+    layers = _head(encoder, 1, dropout, "choice_scorer")
+    layers["fold_choices"] = FoldChoices(name="fold_choices")
+    layers["unfold_choices"] = UnfoldChoices(dtype="float32", name="unfold_choices")
 
     # Wiring
     inputs = {name: keras.Input((None, None), dtype="int32", name=name) for name in encoder.input}
-    rows = encoder({name: fold(tensor) for name, tensor in inputs.items()})
-    logits = unfold(dense(drop(rows["pooled_output"])), inputs["padding_mask"])
+    outputs = score_choices(layers, encoder(fold_choices(layers, inputs)), inputs)
 
     # Model
-    return keras.Model(inputs, {"logits": logits}, name="bert_multiple_choice")
+    return built(keras.Model(inputs, outputs, name="bert_multiple_choice"))
+
+
+def fold_choices(layers, inputs):
+    """Returns the inputs of the encoder of a multiple choice model."""
+    return {name: layers["fold_choices"](tensor) for name, tensor in inputs.items()}
+
+
+def score_choices(layers, encoded, inputs):
+    """Runs the layers of a multiple choice model, see `Head.run`."""
+    scores = layers["choice_scorer"](layers["head_dropout"](encoded["pooled_output"]))
+    return {"logits": layers["unfold_choices"](scores, inputs["padding_mask"])}
 
 
 def build_embedder(
@@ -145,30 +172,38 @@ def build_embedder(
         model = build_embedder(build_encoder(named_config("tiny")), normalize=True)
     """
     # Layers
-    encoding = describe_encoder(encoder)
-    layers = []
+    encoding, layers = describe_encoder(encoder), {}
     if projection is not None:
-        layers.append(_projection(projection, projection_activation, encoding.config.initializer_range))
-        layers += [UnitLength(dtype="float32", name="unit_length")] * bool(normalize)
+        stddev = encoding.config.initializer_range
+        layers["sentence_projection"] = _projection(projection, projection_activation, stddev)
+        if normalize:
+            layers["unit_length"] = UnitLength(dtype="float32", name="unit_length")
     scaled = bool(normalize) and projection is None
     pool = SentencePooling(pooling, scaled, sequence_length, dtype="float32", name="sentence_pooling")
+    layers["sentence_pooling"] = pool
 
     # Wiring
-    embedding = pool(encoder.output["sequence_output"], encoder.input["padding_mask"])
-    for layer in layers:
-        embedding = layer(embedding)
+    outputs = embed(layers, encoder.output, encoder.input)
 
     # Model
-    return keras.Model(encoder.input, {"embedding": embedding}, name="bert_embedder")
+    return built(keras.Model(encoder.input, outputs, name="bert_embedder"))
+
+
+def embed(layers, encoded, inputs):
+    """Runs the layers of an embedder, see `Head.run`."""
+    embedding = layers["sentence_pooling"](encoded["sequence_output"], inputs["padding_mask"])
+    for name in ("sentence_projection", "unit_length"):
+        embedding = layers[name](embedding) if name in layers else embedding
+    return {"embedding": embedding}
 
 
 def _projection(units, activation, stddev):
     """Returns the dense layer after pooling."""
     if not is_count(units):
         raise ValueError(f"`projection` must be a positive integer or `None`. Received: projection={units!r}")
-    if activation not in PROJECTION_ACTIVATIONS:
+    if activation not in _PROJECTION_ACTIVATIONS:
         raise ValueError(
-            f"`projection_activation` must be one of {', '.join(PROJECTION_ACTIVATIONS)}. "
+            f"`projection_activation` must be one of {', '.join(_PROJECTION_ACTIVATIONS)}. "
             f"Received: projection_activation={activation!r}"
         )
     initializer = keras.initializers.TruncatedNormal(stddev=stddev)
@@ -189,13 +224,13 @@ def _kind_of_logits(num_classes, multi_label, score_activation):
 
 
 def _head(encoder, units, dropout, name, kind=Dense):
-    """Returns the dropout layer and the float32 dense layer of a head."""
+    """Returns the dropout layer and the float32 dense layer of a head by name."""
     if not is_count(units):
         raise ValueError(f"`num_classes` must be a positive integer. Received: num_classes={units!r}")
     encoding = describe_encoder(encoder)
     rate = encoding.config.hidden_dropout_prob if dropout is None else dropout
     initializer = keras.initializers.TruncatedNormal(stddev=encoding.config.initializer_range)
-    return (
-        Dropout(rate, dtype=encoding.dtype, name="head_dropout"),
-        kind(int(units), kernel_initializer=initializer, dtype="float32", name=name),
-    )
+    return {
+        "head_dropout": Dropout(rate, dtype=encoding.dtype, name="head_dropout"),
+        name: kind(int(units), kernel_initializer=initializer, dtype="float32", name=name),
+    }

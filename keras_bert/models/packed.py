@@ -4,9 +4,8 @@ import keras
 
 from keras_bert.layers import FirstTokens, PackedMask
 from keras_bert.models.description import describe
-from keras_bert.models.trimmed import head_outputs, run_blocks
-
-_HEADS = ("encoder", "pretraining", "next_sentence", "classification", "token_classification")
+from keras_bert.models.head_table import HEADS, head_named
+from keras_bert.models.trimmed import run_trimmed
 
 
 def build_packed(model):
@@ -31,34 +30,34 @@ def build_packed(model):
     # Layers
     description = describe(model)
     _check(description)
-    layers = description.layers
+    layers, head = description.layers, head_named(description.head)
     packed_mask = PackedMask(description.causal, name="packed_mask")
     first_tokens = FirstTokens(dtype=description.dtype, name="first_tokens")
 
     # Wiring
     names = ("token_ids", "segment_ids", "text_numbers", "position_ids", "text_starts")
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
-    tokens = layers["token_embedding"](inputs["token_ids"])
-    hidden = layers["embeddings"](tokens, inputs["segment_ids"], position_ids=inputs["position_ids"])
-    mask = packed_mask(inputs["text_numbers"])
-    if "mlm_transform" in layers:
+    if "masked" in head.reads:
         inputs["mask_positions"] = keras.Input((None,), dtype="int32", name="mask_positions")
-    reads_all = description.head in ("encoder", "token_classification")
     starts = inputs["text_starts"] if "pooler" in layers else None
+    mask, reads_all = packed_mask(inputs["text_numbers"]), "sequence" in head.reads
     wanted = (None, None) if reads_all else (starts, inputs.get("mask_positions"))
-    hidden, places, masked = run_blocks(description, hidden, mask, *wanted)
-    pooled = None if starts is None else layers["pooler"](first_tokens(hidden, starts if reads_all else places))
+    hidden, places, masked = run_trimmed(layers, inputs, mask, *wanted)
+    encoded = {"sequence_output": hidden}
+    if starts is not None:
+        encoded["pooled_output"] = layers["pooler"](first_tokens(hidden, starts if reads_all else places))
 
     # Model
-    outputs = head_outputs(description, hidden, pooled, masked)
+    outputs = head.run(layers, encoded, {"mask_positions": masked})
     return keras.Model(inputs, outputs, name=f"packed_{model.name}")
 
 
 def _check(description):
     """Raises for models without a packed form."""
-    if description.head not in _HEADS:
+    known = [head.name for head in HEADS if head.packs]
+    if description.head not in known:
         raise ValueError(
-            f"a model with the head {description.head!r} cannot be packed. Expected one of {', '.join(_HEADS)}"
+            f"a model with the head {description.head!r} cannot be packed. Expected one of {', '.join(known)}"
         )
     if description.bilstm:
         raise ValueError("a model with a BiLSTM, which would read across texts, cannot be packed")

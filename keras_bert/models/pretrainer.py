@@ -3,7 +3,8 @@
 import keras
 
 from keras_bert.layers import Dense, MaskedLMTransform, OutputBias
-from keras_bert.models.description import describe_encoder
+from keras_bert.models.encoder import describe_encoder
+from keras_bert.models.reading import built
 
 
 def build_pretrainer(encoder, next_sentence=True, tied=True):
@@ -29,7 +30,8 @@ def build_pretrainer(encoder, next_sentence=True, tied=True):
         raise ValueError(
             "`encoder` must not have a BiLSTM, which would show a left-to-right model the tokens to predict"
         )
-    transform = MaskedLMTransform(
+    layers = {"token_embedding": encoding.layers["token_embedding"]}
+    layers["mlm_transform"] = MaskedLMTransform(
         config.hidden_size,
         config.hidden_act,
         config.initializer_range,
@@ -37,22 +39,35 @@ def build_pretrainer(encoder, next_sentence=True, tied=True):
         dtype=encoding.dtype,
         name="mlm_transform",
     )
-    token_embedding = encoding.layers["token_embedding"]
     initializer = keras.initializers.TruncatedNormal(stddev=config.initializer_range)
-    decoder = Dense(
-        config.vocab_size, use_bias=False, kernel_initializer=initializer, dtype=encoding.dtype, name="mlm_decoder"
-    )
-    mlm_bias = OutputBias(dtype=encoding.dtype, name="mlm_bias")
+    if not tied:
+        layers["mlm_decoder"] = Dense(
+            config.vocab_size, use_bias=False, kernel_initializer=initializer, dtype=encoding.dtype, name="mlm_decoder"
+        )
+    layers["mlm_bias"] = OutputBias(dtype=encoding.dtype, name="mlm_bias")
+    if next_sentence:
+        layers["next_sentence"] = _next_sentence(config)
 
     # Wiring
     inputs = {**encoder.input, "mask_positions": keras.Input((None,), dtype="int32", name="mask_positions")}
-    masked = transform(encoder.output["sequence_output"], inputs["mask_positions"])
-    outputs = {"mlm_logits": mlm_bias(token_embedding(masked, reverse=True) if tied else decoder(masked))}
-    if next_sentence:
-        outputs["nsp_logits"] = _next_sentence(config)(encoder.output["pooled_output"])
+    outputs = pretrain(layers, encoder.output, inputs)
 
     # Model
-    return keras.Model(inputs, outputs, name="bert_pretrainer")
+    return built(keras.Model(inputs, outputs, name="bert_pretrainer"))
+
+
+def pretrain(layers, encoded, inputs):
+    """Runs the layers of a pre-trainer, see `Head.run`."""
+    masked = layers["mlm_transform"](encoded["sequence_output"], inputs["mask_positions"])
+    outputs = {"mlm_logits": predict_tokens(layers, masked)}
+    return {**outputs, **follow(layers, encoded, inputs)} if "next_sentence" in layers else outputs
+
+
+def predict_tokens(layers, hidden):
+    """Returns the logits over the vocabulary of the vectors from the masked-LM transform."""
+    untied = "mlm_decoder" in layers
+    logits = layers["mlm_decoder"](hidden) if untied else layers["token_embedding"](hidden, reverse=True)
+    return layers["mlm_bias"](logits)
 
 
 def build_next_sentence(encoder):
@@ -68,13 +83,18 @@ def build_next_sentence(encoder):
         model = build_next_sentence(build_encoder(named_config("tiny")))
     """
     # Layers
-    classifier = _next_sentence(describe_encoder(encoder).config)
+    layers = {"next_sentence": _next_sentence(describe_encoder(encoder).config)}
 
     # Wiring
-    logits = classifier(encoder.output["pooled_output"])
+    outputs = follow(layers, encoder.output, encoder.input)
 
     # Model
-    return keras.Model(encoder.input, {"nsp_logits": logits}, name="bert_next_sentence")
+    return built(keras.Model(encoder.input, outputs, name="bert_next_sentence"))
+
+
+def follow(layers, encoded, inputs):
+    """Runs the NSP head, see `Head.run`."""
+    return {"nsp_logits": layers["next_sentence"](encoded["pooled_output"])}
 
 
 def _next_sentence(config):

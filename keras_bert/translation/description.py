@@ -4,6 +4,7 @@ import dataclasses
 
 import keras
 
+from keras_bert.models.wiring import OtherWiringError, check_built, check_functional, expect
 from keras_bert.translation.config import TransformerConfig
 from keras_bert.translation.model import build_transformer
 
@@ -23,7 +24,6 @@ _EMBEDDING_SETTINGS = {
     "positions": "positions",
     "dropout": "dropout",
 }
-_SCORES = {"logits", "encoder_attention", "decoder_attention", "cross_attention"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,19 +61,14 @@ def describe_transformer(model):
     Raises:
         ValueError: if the graph is another one.
     """
-    problem = None
-    if not isinstance(model, keras.Model) or type(model).call.__qualname__ != "Functional.call":
-        problem = "it is no functional Keras model"
-    else:
-        layers = {layer.name: layer for layer in model.layers}
-        needed = {"token_embedding", "source_embeddings", "target_embeddings", "source_block_0", "target_block_0"}
-        if not needed <= layers.keys() or not isinstance(model.output, dict) or set(model.output) - _SCORES:
-            problem = "its layers or outputs are others"
-        else:
-            config = _config(layers)
-            problem = _difference(model, layers, config)
-    if problem:
-        raise ValueError(f"`model` must come from build_transformer. Received: {model!r:.100}: {problem}")
+    try:
+        check_functional(model)
+        layers = {layer.name: layer for layer in model.layers if not isinstance(layer, keras.layers.InputLayer)}
+        config = _config(layers)
+        check_built(model, layers, lambda: _smallest(model, config))
+        _check_sides(layers)
+    except (OtherWiringError, KeyError, AttributeError) as error:
+        raise ValueError(f"`model` must come from build_transformer. Received: {model!r:.100}: {error}") from None
     return TransformerDescription(config, layers, layers["token_embedding"].dtype_policy.name)
 
 
@@ -95,32 +90,15 @@ def _config(layers):
     )
 
 
-def _difference(model, layers, config):
-    """Returns what differs from the model that the builder makes for the config, or `None`."""
+def _smallest(model, config):
+    """Builds a model with the same graph and the smallest sizes."""
     small = {"vocab_size": 2, "hidden_size": config.num_attention_heads, "intermediate_size": 1}
     small["max_position_embeddings"] = 1
-    dtype = layers["token_embedding"].dtype_policy
-    scores = set(model.output) != {"logits"}
-    same = build_transformer(dataclasses.replace(config, **small), attention_scores=scores, dtype=dtype)
-    if _wiring(model) != _wiring(same):
-        return "its wiring is another one"
-    checked = [(layers[f"{side}_embeddings"], _EMBEDDING_SETTINGS) for side in ("source", "target")]
-    checked += [(block, _BLOCK_SETTINGS) for side in ("source", "target") for block in _blocks(layers, side)]
-    for layer, names in checked:
-        for name, key in names.items():
-            if getattr(layer, name) != getattr(config, key):
-                return f"the layer {layer.name!r} has {name}={getattr(layer, name)}, others {getattr(config, key)}"
-    return None
+    return build_transformer(dataclasses.replace(config, **small), attention_scores=set(model.output) != {"logits"})
 
 
-def _wiring(model):
-    """Returns the graph of a functional model without shapes."""
-    config = model.get_config()
-    names = [(layer["class_name"], layer["config"].get("name"), layer["inbound_nodes"]) for layer in config["layers"]]
-    return _plain([names, config["input_layers"], config["output_layers"]])
-
-
-def _plain(value):
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items() if key not in ("shape", "dtype", "batch_shape")}
-    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
+def _check_sides(layers):
+    """Raises if source and target have different sizes, which the config stores once."""
+    for name, size in (("embeddings", "max_length"), ("block_0", "intermediate_size")):
+        sizes = [getattr(layers[f"{side}_{name}"], size) for side in ("source", "target")]
+        expect(sizes[0] == sizes[1], f"the sides have different {size}: {sizes[0]} and {sizes[1]}")

@@ -99,5 +99,5 @@ def test_bad_arguments(config, encoder):
         keras_bert.split_bilstm_tagger(encoder)
     model = keras_bert.build_bilstm_tagger(short, 3, "last", width=8)
     model.get_layer("bilstm_dropout_0").rate = 0.1
-    with pytest.raises(ValueError, match="The BiLSTM layers differ in rate"):
+    with pytest.raises(ValueError, match="The layer 'bilstm_dropout_0' has rate=0.1, where 0.5 is expected"):
         keras_bert.describe(model)

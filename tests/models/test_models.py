@@ -194,7 +194,7 @@ def test_bad_arguments_of_heads(encoder):
             keras_bert.build_classifier(encoder, num_classes)
     model = keras_bert.build_classifier(encoder, 2)
     assert model.get_layer("token_embedding").embeddings is encoder.get_layer("token_embedding").embeddings
-    with pytest.raises(ValueError, match="`encoder` must be a model from build_encoder. Received: a model with a"):
+    with pytest.raises(ValueError, match="`encoder` must be a model from build_encoder. Received: a model with the"):
         keras_bert.build_classifier(model, 2)
 
 

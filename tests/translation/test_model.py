@@ -101,7 +101,7 @@ def test_description(changes, scores, tmp_path):
 
 def test_other_models_are_refused(model):
     changed = keras.Model(model.input, {"logits": 2 * model.output["logits"]})
-    with pytest.raises(ValueError, match="must come from build_transformer.*its wiring is another one"):
+    with pytest.raises(ValueError, match="must come from build_transformer.*Multiply.* replaces"):
         describe(changed)
 
 

@@ -1,0 +1,161 @@
+"""The table of heads: what the rest of the package knows about each of them."""
+
+import dataclasses
+from collections.abc import Callable
+
+from keras_bert.models.bilstm_tagger import build_bilstm_tagger
+from keras_bert.models.heads import (
+    build_classifier,
+    build_embedder,
+    build_multiple_choice,
+    build_span_labeler,
+    build_token_classifier,
+    classify,
+    classify_tokens,
+    embed,
+    label_spans,
+    score_choices,
+)
+from keras_bert.models.pretrainer import build_next_sentence, build_pretrainer, follow, pretrain
+
+
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """A head.
+
+    Attributes:
+        name: str.
+        layer: str, the layer that only models with this head have; of several, the last row counts.
+        build: function from an encoder and an object with the facts about the head, such as `num_classes`, `dropout`
+            and the fields of `Metadata`, to the model.
+        run: function from the layers by name, the outputs of the encoder and the inputs of the model to its outputs;
+            `None` if it is more than a head on top of the encoder.
+        reads: tuple of what it reads of the encoder: "pooled", the "masked" positions, or the whole "sequence".
+        architectures: tuple of transformers' classes, first the one that is written.
+        tensors: dict of the names of its dense layers and of their tensors in a checkpoint.
+        packs: bool, whether its model can be trained on packed rows. Defaults to `False`.
+        has_classes: bool, whether it has labels. Defaults to `False`.
+    """
+
+    name: str
+    layer: str
+    build: Callable
+    run: Callable | None
+    reads: tuple
+    architectures: tuple = ()
+    tensors: dict = dataclasses.field(default_factory=dict)
+    packs: bool = False
+    has_classes: bool = False
+
+
+def _embedder(encoder, facts):
+    options = facts.normalize, facts.sequence_length, facts.projection, facts.projection_activation
+    return build_embedder(encoder, facts.pooling or "mean", *options)
+
+
+def _classifier(encoder, facts):
+    return build_classifier(encoder, facts.num_classes, facts.dropout, facts.multi_label, facts.score_activation)
+
+
+def _bilstm_tagger(encoder, facts):
+    sizes = facts.width, facts.num_layers, facts.dropout
+    return build_bilstm_tagger(encoder, facts.num_classes, facts.features, *sizes)
+
+
+HEADS = (
+    Head(
+        "encoder",
+        "embeddings",
+        lambda encoder, facts: encoder,
+        lambda layers, encoded, inputs: encoded,
+        ("pooled", "sequence"),
+        ("BertModel",),
+        packs=True,
+    ),
+    Head(
+        "embedding",
+        "sentence_pooling",
+        _embedder,
+        embed,
+        ("sequence",),
+        tensors={"sentence_projection": "sentence_projection"},
+    ),
+    Head(
+        "next_sentence",
+        "next_sentence",
+        lambda encoder, facts: build_next_sentence(encoder),
+        follow,
+        ("pooled",),
+        ("BertForNextSentencePrediction",),
+        {"next_sentence": "cls.seq_relationship"},
+        packs=True,
+    ),
+    Head(
+        "pretraining",
+        "mlm_bias",
+        lambda encoder, facts: build_pretrainer(encoder, facts.next_sentence, facts.tied),
+        pretrain,
+        ("pooled", "masked"),
+        ("BertForPreTraining", "BertForMaskedLM", "BertLMHeadModel"),
+        {"next_sentence": "cls.seq_relationship"},
+        packs=True,
+    ),
+    Head(
+        "classification",
+        "classifier",
+        _classifier,
+        classify,
+        ("pooled",),
+        ("BertForSequenceClassification",),
+        {"classifier": "classifier"},
+        packs=True,
+        has_classes=True,
+    ),
+    Head(
+        "token_classification",
+        "token_classifier",
+        lambda encoder, facts: build_token_classifier(encoder, facts.num_classes, facts.dropout),
+        classify_tokens,
+        ("sequence",),
+        ("BertForTokenClassification",),
+        {"token_classifier": "classifier"},
+        packs=True,
+        has_classes=True,
+    ),
+    Head(
+        "bilstm_tagging",
+        "features",
+        _bilstm_tagger,
+        None,
+        ("sequence",),
+        tensors={"token_classifier": "classifier"},
+        has_classes=True,
+    ),
+    Head(
+        "question_answering",
+        "span",
+        lambda encoder, facts: build_span_labeler(encoder),
+        label_spans,
+        ("sequence",),
+        ("BertForQuestionAnswering",),
+        {"span": "qa_outputs"},
+    ),
+    Head(
+        "multiple_choice",
+        "choice_scorer",
+        lambda encoder, facts: build_multiple_choice(encoder, facts.dropout),
+        score_choices,
+        ("pooled",),
+        ("BertForMultipleChoice",),
+        {"choice_scorer": "classifier"},
+    ),
+)
+
+
+def head_named(name):
+    """Returns the row of a head."""
+    row = next((head for head in HEADS if head.name == name), None)
+    if row is None:
+        known = ", ".join(head.name for head in HEADS)
+        raise ValueError(f"`head` must be one of {known}. Received: head={name!r}")
+    return row
