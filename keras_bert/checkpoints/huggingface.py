@@ -67,8 +67,9 @@ def read_config(directory, head=None):
 
 def _stored_head(head, architectures):
     """Returns the head that a config specifies, or `None`."""
-    if head not in (None, *HEADS):
-        raise ValueError(f"`head` in `keras_bert` must be one of {', '.join(HEADS)}. Received: head={head!r}")
+    known = [row.name for row in HEADS]
+    if head not in (None, *known):
+        raise ValueError(f"`head` in `keras_bert` must be one of {', '.join(known)}. Received: head={head!r}")
     if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
         raise ValueError(f"`architectures` must be a list of names. Received: architectures={architectures!r:.200}")
     return head or next(map(_HEADS.get, architectures), None)
