@@ -190,6 +190,8 @@ def _server():
     if _CANDIDATES.value:
         return _served_zero_shot(client, signatures)
     signature = signatures["serving_default"]
+    if _N_BEST.value and not {"answer", "mask_count", "translations"}.intersection(signature["outputs"]):
+        raise ValueError(f"--n_best: the served {_MODEL.value} has one answer to each text. Expected no --n_best")
     if _N_BEST.value and "answer" in signature["outputs"] and "scores" not in signature["outputs"]:
         export = command.spelling("export_saved_model")
         raise ValueError(f"--n_best: the served {_MODEL.value} gives one answer. Export it with {export} --n_best=...")

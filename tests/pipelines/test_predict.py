@@ -133,6 +133,8 @@ def test_labels_of_ones_own_for_a_served_model(monkeypatch):
     assert message.endswith("except with a model that was exported with multi_label=True. Received: 'x'")
     message = mistake(PROGRAM, *flags, "--model=without", "b")
     assert message.startswith("--candidate_labels: the served without has no signature zero_shot. Export it with")
+    message = mistake(PROGRAM, "--server=localhost:1", "--n_best=2", "--model=one", "b")
+    assert message.startswith("--n_best: the served one has one answer to each text. Expected no --n_best")
 
 
 def test_standard_input_and_regression(build, pieces, tmp_path):
