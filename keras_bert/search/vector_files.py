@@ -14,6 +14,8 @@ from keras_bert.search.index_files import DAMAGED
 _CODES = {"float16": faiss.ScalarQuantizer.QT_fp16, "int8": faiss.ScalarQuantizer.QT_8bit}
 # Of the graph: neighbors of a vector, candidates for them, and candidates of a search.
 _NEIGHBORS, _BUILD_CANDIDATES, _CANDIDATES = 32, 100, 128
+# Queries from which matrix products are faster than Faiss' loop over quantized vectors, and vectors of one product.
+_MANY, _ROWS = 64, 32768
 _TRAINED = 65536  # Vectors, approximately, that give the range of each coordinate in int8.
 
 
@@ -76,10 +78,24 @@ def nearest(index, queries, top):
     """Returns the numbers of the vectors with the largest inner products, and these, `(queries, top)`, best first."""
     is_graph = isinstance(index, faiss.IndexHNSW)
     options = faiss.SearchParametersHNSW(efSearch=max(_CANDIDATES, 2 * top)) if is_graph else None
-    scores, numbers = index.search(queries, top, params=options)
+    if len(queries) < _MANY or is_graph:
+        scores, numbers = index.search(queries, top, params=options)
+    else:
+        scores, numbers = _search_by_products(index, queries, top)
     if is_graph and (numbers < 0).any():  # The graph does not reach so many.
         scores, numbers = faiss.downcast_index(index.storage).search(queries, top)
     if (numbers < 0).any():
         raise ValueError(f"the index has vectors with NaN. {DAMAGED}")
     order = np.lexsort([numbers, -scores])
     return np.take_along_axis(numbers, order, 1), np.take_along_axis(scores, order, 1)
+
+
+def _search_by_products(index, queries, top):
+    """Returns what `index.search` does, up to rounding."""
+    best = faiss.ResultHeap(len(queries), top, keep_max=True)
+    for start in range(0, index.ntotal, _ROWS):
+        rows = min(_ROWS, index.ntotal - start)
+        products = queries @ index.reconstruct_n(start, rows).T
+        best.heaps.addn(rows, faiss.swig_ptr(products), start)
+    best.finalize()
+    return best.D, best.I

@@ -138,13 +138,15 @@ def test_the_nearest_of_many(bert, tmp_path, monkeypatch, approximate, top):
     monkeypatch.setattr(index_builder, "embed", lambda bert, texts, *_: vectors[[int(text or 0) for text in texts]])
     texts = list(map(str, range(300)))
     index = keras_bert.build_index(bert, texts, tmp_path / "index", approximate=approximate, block=64)
-    queries = rng.standard_normal((40, 32)).astype("float32")
+    queries = rng.standard_normal((70, 32)).astype("float32")
     expected = queries.astype("float64") @ vectors.astype("float64").T
     numbers, scores = index.nearest(queries, top)
     np.testing.assert_allclose(scores, np.take_along_axis(expected, numbers, 1), atol=1e-5)
     is_best = np.isclose(scores, -np.sort(-expected)[:, :top], atol=1e-5)
     assert is_best.all() if not approximate or top == 300 else is_best.mean() > 0.9
     assert (np.diff(numbers)[np.diff(scores) == 0] > 0).all()  # Equal ones, none twice, are in order.
+    if not approximate:  # Few queries are searched in another way.
+        np.testing.assert_allclose(index.nearest(queries[:5], top)[1], scores[:5], atol=1e-5)
     assert index.nearest(queries[:0], top)[0].shape == (0, top)
 
 
