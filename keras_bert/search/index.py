@@ -8,13 +8,10 @@ import numpy as np
 from keras_bert.checkpoints.identity import differences
 from keras_bert.checkpoints.load import load
 from keras_bert.checks import is_count
-from keras_bert.search.index_files import check_passages, find_facts, open_array, passages_path, read_passage
+from keras_bert.search import vector_files
+from keras_bert.search.index_files import find_facts, open_offsets, passages_path, read_passage
 from keras_bert.search.model_identity import model_facts
 from keras_bert.search.vectors import embed
-from keras_bert.similarity import best_first, exact_scores, finite, nearest
-
-_ROWS = 4096  # Vectors that are compared with the queries together.
-_CANDIDATES = 4  # Times `top`, the number of passages that are scored again.
 
 
 def open_index(directory, bert=None):
@@ -44,7 +41,8 @@ class SearchIndex:
 
     def __init__(self, directory, bert=None):
         self.directory, self.facts = pathlib.Path(directory), find_facts(directory)
-        self._blocks = [self._open(number) for number in range(self.facts.blocks)]
+        self._offsets = [open_offsets(directory, number, self.facts) for number in range(self.facts.blocks)]
+        self._vectors = vector_files.open_vectors(directory, self.facts)
         self._given = bert
         if bert is not None and not isinstance(bert, str | pathlib.Path):
             self._check_model(bert)
@@ -97,22 +95,16 @@ class SearchIndex:
         vectors = np.asarray(vectors, "float32")
         if vectors.ndim != 2 or vectors.shape[1] != self.facts.width:
             raise ValueError(f"`vectors` must have shape (queries, {self.facts.width}). Received: {vectors.shape}")
-        if not self.facts.rescore:
-            return nearest(vectors, self._vectors(), top)
-        numbers, _ = nearest(vectors, self._vectors(), _CANDIDATES * top)
-        again = [self._rescored(*row, top) for row in zip(vectors, numbers, strict=True)]
-        shape = len(again), min(top, len(self))
-        return (
-            np.array([found for found, _ in again], "int64").reshape(shape),
-            np.array([scores for _, scores in again], "float32").reshape(shape),
-        )
+        if not np.isfinite(vectors).all():
+            raise ValueError("`vectors` must be finite. Received: NaN or infinity")
+        return vector_files.nearest(self._vectors, vectors, min(top, len(self)))
 
     def passage(self, number):
         """Returns a passage by its number, a dict with `id`, `title` and `text`, without reading the whole file."""
         if not 0 <= number < len(self):
             raise ValueError(f"`number` must be that of a passage, 0 to {len(self) - 1}. Received: number={number}")
         block, row = divmod(number, self.facts.block)
-        start, end = self._blocks[block]["offsets"][row : row + 2].tolist()
+        start, end = self._offsets[block][row : row + 2].tolist()
         path = passages_path(self.directory, block)
         with open(path, "rb") as file:
             file.seek(start)
@@ -145,31 +137,6 @@ class SearchIndex:
                 f"{'; '.join(found)}. Expected the model {self.facts.name or 'that it was built with'}; for another "
                 "one, build another index"
             )
-
-    def _open(self, number):
-        """Returns the arrays of a block by kind."""
-        kinds = self.facts.arrays(number)
-        arrays = {kind: open_array(self.directory, kind, number, self.facts) for kind in kinds}
-        check_passages(self.directory, number, arrays["offsets"])
-        return arrays
-
-    def _vectors(self):
-        """Yields the vectors in parts that fit into the processor's cache."""
-        buffer = np.empty([_ROWS, self.facts.width], "float32")
-        for block in self._blocks:
-            for start in range(0, len(block["vectors"]), _ROWS):
-                part = block["vectors"][start : start + _ROWS]
-                if "scales" in block:
-                    scales = block["scales"][start : start + _ROWS, None]
-                    part = np.multiply(part, scales, out=buffer[: len(part)], dtype="float32")
-                yield part
-
-    def _rescored(self, query, numbers, top):
-        """Returns the best of the passages by their float16 vectors."""
-        places = [divmod(number, self.facts.block) for number in numbers.tolist()]
-        vectors = np.stack([self._blocks[block]["exact"][row] for block, row in places])
-        finite(vectors, "the float16 vectors of the best passages")
-        return best_first(numbers, exact_scores(query, vectors), top)
 
     def _hit(self, number, score):
         passage = self.passage(number)

@@ -12,16 +12,16 @@ import numpy as np
 
 from keras_bert.checkpoints.identity import differences
 from keras_bert.checks import is_count
+from keras_bert.search import vector_files
 from keras_bert.search.data import Passage, checked_id, read_passages
 from keras_bert.search.index import SearchIndex
 from keras_bert.search.index_files import (
     IndexFacts,
     check_folder,
-    is_written,
     passage_line,
     read_facts,
-    write_block,
     write_facts,
+    write_passages,
 )
 from keras_bert.search.model_identity import model_facts
 from keras_bert.search.vectors import SIMILARITIES, embed, model_similarity
@@ -29,6 +29,7 @@ from keras_bert.text.prompts import PASSAGE, QUERY, prompt_for
 from keras_bert.training.progress import announced, track
 
 _PART = 512  # Passages between two updates of the progress.
+_EXACT = 250_000  # Passages up to which the search is exact by default.
 
 
 def build_index(
@@ -37,7 +38,7 @@ def build_index(
     directory,
     dtype="float16",
     similarity=None,
-    rescore=False,
+    approximate=None,
     block=16384,
     batch_size=32,
     query_prompt=None,
@@ -47,9 +48,9 @@ def build_index(
 ):
     """Embeds passages and writes an index to search in.
 
-    Memory is bounded by a block of passages, whatever their number. An interrupted build continues with the first
-    missing block when it is repeated with the same arguments; it refuses to continue with others. An index that is
-    complete is opened.
+    Memory is bounded by a block of passages and the vectors of all, 0.8 GB for a million of width 384. An interrupted
+    build continues with the first missing block when it is repeated with the same arguments; it refuses to continue
+    with others. An index that is complete is opened. Faiss (https://faiss.ai) stores and searches the vectors.
 
     Args:
         bert: a `LoadedBert`, preferably a sentence encoder.
@@ -57,12 +58,13 @@ def build_index(
             (`text` and optionally `id` and `title`) or `Passage`s. Ids must be unique. The title is embedded before the
             text. Passages may be empty.
         directory: folder of the index.
-        dtype: str, "float16", or "int8" with a scale for each vector, which takes half of the space. Defaults to
+        dtype: str, type of the stored vectors, "float16" or "int8", which takes half of the space. Defaults to
             "float16".
         similarity: str, "cosine", for which vectors are scaled to length 1, or "dot". Defaults to `None`, the
             similarity function of the model, which is the cosine if its directory does not name one.
-        rescore: bool, only for int8: whether the index also has float16 vectors, with which the best `4 * top`
-            passages are scored again. Defaults to `False`.
+        approximate: bool, whether to search a graph of the vectors (HNSW) instead of all of them: in milliseconds,
+            whatever their number, but without some of the nearest. Defaults to `None`, for more than 250,000
+            passages.
         block: int, number of passages that are embedded and written together. Defaults to 16384.
         batch_size: int, see `LoadedBert.encode`. Defaults to 32.
         query_prompt, passage_prompt: str, put before each query and each passage, as some models require. Default to
@@ -79,7 +81,7 @@ def build_index(
     """
     directory, read, model = pathlib.Path(directory), _reader(passages, text_column), model_facts(bert)
     similarity = model_similarity(bert) if similarity is None else similarity
-    _check(dtype, similarity, rescore, block)
+    _check(dtype, similarity, block)
     width = embed(bert, [""], batch_size, "", similarity).shape[-1]
     with announced("reading the passages"):
         count, source = _survey(read)
@@ -87,20 +89,24 @@ def build_index(
         "query_prompt": prompt_for(bert, *QUERY) if query_prompt is None else query_prompt,
         "passage_prompt": prompt_for(bert, *PASSAGE) if passage_prompt is None else passage_prompt,
     }
-    facts = IndexFacts(model, name, source, count, width, block, similarity, dtype, bool(rescore), **prompts)
+    approximate = count > _EXACT if approximate is None else bool(approximate)
+    facts = IndexFacts(model, name, source, count, width, block, similarity, dtype, approximate, **prompts)
     facts = _begin(directory, facts)
-    _write_blocks(bert, read, directory, facts, batch_size)
+    if not vector_files.vectors_path(directory).is_file():
+        _write_blocks(bert, read, directory, facts, batch_size)
+        with announced("joining the vectors"):
+            vector_files.join_blocks(directory, facts)
+    for number in range(facts.blocks):
+        vector_files.block_path(directory, number).unlink(missing_ok=True)
     write_facts(directory, dataclasses.replace(facts, complete=True))
     return SearchIndex(directory, bert)
 
 
-def _check(dtype, similarity, rescore, block):
+def _check(dtype, similarity, block):
     if dtype not in ("float16", "int8"):
         raise ValueError(f"`dtype` must be float16 or int8. Received: dtype={dtype!r}")
     if similarity not in SIMILARITIES:
         raise ValueError(f"`similarity` must be one of {', '.join(SIMILARITIES)}. Received: similarity={similarity!r}")
-    if rescore and dtype != "int8":
-        raise ValueError(f"`rescore` is only for int8. Received: rescore={rescore} with dtype={dtype!r}")
     if not is_count(block):
         raise ValueError(f"`block` must be a positive integer. Received: block={block!r}")
 
@@ -179,7 +185,7 @@ class _Block:
 
 def _write_blocks(bert, read, directory, facts, batch_size):
     """Embeds and writes the missing blocks."""
-    missing = [number for number in range(facts.blocks) if not is_written(directory, number)]
+    missing = [number for number in range(facts.blocks) if not vector_files.block_path(directory, number).is_file()]
     parts = sum(-(-facts.rows(number) // _PART) for number in missing)
     with contextlib.closing(track(_parts(read, facts, missing), f"embedding, parts of {_PART}", parts)) as tracked:
         for block, rows, is_last in tracked:
@@ -188,7 +194,8 @@ def _write_blocks(bert, read, directory, facts, batch_size):
             _check_vectors(vectors, block, rows)
             block.vectors[rows] = vectors
             if is_last:
-                write_block(directory, block.number, block.passages, block.vectors, facts)
+                write_passages(directory, block.number, block.passages)
+                vector_files.write_block(directory, block.number, block.vectors)
 
 
 def _parts(read, facts, missing):

@@ -3,9 +3,8 @@
     index.json              the facts: model, similarity, dtype, sizes, whether complete
     passages-00000.jsonl    a line for each passage: `id`, `title`, `text`
     offsets-00000.npy       int64 (passages + 1,): where each line starts, and the size of the file
-    vectors-00000.npy       float16 or int8 (passages, width)
-    scales-00000.npy        int8 only: float32 (passages,), the vector is its int8 values times its scale
-    exact-00000.npy         int8 with `rescore` only: float16 (passages, width)
+    block-00000.npy         float16 (passages, width), only while the index is built
+    vectors.faiss           the vectors of all blocks, see `vector_files`
 
 A block is complete when its vectors exist, which are written last.
 """
@@ -19,9 +18,8 @@ import numpy as np
 from keras_bert.files import read_json, replacing, write_json
 
 FACTS = "index.json"
-FORMAT = 1
-_DAMAGED = "The index is damaged: remove its folder and build it again"
-_LARGEST = 127  # Of int8, symmetric.
+FORMAT = 2
+DAMAGED = "The index is damaged: remove its folder and build it again"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +35,7 @@ class IndexFacts:
         block: int, number of passages in a block.
         similarity: str, "cosine" (vectors have length 1) or "dot".
         dtype: str, "float16" or "int8".
-        rescore: bool, whether the index has both.
+        approximate: bool, whether a graph of the vectors is searched, instead of all of them.
         query_prompt, passage_prompt: str, texts before each query and passage.
         complete: bool, whether all blocks are written. Defaults to `False`.
         format: int, version of the format.
@@ -51,7 +49,7 @@ class IndexFacts:
     block: int
     similarity: str
     dtype: str
-    rescore: bool
+    approximate: bool
     query_prompt: str
     passage_prompt: str
     complete: bool = False
@@ -65,16 +63,6 @@ class IndexFacts:
     def rows(self, number):
         """Returns the number of passages in a block."""
         return min(self.block, self.passages - number * self.block)
-
-    def arrays(self, number):
-        """Returns shape and dtype of the arrays of a block by kind."""
-        rows = self.rows(number)
-        found = {"offsets": ((rows + 1,), "int64"), "vectors": ((rows, self.width), self.dtype)}
-        if self.dtype == "int8":
-            found["scales"] = (rows,), "float32"
-        if self.rescore:
-            found["exact"] = (rows, self.width), "float16"
-        return found
 
 
 def check_folder(directory):
@@ -109,7 +97,7 @@ def read_facts(directory):
         facts = IndexFacts(**values)
         sizes = facts.passages, facts.width, facts.block
         if not isinstance(facts.model, dict) or any(type(size) is not int or size < 1 for size in sizes):
-            raise ValueError(f"its model must be an object and its sizes positive integers. {_DAMAGED}")
+            raise ValueError(f"its model must be an object and its sizes positive integers. {DAMAGED}")
         return facts
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: not the facts of an index: {error}") from None
@@ -123,30 +111,17 @@ def passages_path(directory, number):
     return pathlib.Path(directory, f"passages-{number:05}.jsonl")
 
 
-def array_path(directory, kind, number):
-    return pathlib.Path(directory, f"{kind}-{number:05}.npy")
+def offsets_path(directory, number):
+    return pathlib.Path(directory, f"offsets-{number:05}.npy")
 
 
-def is_written(directory, number):
-    """Returns whether a block is complete."""
-    return array_path(directory, "vectors", number).is_file()
-
-
-def write_block(directory, number, passages, vectors, facts):
-    """Writes the passages and vectors of a block, each file as a whole."""
+def write_passages(directory, number, passages):
+    """Writes the passages of a block and their offsets, each file as a whole."""
     lines = [passage_line(passage) for passage in passages]
     with replacing(passages_path(directory, number)) as temporary:
         temporary.write_bytes(b"".join(lines))
-    arrays = {"offsets": np.cumsum([0, *map(len, lines)], dtype="int64")}
-    if facts.rescore:
-        arrays["exact"] = _float16(vectors)
-    if facts.dtype == "int8":
-        arrays["vectors"], arrays["scales"] = quantize(vectors)
-    else:
-        arrays["vectors"] = _float16(vectors)
-    for kind in sorted(arrays, key="vectors".__eq__):  # The vectors come last.
-        with replacing(array_path(directory, kind, number)) as temporary:
-            np.save(temporary, arrays[kind])
+    with replacing(offsets_path(directory, number)) as temporary:
+        np.save(temporary, np.cumsum([0, *map(len, lines)], dtype="int64"))
 
 
 def passage_line(passage):
@@ -155,31 +130,26 @@ def passage_line(passage):
     return json.dumps(values, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
-def open_array(directory, kind, number, facts):
-    """Returns an array of a block, memory-mapped; raises an error if it is not what the facts say."""
-    path, (shape, dtype) = array_path(directory, kind, number), facts.arrays(number)[kind]
+def open_offsets(directory, number, facts):
+    """Returns the offsets of a block, memory-mapped; raises an error if they do not fit the facts and the passages."""
+    path, shape = offsets_path(directory, number), (facts.rows(number) + 1,)
     try:
-        array = np.load(path, mmap_mode="r")
+        offsets = np.load(path, mmap_mode="r")
     except FileNotFoundError:
-        raise ValueError(f"{path}: the file is missing. {_DAMAGED}") from None
+        raise ValueError(f"{path}: the file is missing. {DAMAGED}") from None
     except (ValueError, EOFError, OSError, MemoryError) as error:  # A damaged header gives any of these.
-        raise ValueError(f"{path}: cannot be read: {error}. {_DAMAGED}") from None
-    if array.shape != shape or array.dtype != dtype:
-        raise ValueError(
-            f"{path}: expected {dtype} of shape {shape}. Received: {array.dtype} of shape {array.shape}. {_DAMAGED}"
-        )
-    return array
-
-
-def check_passages(directory, number, offsets):
-    """Raises an error if the passages of a block do not have the size that the offsets say."""
+        raise ValueError(f"{path}: cannot be read: {error}. {DAMAGED}") from None
+    if offsets.shape != shape or offsets.dtype != "int64":
+        received = f"{offsets.dtype} of shape {offsets.shape}"
+        raise ValueError(f"{path}: expected int64 of shape {shape}. Received: {received}. {DAMAGED}")
+    if offsets[0] != 0 or (np.diff(offsets) <= 0).any():
+        raise ValueError(f"{path}: the offsets do not increase from 0. {DAMAGED}")
     path = passages_path(directory, number)
     size = path.stat().st_size if path.is_file() else None
-    if offsets[0] != 0 or (np.diff(offsets) <= 0).any():
-        raise ValueError(f"{array_path(directory, 'offsets', number)}: the offsets do not increase from 0. {_DAMAGED}")
     if size != offsets[-1]:
         found = "no file" if size is None else f"{size:,} bytes"
-        raise ValueError(f"{path}: expected {offsets[-1]:,} bytes. Received: {found}. {_DAMAGED}")
+        raise ValueError(f"{path}: expected {offsets[-1]:,} bytes. Received: {found}. {DAMAGED}")
+    return offsets
 
 
 def read_passage(path, line, content):
@@ -188,18 +158,4 @@ def read_passage(path, line, content):
         passage = json.loads(content)
         return {name: passage[name] for name in ("id", "title", "text")}
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}:{line}: not a passage: {error}. {_DAMAGED}") from None
-
-
-def quantize(vectors):
-    """Returns vectors as int8, and the scale of each; a vector of zeros has the scale 0."""
-    scales = np.abs(vectors).max(-1) / np.float32(_LARGEST)
-    codes = np.rint(vectors / np.where(scales > 0, scales, 1)[:, None])
-    return np.clip(codes, -_LARGEST, _LARGEST).astype("int8"), scales.astype("float32")
-
-
-def _float16(vectors):
-    limit = np.finfo("float16").max
-    if (largest := np.abs(vectors).max()) > limit:
-        raise ValueError(f"vectors must be at most {limit:g}, the largest float16. Received: {largest:g}")
-    return vectors.astype("float16")
+        raise ValueError(f"{path}:{line}: not a passage: {error}. {DAMAGED}") from None

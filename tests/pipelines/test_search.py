@@ -24,7 +24,7 @@ def folder(config, pieces, tmp_path_factory):
     (folder / "queries.txt").write_text("a b c\nx y z\n")
     (folder / "qrels.tsv").write_text("query_id\tpassage_id\n0\tp0\n1\tp3\n1\tp2\n")
     arguments = [f"--model={folder}/model", f"--input={folder}/passages.jsonl", f"--index={folder}/index"]
-    printed = call(PROGRAM, *arguments, "--block=2", "--dtype=int8", "--rescore")
+    printed = call(PROGRAM, *arguments, "--block=2", "--dtype=int8")
     assert printed.startswith(f"index:        {folder}/index, 5 passages\nnext: ")
     assert f'pipelines.search --index={folder}/index --query="..."' in " ".join(printed.replace("\\", "").split())
     return folder
@@ -122,16 +122,16 @@ def test_a_killed_build(folder):
 import os, pathlib, signal
 replace = pathlib.Path.replace
 def killed(self, target):
-    if target.name == "vectors-00001.npy":
+    if target.name == "block-00001.npy":
         os.kill(os.getpid(), signal.SIGKILL)
     return replace(self, target)
 pathlib.Path.replace = killed
 """
     arguments = [f"--model={folder}/model", f"--input={folder}/passages.jsonl", f"--index={folder}/killed"]
-    arguments += ["--block=2", "--dtype=int8", "--rescore"]
+    arguments += ["--block=2", "--dtype=int8"]
     run(PROGRAM, *arguments, before=before, status=-9)
-    assert (folder / "killed" / "vectors-00000.npy").is_file()
-    assert not (folder / "killed" / "vectors-00001.npy").exists()
+    assert (folder / "killed" / "block-00000.npy").is_file()
+    assert not (folder / "killed" / "block-00001.npy").exists()
     run(PROGRAM, *arguments)
     killed, whole = (
         {path.name: path.read_bytes() for path in (folder / name).iterdir()} for name in ("killed", "index")
