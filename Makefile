@@ -1,7 +1,7 @@
 # make test     creates .venv, installs the pinned packages and runs the tests (six minutes)
 # make demo     fine-tunes pre-trained weights on 286 sentences and queries the exported model (two minutes)
 # make slow     runs the slow tests
-# make jax      runs the tests that need no TensorFlow, on JAX, in an environment without TensorFlow
+# make jax      runs tests on JAX: of models, without TensorFlow; of pre-training, where TensorFlow reads the records
 # make lint     checks the style
 # make docs     builds the documentation in build/docs; checks its links
 # make browser  installs playwright for the tests of the server's web page; requires chromium
@@ -24,8 +24,10 @@ demo: .venv/installed
 slow: .venv/installed
 	.venv/bin/python -m pytest $(TWO) -m slow
 
-jax: .venv-jax/installed
-	KERAS_BACKEND=jax .venv-jax/bin/python -m pytest $(TWO) -m "not slow" tests/test_config.py tests/layers tests/models tests/checkpoints tests/experiments/test_fit_run.py
+jax: .venv/installed .venv-jax/installed
+	KERAS_BACKEND=jax .venv-jax/bin/python -m pytest $(TWO) -m "not slow" tests/test_config.py tests/layers tests/models tests/checkpoints
+	.venv/bin/python $(PIP) -r requirements.txt -r requirements-jax.txt
+	KERAS_BACKEND=jax .venv/bin/python -m pytest tests/experiments/test_fit_trainer.py
 
 lint: .venv/installed
 	.venv/bin/ruff check .

@@ -40,7 +40,7 @@ def config(size):
 
 
 def batch(size, length, rows):
-    """Returns inputs and targets, as `RecordDataset` does."""
+    """Returns inputs and targets, as `FitTrainer` does."""
     rng, predictions, vocabulary = np.random.default_rng(0), round(0.15 * length), config(size).vocab_size
     positions = np.sort(rng.permuted(np.tile(np.arange(1, length), (rows, 1)), axis=1)[:, :predictions], 1)
     inputs = {

@@ -64,7 +64,6 @@ _MODULES = {
     "keras_bert.training.trainer": "Trainer",
     "keras_bert.training.distribution": "create_strategy",
     "keras_bert.training.bucketing": "Batches",
-    "keras_bert.pretraining.record_dataset": "RecordDataset",
     "keras_bert.training.packed_batches": "PackedBatches",
     "keras_bert.training.pair_bucketing": "PairBatches",
     "keras_bert.training.tower_bucketing": "TowerBatches",

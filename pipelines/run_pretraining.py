@@ -9,12 +9,11 @@ The same command resumes an interrupted run exactly. With more steps in the last
 finished run: weights and moments carry over, and the new steps have their own warmup and decay, from `--learning_rate`
 and `--warmup`. `--output_dir` contains `report.html`, `flags.txt` (for `--flagfile`), `metrics.jsonl`, TensorBoard
 events, snapshots, and `model/` as of the last snapshot, which `keras_bert.load` and transformers can load. With
-`--engine=fit` Keras' `fit` trains, also on JAX without TensorFlow, on all devices, without report and events. On two
-cores, a model of 2 layers, width 128, processes 45,000 tokens per second, or 59,000 with `--precision=mixed_bfloat16`;
-one of 4 layers, width 256, processes 10,500 or 15,000.
+`KERAS_BACKEND=jax`, Keras' `fit` trains on JAX, on all devices; TensorFlow reads the records. On two cores, a model of
+2 layers, width 128, processes 45,000 tokens per second, or 59,000 with `--precision=mixed_bfloat16`; one of 4 layers,
+width 256, processes 10,500 or 15,000.
 """
 
-import importlib.util
 import os
 import pathlib
 import shlex
@@ -50,9 +49,6 @@ flags.DEFINE_enum(
 )
 flags.DEFINE_enum("optimizer", "adamw", ["adamw", "lamb"], "Optimizer; LAMB is for large batches.")
 flags.DEFINE_float("learning_rate", 1e-4, "Peak learning rate.")
-_ENGINE = flags.DEFINE_enum(
-    "engine", "trainer", ["trainer", "fit"], "fit: Keras' model.fit, also on JAX (KERAS_BACKEND=jax); trainer: Trainer."
-)
 flags.DEFINE_bool("remat", False, "Recomputes activations: half the speed, a third of the memory.")
 flags.DEFINE_integer("seed", 1, "Random seed.", 0)
 flags.DEFINE_integer("save_every", 1000, "Steps between snapshots and between evaluations.", 1)
@@ -74,48 +70,16 @@ def check():
         raise ValueError(f"--teacher: not for a bilm. Received: --config={_CONFIG.value}")
     if flags.FLAGS.pack and (_DISTILLATION.teacher.value or _is_bilm()):
         raise ValueError("--pack: not with --teacher and not for a bilm")
-    _check_engine()
+    if _backend() not in ("tensorflow", "jax"):
+        raise ValueError(f"KERAS_BACKEND: expected tensorflow or jax. Received: {_backend()}")
+    if _backend() == "jax" and flags.FLAGS["strategy"].present:
+        raise ValueError("--strategy: only on TensorFlow. JAX trains on all devices. Received: KERAS_BACKEND=jax")
     common_flags.check_distillation(_DISTILLATION)
     common_flags.check_paths(_MODEL.value, vocab=_VOCAB.value)
 
 
-def _check_engine():
-    if _ENGINE.value == "trainer":
-        if not _on_tensorflow():
-            raise ValueError("KERAS_BACKEND: the trainer needs TensorFlow. Add --engine=fit, or unset KERAS_BACKEND")
-        if (pathlib.Path(_FLAGS.output_dir.value) / "settings.json").exists():
-            raise ValueError(f"--output_dir={_FLAGS.output_dir.value}: contains a run of --engine=fit")
-        return
-    for name in ("strategy", "report_to", "pack", "causal", "teacher", "student_layers"):
-        if flags.FLAGS[name].present and flags.FLAGS[name].value:
-            raise ValueError(f"--engine=fit: not with --{name}. Expected --engine=trainer, on TensorFlow")
-    if _on_tensorflow() and not importlib.util.find_spec("tensorflow"):
-        raise ValueError("--engine=fit: TensorFlow is not installed. Set KERAS_BACKEND=jax")
-
-
 def main():
-    _fit() if _ENGINE.value == "fit" else _train()
-
-
-def _fit():
     os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")  # Steps on several virtual CPUs block each other.
-    from keras_bert.experiments.fit_run import FitRun
-    from keras_bert.experiments.pretraining_model import Objective, PretrainingSettings
-
-    output = pathlib.Path(_FLAGS.output_dir.value)
-    objective = common_flags.instance(Objective, masking=None, both_directions=_is_bilm())
-    phases = common_flags.phases(_PHASE)
-    settings = common_flags.instance(PretrainingSettings, phases=phases, objective=objective, model=_start())
-    held_out = (_EVAL.value, _EVAL_EXAMPLES.value)
-    run = FitRun(settings, _DATA.value, output, *held_out, _VOCAB.value, _LOWERCASE.value)
-    write_text(output / "flags.txt", command.given_flags())
-    run.fit()
-    print(f"metrics:      {output / 'metrics.jsonl'}\nmodel:        {output / 'model'}")
-    what, line = _next()[0]
-    command.print_next(line, what)
-
-
-def _train():
     import tensorflow as tf
 
     from keras_bert.experiments import pretraining
@@ -125,7 +89,10 @@ def _train():
     from keras_bert.training.distribution import is_chief
 
     check_report_to(_FLAGS.report_to.value)
-    strategy, output = keras_bert.create_strategy(_FLAGS.strategy.value), pathlib.Path(_FLAGS.output_dir.value)
+    if _backend() == "jax":
+        tf.config.set_visible_devices([], "GPU")  # TensorFlow only reads, and leaves the memory to JAX.
+    strategy = None if _backend() == "jax" else keras_bert.create_strategy(_FLAGS.strategy.value)
+    output = pathlib.Path(_FLAGS.output_dir.value)
     objective = common_flags.instance(Objective, masking=None, both_directions=_is_bilm())
     phases = common_flags.phases(_PHASE)
     settings = common_flags.instance(PretrainingSettings, phases=phases, objective=objective, model=_start())
@@ -153,8 +120,8 @@ def _train():
             command.print_next(line, what)
 
 
-def _on_tensorflow():
-    return os.environ.get("KERAS_BACKEND", "tensorflow") == "tensorflow"
+def _backend():
+    return os.environ.get("KERAS_BACKEND", "tensorflow")
 
 
 def _start():
@@ -182,4 +149,4 @@ def _next():
 
 
 if __name__ == "__main__":
-    command.run(main, tensorflow=_on_tensorflow, check=check, resumes=True)
+    command.run(main, check=check, resumes=True)

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 # The floors, from the ground up: a room imports itself and lower floors.
 FLOORS = [
-    ["checks", "files", "memory", "protobuf", "version"],
+    ["checks", "files", "memory", "version"],
     ["config", "metadata", "similarity", "layers"],
     ["text", "training"],
     ["reports", "models", "corpus"],
@@ -53,7 +53,7 @@ ROOMS[""] = ["layers", "version"]
 STANDARD = sys.stdlib_module_names
 # Rooms with restricted third-party imports, and the packages that they may import.
 THIRD_PARTY = {
-    **dict.fromkeys(["checks", "config", "files", "memory", "metadata", "protobuf", "version"], ()),
+    **dict.fromkeys(["checks", "config", "files", "memory", "metadata", "version"], ()),
     "layers": ("keras",),
 }
 # Modules with lazy imports.

@@ -32,7 +32,7 @@ def check_origins(folder, origins, write=True):
 
 
 def data_origins(records):
-    """Returns facts about pre-training records: `Records` or `RecordDataset`s, one for each phase."""
+    """Returns facts about pre-training records: `Records`, one for each phase."""
     return {
         f"the data of length {source.sequence_length}": {
             "content": source.content,

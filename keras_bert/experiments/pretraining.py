@@ -8,10 +8,9 @@ from keras_bert.experiments.pretraining_model import check_held_out, check_pairs
 from keras_bert.experiments.pretraining_report import results_text, write_pretraining_report
 from keras_bert.models.description import describe
 from keras_bert.models.student import without_teacher
-from keras_bert.pretraining.dataset import Records, find_damage
+from keras_bert.pretraining.dataset import Records, find_damage, sequence_length
 from keras_bert.pretraining.fills import sample_fills
 from keras_bert.pretraining.packed_records import PackedRecords
-from keras_bert.pretraining.record_files import sequence_length
 from keras_bert.reports.environment import environment
 from keras_bert.reports.page import Head
 from keras_bert.training.callbacks import flat_settings

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from keras_bert.checkpoints.save import save
 from keras_bert.experiments.extension import EXTENDABLE, extended_schedule
+from keras_bert.experiments.fit_trainer import FitTrainer
 from keras_bert.experiments.origins import check_origins, data_origins
 from keras_bert.experiments.pretraining_model import build_model, load_teacher, open_config
 from keras_bert.models.packed import build_packed
@@ -50,25 +51,24 @@ class PretrainingRun:
         self.settings, self.records, self._held_out, self._lowercase = settings, records, held_out, lowercase
         if settings.pack and settings.teacher:
             raise ValueError("--pack: not with a teacher. Received: --teacher")
+        if (settings.teacher or settings.gradient_accumulation > 1) and not _on_tensorflow():
+            name = "--teacher" if settings.teacher else "--gradient_accumulation"
+            raise ValueError(f"{name}: only on TensorFlow. Received: KERAS_BACKEND={keras.backend.backend()}")
         self._directory = None if directory is None else pathlib.Path(directory)
         self._origins = data_origins(records)
         self._teacher = self._load_teacher(strategy)
         objective, stored = settings.objective, self._stored_settings()
         schedule = extended_schedule(directory, stored, settings.learning_rate, settings.warmup)
         callbacks = create_callbacks(report_to, self._directory, self._directory.name) if directory else []
-        self.trainer = Trainer(
-            self._build,
-            lambda model: self._optimizer(model, schedule),
-            self._losses(),
-            losses.pretraining_metrics(objective.next_sentence),
-            directory=directory,
-            strategy=strategy,
-            micro_batches=settings.gradient_accumulation,
-            seed=settings.seed,
-            settings=stored,
-            callbacks=callbacks,
-            rewire=build_packed if settings.pack else build_trimmed,
-        )
+        build = self._build, lambda model: self._optimizer(model, schedule)
+        options = {"directory": self._directory, "settings": stored, "callbacks": callbacks}
+        options["rewire"] = build_packed if settings.pack else build_trimmed
+        if _on_tensorflow():
+            options |= {"strategy": strategy, "micro_batches": settings.gradient_accumulation, "seed": settings.seed}
+            metrics = losses.pretraining_metrics(objective.next_sentence)
+            self.trainer = Trainer(*build, self._losses(), metrics, **options)
+        else:
+            self.trainer = FitTrainer(*build, [phase["batch"] for phase in settings.phases], **options)
         if self._directory:
             check_origins(self._directory / "snapshots", self._origins, is_chief(self.trainer.strategy))
 
@@ -88,6 +88,7 @@ class PretrainingRun:
             **({"masking": dataclasses.asdict(masking)} if masking else {}),
             **({"student_layers": settings.student_layers} if settings.student_layers else {}),
             **({"pack": True} if settings.pack else {}),
+            **({} if _on_tensorflow() else {"backend": keras.backend.backend(), "seed": settings.seed}),
             **self._teacher_settings(),
         }
 
@@ -166,3 +167,7 @@ class PretrainingRun:
         casing = {"lowercase": known.get("lowercase", self._lowercase), "strip_accents": known.get("strip_accents")}
         with announced("saving"):
             save(without_teacher(self.trainer.model), self._directory / "model", self.records[0].vocabulary, **casing)
+
+
+def _on_tensorflow():
+    return keras.backend.backend() == "tensorflow"

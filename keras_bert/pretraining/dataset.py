@@ -3,17 +3,19 @@
 import functools
 import pathlib
 import re
+import struct
 
 import numpy as np
 import tensorflow as tf
 
 from keras_bert.corpus import lines
 from keras_bert.pretraining.masking import Masker, Masking
-from keras_bert.pretraining.record_files import content_hash, find_records, record_offsets, records_vocabulary
+from keras_bert.pretraining.record_files import content_hash, find_records, records_vocabulary
 from keras_bert.training.batch_source import BatchSource
 
 _SHUFFLED = 2**16  # Examples to shuffle at a time.
 OPEN_FILES = 16  # Files to interleave.
+_HEADER, _FOOTER = 12, 4  # Bytes around a record: its length and two checksums.
 
 
 class Records(BatchSource):
@@ -190,6 +192,11 @@ def read_records(path):
     return tf.data.TFRecordDataset(path, compression_type=packed)
 
 
+def sequence_length(source):
+    """Returns the sequence length of the first record of a source."""
+    return _look(find_records(source)[0][0])["input_ids"].shape[0]
+
+
 def _look(path):
     """Returns the features of the first record, as expected by `tf.io.parse_example`."""
     try:
@@ -221,7 +228,18 @@ def _count(path):
             return sum(1 for _ in read_records(path))
         except tf.errors.DataLossError as error:
             raise ValueError(f"{path}: is damaged ({_plain(error)}). Copy the file again") from None
-    return len(record_offsets(path))
+    count = place = 0
+    with open(path, "rb") as file:  # TensorFlow treats a file that ends in a header as complete.
+        size = file.seek(0, 2)
+        while place < size:
+            file.seek(place)
+            header = file.read(_HEADER)
+            length = struct.unpack_from("<Q", header)[0] if len(header) == _HEADER else size
+            place += _HEADER + length + _FOOTER
+            if place > size:
+                raise ValueError(f"{path}: the record after {count:,} complete ones is truncated. Copy the file again")
+            count += 1
+    return count
 
 
 def find_damage(source):

@@ -48,9 +48,14 @@ def machine():
 
 
 def _accelerators():
-    gpus = tf.config.list_physical_devices("GPU")
-    names = [tf.config.experimental.get_device_details(gpu).get("device_name", "GPU") for gpu in gpus]
-    names += ["TPU"] * len(tf.config.list_logical_devices("TPU"))
+    if keras.backend.backend() == "jax":
+        import jax
+
+        names = [device.device_kind for device in jax.devices() if device.platform != "cpu"]
+    else:
+        gpus = tf.config.list_physical_devices("GPU")
+        names = [tf.config.experimental.get_device_details(gpu).get("device_name", "GPU") for gpu in gpus]
+        names += ["TPU"] * len(tf.config.list_logical_devices("TPU"))
     kinds = [f"{names.count(name)} x {name}" if names.count(name) > 1 else name for name in dict.fromkeys(names)]
     return ", ".join(kinds) or "no accelerator"
 

@@ -60,7 +60,7 @@ class Calls:
                 numbers, stop = self._call(iterator, step, count)
             seconds = time.monotonic() - began
             step, left, self._seconds = step + count, left - count, seconds / count
-            yield step, numbers, {} if traced else _rates(segment.source, count, seconds), stop
+            yield step, numbers, {} if traced else rates(segment.source, count, seconds), stop
 
     def _steps_of_call(self):
         """Returns the number of steps of the next call: one to trace, later those of about a second."""
@@ -106,8 +106,8 @@ def explaining_out_of_memory(batches):
     return explain_out_of_memory(batch_size=batches.batch_size, length=batches.sequence_length)
 
 
-def _rates(batches, steps, seconds):
+def rates(batches, steps, seconds):
     """Returns examples, tokens and steps per second, as far as the batches know them."""
     amounts = {name: getattr(batches, name) for name in ("examples", "tokens")}
-    rates = {name: amount / batches.steps * steps for name, amount in amounts.items() if amount}
-    return {name: amount / max(seconds, 1e-9) for name, amount in {**rates, "steps": steps}.items()}
+    done = {name: amount / batches.steps * steps for name, amount in amounts.items() if amount}
+    return {name: amount / max(seconds, 1e-9) for name, amount in {**done, "steps": steps}.items()}

@@ -57,7 +57,7 @@ class RunState:
         self._metric, self._patience, self._extend = metric, patience, extend
         frozen = {id(weight) for weight in _frozen_weights(model)}
         self._weights = {
-            f"model/{index}/{weight.path}": weight.value
+            f"model/{index}/{weight.path}": weight
             for index, weight in enumerate(model.weights)
             if id(weight) not in frozen
         }

@@ -399,12 +399,9 @@ def test_distillation(made):
 
 
 @pytest.mark.usefixtures("eager")
-@pytest.mark.parametrize("engine", ["trainer", "fit"])
-def test_another_start_model_or_other_data_are_refused(made, tmp_path, engine):
+def test_another_start_model_or_other_data_are_refused(made, tmp_path):
     start, data = shutil.copytree(made / "teacher", tmp_path / "start"), shutil.copytree(made / "16", tmp_path / "data")
-    given = flags(
-        made, tmp_path / "out", config=None, model=start, data=data, engine=engine, phase="length:16,steps:1,batch:4"
-    )
+    given = flags(made, tmp_path / "out", config=None, model=start, data=data, phase="length:16,steps:1,batch:4")
     call(PROGRAM, *given)
     content = shard(data).read_bytes()
     shard(data).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -437,26 +434,6 @@ def test_distillation_on_two_devices_resumes_exactly(made):
     with eagerly():
         call(PROGRAM, *flags(made, "one_layer", **layers))
     assert keras_bert.load(made / "one_layer" / "model").config.num_hidden_layers == 1
-
-
-def test_fit(made):
-    """--engine=fit, and what it refuses instead of ignoring it."""
-    given = flags(made, "fit", engine="fit", eval_data="{made}/held_out", eval_examples=8, save_every=1)
-    with eagerly():
-        printed = call(PROGRAM, *given)
-        (made / "fit" / "metrics.jsonl").open("a").write('{"step": 3, "ki')  # Cut short.
-        call(PROGRAM, *given)  # Is finished.
-        call(PROGRAM, *flags(made, "fit_mlm", engine="fit", data="{made}/rows", next_sentence="false"))
-    assert f"model:        {made / 'fit' / 'model'}" in printed
-    assert metrics(made / "fit_mlm")[-1].keys() == {"step", "kind", "mlm_loss", "mlm_accuracy", "mlm_perplexity"}
-    assert [(line["step"], line["kind"]) for line in metrics(made / "fit")] == [
-        (step, kind) for step in (1, 2) for kind in ("train", "evaluation")
-    ]
-    assert keras_bert.load(made / "fit" / "model").vocabulary.pieces == tuple(PIECES)
-    assert "contains a run of --engine=fit" in mistake(PROGRAM, *flags(made, "fit"))
-    for refused in ("strategy=mirrored", "report_to=tensorboard", "pack", "gradient_accumulation=2"):
-        expected = f"--engine=fit: not with --{refused.split('=')[0]}. Expected --engine=trainer"
-        assert expected in mistake(PROGRAM, *flags(made, "refused", engine="fit"), f"--{refused}")
 
 
 def test_training_equals_google_tf1(golden, tmp_path):
