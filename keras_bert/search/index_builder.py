@@ -29,7 +29,7 @@ from keras_bert.text.prompts import PASSAGE, QUERY, prompt_for
 from keras_bert.training.progress import announced, track
 
 _PART = 512  # Passages between two updates of the progress.
-_EXACT = 250_000  # Passages up to which the search is exact by default.
+EXACT = 250_000  # Passages up to which the search is exact by default.
 
 
 def build_index(
@@ -89,7 +89,7 @@ def build_index(
         "query_prompt": prompt_for(bert, *QUERY) if query_prompt is None else query_prompt,
         "passage_prompt": prompt_for(bert, *PASSAGE) if passage_prompt is None else passage_prompt,
     }
-    approximate = count > _EXACT if approximate is None else bool(approximate)
+    approximate = count > EXACT if approximate is None else bool(approximate)
     facts = IndexFacts(model, name, source, count, width, block, similarity, dtype, approximate, **prompts)
     facts = _begin(directory, facts)
     if not vector_files.vectors_path(directory).is_file():

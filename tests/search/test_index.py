@@ -150,6 +150,14 @@ def test_the_nearest_of_many(bert, tmp_path, monkeypatch, approximate, top):
     assert index.nearest(queries[:0], top)[0].shape == (0, top)
 
 
+def test_indexes_of_many_passages_are_graphs(bert, tmp_path, monkeypatch):
+    monkeypatch.setattr(index_builder, "EXACT", 8)
+    for texts, approximate in ((TEXTS[:8], False), (TEXTS, True)):
+        index = keras_bert.build_index(bert, texts, tmp_path / f"{len(texts)}")
+        assert index.facts.approximate == approximate
+        assert len(index.search("a c", top=20)) == len(texts)
+
+
 def test_vectors_of_zeros_stay_zeros():
     np.testing.assert_array_equal(unit([[0.0, 0.0], [3.0, 4.0]]), np.float32([[0, 0], [0.6, 0.8]]))
 
