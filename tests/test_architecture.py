@@ -36,9 +36,11 @@ TO_CUT = {
     "checkpoints/answers.py",
     "checkpoints/load.py",
     "checkpoints/save.py",
+    "experiments/finetuning.py",
     "experiments/pretraining_model.py",
     "exporting/export.py",
     "models/description.py",
+    "tasks/base.py",
     "tasks/classification/task.py",
 }
 ROOMS = {
@@ -62,7 +64,7 @@ IMPORTLIB = {"keras_bert/__init__.py", "keras_bert/serving/__init__.py"}
 EXCEPTIONS = {("keras_bert/layers/graphs.py", "tensorflow")}
 # Optional dependencies, imported where they are used; so are the modules that need TensorFlow.
 OPTIONAL = {"tensorflow", "tensorflow_text", "keras_hub", "huggingface_hub", "tensorflow_datasets", "apache_beam"}
-OPTIONAL |= {"jax", "scipy", "sklearn", "wandb", "mlflow"}
+OPTIONAL |= {"scipy", "sklearn", "wandb", "mlflow", "jax"}
 NEED_TENSORFLOW = ("keras_bert.text.preprocessor.", "keras_bert.text.lossless.", "keras_bert.checkpoints.answers.")
 
 

@@ -32,6 +32,11 @@ PHASES = [{"length": 16, "steps": 7, "batch": 16}, {"length": 24, "steps": 4, "b
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, pieces):
     """Records of lengths 16 and 24, their vocabulary and configs with and without dropout."""
+    import jax
+
+    # Runs that resume compile nothing a second time.
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     folder, rng = tmp_path_factory.mktemp("runs"), np.random.default_rng(0)
     for length in (16, 24):
         real = np.arange(length) < rng.integers(6, length + 1, EXAMPLES)[:, None]
@@ -166,7 +171,9 @@ def test_losses(start, folder, kind):
     (first, *_) = run.records[0].dataset().take(1).as_numpy_iterator()
     expected = means(build_packed(model) if is_packed else model, [first], losses)
     (line,) = lines(folder / kind, "train")
-    assert line == pytest.approx({"step": 1, "kind": "train", "learning_rate": 0.0, **expected}, rel=1e-5)
+    assert {name: line[name] for name in line if name != "kind"} == pytest.approx(
+        {"step": 1, "learning_rate": 0.0, **expected}, rel=1e-5
+    )
     held_out = run._held_out.dataset().as_numpy_iterator()
     assert results == pytest.approx(means(model, held_out, [*losses, *metrics]), rel=1e-5)
 
