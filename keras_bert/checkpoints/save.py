@@ -20,7 +20,7 @@ from keras_bert.files import adding_to
 from keras_bert.metadata import Metadata
 from keras_bert.models.baselines import BaselineDescription
 from keras_bert.models.description import describe
-from keras_bert.text.thresholds import checked_thresholds
+from keras_bert.text.thresholds import checked_null_threshold, checked_thresholds
 from keras_bert.text.vocabulary import Vocabulary
 
 _LOG = logging.getLogger("keras_bert")
@@ -178,7 +178,7 @@ def metadata_of(
         task=task,
         pair=pair,
         sequence_length=sequence_length or embedding.get("sequence_length"),
-        null_threshold=null_threshold,
+        null_threshold=checked_null_threshold(null_threshold),
         thresholds=checked_thresholds(thresholds, description.num_classes if description.multi_label else None),
         positions=description.positions,
         bilstm=description.bilstm,
