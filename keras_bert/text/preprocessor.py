@@ -180,19 +180,19 @@ class TextPreprocessor(keras.layers.Layer):
 
     def decode(self, ids):
         """Converts ids to text without `[CLS]`, `[SEP]` and `[PAD]`: a string for one sequence, a list for a batch."""
-        ids = ids.to_list() if isinstance(ids, tf.RaggedTensor) else keras.ops.convert_to_numpy(ids).tolist()
-        if ids and isinstance(ids[0], list):
         if isinstance(ids, list | tuple):
             ids = tf.ragged.constant(ids)  # Rows of any length.
+        ids = ids.to_list() if isinstance(ids, tf.RaggedTensor) else keras.ops.convert_to_numpy(ids).tolist()
+        if ids and isinstance(ids[0], list):
             return [self.decode(row) for row in ids]
-        pieces = [self.vocabulary.pieces[index] for index in ids]
-        return " ".join(piece for piece in pieces if piece not in ("[PAD]", "[CLS]", "[SEP]")).replace(" ##", "")
         wrong = [index for index in ids if type(index) is not int or not 0 <= index < len(self.vocabulary)]
         if wrong:
             raise ValueError(
                 f"`ids` must be integers from 0 to {len(self.vocabulary) - 1}, the ids of the vocabulary. "
                 f"Received: {wrong[0]!r} among them"
             )
+        pieces = [self.vocabulary.pieces[index] for index in ids]
+        return " ".join(piece for piece in pieces if piece not in ("[PAD]", "[CLS]", "[SEP]")).replace(" ##", "")
 
     def compute_output_spec(self, inputs):
         length = self.sequence_length if self.padding == "fixed" else None

@@ -169,16 +169,16 @@ def test_decode(preprocessor):
     assert preprocessor.decode(np.array([2, 4, 3])) == "[MASK]"
     assert preprocessor.decode(preprocessor.tokenizer(["hello", ""])) == ["hello", ""]
     assert preprocessor.decode([]) == ""
+    assert preprocessor.decode([[2, 4, 3], [2, 3]]) == ["[MASK]", ""]
+    for wrong in (-1, len(PIECES), 4.0):
+        with pytest.raises(ValueError, match=f"`ids` must be integers from 0 to .*Received: {wrong} among them"):
+            preprocessor.decode([wrong])
 
 
 def test_preprocessor_of_a_checkpoint(eager):
     bert = keras_bert.load("bert_tiny_books")
     packed = bert.preprocessor(16, padding="longest")(["A man."])
     assert ids(packed) == [bert.vocabulary.ids(["[CLS]", "a", "man", ".", "[SEP]"])]
-    assert preprocessor.decode([[2, 4, 3], [2, 3]]) == ["[MASK]", ""]
-    for wrong in (-1, len(PIECES), 4.0):
-        with pytest.raises(ValueError, match=f"`ids` must be integers from 0 to .*Received: {wrong} among them"):
-            preprocessor.decode([wrong])
     with pytest.raises(ValueError, match="`sequence_length` must be at most 512, the number of positions of .*"):
         bert.preprocessor(513)
 
