@@ -1,5 +1,6 @@
 """Checks of numbers, which may be Python's or NumPy's."""
 
+import math
 import numbers
 
 
@@ -11,6 +12,11 @@ def is_count(value, least=1):
 def is_number(value):
     """Returns whether a value is a real number; NaN and infinity are."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def is_finite(value):
+    """Returns whether a value is a real number, neither NaN nor infinite."""
+    return is_number(value) and math.isfinite(value)
 
 
 def check_count(name, value):

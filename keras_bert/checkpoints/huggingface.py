@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 import shutil
+from functools import partial
 
 import ml_dtypes
 import numpy as np
@@ -178,7 +179,17 @@ def read_file(path):
     except (safetensors.SafetensorError, OSError) as error:
         raise ValueError(f"{path}: not a readable safetensors file, it may be truncated: {error}") from None
     shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
-    return {name: Tensor(name, shape, lambda name=name: file.get_tensor(name)) for name, shape in shapes.items()}
+    return {name: Tensor(name, shape, partial(_read_tensor, path, file, name)) for name, shape in shapes.items()}
+
+
+def _read_tensor(path, file, name):
+    try:
+        return file.get_tensor(name)
+    except (AttributeError, TypeError):  # NumPy lacks its dtype, such as that of 8-bit floats.
+        raise ValueError(
+            f"{path}: the dtype of {name} is not supported. Expected float32, float16 or bfloat16. "
+            f"Received: dtype={file.get_slice(name).get_dtype()}"
+        ) from None
 
 
 def _weight_files(directory):

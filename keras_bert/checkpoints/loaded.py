@@ -52,7 +52,8 @@ class LoadedBert:
         check_known(checkpoint, description)
         wanted = slots(description)
         added = set() if checkpoint.metadata.bilstm else {slot.name for slot in wanted if is_bilstm(slot)}
-        fill(checkpoint, wanted, optional=POOLER_TENSORS | added)
+        pooler = set() if POOLER_TENSORS & checkpoint.tensors.keys() else POOLER_TENSORS  # All of it may be missing.
+        fill(checkpoint, wanted, optional=pooler | added)
         self.has_pooler = checkpoint.tensors.keys() >= POOLER_TENSORS
         if not self.has_pooler and "pooled" in head_named(self.head).reads:
             logging.getLogger("keras_bert").warning(

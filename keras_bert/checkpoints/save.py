@@ -13,7 +13,7 @@ from keras_bert.models.description import describe
 from keras_bert.similarity import check_function
 from keras_bert.text.labels import checked_labels
 from keras_bert.text.prompts import check_prompts
-from keras_bert.text.thresholds import checked_thresholds
+from keras_bert.text.thresholds import checked_null_threshold, checked_thresholds
 from keras_bert.text.vocabulary import Vocabulary
 from keras_bert.translation import marian
 
@@ -172,7 +172,7 @@ def metadata_of(
         task=task,
         pair=pair,
         sequence_length=sequence_length or embedding.get("sequence_length"),
-        null_threshold=null_threshold,
+        null_threshold=checked_null_threshold(null_threshold),
         thresholds=checked_thresholds(thresholds, description.num_classes if description.multi_label else None),
         positions=description.positions,
         bilstm=description.bilstm,

@@ -79,14 +79,18 @@ def _settings(directory):
     older = {} if _DECODER in settings else read_json_if_exists(directory / _SPECIAL)
     tokens = {key: value for key, value in (settings | older).items() if key.endswith("_token")}
     extra, additional = "extra_special_tokens", "additional_special_tokens"
-    listed = [settings.get(extra) or settings.get(additional) or older.get(additional), older.get(extra)]
-    return settings | tokens | {extra: [token for part in listed for token in _contents(part or [])]}
+    first = settings.get(extra, {})
+    if isinstance(first, dict):  # Tokens with names, beside a list.
+        listed = [first, settings.get(additional, older.get(additional)), older.get(extra)]
+    else:  # A list, even an empty one, counts before that of the older file.
+        listed = [first or settings.get(additional), older.get(extra)]
+    return settings | tokens | {extra: [token for part in listed for token in _special(part or [])]}
 
 
-def _contents(tokens):
-    """Returns the strings of a list or a dict of tokens."""
+def _special(tokens):
+    """Returns the entries of a list or a dict of special tokens, which may be strings."""
     values = tokens.values() if isinstance(tokens, dict) else tokens
-    return [token["content"] if isinstance(token, dict) else token for token in values]
+    return [{**(token if isinstance(token, dict) else {"content": token}), "special": True} for token in values]
 
 
 def _class(directory, settings):
@@ -130,7 +134,7 @@ def _check(directory, settings):
         value = value.get("content") if isinstance(value, dict) else value
         if value not in allowed:
             raise ValueError(
-                f"{directory / _SETTINGS}: `{key}` must be {allowed[0]!r}, as in BERT. Received: {key}={value!r}"
+                f"{directory}: the tokenizer's `{key}` must be {allowed[0]!r}, as in BERT. Received: {key}={value!r}"
             )
 
 
@@ -152,7 +156,7 @@ def _add_tokens(directory, values, settings):
     pieces += [content for content in extra if content not in pieces]
     listed = {token["content"] for token in tokens.values()}
     found = {token.content for token in values["added_tokens"]}
-    for token in [*tokens.values(), *({"content": name, "special": True} for name in extra if name not in listed)]:
+    for token in [*tokens.values(), *(token for name, token in extra.items() if name not in listed)]:
         if token["content"] not in (*tokenizer_json.STANDARD, *found):
             values["added_tokens"].append(tokenizer_json.added_token(directory / _SETTINGS, token, known))
 
@@ -161,7 +165,7 @@ def _extra_special_tokens(settings):
     """Returns the special tokens besides BERT's five: those with a name, such as `bos_token`, and those in a list."""
     named = {key: token for key, token in settings.items() if key.endswith("_token") and key not in _FIXED}
     named = {key: token for key, token in named.items() if isinstance(token, str | dict)}
-    return list(dict.fromkeys([*_contents(named), *settings["extra_special_tokens"]]))
+    return {token["content"]: token for token in [*_special(named), *settings["extra_special_tokens"]]}
 
 
 def kept_special_tokens(vocabulary):

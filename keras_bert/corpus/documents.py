@@ -4,13 +4,12 @@ import itertools
 import json
 import math
 
-from keras_bert.corpus.lines import is_packed, lines
+from keras_bert.corpus.lines import check_is_text, check_is_utf8, is_packed, line_number, lines
 from keras_bert.corpus.sentences import split_sentences
 
 FORMATS = ("sentences", "paragraphs", "jsonl")
 
 _LONGEST_LINE = 2**16  # Bytes; longer lines are split.
-_LOOK = 2**16  # Bytes at the start of a file that are checked to be text.
 
 
 def cut_corpus(paths, count):
@@ -35,7 +34,7 @@ def read_documents(path, start, stop, form, field="text"):
 
     A document belongs to the range in which the blank line before it, or its line in a JSON lines file, starts.
     """
-    _check_is_text(path)
+    check_is_text(path)
     if form == "jsonl":
         for place, line in lines(path, start, stop):
             if not line.isspace():
@@ -55,8 +54,7 @@ def read_documents(path, start, stop, form, field="text"):
                 return
             inside = True
         elif inside:
-            if not line.isascii():
-                _check_is_utf8(path, place, line)
+            check_is_utf8(path, place, line)
             if form == "sentences":
                 yield line
             else:
@@ -77,28 +75,4 @@ def _json_text(path, place, line, field):
         # UTF-8 cannot encode lone surrogates.
         return value[field].encode("utf-8", "replace").decode()
     except ValueError as error:
-        raise ValueError(f"{path}:{_line_number(path, place)}: {error}") from None
-
-
-def _check_is_text(path):
-    size = 0
-    for _, line in lines(path, longest=_LOOK):
-        if b"\0" in line:
-            raise ValueError(f"{path}: a binary or UTF-16 file. Expected UTF-8 text, optionally compressed as .gz")
-        size += len(line)
-        if size >= _LOOK:
-            return
-
-
-def _check_is_utf8(path, place, line):
-    try:
-        line.decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path}:{_line_number(path, place)}: not UTF-8: {error.object[error.start :][:8]!r}. Convert the file, "
-            "for example by `iconv -f latin1 -t utf-8`"
-        ) from None
-
-
-def _line_number(path, place):
-    return sum(begin < place for begin, _ in lines(path)) + 1
+        raise ValueError(f"{path}:{line_number(path, place)}: {error}") from None

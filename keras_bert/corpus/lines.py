@@ -6,6 +6,8 @@ import math
 import pathlib
 import zlib
 
+_LOOK = 2**16  # Bytes at the start of a file that are checked to be text.
+
 
 def find(files):
     """Returns the files that match a glob pattern, which may contain `**`, or the paths of a list."""
@@ -62,3 +64,30 @@ def _place_to_cut(line):
         return line.rindex(b" ") + 1
     begins = [place for place in range(max(1, len(line) - 4), len(line)) if line[place] & 0xC0 != 0x80]
     return begins[-1] if begins else len(line)
+
+
+def check_is_text(path):
+    """Raises if a file has a NUL near its start."""
+    size = 0
+    for _, line in lines(path, longest=_LOOK):
+        if b"\0" in line:
+            raise ValueError(f"{path}: a binary or UTF-16 file. Expected UTF-8 text, optionally compressed as .gz")
+        size += len(line)
+        if size >= _LOOK:
+            return
+
+
+def check_is_utf8(path, place, line):
+    """Raises if a line, which starts at an offset of a file, is not UTF-8."""
+    try:
+        line.isascii() or line.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}:{line_number(path, place)}: not UTF-8: {error.object[error.start :][:8]!r}. Convert the file, "
+            "for example by `iconv -f latin1 -t utf-8`"
+        ) from None
+
+
+def line_number(path, place):
+    """Returns the number, from 1, of the line that starts at an offset."""
+    return sum(begin < place for begin, _ in lines(path)) + 1

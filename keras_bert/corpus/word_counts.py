@@ -7,7 +7,7 @@ import os
 
 import tensorflow as tf
 
-from keras_bert.corpus.lines import find, is_packed, lines
+from keras_bert.corpus.lines import check_is_text, check_is_utf8, find, is_packed, lines
 from keras_bert.corpus.processes import WORTH_A_PROCESS, Workers
 from keras_bert.text import lossless
 from keras_bert.text.tokenizer import WordSplitter
@@ -77,12 +77,19 @@ def _count_part(part, splitting, held_out_every):
     path, start, stop = part
     splitter, every = _splitter(*splitting), held_out_every or math.inf
     counts, held_out = collections.Counter(), collections.Counter()
-    numbered = enumerate((line for _, line in lines(path, start, stop, _LONGEST_LINE)), 1)
-    for batch in _batches(numbered):
+    if not start:
+        check_is_text(path)
+    for batch in _batches(enumerate(_checked_lines(path, start, stop), 1)):
         counts.update(_words(splitter, (line for number, line in batch if number % every)))
         held_out.update(_words(splitter, (line for number, line in batch if not number % every)))
     # Decoded after counting, since there are far fewer distinct words.
     return tuple({word.decode(): count for word, count in counter.items()} for counter in (counts, held_out))
+
+
+def _checked_lines(path, start, stop):
+    for place, line in lines(path, start, stop, _LONGEST_LINE):
+        check_is_utf8(path, place, line)
+        yield line
 
 
 def _words(splitter, texts):

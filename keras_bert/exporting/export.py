@@ -3,9 +3,11 @@
 import pathlib
 
 import keras
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
+from keras_bert.checks import is_finite
 from keras_bert.exporting import assets
 from keras_bert.exporting.calibration import calibrated, probed
 from keras_bert.exporting.fused_layers import fused
@@ -190,10 +192,11 @@ def _checked_range(description, score_range):
     if score_range is None:
         return None
     regression = is_regression(description)
-    if not regression or len(score_range) != 2 or not score_range[0] <= score_range[1]:
-        expected = "(lowest, highest)" if regression else "None for a model that is no regression model"
+    ends = list(score_range) if np.iterable(score_range) else []
+    if not regression or len(ends) != 2 or not all(map(is_finite, ends)) or ends[0] > ends[1]:
+        expected = "(lowest, highest), finite numbers" if regression else "None for a model that is no regression model"
         raise ValueError(f"`score_range` must be {expected}. Received: score_range={score_range}")
-    return [float(end) for end in score_range]
+    return [float(end) for end in ends]
 
 
 def _for_serving(preprocessor, head):

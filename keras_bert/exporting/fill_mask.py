@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from keras_bert.checks import check_count
 from keras_bert.text.signatures import texts
 
 
@@ -10,6 +11,7 @@ def filler(model, preprocessor, top=5):
 
     The preprocessor must keep [MASK] intact.
     """
+    check_count("top", top)
     top = min(top, len(preprocessor.vocabulary))
     pieces, mask = tf.constant(list(preprocessor.vocabulary.pieces)), preprocessor.vocabulary.id("[MASK]")
 

@@ -46,8 +46,8 @@ def entities(tags, labels):
     """Finds the entities in the tags of words, as CoNLL's `conlleval` does.
 
     An entity starts at B, S and U, and at any other tag that follows "O", another type, or E, L, S and U. It ends
-    before the next entity and before "O". A label without a prefix counts as I. If no label is "O" or has a prefix, as
-    for parts of speech, each word is an entity.
+    before the next entity and before "O". A label without a prefix counts as I; a prefix alone is such a label if there
+    are others. If no label is "O" or has a prefix, as for parts of speech, each word is an entity.
 
     Args:
         tags: ragged integer `(batch, words)`, label ids.
@@ -84,14 +84,16 @@ def _parse(labels):
         raise ValueError(f"`labels` has {', '.join(twice)} more than once. Received: labels={labels}")
     if "O" not in labels and not any("-" in label and _LABEL.fullmatch(label) for label in labels):
         return ["S"] * len(labels), labels
-    return zip(*map(_split, labels), strict=True)
+    # Beside types without prefixes, single letters are types too.
+    has_types = any(label != "O" and not _LABEL.fullmatch(label) for label in labels)
+    return zip(*(_split(label, has_types) for label in labels), strict=True)
 
 
-def _split(label):
+def _split(label, has_types):
     if label == "O":
         return "O", ""
     match = _LABEL.fullmatch(label)
-    return (match[1], match[2] or "") if match else ("I", label)
+    return ("I", label) if not match or (has_types and match[2] is None) else (match[1], match[2] or "")
 
 
 def entity_spans(entities, word_starts, word_ends):

@@ -180,9 +180,17 @@ class TextPreprocessor(keras.layers.Layer):
 
     def decode(self, ids):
         """Converts ids to text without `[CLS]`, `[SEP]` and `[PAD]`: a string for one sequence, a list for a batch."""
+        if isinstance(ids, list | tuple):
+            ids = tf.ragged.constant(ids)  # Rows of any length.
         ids = ids.to_list() if isinstance(ids, tf.RaggedTensor) else keras.ops.convert_to_numpy(ids).tolist()
         if ids and isinstance(ids[0], list):
             return [self.decode(row) for row in ids]
+        wrong = [index for index in ids if type(index) is not int or not 0 <= index < len(self.vocabulary)]
+        if wrong:
+            raise ValueError(
+                f"`ids` must be integers from 0 to {len(self.vocabulary) - 1}, the ids of the vocabulary. "
+                f"Received: {wrong[0]!r} among them"
+            )
         pieces = [self.vocabulary.pieces[index] for index in ids]
         return " ".join(piece for piece in pieces if piece not in ("[PAD]", "[CLS]", "[SEP]")).replace(" ##", "")
 
@@ -256,11 +264,13 @@ def _to_strings(value, name):
 
 
 def _to_words(words):
-    if not isinstance(words, tf.RaggedTensor):
-        words = tf.ragged.constant(words, tf.string, ragged_rank=1)
-    if words.shape.rank != 2 or words.dtype != tf.string:
+    lists = list | tuple | np.ndarray
+    if isinstance(words, lists) and all(isinstance(row, lists) for row in words):
+        flat = _to_strings([word for row in words for word in row], "words")
+        words = tf.RaggedTensor.from_row_lengths(flat, np.array([len(row) for row in words], np.int64))
+    if not isinstance(words, tf.RaggedTensor) or words.shape.rank != 2 or words.dtype != tf.string:
         raise ValueError(
             "`words` must be ragged strings `(batch, words)`, or lists of lists of them. "
-            f"Received: shape={words.shape}, dtype={words.dtype.name}"
+            f"Received: words={words!r:.200}"
         )
     return words

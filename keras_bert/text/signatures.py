@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from keras_bert.checks import check_count
+
 
 def texts(answer, *names):
     """Wraps a function of a dict in a `tf.function` with string inputs `(batch,)` of these names."""
@@ -52,6 +54,7 @@ def in_groups(run, inputs, shape, rows):
     """
     if rows is None:
         return run(inputs)
+    check_count("rows_together", rows)
     lengths = tf.reduce_sum(inputs["padding_mask"], -1)
     order = tf.argsort(lengths, stable=True)
     lengths, inputs = tf.gather(lengths, order), {name: tf.gather(ids, order) for name, ids in inputs.items()}

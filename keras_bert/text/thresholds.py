@@ -1,8 +1,10 @@
-"""Thresholds of multi-label classification: a label is predicted if its probability is at least its threshold."""
+"""Thresholds: of the probabilities of labels, and of the score by which no answer must beat the best one."""
 
 import numbers
 
 import numpy as np
+
+from keras_bert.checks import is_finite
 
 THRESHOLD = 0.5
 
@@ -30,3 +32,10 @@ def checked_thresholds(thresholds, classes):
         expected = expected if classes else "None for a model that is not multi-label"
         raise ValueError(f"`thresholds` must be {expected}. Received: thresholds={thresholds!s:.200}")
     return float(thresholds) if is_number else [float(value) for value in values]
+
+
+def checked_null_threshold(threshold):
+    """Returns the threshold for no answer, a number or `None`, as a float."""
+    if threshold is not None and not is_finite(threshold):
+        raise ValueError(f"`null_threshold` must be a finite number or `None`. Received: null_threshold={threshold!r}")
+    return None if threshold is None else float(threshold)

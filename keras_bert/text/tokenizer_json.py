@@ -75,7 +75,13 @@ def _places(path, vocabulary, added):
     """Returns the pieces by id."""
     if not isinstance(vocabulary, dict):
         raise ValueError(f"{path}: `model.vocab` must map pieces to ids. Received: a {type(vocabulary).__name__}")
-    places = {index: piece for piece, index in vocabulary.items()}
+    places = {}
+    for piece, index in vocabulary.items():
+        if places.setdefault(index, piece) != piece:
+            raise ValueError(
+                f"{path}: two pieces have the id {index!r}. Expected one for each id. Received: {places[index]!r} and "
+                f"{piece!r}"
+            )
     places.update((token["id"], token["content"]) for token in added)
     check_ids(path, places)
     return places

@@ -167,6 +167,11 @@ def _open(pieces):
         path = pathlib.Path(pieces).expanduser()
         return str(path), _read(path)
     source = "the list of pieces"
+    if isinstance(pieces, dict) and "pieces" not in pieces:
+        raise ValueError(
+            "`pieces` must be a path, a list of strings, or a dict from `get_config`. Received: a dict without "
+            "`pieces`; for ids by piece, pass `sorted(ids, key=ids.get)`"
+        )
     if isinstance(pieces, Vocabulary):
         pieces, source = pieces.get_config(), pieces.source
     return source, dict(pieces) if isinstance(pieces, dict) else {"pieces": pieces}

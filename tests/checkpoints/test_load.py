@@ -214,6 +214,12 @@ def change_tensors(change):
     return lambda folder: rewrite(folder, change)
 
 
+def narrow(folder):
+    """Turns the pooler's bias into 8-bit floats, which NumPy does not have."""
+    name = "bert.pooler.dense.bias"
+    rewrite(folder, lambda values: {**values, name: values[name].astype(ml_dtypes.float8_e4m3fn)})
+
+
 WEIGHTS, CUT_SHORT = "model.safetensors", "model.safetensors: not a readable safetensors file, it may be truncated"
 CLASSIFIER = {"architectures": ["BertForSequenceClassification"], "keras_bert": None}
 MORE = {"bert.encoder.layer.0.x": np.zeros((3, 4), "float32")}
@@ -238,6 +244,8 @@ TABLES += [{"x": "a"}, {"0": "a", "00": "b"}, {"0": True}]
         (lambda folder: (folder / WEIGHTS).unlink(), "expected model.safetensors or model.safetensors.ind"),
         (lambda folder: (folder / WEIGHTS).rename(folder / "pytorch_model.bin"), "is not supported: it is a pickle"),
         *((shorten(WEIGHTS, length), CUT_SHORT) for length in (0, 100, -1000)),
+        (lambda folder: rewrite(folder, without("pooler.dense.bias")), r"lacks 1 tensor\(s\): pooler.dense.bias"),
+        (narrow, "the dtype of bert.pooler.dense.bias is not supported. .*Received: dtype=F8_E4M3"),
         # Sizes that cannot be built are compared with the tensors, too.
         (
             change_config(vocab_size=10**12),

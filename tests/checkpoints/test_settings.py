@@ -105,8 +105,9 @@ def test_special_tokens_in_other_files(config, pieces, tmp_path):
     settings = folder / "tokenizer_config.json"
     written = json.loads(settings.read_text())
     several, named = ["<a>", "<b>"], {"first": "<a>", "second": {"content": "<b>"}}
-    cases = [(several, {}), (named, {}), ([], {"additional_special_tokens": several})]
-    cases += [([], {"additional_special_tokens": named}), (["<a>"], {"eos_token": {"content": "<b>"}})]
+    cases = [(several, {}), (named, {}), ({}, {"additional_special_tokens": several})]
+    cases += [({}, {"additional_special_tokens": named}), (["<a>"], {"eos_token": {"content": "<b>"}})]
+    cases += [({"first": "<a>"}, {"extra_special_tokens": ["<b>"]}), (several, {"additional_special_tokens": ["e"]})]
     for tokens, old in cases:
         settings.write_text(json.dumps({**written, "extra_special_tokens": tokens}))
         (folder / "special_tokens_map.json").write_text(json.dumps(old))
@@ -118,6 +119,14 @@ def test_special_tokens_in_other_files(config, pieces, tmp_path):
         assert vocabulary.ids(["<a>", "<b>"]) == [50, 51]
         if tokens is named:  # Read from `vocab.txt`.
             (folder / "tokenizer.json").unlink()
+    both = {"extra_special_tokens": {"first": "<a>"}, "additional_special_tokens": ["<b>"]}
+    settings.write_text(json.dumps({**written, **both}))
+    assert tokenizer_files.read(folder, Metadata()).vocabulary.added_tokens == vocabulary.added_tokens
+    # An empty list of the newer file counts; tokens keep their settings.
+    settings.write_text(json.dumps({**written, "eos_token": {"content": "<a>", "normalized": True}}))
+    (folder / "special_tokens_map.json").write_text(json.dumps({"additional_special_tokens": ["<b>"]}))
+    vocabulary = tokenizer_files.read(folder, Metadata()).vocabulary
+    assert vocabulary.added_tokens == (keras_bert.AddedToken("<a>", normalized=True, special=True, wordpiece=True),)
 
 
 @pytest.fixture
@@ -139,7 +148,7 @@ def folder(saved, tmp_path):
         (
             "special_tokens_map.json",
             {"sep_token": "</s>"},
-            r"`sep_token` must be '\[SEP\]'.*Received: sep_token='</s>'",
+            r"bert: the tokenizer's `sep_token` must be '\[SEP\]'.*Received: sep_token='</s>'",
         ),
         ("tokenizer_config.json", {"split_special_tokens": True}, "`split_special_tokens` must be False"),
         ("added_tokens.json", {"<x>": 10**9}, "with few gaps. Received: '<x>' with the id 1000000000 among 51 pieces"),
@@ -151,6 +160,11 @@ def folder(saved, tmp_path):
         (
             "tokenizer.json",
             {"added_tokens": [{"id": 9, "content": "e", "single_word": True}]},
+            "the added token 'e' has `single_word`",
+        ),
+        (
+            "tokenizer_config.json",
+            {"eos_token": {"content": "e", "single_word": True}},
             "the added token 'e' has `single_word`",
         ),
         ("config.json", {"problem_type": "regression"}, "`problem_type` must match the number of labels"),

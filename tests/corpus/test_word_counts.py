@@ -77,6 +77,10 @@ def test_errors(tmp_path):
     (tmp_path / "blank").write_text(" \n\n")
     with pytest.raises(ValueError, match="blank: the files contain no words"):
         count_words(tmp_path / "blank")
+    for content, message in ((b"Wein.\n\xdcbung.\n", "coded:2: not UTF-8"), (b"a\0", "coded: a binary or UTF-16 file")):
+        (tmp_path / "coded").write_bytes(content)
+        with pytest.raises(ValueError, match=message):
+            count_words(tmp_path / "coded")
     with pytest.raises(FileNotFoundError, match="none"):
         count_words([tmp_path / "none"])
     with pytest.raises(ValueError, match="`held_out_every` must be at least 2. Received: held_out_every=1"):

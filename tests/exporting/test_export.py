@@ -8,6 +8,7 @@ import functools
 import hashlib
 import importlib.metadata
 import json
+import math
 
 import keras
 import numpy as np
@@ -490,7 +491,17 @@ def test_vectors_of_an_encoder(model_of, served):
             r"a dict of `text` \(str\), `choices` \(list\)",
         ),
         ("classification", {"score_range": (0, 1)}, "`score_range` must be None for a model that is no regression"),
-        ("regression", {"score_range": (5, 0)}, r"`score_range` must be \(lowest, highest\). Received: .*\(5, 0\)"),
+        ("regression", {"score_range": (5, 0)}, r"`score_range` must be \(lowest, highest\), .*: score_range=\(5, 0\)"),
+        ("regression", {"score_range": (0, math.inf)}, "`score_range` must be .*, finite numbers. .*=.0, inf.$"),
+        ("regression", {"score_range": 5}, "`score_range` must be .*, finite numbers. Received: score_range=5"),
+        ("regression", {"rows_together": 0}, "`rows_together` must be a positive integer. Received: rows_together=0"),
+        ("encoder", {"rows_together": -1}, "`rows_together` must be a positive integer. Received: rows_together=-1"),
+        ("pretraining", {"top": 0}, "`top` must be a positive integer. Received: top=0"),
+        ("token_classification", {"stride": 1.5}, "`stride` must be a positive integer. Received: stride=1.5"),
+        ("question_answering", {"max_question_length": 0}, "`max_question_length` must be a positive .*=0$"),
+        ("question_answering", {"null_threshold": math.nan}, "`null_threshold` must be a finite number .*=nan"),
+        ("encoder", {"layers": -1}, "`layers` must be a list of one integer or more. Received: layers=-1"),
+        ("encoder", {"layers": []}, r"`layers` must be a list of one integer or more. Received: layers=\[\]"),
         ("encoder", {"pair": True}, "`pair` must be False for a model with head='encoder'. Received: pair=True"),
         ("encoder", {"pooling": "pooled", "layers": (0,)}, r"`layers` has no meaning for pooling='pooled'. .*\(0,\)"),
         ("encoder", {"pooling": "sum"}, "`pooling` must be one of cls, max, .*. Received: pooling='sum'"),

@@ -1,5 +1,7 @@
 """Zero-shot classification of loaded models and of SavedModels equals formulas in NumPy on logits and vectors."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -159,7 +161,8 @@ def test_mistakes(nli, sentences, load):
         (sentences, {"candidate_labels": ["a"]}, "at least 2 labels: a single one always has the probability 1. Rec"),
         (nli, {"candidate_labels": ["a", "b"], "temperature": 1}, "`temperature` is for sentence encoders. Received"),
         (nli, {"candidate_labels": ["a"], "hypothesis": "a"}, "`hypothesis` must be a string with one {}"),
-        (nli, {"candidate_labels": ["a"], "temperature": 0}, "`temperature` must be a number above 0"),
+        (nli, {"candidate_labels": ["a"], "temperature": 0}, "`temperature` must be a finite number above 0"),
+        (nli, {"candidate_labels": ["a"], "temperature": math.nan}, "`temperature` must be .*=nan"),
         (
             nli,
             {"candidate_labels": ["a"], "n_best": 1},

@@ -78,6 +78,7 @@ MAX = [("PER", 0, 2), ("PER", 2, 3), ("LOC", 4, 5)]
         (["PER PER LOC O geo-loc"], [[("PER", 0, 2), ("LOC", 2, 3), ("geo-loc", 4, 5)]]),
         (["B I B O I"], [[("", 0, 2), ("", 2, 3), ("", 4, 5)]]),
         (["PER I-PER"], [[("PER", 0, 2)]]),
+        (["P L L O S"], [[("P", 0, 1), ("L", 1, 3), ("S", 4, 5)]]),  # Types, not prefixes.
     ],
 )
 def test_entities_of_known_tags(sentences, expected):

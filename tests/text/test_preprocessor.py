@@ -157,7 +157,8 @@ def test_from_words(preprocessor):
         assert ids(packed) == [[2, 5, 6, 7, 8, 9, 10, 3], [2, 3, 0, 0, 0, 0, 0, 0], [2, 9, 10, 3, 0, 0, 0, 0]]
         assert first.to_list() == [[1, 2, -1, 4, 5, 6, -1], [], [1]]
         assert first.dtype == tf.int32
-    for wrong in (tf.ragged.constant([[1]]), tf.ragged.constant([[["a"]]])):
+    assert preprocessor.from_words([["\ud83da"], ("b",)])[1].to_list() == [[1], [1]]
+    for wrong in (tf.ragged.constant([[1]]), tf.ragged.constant([[["a"]]]), ["a b"], tf.constant([["a"]])):
         with pytest.raises(ValueError, match="`words` must be ragged strings `\\(batch, words\\)`"):
             preprocessor.from_words(wrong)
 
@@ -168,6 +169,10 @@ def test_decode(preprocessor):
     assert preprocessor.decode(np.array([2, 4, 3])) == "[MASK]"
     assert preprocessor.decode(preprocessor.tokenizer(["hello", ""])) == ["hello", ""]
     assert preprocessor.decode([]) == ""
+    assert preprocessor.decode([[2, 4, 3], [2, 3]]) == ["[MASK]", ""]
+    for wrong in (-1, len(PIECES), 4.0):
+        with pytest.raises(ValueError, match=f"`ids` must be integers from 0 to .*Received: {wrong} among them"):
+            preprocessor.decode([wrong])
 
 
 def test_preprocessor_of_a_checkpoint(eager):

@@ -66,6 +66,11 @@ def test_invalid_pieces(pieces, message):
             "with few gaps. Received: 'b' with the id 1000000000 among 2 pieces",
         ),
         ("a.json", b"[]", "not a tokenizer.json"),
+        (
+            "a.json",
+            b'{"normalizer": {}, "pre_tokenizer": {}, "model": {"vocab": {"a": 0, "b": 0}}}',
+            "two pieces have the id 0. Expected one for each id. Received: 'a' and 'b'",
+        ),
     ],
 )
 def test_invalid_files(tmp_path, name, content, message):
@@ -74,6 +79,11 @@ def test_invalid_files(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message):
         Vocabulary(tmp_path / name)
+
+
+def test_ids_by_piece_are_refused():
+    with pytest.raises(ValueError, match="`pieces` must be a path, a list of strings, or a dict from `get_config`"):
+        Vocabulary({"[PAD]": 0, "[UNK]": 1})
 
 
 def test_settings_round_trip_through_config_and_tokenizer_json(tmp_path):

@@ -4,7 +4,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from keras_bert.checks import is_number
+from keras_bert.checks import is_finite
 from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.text.thresholds import THRESHOLD
 
@@ -37,8 +37,9 @@ class ZeroShot:
         if not isinstance(self.hypothesis, str) or self.hypothesis.count("{}") != 1:
             expected = "a string with one {}, the place of the label"
             raise ValueError(f"`hypothesis` must be {expected}. Received: hypothesis={self.hypothesis!r}")
-        if not is_number(self.temperature) or self.temperature <= 0:
-            raise ValueError(f"`temperature` must be a number above 0. Received: temperature={self.temperature!r}")
+        if not is_finite(self.temperature) or self.temperature <= 0:
+            expected = "a finite number above 0"
+            raise ValueError(f"`temperature` must be {expected}. Received: temperature={self.temperature!r}")
 
     def of(self, labels):
         """Returns the hypotheses of a string tensor of labels."""

@@ -1,5 +1,6 @@
 """The signatures of encoders: one vector per text."""
 
+import numpy as np
 import tensorflow as tf
 
 from keras_bert.layers import SentencePooling
@@ -74,6 +75,9 @@ def pool(outputs, mask, pooling="mean", layers=(-1,), normalize=False):
 
 def check_pooling(model, pooling, layers):
     """Raises for pooling modes and layers that an encoder does not have."""
+    numbers = np.asarray(layers)
+    if numbers.ndim != 1 or not numbers.size or numbers.dtype.kind not in "iu":
+        raise ValueError(f"`layers` must be a list of one integer or more. Received: layers={layers!r}")
     if pooling != "pooled":
         checked_pooling(pooling)
     elif list(layers) != [-1]:

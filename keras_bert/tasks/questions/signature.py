@@ -2,10 +2,12 @@
 
 import tensorflow as tf
 
+from keras_bert.checks import check_count
 from keras_bert.text import packing
 from keras_bert.text.long_texts import run_windows
 from keras_bert.text.signatures import readable, texts
 from keras_bert.text.spans import best_spans, max_context, span_probabilities
+from keras_bert.text.thresholds import checked_null_threshold
 
 
 def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer_length=30, top=1, null_threshold=None):
@@ -17,6 +19,10 @@ def answerer(model, preprocessor, stride=128, max_question_length=64, max_answer
         top: int, if above 1, the outputs also contain this many answers with probabilities. Defaults to 1.
         null_threshold: float, the answer is empty if `null_score` exceeds the best score by more than this.
     """
+    counts = {"stride": stride, "max_question_length": max_question_length}
+    for name, value in {**counts, "max_answer_length": max_answer_length, "top": top}.items():
+        check_count(name, value)
+    null_threshold = checked_null_threshold(null_threshold)
     if preprocessor.sequence_length < 4:
         raise ValueError(
             "`sequence_length` must be at least 4, for [CLS], two [SEP] and a token of the context. Received: "

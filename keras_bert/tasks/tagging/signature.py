@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from keras_bert.checks import check_count
 from keras_bert.text.entities import entities, entity_spans
 from keras_bert.text.labels import placeholders
 from keras_bert.text.long_texts import run_windows
@@ -22,6 +23,7 @@ def tagger(model, preprocessor, labels, stride=None):
     labels = labels or placeholders(model.output["logits"].shape[-1])
     starts_word = tf.constant([not piece.startswith("##") for piece in preprocessor.vocabulary.pieces])
     stride = half_stride(preprocessor.sequence_length) if stride is None else stride
+    check_count("stride", stride)
     outside = labels.index("O") if "O" in labels else 0
 
     def answer(inputs):
