@@ -100,7 +100,7 @@ def _check(description, vocabulary):
         raise ValueError("Google's format has no place for sigmoids of the logits; use format='huggingface'")
     if not description.tied:
         raise ValueError("Google's format has only a tied masked-LM head; use format='huggingface'")
-    defaults = {"added_tokens": (), "strip_accents": None, "tokenize_chinese_chars": True}
+    defaults = {"added_tokens": (), "strip_accents": None, "tokenize_chinese_chars": True, "pair_segments": True}
     for name, expected in defaults.items() if vocabulary is not None else ():
         value = getattr(vocabulary, name)
         if value != expected:

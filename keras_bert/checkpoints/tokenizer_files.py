@@ -27,6 +27,9 @@ _BERT_SETTINGS = {
     "strip_accents": ("strip_accents", None),
     "tokenize_chinese_chars": ("tokenize_chinese_chars", True),
 }
+# Of these, BertTokenizer's relatives that give segment ids to the model; the others leave them at 0, also for pairs.
+_WITH_SEGMENTS = _BERT_CLASSES - {"DistilBert"}
+_INPUTS, _SEGMENTS = "model_input_names", "token_type_ids"
 # Settings that change the ids, with the values of BERT.
 _FIXED = {
     "do_basic_tokenize": (True, None),
@@ -48,7 +51,8 @@ def read(directory, metadata, longest_word=None):
             transformers. Defaults to `None`: what transformers applies.
     """
     settings = _settings(directory)
-    is_bert_class = _class(directory, settings) in _BERT_CLASSES
+    name = _class(directory, settings)
+    is_bert_class = name in _BERT_CLASSES
     if (directory / _TOKENIZER).is_file():
         path = directory / _TOKENIZER
         values = tokenizer_json.read(path, path.read_text(encoding="utf-8"), bert_defaults=is_bert_class)
@@ -61,6 +65,8 @@ def read(directory, metadata, longest_word=None):
         values |= {name: settings[key] for name, (key, _) in _BERT_SETTINGS.items() if settings.get(key) is not None}
     else:
         return metadata
+    inputs = settings.get(_INPUTS)
+    values["pair_segments"] = name in _WITH_SEGMENTS if inputs is None else _SEGMENTS in inputs
     _add_tokens(directory, values, settings)
     _check(directory, settings)
     for content in metadata.keep_special_tokens or ():
@@ -184,6 +190,7 @@ def write(vocabulary, lowercase, max_length, directory):
         "tokenize_chinese_chars": vocabulary.tokenize_chinese_chars,
         "model_max_length": max_length,
         "extra_special_tokens": [token.content for token in vocabulary.added_tokens if token.special],
+        _INPUTS: ["input_ids", *([_SEGMENTS] if vocabulary.pair_segments else []), "attention_mask"],
         **{f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")},
     }
     write_json(directory / _SETTINGS, values)

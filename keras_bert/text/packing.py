@@ -26,7 +26,7 @@ def pack(first, second, length, vocabulary):
         first: ragged int32 ids.
         second: ragged int32 ids, or `None`.
         length: int or scalar tensor, the length of the result.
-        vocabulary: `Vocabulary`, defines the ids of `[CLS]`, `[SEP]` and `[PAD]`.
+        vocabulary: `Vocabulary`, defines the ids of `[CLS]`, `[SEP]` and `[PAD]`, and whether pairs have segments.
 
     Returns:
         dict of `token_ids`, `segment_ids`, `padding_mask`.
@@ -41,9 +41,10 @@ def pack(first, second, length, vocabulary):
         within = (position > first_end) & (position < last)
         ids = tf.where(within, _at(second, position - first_end - 1), ids)
     real = position <= last
+    is_second = real & (position > first_end) & vocabulary.pair_segments
     return {
         "token_ids": tf.where(real, ids, pad),
-        "segment_ids": tf.cast(real & (position > first_end), tf.int32),
+        "segment_ids": tf.cast(is_second, tf.int32),
         "padding_mask": tf.cast(real, tf.int32),
     }
 

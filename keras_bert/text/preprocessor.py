@@ -157,9 +157,11 @@ class TextPreprocessor(keras.layers.Layer):
         """
         choices = _to_strings(choices, "choices")
         text = tf.repeat(_to_strings(text, "text")[:, tf.newaxis], tf.shape(choices)[1], axis=1)
-        inputs = self({"text": text, "pair": choices})
-        tokens = tf.reduce_sum(inputs["segment_ids"], axis=-1, keepdims=True) - 1  # Without [SEP].
-        return {**inputs, "padding_mask": tf.where(tokens > 0, inputs["padding_mask"], 0)}
+        inputs = _read_inputs({"text": text, "pair": choices})
+        first, second = (self.tokenizer(tf.reshape(strings, [-1])) for strings in inputs.values())
+        packed = self.pack(first, second)
+        packed["padding_mask"] = tf.where(second.row_lengths()[:, tf.newaxis] > 0, packed["padding_mask"], 0)
+        return {name: _unflatten(ids, choices) for name, ids in packed.items()}
 
     def from_words(self, words):
         """Packs sentences of words, for tagging.

@@ -17,6 +17,7 @@ _DEFAULTS = {
     "strip_accents": None,
     "tokenize_chinese_chars": True,
     "max_word_length": LONGEST_WORD,
+    "pair_segments": True,
 }
 _UNMATCHED = re.compile(r"[\s\0\1]")  # Never in a normalized word. `\1` starts the placeholders of `wordpieces`.
 _SPECIAL = re.compile(r"\[\w+\]|<\w+>")  # [CLS], [unused1]; <S> and <T> in the Chinese vocabulary
@@ -32,6 +33,7 @@ class Vocabulary:
         strip_accents: bool, whether to remove accents. Defaults to whether the tokenizer lower-cases.
         tokenize_chinese_chars: bool, whether each Chinese character is a word. Defaults to `True`.
         max_word_length: int, maximum characters of a word; longer words are `[UNK]`. Defaults to 200, as in Google's.
+        pair_segments: bool, whether the second text of a pair has the segment id 1; if not, 0. Defaults to `True`.
 
     Example:
         vocabulary = Vocabulary("vocab.txt")
@@ -39,7 +41,13 @@ class Vocabulary:
     """
 
     def __init__(
-        self, pieces, added_tokens=None, strip_accents=None, tokenize_chinese_chars=None, max_word_length=None
+        self,
+        pieces,
+        added_tokens=None,
+        strip_accents=None,
+        tokenize_chinese_chars=None,
+        max_word_length=None,
+        pair_segments=None,
     ):
         self.source, values = _open(pieces)
         given = {
@@ -47,6 +55,7 @@ class Vocabulary:
             "strip_accents": strip_accents,
             "tokenize_chinese_chars": tokenize_chinese_chars,
             "max_word_length": max_word_length,
+            "pair_segments": pair_segments,
         }
         values = _DEFAULTS | values | {name: value for name, value in given.items() if value is not None}
         self.pieces = tuple(values["pieces"])
@@ -55,6 +64,7 @@ class Vocabulary:
         )
         self.strip_accents = values["strip_accents"]
         self.tokenize_chinese_chars = values["tokenize_chinese_chars"]
+        self.pair_segments = values["pair_segments"]
         length = values["max_word_length"]
         self.max_word_length = int(length) if is_count(length) else length
         self._ids = {piece: index for index, piece in enumerate(self.pieces)}

@@ -224,6 +224,26 @@ def test_the_class_decides_between_two_files(folder, caplog, name):
     assert (metadata.lowercase, metadata.vocabulary.max_word_length, len(caplog.messages)) == (False, 7, 1)
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, True),
+        ({"tokenizer_class": "ElectraTokenizerFast"}, True),
+        ({"tokenizer_class": "DistilBertTokenizer"}, False),
+        ({"tokenizer_class": "PreTrainedTokenizerFast"}, False),
+        ({"tokenizer_class": "TokenizersBackend", "model_input_names": ["input_ids", "token_type_ids"]}, True),
+        ({"model_input_names": ["input_ids", "attention_mask"]}, False),
+    ],
+)
+def test_segments_of_pairs(models, folder, settings, expected):
+    """Whether transformers gives the model segment ids: `model_input_names`, or else the class, decides."""
+    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True, **settings}))
+    vocabulary = tokenizer_files.read(folder, Metadata()).vocabulary
+    assert vocabulary.pair_segments is expected
+    keras_bert.save(models("classification"), folder, vocabulary)
+    assert tokenizer_files.read(folder, Metadata()).vocabulary.pair_segments is expected
+
+
 def test_added_tokens_in_two_files(folder):
     """`added_tokens_decoder` replaces those of tokenizer.json and of older files, as in transformers."""
     added = {"id": 49, "content": "new", "normalized": False, "special": False}

@@ -1,6 +1,7 @@
 """transformers opens our checkpoints, with no missing or unexpected weights, and computes the same."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from tests.conftest import HEADS, to_numpy
 torch = pytest.importorskip("torch", reason="a peer, see `make peers`")
 transformers = pytest.importorskip("transformers", reason="a peer, see `make peers`")
 
+SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}
 THEIRS = {
     "sequence_output": "last_hidden_state",
     "pooled_output": "pooler_output",
@@ -65,6 +67,26 @@ def test_the_tokenizer_opens(models, pieces, tmp_path, lowercase):
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "bert")
     assert tokenizer.tokenize("AB c") == (["a", "##b", "c"] if lowercase else ["[UNK]", "c"])
     assert tokenizer.model_max_length == 40
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"tokenizer_class": "BertTokenizer", "model_input_names": ["input_ids", "attention_mask"]},
+        {"tokenizer_class": "PreTrainedTokenizerFast"},
+        {"tokenizer_class": "ElectraTokenizer"},
+    ],
+)
+def test_segments_of_pairs(models, pieces, tmp_path, settings):
+    """The scores of a pair are those of transformers, which does not give segment ids to every model."""
+    keras_bert.save(models("classification"), tmp_path, keras_bert.Vocabulary(pieces, max_word_length=100))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**SPECIAL, **settings}))
+    twin = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)("a b", "c", return_tensors="pt")
+    with torch.inference_mode():
+        expected = twin(**theirs).logits.softmax(-1).numpy()[0]
+    found = keras_bert.load(tmp_path).predict(("a b", "c"))["scores"]
+    np.testing.assert_allclose(list(found.values()), expected, atol=1e-5)
 
 
 def test_models_saved_by_transformers_open_here(models, batch, pieces, tmp_path):

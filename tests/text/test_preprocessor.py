@@ -62,6 +62,12 @@ def test_choices():
     ]
     assert packed["padding_mask"].numpy().sum(-1).tolist() == [[5, 0, 7], [5, 0, 5]]
     assert packed["segment_ids"].numpy()[0, 2].tolist() == [0, 0, 0, 1, 1, 1, 1]
+    one_segment = TextPreprocessor(Vocabulary(PIECES, pair_segments=False), 7, padding="longest")
+    again = one_segment.with_choices(["a", "hello"], [["b", "", "a b c"], ["c", "\0 ", "a"]])
+    assert (ids(again), again["segment_ids"].numpy().max()) == (ids(packed), 0)
+    assert again["padding_mask"].numpy().tolist() == packed["padding_mask"].numpy().tolist()
+    with pytest.raises(ValueError, match="`text` and `pair` must have the same shape"):
+        preprocessor.with_choices(["a"], [["b"], ["c"]])
 
 
 def test_truncation(eager):

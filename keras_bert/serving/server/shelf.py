@@ -164,11 +164,11 @@ class Shelf:
         start, failure = time.monotonic(), None
         try:
             model = _load_model(path)
-            _LOG.info("%s/%d loaded in %.1f s", name, number, time.monotonic() - start)
+            _LOG.info("%s/%d loaded in %.1f s", one_line(name), number, time.monotonic() - start)
             return Version(name, number, stamp, model)
         except Exception as error:  # A broken file may raise anything.
             failure = stamp, one_line(error)
-            _LOG.error("%s/%d failed to load: %s", name, number, one_line(error))
+            _LOG.error("%s/%d failed to load: %s", one_line(name), number, one_line(error))
             return None
         finally:
             with self._lock:
@@ -192,7 +192,7 @@ class Shelf:
             self._retired = [version for version in self._retired if version not in idle]
         for version in idle:
             version.model.close()
-            _LOG.info("%s/%d unloaded", version.name, version.number)
+            _LOG.info("%s/%d unloaded", one_line(version.name), version.number)
         if idle:
             gc.collect()  # Graphs contain reference cycles.
 
