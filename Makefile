@@ -1,6 +1,7 @@
 # make test     creates .venv, installs the pinned packages and runs the tests (six minutes)
 # make demo     fine-tunes pre-trained weights on 286 sentences and queries the exported model (two minutes)
 # make slow     runs the slow tests
+# make whole    runs the default and the slow tests in one session, with all optional packages, as .ci/run does
 # make jax      runs tests on JAX: of models, without TensorFlow; of pre-training, where TensorFlow reads the records
 # make lint     checks the style
 # make docs     builds the documentation in build/docs; checks its links
@@ -24,8 +25,11 @@ demo: .venv/installed
 slow: .venv/installed
 	.venv/bin/python -m pytest $(TWO) -m slow
 
+whole: browser beam convert
+	.venv/bin/python -m pytest $(TWO) -m ""
+
 jax: .venv/installed .venv-jax/installed
-	KERAS_BACKEND=jax .venv-jax/bin/python -m pytest $(TWO) -m "not slow" tests/test_config.py tests/layers tests/models tests/checkpoints
+	KERAS_BACKEND=jax .venv-jax/bin/python -m pytest $(TWO) -m "not slow" tests/layers tests/models tests/checkpoints/test_goldens.py tests/checkpoints/test_round_trip.py
 	.venv/bin/python $(PIP) -r requirements.txt -r requirements-jax.txt
 	KERAS_BACKEND=jax .venv/bin/python -m pytest tests/experiments/test_fit_trainer.py
 
@@ -75,4 +79,4 @@ peers: .venv/installed
 	.venv-docs/bin/python $(PIP) -r requirements-docs.txt
 	touch $@
 
-.PHONY: test demo slow jax docs lint format browser beam convert peers
+.PHONY: test demo slow whole jax docs lint format browser beam convert peers
