@@ -9,6 +9,7 @@ import keras_bert
 from keras_bert.experiments import finetuning
 from keras_bert.experiments.cross_validation import CrossValidation
 from keras_bert.experiments.hyperparameters import Hyperparameters
+from keras_bert.experiments.results import Results
 from keras_bert.files import read_json
 from keras_bert.tasks.classification.data import own_data
 from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
@@ -89,7 +90,7 @@ def test_folds_choose_the_threshold_on_the_predictions_of_all_rows(make, tmp_pat
         return Trained(), {"scores": {"micro_f1": 0.5, "macro_f1": 0.5, "exact_match": 0.5}, "epoch": 1}
 
     monkeypatch.setattr(finetuning.Finetuning, "_train", train)
-    monkeypatch.setattr(finetuning.Finetuning, "_export", lambda self: None)
+    monkeypatch.setattr(Results, "_export", lambda self: None)
     monkeypatch.setattr(finetuning, "save", lambda *arguments, **options: saved.append(options["thresholds"]))
     task = make(folds=3, threshold="shared")
     choices = {"learning_rate": [0.1], "batch_size": [4], "epochs": [1], "seed": [1]}
