@@ -71,10 +71,10 @@ def random_vectors(path, count):
     return unit(np.random.default_rng(10**9).standard_normal((max(QUERIES), WIDTH), "float32"))
 
 
-def write_index(directory, path, dtype="float16", approximate=False):
-    """Writes an index of vectors, whose passages are their numbers; prints its time."""
+def write_index(directory, path, options):
+    """Writes an index of vectors, whose passages are their numbers; returns the seconds and the size of the vectors."""
     start, stored = time.perf_counter(), np.load(path, mmap_mode="r")
-    facts = IndexFacts({}, None, "", len(stored), WIDTH, BLOCK, "cosine", dtype, approximate, "", "", complete=True)
+    facts = IndexFacts({}, None, "", len(stored), WIDTH, BLOCK, "cosine", *options, "", "", complete=True)
     directory.mkdir()
     for number in range(facts.blocks):
         rows = range(number * BLOCK, number * BLOCK + facts.rows(number))
@@ -82,8 +82,7 @@ def write_index(directory, path, dtype="float16", approximate=False):
         vector_files.write_block(directory, number, stored[rows.start : rows.stop])
     vector_files.join_blocks(directory, facts)
     write_facts(directory, facts)
-    size = vector_files.vectors_path(directory).stat().st_size / 1e6
-    print(f"{directory.name}: written in {time.perf_counter() - start:,.1f} s, {size:,.0f} MB")
+    return time.perf_counter() - start, vector_files.vectors_path(directory).stat().st_size
 
 
 def with_keras_bert(directory, *rest):
@@ -146,11 +145,12 @@ def nearest(queries, path):
 
 
 def compare(title, folder, queries, indexes, rounds):
-    """Times searches in the vectors of a folder; `indexes` are the options of `write_index` by name."""
+    """Times searches in the vectors of a folder; `indexes` are dtypes and whether approximate, by name."""
     path, contenders = folder / "vectors.npy", {}
-    arguments = queries, nearest(queries, path)
+    arguments = queries, contest.in_own_process("float64", nearest, queries, path)
     for name, options in indexes.items():
-        write_index(folder / name, path, **options)
+        seconds, size = contest.in_own_process(name, write_index, folder / name, path, options)
+        print(f"{name}: written in {seconds:,.1f} s, {size / 1e6:,.0f} MB")
         contenders[f"keras_bert, {name}"] = [], with_keras_bert, (folder / name, *arguments)
     os.sync()  # Files that the system still writes would slow down the first contestants.
     contenders["NumPy, float32"] = [], with_numpy, (path, *arguments)
@@ -172,10 +172,10 @@ def compare(title, folder, queries, indexes, rounds):
 def main(_):
     print(contest.machine())
     count, rounds, data = _PASSAGES.value, _ROUNDS.value, os.environ.get("KERAS_BERT_DATA", ".")
-    exact = {"float16": {}, "int8": {"dtype": "int8"}}
+    exact = {"float16": ("float16", False), "int8": ("int8", False)}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        queries = random_vectors(folder / "vectors.npy", count)
+        queries = contest.in_own_process("vectors", random_vectors, folder / "vectors.npy", count)
         compare(f"{count:,} random vectors", folder, queries, exact, rounds)
         if not _EMBEDDED.value:
             return
@@ -186,7 +186,7 @@ def main(_):
         index = vector_files.open_vectors(embedded, keras_bert.open_index(embedded).facts)
         stored = index.reconstruct_n(0, index.ntotal)
         np.save(embedded / "vectors.npy", stored[: -max(QUERIES)])
-        graphs = {f"{dtype}, graph": {"approximate": True, **options} for dtype, options in exact.items()}
+        graphs = {f"{dtype}, graph": (dtype, True) for dtype in exact}
         compare(f"{len(texts):,} sentences", embedded, stored[-max(QUERIES) :], exact | graphs, rounds)
 
 

@@ -64,7 +64,7 @@ class SearchIndex:
 
         Returns:
             A list of lists of dicts, best first, with `id`, `score`, `text` and, if it has one, `title`; for one string
-            alone, its list of dicts. Passages with equal scores are in the order of the file.
+            alone, its list of dicts. Hits with equal scores are in the order of the file.
 
         Example:
             index.search(["weather", "pets"], top=1)
