@@ -1,1 +1,1 @@
-"""report.html, the HTML report of a study."""
+"""What HTML reports are made of: templates, charts, sections."""

@@ -58,7 +58,7 @@ class FinetuningTask(abc.ABC):
         sequence_length: maximum number of tokens of a sequence.
         settings: dict of the task's settings, which must be the same for all runs in a folder.
         facts: dict, entries about the data for the head of the report.
-        summary: dict of JSON values about the data, see `tasks.data_summary`.
+        summary: dict of JSON values about the data, see `tasks.summary`.
         card: dict of the task's metadata for the model card, see `model_card.write`.
         train: list of functions that return `(inputs, targets)`, one for each training stage, usually one.
         dev: `Batches` to evaluate on.

@@ -1,1 +1,1 @@
-"""Translation: text files with a sentence per line, in two languages."""
+"""The Transformer encoder-decoder: the model, its training on parallel texts, and Marian's checkpoints."""

@@ -9,6 +9,7 @@ import keras_bert
 from keras_bert.experiments import finetuning
 from keras_bert.experiments.cross_validation import CrossValidation
 from keras_bert.experiments.hyperparameters import Hyperparameters
+from keras_bert.experiments.results import Results
 from keras_bert.files import read_json
 from keras_bert.tasks.classification.data import own_data
 from keras_bert.tasks.classification.task import ClassificationTask
@@ -45,7 +46,7 @@ def trained(monkeypatch):
         return types.SimpleNamespace(predict=predict, model=None), {"scores": scores, "epoch": setting["epochs"]}
 
     monkeypatch.setattr(finetuning.Finetuning, "_train", train)
-    monkeypatch.setattr(finetuning.Finetuning, "_export", lambda self: None)
+    monkeypatch.setattr(Results, "_export", lambda self: None)
     monkeypatch.setattr(finetuning.Finetuning, "_save", lambda self, model, logits, setting: calls.append("saved"))
     return calls
 

@@ -1,1 +1,1 @@
-"""The GLUE benchmark."""
+"""Classification and regression of texts and pairs: GLUE and users' own tables, also with several labels per text."""

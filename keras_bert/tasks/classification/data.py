@@ -111,7 +111,7 @@ class Data:
 def own_data(
     kind, train_file, dev_file=None, test_file=None, text="text", pair=None, label="label", skip_bad_rows=0, folds=None
 ):
-    """Reads `Data` from a user's CSV, TSV or JSONL files, see `tasks.table` and `tasks.multi_label`.
+    """Reads `Data` from a user's CSV, TSV or JSONL files, see `tasks.table` and `tasks.classification.multi_label`.
 
     Args:
         kind: "classification" or "multi_label" (the classes are the sorted labels of the training data), or

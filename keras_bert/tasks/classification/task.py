@@ -92,7 +92,7 @@ class ClassificationTask(FinetuningTask):
         }
 
     def _summary(self):
-        """Summarizes the data, see `tasks.data_summary`."""
+        """Summarizes the data, see `tasks.summary`."""
         lengths = self._train[0]["token_ids"].row_lengths().numpy()
         tokenizer, limit = self._preprocessor.tokenizer, self.bert.config.max_position_embeddings
         lengths = data_summary.token_counts(tokenizer, self.data.train, self.sequence_length, lengths)

@@ -148,7 +148,7 @@ class EmbeddingTask(FinetuningTask):
         return inputs, features.row_ids(queries, passages) if scores is None else np.array(scores, "float32")
 
     def _summary(self):
-        """Summarizes the data, see `tasks.data_summary`."""
+        """Summarizes the data, see `tasks.summary`."""
         train, dev = self.examples["train"], self.examples["dev"]
         limit = self.bert.config.max_position_embeddings
         rows = {split: _keys(examples) for split, examples in self.examples.items()}

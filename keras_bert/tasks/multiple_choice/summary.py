@@ -9,7 +9,7 @@ from keras_bert.tasks.table import appearance
 
 
 def summarize(data, lengths, sequence_length, limit):
-    """Summarizes a `multiple_choice.data.Data` as JSON values, as `tasks.data_summary.summarize` does for rows.
+    """Summarizes a `multiple_choice.data.Data` as JSON values, as `tasks.summary.summarize` does for rows.
 
     Args:
         data: the `Data`.

@@ -58,7 +58,7 @@ class MultipleChoiceTask(FinetuningTask):
             return features.choice_inputs(examples, self._preprocessor)
 
     def _summary(self):
-        """Summarizes the data, see `tasks.data_summary`."""
+        """Summarizes the data, see `tasks.summary`."""
         lengths = features.full_lengths(self.data.train, self._preprocessor, self._lengths["train"])
         limit = self.bert.config.max_position_embeddings
         return choice_summary.summarize(self.data, lengths, self.sequence_length, limit)

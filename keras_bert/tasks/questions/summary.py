@@ -8,7 +8,7 @@ from keras_bert.tasks.questions import metrics
 
 
 def summarize(train, dev, test, paths, most):
-    """Summarizes files of questions as JSON values, as `tasks.data_summary.summarize` does for rows.
+    """Summarizes files of questions as JSON values, as `tasks.summary.summarize` does for rows.
 
     Args:
         train: list of `QuestionWindows`, one for each training file.

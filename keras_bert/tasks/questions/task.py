@@ -106,7 +106,7 @@ class QuestionAnsweringTask(FinetuningTask):
         self.card = {**_card(dev_file), "purpose": "question answering", "trained_on": self.title}
 
     def _summary(self, dev_file, predict_file):
-        """Summarizes the data, see `tasks.data_summary`."""
+        """Summarizes the data, see `tasks.summary`."""
         names = {"dev": dev_file, "test": predict_file}
         return question_summary.summarize(self._train, self._dev, self._test, names, self._settings.max_question_length)
 

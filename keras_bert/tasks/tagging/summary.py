@@ -14,7 +14,7 @@ _BASELINE = "each word's most frequent training tag"
 
 
 def summarize(train, splits, lengths, document_context):
-    """Summarizes `Sentences` as JSON values, as `tasks.data_summary.summarize` does for rows.
+    """Summarizes `Sentences` as JSON values, as `tasks.summary.summarize` does for rows.
 
     Args:
         train: the training `TaggingWindows`.
