@@ -1,1 +1,1 @@
-"""Reads and writes checkpoints, this package's and other programs'. All formats are mapped to one set of names, see `layout.py`."""
+"""Reads and writes checkpoints of any format, which are all mapped to one set of names, see `layout.py`."""

@@ -1,4 +1,4 @@
-"""What makes a model what it is: its weights, vocabulary and settings, as JSON values.
+"""Facts that identify a model: its weights, vocabulary and settings, as JSON values.
 
 Indexes and runs store these facts, and continue only with the same model.
 """

@@ -35,7 +35,7 @@ class CrossValidation(Finetuning):
             )
         folds = list(range(1, task.data.folds + 1))
         super().__init__(task, {**choices, "fold": folds}, hyperparameters, output, **options)
-        self.evaluated_on, self.results = f"{task.data.folds}-fold cross-validation", _FoldResults
+        self.evaluated_on, self.results_class = f"{task.data.folds}-fold cross-validation", _FoldResults
         self.study = _FoldStudy(output, task, self.study.write)
 
     def run(self):

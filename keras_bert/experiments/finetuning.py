@@ -54,7 +54,7 @@ class Finetuning:
         print(finetuning.finish())
     """
 
-    evaluated_on, results = "dev", Results
+    evaluated_on, results_class = "dev", Results
 
     def __init__(
         self,
@@ -212,7 +212,7 @@ class Finetuning:
 
     def finish(self):
         """Writes the results, see `Results`, and exports the best model. Returns a summary to print."""
-        results = self.results(self)
+        results = self.results_class(self)
         summary = results.write()
         self.report = results.report
         return summary

@@ -24,8 +24,8 @@ def write_report(path, head, metric, results, run_curves, sections, errors=()):
         results: list of `{"setting", "scores"}`, as returned by `grid.run_grid`.
         run_curves: dict of the lines of `metrics.jsonl`, a list of dicts for each run; the keys are folder names as
             returned by `grid.folder_name`.
-        sections: HTML sections about the predictions on dev, see `classification_sections`, `regression_sections` and
-            `question_sections`.
+        sections: HTML sections about the predictions on dev, see the `report.py` of each
+            task.
         errors: rows of `errors.tsv`, lists of strings and numbers, the header first. Empty writes no file.
     """
     path, unit = pathlib.Path(path), _unit(metric, results)

@@ -99,7 +99,7 @@ class Results:
         settings = {**best["setting"], **self.run.hyperparameters.to_dict()}
         settings |= {name: self.task.settings.get(name) for name in ("sequence_length", "class_weights")}
         settings |= self._thresholds
-        scores = {name: best["scores"][name] for name in findings.measured}
+        scores = {name: best["scores"][name] for name in findings.measured if name in best["scores"]}
         kind = getattr(self.task.bert.config, "title", "BERT")
         return model_card.write(self.output.resolve().name, self.task, self.run.evaluated_on, settings, scores, kind)
 

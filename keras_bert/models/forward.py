@@ -1,4 +1,4 @@
-"""The forward pass of the encoder, which every model calls with what it varies."""
+"""The forward pass of the encoder, shared by all models."""
 
 import itertools
 

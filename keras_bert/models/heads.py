@@ -1,4 +1,4 @@
-"""Fine-tuning heads (BERT, section 4). Each adds one new layer to the encoder's graph."""
+"""Fine-tuning heads (BERT, section 4). They extend the encoder's graph."""
 
 import keras
 

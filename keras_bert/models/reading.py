@@ -121,7 +121,7 @@ def nested_encoder(model):
 
 
 def read(layers, head):
-    """Returns the `Description` of a model with these layers, not all of which have been checked yet."""
+    """Returns the `Description` of a model with these layers, before they are compared with those of a builder."""
     try:
         return _read(layers, head)
     except (KeyError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""Sums over replicas."""
+"""Sums over replicas, and values gathered from them."""
 
 import tensorflow as tf
 from tensorflow.python.framework import ops

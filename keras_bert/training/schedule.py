@@ -1,4 +1,4 @@
-"""BERT's learning rate schedule: linear warm-up and linear decay (BERT, appendix A.2)."""
+"""Learning rate schedules: BERT's linear warm-up and decay (appendix A.2), the Transformer's, and sequences of them."""
 
 import keras
 from keras import ops

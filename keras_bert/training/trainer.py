@@ -30,7 +30,7 @@ class Trainer:
     pass, such as BatchNormalization, are supported on one replica without micro-batches. Anything that would depend on
     the number of either, or be ignored, raises an error before the first step.
 
-    On Ctrl-C and SIGTERM, training stops after the current step and saves its state. `fit` then raises
+    On Ctrl-C and SIGTERM, training stops after the current call, about a second, and saves its state. `fit` then raises
     `KeyboardInterrupt` or exits with status 143; a second Ctrl-C raises at once.
 
     From the first `Trainer` on, the process keeps its freed memory, see `keep_freed_memory`.

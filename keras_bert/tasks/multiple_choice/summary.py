@@ -64,7 +64,7 @@ def _normal(text):
 
 
 def facts(summary):
-    """Returns what only multiple choice has as lines of text by title, for people."""
+    """Returns the entries of the summary that other tasks lack, as lines of text by title."""
     counts = ", ".join(f"{count}: {rows:,}" for count, rows in summary["choices"].items())
     total = summary["train"]
     positions = ", ".join(f"{key}: {rows:,} ({rows / total:.1%})" for key, rows in summary["positions"].items())
