@@ -19,29 +19,6 @@ class Entities(NamedTuple):
     end: tf.RaggedTensor  # Index of the last word + 1, int32.
 
 
-def word_tags(piece_values, first_pieces, missing=None):
-    """Returns the tags (or logits) of words: those of their first pieces.
-
-    Args:
-        piece_values: tensor `(batch, positions, ...)`.
-        first_pieces: ragged `(batch, words)`, the position of the first piece of each word; -1 if it was truncated.
-        missing: value for truncated words: the id of "O", or a vector of logits. By default they raise an error.
-
-    Returns:
-        A ragged tensor `(batch, words, ...)`.
-    """
-    first = first_pieces.values
-    if missing is None:
-        message = "`first_pieces` has truncated words. Expected `missing`, the value for them"
-        first = require(first >= 0, message, first_pieces=first)
-    rows = tf.cast(first_pieces.value_rowids(), first.dtype)
-    values = tf.gather_nd(piece_values, tf.stack([rows, tf.maximum(first, 0)], axis=1))
-    if missing is not None:
-        there = tf.reshape(first >= 0, [-1] + [1] * (values.shape.rank - 1))
-        values = tf.where(there, values, tf.cast(missing, values.dtype))
-    return first_pieces.with_values(values)
-
-
 def entities(tags, labels):
     """Finds the entities in the tags of words, as CoNLL's `conlleval` does.
 

@@ -5,7 +5,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from keras_bert.text.entities import Entities, entities, entity_spans, word_tags  # noqa: E402
+from keras_bert.text.entities import Entities, entities, entity_spans  # noqa: E402
 
 TYPES = ["PER", "LOC", "creative-work"]
 SCHEMES = {
@@ -99,7 +99,6 @@ def test_no_words():
         assert listed(found) == rows
         starts, ends = entity_spans(found, ragged(rows), ragged(rows))
         assert starts.to_list() == ends.to_list() == rows
-        assert word_tags(tf.zeros([len(rows), 4], tf.int32), ragged(rows)).to_list() == rows
 
 
 def test_integer_types_of_row_splits_and_tags():
@@ -111,25 +110,12 @@ def test_integer_types_of_row_splits_and_tags():
         assert (starts.to_list(), ends.to_list()) == ([[0], [], [2]], [[9], [], [5]])
 
 
-def test_word_tags_of_known_pieces():
-    values, first = tf.constant([[5, 6, 7, 8], [1, 2, 3, 4]]), ragged([[1, -1], [2, 0, -1]])
-    assert word_tags(values, ragged([[1, 3], []])).to_list() == [[6, 8], []]
-    assert word_tags(values, first, missing=9).to_list() == [[6, 9], [3, 1, 9]]
-    logits = word_tags(tf.stack([values, -values], axis=-1), first, missing=[9, 0])
-    assert logits.shape.as_list() == [2, None, 2]
-    assert logits.to_list() == [[[6, -6], [9, 0]], [[3, -3], [1, -1], [9, 0]]]
-
-
 def test_graph_mode():
     spec = tf.RaggedTensorSpec([None, None], tf.int32)
     tags = ragged([[1, 2, 0], []])
     found = tf.function(lambda tags: entities(tags, SCHEMES["IOB"]), input_signature=[spec], autograph=False)(tags)
     assert isinstance(found, Entities)
     assert listed(found) == [[("PER", 0, 2)], []]
-    graph = tf.function(word_tags, input_signature=[tf.TensorSpec([None, None]), spec], autograph=False)
-    assert graph(tf.constant([[1.0, 2.0]]), ragged([[1, 0]])).to_list() == [[2.0, 1.0]]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="`first_pieces` has truncated words"):
-        graph(tf.constant([[1.0, 2.0]]), ragged([[1, -1]]))
 
 
 def test_plain_tags():
@@ -148,10 +134,6 @@ def two():
         (lambda: entities(ragged([[0]]), []), "`labels` must be a non-empty list of strings. Received: labels="),
         (lambda: entities(ragged([[0]]), ["O", 1]), "`labels` must be a non-empty list of strings"),
         (lambda: entities(ragged([[0]]), ["O", "B", "O"]), r"`labels` has O more than once. Received: labels=\['O', "),
-        (
-            lambda: word_tags(tf.zeros([1, 4]), ragged([[1, -1]])),
-            r"`first_pieces` has truncated words. Expected `missing`, .* Received: first_pieces=\[ 1 -1\]",
-        ),
         (
             lambda: entity_spans(two(), ragged([[0], [0]]), ragged([[1], [1, 2]])),
             r"`word_starts` has fewer words than the tags. Expected one offset per word. Received: words=\[0 1\]",
