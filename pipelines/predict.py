@@ -169,7 +169,7 @@ def _lines(rows, predict, to_read):
 
 def _model():
     """Returns the names of the inputs that the model takes, and its function from rows to answers."""
-    from keras_bert.checkpoints.answers import input_names
+    from keras_bert.exporting.head_signatures import signatures_of
 
     bert = keras_bert.load(_MODEL.value)
     given = _given(_N_BEST, _LENGTH, _BEAM, _PENALTY, _CANDIDATES, *_ZERO_SHOT)
@@ -177,7 +177,7 @@ def _model():
     wrong = {"sequence_length", "candidate_labels"} if translates else {"beam_size", "length_penalty"}
     if name := next(iter(wrong & given.keys()), None):
         raise ValueError(f"--{name} has no meaning for {_MODEL.value}, whose head is {bert.head}")
-    allowed = [("text",)] if _CANDIDATES.value else input_names(bert)
+    allowed = [("text",)] if _CANDIDATES.value or translates else signatures_of(bert.head).inputs(bert)
     return allowed, lambda rows: bert.predict(rows, _BATCH.value, **given)
 
 

@@ -61,7 +61,7 @@ def score(questions, answers, threshold=None):
 
 
 def report_rows(questions, answers, threshold=None):
-    """Returns the rows for `experiments.reports.questions`."""
+    """Returns the rows for `questions.report`."""
     texts = predictions(answers, threshold)
     exact, f1 = squad_metrics.score_answers(questions, texts)
     rows = []
