@@ -95,7 +95,7 @@ def test_pages_as_a_whole(page, workspace, monkeypatch, request):
         request.getfixturevalue("eager")
     if page.name == "embeddings.md":  # Only checks the options: an export of MiniLM takes long.
         monkeypatch.setitem(vars(keras_bert), "export", programs.signatures_into({}))
-    monkeypatch.setattr("keras_bert.experiments.finetuning.export", lambda *_, **options: None)  # Tested by command.
+    monkeypatch.setattr("keras_bert.experiments.results.export", lambda *_, **options: None)  # Tested by command.
     glue_files.write_task(workspace / "glue_data", TASKS["mrpc"])
     _run(page, {"run", "run slowly"})
 

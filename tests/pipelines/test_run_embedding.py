@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.experiments import finetuning
 from tests.pipelines.programs import call, killed_if, mistake, run
 
 tf = pytest.importorskip("tensorflow")
@@ -87,7 +86,7 @@ def test_user_errors(made):
 def test_pairs(made):
     """Learned; the results are those of the saved model, found by a loop."""
     prompts = {"query_prompt": "a ", "passage_prompt": ""}
-    with mock.patch.object(finetuning, "export") as export:
+    with mock.patch("keras_bert.experiments.results.export") as export:
         printed = call(PROGRAM, *arguments(made, "pairs", normalize=True, **prompts))
     report = json.loads((made / "pairs" / "results.json").read_text())
     bert = keras_bert.load(made / "pairs" / "model")
@@ -133,7 +132,7 @@ def test_nothing_to_train(made):
 def test_scores(made):
     """The range of the scores is that of both files."""
     files = {"train_file": f"{made}/five.csv", "dev_file": f"{made}/scored.csv"}
-    with mock.patch.object(finetuning, "export"):
+    with mock.patch("keras_bert.experiments.results.export"):
         call(PROGRAM, *arguments(made, "scored", **files, pooling="max", epochs=1))
     facts = json.loads((made / "scored" / "results.json").read_text())["facts"]
     assert facts["training examples"] == "five.csv: 9 pairs with a score from 0 to 5, scaled to 0 to 1"
@@ -145,7 +144,7 @@ def test_scores(made):
 def test_triplets(made):
     """The errors are rows with a wrong passage that is more similar, by the vectors of the saved model."""
     files = dict.fromkeys(("train_file", "dev_file"), f"{made}/triplets.csv")
-    with mock.patch.object(finetuning, "export"):
+    with mock.patch("keras_bert.experiments.results.export"):
         call(PROGRAM, *arguments(made, "triplets", **files, pooling="cls", loss="triplet"))
     bert = keras_bert.load(made / "triplets" / "model")
     assert bert.pooling == "cls"

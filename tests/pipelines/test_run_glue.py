@@ -74,7 +74,7 @@ def evaluate_only(trainer, batches, epochs, evaluation, **options):
 def test_two_tasks(made, tmp_path, caplog):
     arguments = ["--task=mnli,rte", "--init_from=rte", f"--data_dir={made}/data"]
     arguments += [f"--diagnostics={made}/diagnostic-full.tsv"]
-    with mock.patch.object(Trainer, "fit", evaluate_only), mock.patch.object(finetuning, "export"):
+    with mock.patch.object(Trainer, "fit", evaluate_only), mock.patch("keras_bert.experiments.results.export"):
         printed = call(PROGRAM, *flags(made, tmp_path, *arguments))
     scores = read(tmp_path / "results.json")
     assert list(scores) == ["rte", "mnli", "mnli_mismatched", "ax"]
@@ -124,7 +124,7 @@ def test_a_language_model_loss_of_a_left_to_right_model(made, tmp_path, config, 
     encoder = keras_bert.build_encoder(config, causal=True)
     keras_bert.save(keras_bert.build_pretrainer(encoder, next_sentence=False), tmp_path / "gpt", pieces)
     arguments = flags(made, tmp_path / "out", "--task=wnli", f"--data_dir={made}/data", f"--model={tmp_path}/gpt")
-    with mock.patch.object(finetuning, "export"):
+    with mock.patch("keras_bert.experiments.results.export"):
         call(PROGRAM, *arguments, "--language_model_weight=0.5", "--max_train_examples=6")
     lines = next((tmp_path / "out" / "runs").glob("*/metrics.jsonl")).read_text().splitlines()
     loss = json.loads(lines[0])["weighted_language_model_loss"]
@@ -137,7 +137,7 @@ def test_packed_rows(made, tmp_path):
     """The rows of training batches have several pairs; the scores are those of the saved model on single pairs."""
     output = tmp_path / "out"
     packed = mock.patch.object(finetuning, "build_packed", wraps=finetuning.build_packed)
-    with mock.patch.object(finetuning, "export"), packed as build:
+    with mock.patch("keras_bert.experiments.results.export"), packed as build:
         call(PROGRAM, *flags(made, output, "--task=wnli", f"--data_dir={made}/data", "--pack"))
     build.assert_called_once()
     bert = keras_bert.load(output / "model")
@@ -154,7 +154,7 @@ def test_distillation(made, tmp_path):
     given = ["--task=wnli", f"--data_dir={made}/data", "--sequence_length=16", f"--output_dir={output}", *SETTINGS]
     given += [f"--teacher={made}/teacher", "--student_layers=1", "--temperature=3", "--alpha=0.9"]
     given += [f"--unlabelled={tmp_path}/more.tsv", "--pair_column=other"]
-    with mock.patch.object(finetuning, "export"):
+    with mock.patch("keras_bert.experiments.results.export"):
         printed = call(PROGRAM, *given)
     teacher = keras_bert.load(made / "teacher" / "wnli" / "model")
     found = {name: np.load(output / "teacher" / f"{name}.npz")["logits"] for name in ("train", "dev", "unlabelled")}
@@ -184,7 +184,7 @@ def test_distillation(made, tmp_path):
     # More seeds and repeated runs do not ask the teacher again. Another teacher is another run.
     with (
         mock.patch.object(Trainer, "fit", evaluate_only),
-        mock.patch.object(finetuning, "export"),
+        mock.patch("keras_bert.experiments.results.export"),
         mock.patch("keras_bert.training.logits_cache.Evaluator", side_effect=AssertionError),
     ):
         call(PROGRAM, *given, "--seed=1,2")
@@ -199,7 +199,7 @@ def test_lora(made, tmp_path):
     """The adapter and the merged model answer alike; the trained weights are counted by hand, for one block."""
     output = tmp_path / "out"
     arguments = flags(made, output, "--task=wnli", f"--data_dir={made}/data", "--lora_rank=2", "--max_train_examples=6")
-    with mock.patch.object(finetuning, "export"):
+    with mock.patch("keras_bert.experiments.results.export"):
         printed = call(PROGRAM, *arguments)
     assert f"adapter:      {output}/adapter\n" in printed
     common, results = read(output / "runs" / "common.json"), read(output / "results.json")
@@ -248,7 +248,7 @@ def test_another_start_model_is_refused(made, tmp_path):
         save_file({name: -values for name, values in weights.items()}, start / "model.safetensors")
         return evaluate_only(trainer, *arguments, **options)
 
-    with mock.patch.object(Trainer, "fit", change), mock.patch.object(finetuning, "export"):
+    with mock.patch.object(Trainer, "fit", change), mock.patch("keras_bert.experiments.results.export"):
         assert mistake(PROGRAM, *given, "--seed=1,2") == message
         assert mistake(PROGRAM, *given) == message
         (runs / "origins.json").unlink()
@@ -268,7 +268,7 @@ def test_own_table(made, tmp_path, caplog):
     settings = ("--class_weights=balanced", "--freeze_layers=1", "--layer_decay=0.9", "--gradient_accumulation=2")
     output = tmp_path / "out"
     caplog.set_level("INFO", "keras_bert")
-    with mock.patch.object(finetuning, "export"):
+    with mock.patch("keras_bert.experiments.results.export"):
         printed = call(PROGRAM, *flags(made, output, "--task=classification", *files, *columns, *settings))
     assert "9: 9 (75.0%), 10: 3 (25.0%)" in caplog.text
     assert "train.csv: skipped 1 unreadable row(s). The first: " in caplog.text
@@ -340,7 +340,7 @@ def test_cross_validation(made, tmp_path):
     ]
     (tmp_path / "all.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     given = flags(made, tmp_path / "out", "--task=classification", f"--train_file={tmp_path}/all.csv", "--folds=2")
-    with mock.patch.object(finetuning, "export"):
+    with mock.patch("keras_bert.experiments.results.export"):
         call(PROGRAM, *given)
     report = read(tmp_path / "out" / "results.json")
     assert [run["setting"]["fold"] for run in report["runs"]] == [1, 2]
@@ -352,7 +352,10 @@ def test_cross_validation(made, tmp_path):
     # The model is trained on all rows: two batches of six.
     (log,) = (tmp_path / "out" / "final").glob("*/metrics.jsonl")
     assert json.loads(log.read_text().splitlines()[-1])["step"] == 2
-    with mock.patch.object(Trainer, "fit", side_effect=AssertionError), mock.patch.object(finetuning, "export"):
+    with (
+        mock.patch.object(Trainer, "fit", side_effect=AssertionError),
+        mock.patch("keras_bert.experiments.results.export"),
+    ):
         call(PROGRAM, *given)
     assert read(tmp_path / "out" / "results.json") == report
     assert "`best` and `patience` need dev data" in mistake(PROGRAM, *given, "--patience=1")
@@ -393,7 +396,10 @@ def test_grid_end_to_end(made, tmp_path):
 
     # Finished runs are not repeated; flags.txt works as a flagfile.
     before = (output / "model" / "model.safetensors").stat().st_mtime_ns
-    with mock.patch.object(Trainer, "fit", side_effect=AssertionError), mock.patch.object(finetuning, "export"):
+    with (
+        mock.patch.object(Trainer, "fit", side_effect=AssertionError),
+        mock.patch("keras_bert.experiments.results.export"),
+    ):
         call(PROGRAM, f"--flagfile={output}/flags.txt")
     assert read(output / "results.json") == report
     assert (output / "model" / "model.safetensors").stat().st_mtime_ns == before

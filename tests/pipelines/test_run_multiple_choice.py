@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.experiments import finetuning
 from keras_bert.tasks.multiple_choice import data as choices
 from tests.pipelines.programs import call, mistake
 
@@ -80,7 +79,7 @@ def test_user_errors(made):
 
 def test_short_run(made, eager):
     """One epoch, without the export, which other tests check."""
-    with mock.patch.object(finetuning, "export"):
+    with mock.patch("keras_bert.experiments.results.export"):
         said = call(PROGRAM, *arguments(made, "short", epochs=1, max_train_examples=16))
     output, labels = made / "short", choices.read(made / "dev.jsonl").labels
     (run,) = (output / "runs").glob("*/dev.npz")
@@ -149,7 +148,7 @@ def test_two_devices(made, mirrored, monkeypatch):
     """Two seeds on two replicas; the mean of both runs."""
     given = arguments(made, "two", seed="1,2", ensemble=2, strategy="mirrored")
     monkeypatch.setattr(keras_bert, "create_strategy", lambda name: mirrored)
-    with mock.patch.object(finetuning, "export"):
+    with mock.patch("keras_bert.experiments.results.export"):
         call(PROGRAM, *given)
     report = read(made / "two" / "results.json")
     assert report["scores"]["accuracy"] > 0.8

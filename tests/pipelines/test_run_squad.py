@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.experiments import finetuning
 from keras_bert.tasks.questions import data as squad
 from keras_bert.tasks.questions import metrics as squad_metrics
 from keras_bert.tasks.questions import predictions as squad_predictions
@@ -142,7 +141,7 @@ def test_user_errors(made):
 def test_version_1(made):
     output = made / "one"
     signatures = {}
-    with mock.patch.object(finetuning, "export", signatures_into(signatures)):
+    with mock.patch("keras_bert.experiments.results.export", signatures_into(signatures)):
         call(PROGRAM, *arguments(made, "one", version="1", predict_file=f"{made}/test1.json"))
     scores = read(output / "results.json")["scores"]
     assert list(scores) == ["exact_match", "f1"]
@@ -198,7 +197,7 @@ def test_ensemble_of_two_models_trained_on_two_files(made):
     assert lines[-1]["step"] == 4 * 5  # 40 contexts of two windows, by 16.
     assert not list(output.rglob("snapshots"))
     # The resumed run equals an uninterrupted one.
-    with mock.patch.object(finetuning, "export"):
+    with mock.patch("keras_bert.experiments.results.export"):
         call(PROGRAM, *arguments(made, "straight", **files, model=f"{made}/bert"))
     (straight,) = (made / "straight" / "runs").glob("learning_rate=*")  # A single model is not part of the name.
     assert read(runs[0] / "result.json")["scores"] == read(straight / "result.json")["scores"]
@@ -206,7 +205,10 @@ def test_ensemble_of_two_models_trained_on_two_files(made):
     for name, values in np.load(straight / "dev.npz").items():
         np.testing.assert_array_equal(logits[0][name], values)
     # Repeating the command trains nothing and changes nothing.
-    with mock.patch.object(Trainer, "fit", side_effect=AssertionError), mock.patch.object(finetuning, "export"):
+    with (
+        mock.patch.object(Trainer, "fit", side_effect=AssertionError),
+        mock.patch("keras_bert.experiments.results.export"),
+    ):
         call(PROGRAM, *given)
     assert read(output / "results.json") == report
     assert "contains runs with other settings: `doc_stride` was 6, is 5" in mistake(PROGRAM, *given, "--doc_stride=5")

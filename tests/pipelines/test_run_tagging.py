@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
-from keras_bert.experiments import finetuning
 from keras_bert.exporting.results import results
 from keras_bert.layers.recurrent import FEATURES
 from keras_bert.tasks.tagging import data, metrics
@@ -88,7 +87,7 @@ def arguments(made, output, suffix="txt", **changes):
 def run(made):
     """The output of a run, what it printed, and the signatures of the export."""
     signatures = {}
-    with eagerly(), mock.patch.object(finetuning, "export", signatures_into(signatures)):
+    with eagerly(), mock.patch("keras_bert.experiments.results.export", signatures_into(signatures)):
         printed = call(PROGRAM, *arguments(made, "run"))
     return made / "run", printed, signatures
 
