@@ -36,11 +36,9 @@ TO_CUT = {
     "checkpoints/answers.py",
     "checkpoints/load.py",
     "checkpoints/save.py",
-    "experiments/finetuning.py",
     "experiments/pretraining_model.py",
     "exporting/export.py",
     "models/description.py",
-    "tasks/base.py",
     "tasks/classification/task.py",
 }
 ROOMS = {
