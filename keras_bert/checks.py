@@ -1,5 +1,6 @@
 """Checks of numbers, which may be Python's or NumPy's."""
 
+import dataclasses
 import math
 import numbers
 
@@ -23,3 +24,13 @@ def check_count(name, value):
     """Raises an error unless the value is a positive integer."""
     if not is_count(value):
         raise ValueError(f"`{name}` must be a positive integer. Received: {name}={value!r}")
+
+
+def take_numbers(settings):
+    """Checks that the `int` fields of a frozen dataclass are positive, and converts NumPy's numbers, which JSON lacks."""
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if field.type is int:
+            check_count(field.name, value)
+        if is_number(value) and hasattr(value, "item"):
+            object.__setattr__(settings, field.name, value.item())

@@ -237,8 +237,7 @@ def check_rows(rows, allowed, taker):
 
 def _batches(rows, batch_size):
     """Yields row numbers and rows of batches of similar length, longest first, with the same number of choices."""
-    if not is_count(batch_size):
-        raise ValueError(f"`batch_size` must be a positive integer. Received: batch_size={batch_size!r}")
+    check_count("batch_size", batch_size)
     sizes = [(len(row.get("choices", ())), sum(map(len, row.values()))) for row in rows]
     order = sorted(range(len(rows)), key=sizes.__getitem__, reverse=True)
     for _, group in itertools.groupby(order, key=lambda number: sizes[number][0]):

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_bert.checks import is_count
+from keras_bert.checks import check_count, is_count
 from keras_bert.layers import (
     Dense,
     Dropout,
@@ -225,8 +225,7 @@ def _kind_of_logits(num_classes, multi_label, score_activation):
 
 def _head(encoder, units, dropout, name, kind=Dense):
     """Returns the dropout layer and the float32 dense layer of a head by name."""
-    if not is_count(units):
-        raise ValueError(f"`num_classes` must be a positive integer. Received: num_classes={units!r}")
+    check_count("num_classes", units)
     encoding = describe_encoder(encoder)
     rate = encoding.config.hidden_dropout_prob if dropout is None else dropout
     initializer = keras.initializers.TruncatedNormal(stddev=encoding.config.initializer_range)

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_bert.checkpoints.identity import differences
 from keras_bert.checkpoints.load import load
-from keras_bert.checks import is_count
+from keras_bert.checks import check_count
 from keras_bert.search import vector_files
 from keras_bert.search.index_files import find_facts, open_offsets, passages_path, read_passage
 from keras_bert.search.model_identity import model_facts
@@ -90,8 +90,7 @@ class SearchIndex:
         Returns:
             Integer array of the numbers of passages and float32 array of scores, `(queries, top)`, best first.
         """
-        if not is_count(top):
-            raise ValueError(f"`top` must be a positive integer. Received: top={top!r}")
+        check_count("top", top)
         vectors = np.asarray(vectors, "float32")
         if vectors.ndim != 2 or vectors.shape[1] != self.facts.width:
             raise ValueError(f"`vectors` must have shape (queries, {self.facts.width}). Received: {vectors.shape}")

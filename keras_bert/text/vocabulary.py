@@ -4,7 +4,7 @@ import hashlib
 import pathlib
 import re
 
-from keras_bert.checks import is_count
+from keras_bert.checks import check_count, is_count
 from keras_bert.text import tokenizer_json
 from keras_bert.text.tokenizer_json import AddedToken
 
@@ -85,10 +85,7 @@ class Vocabulary:
                 self._check_special(piece)
         for token in self.added_tokens:
             self.id(token.content)
-        if not is_count(self.max_word_length):
-            raise ValueError(
-                f"`max_word_length` must be a positive integer. Received: max_word_length={self.max_word_length!r}"
-            )
+        check_count("max_word_length", self.max_word_length)
 
     def _check_special(self, piece):
         if piece in self._ids:

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import os
 
-from keras_bert.checks import is_count, is_number
+from keras_bert.checks import is_number, take_numbers
 from keras_bert.config import ACTIVATIONS
 from keras_bert.files import read_json
 
@@ -50,12 +50,7 @@ class TransformerConfig:
     output_bias: bool = False
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.type is int and not is_count(value):
-                raise ValueError(f"`{field.name}` must be a positive integer. Received: {field.name}={value!r}")
-            if is_number(value) and hasattr(value, "item"):  # NumPy's, which JSON files do not take.
-                object.__setattr__(self, field.name, value.item())
+        take_numbers(self)
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 "`hidden_size` must be a multiple of `num_attention_heads`. "
