@@ -27,7 +27,7 @@ def check_count(name, value):
 
 
 def take_numbers(settings):
-    """Checks that the `int` fields of a frozen dataclass are positive, and converts NumPy's numbers, which JSON lacks."""
+    """Checks that the `int` fields of a frozen dataclass are positive, and converts numbers of NumPy for JSON."""
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         if field.type is int:
