@@ -97,7 +97,7 @@ def trained(made, shared_folder):
         printed = call(PROGRAM, *arguments(made, folder))
         (folder / "printed.txt").write_text(printed)
 
-    folder = shared_folder("translation", fill)
+    folder = shared_folder("run_translation", fill)
     return folder, (folder / "printed.txt").read_text()
 
 
