@@ -51,15 +51,13 @@ def check():
     family = socket.AF_INET6 if ":" in _HOST.value else socket.AF_INET
     for holder in (_PORT, _GRPC_PORT):
         if holder.value > 0:
-            with socket.socket(family) as listener:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    listener.bind((_HOST.value, holder.value))
-                except OSError as error:
-                    reason = error.strerror or error
-                    raise OSError(
-                        f"cannot listen at {_HOST.value}:{holder.value}: {reason}. Change --host or --{holder.name}"
-                    ) from error
+            try:
+                socket.create_server((_HOST.value, holder.value), family=family).close()
+            except OSError as error:
+                reason = str(error.strerror or error).partition(" (while attempting")[0]  # Of create_server.
+                raise OSError(
+                    f"cannot listen at {_HOST.value}:{holder.value}: {reason}. Change --host or --{holder.name}"
+                ) from error
 
 
 def _check_folder():
@@ -138,16 +136,6 @@ def _log_lines():
     logger.propagate = False
     # TensorFlow logs every restored file and the deprecation of sessions.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    logging.getLogger("aiohttp.server").addFilter(_without_traceback)
-
-
-def _without_traceback(record):
-    """Shortens the message about a malformed request, such as gRPC at the REST port."""
-    from aiohttp.http import HttpProcessingError
-
-    if record.exc_info and isinstance(record.exc_info[1], HttpProcessingError):
-        record.msg, record.exc_info = f"{record.msg}: malformed HTTP/1", None
-    return True
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import sys
 import urllib.parse
 
 import numpy as np
@@ -10,6 +9,7 @@ import urllib3
 
 from keras_bert.serving.errors import CODE_OF_STATUS, RequestError, one_line
 
+_NotConnected = urllib3.exceptions.NewConnectionError  # A subclass of urllib3's TimeoutError.
 # Maximum number of pooled connections: threads beyond it open new ones.
 _CONNECTIONS = 256
 _DTYPES = {
@@ -63,25 +63,17 @@ class RestTransport:
 
     def _exchange(self, method, path, body, again=True):
         headers = {"Content-Type": "application/json"} if body else {}
-        outer = sys.exc_info()[1]  # An exception that the caller is handling did not cause an error here.
         try:
             return self._pool.urlopen(method, self._prefix + path, body, headers, redirect=False)
         except urllib3.exceptions.HTTPError as error:
-            causes = list(_causes(error, outer))
-        if any(isinstance(cause, TimeoutError) for cause in causes):
-            raise TimeoutError(f"{self._host} did not answer within {self._timeout} seconds") from causes[0]
-        if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
-            raise ConnectionRefusedError(f"no server is listening at {self._host}") from causes[0]
-        if again and any(isinstance(cause, ConnectionResetError | BrokenPipeError) for cause in causes):
+            failure = error
+        if isinstance(failure, urllib3.exceptions.ProtocolError) and again:
             return self._exchange(method, path, body, again=False)  # The server closed the connection.
-        message = f"{type(causes[-1]).__name__}: {one_line(causes[-1])}"
-        raise ConnectionError(f"the request to {self._host} failed: {message}") from causes[0]
-
-
-def _causes(error, outer):
-    while error is not None and error is not outer:
-        yield error
-        error = error.__cause__ or error.__context__
+        if isinstance(failure.__cause__, ConnectionRefusedError):
+            raise ConnectionRefusedError(f"no server is listening at {self._host}") from failure
+        if isinstance(failure, urllib3.exceptions.TimeoutError) and not isinstance(failure, _NotConnected):
+            raise TimeoutError(f"{self._host} did not answer within {self._timeout} seconds") from failure
+        raise ConnectionError(f"the request to {self._host} failed: {one_line(failure)}") from failure
 
 
 def _path(model, version):

@@ -209,7 +209,7 @@ def running():
 @pytest.fixture(scope="session")
 def server(running, toys, tmp_path_factory):
     """A shared read-only server with version 2 of `text`, and `many`."""
-    with running(toys, batch_window_ms=1.0, body_seconds=0.3) as server:
+    with running(toys, batch_window_ms=1.0) as server:
         yield server
 
 

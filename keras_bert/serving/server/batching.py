@@ -19,14 +19,16 @@ class _Request:
     inputs: dict
     rows: int
     answer: asyncio.Future
-    is_running: bool = False
 
 
 @dataclasses.dataclass(eq=False)
 class _Batch:
     requests: list = dataclasses.field(default_factory=list)
-    rows: int = 0
     full: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+
+    @property
+    def rows(self):
+        return sum(request.rows for request in self.requests)
 
 
 class Batcher:
@@ -42,10 +44,16 @@ class Batcher:
     def __init__(self, window=0.002, max_rows=32, max_queue=1000, observe=lambda name, rows: None):
         self._window, self._max_rows, self._max_queue, self._observe = window, max_rows, max_queue, observe
         self._forming = {}  # Key -> the batch that new requests join
+        self._waiting = set()  # Batches that do not run yet
         self._tasks = set()
         self._free = asyncio.Semaphore(_THREADS)
         self._pool = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="model")
-        self.running = self.waiting = 0
+        self.running = 0
+
+    @property
+    def waiting(self):
+        """The number of requests that do not run yet."""
+        return sum(len(batch.requests) for batch in list(self._waiting))
 
     async def run(self, version, signature, inputs, rows):
         """Runs validated inputs, a dict of NumPy arrays, in a batch. The caller must hold a lease of the version."""
@@ -54,14 +62,11 @@ class Batcher:
             raise RequestError("RESOURCE_EXHAUSTED", message)
         request = _Request(inputs, rows, asyncio.get_running_loop().create_future())
         batch = self._join(request, version, signature)
-        self.waiting += 1
         try:
             return await request.answer
         finally:
-            if not request.is_running:  # The client disconnected.
-                self.waiting -= 1
+            if batch in self._waiting:  # The client disconnected.
                 batch.requests.remove(request)
-                batch.rows -= request.rows
 
     def _join(self, request, version, signature):
         # Requests can share a batch if all dimensions but the first are equal.
@@ -73,13 +78,13 @@ class Batcher:
             batch = None
         if batch is None:
             batch = self._forming[key] = _Batch()
+            self._waiting.add(batch)
             # Waiting gains nothing while no batch is running.
             window = self._window if signature.joinable and self.running else 0
             task = asyncio.create_task(self._run_batch(key, batch, version, signature, window))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         batch.requests.append(request)
-        batch.rows += request.rows
         if batch.rows >= self._max_rows:
             batch.full.set()
         return batch
@@ -93,23 +98,20 @@ class Batcher:
             async with self._free:  # The batch accepts requests until a thread is free.
                 if self._forming.get(key) is batch:
                     del self._forming[key]
-                requests = [request for request in batch.requests if not request.answer.done()]
-                if requests:
-                    await self._answer(requests, version, signature)
+                self._waiting.remove(batch)
+                if batch.requests:
+                    await self._answer(batch, version, signature)
         finally:
             version.users -= 1
 
-    async def _answer(self, requests, version, signature):
-        for request in requests:
-            request.is_running = True
-        self.waiting -= len(requests)
+    async def _answer(self, batch, version, signature):
         self.running += 1
-        self._observe(version.name, sum(request.rows for request in requests))
+        self._observe(version.name, batch.rows)
         try:
-            answers = await asyncio.get_running_loop().run_in_executor(self._pool, _answers, signature, requests)
+            answers = await asyncio.get_running_loop().run_in_executor(self._pool, _answers, signature, batch.requests)
         finally:
             self.running -= 1
-        for request, answer in zip(requests, answers, strict=True):
+        for request, answer in zip(batch.requests, answers, strict=True):
             if request.answer.done():
                 continue
             if isinstance(answer, Exception):

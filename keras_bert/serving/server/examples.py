@@ -1,6 +1,5 @@
 """The Classify and Regress APIs: `tf.train.Example`s in, labels with scores or numbers out."""
 
-import base64
 import math
 
 import numpy as np
@@ -8,7 +7,7 @@ import tensorflow as tf
 
 from keras_bert.serving.errors import RequestError, bad
 from keras_bert.serving.server.saved_model import CLASSIFY
-from keras_bert.serving.server.tensors import check_rows
+from keras_bert.serving.server.tensors import check_rows, to_bytes
 
 _INPUT = "inputs"
 _LARGEST = float(np.finfo(np.float32).max)
@@ -56,21 +55,13 @@ def _fill(example, name, values, where):
         raise bad(f"feature `{name}` {where}: {error}") from error
 
 
-def _to_bytes(value):
-    if isinstance(value, str):
-        return value.encode()
-    if set(value) != {"b64"}:
-        raise ValueError('expected {"b64": "..."}')
-    return base64.b64decode(value["b64"], validate=True)
-
-
 def _to_float(value):
     if math.isfinite(value) and abs(value) > _LARGEST:
         raise ValueError("a value is out of range for float32")
     return value
 
 
-_CONVERSIONS = {"bytes_list": _to_bytes, "int64_list": int, "float_list": _to_float}
+_CONVERSIONS = {"bytes_list": to_bytes, "int64_list": int, "float_list": _to_float}
 
 
 def answer(method, outputs, rows):

@@ -1,6 +1,5 @@
 """TensorFlow Serving's REST API, plus `/healthz`, `/metrics` and a web page, on aiohttp."""
 
-import asyncio
 import json
 import logging
 import re
@@ -34,10 +33,10 @@ class _Log(logging.LoggerAdapter):
 
 
 class Rest:
-    """REST handlers of a `Service`, with the server's `Settings`."""
+    """REST handlers of a `Service`."""
 
-    def __init__(self, service, settings):
-        self._service, self._settings = service, settings
+    def __init__(self, service, shutdown_seconds):
+        self._service, self._shutdown_seconds = service, shutdown_seconds
 
     def runner(self):
         """Returns an aiohttp runner; the caller sets it up and adds sites."""
@@ -54,8 +53,7 @@ class Rest:
             logger=_Log(logging.getLogger("keras_bert.serving")),
             access_log=None,
             handler_cancellation=True,  # Cancels waiting requests of clients that disconnect.
-            keepalive_timeout=self._settings.idle_seconds,
-            shutdown_timeout=self._settings.shutdown_seconds,
+            shutdown_timeout=self._shutdown_seconds,
         )
 
     async def _index(self, request):
@@ -99,7 +97,7 @@ class Rest:
 
     async def _ask(self, call, request, api, target):
         with self._service.lease(call, *target) as version:
-            asked = await self._read(request)
+            asked = await _read(request)
             signature = version.model.signature(asked.get("signature_name", ""))
             if api == "predict":
                 inputs, rows = tensors.from_json(asked, signature)
@@ -109,31 +107,17 @@ class Rest:
             outputs = await self._service.run(call, version, signature, inputs)
             return _json({"results": examples.answer(method, outputs, call.rows)})
 
-    async def _read(self, request):
-        """Reads the JSON object of a request."""
-        limit, seconds = self._service.max_body_bytes, self._settings.body_seconds
-        try:
-            if (request.content_length or 0) > limit:
-                raise web.HTTPRequestEntityTooLarge(limit, request.content_length)
-            async with asyncio.timeout(seconds):
-                return _object(await request.read())
-        except web.HTTPRequestEntityTooLarge as error:
-            raise RequestError("RESOURCE_EXHAUSTED", f"the body is longer than {limit} bytes", status=413) from error
-        except TimeoutError as error:
-            message = f"the body did not arrive within {seconds} seconds"
-            raise RequestError("DEADLINE_EXCEEDED", message, status=408) from error
-        except web.RequestPayloadError as error:
-            raise bad(f"the body cannot be read: {one_line(error)}") from error
 
-
-def _object(body):
+async def _read(request):
+    """Reads the JSON object of a request."""
     try:
-        asked = json.loads(body.decode())
-    except UnicodeDecodeError as error:
-        raise bad(f"the body is not UTF-8: byte {error.start}: {error.reason}") from error
-    except RecursionError as error:
-        raise bad("the body is nested too deeply") from error
-    except ValueError as error:
+        asked = json.loads((await request.read()).decode())
+    except web.HTTPRequestEntityTooLarge as error:
+        message = f"the body is longer than {request.client_max_size} bytes"
+        raise RequestError("RESOURCE_EXHAUSTED", message, status=413) from error
+    except web.RequestPayloadError as error:
+        raise bad(f"the body cannot be read: {one_line(error)}") from error
+    except (ValueError, RecursionError) as error:
         raise bad(f"the body is not JSON: {one_line(error)}") from error
     if not isinstance(asked, dict):
         raise bad(f"the body must be a JSON object. Received: {type(asked).__name__}")

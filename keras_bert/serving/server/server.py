@@ -31,8 +31,6 @@ class Settings:
     max_queue: int = 1000  # Maximum number of waiting requests.
     max_body_bytes: int = 8 << 20  # Maximum size of a request.
     poll_seconds: float = 1.0  # Interval between scans of the folder.
-    body_seconds: float = 30.0  # Timeout for receiving the body of a REST request.
-    idle_seconds: float = 60.0  # Idle REST connections are closed after this time.
     shutdown_seconds: float = 20.0  # Timeout for running requests on shutdown.
 
     def __post_init__(self):
@@ -59,7 +57,7 @@ class Server:
         counters.waiting.set_function(lambda: self.batcher.waiting)
         counters.ready.set_function(lambda: self.shelf.ready)
         service = Service(self.shelf, self.batcher, settings.max_body_bytes, counters)
-        self._runner = Rest(service, settings).runner()
+        self._runner = Rest(service, settings.shutdown_seconds).runner()
         self._rpc = Rpc(service)
         self._grpc = None
         self._ended = threading.Event()
@@ -84,12 +82,11 @@ class Server:
 
     async def _listen(self, host, port):
         # One socket, which also accepts IPv4 if the host is `::`; aiohttp may open several on different ports.
-        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        dual = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
         try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((host, port))
+            listener = socket.create_server((host, port), family=family, backlog=1024, dualstack_ipv6=dual)
         except OSError as error:
-            listener.close()
             await self._runner.cleanup()
             raise OSError(f"cannot listen at {host}:{port} for REST: {error.strerror or error}") from error
         self.port = listener.getsockname()[1]

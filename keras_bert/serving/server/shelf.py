@@ -13,16 +13,24 @@ import logging
 import pathlib
 import threading
 import time
+from typing import NamedTuple
 
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 from tensorflow_serving.apis.get_model_status_pb2 import ModelVersionStatus
 
 from keras_bert.files import WARMUP_REQUESTS
-from keras_bert.serving.errors import CODES, RequestError, one_line
+from keras_bert.serving.errors import RequestError, one_line
 from keras_bert.serving.server.saved_model import SavedModel
 
 _LOG = logging.getLogger("keras_bert.serving")
+
+
+class Files(NamedTuple):
+    """The folder of a version, and the names, sizes and modification times of its files."""
+
+    path: pathlib.Path
+    stats: tuple
 
 
 @dataclasses.dataclass(eq=False)
@@ -31,7 +39,7 @@ class Version:
 
     name: str
     number: int
-    stamp: tuple
+    files: Files
     model: SavedModel
     users: int = 0  # Changed only in the event loop's thread.
 
@@ -44,15 +52,12 @@ class Shelf:
         if not self._directory.is_dir():
             raise ValueError(f"{directory}: the model folder does not exist")
         self._lock = threading.Lock()
-        self._folders = {}  # Model -> {number: path}, as found by the last poll
-        self._checkpoints = set()
+        self._found = None  # Model -> {number: Files}, or `None` for a checkpoint; from the last poll.
         self._served = {}  # Model -> Version
-        self._failures = {}  # (model, number) -> (stamp, message)
-        self._loading = set()  # (model, number)
+        self._failures = {}  # (model, number) -> (Files, message)
+        self._loading = None  # (model, number)
         self._retired = []  # Replaced versions, some still in use
-        self._changing = {}  # (model, number) -> stamp of files that may still be changing
-        self._missing = set()  # Models whose served version the last poll did not find
-        self._scanned = self._polled = False
+        self._polled = False
 
     @property
     def ready(self):
@@ -65,7 +70,7 @@ class Shelf:
             return sorted({*self._with_versions(), *self._served})
 
     def _with_versions(self):
-        return [name for name, versions in self._folders.items() if versions]
+        return [name for name, versions in (self._found or {}).items() if versions]
 
     @contextlib.contextmanager
     def lease(self, name, number=None):
@@ -73,7 +78,7 @@ class Shelf:
         with self._lock:
             version = self._served.get(name)
             if version is None:
-                known = not self._scanned or self._folders.get(name)
+                known = self._found is None or self._found.get(name)
                 code = "UNAVAILABLE" if known else "NOT_FOUND"
                 raise RequestError(code, f"model {name} is not served: {self._why_not(name)}")
             if number not in (None, version.number):
@@ -91,7 +96,7 @@ class Shelf:
             errors = self._errors(name)
             states = dict.fromkeys(errors, "END")
             states |= {old.number: "UNLOADING" for old in self._retired if old.name == name}
-            states |= {loading: "LOADING" for model, loading in self._loading if model == name}
+            states |= {loading: "LOADING" for model, loading in filter(None, [self._loading]) if model == name}
             if name in self._served:
                 states[self._served[name].number] = "AVAILABLE"
             if not states:
@@ -99,12 +104,15 @@ class Shelf:
         if number is not None and number not in states:
             known = ", ".join(map(str, sorted(states, reverse=True)))
             raise RequestError("NOT_FOUND", f"model {name} has no version {number}. Expected one of: {known}")
-        found = []
-        for version in sorted(states, reverse=True) if number is None else [number]:
-            found.append(ModelVersionStatus(version=version, state=states[version]))
-            found[-1].status.error_code = CODES.index("FAILED_PRECONDITION" if version in errors else "OK")
-            found[-1].status.error_message = errors.get(version, "")
-        return found
+        codes = {version: "FAILED_PRECONDITION" if version in errors else "OK" for version in states}
+        return [
+            ModelVersionStatus(
+                version=version,
+                state=states[version],
+                status={"error_code": codes[version], "error_message": errors.get(version, "")},
+            )
+            for version in (sorted(states, reverse=True) if number is None else [number])
+        ]
 
     def _errors(self, name):
         """Error messages by version number. A served version has one if its changed files failed to load."""
@@ -113,78 +121,71 @@ class Shelf:
     def _why_not(self, name):
         if errors := self._errors(name):
             return "version {}: {}".format(*list(errors.items())[-1])
-        if self._folders.get(name) or not self._scanned:
+        if self._found is None or self._found.get(name):
             return "it is still loading"
-        if name in self._folders:
-            return f"its folder has no version. Expected {self._directory / name}/<number>/saved_model.pb"
-        if name in self._checkpoints:
+        if name not in self._found:
+            names = ", ".join(sorted(self._with_versions())) or "none, the folder has no model"
+            return f"unknown model. Expected one of: {names}"
+        if self._found[name] is None:
             return "it is a checkpoint; export it first"
-        names = ", ".join(sorted(self._with_versions())) or "none, the folder has no model"
-        return f"unknown model. Expected one of: {names}"
+        return f"its folder has no version. Expected {self._directory / name}/<number>/saved_model.pb"
 
     def poll(self):
         """Scans the folder, loads new versions and unloads replaced versions that are no longer in use."""
-        folders, checkpoints = _find_models(self._directory)
+        found = _find_models(self._directory)
         with self._lock:
-            self._folders, self._checkpoints, self._scanned = folders, checkpoints, True
-            self._failures = {key: value for key, value in self._failures.items() if key[1] in folders.get(key[0], ())}
-        for name in {**folders, **self._served}:
-            self._update(name, folders.get(name, {}))
+            before, self._found = self._found, found
+            self._failures = {
+                (name, number): failure
+                for (name, number), failure in self._failures.items()
+                if number in (found.get(name) or ())
+            }
+        for name in {**found, **self._served}:
+            self._update(name, found.get(name), found if before is None else before)
         self._unload()
         self._polled = True
 
-    def _update(self, name, paths):
-        """Serves the latest version that loads. Until one does, the current version stays."""
-        served = self._served.get(name)
-        missing = {name} if served and served.number not in paths else set()
-        # A missing folder may be about to be replaced: keep the version for one more poll.
-        kept = {served.number} if missing - self._missing else set()
-        self._missing = self._missing - {name} | missing
-        for number in sorted({*paths, *kept}, reverse=True):
-            current = served if served and served.number == number else None
-            version = self._load(name, number, paths[number], current) if number in paths else None
-            if version:
-                self._replace(name, version)
-            if version or current:
+    def _update(self, name, versions, before):
+        """Serves the latest version that loads. Until one does, the current version stays.
+
+        Only what two polls see is acted on: files may still be being written, and a missing folder replaced.
+        """
+        served, current, before = self._served.get(name), versions or {}, before.get(name) or {}
+        kept = {served.number} & before.keys() if served else set()
+        for number in sorted({*current, *kept}, reverse=True):
+            files, is_served = current.get(number), bool(served) and served.number == number
+            known = self._failures.get((name, number), (None,))[0], served.files if is_served else None
+            is_new = files is not None and files == before.get(number) and files not in known
+            if (is_new and self._load(name, number, files)) or is_served:
                 return
-        if name not in self._folders:
-            self._replace(name, None)
-
-    def _load(self, name, number, path, current):
-        """Returns a new `Version`, or `None` if the files are unchanged, still being written or fail to load."""
-        key, stamp = (name, number), _fingerprint(path)
-        if stamp in (current and current.stamp, self._failures.get(key, (None,))[0]):
-            return None
-        if self._polled and self._changing.get(key) != stamp:
-            self._changing[key] = stamp
-            return None
-        self._changing.pop(key, None)
-        with self._lock:
-            self._loading.add(key)
-        start, failure = time.monotonic(), None
-        try:
-            model = _load_model(path)
-            _LOG.info("%s/%d loaded in %.1f s", one_line(name), number, time.monotonic() - start)
-            return Version(name, number, stamp, model)
-        except Exception as error:  # A broken file may raise anything.
-            failure = stamp, one_line(error)
-            _LOG.error("%s/%d failed to load: %s", one_line(name), number, one_line(error))
-            return None
-        finally:
+        if versions is None:
             with self._lock:
-                self._failures.pop(key, None)
-                if failure:
-                    self._loading.discard(key)
-                    self._failures[key] = failure
+                self._retire(name)
 
-    def _replace(self, name, version):
+    def _load(self, name, number, files):
+        """Loads a version and serves it; returns whether it could be loaded."""
         with self._lock:
-            old = self._served.pop(name, None)
-            if old:
-                self._retired.append(old)
+            self._loading = name, number
+        start, version, message = time.monotonic(), None, None
+        try:
+            version = Version(name, number, files, _load_model(files.path))
+            _LOG.info("%s/%d loaded in %.1f s", one_line(name), number, time.monotonic() - start)
+        except Exception as error:  # A broken file may raise anything.
+            message = one_line(error)
+            _LOG.error("%s/%d failed to load: %s", one_line(name), number, message)
+        with self._lock:
+            self._loading = None
+            self._failures.pop((name, number), None)
             if version:
-                self._loading.discard((name, version.number))
+                self._retire(name)
                 self._served[name] = version
+            else:
+                self._failures[name, number] = files, message
+        return version is not None
+
+    def _retire(self, name):
+        if name in self._served:
+            self._retired.append(self._served.pop(name))
 
     def _unload(self):
         with self._lock:
@@ -198,8 +199,9 @@ class Shelf:
 
     def close(self):
         """Unloads all versions that are not in use."""
-        for name in list(self._served):
-            self._replace(name, None)
+        with self._lock:
+            for name in list(self._served):
+                self._retire(name)
         self._unload()
 
 
@@ -230,18 +232,16 @@ def _warm_up(model, file):
 
 
 def _find_models(directory):
-    """Returns `{model: {version number: path}}` and the names of checkpoint folders."""
-    models, checkpoints = {}, set()
+    """Returns the `Files` of each version by model and number; `None` for checkpoint folders."""
+    models = {}
     for folder in sorted(directory.iterdir()):
         if folder.is_dir() and not folder.name.startswith("."):
             versions = {}
             with contextlib.suppress(OSError):  # One unreadable folder must not stop the others.
-                versions = {int(path.name): path for path in folder.iterdir() if _is_version(path)}
-            if not versions and (folder / "config.json").is_file():
-                checkpoints.add(folder.name)
-            else:
-                models[folder.name] = versions
-    return models, checkpoints
+                versions = {int(path.name): _files(path) for path in folder.iterdir() if _is_version(path)}
+            is_checkpoint = not versions and (folder / "config.json").is_file()
+            models[folder.name] = None if is_checkpoint else versions
+    return models
 
 
 def _is_version(path):
@@ -249,11 +249,10 @@ def _is_version(path):
     return path.name.isascii() and path.name.isdigit() and int(path.name) < 2**63 and path.is_dir()
 
 
-def _fingerprint(path):
-    """Returns the names, sizes and modification times of all files of a folder."""
-    found = []
+def _files(path):
+    stats = []
     for file in sorted(path.rglob("*")):
         with contextlib.suppress(OSError):  # The file was removed meanwhile.
             stat = file.stat()
-            found.append((str(file.relative_to(path)), stat.st_size, stat.st_mtime_ns))
-    return tuple(found)
+            stats.append((str(file.relative_to(path)), stat.st_size, stat.st_mtime_ns))
+    return Files(path, tuple(stats))

@@ -79,21 +79,20 @@ def _to_array(name, value, spec):
     if dtype != tf.string:
         return _to_numbers(name, leaves, dtype).reshape(array.shape)
     for index, leaf in enumerate(leaves):
-        leaves[index] = _to_bytes(name, index, leaf)
+        try:
+            leaves[index] = to_bytes(leaf)
+        except (ValueError, TypeError) as error:
+            raise bad(f'input `{name}`: value {index} must be a string or {{"b64": "..."}}: {error}') from error
     return array
 
 
-def _to_bytes(name, index, leaf):
-    try:
-        if isinstance(leaf, str):
-            return leaf.encode()
-        if isinstance(leaf, dict) and set(leaf) == {"b64"}:
-            return base64.b64decode(leaf["b64"], validate=True)
-    except UnicodeEncodeError as error:
-        raise bad(f"input `{name}`: value {index} is not valid Unicode text: {error.reason}") from error
-    except (ValueError, TypeError) as error:
-        raise bad(f'input `{name}`: value {index} is not valid base64: {error}. Expected {{"b64": "..."}}') from error
-    raise bad(f'input `{name}`: value {index} must be a string or {{"b64": "..."}}. Received: {_brief(leaf)}')
+def to_bytes(value):
+    """Returns the bytes of a string or of `{"b64": "..."}`; other values raise a `ValueError` or a `TypeError`."""
+    if isinstance(value, str):
+        return value.encode()
+    if not isinstance(value, dict) or set(value) != {"b64"}:
+        raise ValueError(f"received {_brief(value)}")
+    return base64.b64decode(value["b64"], validate=True)
 
 
 def _to_numbers(name, leaves, dtype):

@@ -1,6 +1,7 @@
 """Batched requests get the same answers as separate ones."""
 
 import asyncio
+import contextlib
 import threading
 
 import numpy as np
@@ -35,17 +36,11 @@ class Lengths:
 
 @pytest.fixture
 def batcher():
+    """A function that makes a `Batcher`."""
     from keras_bert.serving.server.batching import Batcher
 
-    made = []
-
-    def make(window=0.05, **options):
-        made.append(Batcher(window, **options))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
+    with contextlib.ExitStack() as stack:
+        yield lambda window=0.05, **options: stack.enter_context(contextlib.closing(Batcher(window, **options)))
 
 
 def ask(batcher, version, signature, *texts):
@@ -102,14 +97,17 @@ def test_only_the_failing_request_of_a_batch_fails(batcher):
 
 def test_requests_of_different_shape_version_or_signature_are_not_batched(batcher):
     class Sums(Lengths):
+        inputs = ("ids",)
+
+        def __init__(self, name, joinable=True):
+            super().__init__()
+            self.name, self.joinable = name, joinable
+
         def __call__(self, inputs):
             self.runs.append(inputs["ids"].shape)
             return {"total": inputs["ids"].sum(1)}
 
-        inputs = ("ids",)
-
-    first, second = Sums(), Sums()
-    second.name = "second"
+    first, second, alone = Sums("first"), Sums("second"), Sums("alone", joinable=False)
     versions = Version(), Version()
 
     async def main():
@@ -117,31 +115,20 @@ def test_requests_of_different_shape_version_or_signature_are_not_batched(batche
 
         async def total(version, signature, rows):
             ids = np.array(rows)
-            return (await joining.run(version, signature, {"ids": ids}, len(ids)))["total"].tolist()
+            return (await joining.run(versions[version], signature, {"ids": ids}, len(ids)))["total"].tolist()
 
         return await asyncio.gather(
-            total(versions[0], first, [[1, 2]]),
-            total(versions[0], first, [[1, 2, 3]]),
-            total(versions[0], first, [[4, 5], [6, 7]]),
-            total(versions[0], second, [[8, 9]]),
-            total(versions[1], second, [[8, 9]]),
+            total(0, first, [[1, 2]]),
+            total(0, first, [[1, 2, 3]]),
+            total(0, first, [[4, 5], [6, 7]]),
+            total(0, second, [[8, 9]]),
+            total(1, second, [[8, 9]]),
+            *(total(0, alone, [[1, 2]]) for _ in range(2)),
         )
 
-    assert asyncio.run(main()) == [[3], [6], [9, 13], [17], [17]]
+    assert asyncio.run(main()) == [[3], [6], [9, 13], [17], [17], [3], [3]]
     assert sorted(first.runs) == [(1, 3), (3, 2)]
-    assert second.runs == [(1, 2), (1, 2)]
-
-
-def test_unjoinable_signatures_are_not_batched(batcher):
-    signature = Lengths()
-    signature.joinable = False
-
-    async def main():
-        joining = batcher()
-        await asyncio.gather(*(ask(joining, Version(), signature, text) for text in "ab"))
-
-    asyncio.run(main())
-    assert sorted(signature.runs) == [["a"], ["b"]]
+    assert second.runs == alone.runs == [(1, 2), (1, 2)]
 
 
 def test_full_queue_rejects_requests(batcher):

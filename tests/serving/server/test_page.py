@@ -80,8 +80,12 @@ def ask(page, model, task=None, **fields):
     choose(page, model, task)
     for name, text in fields.items():
         page.locator(f"#field_{name}").fill(text)
-    page.get_by_role("button", name="Ask", exact=True).click()
+    press(page, "Ask")
     return headline(page)
+
+
+def press(page, button):
+    page.get_by_role("button", name=button, exact=True).click()
 
 
 def headline(page):
@@ -188,7 +192,7 @@ def test_example_and_facts_of_the_model(visit, heads):
     fields = page.locator("#field_text"), page.locator("#field_pair")
     assert [field.input_value() for field in fields] == [f"{MARKUP} a", "b"]
     fields[0].fill("other")
-    page.get_by_role("button", name="Example").click()
+    press(page, "Example")
     assert fields[0].input_value() == f"{MARKUP} a"
     page.get_by_text("About this model").click()
     facts = page.locator("#model_facts dd").all_text_contents()
@@ -309,23 +313,28 @@ def test_masks(visit, heads, client):
     cut = "The [MASK] is beyond the longest text that the model takes"
     assert ask(page, "masks", text="a b " * 300 + "[MASK]") == cut
     ask(page, "masks", text="a b " * 30 + "[MASK]")
-    page.get_by_role("button", name="Insert [MASK]").click()
+    press(page, "Insert [MASK]")
     assert box.input_value().endswith("[MASK][MASK]")
 
 
 @pytest.mark.slow
-def test_next_sentence_and_choices(visit, heads, client):
-    page, choices = visit(heads), ["é b", MARKUP, "c d e"]
+def test_next_sentence_choices_and_labels_of_ones_own(visit, heads, client):
+    page, parts = visit(heads), ["é b", MARKUP, "c d e"]
     share = predict(client, "masks", "next_sentence", text="a", pair="b c")["probability"]
     assert ("not" in ask(page, "masks", "next_sentence", text="a", pair="b c")) == (share < 0.5)
     assert dict(bars(page))["The second text follows"] == percent(share)
-
-    answer = predict(client, "choices", text="a", choices=choices)
-    assert ask(page, "choices", text="a", choices="\n".join(choices) + "\n\n") == choices[answer["choice"]]
-    assert bars(page) == expected_bars(choices, answer["probabilities"])
-    page.locator("#field_choices").fill("one\n \n")
-    page.get_by_role("button", name="Ask", exact=True).click()
-    assert failure(page) == "Enter at least 2 lines in “Choices, one per line”."
+    for model, name, few, message in (
+        ("choices", "choices", "one\n \n", "Enter at least 2 lines in “Choices, one per line”."),
+        ("sentences", "labels", " ", "Enter at least 1 line in “Labels, one per line”."),
+    ):
+        signature = "zero_shot" if name == "labels" else "serving_default"
+        answer = predict(client, model, signature, text="a", **{name: parts})
+        best = ask(page, model, signature if name == "labels" else None, text="a", **{name: "\n".join(parts) + "\n\n"})
+        assert best == (answer["label"] if name == "labels" else parts[answer["choice"]])
+        assert bars(page) == expected_bars(parts, answer["probabilities"])
+        page.locator(f"#field_{name}").fill(few)
+        press(page, "Ask")
+        assert failure(page) == message
 
 
 @pytest.mark.slow
@@ -348,17 +357,6 @@ def test_embeddings(visit, heads, client):
     ask(page, "sentences", "embed_query", text="\n".join(texts))
     values = np.array(page.locator("#shown table:not(.heat) td").all_text_contents(), float).reshape(3, -1)
     np.testing.assert_allclose(values, vectors[:, : values.shape[1]], atol=1e-4)
-
-
-@pytest.mark.slow
-def test_labels_of_ones_own(visit, heads, client):
-    page, labels = visit(heads), ["é b", MARKUP, "c d e"]
-    answer = predict(client, "sentences", "zero_shot", text="a b", labels=labels)
-    assert ask(page, "sentences", "zero_shot", text="a b", labels="\n".join(labels) + "\n\n") == answer["label"]
-    assert bars(page) == expected_bars(labels, answer["probabilities"])
-    page.locator("#field_labels").fill(" ")
-    page.get_by_role("button", name="Ask", exact=True).click()
-    assert failure(page) == "Enter at least 1 line in “Labels, one per line”."
 
 
 @pytest.mark.slow
@@ -394,9 +392,9 @@ def test_translations(visit, heads, client):
 
 def answer_table(page):
     """Answers the table and returns the downloaded file's text, and the lines of errors."""
-    page.get_by_role("button", name="Answer all rows").click()
+    press(page, "Answer all rows")
     with page.expect_download() as waiting:
-        page.get_by_role("button", name="Download").click()
+        press(page, "Download")
     path = waiting.value.path()
     return waiting.value.suggested_filename, path.read_bytes(), page.locator("#table_errors p").all_text_contents()
 
@@ -435,21 +433,15 @@ def test_a_pasted_table(visit, heads, client):
         "Row 7: expected 3 columns, found 2",
         "Row 8: expected 3 columns, found 4",
     ]
-    assert [row[8] for row in rows] == [
-        "",
-        "",
-        "",
-        *(error.split(": ")[1] for error in errors[:2]),
-        "",
-        *(error.split(": ")[1] for error in errors[2:]),
-    ]
+    told = [error.split(": ")[1] for error in errors]
+    assert [row[8] for row in rows] == ["", "", "", *told[:2], "", *told[2:]]
     assert rows[7][9:] == ["more"]
     assert page.locator("#preview tbody tr").count() == 8
     # Of the model's texts, none is a formula in a spreadsheet.
     pairs = [["=1", "-1+1"], ["b", "\uff1d1"], ["c", " @A"], ["d", "-0.5"], ["e", 1e-9], ["f", "n't"], ["g", "'a"]]
     page.evaluate("pairs => sheet.answers = [{ columns: pairs }]", pairs)
     with page.expect_download() as waiting:
-        page.get_by_role("button", name="Download").click()
+        press(page, "Download")
     header, row = rows_of(waiting.value.path().read_bytes(), ";")
     assert header[3:] == ["'=1", *"bcdefg", "error"]
     assert row == [*lines[1], "'-1+1", "'\uff1d1", "' @A", "-0.5", "1e-9", "n't", "''a", ""]
@@ -538,8 +530,11 @@ def test_tables_of_all_heads(visit, heads, client):
 
 
 @pytest.mark.slow
-def test_csv_is_read_as_by_python(visit, heads):
+def test_responses_and_csv_are_read_as_by_python(visit, heads):
     page = visit(heads)
+    answer = page.evaluate(r"""parse('{"NaN": [NaN, -Infinity, 1.5], "\\\\\\"NaN": "is NaN"}')""")
+    assert answer == {"NaN": ["NaN", "-Infinity", 1.5], '\\"NaN': "is NaN"}
+    assert page.evaluate("[NaN, 'NaN', 0, 0.0004, 1].map(percent)") == ["NaN", "NaN", "0.0%", "< 0.1%", "100.0%"]
     rows = [['a "b" c', "", "x\r\ny"], ['"', ",;\t", " é "], ["last", "1", "2"]]
     for separator in (",", ";", "\t"):
         text = io.StringIO()
@@ -571,14 +566,14 @@ def test_generic_signatures_and_server_errors(visit, server):
     assert page.locator("#task option").all_text_contents() == ["serving_default", "lists", "picky", "unique", "whole"]
     choose(page, "many", "picky")
     page.locator("#field_text").fill("spoilt")
-    page.get_by_role("button", name="Ask", exact=True).click()
+    press(page, "Ask")
     assert "a spoilt text" in failure(page)
     assert page.locator("#headline").is_hidden()
     page.locator("#field_text").press("Control+Enter")
     page.locator("#answer:not([aria-busy]) #facts:empty").wait_for(state="attached")
     assert "a spoilt text" in failure(page)
     page.locator("#field_text").fill("fresh")
-    page.get_by_role("button", name="Ask", exact=True).click()
+    press(page, "Ask")
     assert headline(page) == "picky"
     assert page.locator("#error").is_hidden()
 
@@ -599,10 +594,10 @@ def test_missing_broken_and_new_versions_and_a_stopped_server(visit, running, dr
         assert page.locator("#facts").text_content().startswith("only, version 2, ")
         drop("text/1", tmp_path / "only" / "3")
         until(lambda: server.send("GET", "/v1/models/only/metadata")[1]["model_spec"]["version"] == "3")
-        page.get_by_role("button", name="Ask", exact=True).click()
+        press(page, "Ask")
         page.get_by_text("only, version 3, ").wait_for()
         assert page.locator("#about").text_content().startswith("Version 3")
-    page.get_by_role("button", name="Ask", exact=True).click()
+    press(page, "Ask")
     assert failure(page) == "The server does not respond. Is it still running?"
     assert page.locator("#field_text").input_value() == "a"
 
@@ -634,7 +629,7 @@ def test_curl_command_is_equivalent_and_a_reload_keeps_the_input(visit, heads, c
     page, text = visit(heads, permissions=["clipboard-read", "clipboard-write"]), ODD + """ it's "$HOME" `ls` \\ ! @a"""
     ask(page, "masks", "next_sentence", text=text, pair="b")
     page.get_by_text("The same request with curl").press("Enter")
-    page.get_by_role("button", name="Copy").click()
+    press(page, "Copy")
     page.get_by_text("Copied.").wait_for()
     command = page.evaluate("navigator.clipboard.readText()")
     assert command == page.locator("#curl").text_content()
@@ -647,7 +642,7 @@ def test_curl_command_is_equivalent_and_a_reload_keeps_the_input(visit, heads, c
     assert page.get_by_label("Model").input_value() == "masks"
     assert page.get_by_label("Task").input_value() == "next_sentence"
     assert page.locator("#field_text").input_value() == text
-    page.get_by_role("button", name="Example").click()
+    press(page, "Example")
     assert page.locator("#field_text").input_value() != text
 
 
@@ -656,26 +651,14 @@ def test_no_horizontal_overflow_and_sufficient_contrast(visit, heads):
     """At several widths, in light and dark mode, with a WCAG contrast ratio of at least 4.5."""
     page = visit(heads, reduced_motion="reduce")
     shades = {"light": set(), "dark": set()}
-    for model in (
-        "classes",
-        "many_classes",
-        "score",
-        "tags",
-        "more_answers",
-        "or_no_answer",
-        "masks",
-        "choices",
-        "vectors",
-        "sentences",
-        "translations",
-    ):
+    for model in page.get_by_label("Model").locator("option").all_text_contents():
         choose(page, model)
         for box in page.locator("textarea").all():
             if box.get_attribute("id") == "rows":
                 box.fill("text,pair\n" + ("w" * 300 + ",b\n") * 3 + ",\n")
                 continue
             box.fill("w" * 300 + " [MASK] " + ODD)
-        page.get_by_role("button", name="Ask", exact=True).click()
+        press(page, "Ask")
         headline(page)
         page.locator("#answer_all").click()
         page.locator("#download:not([hidden])").wait_for()
@@ -722,11 +705,3 @@ def luminance(colour):
 def contrast(first, second):
     dark, light = sorted((luminance(first), luminance(second)))
     return (light + 0.05) / (dark + 0.05)
-
-
-@pytest.mark.slow
-def test_nan_and_infinity_in_responses(visit, heads):
-    page = visit(heads)
-    answer = page.evaluate(r"""parse('{"NaN": [NaN, -Infinity, 1.5], "\\\\\\"NaN": "is NaN"}')""")
-    assert answer == {"NaN": ["NaN", "-Infinity", 1.5], '\\"NaN': "is NaN"}
-    assert page.evaluate("[NaN, 'NaN', 0, 0.0004, 1].map(percent)") == ["NaN", "NaN", "0.0%", "< 0.1%", "100.0%"]

@@ -40,14 +40,10 @@ def predict(apis, stub):
     """Sends a Predict request."""
 
     def send(model, signature="", version=None, label=None, only=(), timeout=20, **inputs):
-        request = apis.predict_pb2.PredictRequest(output_filter=only)
-        request.model_spec.name, request.model_spec.signature_name = model, signature
-        if version is not None:
-            request.model_spec.version.value = version
-        if label is not None:
-            request.model_spec.version_label = label
-        for key, value in inputs.items():
-            request.inputs[key].CopyFrom(tf.make_tensor_proto(value))
+        version = None if version is None else {"value": version}
+        spec = {"name": model, "signature_name": signature, "version": version, "version_label": label}
+        tensors = {key: tf.make_tensor_proto(value) for key, value in inputs.items()}
+        request = apis.predict_pb2.PredictRequest(model_spec=spec, inputs=tensors, output_filter=only)
         return stub.Predict(request, timeout=timeout)
 
     return send

@@ -1,5 +1,6 @@
 """A folder of models that changes while it is served."""
 
+import contextlib
 import logging
 import os
 import shutil
@@ -13,27 +14,24 @@ pytestmark = pytest.mark.tensorflow
 
 @pytest.fixture
 def shelf(shelf_folder):
+    """A function that makes a `Shelf` of the folder."""
     from keras_bert.serving.server.shelf import Shelf
 
-    made = []
-
-    def make():
-        made.append(Shelf(shelf_folder))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
+    with contextlib.ExitStack() as stack:
+        yield lambda: stack.enter_context(contextlib.closing(Shelf(shelf_folder)))
 
 
-def answer(version, text="abc"):
+def answer(version):
     """Returns the version number in a model's answer."""
-    outputs = version.model.signature()({"text": np.array([text], object)})
-    assert outputs["length"].tolist() == [len(text)]
+    outputs = version.model.signature()({"text": np.array(["abc"], object)})
+    assert outputs["length"].tolist() == [3]
     return int(outputs["vector"][0, 2])
 
 
-def served(shelf, **target):
+def served(shelf, polls=0, **target):
+    """Returns the version number in the answer after some polls."""
+    for _ in range(polls):
+        shelf.poll()
     with shelf.lease("text", **target) as version:
         return answer(version)
 
@@ -49,10 +47,8 @@ def test_new_versions_replace_old_ones_that_stay_usable_while_leased(shelf, shel
     assert shelf.ready
     with shelf.lease("text") as held:
         drop("text/2", shelf_folder / "text" / "2")
-        shelf.poll()  # It may still be being copied.
-        assert served(shelf) == 1
-        shelf.poll()
-        assert served(shelf) == 2
+        assert served(shelf, polls=1) == 1  # It may still be being copied.
+        assert served(shelf, polls=1) == 2
         assert states(shelf) == [(2, "AVAILABLE"), (1, "UNLOADING")]
         shelf.poll()
         assert answer(held) == 1
@@ -87,15 +83,15 @@ def break_graph(folder):
     ],
 )
 def test_broken_versions_replace_nothing_and_are_retried(shelf, shelf_folder, drop, toys, caplog, spoil, message):
-    shelf = shelf()
+    broken_at_start, shelf = shelf(), shelf()
     shelf.poll()
     drop("text/2", shelf_folder / "text" / "2")
     spoil(shelf_folder / "text" / "2")
+    assert served(broken_at_start, polls=1) == 1
+    caplog.clear()
     with caplog.at_level(logging.ERROR, "keras_bert.serving"):
-        for _ in range(4):
-            shelf.poll()
-    assert served(shelf) == 1
-    assert states(shelf) == [(2, "END"), (1, "AVAILABLE")]
+        assert served(shelf, polls=4) == 1
+    assert states(shelf) == states(broken_at_start) == [(2, "END"), (1, "AVAILABLE")]
     broken, good = (each.status for each in shelf.status("text"))
     assert broken.error_code == 9  # FAILED_PRECONDITION
     assert message in broken.error_message
@@ -105,19 +101,8 @@ def test_broken_versions_replace_nothing_and_are_retried(shelf, shelf_folder, dr
     assert "text/2 failed to load: " in caplog.text
     shutil.rmtree(shelf_folder / "text" / "2")
     shutil.copytree(toys / "text" / "2", shelf_folder / "text" / "2")
-    shelf.poll()
-    shelf.poll()
-    assert served(shelf) == 2
+    assert served(shelf, polls=2) == 2
     assert not any(each.status.error_message for each in shelf.status("text"))
-
-
-def test_the_latest_working_version_is_served_at_start(shelf, shelf_folder, drop):
-    drop("text/2", shelf_folder / "text" / "2")
-    break_graph(shelf_folder / "text" / "2")
-    shelf = shelf()
-    shelf.poll()
-    assert served(shelf) == 1
-    assert states(shelf) == [(2, "END"), (1, "AVAILABLE")]
 
 
 def test_no_working_version(shelf, shelf_folder):
@@ -136,13 +121,10 @@ def test_versions_replaced_in_place_are_reloaded(shelf, shelf_folder, toys, drop
     shelf = shelf()
     shelf.poll()
     shutil.rmtree(shelf_folder / "text" / "1")
-    shelf.poll()
-    assert served(shelf) == 1
+    assert served(shelf, polls=1) == 1
     drop("text/2", shelf_folder / "text" / "1")
-    shelf.poll()
-    assert served(shelf) == 1
-    shelf.poll()
-    assert served(shelf) == 2
+    assert served(shelf, polls=1) == 1
+    assert served(shelf, polls=1) == 2
     assert states(shelf)[0] == (1, "AVAILABLE")
 
 
@@ -150,33 +132,30 @@ def test_versions_replaced_in_place_are_reloaded(shelf, shelf_folder, toys, drop
 def test_removed_versions(shelf, shelf_folder, drop):
     drop("text/2", shelf_folder / "text" / "2")
     shelf = shelf()
-    shelf.poll()
-    assert served(shelf) == 2
+    assert served(shelf, polls=1) == 2
     shutil.rmtree(shelf_folder / "text" / "2")
-    for _ in range(3):
-        shelf.poll()
-    assert served(shelf) == 1  # The older version is served again.
+    assert served(shelf, polls=3) == 1  # The older version is served again.
     shutil.rmtree(shelf_folder / "text" / "1")
-    for _ in range(3):
-        shelf.poll()
-    assert served(shelf) == 1  # No other version replaces it.
+    assert served(shelf, polls=3) == 1  # No other version replaces it.
     shutil.rmtree(shelf_folder / "text")
-    for _ in range(3):
-        shelf.poll()
     with pytest.raises(ValueError, match="unknown model. Expected one of: none, the folder has no model"):
-        served(shelf)
+        served(shelf, polls=3)
     assert not shelf.ready
 
 
-def test_folders_without_models(shelf, shelf_folder):
+def test_other_folders_and_damaged_metadata(shelf, shelf_folder):
     (shelf_folder / "checkpoint").mkdir()
     (shelf_folder / "checkpoint" / "config.json").write_text("{}")
     (shelf_folder / "empty").mkdir()
     (shelf_folder / "README.md").write_text("")
     (shelf_folder / "text" / "writing-3").mkdir()
+    (shelf_folder / "text" / "1" / "assets.extra").mkdir()
+    (shelf_folder / "text" / "1" / "assets.extra" / "keras_bert.json").write_text("[" * 100000)
     shelf = shelf()
     shelf.poll()
     assert shelf.models() == ["text"]
+    with shelf.lease("text") as version:
+        assert version.model.facts == {}  # The file is damaged.
     for name, message in (
         ("checkpoint", "it is a checkpoint; export it first"),
         ("empty", "its folder has no version. Expected .*empty/<number>/saved_model.pb"),
@@ -187,15 +166,6 @@ def test_folders_without_models(shelf, shelf_folder):
         assert error.value.code == "NOT_FOUND"
         with pytest.raises(ValueError, match=message):
             shelf.status(name)
-
-
-def test_a_model_is_served_without_its_metadata(shelf, shelf_folder):
-    (shelf_folder / "text" / "1" / "assets.extra").mkdir()
-    (shelf_folder / "text" / "1" / "assets.extra" / "keras_bert.json").write_text("[" * 100000)
-    shelf = shelf()
-    shelf.poll()
-    with shelf.lease("text") as version:
-        assert version.model.facts == {}
 
 
 def test_warm_up_requests_are_replayed(shelf, shelf_folder):
@@ -219,9 +189,7 @@ def test_warm_up_requests_are_replayed(shelf, shelf_folder):
     message = shelf.status("text")[0].status.error_message
     assert "request 2 fails: expected the input(s) `text` string (batch,). Received: `txt`" in message
     write("text", "warm")
-    shelf.poll()
-    shelf.poll()
-    assert states(shelf) == [(1, "AVAILABLE")]
+    assert served(shelf, polls=2) == 1
 
 
 def test_versions_are_not_loaded_while_their_files_change(shelf, shelf_folder, drop):
@@ -233,8 +201,7 @@ def test_versions_are_not_loaded_while_their_files_change(shelf, shelf_folder, d
         os.utime(file, (second, second))
         shelf.poll()
         assert states(shelf) == [(1, "AVAILABLE")]
-    shelf.poll()
-    assert served(shelf) == 2
+    assert served(shelf, polls=1) == 2
 
 
 def test_missing_folder_raises(tmp_path):
