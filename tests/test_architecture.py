@@ -57,13 +57,14 @@ THIRD_PARTY = {
     "layers": ("keras",),
 }
 # Modules with lazy imports.
-IMPORTLIB = {"keras_bert/__init__.py", "keras_bert/serving/__init__.py"}
+IMPORTLIB = {"keras_bert/__init__.py"}
 # Files with imports that are not allowed in their room.
 EXCEPTIONS = {("keras_bert/layers/graphs.py", "tensorflow")}
 # Optional dependencies, imported where they are used; so are the modules that need TensorFlow.
 OPTIONAL = {"tensorflow", "tensorflow_text", "keras_hub", "huggingface_hub", "tensorflow_datasets", "apache_beam"}
 OPTIONAL |= {"scipy", "sklearn", "wandb", "mlflow", "jax"}
 NEED_TENSORFLOW = ("keras_bert.text.preprocessor.", "keras_bert.text.lossless.", "keras_bert.checkpoints.answers.")
+TRANSPORTS = ("keras_bert.serving.rest_client.", "keras_bert.serving.rpc_client.")  # Each needs other packages.
 
 
 def violations(root):
@@ -111,7 +112,7 @@ def judge(room, module, inside):
     package, *rest = module.split(".")
     if module.endswith(".*"):
         yield "import *"
-    if inside and package not in OPTIONAL and not module.startswith(NEED_TENSORFLOW):
+    if inside and package not in OPTIONAL and not module.startswith(NEED_TENSORFLOW + TRANSPORTS):
         yield f"{module} is imported inside a function"
     if package == "keras_bert":
         target = ".".join(rest)

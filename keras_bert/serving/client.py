@@ -2,7 +2,6 @@
 
 import time
 
-from keras_bert import serving
 from keras_bert.serving.errors import bad
 
 # Cached signatures expire after this time, since a new version may have different ones.
@@ -28,7 +27,11 @@ class Client:
     def __init__(self, address, protocol="rest", timeout=60.0):
         if protocol not in ("rest", "grpc"):
             raise ValueError(f"`protocol` must be rest or grpc. Received: protocol={protocol!r}")
-        transport = serving.RpcTransport if protocol == "grpc" else serving.RestTransport
+        # Each transport needs packages that the other does not.
+        if protocol == "grpc":
+            from keras_bert.serving.rpc_client import RpcTransport as transport
+        else:
+            from keras_bert.serving.rest_client import RestTransport as transport
         self._transport = transport(address, timeout)
         self._dtypes = {}
 

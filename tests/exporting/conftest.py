@@ -71,6 +71,9 @@ def exported(model_of, preprocessor, reversible, shared_folder):
             more = {"precision": precision, "calibration": calibration, **OPTIONS.get(head, {})}
             keras_bert.export(model_of(head, **options), tokenizer, folder / "1", **more)
 
-        return shared_folder("-".join(["export", head, *map(str, options.values()), *filter(None, [precision])]), fill) / "1"
+        return (
+            shared_folder("-".join(["export", head, *map(str, options.values()), *filter(None, [precision])]), fill)
+            / "1"
+        )
 
     return export
