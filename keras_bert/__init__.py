@@ -16,7 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # TensorFlow's warnings, wit
 _SAVED = ("keras_bert.layers", "keras_bert.training.optimizer")
 _SAVED_WITH_TENSORFLOW = ("keras_bert.text.preprocessor",)
 _MODULES = {
-    "keras_bert": "layers",
+    "keras_bert": "baselines layers translation",
     "keras_bert.translation.config": "TransformerConfig",
     "keras_bert.translation.model": "build_transformer",
     "keras_bert.translation.decoding": "Decoder",
@@ -38,7 +38,7 @@ _MODULES = {
     "keras_bert.baselines.bilm": "build_bilm",
     "keras_bert.baselines.bilstm_classifier": "build_bilstm_classifier",
     "keras_bert.baselines.bidaf": "build_bidaf",
-    "keras_bert.models.description": "describe",
+    "keras_bert.models.describe": "describe",
     "keras_bert.models.freezing": "freeze_layers",
     "keras_bert.models.lora": "enable_lora merge_lora",
     "keras_bert.models.split_bilstm_tagger": "split_bilstm_tagger",

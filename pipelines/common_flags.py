@@ -9,12 +9,12 @@ import types
 from absl import flags
 
 import keras_bert
-from keras_bert.baselines.config import explain_names, named_baseline
 from keras_bert.checkpoints import locations
 from keras_bert.files import write_text
 from keras_bert.tasks import rows
 
 from .command import given_flags, section, spelling
+from .wings import explain_names, is_new, named_baseline
 
 
 def text_lines(content, name):
@@ -144,13 +144,13 @@ def check_distillation(holders, **more):
 
 
 def load_options(holders, models, kind):
-    """Returns the options of `keras_bert.load` from the flags of `baselines`.
+    """Returns the options of `wings.load` from the flags of `baselines`.
 
     Raises an error if new models and others are mixed, or for a new model of another kind than `kind`.
     """
     options = {name: holder.value for name, holder in holders.items() if holder.value is not None}
     missing = [model for model in models if not locations.find(model)]
-    new = [model for model in missing if named_baseline(model, 1)]
+    new = [model for model in missing if is_new(model)]
     for model in missing:
         if model not in new and (sentence := explain_names(model)):
             raise ValueError(f"--model={model}: no such model{sentence}")
@@ -212,7 +212,7 @@ def check_lora(holders, models):
                 f"--lora_rank starts from a whole model, such as model/ beside adapter/. Received: --model={model}, an "
                 "adapter"
             )
-        if path is None and named_baseline(model, 1):
+        if path is None and is_new(model):
             raise ValueError(f"--lora_rank adapts the attention of BERT. Received: --model={model}")
 
 

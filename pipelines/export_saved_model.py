@@ -22,7 +22,7 @@ from absl import flags
 
 import keras_bert
 
-from . import command, common_flags
+from . import command, common_flags, wings
 
 command.section("model")
 _MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", required=True)
@@ -95,7 +95,7 @@ def _export_on_ids():
 
     to_onnx = _FORMAT.value == "onnx"
     write = keras_bert.export_onnx if to_onnx else keras_bert.export_litert
-    bert = keras_bert.load(_MODEL.value, dtype="float32")
+    bert = wings.load(_MODEL.value, dtype="float32")
     if bert.head not in (row.name for row in HEAD_SIGNATURES):
         raise ValueError(f"--format={_FORMAT.value} is for BERT models. Received: --model={_MODEL.value}, {bert!r}")
     options = {} if to_onnx else {"lengths": common_flags.numbers(_LENGTHS, int)}
@@ -112,7 +112,7 @@ def _length(bert):
 def _export_saved_model():
     layers = common_flags.numbers(_LAYERS, int)
     int8 = _PRECISION.value == "int8"
-    bert = keras_bert.load(_MODEL.value, dtype="float32" if int8 else _PRECISION.value, hidden_states=bool(layers))
+    bert = wings.load(_MODEL.value, dtype="float32" if int8 else _PRECISION.value, hidden_states=bool(layers))
     # These flags override the pooling settings of a sentence encoder's checkpoint.
     own = bert.head == "embedding" and (layers or _POOLING.value is not None or _NORMALIZE.value is not None)
     head = "encoder" if own else bert.head

@@ -27,11 +27,10 @@ import sys
 
 from absl import flags
 
-import keras_bert
 from keras_bert.files import replacing
 from keras_bert.tasks.rows import decoded
 
-from . import command, common_flags
+from . import command, common_flags, wings
 
 command.section("data")
 _INPUT = flags.DEFINE_string("input", None, "File of texts: .csv, .tsv, .jsonl, or one text per line.")
@@ -171,7 +170,7 @@ def _model():
     """Returns the names of the inputs that the model takes, and its function from rows to answers."""
     from keras_bert.exporting.head_signatures import signatures_of
 
-    bert = keras_bert.load(_MODEL.value)
+    bert = wings.load(_MODEL.value)
     given = _given(_N_BEST, _LENGTH, _BEAM, _PENALTY, _CANDIDATES, *_ZERO_SHOT)
     translates = bert.head == "translation"
     wrong = {"sequence_length", "candidate_labels"} if translates else {"beam_size", "length_penalty"}

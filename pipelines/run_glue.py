@@ -34,8 +34,6 @@ import pathlib
 
 from absl import flags
 
-import keras_bert
-from keras_bert.baselines.config import named_baseline
 from keras_bert.files import write_json, write_text
 from keras_bert.tasks.classification import glue, published, submission
 from keras_bert.tasks.classification.data import OWN, own_data
@@ -43,7 +41,7 @@ from keras_bert.tasks.classification.thresholds import parse_threshold
 from keras_bert.tasks.table import read_table
 from keras_bert.text.thresholds import THRESHOLD
 
-from . import command, common_flags
+from . import command, common_flags, wings
 
 _GLUE = [name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")]  # The other two are test sets of mnli.
 _OWN = f"{', '.join(OWN[:-1])} or {OWN[-1]}"
@@ -103,7 +101,7 @@ def check():
         raise ValueError(f"--threshold: only for --task=multi_label. Received: --task={','.join(_TASK.value)}")
     if _LANGUAGE_MODEL.value and _TASK.value == ["multi_label"]:
         raise ValueError("--language_model_weight: not for --task=multi_label. Received: both")
-    if _FLAGS.pack.value and (_LANGUAGE_MODEL.value or any(named_baseline(start, 1) for start in starts)):
+    if _FLAGS.pack.value and (_LANGUAGE_MODEL.value or any(map(wings.is_new, starts))):
         raise ValueError("--pack: only for BERT, without --language_model_weight")
     common_flags.check_pack(_FLAGS)
     _check_distillation()
@@ -131,7 +129,7 @@ def main():
     names, everything = task_names(), _everything()
     if is_chief(strategy):
         write_text(output / "flags.txt", command.given_flags())
-    load, scores = functools.cache(keras_bert.load), {}
+    load, scores = functools.cache(wings.load), {}
     for data in everything:
         folder = output / data.task.name if len(names) > 1 else output
         task = _create_task(data, load, output, folder)
@@ -165,7 +163,7 @@ def _create_task(data, load, output, folder):
     if layers := _DISTILLATION.student_layers.value:
         load_options["num_layers"] = layers
     task = kind(data, start, load(start, **load_options), _LENGTH.value, output / "submission", **options)
-    task.load_options = load_options
+    task.load, task.load_options = wings.load, load_options
     if not _DISTILLATION.teacher.value:
         return task
     softness = {name: getattr(_DISTILLATION, name).value for name in ("temperature", "alpha")}

@@ -21,11 +21,10 @@ import shlex
 from absl import flags
 
 import keras_bert
-from keras_bert.baselines.config import named_baseline
 from keras_bert.corpus import lines
 from keras_bert.files import write_text
 
-from . import command, common_flags
+from . import command, common_flags, wings
 
 command.section("data")
 _DATA = flags.DEFINE_list("data", None, "Folder(s) of create_pretraining_data, or glob patterns.", required=True)
@@ -95,7 +94,10 @@ def main():
     output = pathlib.Path(_FLAGS.output_dir.value)
     objective = common_flags.instance(Objective, masking=None, both_directions=_is_bilm())
     phases = common_flags.phases(_PHASE)
-    settings = common_flags.instance(PretrainingSettings, phases=phases, objective=objective, model=_start())
+    given = {"phases": phases, "objective": objective, "model": _start()}
+    if _is_bilm():
+        given["config"] = wings.language_model(_CONFIG.value)
+    settings = common_flags.instance(PretrainingSettings, **given)
     records = pretraining.open_phases(
         settings.phases, _DATA.value, objective, _VOCAB.value, settings.seed, settings.pack
     )
@@ -130,7 +132,7 @@ def _start():
 
 
 def _is_bilm():
-    return _CONFIG.value is not None and named_baseline(_CONFIG.value, 1) is not None
+    return _CONFIG.value is not None and wings.is_new(_CONFIG.value)
 
 
 def _next():

@@ -19,7 +19,7 @@ import pathlib
 
 from absl import flags
 
-from . import command, common_flags
+from . import command, common_flags, wings
 
 command.section("data")
 _TRAIN = flags.DEFINE_list("train_file", None, "Training file(s) in SQuAD's format, in training order.", required=True)
@@ -58,7 +58,7 @@ def main():
     epochs, batch_size = (2, 48) if _VERSION_2.value else (3, 32)  # As in the paper.
     load_options = common_flags.load_options(_BASELINES, models, "bidaf")
     task = QuestionAnsweringTask(
-        *shared_origins(models, **load_options),
+        *shared_origins(models, wings.load, **load_options),
         common_flags.instance(QuestionSettings),
         _TRAIN.value,
         _DEV.value,
@@ -66,6 +66,7 @@ def main():
         _FLAGS.max_train_examples.value,
         load_options=load_options,
     )
+    task.load = wings.load
     choices = common_flags.choices(_FLAGS, common_flags.new_model_rates(task) or [5e-5], batch_size, epochs)
     if len(models) > 1:
         choices = {"model": models, **choices}

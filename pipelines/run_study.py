@@ -30,7 +30,7 @@ from absl import flags
 import keras_bert
 from keras_bert.files import write_text
 
-from . import command, common_flags
+from . import command, common_flags, wings
 
 _STUDIES = ("pretraining_tasks", "model_size", "features", "masking", "steps", "positions", "rivals")
 _SCALES = ("base", "tiny", "mini", "demo")
@@ -137,10 +137,13 @@ def _runner(output):
     known = [row.key for row in definition.rows if row.is_built]
     if unknown := [key for key in _ROWS.value or () if key not in known]:
         raise ValueError(f"--rows must be some of {', '.join(known)}. Received: {','.join(unknown)}")
-    columns = open_columns(_TASKS.value or definition.tasks, scale, common_flags.instance(Sources), definition.metrics)
+    sources = common_flags.instance(Sources)
+    columns = open_columns(_TASKS.value or definition.tasks, scale, sources, definition.metrics, wings.load)
     corpus = Corpus(_DATA.value, _EVAL.value, _VOCAB.value, _LOWERCASE.value)
     strategy = keras_bert.create_strategy(_STRATEGY.value)
-    return StudyRunner(definition, scale, columns, corpus, output, _ROWS.value, strategy, _PRECISION.value)
+    runner = StudyRunner(definition, scale, columns, corpus, output, _ROWS.value, strategy, _PRECISION.value)
+    runner.language_model = wings.language_model
+    return runner
 
 
 def _scale():

@@ -1,1 +1,24 @@
 """The models that BERT was compared with: ELMo's language model, BiLSTM classifiers, BiDAF."""
+
+import importlib
+
+# Imported lazily: commands read names of models without Keras.
+_MODULES = {
+    "NewLanguageModel": "models",
+    "build_bidaf": "bidaf",
+    "build_bilm": "bilm",
+    "build_bilstm_classifier": "bilstm_classifier",
+    "describe": "models",
+    "load": "loaded",
+    "named_baseline": "config",
+}
+
+__all__ = sorted(_MODULES)
+
+
+def __getattr__(name):
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value

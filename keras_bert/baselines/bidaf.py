@@ -2,7 +2,8 @@
 
 import keras
 
-from keras_bert.baselines.bilm import check_language_model, frozen_states
+from keras_bert.baselines.bilm import check_language_model, frozen_states, small_bilm
+from keras_bert.baselines.description import BaselineDescription, family, read_model
 from keras_bert.layers import (
     AttentionFlow,
     BiLSTM,
@@ -79,4 +80,19 @@ def build_bidaf(vocab_size, embedding_size=200, width=100, dropout=0.2, language
     }
 
     # Model
-    return keras.Model(inputs, outputs, name="bidaf")
+    return FAMILY.built(keras.Model(inputs, outputs, name="bidaf"))
+
+
+def _read(layers):
+    config = read_model(layers, "bidaf", "contextual_bilstm", "contextual_dropout", 1)
+    dtype = layers["contextual_bilstm"].dtype_policy.name
+    return BaselineDescription(config, "question_answering", None, None, dtype, layers)
+
+
+def _rebuild(description):
+    config, dtype = description.config, description.dtype
+    features = config.language_model and small_bilm(config.language_model, dtype)
+    return build_bidaf(1, 1, 1, config.dropout, features, dtype)
+
+
+FAMILY = family(_read, _rebuild)

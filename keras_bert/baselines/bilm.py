@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_bert.baselines.description import BaselineDescription, family, read_language_model
 from keras_bert.layers import BiLSTM, BothDirections, Dropout, NextAndPrevious, OutputBias, TokenEmbedding
 
 
@@ -53,7 +54,20 @@ def build_bilm(vocab_size, width=512, num_layers=2, dropout=0.1, dtype=None):
     logits = bias(token_embedding(shift(dropouts[-1](states[-1])), reverse=True))
 
     # Model
-    return keras.Model(inputs, {"hidden_states": states, "mlm_logits": logits}, name="bilm")
+    return FAMILY.built(keras.Model(inputs, {"hidden_states": states, "mlm_logits": logits}, name="bilm"))
+
+
+def _read(layers):
+    config = read_language_model(layers, layers["dropout_0"].rate)
+    return BaselineDescription(config, "language_model", None, None, layers["lstm_0"].dtype_policy.name, layers)
+
+
+FAMILY = family(_read, lambda description: small_bilm(description.config, description.dtype))
+
+
+def small_bilm(config, dtype):
+    """Builds a language model with the graph of a config and the smallest sizes."""
+    return build_bilm(1, 1, config.num_layers, config.dropout, dtype)
 
 
 def check_layers(num_layers):
@@ -67,8 +81,8 @@ def check_language_model(model, vocab_size):
     outputs = getattr(model, "output", None)
     if not isinstance(model, keras.Model) or not isinstance(outputs, dict) or "hidden_states" not in outputs:
         raise ValueError(
-            "`language_model` must be a model from build_bilm; of what `keras_bert.load` returns, pass `bert.model()`. "
-            f"Received: language_model={model!r:.100}"
+            "`language_model` must be a model from build_bilm; of what `keras_bert.baselines.load` returns, pass "
+            f"`bert.model()`. Received: language_model={model!r:.100}"
         )
     rows = outputs["mlm_logits"].shape[-1]
     if rows != vocab_size:

@@ -2,7 +2,8 @@
 
 import keras
 
-from keras_bert.baselines.bilm import check_language_model, check_layers, frozen_states
+from keras_bert.baselines.bilm import check_language_model, check_layers, frozen_states, small_bilm
+from keras_bert.baselines.description import BaselineDescription, count, family, read_model
 from keras_bert.layers import BiLSTM, Dense, Dropout, MaskedMax, PairAttention, SplitPair, TokenEmbedding, WeightedSum
 
 
@@ -87,4 +88,20 @@ def build_bilstm_classifier(
     logits = classifier(head_dropout(hidden(hidden_dropout(vector))))
 
     # Model
-    return keras.Model(inputs, {"logits": logits}, name="bilstm_classifier")
+    return FAMILY.built(keras.Model(inputs, {"logits": logits}, name="bilstm_classifier"))
+
+
+def _read(layers):
+    config = read_model(layers, "bilstm", "bilstm_0", "dropout_0", count(layers, "bilstm_"))
+    facts = layers["classifier"].units, "match_bilstm" in layers, layers["bilstm_0"].dtype_policy.name
+    return BaselineDescription(config, "classification", *facts, layers)
+
+
+def _rebuild(description):
+    config, dtype = description.config, description.dtype
+    features = config.language_model and small_bilm(config.language_model, dtype)
+    sizes = 1, 1, config.num_layers, config.dropout
+    return build_bilstm_classifier(1, description.num_classes, description.pair, *sizes, features, dtype)
+
+
+FAMILY = family(_read, _rebuild)

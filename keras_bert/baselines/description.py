@@ -1,18 +1,10 @@
-"""The models that BERT is compared with: built from a config, and described."""
+"""What is read from the layers of a model that BERT is compared with."""
 
 import dataclasses
 import re
 
-import keras
-
-from keras_bert.baselines.bidaf import build_bidaf
-from keras_bert.baselines.bilm import build_bilm
-from keras_bert.baselines.bilstm_classifier import build_bilstm_classifier
 from keras_bert.baselines.config import DROPOUT, BaselineConfig
-from keras_bert.layers import BiLSTM
-from keras_bert.models.wiring import OtherWiringError, check_built, check_functional
-
-_MODEL_NAMES = {"bilm": "bilm", "bilstm": "bilstm_classifier", "bidaf": "bidaf"}
+from keras_bert.models.graph_comparison import Family, own_layers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +22,7 @@ class BaselineDescription:
 
     multi_label = next_sentence = causal = bilstm = False
     positions, features, score_activation = "none", None, "linear"
+    formats, write, signatures = ("keras",), None, None
 
     config: BaselineConfig
     head: str
@@ -38,88 +31,37 @@ class BaselineDescription:
     dtype: str
     layers: dict
 
+    def to_json(self, metadata):
+        """Returns the content of `config.json`, which only this package reads."""
+        return {**self.config.to_huggingface(), "labels": metadata.labels, "keras_bert": metadata.to_json()}
 
-def build_baseline(config, num_classes=None, pair=True, language_model=None, dtype=None):
-    """Builds the model of a config.
+
+def family(read, rebuild):
+    """Returns the `Family` of one builder."""
+    builders = "build_bilm, build_bilstm_classifier or build_bidaf"
+    return Family(builders, own_layers, read, lambda description, model: rebuild(description))
+
+
+def read_language_model(layers, dropout):
+    """Returns the config of a "bilm", also of one whose states are features of the model with these layers."""
+    table = layers["token_embedding"]
+    return BaselineConfig("bilm", table.input_dim, table.output_dim, count(layers, "lstm_"), table.output_dim, dropout)
+
+
+def read_model(layers, kind, first, dropout, num_layers):
+    """Returns the config of a model with a token table of its own.
 
     Args:
-        config: a `BaselineConfig`.
-        num_classes: int, number of classes of a classifier, 1 for regression.
-        pair: bool, whether a classifier reads pairs of texts. Defaults to `True`.
-        language_model: the model of `config.language_model`, if it has one.
-        dtype: dtype policy. Defaults to Keras' global dtype policy.
+        layers: dict of layers by name.
+        kind: str, see `BaselineConfig`.
+        first, dropout: names of the first BiLSTM and of the dropout before it.
+        num_layers: int.
     """
-    if config.kind == "bilm":
-        return build_bilm(config.vocab_size, config.width, config.num_layers, config.dropout, dtype)
-    sizes = {"embedding_size": config.embedding_size, "width": config.width, "dropout": config.dropout}
-    options = {**sizes, "language_model": language_model, "dtype": dtype}
-    if config.kind == "bidaf":
-        return build_bidaf(config.vocab_size, **options)
-    return build_bilstm_classifier(config.vocab_size, num_classes, pair, num_layers=config.num_layers, **options)
+    table, lstm, rate = layers["embedding"], layers[first], layers[dropout].rate
+    features = read_language_model(layers, DROPOUT["bilm"]) if "weighted_sum" in layers else None
+    return BaselineConfig(kind, table.input_dim, lstm.units, num_layers, table.output_dim, rate, features)
 
 
-def is_baseline(model):
-    """Returns whether a model has the name of one of these."""
-    return model.name in _MODEL_NAMES.values() and isinstance(getattr(model, "output", None), dict)
-
-
-def describe_baseline(model):
-    """Describes a model that BERT is compared with, also after it was saved and loaded by Keras.
-
-    Returns:
-        A `BaselineDescription`.
-
-    Raises:
-        ValueError: if no builder makes this graph.
-    """
-    try:
-        check_functional(model)
-        description = _read(model)
-        check_built(model, description.layers, lambda: _smallest(description))
-    except (OtherWiringError, KeyError, AttributeError) as error:
-        raise ValueError(
-            "`model` must come from build_bilm, build_bilstm_classifier or build_bidaf, with nothing added, removed or "
-            f"changed. {error}. Received: model={model.name!r}. Keras saves any model: model.save('model.keras')"
-        ) from None
-    return description
-
-
-def _read(model):
-    """Returns the description according to the sizes of the layers."""
-    kind = next(kind for kind, name in _MODEL_NAMES.items() if name == model.name)
-    layers = {layer.name: layer for layer in model.layers if not isinstance(layer, keras.layers.InputLayer)}
-    if kind == "bilm":
-        head, num_classes, pair = "language_model", None, None
-        config = _language_model(layers, layers["dropout_0"].rate)
-    else:
-        table = layers["embedding"]
-        is_classifier = kind == "bilstm"
-        head = "classification" if is_classifier else "question_answering"
-        num_classes = layers["classifier"].units if is_classifier else None
-        pair = "match_bilstm" in layers if is_classifier else None
-        first = layers["bilstm_0" if is_classifier else "contextual_bilstm"]
-        rate = layers["dropout_0" if is_classifier else "contextual_dropout"].rate
-        depth = _count(layers, "bilstm_") if is_classifier else 1
-        features = _language_model(layers, DROPOUT["bilm"]) if "weighted_sum" in layers else None
-        config = BaselineConfig(kind, table.input_dim, first.units, depth, table.output_dim, rate, features)
-    recurrent = next(layer for layer in layers.values() if isinstance(layer, BiLSTM))
-    return BaselineDescription(config, head, num_classes, pair, recurrent.dtype_policy.name, layers)
-
-
-def _language_model(layers, dropout):
-    table, depth = layers["token_embedding"], _count(layers, "lstm_")
-    return BaselineConfig("bilm", table.input_dim, table.output_dim, depth, table.output_dim, dropout)
-
-
-def _count(layers, prefix):
+def count(layers, prefix):
+    """Returns the number of layers whose names are the prefix and a number."""
     return sum(re.fullmatch(rf"{prefix}\d+", name) is not None for name in layers)
-
-
-def _smallest(description):
-    """Builds a model with the same graph and the smallest sizes."""
-    small = {"vocab_size": 1, "width": 1, "embedding_size": 1}
-    config = dataclasses.replace(description.config, **small)
-    features = config.language_model
-    if features is not None:
-        features = build_baseline(dataclasses.replace(features, **small), dtype=description.dtype)
-    return build_baseline(config, description.num_classes, description.pair, features, description.dtype)

@@ -1,17 +1,17 @@
-"""What `keras_bert.load` returns for the models that BERT is compared with."""
+"""`keras_bert.baselines.load`: the models that BERT is compared with, and their answers to texts."""
 
 import dataclasses
 import functools
-import json
 import logging
 
 import keras
 
-from keras_bert.baselines.config import named_baseline
-from keras_bert.baselines.description import build_baseline, describe_baseline
-from keras_bert.checkpoints import tokenizer_files
+from keras_bert.baselines.config import explain_names, named_baseline
+from keras_bert.baselines.models import build_baseline, describe
+from keras_bert.checkpoints import locations, tokenizer_files
 from keras_bert.checkpoints.identity import start_facts
-from keras_bert.files import read_json, write_json
+from keras_bert.checkpoints.load import KERAS_FILE, open_keras
+from keras_bert.files import read_json
 from keras_bert.metadata import Metadata
 from keras_bert.text.labels import checked_labels
 from keras_bert.text.vocabulary import LONGEST_WORD, Vocabulary
@@ -117,16 +117,43 @@ class LoadedBaseline:
         return self._answerer.predict(texts, batch_size, n_best, sequence_length, **options)
 
 
-def open_named(name, dtype=None, vocabulary=None, lowercase=None, language_model=None):
-    """Returns a `LoadedBaseline` without weights for a name, see `named_baseline`.
+def load(path_or_name, dtype=None, vocabulary=None, lowercase=None, language_model=None):
+    """Loads a model that BERT is compared with, or creates a new one of a name.
 
     Args:
-        name: str, the name.
-        dtype: dtype policy. Defaults to Keras' global dtype policy.
-        vocabulary: path, list of pieces or `Vocabulary`. Defaults to that of `language_model`.
-        lowercase: bool, whether the vocabulary is uncased. Defaults to that of `language_model`, or is inferred.
-        language_model: `LoadedBaseline` of a "bilm" whose states are features. Defaults to `None`.
+        path_or_name: a directory or a `.keras` file that `keras_bert.save` wrote; or the name of a new model without
+            weights, such as "bilstm", "bilstm_H-256" or "bidaf", see `named_baseline`.
+        dtype: dtype policy, such as "mixed_bfloat16". Defaults to Keras' global dtype policy.
+        vocabulary: path, list of pieces or `Vocabulary` of a new model. Defaults to that of `language_model`.
+        lowercase: bool, whether `vocabulary` is uncased. Defaults to that of `language_model`, or is inferred.
+        language_model: path of a "bilm" whose states are features of a new model. Defaults to `None`.
+
+    Returns:
+        A `LoadedBaseline`.
+
+    Example:
+        baseline = keras_bert.baselines.load("bilstm_H-256", vocabulary="vocab.txt")
+        model = baseline.classifier(num_classes=2)
     """
+    path = locations.find(path_or_name)
+    new = {"vocabulary": vocabulary, "lowercase": lowercase, "language_model": language_model}
+    if path is None:
+        if not named_baseline(path_or_name, 1):
+            hint = explain_names(path_or_name) or locations.hint(str(path_or_name))
+            raise ValueError(f"{path_or_name}: no such model{hint}")
+        if language_model is not None:
+            new["language_model"] = load(language_model, dtype=dtype)
+        return _new(path_or_name, dtype, **new)
+    if given := [name for name, value in new.items() if value is not None]:
+        raise ValueError(f"`{given[0]}` is for new models, such as bilstm. Received: {given[0]} for {path_or_name}")
+    file = path / KERAS_FILE if path.is_dir() else path
+    if not file.is_file():
+        raise FileNotFoundError(f"{path}: expected a folder with {KERAS_FILE}, or a .keras file")
+    return _open_file(file, open_keras(file), file.parent, dtype)
+
+
+def _new(name, dtype, vocabulary, lowercase, language_model):
+    """Returns a `LoadedBaseline` without weights."""
     if language_model is not None:
         if not isinstance(language_model, LoadedBaseline) or language_model.config.kind != "bilm":
             raise ValueError(f"`language_model` must be a trained model of kind bilm. Received: {language_model!r}")
@@ -147,9 +174,9 @@ def open_named(name, dtype=None, vocabulary=None, lowercase=None, language_model
     return LoadedBaseline(name, config, metadata, None, language_model and language_model.model(), dtype)
 
 
-def open_file(file, model, directory, dtype=None):
-    """Returns a `LoadedBaseline` for the model of a `.keras` file, with the facts in its directory, if any."""
-    description, path = describe_baseline(model), directory / CONFIG
+def _open_file(file, model, directory, dtype):
+    """Returns a `LoadedBaseline` for the model of a `.keras` file, with the metadata in its directory, if any."""
+    description, path = describe(model), directory / CONFIG
     metadata, config = Metadata(), description.config
     if path.is_file():
         values = read_json(path)
@@ -169,12 +196,6 @@ def open_file(file, model, directory, dtype=None):
         _copy_weights(model, other)
         model = other
     return LoadedBaseline(str(file), config, metadata, model, dtype=policy)
-
-
-def write_config(description, metadata, directory):
-    """Writes `config.json`."""
-    values = {**description.config.to_huggingface(), "labels": metadata.labels, "keras_bert": metadata.to_json()}
-    write_json(directory / CONFIG, json.loads(json.dumps(values)))
 
 
 def _copy_weights(source, target, omitted=()):

@@ -10,11 +10,10 @@ from keras_bert.checks import check_count, is_count
 from keras_bert.exporting.export import build_signatures
 from keras_bert.exporting.head_signatures import is_regression, signatures_of
 from keras_bert.exporting.results import results
-from keras_bert.models.description import describe
+from keras_bert.models.describe import describe
 from keras_bert.models.heads import build_embedder
 from keras_bert.tasks.classification.zero_shot import ZeroShot, nli_classes
 from keras_bert.text.prompts import chosen_prompt
-from keras_bert.translation.beam_search import Beam
 
 _NOT_OF_PREDICT = ("zero_shot", "prompts", "default_prompt_name")  # Options of `export` with arguments of their own.
 _DESCRIPTIONS = {
@@ -52,7 +51,7 @@ class Answerer:
         signature = signatures["next_sentence" if head == "pretraining" and pair else "serving_default"]
         # Scores of no answer only have a meaning for models that were trained on unanswerable questions.
         unused = ["null_score"] if head == "question_answering" and options["null_threshold"] is None else []
-        answers = _answers(signature, names, rows, batch_size, n_best, unused)
+        answers = answer_rows(signature, names, rows, batch_size, n_best, unused)
         return answers[0] if is_single else answers
 
     def zero_shot(self, texts, candidate_labels, batch_size=32, sequence_length=None, **settings):
@@ -72,7 +71,7 @@ class Answerer:
         labels = _candidates(candidate_labels, zero_shot.multi_label, bert.head)
         rows = [{**row, "labels": labels} for row in rows]
         signatures = self._build(bert.head, sequence_length, bert.head == "classification", **options)
-        answers = _answers(signatures["zero_shot"], ("text", "labels"), rows, batch_size)
+        answers = answer_rows(signatures["zero_shot"], ("text", "labels"), rows, batch_size)
         return answers[0] if is_single else answers
 
     def encode(self, texts, batch_size=32, sequence_length=None, prompt=None, prompt_name=None):
@@ -130,18 +129,6 @@ class Answerer:
         return self._signatures[key]
 
 
-def translate(transformer, texts, batch_size, n_best, beam_size, length_penalty):
-    """See `LoadedTransformer.predict`."""
-    rows, is_single = read_rows(texts)
-    check_rows(rows, [("text",)], "a translation model")
-    if n_best is not None:
-        check_count("n_best", n_best)
-    beam = Beam(max(n_best or 1, 4) if beam_size is None else beam_size, length_penalty)
-    signature = _translation_signature(transformer, beam, n_best or 1)
-    answers = _answers(signature, ("text",), rows, batch_size, n_best)
-    return answers[0] if is_single else answers
-
-
 def _refuse(purpose, received, **options):
     """Raises if an option is given."""
     if name := next((name for name, value in options.items() if value is not None), None):
@@ -172,7 +159,7 @@ def _candidates(labels, multi_label, head):
     return names
 
 
-def _answers(signature, names, rows, batch_size, n_best=None, unused=()):
+def answer_rows(signature, names, rows, batch_size, n_best=None, unused=()):
     """Returns the answers of a signature to rows, without the outputs that are unused."""
     answers = [None] * len(rows)
     for numbers, part in _batches(rows, batch_size):
@@ -181,15 +168,6 @@ def _answers(signature, names, rows, batch_size, n_best=None, unused=()):
         for number, answer in zip(numbers, results(kept, part, n_best), strict=True):
             answers[number] = answer
     return answers
-
-
-def _translation_signature(transformer, beam, n_best):
-    """Returns the signature, traced once for each set of options."""
-    if (beam, n_best) not in transformer.signatures:
-        options = {"beam": beam, "n_best": n_best}
-        found = build_signatures(transformer.model(), transformer.tokenizer(), **options)["serving_default"]
-        transformer.signatures[beam, n_best] = found
-    return transformer.signatures[beam, n_best]
 
 
 def read_rows(texts):

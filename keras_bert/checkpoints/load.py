@@ -6,15 +6,13 @@ import re
 
 import keras
 
-from keras_bert.baselines.config import explain_names, named_baseline
-from keras_bert.baselines.description import is_baseline
-from keras_bert.baselines.loaded import LoadedBaseline, open_file, open_named
 from keras_bert.checkpoints import (
     adapter_config,
     google,
     huggingface,
     keras_hub,
     locations,
+    other_models,
     peft,
     sentence_transformers,
     tokenizer_files,
@@ -23,10 +21,10 @@ from keras_bert.checkpoints.layout import Checkpoint, Tensor, check_sizes, tenso
 from keras_bert.checkpoints.loaded import LoadedBert
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.metadata import Metadata
-from keras_bert.models.description import describe
+from keras_bert.models.describe import describe
+from keras_bert.models.description import wing_of
 from keras_bert.models.head_table import head_named
 from keras_bert.text.vocabulary import LONGEST_WORD
-from keras_bert.translation.loaded import LoadedTransformer, is_transformer
 
 KERAS_FILE = "model.keras"
 _HUB_FILES = [
@@ -63,13 +61,11 @@ def load(path_or_name, revision=None, dtype=None, head=None, base=None, **encode
             relative path may start at the adapter's folder.
         **encoder_options: more arguments of `build_encoder`, such as `remat` or `hidden_states`; `bilstm` adds a
             BiLSTM on top, see `build_bilstm_encoder`; `num_layers` takes only this number of evenly spaced layers, see
-            `take_layers`. For the names of models without weights that BERT is compared
-            with, such as "bilstm", "bilstm_H-256" or "bidaf": `vocabulary`, `lowercase`, and `language_model`, the path
-            of a "bilm" whose states are features.
+            `take_layers`.
 
     Returns:
-        A `LoadedBert`; for the encoder-decoders of `run_translation` and Hugging Face's Marian, a `LoadedTransformer`;
-        for the models that BERT is compared with, a `LoadedBaseline`.
+        A `LoadedBert`. Other models are refused with the name of the function that opens them: encoder-decoders,
+        `keras_bert.translation.load`, and the models that BERT is compared with, `keras_bert.baselines.load`.
 
     Example:
         bert = keras_bert.load("google-bert/bert-base-uncased")
@@ -77,20 +73,14 @@ def load(path_or_name, revision=None, dtype=None, head=None, base=None, **encode
     """
     if head is not None:
         head_named(head)  # Raises an error.
-    is_local = keras_hub.is_model(path_or_name) or locations.find(path_or_name)
-    is_named = isinstance(path_or_name, str) and named_baseline(path_or_name, 1) and not is_local
-    if is_local or is_named:
+    is_model = keras_hub.is_model(path_or_name)
+    path = None if is_model else locations.find(path_or_name)
+    if is_model or path:
         _check_no_revision(path_or_name, revision)
-    if is_named:
-        return _open_named(path_or_name, dtype, head, base, **encoder_options)
-    checkpoint = _open(path_or_name, revision, head, dtype, base)
-    if isinstance(checkpoint, pathlib.Path | LoadedBaseline):
-        kind = "no BERT" if isinstance(checkpoint, LoadedBaseline) else "an encoder-decoder"
-        given = ["head"] * (head is not None) + [name for name, value in encoder_options.items() if value]
-        if given:
-            given = ", ".join(given)
-            raise ValueError(f"{path_or_name} is {kind}, which does not take {given}")
-        return checkpoint if isinstance(checkpoint, LoadedBaseline) else LoadedTransformer(checkpoint, dtype)
+    if is_model:
+        checkpoint = keras_hub.read_model(path_or_name)
+    else:
+        checkpoint = _open(str(path_or_name), path, revision, head, base)
     check_sizes(checkpoint.name, vars(checkpoint.config), checkpoint.tensors)
     _check_vocabulary(checkpoint)
     with explain_out_of_memory(parameters=sum(math.prod(tensor.shape) for tensor in checkpoint.tensors.values())):
@@ -102,32 +92,23 @@ def _check_no_revision(name, revision):
         raise ValueError(f"`revision` is for names on the Hugging Face hub. Received: revision={revision!r} for {name}")
 
 
-def _open_named(name, dtype, head, base, language_model=None, **options):
-    """Returns a `LoadedBaseline` without weights."""
-    given = [key for key, value in {"head": head, "base": base}.items() if value is not None]
-    if unknown := [*given, *(options.keys() - {"vocabulary", "lowercase"})]:
-        raise ValueError(f"{name} does not take {', '.join(unknown)}")
-    return open_named(name, dtype, language_model=language_model and load(language_model, dtype=dtype), **options)
-
-
-def _open(path_or_name, revision, head, dtype, base=None):
-    """Returns a `Checkpoint`, the folder of an encoder-decoder, or a `LoadedBaseline`."""
-    if keras_hub.is_model(path_or_name):
-        return keras_hub.read_model(path_or_name)
-    name = str(path_or_name)
-    if path := locations.find(path_or_name):
-        return _open_path(path, head, dtype, base)
-    tried = [f"the path {path}" for path in locations.places(name)]
+def _open(name, path, revision, head, base=None):
+    """Returns the `Checkpoint` at a path, or that of a name if the path is `None`."""
+    if path:
+        return _open_path(path, head, base)
+    tried = []
+    other_models.check_name(name)
     is_kaggle = name.startswith("kaggle://")
     if is_kaggle or re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", name):  # Other names do not import keras-hub.
         if is_kaggle or name in keras_hub.preset_names():
             _check_no_revision(name, revision)
             return keras_hub.read_preset(name, head)
         tried.append("KerasHub's BERT presets")
-    return _open_path(_download(name, revision, tried), head, dtype, base)
+    return _open_path(download(name, revision, tried), head, base)
 
 
-def _download(name, revision, tried):
+def download(name, revision=None, tried=()):
+    """Returns the folder of a checkpoint on the Hugging Face hub; `tried` are other places of the name."""
     import huggingface_hub
 
     try:
@@ -136,29 +117,29 @@ def _download(name, revision, tried):
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if isinstance(error, huggingface_hub.errors.LocalEntryNotFoundError):
             reason = "no connection, and not in its cache"
+        places = [f"the path {path}" for path in locations.places(name)]
         raise ValueError(
-            f"{name}: no such checkpoint{explain_names(name) or locations.hint(name)}. "
-            f"Tried: {', '.join(tried)}, the Hugging Face hub ({reason})".replace("?.", "?")
+            f"{name}: no such checkpoint{locations.hint(name)}. "
+            f"Tried: {', '.join([*places, *tried])}, the Hugging Face hub ({reason})".replace("?.", "?")
         ) from error
 
 
-def _open_path(path, head, dtype, base):
+def _open_path(path, head, base):
     if path.is_dir() and peft.is_adapter(path):
-        return _open_adapter(path, head, dtype, base)
+        return _open_adapter(path, head, base)
     if base is not None:
         raise ValueError(f"`base` is only for adapters, folders with {peft.CONFIG}. Received: base={base!r} for {path}")
     if path.suffix == ".keras" and path.is_file():
-        return _open_keras(path, path.parent, dtype)
+        return _open_keras(path, path.parent)
     if not path.is_dir():
         raise ValueError(f"{path}: expected a directory or a .keras file. Received: another kind of file")
-    if is_transformer(path):
-        return path
+    other_models.check_folder(path)
     folder = path if (path / huggingface.CONFIG).is_file() else sentence_transformers.transformer_folder(path)
     if google.is_google(folder) and not huggingface.has_weights(folder):
         checkpoint = google.read(folder)
         checkpoint.metadata = tokenizer_files.read(folder, checkpoint.metadata, LONGEST_WORD)
     elif (path / KERAS_FILE).is_file() and not (path / huggingface.WEIGHTS).is_file():
-        return _open_keras(path / KERAS_FILE, path, dtype)
+        return _open_keras(path / KERAS_FILE, path)
     elif not (folder / huggingface.CONFIG).is_file():
         raise FileNotFoundError(
             f"{path}: not a checkpoint. Expected {huggingface.CONFIG} with {huggingface.WEIGHTS} (Hugging Face), "
@@ -178,7 +159,7 @@ def _open_path(path, head, dtype, base):
     return checkpoint
 
 
-def _open_adapter(path, head, dtype, base):
+def _open_adapter(path, head, base):
     """Opens an adapter, merged into the model that it was trained on."""
     settings = adapter_config.read(path)
     name = base or settings.get("base_model_name_or_path")
@@ -187,13 +168,12 @@ def _open_adapter(path, head, dtype, base):
     inner = path / name
     place = inner if base is None and inner.is_dir() else name
     try:
-        if (found := locations.find(place)) is not None and found.resolve() == path.resolve():
+        folder = locations.find(place)
+        if folder is not None and folder.resolve() == path.resolve():
             raise ValueError(f"{name} is the adapter itself")
-        opened = _open(place, settings.get("revision"), head, dtype)
+        opened = _open(str(place), folder, settings.get("revision"), head)
     except (ValueError, OSError) as error:
         raise ValueError(f"{path}: its base model cannot be opened; load(..., base=) takes another: {error}") from error
-    if not isinstance(opened, Checkpoint):
-        raise ValueError(f"{path}: the base model of an adapter must be a BERT. Received: {name}")
     checkpoint = peft.read(path, settings, opened, head)
     ours = (path / huggingface.CONFIG).is_file() and huggingface.is_ours(path)
     checkpoint.metadata = tokenizer_files.read(path, checkpoint.metadata, *([LONGEST_WORD] if ours else []))
@@ -210,15 +190,23 @@ def _hint(path):
     return ". A SavedModel is opened by `tf.saved_model.load`, or served" if is_exported else ""
 
 
-def _open_keras(file, directory, dtype):
-    """Opens a `.keras` file; casing, labels and task come from JSON files in its directory, if there are any."""
+def open_keras(file):
+    """Returns the model of a `.keras` file."""
     try:
-        model = keras.saving.load_model(file, compile=False)
+        return keras.saving.load_model(file, compile=False)
     except (ValueError, OSError, KeyError) as error:
         raise ValueError(f"{file}: Keras cannot load this file: {str(error).strip().splitlines()[0]}") from error
-    if is_baseline(model):
-        return open_file(file, model, directory, dtype)
-    description = describe(model)
+
+
+def _open_keras(file, directory):
+    """Opens a `.keras` file; casing, labels and task come from JSON files in its directory, if there are any."""
+    model = open_keras(file)
+    try:
+        description = describe(model)
+    except ValueError:
+        if module := wing_of(model):
+            raise other_models.OtherModelError(file, module) from None
+        raise
     has_config = (directory / huggingface.CONFIG).is_file()
     metadata = huggingface.read_config(directory)[1] if has_config else Metadata()
     names = ("head", "causal", "positions", "bilstm", "tied", "multi_label", "score_activation", "features")

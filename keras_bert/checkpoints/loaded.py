@@ -12,7 +12,7 @@ from keras_bert import similarity
 from keras_bert.checkpoints.identity import start_facts
 from keras_bert.checkpoints.layout import POOLER_TENSORS, check_known, fill, is_bilstm, slots
 from keras_bert.models.bilstm_encoder import build_bilstm_encoder
-from keras_bert.models.description import describe
+from keras_bert.models.describe import describe
 from keras_bert.models.encoder import build_encoder
 from keras_bert.models.forward import run_encoder
 from keras_bert.models.head_table import head_named
@@ -210,8 +210,11 @@ class LoadedBert:
             )
         return TextPreprocessor(self.vocabulary, sequence_length, **{"lowercase": self.lowercase, **options})
 
-    def classifier(self, num_classes, multi_label=False):
-        """Returns the encoder with a new head from `build_classifier`, which reads pairs and single texts alike."""
+    def classifier(self, num_classes, multi_label=False, pair=True):
+        """Returns the encoder with a new head from `build_classifier`, which reads pairs and single texts alike.
+
+        Other models than BERT have layers for a `pair`; here it changes nothing.
+        """
         return build_classifier(self.encoder, num_classes, multi_label=multi_label)
 
     def span_labeler(self):

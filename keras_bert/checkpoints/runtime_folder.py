@@ -6,9 +6,9 @@ import pathlib
 from keras_bert.checkpoints import sentence_transformers
 from keras_bert.checkpoints.save import metadata_of, write_settings
 from keras_bert.files import check_replaceable, replacing
-from keras_bert.models.description import describe
+from keras_bert.models.describe import describe
+from keras_bert.models.description import Description
 from keras_bert.models.head_table import HEADS
-from keras_bert.models.reading import Description
 from keras_bert.text.vocabulary import Vocabulary
 
 _SETTINGS = ("config.json", "vocab.txt", "tokenizer.json", "tokenizer_config.json", "README.md")

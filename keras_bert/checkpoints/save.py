@@ -3,19 +3,16 @@
 import logging
 import pathlib
 
-from keras_bert.baselines import loaded as loaded_baseline
-from keras_bert.baselines.description import BaselineDescription
 from keras_bert.checkpoints import google, huggingface, peft, sentence_transformers, tokenizer_files
 from keras_bert.checkpoints.load import KERAS_FILE
-from keras_bert.files import adding_to
+from keras_bert.files import adding_to, write_json
 from keras_bert.metadata import Metadata
-from keras_bert.models.description import describe
+from keras_bert.models.describe import describe
 from keras_bert.similarity import check_function
 from keras_bert.text.labels import checked_labels
 from keras_bert.text.prompts import check_prompts
 from keras_bert.text.thresholds import checked_null_threshold, checked_thresholds
 from keras_bert.text.vocabulary import Vocabulary
-from keras_bert.translation import marian
 
 _LOG = logging.getLogger("keras_bert")
 # The files of other formats that `load` would read instead of each format.
@@ -85,16 +82,18 @@ def save(
     """
     directory = pathlib.Path(directory).expanduser()
     description = describe(model)
-    is_baseline = isinstance(description, BaselineDescription)
-    format = format or ("keras" if is_baseline else "huggingface")
-    if is_baseline and format != "keras":
-        raise ValueError(f"{model.name} has no place in other programs' formats. Received: format={format!r}")
-    _check_format(format, weights_dtype, directory)
+    format = format or description.formats[0]
+    _check_format(description, format, weights_dtype, directory)
     base = peft.check_base(base, format)
-    if description.head == "translation":
-        given = {"labels": labels, "task": task, "strip_accents": strip_accents, "pair": pair}
+    if description.write is not None:
+        given = {"labels": labels, "task": task, "strip_accents": strip_accents, "pair": pair, "prompts": prompts}
         given |= {"sequence_length": sequence_length, "null_threshold": null_threshold, "thresholds": thresholds}
-        _save_transformer(description, model, directory, vocabulary, format, weights_dtype, given)
+        if name := next((name for name, value in given.items() if value is not None), None):
+            raise ValueError(
+                f"`{name}` has no meaning for a model with head={description.head!r}. Received: {name}={given[name]!r}"
+            )
+        with adding_to(directory) as temporary:
+            description.write(temporary, vocabulary, weights_dtype)
         return
     facts = {"labels": labels, "task": task, "pair": pair, "sequence_length": sequence_length}
     facts |= {"null_threshold": null_threshold, "thresholds": thresholds, "prompts": prompts}
@@ -128,24 +127,6 @@ def save(
         (directory / name).unlink(missing_ok=True)
     if description.head != "embedding":
         (directory / sentence_transformers.MODULES).unlink(missing_ok=True)
-
-
-def _save_transformer(description, model, directory, vocabulary, format, weights_dtype, given):
-    """Writes an encoder-decoder, whose vocabulary is a reversible one; `given` has no place there."""
-    if format != "huggingface":
-        raise ValueError(f"an encoder-decoder is saved with format='huggingface'. Received: format={format!r}")
-    if name := next((name for name, value in given.items() if value is not None), None):
-        raise ValueError(f"`{name}` has no meaning for an encoder-decoder. Received: {name}={given[name]!r}")
-    vocabulary = None if vocabulary is None else Vocabulary(vocabulary)
-    if vocabulary is not None and len(vocabulary) != description.config.vocab_size:
-        raise ValueError(
-            "the model and the vocabulary must have the same number of tokens. "
-            f"Received: {description.config.vocab_size} and {len(vocabulary)}"
-        )
-    with adding_to(directory) as temporary:
-        marian.write(model, temporary, vocabulary, weights_dtype)
-        if vocabulary is not None:
-            vocabulary.save(temporary / "vocab.txt")
 
 
 def metadata_of(
@@ -188,8 +169,10 @@ def metadata_of(
 
 def write_settings(description, metadata, directory):
     """Writes all JSON files, and the vocabulary."""
-    is_baseline = isinstance(description, BaselineDescription)
-    (loaded_baseline if is_baseline else huggingface).write_config(description, metadata, directory)
+    if "huggingface" in description.formats:
+        huggingface.write_config(description, metadata, directory)
+    else:
+        write_json(directory / huggingface.CONFIG, description.to_json(metadata))
     longest = description.config.max_position_embeddings
     if description.head in ("embedding", "classification"):
         longest = metadata.sequence_length or longest  # sentence-transformers reads it with the tokenizer.
@@ -206,9 +189,14 @@ def _labels(description, labels):
     return checked_labels(labels, description.num_classes)
 
 
-def _check_format(format, weights_dtype, directory):
+def _check_format(description, format, weights_dtype, directory):
     if format not in _FORMATS:
         raise ValueError(f"`format` must be one of {', '.join(_FORMATS)}. Received: format={format!r}")
+    if format not in description.formats:
+        raise ValueError(
+            f"a model with head={description.head!r} is saved with format={description.formats[0]!r}. "
+            f"Received: format={format!r}"
+        )
     narrow = weights_dtype in ("float16", "bfloat16") and format == "huggingface"
     if weights_dtype != "float32" and not narrow:
         raise ValueError(

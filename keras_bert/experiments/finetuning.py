@@ -175,7 +175,7 @@ class Finetuning:
         return trainer, batches
 
     def _build(self, name, weights):
-        bert = load(name, dtype=self.hyperparameters.precision, **self.task.load_options)
+        bert = (self.task.load or load)(name, dtype=self.hyperparameters.precision, **self.task.load_options)
         check_origins(self.output / "runs", {name: bert.facts}, write=False)  # It may change while the grid runs.
         model = self.task.build(bert)
         if self.hyperparameters.lora_rank is not None:

@@ -43,11 +43,16 @@ def data_origins(records):
     }
 
 
-def shared_origins(models, **options):
+def shared_origins(models, load=load, **options):
     """Loads models that are tried on the same features, and so must share vocabulary and casing.
 
+    Args:
+        models: list of paths or names.
+        load: function that loads a model. Defaults to `keras_bert.load`.
+        **options: options of this function.
+
     Returns:
-        The facts of all by name, and the first one, a `LoadedBert`.
+        The facts of all by name, and the first loaded model.
     """
     first = load(models[0], **options)
     origins = {models[0]: first.facts}

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from keras_bert.experiments.pretraining_model import check_held_out, check_pairs, open_records
 from keras_bert.experiments.pretraining_report import results_text, write_pretraining_report
-from keras_bert.models.description import describe
+from keras_bert.models.describe import describe
 from keras_bert.models.student import without_teacher
 from keras_bert.pretraining.dataset import Records, find_damage, sequence_length
 from keras_bert.pretraining.fills import sample_fills

@@ -2,12 +2,11 @@
 
 import dataclasses
 import pathlib
+from typing import Any
 
-from keras_bert.baselines.config import BaselineConfig, named_baseline
-from keras_bert.baselines.description import build_baseline
 from keras_bert.checkpoints.load import load
 from keras_bert.config import BertConfig, named_config
-from keras_bert.models.description import describe
+from keras_bert.models.describe import describe
 from keras_bert.models.encoder import build_encoder
 from keras_bert.models.pretrainer import build_pretrainer
 from keras_bert.pretraining.masking import Masking
@@ -45,7 +44,8 @@ class PretrainingSettings:
     Args:
         phases: list of dicts with `length`, `steps` and `batch`.
         objective: an `Objective`.
-        config: name of a size or path of a config file; `None` if `model` is given.
+        config: name of a size or path of a config file; another model than a BERT, with the methods of
+            `NewLanguageModel`; `None` if `model` is given.
         model: directory or name of a checkpoint to start from; `None` if `config` is given.
         positions: str, see `build_encoder`; `None` for those of `model`, or else "learned".
         optimizer: str, "adamw" or "lamb".
@@ -65,7 +65,7 @@ class PretrainingSettings:
 
     phases: list
     objective: Objective
-    config: str | None = None
+    config: Any = None
     model: str | None = None
     positions: str | None = None
     optimizer: str = "adamw"
@@ -135,13 +135,11 @@ def check_pairs(records, source, objective):
 
 
 def open_config(config, vocabulary=None):
-    """Returns the config of a file, or of a named size for a vocabulary: a `BertConfig`, or that of a bilm."""
+    """Returns the config of a file, of a named size or of another model, for a vocabulary."""
+    if not isinstance(config, str):
+        return config.config(1 if vocabulary is None else len(vocabulary))
     if pathlib.Path(config).is_file():
         return BertConfig.from_json(config)
-    if baseline := named_baseline(config, 1 if vocabulary is None else len(vocabulary)):
-        if baseline.kind != "bilm":
-            raise ValueError(f"--config={config}: only a bilm is pre-trained; train others by run_glue or run_squad")
-        return baseline
     try:
         size = named_config(config)
     except ValueError as error:
@@ -153,8 +151,7 @@ def build_model(config, model, objective, vocabulary, length, origins, **options
     """Builds a pre-trainer, with new weights or with those of a checkpoint.
 
     Args:
-        config: name of a size or path of a config file; `None` if `model` is given.
-        model: directory or name of a checkpoint; `None` if `config` is given.
+        config, model: see `PretrainingSettings`.
         objective: an `Objective`.
         vocabulary: the vocabulary of the records.
         length: int, maximum sequence length of the records.
@@ -166,11 +163,9 @@ def build_model(config, model, objective, vocabulary, length, origins, **options
     if model:
         bert = _load("--model", model, objective, vocabulary, length, origins, **options)
         return bert.pretrainer(objective.next_sentence)
+    if not isinstance(config, str):
+        return config.build(len(vocabulary), **options)
     size = open_config(config, vocabulary)
-    if isinstance(size, BaselineConfig):
-        if given := [name for name, value in options.items() if value and name != "dtype"]:
-            raise ValueError(f"--config={config}: a bilm has no {', '.join(given)}")
-        return build_baseline(size, dtype=options.get("dtype"))
     _check_size("--config", size, vocabulary, length)
     return build_pretrainer(build_encoder(size, causal=objective.causal, **options), objective.next_sentence)
 
@@ -192,9 +187,6 @@ def load_teacher(model, objective, vocabulary, length, origins, dtype=None):
 def _load(flag, model, objective, vocabulary, length, origins, **options):
     """Loads a checkpoint that fits the records and the objective."""
     bert = load(model, **options)
-    if isinstance(bert.config, BaselineConfig):
-        longer = ". To train a bilm longer, extend its run: more steps in --phase" if flag == "--model" else ""
-        raise ValueError(f"{flag}: {model} is no BERT{longer}")
     _check_size(flag, bert.config, vocabulary, length)
     if bert.vocabulary is not None and bert.vocabulary.pieces != vocabulary.pieces:  # Records contain only ids.
         raise ValueError(f"{flag}: {model} has another vocabulary than --data. Create the data with it")

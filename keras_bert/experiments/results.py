@@ -122,7 +122,7 @@ class Results:
 
     def _export(self):
         with announced("exporting the model", delay=0):
-            bert = load(self.output / "model")  # Reloaded outside of any strategy, in float32.
+            bert = (self.task.load or load)(self.output / "model")  # Reloaded outside of any strategy, in float32.
             model = bert.model()
             self._parameters = model.count_params()
             named = None if bert.thresholds is None else threshold_text(bert.thresholds, bert.labels)

@@ -14,11 +14,10 @@ from keras_bert.exporting.fused_layers import fused
 from keras_bert.exporting.head_signatures import is_regression, signatures_of
 from keras_bert.exporting.int8_layers import in_int8
 from keras_bert.files import check_replaceable, replacing
-from keras_bert.models.description import describe
+from keras_bert.models.describe import describe
 from keras_bert.text.labels import checked_labels
 from keras_bert.text.preprocessor import TextPreprocessor
 from keras_bert.text.signatures import on_ids
-from keras_bert.translation import signature as translate
 
 # Signatures with these names take `tf.Example`s and have their own TensorFlow Serving API; all others use Predict.
 _FILES = ("saved_model.pb", "fingerprint.pb", "variables", "assets", assets.FOLDER)
@@ -153,8 +152,8 @@ def _weights(model, description, precision, signature, calibration):
         return fused(model)
     dynamic = calibration is None
     limits = probed(model, signature) if dynamic else calibrated(model, signature, calibration)
-    # The decoder of a translation model reads the table itself.
-    return in_int8(model, limits, dynamic, tables=description.head != "translation")
+    # Signatures of their own, such as a decoder's, read the table themselves.
+    return in_int8(model, limits, dynamic, tables=description.signatures is None)
 
 
 def build_signatures(model, preprocessor, labels=None, pair=False, **options):
@@ -163,8 +162,8 @@ def build_signatures(model, preprocessor, labels=None, pair=False, **options):
     labels = _labels(description, labels)
     if pair and description.head != "classification":
         raise ValueError(f"`pair` must be False for a model with head={description.head!r}. Received: pair={pair}")
-    if description.head == "translation":
-        return translate.translator_signatures(model, preprocessor, **options)
+    if description.signatures is not None:
+        return description.signatures(model, preprocessor, **options)
     preprocessor = _for_serving(preprocessor, description.head)
     return signatures_of(description.head).build(model, description, preprocessor, labels, pair, **options)
 

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_bert.models.description import describe
+from keras_bert.models.describe import describe
 from keras_bert.models.pretrainer import predict_tokens
 
 

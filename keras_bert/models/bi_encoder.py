@@ -3,7 +3,7 @@
 import keras
 
 from keras_bert.layers import FoldChoices, UnfoldPassages
-from keras_bert.models.description import describe
+from keras_bert.models.describe import describe
 
 
 def build_bi_encoder(embedder):

@@ -4,9 +4,9 @@ import keras
 
 from keras_bert.checks import is_count
 from keras_bert.layers import BiLSTM, Dense, Dropout, EncoderFeatures, WeightedSum
+from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
 from keras_bert.models.forward import run_encoder
-from keras_bert.models.reading import built
 
 
 def build_bilstm_tagger(encoder, num_classes, features="concat_last_four", width=768, num_layers=2, dropout=0.5):

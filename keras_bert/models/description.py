@@ -1,38 +1,169 @@
-"""Recovers config and head from a model's graph, so that a model can be saved without further information."""
+"""Reads config and settings of a model from its layers, which the builders give their names."""
 
-from keras_bert.baselines.description import describe_baseline, is_baseline
-from keras_bert.models.encoder import small_encoder
-from keras_bert.models.head_table import HEADS
-from keras_bert.models.reading import check_model, layers_of, nested_encoder, read, refusal
-from keras_bert.models.wiring import OtherWiringError, check_built, check_functional
-from keras_bert.translation.description import describe_transformer, is_transformer
+import dataclasses
+import re
+import types
+
+import keras
+
+from keras_bert.config import BertConfig
+from keras_bert.layers import BiLSTM, MultiLabelDense, SigmoidDense
+from keras_bert.models import graph_comparison
+from keras_bert.models.forward import blocks_of
+
+# What a prefix, the name of an encoder, precedes.
+_ENCODER_LAYER = r"(?=(token_embedding|embeddings|attention_mask|block_\d+|pooler|encoder_bilstm)$)"
+
+BUILDERS = "a builder of keras_bert, such as build_encoder or build_classifier"
+# The models of the wings by name, and where they are described.
+_WINGS = {"transformer": "keras_bert.translation"}
+_WINGS |= dict.fromkeys(("bilm", "bilstm_classifier", "bidaf"), "keras_bert.baselines")
 
 
-def describe(model):
-    """Describes a model made by a builder of this package, also after it was saved and loaded by Keras.
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """Config, head and layers of a model.
 
-    Reads config and head from the layers, builds the same model small and compares the graphs, so that a custom head
-    is never mistaken for one of ours.
+    Attributes:
+        config: the `BertConfig` of the encoder.
+        head: str, the name of one of `HEADS`.
+        num_classes: int, width of a classification head, 1 for regression. `None` for other heads.
+        multi_label: bool, whether several classes may apply to one text.
+        score_activation: str, as passed to `build_classifier`.
+        next_sentence: bool, whether there is an NSP head.
+        tied: bool, whether the masked-LM head shares the token table.
+        causal, positions: as passed to `build_encoder`.
+        bilstm: bool, whether a BiLSTM is on top of the encoder, see `build_bilstm_encoder`.
+        features: str, the features of a BiLSTM tagger, see `build_bilstm_tagger`. `None` for other heads.
+        dtype: str, name of the encoder's dtype policy.
+        layers: dict of layers, keyed by the builders' names, including those of a nested encoder.
 
-    Returns:
-        A `Description`; for a model from `build_transformer`, a `TransformerDescription`; for one from `build_bilm`,
-        `build_bilstm_classifier` or `build_bidaf`, a `BaselineDescription`.
+    The description of another model than a BERT has the same attributes where they apply, and three more.
 
-    Raises:
-        ValueError: if no builder makes this graph.
+    Attributes:
+        formats: tuple of the formats of `save` that the model has, first the default.
+        write: function that writes the model instead of `save`, with its arguments; `None` for none.
+        signatures: function that returns the signatures instead of those of `HEAD_SIGNATURES`; `None` for these.
     """
-    check_model(model)
-    if is_transformer(model):
-        return describe_transformer(model)
-    if is_baseline(model):
-        return describe_baseline(model)
-    try:
-        check_functional(model)
-        layers = layers_of(model)
-        head = next((head for head in reversed(HEADS) if head.layer in layers), HEADS[0])
-        description = read(layers, head.name)
-        encoder = nested_encoder(model)
-        check_built(model, layers, lambda: head.build(small_encoder(description, encoder), description.facts()))
-    except OtherWiringError as error:
-        raise refusal(model, error) from None
-    return description
+
+    formats, write, signatures = ("huggingface", "google", "keras", "peft"), None, None
+
+    config: BertConfig
+    head: str
+    num_classes: int | None
+    multi_label: bool
+    score_activation: str
+    next_sentence: bool
+    tied: bool
+    causal: bool
+    positions: str
+    bilstm: bool
+    features: str | None
+    dtype: str
+    layers: dict
+
+    @property
+    def embedding(self):
+        """The arguments of `build_embedder`, a dict; for other heads an empty one."""
+        if self.head != "embedding":
+            return {}
+        pool, dense = self.layers["sentence_pooling"], self.layers.get("sentence_projection")
+        return {
+            "pooling": pool.pooling,
+            "normalize": pool.normalize or "unit_length" in self.layers,
+            "sequence_length": pool.sequence_length,
+            "projection": None if dense is None else dense.units,
+            "projection_activation": "linear" if dense is None else keras.activations.serialize(dense.activation),
+        }
+
+    def facts(self):
+        """Returns what `Head.build` needs, of the smallest size."""
+        depth = sum(re.fullmatch(r"bilstm_\d+", name) is not None for name in self.layers)
+        sizes = {"dropout": self.config.head_dropout, "width": 2, "num_layers": depth}
+        return types.SimpleNamespace(**vars(self), **self.embedding, **sizes)
+
+
+def check_model(model):
+    """Raises for anything but a Keras model."""
+    if not isinstance(model, keras.Model):
+        raise ValueError(
+            "expected a Keras model: of what `keras_bert.load` returns, pass `bert.encoder` to builders and "
+            f"`bert.model()` to other functions. Received: {model!r:.200}"
+        )
+
+
+def hint(model):
+    """Returns a sentence for the message that a model does not fit, or an empty string."""
+    if model.name.startswith(("trimmed_", "packed_")):
+        return " A model from build_trimmed or build_packed is for training only: use the one that it was made from."
+    if module := wing_of(model):
+        return f" A {model.name} that Keras loaded: pass it to {module}.describe first."
+    return ""
+
+
+def wing_of(model):
+    """Returns the name of the module that describes another model than a BERT, by the model's name, or `None`."""
+    return _WINGS.get(model.name)
+
+
+def layers_of(model):
+    """Returns the layers of a functional model and of a nested encoder by the builders' names, without inputs."""
+    layers = {}
+    for layer in model.layers:
+        if isinstance(layer, keras.Model):
+            layers |= {each.name: each for each in layer.layers}
+        layers[layer.name] = layer
+    layers = {
+        name: layer for name, layer in layers.items() if not isinstance(layer, keras.layers.InputLayer | keras.Model)
+    }
+    table = next((name for name in layers if name.endswith("token_embedding")), "")
+    prefix = re.escape(table.removesuffix("token_embedding"))
+    return {re.sub(f"^{prefix}{_ENCODER_LAYER}", "", name): layer for name, layer in layers.items()}
+
+
+def built(model):
+    """Notes that a builder made a model, so that `describe` need not compare its graph."""
+    return graph_comparison.built(model, layers_of(model))
+
+
+def nested_encoder(model):
+    """Returns the encoder that a model calls as a layer, or the model itself."""
+    return next((layer for layer in model.layers if isinstance(layer, keras.Model)), model)
+
+
+def read(layers, head):
+    """Returns the `Description` of a model with these layers, before they are compared with those of a builder."""
+    embeddings, block = layers["embeddings"], layers["block_0"]
+    config = BertConfig(
+        vocab_size=layers["token_embedding"].input_dim,
+        hidden_size=embeddings.hidden_size,
+        num_hidden_layers=len(blocks_of(layers)),
+        num_attention_heads=block.num_heads,
+        intermediate_size=block.intermediate_size,
+        hidden_act=block.activation,
+        hidden_dropout_prob=embeddings.dropout,
+        attention_probs_dropout_prob=block.attention_dropout,
+        max_position_embeddings=embeddings.max_length,
+        type_vocab_size=embeddings.num_segments,
+        initializer_range=embeddings.initializer_range,
+        layer_norm_eps=embeddings.layer_norm_eps,
+    )
+    dropout = layers.get("head_dropout")
+    if dropout is not None and dropout.rate != config.hidden_dropout_prob:
+        config = dataclasses.replace(config, classifier_dropout=dropout.rate)
+    classifier = layers.get("classifier", layers.get("token_classifier"))
+    return Description(
+        config=config,
+        head=head,
+        num_classes=None if classifier is None else classifier.units,
+        multi_label=isinstance(classifier, MultiLabelDense),
+        score_activation="sigmoid" if isinstance(classifier, SigmoidDense) else "linear",
+        next_sentence="next_sentence" in layers,
+        tied="mlm_decoder" not in layers,
+        causal=layers["attention_mask"].causal,
+        positions=embeddings.positions,
+        bilstm=isinstance(layers.get("encoder_bilstm"), BiLSTM),
+        features=layers["features"].features if "features" in layers else None,
+        dtype=block.dtype_policy.name,
+        layers=layers,
+    )

@@ -5,9 +5,9 @@ import dataclasses
 import keras
 
 from keras_bert.layers import AttentionMask, BertEmbeddings, BiLSTM, Pooler, TokenEmbedding, TransformerBlock
+from keras_bert.models.description import BUILDERS, built, check_model, hint, layers_of, read
 from keras_bert.models.forward import run_encoder, run_pooler
-from keras_bert.models.reading import built, check_model, hint, layers_of, read, refusal
-from keras_bert.models.wiring import OtherWiringError, check_built, check_functional
+from keras_bert.models.graph_comparison import Family
 
 
 def build_encoder(
@@ -123,19 +123,14 @@ def add_bilstm(encoder, description):
 def describe_encoder(encoder):
     """Describes a model from `build_encoder` or `build_bilstm_encoder`; raises for any other model."""
     check_model(encoder)
-    try:
-        check_functional(encoder)
-        others = set(encoder.output) - {"sequence_output", "pooled_output", "hidden_states", "attention_scores"}
-        if others:
-            raise ValueError(
-                f"`encoder` must be a model from build_encoder.{hint(encoder)} Received: a model with the outputs "
-                f"{', '.join(map(repr, sorted(encoder.output)))}"
-            )
-        description = read(layers_of(encoder), "encoder")
-        check_built(encoder, description.layers, lambda: small_encoder(description, encoder))
-    except OtherWiringError as error:
-        raise refusal(encoder, error) from None
-    return description
+    outputs = getattr(encoder, "output", None)
+    known = {"sequence_output", "pooled_output", "hidden_states", "attention_scores"}
+    if isinstance(outputs, dict) and outputs.keys() - known:
+        raise ValueError(
+            f"`encoder` must be a model from build_encoder.{hint(encoder)} Received: a model with the outputs "
+            f"{', '.join(map(repr, sorted(outputs)))}"
+        )
+    return _ENCODERS.describe(encoder)
 
 
 def small_encoder(description, encoder):
@@ -146,3 +141,6 @@ def small_encoder(description, encoder):
     requested = {name: name in encoder.output for name in ("hidden_states", "attention_scores")}
     model = build_encoder(config, description.causal, positions=description.positions, **requested)
     return add_bilstm(model, read(layers_of(model), "encoder")) if description.bilstm else model
+
+
+_ENCODERS = Family(BUILDERS, layers_of, lambda layers: read(layers, "encoder"), small_encoder, hint)

@@ -13,8 +13,8 @@ from keras_bert.layers import (
     UnfoldChoices,
     UnitLength,
 )
+from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
-from keras_bert.models.reading import built
 
 _PROJECTION_ACTIVATIONS = ("linear", "tanh")
 

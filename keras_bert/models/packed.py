@@ -3,7 +3,7 @@
 import keras
 
 from keras_bert.layers import FirstTokens, PackedMask
-from keras_bert.models.description import describe
+from keras_bert.models.describe import describe
 from keras_bert.models.head_table import HEADS, head_named
 from keras_bert.models.trimmed import run_trimmed
 

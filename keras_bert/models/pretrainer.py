@@ -3,8 +3,8 @@
 import keras
 
 from keras_bert.layers import Dense, MaskedLMTransform, OutputBias
+from keras_bert.models.description import built
 from keras_bert.models.encoder import describe_encoder
-from keras_bert.models.reading import built
 
 
 def build_pretrainer(encoder, next_sentence=True, tied=True):

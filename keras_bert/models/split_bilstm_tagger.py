@@ -3,7 +3,7 @@
 import keras
 
 from keras_bert.models.bilstm_tagger import tag
-from keras_bert.models.description import describe
+from keras_bert.models.describe import describe
 
 
 def split_bilstm_tagger(model):

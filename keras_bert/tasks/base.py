@@ -64,12 +64,13 @@ class FinetuningTask(abc.ABC):
         dev: `Batches` to evaluate on.
         loss: a `Loss`.
         combine: function that combines the logits of several runs, a list of arrays.
-        load_options: dict, options of `keras_bert.load` for the model to train.
+        load: function that loads the model to train, and again after it was saved. Defaults to `keras_bert.load`.
+        load_options: dict, options of `load` for the model to train.
         compares_start: bool, whether the model is evaluated before training, too.
         can_pack: bool, whether several texts can share a row, see `PackedBatches`.
     """
 
-    load_options, compares_start, can_pack = types.MappingProxyType({}), False, False
+    load, load_options, compares_start, can_pack = None, types.MappingProxyType({}), False, False
     combine = staticmethod(mean_logits)
 
     @functools.cached_property

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from keras import ops
 
-from keras_bert.translation.description import describe_transformer
+from keras_bert.translation.model import describe
 
 FORBIDDEN = -1e9
 
@@ -23,7 +23,7 @@ class Decoder:
     """
 
     def __init__(self, model):
-        description = describe_transformer(model)
+        description = describe(model)
         self.config = description.config
         self._layers = description.layers
         self._encoder, self._blocks = description.blocks("source"), description.blocks("target")

@@ -2,11 +2,9 @@
 
 import dataclasses
 
-import keras
-
-from keras_bert.models.wiring import OtherWiringError, check_built, check_functional, expect
+from keras_bert.models.graph_comparison import expect
+from keras_bert.translation import marian_layout
 from keras_bert.translation.config import TransformerConfig
-from keras_bert.translation.model import build_transformer
 
 _BLOCK_SETTINGS = {
     "hidden_size": "hidden_size",
@@ -37,7 +35,7 @@ class TransformerDescription:
         head: "translation".
     """
 
-    head = "translation"
+    head, formats = "translation", ("huggingface",)
     num_classes, multi_label = None, False
 
     config: TransformerConfig
@@ -48,27 +46,27 @@ class TransformerDescription:
         """Returns the blocks of a side, "source" or "target", in order."""
         return _blocks(self.layers, side)
 
+    def write(self, directory, vocabulary=None, dtype="float32"):
+        """Writes the model in Marian's layout.
 
-def is_transformer(model):
-    """Returns whether a model has the inputs of an encoder-decoder."""
-    inputs = getattr(model, "input", None)
-    return isinstance(inputs, dict) and {"source_ids", "target_ids"} <= inputs.keys()
+        Args:
+            directory: a folder.
+            vocabulary: path, list of pieces or reversible `Vocabulary`. Defaults to `None`, no `vocab.txt`.
+            dtype: str, dtype of the weights. Defaults to "float32".
+        """
+        marian_layout.write(self, directory, vocabulary, dtype)
+
+    def signatures(self, model, tokenizer, **options):
+        """Returns the signatures on raw text, see `translator_signatures`."""
+        from keras_bert.translation.signature import translator_signatures  # Needs TensorFlow, unlike the model.
+
+        return translator_signatures(model, tokenizer, **options)
 
 
-def describe_transformer(model):
-    """Describes a model from `build_transformer`, also after it was saved and loaded by Keras.
-
-    Raises:
-        ValueError: if the graph is another one.
-    """
-    try:
-        check_functional(model)
-        layers = {layer.name: layer for layer in model.layers if not isinstance(layer, keras.layers.InputLayer)}
-        config = _config(layers)
-        check_built(model, layers, lambda: _smallest(model, config))
-        _check_sides(layers)
-    except (OtherWiringError, KeyError, AttributeError) as error:
-        raise ValueError(f"`model` must come from build_transformer. Received: {model!r:.100}: {error}") from None
+def read(layers):
+    """Returns the description of a model with these layers."""
+    config = _config(layers)
+    _check_sides(layers)
     return TransformerDescription(config, layers, layers["token_embedding"].dtype_policy.name)
 
 
@@ -88,13 +86,6 @@ def _config(layers):
         output_bias="output_bias" in layers,
         **settings,
     )
-
-
-def _smallest(model, config):
-    """Builds a model with the same graph and the smallest sizes."""
-    small = {"vocab_size": 2, "hidden_size": config.num_attention_heads, "intermediate_size": 1}
-    small["max_position_embeddings"] = 1
-    return build_transformer(dataclasses.replace(config, **small), attention_scores=set(model.output) != {"logits"})
 
 
 def _check_sides(layers):

@@ -1,14 +1,19 @@
-"""What `keras_bert.load` returns for an encoder-decoder."""
+"""`keras_bert.translation.load`: an encoder-decoder, and its translations of texts."""
 
 import pathlib
 
-from keras_bert.checkpoints.huggingface import CONFIG, read_json
+from keras_bert.checkpoints import locations
+from keras_bert.checkpoints.huggingface import CONFIG
+from keras_bert.checkpoints.load import download
+from keras_bert.checks import check_count
 from keras_bert.text.vocabulary import Vocabulary
 from keras_bert.translation import marian
+from keras_bert.translation.beam_search import Beam
+from keras_bert.translation.model import describe
 
 
 class LoadedTransformer:
-    """An encoder-decoder in memory.
+    """An encoder-decoder in memory, see `load`.
 
     Attributes:
         config: the `TransformerConfig`.
@@ -21,7 +26,7 @@ class LoadedTransformer:
     def __init__(self, directory, dtype=None):
         self._directory = pathlib.Path(directory)
         self._model = marian.read(directory, dtype)
-        self.signatures = {}
+        self._signatures = {}
         self.config = marian.read_config(directory)
         file = self._directory / "vocab.txt"
         self.vocabulary = Vocabulary(file) if file.is_file() else None
@@ -60,14 +65,45 @@ class LoadedTransformer:
             the end of the text was cut off.
 
         Example:
-            keras_bert.load("runs/de_en/model").predict("Ein Hund rennt.")["translation"]
+            keras_bert.translation.load("runs/de_en/model").predict("Ein Hund rennt.")["translation"]
         """
-        from keras_bert.checkpoints.answers import translate
+        from keras_bert.checkpoints.answers import answer_rows, check_rows, read_rows  # Need TensorFlow.
 
-        return translate(self, texts, batch_size, n_best, beam_size, length_penalty)
+        rows, is_single = read_rows(texts)
+        check_rows(rows, [("text",)], "a translation model")
+        if n_best is not None:
+            check_count("n_best", n_best)
+        beam = Beam(max(n_best or 1, 4) if beam_size is None else beam_size, length_penalty)
+        answers = answer_rows(self._signature(beam, n_best or 1), ("text",), rows, batch_size, n_best)
+        return answers[0] if is_single else answers
+
+    def _signature(self, beam, n_best):
+        """Returns the signature, traced once for each set of options."""
+        if (beam, n_best) not in self._signatures:
+            options = {"beam": beam, "n_best": n_best}
+            found = describe(self._model).signatures(self._model, self.tokenizer(), **options)
+            self._signatures[beam, n_best] = found["serving_default"]
+        return self._signatures[beam, n_best]
 
 
-def is_transformer(directory):
-    """Returns whether a directory has an encoder-decoder."""
-    path = pathlib.Path(directory, CONFIG)
-    return path.is_file() and read_json(path).get("model_type") == marian.MODEL_TYPE
+def load(path_or_name, revision=None, dtype=None):
+    """Loads an encoder-decoder of `run_translation` or Hugging Face's Marian.
+
+    Args:
+        path_or_name: a directory, or a name on a shelf or on the Hugging Face hub, see `keras_bert.load`.
+        revision: str, branch, tag or commit on the Hugging Face hub. Defaults to `None`.
+        dtype: dtype policy, such as "mixed_bfloat16". Defaults to Keras' global dtype policy.
+
+    Returns:
+        A `LoadedTransformer`.
+
+    Example:
+        keras_bert.translation.load("runs/de_en/model").predict("Ein Hund rennt.")["translation"]
+    """
+    path = locations.find(path_or_name)
+    if path is not None and revision is not None:
+        raise ValueError(f"`revision` is for names on the Hugging Face hub. Received: revision={revision!r}")
+    path = path or download(str(path_or_name), revision)
+    if not (path / CONFIG).is_file():
+        raise FileNotFoundError(f"{path}: expected a folder with {CONFIG} and model.safetensors")
+    return LoadedTransformer(path, dtype)

@@ -1,5 +1,7 @@
 """The Transformer (Vaswani et al., 2017): an encoder-decoder that maps a source sequence to a target sequence."""
 
+import dataclasses
+
 import keras
 
 from keras_bert.layers import (
@@ -10,6 +12,9 @@ from keras_bert.layers import (
     TokenEmbedding,
     TransformerBlock,
 )
+from keras_bert.models.description import check_model
+from keras_bert.models.graph_comparison import Family, own_layers
+from keras_bert.translation.description import read
 
 
 def build_transformer(config, attention_scores=False, dtype=None):
@@ -58,7 +63,29 @@ def build_transformer(config, attention_scores=False, dtype=None):
         logits = OutputBias(dtype=dtype, name="output_bias")(logits)
 
     # Model
-    return keras.Model(inputs, {"logits": logits, **(scores if attention_scores else {})}, name="transformer")
+    outputs = {"logits": logits, **(scores if attention_scores else {})}
+    return _FAMILY.built(keras.Model(inputs, outputs, name="transformer"))
+
+
+def describe(model):
+    """Returns the `TransformerDescription` of a model, also after it was saved and loaded by Keras.
+
+    Raises:
+        ValueError: if the graph is another one.
+    """
+    check_model(model)
+    return _FAMILY.describe(model)
+
+
+def _rebuild(description, model):
+    """Builds a model with the same graph and the smallest sizes."""
+    config = description.config
+    small = {"vocab_size": 2, "hidden_size": config.num_attention_heads, "intermediate_size": 1}
+    small["max_position_embeddings"] = 1
+    return build_transformer(dataclasses.replace(config, **small), attention_scores=set(model.output) != {"logits"})
+
+
+_FAMILY = Family("build_transformer", own_layers, read, _rebuild)
 
 
 def _layers(config, dtype):

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 import keras_bert
+import keras_bert.baselines
 from keras_bert.baselines.bilm import frozen_states
 from keras_bert.baselines.config import named_baseline
-from keras_bert.baselines.description import build_baseline
+from keras_bert.baselines.models import build_baseline
+from keras_bert.checkpoints.identity import differences
 from tests.checkpoints.conftest import edit
 from tests.conftest import to_numpy
 
@@ -71,7 +73,7 @@ def assert_same(found, model):
 def test_saved_models_load_with_their_facts(tmp_path, features, pair, facts):
     model = build("bilstm", features, pair=pair)
     keras_bert.save(model, tmp_path, PIECES, lowercase=False, **facts)
-    bert = keras_bert.load(tmp_path)
+    bert = keras_bert.baselines.load(tmp_path)
     assert bert.config.kind == "bilstm"
     assert bert.vocabulary.pieces == PIECES
     assert not bert.lowercase
@@ -80,24 +82,24 @@ def test_saved_models_load_with_their_facts(tmp_path, features, pair, facts):
     assert_same(bert.model(), model)
     edit(tmp_path / "config.json", labels=["no", "yes", "yes"])
     with pytest.raises(ValueError, match="config.json: `labels` must be 3 different names, in the order of the logits"):
-        keras_bert.load(tmp_path)
+        keras_bert.baselines.load(tmp_path)
 
 
 def test_a_language_model_is_saved_again(bilm, language_model, tmp_path):
-    bert = keras_bert.load(bilm)
+    bert = keras_bert.baselines.load(bilm)
     assert (bert.config.kind, bert.vocabulary.pieces, bert.lowercase) == ("bilm", PIECES, False)
     assert_same(bert.model(), language_model)
     keras_bert.save(bert.model(), tmp_path / "again", bert.vocabulary)
-    assert keras_bert.load(tmp_path / "again" / "model.keras").config == bert.config
+    assert keras_bert.baselines.load(tmp_path / "again" / "model.keras").config == bert.config
 
 
 def test_dtypes(tmp_path, rows):
     """A question answering model with its facts; files are in float32."""
     model, facts = build("bidaf", features=True, dtype="mixed_bfloat16"), {"task": "squad", "null_threshold": -1.5}
     keras_bert.save(model, tmp_path, PIECES, **facts)
-    bert = keras_bert.load(tmp_path)
+    bert = keras_bert.baselines.load(tmp_path)
     assert {name: getattr(bert, name) for name in facts} == facts
-    exact, narrow = bert.model(), keras_bert.load(tmp_path, dtype="mixed_bfloat16").model()
+    exact, narrow = bert.model(), keras_bert.baselines.load(tmp_path, dtype="mixed_bfloat16").model()
     assert [keras_bert.describe(each).dtype for each in (exact, narrow)] == ["float32", "mixed_bfloat16"]
     expected, computed = outputs(model, rows), outputs(narrow, rows)
     for name, value in outputs(exact, rows).items():
@@ -108,7 +110,7 @@ def test_dtypes(tmp_path, rows):
 
 def test_trained_weights_stay_below_a_new_head(tmp_path, caplog):
     keras_bert.save(build("bilstm", features=True), tmp_path, PIECES)
-    bert = keras_bert.load(tmp_path)
+    bert = keras_bert.baselines.load(tmp_path)
     found = bert.classifier(5)
     old = {weight.path: to_numpy(weight) for weight in bert.model().weights}
     for weight in found.weights:
@@ -123,7 +125,7 @@ def test_trained_weights_stay_below_a_new_head(tmp_path, caplog):
 
 
 def test_a_language_model_lends_its_vocabulary_and_weights(bilm, language_model):
-    bert = keras_bert.load("bidaf_H-4", language_model=bilm)
+    bert = keras_bert.baselines.load("bidaf_H-4", language_model=bilm)
     model = bert.span_labeler()
     assert (bert.vocabulary.pieces, bert.lowercase) == (PIECES, False)
     layers = {layer.name: layer for layer in model.layers}
@@ -132,6 +134,18 @@ def test_a_language_model_lends_its_vocabulary_and_weights(bilm, language_model)
         assert not layers[name].trainable
         for found, weight in zip(layers[name].weights, expected.weights, strict=True):
             np.testing.assert_array_equal(to_numpy(found), to_numpy(weight))
+
+
+def test_facts_of_a_new_model(tmp_path):
+    """The vocabulary and the language model."""
+    facts = [keras_bert.baselines.load("bilstm_H-4", vocabulary=[*PIECES, *more]).facts for more in ("ij", "ji")]
+    assert differences(*facts) == ["the vocabulary"]
+    facts.clear()
+    for _ in range(2):
+        keras_bert.save(build("bilm"), tmp_path / "bilm", PIECES)
+        options = {"language_model": tmp_path / "bilm"}
+        facts += [keras_bert.baselines.load("bilstm_H-4", **options).facts for _ in range(2)]
+    assert [differences(facts[0], other) for other in facts] == [[], [], ["the weights"], ["the weights"]]
 
 
 def test_names():
@@ -162,16 +176,26 @@ def test_weights_in_16_bits(rows):
 
 def test_mistakes(bilm, language_model, tmp_path):
     keras_bert.save(build("bilstm"), tmp_path / "bilstm", PIECES)
-    bert, other = keras_bert.load(bilm), keras_bert.load("bilstm_H-4", vocabulary=PIECES)
+    bert, other = keras_bert.baselines.load(bilm), keras_bert.baselines.load("bilstm_H-4", vocabulary=PIECES)
     for call, message in (
-        (lambda: keras_bert.load("bilstm"), "bilstm is a new model without a vocabulary, to be trained by run_glue"),
-        (lambda: keras_bert.load("bilstm", vocabulary=PIECES, head="encoder"), "bilstm does not take head"),
-        (lambda: keras_bert.load("bilstm", language_model=tmp_path / "bilstm"), "must be a trained model of kind bilm"),
         (
-            lambda: keras_bert.load("bilstm", language_model=bilm, vocabulary=PIECES[:-1]),
+            lambda: keras_bert.baselines.load("bilstm"),
+            "bilstm is a new model without a vocabulary, to be trained by run_glue",
+        ),
+        (lambda: keras_bert.baselines.load("bert", vocabulary=PIECES), "bert: no such model"),
+        (lambda: keras_bert.baselines.load("elmo"), "elmo: no such model. Models without BERT are named bilstm"),
+        (lambda: keras_bert.load("bilstm_H-4"), "bilstm_H-4 is not a BERT: keras_bert.baselines.load opens it"),
+        (lambda: keras_bert.load(bilm), "bilm is not a BERT: keras_bert.baselines.load opens it"),
+        (lambda: keras_bert.load(bilm / "model.keras"), "model.keras is not a BERT: keras_bert.baselines.load opens"),
+        (lambda: keras_bert.baselines.load(bilm, lowercase=True), "`lowercase` is for new models, such as bilstm"),
+        (
+            lambda: keras_bert.baselines.load("bilstm", language_model=tmp_path / "bilstm"),
+            "must be a trained model of kind bilm",
+        ),
+        (
+            lambda: keras_bert.baselines.load("bilstm", language_model=bilm, vocabulary=PIECES[:-1]),
             "`vocabulary` must be that of `language_model`",
         ),
-        (lambda: keras_bert.load(bilm, causal=True), "is no BERT, which does not take causal"),
         (
             lambda: bert.predict("a b"),
             "answers no texts. A bilm serves as `language_model` .--language_model",
@@ -188,7 +212,7 @@ def test_mistakes(bilm, language_model, tmp_path):
         (lambda: other.model(), "bilstm_H-4 has no weights. Build a model with `classifier` or `span_labeler`"),
         (
             lambda: keras_bert.save(language_model, tmp_path / "google", PIECES, format="google"),
-            "bilm has no place in other programs' formats. Received: format='google'",
+            "head='language_model' is saved with format='keras'. Received: format='google'",
         ),
         (lambda: keras_bert.build_bilm(13, num_layers=0), "`num_layers` must be at least 1"),
         (lambda: keras_bert.build_bilstm_classifier(13, 2, num_layers=0), "`num_layers` must be at least 1"),
@@ -205,6 +229,8 @@ def test_changed_models_are_not_described():
     start = keras.layers.Activation("relu")(model.output["start_logits"])
     changed = keras.Model(model.input, {**model.output, "start_logits": start}, name="bidaf")
     with pytest.raises(ValueError, match="must come from build_bilm, build_bilstm_classifier or build_bidaf"):
+        keras_bert.baselines.describe(changed)
+    with pytest.raises(ValueError, match="A bidaf that Keras loaded: pass it to keras_bert.baselines.describe first"):
         keras_bert.describe(changed)
 
 
@@ -218,7 +244,7 @@ def test_answers_and_saved_models(language_model, tmp_path):
         ("bilstm", {"text": ["a b", ""], "pair": ["c", "d e f"]}),
         ("bidaf", {"question": ["a b", "c"], "context": ["c a b", "e f g h a"]}),
     ):
-        bert = keras_bert.load(tmp_path / name)
+        bert = keras_bert.baselines.load(tmp_path / name)
         options = {"labels": bert.labels, "pair": True} if name == "bilstm" else {}
         keras_bert.export(bert.model(), bert.preprocessor(16), tmp_path / "saved" / name, **options)
         signature = tf.saved_model.load(tmp_path / "saved" / name).signatures["serving_default"]

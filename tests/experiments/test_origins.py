@@ -7,8 +7,6 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import keras_bert
-from keras_bert.baselines.bilm import build_bilm
-from keras_bert.checkpoints.identity import differences
 from keras_bert.experiments.origins import check_origins
 
 ANOTHER = "runs contains runs that started from another version of {}. Different now: {}. Restore it to resume"
@@ -82,20 +80,6 @@ def test_runs_of_earlier_versions_resume(tmp_path):
         check_origins(tmp_path, {name: {"weights": known, "config": {}}})
         with pytest.raises(ValueError, match=f"another version of {name}. Different now: the weights. Restore it"):
             check_origins(tmp_path, {name: {"weights": "3", "config": {}}})
-
-
-def test_vocabulary_and_language_model_of_a_new_model(pieces, tmp_path):
-    vocabulary = tmp_path / "vocab.txt"
-    vocabulary.write_text("\n".join(pieces))
-    facts = [keras_bert.load("bilstm_H-4", vocabulary=vocabulary).facts]
-    swap_lines(vocabulary)
-    facts.append(keras_bert.load("bilstm_H-4", vocabulary=vocabulary).facts)
-    assert differences(*facts) == ["the vocabulary"]
-    facts.clear()
-    for _ in range(2):
-        keras_bert.save(build_bilm(len(pieces), width=4), tmp_path / "bilm", pieces)
-        facts += [keras_bert.load("bilstm_H-4", language_model=tmp_path / "bilm").facts for _ in range(2)]
-    assert [differences(facts[0], other) for other in facts] == [[], [], ["the weights"], ["the weights"]]
 
 
 def test_new_weights_of_a_loaded_model_are_no_difference(start, tmp_path):

@@ -8,7 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-import keras_bert
+import keras_bert.translation
 from keras_bert.translation import data
 from keras_bert.translation import results as translation_results
 from keras_bert.translation import run as translation
@@ -108,7 +108,7 @@ def test_the_task_is_learned(made, trained):
     assert "test: BLEU 100.00" in printed
     wanted = (made / "test.b").read_text()
     assert (output / "test.txt").read_text() == wanted
-    bert = keras_bert.load(output / "model")
+    bert = keras_bert.translation.load(output / "model")
     texts = (made / "test.a").read_text().splitlines()[:5]
     answers = bert.predict(texts, n_best=2, beam_size=2)
     assert [answer["translation"] for answer in answers] == wanted.splitlines()[:5]
@@ -203,6 +203,7 @@ def test_two_devices_in_16_bits_killed_and_resumed(made, tmp_path):
     assert logs["killed"] == logs["whole"]
     assert (tmp_path / "killed" / "test.txt").read_bytes() == (tmp_path / "whole" / "test.txt").read_bytes()
     np.testing.assert_allclose(logs["whole"], logs["one"], rtol=0.1)
-    weights = [keras_bert.load(tmp_path / name / "model").model().get_weights() for name in ("killed", "whole")]
+    models = [keras_bert.translation.load(tmp_path / name / "model").model() for name in ("killed", "whole")]
+    weights = [model.get_weights() for model in models]
     for killed, whole in zip(*weights, strict=True):
         np.testing.assert_array_equal(killed, whole)

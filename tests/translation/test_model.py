@@ -9,7 +9,7 @@ import pytest
 import safetensors.numpy
 
 import keras_bert
-from keras_bert.models.description import describe
+import keras_bert.translation
 from keras_bert.translation import marian
 from keras_bert.translation.config import TransformerConfig
 from keras_bert.translation.model import build_transformer
@@ -89,12 +89,13 @@ def test_sinusoids():
 def test_description(changes, scores, tmp_path):
     config = dataclasses.replace(CONFIG, **changes)
     model = build_transformer(config, attention_scores=scores)
-    found = describe(model)
+    found = keras_bert.describe(model)
     assert found.head == "translation"
     assert dataclasses.replace(found.config, initializer_range=None) == config
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
-    assert describe(again).config == found.config
+    assert keras_bert.translation.describe(again) == keras_bert.describe(again)
+    assert keras_bert.describe(again).config == found.config
     if not scores:
         np.testing.assert_array_equal(logits(again, batch()), logits(model, batch()))
 
@@ -102,12 +103,14 @@ def test_description(changes, scores, tmp_path):
 def test_other_models_are_refused(model):
     changed = keras.Model(model.input, {"logits": 2 * model.output["logits"]})
     with pytest.raises(ValueError, match="must come from build_transformer.*Multiply.* replaces"):
-        describe(changed)
+        keras_bert.translation.describe(changed)
 
 
 def test_marian_round_trip(model, golden, tmp_path):
     keras_bert.save(model, tmp_path / "ours", None)
-    again = keras_bert.load(tmp_path / "ours")
+    with pytest.raises(ValueError, match="ours is not a BERT: keras_bert.translation.load opens it"):
+        keras_bert.load(tmp_path / "ours")
+    again = keras_bert.translation.load(tmp_path / "ours")
     assert dataclasses.replace(again.config, initializer_range=None) == CONFIG
     for before, after in zip(model.get_weights(), again.model().get_weights(), strict=True):
         np.testing.assert_array_equal(before, after)
@@ -128,7 +131,9 @@ def test_what_marian_has_no_place_for(tmp_path):
     model = build_transformer(dataclasses.replace(CONFIG, positions="learned"))
     with pytest.raises(ValueError, match="no place for positions='learned'"):
         keras_bert.save(model, tmp_path / "model", None)
-    with pytest.raises(ValueError, match="saved with format='huggingface'"):
+    with pytest.raises(
+        ValueError, match="head='translation' is saved with format='huggingface'. Received: format='google'"
+    ):
         keras_bert.save(model, tmp_path / "model", None, format="google")
 
 
@@ -161,7 +166,7 @@ def test_marian_directories_are_honoured_or_refused(model, tmp_path):
         (tmp_path / "config.json").write_text(json.dumps(values))
         safetensors.numpy.save_file({**tensors, **(extra or {})}, tmp_path / "model.safetensors")
         with pytest.raises(ValueError, match=message):
-            keras_bert.load(tmp_path)
+            keras_bert.translation.load(tmp_path)
 
     refused("config.json: `scale_embedding` must be True. Received: scale_embedding=False", missing=["scale_embedding"])
     refused("config.json: the key `d_model` is missing", missing=["d_model"])
@@ -191,10 +196,10 @@ def test_marian_directories_are_honoured_or_refused(model, tmp_path):
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-9])
     with pytest.raises(ValueError, match="not a readable safetensors file"):
-        keras_bert.load(tmp_path)
+        keras_bert.translation.load(tmp_path)
     weights.rename(tmp_path / "pytorch_model.bin")
     with pytest.raises(ValueError, match="pytorch_model.bin is not supported: it is a pickle"):
-        keras_bert.load(tmp_path)
+        keras_bert.translation.load(tmp_path)
 
 
 POSITIONS = "model.encoder.embed_positions.weight"
@@ -202,13 +207,13 @@ POSITIONS = "model.encoder.embed_positions.weight"
 
 def test_save_honours_or_refuses_its_arguments(model, tmp_path):
     for name, value in {"labels": ["a"], "task": "x", "pair": True, "thresholds": 0.5, "sequence_length": 8}.items():
-        with pytest.raises(ValueError, match=f"`{name}` has no meaning for an encoder-decoder"):
+        with pytest.raises(ValueError, match=f"`{name}` has no meaning for a model with head='translation'"):
             keras_bert.save(model, tmp_path, None, **{name: value})
     pieces = ["[PAD]", "[UNK]", "[START]", "[END]"]
     with pytest.raises(ValueError, match="must have the same number of tokens. Received: 23 and 4"):
         keras_bert.save(model, tmp_path, pieces)
     keras_bert.save(model, tmp_path, None, weights_dtype="bfloat16")
     assert {str(tensor.dtype) for tensor in _tensors(tmp_path).values()} == {"bfloat16"}
-    again = keras_bert.load(tmp_path).model()
+    again = keras_bert.translation.load(tmp_path).model()
     for before, after in zip(model.get_weights(), again.get_weights(), strict=True):
         np.testing.assert_array_equal(before.astype("bfloat16").astype("float32"), after)

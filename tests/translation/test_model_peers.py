@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+import keras_bert.translation
 from keras_bert.translation.beam_search import Beam, beam_search
 from keras_bert.translation.config import TransformerConfig
 from keras_bert.translation.decoding import Decoder
@@ -88,7 +89,7 @@ def test_their_models_open_here(tmp_path, seed, act):
     twin = transformers.MarianMTModel(config).eval()
     torch.nn.init.normal_(twin.final_logits_bias)
     twin.save_pretrained(tmp_path)
-    compare(keras_bert.load(tmp_path).model(), twin, seed)
+    compare(keras_bert.translation.load(tmp_path).model(), twin, seed)
 
 
 @pytest.mark.parametrize(("seed", "bias"), [(1, False), (2, True)])

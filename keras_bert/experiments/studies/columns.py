@@ -77,7 +77,7 @@ class Column(Heading):
         return Heading(*(getattr(self, field.name) for field in dataclasses.fields(Heading)))
 
 
-def open_columns(names, scale, sources, metrics=None):
+def open_columns(names, scale, sources, metrics=None, load=load):
     """Reads the data of tasks.
 
     Args:
@@ -85,6 +85,7 @@ def open_columns(names, scale, sources, metrics=None):
         scale: a `Scale`.
         sources: `Sources`.
         metrics: dict of the metrics of GLUE tasks that differ from those of the paper's ablations. Defaults to none.
+        load: function that loads a model. Defaults to `keras_bert.load`.
 
     Returns:
         List of `Column`s.
@@ -94,20 +95,20 @@ def open_columns(names, scale, sources, metrics=None):
             raise ValueError(f"--tasks must be some of {', '.join(TASKS)}. Received: {name}")
     metrics = {**_METRICS, **(metrics or {})}
     try:
-        return [_open(name, scale.recipe(name), sources, metrics) for name in names]
+        return [_open(name, scale.recipe(name), sources, metrics, load) for name in names]
     except (ValueError, FileNotFoundError) as error:
         raise type(error)(str(error).replace("`data_dir`", "--glue_dir")) from None
 
 
-def _open(name, recipe, sources, metrics):
+def _open(name, recipe, sources, metrics, load):
     if name == "squad":
-        return _open_squad(recipe, sources)
+        return _open_squad(recipe, sources, load)
     if name in ("ner", "ner_features"):
-        return _open_tagging(name, recipe, sources)
-    return _open_glue(name, recipe, sources, metrics)
+        return _open_tagging(name, recipe, sources, load)
+    return _open_glue(name, recipe, sources, metrics, load)
 
 
-def _open_glue(name, recipe, sources, metrics):
+def _open_glue(name, recipe, sources, metrics, load):
     task = glue.TASKS[name]
     data = glue.read_all(task, sources.glue_dir).first(recipe.train_examples)
     dev = {name: data.dev[name].first(recipe.dev_examples)}
@@ -118,14 +119,14 @@ def _open_glue(name, recipe, sources, metrics):
 
     def make(model, folder, load_options):
         created = ClassificationTask(data, model, load(model, **load_options), recipe.sequence_length, folder)
-        created.load_options = load_options
+        created.load, created.load_options = load, load_options
         return created
 
     heading = _heading(name, _TITLES.get(name, task.title), metrics.get(name, task.main_metric), recipe)
     return Column(*heading, recipe, _words(texts), content, make)
 
 
-def _open_squad(recipe, sources):
+def _open_squad(recipe, sources, load):
     files = _required("squad", train=sources.squad_train, dev=sources.squad_dev)
     questions = squad.read(files["train"], False).first(recipe.train_examples)
     dev = squad.read(files["dev"], False).first(recipe.dev_examples)
@@ -136,12 +137,15 @@ def _open_squad(recipe, sources):
 
     def make(model, folder, load_options):
         options, bert = {**limits, "load_options": load_options}, load(model, **load_options)
-        return QuestionAnsweringTask({model: bert.facts}, bert, settings, [files["train"]], files["dev"], **options)
+        facts = {model: bert.facts}
+        created = QuestionAnsweringTask(facts, bert, settings, [files["train"]], files["dev"], **options)
+        created.load = load
+        return created
 
     return Column(*_heading("squad", _TITLES["squad"], "f1", recipe), recipe, words, content, make)
 
 
-def _open_tagging(name, recipe, sources):
+def _open_tagging(name, recipe, sources, load):
     files = _required("ner", train=sources.ner_train, dev=sources.ner_dev)
     train = tagging.read(files["train"]).first(recipe.train_examples)
     dev = tagging.read(files["dev"], like=train).first(recipe.dev_examples)

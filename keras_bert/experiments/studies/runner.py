@@ -76,7 +76,13 @@ class StudyRunner:
         rows: list of the keys of the rows to run. Defaults to all rows.
         strategy: see `create_strategy`. Defaults to one device.
         precision: str, name of a Keras dtype policy. Defaults to "float32".
+
+    Attributes:
+        language_model: function from a size such as "bilm_H-256" to what recipes with `bilm` pre-train, see
+            `PretrainingSettings`. It must be set for these recipes.
     """
+
+    language_model = None
 
     def __init__(self, definition, scale, columns, corpus, output, rows=None, strategy=None, precision="float32"):
         self.definition, self.scale, self.columns = definition, scale, columns
@@ -200,7 +206,7 @@ class StudyRunner:
         settings = PretrainingSettings(
             phases,
             objective,
-            config=self.scale.bilm if recipe.bilm else recipe.size or self.scale.config,
+            config=self.language_model(self.scale.bilm) if recipe.bilm else recipe.size or self.scale.config,
             positions=None if recipe.positions == "learned" else recipe.positions,
             learning_rate=self.scale.learning_rate,
             warmup=self.scale.warmup,

@@ -15,7 +15,7 @@ from keras_bert.training.distillation import distillation_loss
 from keras_bert.training.feature_cache import weights_fingerprint
 from keras_bert.training.logits_cache import cached_logits
 
-_SHARED = ("title", "metric", "model", "bert", "sequence_length", "summary", "task", "load_options", "combine")
+_SHARED = ("title", "metric", "model", "bert", "sequence_length", "summary", "task", "load", "load_options", "combine")
 
 
 class DistillationTask(FinetuningTask):

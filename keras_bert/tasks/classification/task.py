@@ -5,7 +5,6 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.baselines.loaded import LoadedBaseline
 from keras_bert.files import write_text
 from keras_bert.models.auxiliary_loss import add_language_model_loss, without_language_model_loss
 from keras_bert.tasks import summary as data_summary
@@ -136,9 +135,7 @@ class ClassificationTask(FinetuningTask):
         return classification_loss(class_weights and balanced_weights(labels, task.num_classes))
 
     def build(self, bert):
-        # Of the models that BERT is compared with, those of pairs have other layers.
-        options = {"pair": self.task.pair is not None} if isinstance(bert, LoadedBaseline) else {}
-        model = bert.classifier(self.task.num_classes, **options)
+        model = bert.classifier(self.task.num_classes, pair=self.task.pair is not None)
         if self._language_model_weight:
             model = add_language_model_loss(model, bert.pretrainer(next_sentence=False))
         return model

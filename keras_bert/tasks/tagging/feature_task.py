@@ -6,7 +6,7 @@ import logging
 import pathlib
 
 from keras_bert.models.bilstm_tagger import build_bilstm_tagger
-from keras_bert.models.description import describe
+from keras_bert.models.describe import describe
 from keras_bert.models.split_bilstm_tagger import split_bilstm_tagger
 from keras_bert.tasks.tagging.task import TaggingTask
 from keras_bert.training.bucketing import token_batches

@@ -1,8 +1,10 @@
 """Compares a functional model with the one that a builder makes: "did this builder make it?", for any builder."""
 
+import dataclasses
 import random
 import re
 import weakref
+from collections.abc import Callable
 
 import keras
 
@@ -12,16 +14,81 @@ _IGNORED = {*_SIZES, "name", "trainable", "dtype", "reverse_dtype", "seed", "rem
 _IGNORED |= {"batch_shape", "quantization_config"}
 _PART_SETTINGS = ("activation", "epsilon", "rate")
 _SETTINGS = weakref.WeakKeyDictionary()  # Of the layers of models that are as their builders made them.
+_FAMILIES = weakref.WeakKeyDictionary()  # Of models that are none of BERT's.
 
 
-class OtherWiringError(Exception):
+class OtherGraphError(Exception):
     """Raised where a model differs from those of the builders."""
 
 
 def expect(condition, message):
-    """Raises `OtherWiringError` with a message unless the condition is true."""
+    """Raises `OtherGraphError` with a message unless the condition is true."""
     if not condition:
-        raise OtherWiringError(message[0].upper() + message[1:])
+        raise OtherGraphError(message[0].upper() + message[1:])
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """The models of some builders, and how they are described.
+
+    A builder outside of this package's core notes its family with each model, so that `describe`, `save` and `export`
+    take the model without knowing the builder.
+
+    Attributes:
+        builders: str, what makes these models, for messages.
+        layers: function from a model to its layers by the builder's names.
+        read: function from these layers to the description of the model.
+        rebuild: function from a description and the model to what the builder makes, best of the smallest sizes.
+        hint: function from a model to a sentence for the message that it is another one.
+    """
+
+    builders: str
+    layers: Callable
+    read: Callable
+    rebuild: Callable
+    hint: Callable = lambda model: ""
+
+    def built(self, model):
+        """Notes that a builder of the family just made a model."""
+        _FAMILIES[model] = self
+        return built(model, self.layers(model))
+
+    def describe(self, model):
+        """Returns the description of a model, also after it was saved and loaded by Keras.
+
+        Raises:
+            ValueError: if no builder of the family makes this graph.
+        """
+        try:
+            check_functional(model)
+            layers = self.layers(model)
+            try:
+                description = self.read(layers)
+            except (KeyError, AttributeError) as error:
+                raise OtherGraphError(f"The layer {error} is missing, or of another class") from None
+            check_built(model, layers, lambda: self.rebuild(description, model))
+        except OtherGraphError as error:
+            raise self.refusal(model, error) from None
+        _FAMILIES.setdefault(model, self)
+        return description
+
+    def refusal(self, model, reason):
+        """Returns the error for a model that no builder made."""
+        return ValueError(
+            f"`model` must come from {self.builders}, with nothing added, removed or changed. {reason}."
+            f"{self.hint(model)} Received: model={model.name!r}. keras_bert only saves and exports models from its "
+            "builders; Keras saves any model: model.save('model.keras')"
+        )
+
+
+def family_of(model, default):
+    """Returns the `Family` that a builder noted, or the default."""
+    return _FAMILIES.get(model, default)
+
+
+def own_layers(model):
+    """Returns the layers of a functional model by name, without inputs."""
+    return {layer.name: layer for layer in model.layers if not isinstance(layer, keras.layers.InputLayer)}
 
 
 def check_functional(model):
@@ -40,7 +107,7 @@ def built(model, layers):
 
 
 def check_built(model, layers, build):
-    """Raises `OtherWiringError` unless a model is the one that a builder makes, apart from sizes, weights and dtypes.
+    """Raises `OtherGraphError` unless a model is the one that a builder makes, apart from sizes, weights and dtypes.
 
     Args:
         model: a functional `keras.Model`.

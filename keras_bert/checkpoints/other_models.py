@@ -1,0 +1,32 @@
+"""Checkpoints of other models than BERT. Their modules are named as text: this one works without them."""
+
+from keras_bert.checkpoints.huggingface import CONFIG, read_json_if_exists
+
+# The module whose `load` opens a folder, by `model_type` of its config.json.
+_MODULES = {"marian": "keras_bert.translation"}
+_MODULES |= dict.fromkeys(("keras_bert_bilm", "keras_bert_bilstm", "keras_bert_bidaf"), "keras_bert.baselines")
+
+
+class OtherModelError(ValueError):
+    """Raised for a checkpoint that another `load` opens.
+
+    Attributes:
+        module: str, the module with that `load`.
+    """
+
+    def __init__(self, name, module):
+        super().__init__(f"{name} is not a BERT: {module}.load opens it")
+        self.module = module
+
+
+def check_folder(path):
+    """Raises `OtherModelError` for the folder of another model."""
+    model_type = read_json_if_exists(path / CONFIG).get("model_type")
+    if isinstance(model_type, str) and model_type in _MODULES:
+        raise OtherModelError(path, _MODULES[model_type])
+
+
+def check_name(name):
+    """Raises `OtherModelError` for the name of a new model, such as "bilstm_H-256"."""
+    if module := _MODULES.get(f"keras_bert_{name.split('_')[0]}"):
+        raise OtherModelError(name, module)

@@ -1,0 +1,37 @@
+"""Recovers config and head from a model's graph, so that a model can be saved without further information."""
+
+from keras_bert.models.description import BUILDERS, check_model, hint, layers_of, nested_encoder, read
+from keras_bert.models.encoder import small_encoder
+from keras_bert.models.graph_comparison import Family, family_of
+from keras_bert.models.head_table import HEADS, head_named
+
+
+def describe(model):
+    """Describes a model made by a builder of this package, also after it was saved and loaded by Keras.
+
+    Reads config and head from the layers, builds the same model small and compares the graphs, so that a custom head
+    is never mistaken for one of ours.
+
+    Returns:
+        A `Description`; for a model from `build_transformer`, a `TransformerDescription`; for one from `build_bilm`,
+        `build_bilstm_classifier` or `build_bidaf`, a `BaselineDescription`. Those that Keras loaded are described by
+        `keras_bert.translation.describe` and `keras_bert.baselines.describe`.
+
+    Raises:
+        ValueError: if no builder makes this graph.
+    """
+    check_model(model)
+    return family_of(model, _BERT).describe(model)
+
+
+def _read(layers):
+    head = next((head for head in reversed(HEADS) if head.layer in layers), HEADS[0])
+    return read(layers, head.name)
+
+
+def _rebuild(description, model):
+    encoder = small_encoder(description, nested_encoder(model))
+    return head_named(description.head).build(encoder, description.facts())
+
+
+_BERT = Family(BUILDERS, layers_of, _read, _rebuild, hint)
