@@ -32,9 +32,9 @@ def load(path_or_name, **options):
 def _load_of(error):
     try:
         if error.module == "keras_bert.baselines":
-            from keras_bert.baselines import load
+            from keras_bert.baselines.loaded import load
         else:
-            from keras_bert.translation import load
+            from keras_bert.translation.loaded import load
     except ModuleNotFoundError:
         raise error from None
     return load
@@ -52,6 +52,6 @@ def language_model(name):
         return None
     if baseline.kind != "bilm":
         raise ValueError(f"--config={name}: only a bilm is pre-trained; train others by run_glue or run_squad")
-    from keras_bert.baselines import NewLanguageModel
+    from keras_bert.baselines.models import NewLanguageModel
 
     return NewLanguageModel(name)
