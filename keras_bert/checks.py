@@ -20,10 +20,11 @@ def is_finite(value):
     return is_number(value) and math.isfinite(value)
 
 
-def check_count(name, value):
-    """Raises an error unless the value is a positive integer."""
-    if not is_count(value):
-        raise ValueError(f"`{name}` must be a positive integer. Received: {name}={value!r}")
+def check_count(name, value, least=1):
+    """Raises an error unless the value is an integer of at least `least`, by default a positive one."""
+    if not is_count(value, least):
+        expected = "a positive integer" if least == 1 else f"an integer of at least {least}"
+        raise ValueError(f"`{name}` must be {expected}. Received: {name}={value!r}")
 
 
 def take_numbers(settings):

@@ -109,7 +109,7 @@ def test_the_first_name_registers_layers_without_heavy_dependencies(build, tmp_p
     assert python(FRESH, str(tmp_path / "model.keras"), *heavy).splitlines() == [
         "[]",
         "[]",
-        "bert_classifier keras_bert.training.optimizer",
+        "bert_classifier keras_bert.training.adamw",
         "`keras_bert.export` needs tensorflow_serving, " + install.format("tensorflow"),
         "`keras_bert.export_onnx` needs onnx, " + install.format("convert"),
         "`keras_bert.export_litert` needs ai_edge_litert, " + install.format("convert"),

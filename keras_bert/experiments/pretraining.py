@@ -8,7 +8,7 @@ from keras_bert.experiments.pretraining_model import check_held_out, check_pairs
 from keras_bert.experiments.pretraining_report import results_text, write_pretraining_report
 from keras_bert.models.describe import describe
 from keras_bert.models.student import without_teacher
-from keras_bert.pretraining.dataset import Records, find_damage, sequence_length
+from keras_bert.pretraining.dataset import BidirectionalRecords, Records, find_damage, sequence_length
 from keras_bert.pretraining.fills import sample_fills
 from keras_bert.pretraining.packed_records import PackedRecords
 from keras_bert.reports.environment import environment
@@ -42,8 +42,7 @@ def open_held_out(source, records, objective, vocabulary=None, examples=2000):
 
 
 def _open(source, objective, vocabulary, kind=Records, **options):
-    if objective.both_directions:
-        options["both_directions"] = True
+    kind = BidirectionalRecords if objective.both_directions else kind
     records = kind(source, vocabulary, masking=objective.masking, causal=objective.causal, **options)
     return check_pairs(records, source, objective)
 

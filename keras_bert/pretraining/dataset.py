@@ -29,8 +29,6 @@ class Records(BatchSource):
         batch_size: int, the batch size. Defaults to 32.
         masking: a `Masking`. Defaults to the settings of the folder, or else the paper's.
         causal: bool, whether to train a left-to-right language model, without masks. Defaults to `False`.
-        both_directions: bool, whether to train a language model in each direction, see `build_bilm`. Defaults to
-            `False`.
         shuffle: bool, whether to shuffle each epoch differently. Defaults to `True`.
         seed: int, seed of order and masks. Defaults to 0.
         limit: int, the maximum number of examples. Defaults to all.
@@ -44,22 +42,12 @@ class Records(BatchSource):
     """
 
     def __init__(
-        self,
-        source,
-        vocabulary=None,
-        batch_size=32,
-        masking=None,
-        causal=False,
-        both_directions=False,
-        shuffle=True,
-        seed=0,
-        limit=None,
+        self, source, vocabulary=None, batch_size=32, masking=None, causal=False, shuffle=True, seed=0, limit=None
     ):
         self._paths, manifest = find_records(source)
         self.content = content_hash(self._paths)
         self.vocabulary = records_vocabulary(source, manifest, vocabulary)
-        self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
-        self._causal, self._both_directions = causal, both_directions
+        self.batch_size, self.shuffle, self.seed, self._causal = batch_size, shuffle, seed, causal
         self._features = _look(self._paths[0])
         for path in [] if manifest else self._paths[1:]:
             if _look(path) != self._features:
@@ -69,9 +57,8 @@ class Records(BatchSource):
                 )
         self.sequence_length = self._features["input_ids"].shape[0]
         self.static = "masked_lm_positions" in self._features
-        if (causal or both_directions) and self.static:
-            kind, name = ("left-to-right", "causal") if causal else ("bidirectional language", "both_directions")
-            raise ValueError(f"{source}: a {kind} model needs records without masks. Received: {name}=True")
+        if causal and self.static:
+            raise ValueError(f"{source}: a left-to-right model needs records without masks. Received: causal=True")
         if masking is not None and self.static:
             raise ValueError(f"{source}: the records already contain masks. Expected `masking=None`")
         self.settings = manifest["recipe"] if manifest else {}
@@ -108,33 +95,25 @@ class Records(BatchSource):
     @tf.autograph.experimental.do_not_convert
     def _batch(self, epoch, step, records):
         parsed = tf.io.parse_example(records, self._features)
-        features = {name: tf.cast(parsed[name], tf.int32) for name in parsed if name != "masked_lm_weights"}
-        ids, padding_mask = features["input_ids"], features["input_mask"]
+        features = {
+            name: values if values.dtype.is_floating else tf.cast(values, tf.int32) for name, values in parsed.items()
+        }
         place = step * self.batch_size + tf.range(self.batch_size, dtype=tf.int64)
-        weights = tf.cast(place < self.examples, tf.float32)
-        if self._both_directions:
-            return {"token_ids": ids, "padding_mask": padding_mask}, _both_directions(ids, padding_mask), weights
+        return *self._examples(epoch, step, features), tf.cast(place < self.examples, tf.float32)
+
+    def _examples(self, epoch, step, features):
+        """Returns the inputs and targets of a batch of parsed records."""
         if self.static:
             masked = {
-                "token_ids": ids,
+                "token_ids": features["input_ids"],
                 "positions": features["masked_lm_positions"],
                 "labels": features["masked_lm_ids"],
-                "weights": parsed["masked_lm_weights"],
+                "weights": features["masked_lm_weights"],
             }
         else:
-            masked = self._masked(epoch, step, ids, padding_mask)
-        inputs = {
-            "token_ids": masked["token_ids"],
-            "segment_ids": features["segment_ids"],
-            "padding_mask": padding_mask,
-            "mask_positions": masked["positions"],
-        }
-        targets = {
-            "mask_labels": masked["labels"],
-            "mask_weights": masked["weights"],
-            "next_sentence_labels": features["next_sentence_labels"][:, 0],
-        }
-        return inputs, targets, weights
+            masked = self._masked(epoch, step, features["input_ids"], features["input_mask"])
+        inputs = {"segment_ids": features["segment_ids"], "padding_mask": features["input_mask"]}
+        return with_masks(inputs, features["next_sentence_labels"][:, 0], masked)
 
     def _masked(self, epoch, step, ids, mask):
         """Returns the positions to predict and the masked ids; `mask` numbers the texts of each row, 0 is padding."""
@@ -160,6 +139,36 @@ class Records(BatchSource):
         }
 
 
+class BidirectionalRecords(Records):
+    """Batches of records without masks for a language model in each direction, see `build_bilm`.
+
+    Args:
+        source, **options: see `Records`.
+    """
+
+    def __init__(self, source, *args, **options):
+        super().__init__(source, *args, **options)
+        if self.static:
+            raise ValueError(f"{source}: a bidirectional language model needs records without masks. Received: masks")
+
+    def _examples(self, epoch, step, features):
+        """The targets are the next tokens, then the previous ones; none at padding."""
+        ids, padding_mask = features["input_ids"], features["input_mask"]
+        real = tf.cast(padding_mask[:, 1:], tf.float32)
+        labels = tf.concat([ids[:, 1:], ids[:, :-1]], 1)
+        targets = {"mask_labels": labels, "mask_weights": tf.concat([real, real], 1)}
+        return {"token_ids": ids, "padding_mask": padding_mask}, targets
+
+
+def with_masks(inputs, next_sentence_labels, masked):
+    """Returns inputs and targets of the pre-trainer, from the result of `Records._masked`."""
+    return {"token_ids": masked["token_ids"], **inputs, "mask_positions": masked["positions"]}, {
+        "mask_labels": masked["labels"],
+        "mask_weights": masked["weights"],
+        "next_sentence_labels": next_sentence_labels,
+    }
+
+
 @tf.autograph.experimental.do_not_convert
 def _shuffled(seed, number, records):
     seed = tf.random.experimental.stateless_fold_in(seed, number)
@@ -174,15 +183,6 @@ def _left_to_right(ids, mask):
         "positions": tf.broadcast_to(places, [tf.shape(ids)[0], ids.shape[1] - 1]),
         "labels": ids[:, 1:],
         "weights": tf.cast((mask[:, 1:] > 0) & (mask[:, 1:] == mask[:, :-1]), tf.float32),
-    }
-
-
-def _both_directions(ids, padding_mask):
-    """Returns the targets of `build_bilm`: the next tokens, then the previous ones; none at padding."""
-    real = tf.cast(padding_mask[:, 1:], tf.float32)
-    return {
-        "mask_labels": tf.concat([ids[:, 1:], ids[:, :-1]], 1),
-        "mask_weights": tf.concat([real, real], 1),
     }
 
 

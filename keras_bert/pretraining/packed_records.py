@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.pretraining.dataset import OPEN_FILES, Records, read_records
+from keras_bert.pretraining.dataset import OPEN_FILES, Records, read_records, with_masks
 from keras_bert.training.packed_batches import draw_texts, pack, plan_rows
 from keras_bert.training.progress import track
 
@@ -102,12 +102,6 @@ class PackedRecords(Records):
     @tf.autograph.experimental.do_not_convert
     def _batch(self, epoch, step, rows):
         inputs = dict(rows)
-        next_sentence = inputs.pop("next_sentence_labels")
-        masked = self._masked(epoch, step, inputs["token_ids"], inputs["text_numbers"])
-        inputs |= {"token_ids": masked["token_ids"], "mask_positions": masked["positions"]}
-        targets = {
-            "mask_labels": masked["labels"],
-            "mask_weights": masked["weights"],
-            "next_sentence_labels": next_sentence,
-        }
-        return inputs, targets, tf.cast(inputs["text_numbers"][:, 0] > 0, tf.float32)
+        labels, token_ids = inputs.pop("next_sentence_labels"), inputs.pop("token_ids")
+        masked = self._masked(epoch, step, token_ids, inputs["text_numbers"])
+        return *with_masks(inputs, labels, masked), tf.cast(inputs["text_numbers"][:, 0] > 0, tf.float32)

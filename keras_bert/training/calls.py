@@ -19,37 +19,35 @@ class Calls:
     Args:
         train_step: the `TrainStep`.
         strategy: the strategy.
-        losses: list of `Loss`.
-        micro_batches: int, number of parts in which a replica processes its rows.
-        most: int, most steps of a call.
+        options: a `StepOptions`.
         interruption: the `Interruption`.
         show: bool, whether to show that the graph is traced.
     """
 
-    def __init__(self, train_step, strategy, losses, micro_batches, most, interruption, show):
-        self._train_step, self._strategy, self._losses = train_step, strategy, losses
-        self._micro_batches, self._most, self._interruption, self._show = micro_batches, most, interruption, show
+    def __init__(self, train_step, strategy, options, interruption, show):
+        self._train_step, self._strategy, self._losses = train_step, strategy, train_step.losses
+        self._options, self._interruption, self._show = options, interruption, show
         self.several_workers = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
         self._train, self._seconds = self._new_graph(), None
 
-    def run(self, batches, step, total, every, state):
+    def run(self, batches, step, total, every):
         """Trains from `step` to `total`, several steps per call; calls end at each multiple of any of `every`.
 
         Yields:
-            The steps done; the numbers of each step of the call, a list of dicts, empty if only the evaluation of a
-            resumed run is due; examples, tokens and steps per second, empty if the call was traced; whether a worker
-            received a signal to stop.
+            The steps done; the numbers of each step of the call, a list of dicts; examples, tokens and steps per
+            second, empty if the call was traced; whether a worker received a signal to stop.
         """
-        if state.interrupted:
-            yield step, [], {}, False
         segment, left = None, 0
-        while step < total and not state.done:
+        while step < total:
             if not left:
+                # A resumed run starts here in mid-epoch: the segment is the rest of the epoch from `step` on.
                 before, segment = segment, batches.segment(step)
                 if before and before.source is not segment.source:
                     # So that it is traced with the static shapes of the new source.
                     self._train, self._seconds = self._new_graph(), None
-                dataset = replica_dataset(self._strategy, segment.make_dataset, self._losses, self._micro_batches)
+                dataset = replica_dataset(
+                    self._strategy, segment.make_dataset, self._losses, self._options.micro_batches
+                )
                 iterator, left = iter(dataset), segment.steps
             count = min(self._steps_of_call(), left, total - step, *(steps - step % steps for steps in every))
             traced, began = self._seconds is None, time.monotonic()
@@ -67,8 +65,8 @@ class Calls:
         if self._seconds is None:
             return 1
         if self.several_workers:  # They need the same number.
-            return self._most
-        return max(1, min(self._most, int(_CALL_S / max(self._seconds, 1e-9))))
+            return self._options.steps_per_call
+        return max(1, min(self._options.steps_per_call, int(_CALL_S / max(self._seconds, 1e-9))))
 
     def _call(self, iterator, step, count):
         """Trains `count` steps; returns the numbers of each, a list of dicts, and whether a worker is to stop."""

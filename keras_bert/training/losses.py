@@ -62,6 +62,19 @@ class Loss(NamedTuple):
         return tf.reduce_sum(values * spread), tf.reduce_sum(weights)
 
 
+def mean_losses(losses, targets, outputs, weights, totals):
+    """Returns these rows' share of each loss of the global batch, float32 `(losses,)`.
+
+    Args:
+        losses: list of `Loss`.
+        targets, outputs: those of the rows.
+        weights: float32 `(rows,)`, 0 for filler rows: their losses are multiplied by 0.
+        totals: float32 `(losses,)`, the total weight of the global batch for each loss.
+    """
+    sums = tf.stack([loss.sums(targets, outputs, weights)[0] for loss in losses])
+    return tf.math.divide_no_nan(sums, tf.ensure_shape(totals, sums.shape))
+
+
 class Score(NamedTuple):
     """A metric of `Trainer` that does not need the outputs of the evaluation, such as one that decodes texts.
 

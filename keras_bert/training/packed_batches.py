@@ -5,8 +5,10 @@ import functools
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.checks import check_count
+from keras_bert.training.batch_plans import epoch_generator, planned_dataset
 from keras_bert.training.batch_source import BatchSource
-from keras_bert.training.bucketing import check_integers, row_lengths, to_tensors
+from keras_bert.training.padding import row_lengths, to_tensors
 
 MOST_TEXTS = 64  # In a row.
 _FACTORS = (1, 1.1, 1.25, 1.5, 2, 3, 4)  # Times the longest text: lengths of rows to try.
@@ -46,8 +48,8 @@ class PackedBatches(BatchSource):
     """
 
     def __init__(self, inputs, targets=None, batch_size=32, sequence_length=None, shuffle=True, seed=0):
-        check_integers(1, batch_size=batch_size)
-        check_integers(0, seed=seed)
+        check_count("batch_size", batch_size)
+        check_count("seed", seed, 0)
         self.shuffle, self.seed = shuffle, seed
         if not all(isinstance(inputs.get(name), tf.RaggedTensor) for name in _INPUTS):
             raise ValueError(
@@ -67,7 +69,7 @@ class PackedBatches(BatchSource):
             raise ValueError(f"texts must have tokens, at least [CLS]. Received: text {empty[0]} without any")
         longest = int(self._lengths.max())
         sizes = [int(longest * factor) for factor in _FACTORS] if sequence_length is None else [sequence_length]
-        check_integers(longest, sequence_length=sizes[0])
+        check_count("sequence_length", sizes[0], longest)
         kinds = {isinstance(feature, tf.RaggedTensor) for feature in tf.nest.flatten(self._targets)}
         if len(kinds) > 1:
             raise ValueError("`targets` must all have a value per text, or all a value per token. Received: both")
@@ -96,21 +98,12 @@ class PackedBatches(BatchSource):
 
     def dataset(self, epoch=0, start=0):
         """Returns the batches of an epoch, a `tf.data.Dataset`, for `Trainer` or for `fit` of a packed model."""
-        if not 0 <= start <= self.steps:
-            raise ValueError(f"`start` must be a step of the epoch, 0 to {self.steps}. Received: start={start}")
-        packed = self._packed(epoch).reshape(self.steps, self.batch_size, self.texts)[start:]
-        dataset = tf.data.Dataset.from_tensor_slices(packed).map(self._batch, num_parallel_calls=tf.data.AUTOTUNE)
-        options = tf.data.Options()
-        # TensorFlow's optimizations would copy all features for every iterator without any gain.
-        options.experimental_optimization.apply_default_optimizations = False
-        options.autotune.enabled = False  # See `replica_dataset`.
-        return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)
+        packed = self._packed(epoch).reshape(self.steps, self.batch_size, self.texts)
+        return planned_dataset(self, packed, self._batch, start)
 
     def _packed(self, epoch):
         """Returns the texts of all rows of an epoch, `(steps * batch_size, texts)`, -1 for none."""
-        check_integers(0, epoch=epoch)
-        rng = np.random.Generator(np.random.PCG64([self.seed, epoch])) if self.shuffle else None
-        packed = draw_texts(self._plan, self._lengths, rng)
+        packed = draw_texts(self._plan, self._lengths, epoch_generator(self, epoch))
         return np.pad(packed, [(0, self.steps * self.batch_size - len(packed)), (0, 0)], constant_values=-1)
 
     @tf.autograph.experimental.do_not_convert

@@ -5,14 +5,10 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.training.bucketing import (
-    PlannedBatches,
-    check_integers,
-    even_batches,
-    fit_boundaries,
-    pad_rows,
-    to_tensors,
-)
+from keras_bert.checks import check_count
+from keras_bert.training.batch_plans import GroupPlan, PlannedBatches, even_batches
+from keras_bert.training.boundaries import fit_boundaries
+from keras_bert.training.padding import pad_rows, to_tensors
 
 _MOST_SOURCE, _MOST_TARGET = 12, 6
 _PADDING_RATIO = 1.15  # Target ratio of computed to real tokens.
@@ -45,17 +41,15 @@ class PairBatches(PlannedBatches):
     """
 
     def __init__(self, sources, targets, labels=None, tokens_per_batch=4096, shuffle=True, seed=0):
-        check_integers(1, tokens_per_batch=tokens_per_batch)
-        check_integers(0, seed=seed)
+        check_count("tokens_per_batch", tokens_per_batch)
+        check_count("seed", seed, 0)
         self.tokens_per_batch, self.shuffle, self.seed = tokens_per_batch, shuffle, seed
         self._sides = to_tensors({"source": sources, "target": targets})
         self._labels = to_tensors(labels)
         lengths = self._check()
         self.examples, self.tokens = len(lengths), int(lengths.sum())
-        self.boundaries, group = self._fit(lengths)
-        self.sequence_length = int(np.max(self.boundaries))
-        self._plan(group, *self._layout(self.boundaries, group))
-        self.computed = self._computed(self.boundaries, group)
+        self.boundaries, self._plan = self._fit(lengths)
+        self.sequence_length, self.computed = int(np.max(self.boundaries)), _computed(self._plan)
 
     def _check(self):
         """Returns the lengths of both sides, `(rows, 2)`."""
@@ -78,19 +72,16 @@ class PairBatches(PlannedBatches):
         return np.maximum(np.stack(lengths[:2], axis=1), 1)
 
     def _fit(self, lengths):
-        """Returns the boundaries, and the index of those of each row."""
-        fits = [_boundaries(lengths, ratio) for ratio in _RATIOS]
-        computed = [self._computed(*fit) for fit in fits]
-        good = [fit for fit, tokens in zip(fits, computed, strict=True) if tokens <= _PADDING_RATIO * self.tokens]
-        return good[0] if good else fits[int(np.argmin(computed))]
-
-    def _computed(self, boundaries, group):
-        sizes, groups = self._layout(boundaries, group)
-        return int(sizes @ np.sum(boundaries, axis=1)[groups])
-
-    def _layout(self, boundaries, group):
-        counts = np.bincount(group, minlength=len(boundaries))
-        return even_batches(counts, self.tokens_per_batch // np.max(boundaries, axis=1))
+        """Returns the boundaries and the plan."""
+        fits = []
+        for ratio in _RATIOS:
+            boundaries, group = _boundaries(lengths, ratio)
+            counts = np.bincount(group, minlength=len(boundaries))
+            batches = even_batches(counts, self.tokens_per_batch // np.max(boundaries, axis=1))
+            fits.append((boundaries, GroupPlan(boundaries, group, *batches)))
+            if _computed(fits[-1][1]) <= _PADDING_RATIO * self.tokens:
+                return fits[-1]
+        return min(fits, key=lambda fit: _computed(fit[1]))
 
     @tf.autograph.experimental.do_not_convert
     def _batch(self, rows, start, size, lengths):
@@ -101,6 +92,10 @@ class PairBatches(PlannedBatches):
             inputs[f"{side}_ids"] = take(ids, length=length)
             inputs[f"{side}_mask"] = take(ids.with_values(tf.ones_like(ids.values)), length=length)
         return inputs, take(self._labels, length=lengths[1], padding=-1), tf.cast(rows >= 0, tf.float32)
+
+
+def _computed(plan):
+    return int(plan.sizes @ plan.lengths().sum(axis=1))
 
 
 def _boundaries(lengths, ratio):

@@ -8,6 +8,7 @@ import keras
 
 from keras_bert.files import difference
 from keras_bert.training.collectives import sum_over_replicas
+from keras_bert.training.distribution import is_chief
 from keras_bert.training.progress import announced
 from keras_bert.training.snapshots import Snapshots
 
@@ -16,6 +17,8 @@ _LOG = logging.getLogger("keras_bert")
 
 class RunState:
     """Stores the state for an exact resume in `snapshots/` of a run's directory, and its best weights in `best/`.
+
+    With several workers, only the chief writes.
 
     Frozen weights are in neither; their hash is one of the `settings`, see `run_settings`.
 
@@ -30,7 +33,6 @@ class RunState:
         patience: int, number of evaluations without improvement before stopping. `None` disables early stopping.
         extend: names of settings that may change when a finished run continues with more steps, besides the number of
             steps, the batches and the learning rate schedule. `None` does not allow it. Defaults to `None`.
-        write: bool, whether this process writes files. Defaults to `True`.
 
     Attributes:
         best: float, the best score so far, or `None`.
@@ -41,18 +43,7 @@ class RunState:
         log: dict, the result of `RunLog.state` in the snapshot, or `None`.
     """
 
-    def __init__(
-        self,
-        directory,
-        strategy,
-        model,
-        variables,
-        settings,
-        metric=None,
-        patience=None,
-        extend=None,
-        write=True,
-    ):
+    def __init__(self, directory, strategy, model, variables, settings, metric=None, patience=None, extend=None):
         self._directory, self._strategy, self._settings = directory, strategy, settings
         self._metric, self._patience, self._extend = metric, patience, extend
         frozen = {id(weight) for weight in _frozen_weights(model)}
@@ -65,6 +56,7 @@ class RunState:
         self.best, self.worse, self.done, self.interrupted, self.result, self.log = None, 0, False, False, {}, None
         self._needed = []  # Steps of best weights that snapshots refer to.
         if directory is not None:
+            write = is_chief(strategy)
             self._snapshots = Snapshots(directory / "snapshots", write=write)
             self._best_weights = Snapshots(directory / "best", keep=None, write=write)
 

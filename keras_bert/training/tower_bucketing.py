@@ -1,11 +1,11 @@
 """Batches of queries and passages, each padded to lengths of their own."""
 
-import functools
-
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.training.bucketing import Batches, fit_boundaries, longest_sequences, pad_rows
+from keras_bert.training.boundaries import fit_boundaries
+from keras_bert.training.bucketing import Batches
+from keras_bert.training.padding import longest_sequences, pad_rows
 
 _GROUPS = 16  # Of similar rows; more than in `Batches`, since the towers of a row differ in length.
 _LENGTHS = 24  # That a tower is padded to.
@@ -34,16 +34,9 @@ class TowerBatches(Batches):
     def _fit(self, lengths):
         return fit_boundaries(lengths, _GROUPS)
 
-    @tf.autograph.experimental.do_not_convert
-    def _batch(self, rows, start, size, length):
-        rows = rows[start : start + size]
-        rows.set_shape([self.batch_size])
-        taken = tf.where(rows < 0, rows[0], rows)
-        lengths = {tower: self._length(tower, taken) for tower in self._tower_lengths}
-        inputs, targets = self._features
-        inputs = {name: pad_rows(feature, taken, lengths[_tower(name)]) for name, feature in inputs.items()}
-        targets = tf.nest.map_structure(functools.partial(pad_rows, rows=taken, length=length, padding=-1), targets)
-        return inputs, targets, tf.cast(rows >= 0, tf.float32)
+    def _inputs(self, rows, length):
+        lengths = {tower: self._length(tower, rows) for tower in self._tower_lengths}
+        return {name: pad_rows(feature, rows, lengths[_tower(name)]) for name, feature in self._features[0].items()}
 
     def _length(self, tower, rows):
         """Returns the length to pad some rows of a tower to."""

@@ -1,6 +1,7 @@
 """The training loop for any number of replicas, with exact resume."""
 
 import contextlib
+import itertools
 import pathlib
 
 import tensorflow as tf
@@ -17,7 +18,7 @@ from keras_bert.training.packed_batches import PackedBatches
 from keras_bert.training.progress import Progress, announced
 from keras_bert.training.run_log import RunLog
 from keras_bert.training.run_state import RunState, run_settings
-from keras_bert.training.step import TrainStep
+from keras_bert.training.step import StepOptions, TrainStep
 
 
 class Trainer:
@@ -43,14 +44,9 @@ class Trainer:
             whose means are computed batch by batch; or `Score`s, which only use the model.
         directory: path of the snapshots, the best weights and `metrics.jsonl`. `None` writes nothing.
         strategy: see `create_strategy`. Defaults to one device.
-        micro_batches: int, number of parts in which a replica processes its rows sequentially. Defaults to 1.
-        steps_per_call: int, steps per call of the training graph. Defaults to 10.
-        jit_compile: bool, whether XLA compiles the forward and backward pass. Not needed on TPU. Defaults to `False`.
-        seed: int, dropout seed. Defaults to 0.
         settings: dict of extra settings that must match on resume, such as flags. Defaults to `None`.
         callbacks: list of `Callback`. Defaults to TensorBoard, if there is a directory.
-        rewire: function that takes the model and returns the one that training steps call, with the same weights, such
-            as `build_packed`. The model itself is evaluated. Defaults to `None`, the model.
+        **step_options: `micro_batches`, `steps_per_call`, `jit_compile`, `seed` and `rewire`, see `StepOptions`.
 
     Example:
         trainer = Trainer(
@@ -70,15 +66,12 @@ class Trainer:
         metrics=(),
         directory=None,
         strategy=None,
-        micro_batches=1,
-        steps_per_call=10,
-        jit_compile=False,
-        seed=0,
         settings=None,
         callbacks=None,
-        rewire=None,
+        **step_options,
     ):
         keep_freed_memory()
+        options = StepOptions(**step_options)
         self.strategy = strategy or tf.distribute.get_strategy()
         self.losses = [loss] if isinstance(loss, Loss) else list(loss)
         metrics = [metrics] if callable(metrics) or isinstance(metrics, Loss | Score) else list(metrics)
@@ -90,16 +83,13 @@ class Trainer:
             self.model = model_fn()
             self.optimizer = optimizer_fn(self.model)
             self.optimizer.build(self.model.trainable_variables)
-            rewired = self.model if rewire is None else rewire(self.model)
-            self._step = TrainStep(self.model, self.optimizer, self.losses, micro_batches, seed, jit_compile, rewired)
-        self._settings = {"seed": seed, **(settings or {})}
+            self._step = TrainStep(self.model, self.optimizer, self.losses, options)
+        self._settings = {"seed": options.seed, **(settings or {})}
         if callbacks is None:
             callbacks = [] if directory is None else [TensorBoard(self.directory / "tensorboard")]
         self._callbacks = callbacks if self._chief else []
         self._interruption = Interruption()
-        self._calls = Calls(
-            self._step, self.strategy, self.losses, micro_batches, steps_per_call, self._interruption, self._chief
-        )
+        self._calls = Calls(self._step, self.strategy, options, self._interruption, self._chief)
         means = [metric for metric in metrics if isinstance(metric, Loss)]
         self._evaluator = Evaluator(
             self.model, self.strategy, [*self.losses, *means], self._check_interruption, self._chief
@@ -143,43 +133,51 @@ class Trainer:
             A dict of the last evaluation's results, or the best one's with `best`; without evaluation, the last losses.
         """
         self._check_selection(best, patience, evaluation)
-        if isinstance(evaluation, PackedBatches):
-            raise ValueError("`evaluation` must have single texts, such as `Batches`. Received: PackedBatches")
         batches = as_source(batches)
         evaluation = None if evaluation is None else as_source(evaluation, finite=True)
         total = epochs * batches.steps if steps is None else steps
         if total < 1:
             raise ValueError(f"`steps` and `epochs` must be at least 1. Received: steps={steps}, epochs={epochs}")
         batches.segment(total - 1)  # Raises for `Phases` that are too short.
-        every = save_every or batches.steps, evaluate_every or batches.steps
-        options = {"best": best, "patience": patience, "evaluate_every": every[1]}
-        settings = run_settings(self._settings, batches, total, options, self.optimizer, self.model)
-        state = self._state(settings, best, patience, extend)
-        start = state.restore()
-        progress = (progress or Progress()) if self._chief else None
+        save_every, evaluate_every = save_every or batches.steps, evaluate_every or batches.steps
+        compared = {"best": best, "patience": patience, "evaluate_every": evaluate_every}
+        settings = run_settings(self._settings, batches, total, compared, self.optimizer, self.model)
+        state = RunState(self.directory, self.strategy, self.model, self._variables(), settings, best, patience, extend)
+        step = state.restore()
+        finished = state.done or (step == total and not state.interrupted)
+        progress, signalled = (progress or Progress()) if self._chief else None, False
         log = RunLog(self.directory if self._chief else None, total, log_every, state.log, progress, self._callbacks)
         with self._interruption.handled(), contextlib.closing(log):
-            finished = state.done or (start == total and not state.interrupted)
-            log.begin(start, settings, finished, per_epoch=batches.steps if steps is None else None)
-            for step, numbers, rates, stop in self._calls.run(batches, start, total, every, state):
+            log.begin(step, settings, finished, per_epoch=batches.steps if steps is None else None)
+            calls = self._calls.run(batches, step, total, (save_every, evaluate_every))
+            if state.interrupted:  # Only the evaluation after the last step is left to do.
+                calls = itertools.chain([(step, [], {}, False)], calls)
+            for step, numbers, rates, signalled in () if finished else calls:
                 means = log.add(step, numbers, rates) if numbers else None
                 if evaluation is None:
                     state.update(step, means, evaluated=False)
-                elif step % every[1] == 0 or step == total:
-                    stop = self._evaluate_step(step, evaluation, state, log) or stop
+                elif step % evaluate_every == 0 or step == total:
+                    signalled = self._evaluate_step(step, evaluation, state, log) or signalled
+                # A run stops for one of four reasons. After its last step or by early stopping, it is finished. After a
+                # signal in a training step or in the evaluation, which is then repeated, it can be resumed. State is
+                # saved in all cases.
+                finished = step == total or state.done
                 if state.done:
                     log.write(step, rates)
-                if self.directory and (step % every[0] == 0 or step == total or stop or state.done):
-                    state.save(step, log.state())
-                    if after_save and self._chief:
-                        after_save()
-                if stop:
-                    self._interruption.stop(self._goodbye(step, total), log.say)
-            if self._interruption.requested:  # During the last save.
-                self._interruption.stop(self._goodbye(total, total), log.say)
+                if self.directory and (step % save_every == 0 or finished or signalled):
+                    self._save(step, state, log, after_save)
+                if finished or signalled:
+                    break
+            if signalled or self._interruption.requested:  # The latter during the last save.
+                self._interruption.stop(self._goodbye(step, total), log.say)
             state.finish()
             log.finish(state.result)
         return state.result
+
+    def _save(self, step, state, log, after_save):
+        state.save(step, log.state())
+        if after_save and self._chief:
+            after_save()
 
     def _check_selection(self, best, patience, evaluation):
         if best and (self.directory is None or evaluation is None):
@@ -188,21 +186,13 @@ class Trainer:
             )
         if patience is not None and not best:
             raise ValueError(f"`patience` needs `best`, the metric to monitor. Received: patience={patience}")
+        if isinstance(evaluation, PackedBatches):
+            raise ValueError("`evaluation` must have single texts, such as `Batches`. Received: PackedBatches")
 
-    def _state(self, settings, best, patience, extend):
-        optimizer = {f"optimizer/{index}": part.value for index, part in enumerate(self.optimizer.variables)}
-        scale = {f"scale/{index}": variable for index, variable in enumerate(self._step.variables)}
-        return RunState(
-            self.directory,
-            self.strategy,
-            self.model,
-            {**optimizer, **scale},
-            settings,
-            metric=best,
-            patience=patience,
-            extend=extend,
-            write=self._chief,
-        )
+    def _variables(self):
+        """Returns the variables that training changes besides the weights, by name."""
+        parts = {"optimizer": [part.value for part in self.optimizer.variables], "scale": self._step.scale.variables}
+        return {f"{name}/{index}": part for name in parts for index, part in enumerate(parts[name])}
 
     def _evaluate_step(self, step, evaluation, state, log):
         """Evaluates during `fit`; returns whether the evaluation was interrupted."""

@@ -13,8 +13,8 @@ from keras_bert.corpus.wordpiece_trainer import learn_vocabulary
 from keras_bert.files import difference, read_json, write_json
 from keras_bert.text.lossless import LosslessTokenizer
 from keras_bert.text.vocabulary import Vocabulary
+from keras_bert.training.adamw import AdamW
 from keras_bert.training.losses import Score, token_loss
-from keras_bert.training.optimizer import AdamW
 from keras_bert.training.pair_bucketing import PairBatches
 from keras_bert.training.progress import announced, messages, track
 from keras_bert.training.schedule import InverseSquareRootSchedule

@@ -9,7 +9,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from keras_bert.pretraining.dataset import Records, find_damage  # noqa: E402
+from keras_bert.pretraining.dataset import BidirectionalRecords, Records, find_damage  # noqa: E402
 from keras_bert.pretraining.generate import generate  # noqa: E402
 from keras_bert.pretraining.masking import Masking  # noqa: E402
 from keras_bert.pretraining.settings import Settings  # noqa: E402
@@ -166,7 +166,7 @@ def test_causal_targets(folders):
 
 
 def test_targets_of_both_directions(folders):
-    for inputs, targets, _ in batches(Records(folders / "rows", batch_size=7, both_directions=True)):
+    for inputs, targets, _ in batches(BidirectionalRecords(folders / "rows", batch_size=7)):
         assert inputs.keys() == {"token_ids", "padding_mask"}
         ids = inputs["token_ids"]
         next_tokens, previous = np.split(targets["mask_labels"], 2, axis=1)
@@ -243,11 +243,6 @@ def test_records_of_google(tmp_path, suffix):
             "the hashes of the pieces differ. Expected the vocabulary in .*/vocab.txt",
         ),
         ("static", {"causal": True}, "a left-to-right model needs records without masks. Received: causal=True"),
-        (
-            "static",
-            {"both_directions": True},
-            "a bidirectional language model needs records without masks. Received: b",
-        ),
         ("static", {"masking": Masking()}, "static: the records already contain masks. Expected `masking=None`"),
         ("plain/ex*", {}, r"plain/ex\*: the vocabulary of the records is unknown: set `vocabulary`"),
         ("none*", {"vocabulary": SOURCE.pieces}, r"none\*: no file matches"),
@@ -261,6 +256,11 @@ def test_records_of_google(tmp_path, suffix):
 def test_incompatible_arguments(folders, name, options, message):
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         Records(f"{folders}/{name}", **options)
+
+
+def test_both_directions_need_records_without_masks(folders):
+    with pytest.raises(ValueError, match="a bidirectional language model needs records without masks"):
+        BidirectionalRecords(folders / "static")
 
 
 def test_incomplete_folders(folders, tmp_path):

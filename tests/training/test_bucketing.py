@@ -10,7 +10,8 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from keras_bert.training.bucketing import Batches, fit_boundaries, token_batches  # noqa: E402
+from keras_bert.training.boundaries import fit_boundaries  # noqa: E402
+from keras_bert.training.bucketing import Batches, token_batches  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 
@@ -243,9 +244,9 @@ def boundary_error(boundaries):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Batches(INPUTS, batch_size=0), "`batch_size` must be an integer of at least 1. Received: batch_size="),
+        (lambda: Batches(INPUTS, batch_size=0), "`batch_size` must be a positive integer. Received: batch_size=0"),
         (lambda: Batches(INPUTS, batch_size=2.0), "Received: batch_size=2.0"),
-        (lambda: Batches(INPUTS, tokens_per_batch=True), "`tokens_per_batch` must be an integer of at least 1"),
+        (lambda: Batches(INPUTS, tokens_per_batch=True), "`tokens_per_batch` must be a positive integer"),
         (lambda: Batches(INPUTS, seed=-1), "`seed` must be an integer of at least 0. Received: seed=-1"),
         (lambda: Batches(INPUTS).rows(-1), "`epoch` must be an integer of at least 0. Received: epoch=-1"),
         (lambda: Batches(INPUTS).dataset(0, 9), "`start` must be a step of the epoch, 0 to 8. Received: start=9"),

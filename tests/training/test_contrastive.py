@@ -10,7 +10,7 @@ tf = pytest.importorskip("tensorflow")
 import keras_bert  # noqa: E402
 from keras_bert.models.bi_encoder import build_bi_encoder  # noqa: E402
 from keras_bert.training.contrastive import cosine_loss, in_batch_loss, triplet_loss  # noqa: E402
-from keras_bert.training.step import TrainStep  # noqa: E402
+from keras_bert.training.step import StepOptions, TrainStep  # noqa: E402
 from tests.training.small_towers import assert_same, train  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
@@ -130,7 +130,7 @@ def test_a_gradient_cache_keeps_dropout():
     outputs = {"query_embedding": drop(dense(queries)), "passage_embedding": drop(dense(passages))}
     model, optimizer = keras.Model({"query": queries, "passage": passages}, outputs), keras_bert.AdamW(0.0)
     optimizer.build(model.trainable_variables)
-    step = TrainStep(model, optimizer, [in_batch_loss(1.0)], micro_batches=3, seed=1)
+    step = TrainStep(model, optimizer, [in_batch_loss(1.0)], StepOptions(micro_batches=3, seed=1))
     rng = np.random.default_rng(2)
     inputs = {"query": rng.normal(size=(6, 4)), "passage": rng.normal(size=(6, 2, 4))}
     targets = {"query_ids": tf.range(6), "passage_ids": tf.reshape(tf.range(12), (6, 2))}

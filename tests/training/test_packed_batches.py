@@ -136,7 +136,7 @@ def test_packed_batches_need_a_packed_model(config):
     ("options", "message"),
     [
         ({"sequence_length": 8}, "`sequence_length` must be an integer of at least 9. Received: sequence_length=8"),
-        ({"batch_size": 0}, "`batch_size` must be an integer of at least 1"),
+        ({"batch_size": 0}, "`batch_size` must be a positive integer"),
     ],
 )
 def test_bad_arguments(options, message):

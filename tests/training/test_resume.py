@@ -12,7 +12,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
-from keras_bert.training import calls, trainer  # noqa: E402
+from keras_bert.training import calls, run_state, trainer  # noqa: E402
 from keras_bert.training.callbacks import Callback  # noqa: E402
 from keras_bert.training.input_pipeline import Phases, Stream  # noqa: E402
 from keras_bert.training.losses import regression_loss  # noqa: E402
@@ -265,6 +265,7 @@ def test_after_save_is_called_after_each_snapshot(tmp_path, monkeypatch):
     run = linear(tmp_path)
     run.fit(numbered(*range(5)), save_every=2, after_save=after_save)
     assert found == [2, 4, 5]
-    monkeypatch.setattr(trainer, "is_chief", lambda strategy: False)
+    for module in (trainer, run_state):
+        monkeypatch.setattr(module, "is_chief", lambda strategy: False)
     linear(tmp_path / "worker").fit(numbered(1, 2), after_save=lambda: pytest.fail("this worker must not write"))
     assert not (tmp_path / "worker").exists()

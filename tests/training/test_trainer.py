@@ -352,7 +352,9 @@ def test_replicas_and_micro_batches_draw_different_masks(mirrored):
         # Without moments, and with an epsilon that dominates the second one.
         options = {"beta_1": 0.0, "beta_2": 0.0, "epsilon": 1e6, "weight_decay": 0.0, "bias_correction": False}
         loss = Loss("sum", lambda targets, outputs: -outputs["sum"][:, 0])
-        return Trainer(model, lambda _: keras_bert.AdamW(1e5, **options), loss, (), None, mirrored, 2, seed=seed)
+        return Trainer(
+            model, lambda _: keras_bert.AdamW(1e5, **options), loss, strategy=mirrored, micro_batches=2, seed=seed
+        )
 
     def fit(run, steps=1):
         before = run.model.get_weights()[0]

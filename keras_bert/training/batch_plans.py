@@ -1,0 +1,141 @@
+"""Plans of the batches of in-memory rows: which rows form a batch, and the length to which it is padded."""
+
+import functools
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.checks import check_count
+from keras_bert.training.batch_source import BatchSource
+
+
+class GroupPlan:
+    """Batches of rows of one group each, a group being the rows of similar length; each group is filled up.
+
+    Args:
+        boundaries: list of the lengths `(groups, ...)` to which the rows of each group are padded.
+        group: integer array `(rows,)`, the group of each row.
+        sizes: integer array `(steps,)`, the rows of each batch.
+        groups: integer array `(steps,)`, the group of each batch, increasing.
+    """
+
+    def __init__(self, boundaries, group, sizes, groups):
+        self.boundaries, self.group = np.array(boundaries), group
+        self.sizes, self.groups = sizes, groups
+        self.starts = np.cumsum(sizes) - sizes
+
+    def arrange(self, rows):
+        """Returns rows, a permutation of all, in the order of the batches, filler as -1."""
+        # The filler of each group follows its rows.
+        groups = len(self.boundaries)
+        ends = np.cumsum(np.bincount(self.group, minlength=groups))
+        room = np.cumsum(np.bincount(self.groups, self.sizes, groups).astype(int))
+        return np.insert(self._by_group(rows), np.repeat(ends, np.diff(room - ends, prepend=0)), -1)
+
+    def _by_group(self, rows):
+        return rows[np.argsort(self.group[rows], kind="stable")]
+
+    def lengths(self, arranged=None):
+        """Returns the lengths to which the batches of arranged rows are padded, `(steps, ...)`."""
+        return self.boundaries[self.groups]
+
+
+class LeftoverPlan(GroupPlan):
+    """Batches of rows of similar length, all of one size: rows that do not fill a batch move up to the next group."""
+
+    def arrange(self, rows):
+        return self._filled(self._by_group(rows))
+
+    def _filled(self, rows):
+        return np.pad(rows, (0, self.sizes.sum() - len(rows)), constant_values=-1)
+
+
+class SamplePlan(LeftoverPlan):
+    """Batches of rows of any length, all of one size, each padded to the boundary of its longest row."""
+
+    def __init__(self, boundaries, group, size):
+        super().__init__(boundaries, group, np.full(-(-len(group) // size), size), None)
+
+    def arrange(self, rows):
+        return self._filled(rows)
+
+    def lengths(self, arranged):
+        return self.boundaries[self.longest(self.group, arranged)]
+
+    def longest(self, values, arranged):
+        """Returns the maximum of `values` over the rows of each batch."""
+        return np.where(arranged < 0, 0, values[arranged]).reshape(len(self.sizes), -1).max(1)
+
+
+def leftover_batches(counts, size):
+    """Returns the rows and the group of each batch of a `LeftoverPlan`, from the rows of each group."""
+    batches, left = [], 0
+    for rows in counts:
+        full, left = divmod(left + rows, size)
+        batches.append(full)
+    batches[-1] += left > 0
+    groups = np.repeat(np.arange(len(batches)), batches)
+    return np.full_like(groups, size), groups
+
+
+def even_batches(counts, most):
+    """Splits the rows of each group into the fewest batches of equal numbers of rows, up to filler in the last one.
+
+    Args:
+        counts: integer array, the rows of each group.
+        most: integer array, the maximum rows of a batch of each group; at least one row is taken.
+
+    Returns:
+        The rows and the group of each batch, `(steps,)`.
+    """
+    batches = -(-counts // np.maximum(most, 1))
+    sizes = -(-counts // np.maximum(batches, 1))
+    return np.repeat(sizes, batches), np.repeat(np.arange(len(counts)), batches)
+
+
+class PlannedBatches(BatchSource):
+    """Base class of batches of in-memory rows. Subclasses set `_plan` and define `_batch`."""
+
+    @property
+    def steps(self):
+        return len(self._plan.sizes)
+
+    def _order(self, epoch):
+        """Returns the arranged rows of all batches of the plan, and the order of the batches in an epoch."""
+        rng = epoch_generator(self, epoch)
+        rows, steps = np.arange(len(self._plan.group)), np.arange(self.steps)
+        if rng is not None:
+            rows, steps = rng.permutation(rows), rng.permutation(steps)
+        return self._plan.arrange(rows), steps
+
+    def rows(self, epoch=0):
+        """Returns the row indices of each batch in the order of `dataset`, a list of integer arrays; filler is -1."""
+        rows, steps = self._order(epoch)
+        batches = np.split(rows, self._plan.starts[1:])
+        return [batches[step] for step in steps]
+
+    def dataset(self, epoch=0, start=0):
+        rows, steps = self._order(epoch)
+        plan = tuple(values[steps] for values in (self._plan.starts, self._plan.sizes, self._plan.lengths(rows)))
+        with tf.device("CPU:0"):
+            batch = functools.partial(self._batch, tf.constant(rows))
+        return planned_dataset(self, plan, batch, start)
+
+
+def epoch_generator(batches, epoch):
+    """Returns the random generator of an epoch, or `None` without shuffling."""
+    check_count("epoch", epoch, 0)
+    return np.random.Generator(np.random.PCG64([batches.seed, epoch])) if batches.shuffle else None
+
+
+def planned_dataset(batches, plan, batch, start):
+    """Returns the dataset of an epoch from step `start` on: `batch` of the slices of `plan`, a tuple or an array."""
+    if not 0 <= start <= batches.steps:
+        raise ValueError(f"`start` must be a step of the epoch, 0 to {batches.steps}. Received: start={start}")
+    plan = tf.nest.map_structure(lambda values: values[start:], plan)
+    dataset = tf.data.Dataset.from_tensor_slices(plan).map(batch, num_parallel_calls=tf.data.AUTOTUNE)
+    options = tf.data.Options()
+    # TensorFlow's optimizations would copy all features for every iterator without any gain.
+    options.experimental_optimization.apply_default_optimizations = False
+    options.autotune.enabled = False  # See `replica_dataset`.
+    return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)

@@ -1,0 +1,58 @@
+"""The lengths to which batches are padded."""
+
+import numpy as np
+
+MOST_BOUNDARIES = 12
+
+
+def fit_boundaries(lengths, count=MOST_BOUNDARIES, ratio=1.0):
+    """Returns the boundaries with the fewest computed tokens, if each row is padded to the next boundary.
+
+    Args:
+        lengths: integer array, the length of each row.
+        count: int, maximum number of boundaries. Defaults to 12.
+        ratio: float, stops at the fewest boundaries with `ratio` computed tokens per real one. Defaults to 1.0.
+
+    Returns:
+        List of increasing integers; the last one fits the longest row.
+    """
+    fits = list(best_boundaries(np.asarray(lengths), count))
+    return next((fit for fit, computed in fits if computed <= ratio * np.sum(lengths)), fits[-1][0])
+
+
+def best_boundaries(lengths, count):
+    """Yields the best 1, 2, ... boundaries with their number of computed tokens, by dynamic programming."""
+    rows = np.bincount(np.maximum(lengths, 1).astype(np.int64))
+    sizes = np.flatnonzero(rows)
+    below = np.concatenate([[0], np.cumsum(rows[sizes])])
+    # cost[i, j]: tokens of the rows in sizes[i:j], padded to the largest of these. best[j]: minimum for sizes[:j].
+    cost = np.full((len(below), len(below)), np.inf)
+    cost[:, 1:] = sizes * (below[1:] - below[:, None])
+    cost[np.tril_indices_from(cost)] = np.inf
+    best = np.array([0.0] + [np.inf] * len(sizes))
+    origins = []
+    for _ in range(min(count, len(sizes))):
+        total = best[:, None] + cost
+        origins.append(total.argmin(axis=0))
+        best = total.min(axis=0)
+        boundaries, end = [], len(sizes)
+        for origin in reversed(origins):
+            boundaries.insert(0, int(sizes[end - 1]))
+            end = origin[end]
+        yield boundaries, best[-1]
+
+
+def used_boundaries(boundaries, lengths):
+    """Returns the boundaries up to the one that fits the longest row."""
+    boundaries = np.asarray(boundaries)
+    if boundaries.ndim != 1 or boundaries.dtype.kind not in "iu" or (np.diff(boundaries, prepend=0) <= 0).any():
+        raise ValueError(
+            f"`boundaries` must be increasing integers of at least 1. Received: boundaries={boundaries.tolist()}"
+        )
+    row = lengths.argmax()
+    if lengths[row] > boundaries[-1]:
+        raise ValueError(
+            f"`boundaries` must reach the longest row, row {row} of length {lengths[row]}. "
+            f"Received: boundaries={boundaries.tolist()}"
+        )
+    return boundaries[: np.searchsorted(boundaries, lengths[row]) + 1].tolist()
