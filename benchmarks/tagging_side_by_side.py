@@ -52,11 +52,11 @@ def ours(data_dir, model, most, seed):
     from keras_bert.experiments.finetuning import Finetuning
     from keras_bert.experiments.hyperparameters import Hyperparameters
     from keras_bert.tasks.tagging import data
-    from keras_bert.tasks.tagging.task import TaggingTask
+    from keras_bert.tasks.tagging.task import TaggingSettings, TaggingTask
 
     parts = [data.read(pathlib.Path(data_dir, name)) for name in FILES.values()]
     began = time.perf_counter()
-    task = TaggingTask(*parts, model, keras_bert.load(model), max_train_examples=most)
+    task = TaggingTask(*parts, model, keras_bert.load(model), TaggingSettings(max_train_examples=most))
     choices = {"learning_rate": [RATE], "batch_size": [BATCH], "epochs": [EPOCHS], "seed": [seed]}
     with tempfile.TemporaryDirectory() as folder:
         finetuning = Finetuning(task, choices, Hyperparameters(best=False), folder, report_to=())

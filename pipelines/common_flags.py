@@ -11,7 +11,7 @@ from absl import flags
 import keras_bert
 from keras_bert.checkpoints import locations
 from keras_bert.files import write_text
-from keras_bert.tasks import rows
+from keras_bert.tasks import table_files
 
 from .command import given_flags, section, spelling
 from .wings import explain_names, is_new, named_baseline
@@ -19,7 +19,7 @@ from .wings import explain_names, is_new, named_baseline
 
 def text_lines(content, name):
     """Splits the bytes of a UTF-8 file into texts, one per line; `name` is that of the file."""
-    lines = rows.split_lines(rows.decoded(content, name))
+    lines = table_files.split_lines(table_files.decoded(content, name))
     return lines if lines[-1] else lines[:-1]
 
 

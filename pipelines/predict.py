@@ -28,7 +28,7 @@ import sys
 from absl import flags
 
 from keras_bert.files import replacing
-from keras_bert.tasks.rows import decoded
+from keras_bert.tasks.table_files import decoded
 
 from . import command, common_flags, wings
 
@@ -149,20 +149,22 @@ def _needs_tensorflow():
 
 def _lines(rows, predict, to_read):
     """Yields the lines of the output; `to_read` prefers lines to read over JSON."""
-    from keras_bert.tasks import printing
+    from keras_bert.tasks import predict_outputs
 
     for start in range(0, len(rows), _BATCH.value * _CHUNK):
         part = rows[start : start + _BATCH.value * _CHUNK]
         answers = predict(part)
-        table = None if _OUTPUT.value else printing.table(answers)
+        table = None if _OUTPUT.value else predict_outputs.table(answers)
         if table and sys.stdout.isatty() and "\t" not in "".join(map(str, answers[0].get("scores", ()))):
-            table = printing.with_texts(table, part)
+            table = predict_outputs.with_texts(table, part)
         if table:
             yield from table[1:] if start else table
             continue
         for row, answer in zip(part, answers, strict=True):
             yield from (
-                printing.readable(row, answer) if to_read and not _OUTPUT.value else [printing.json_line(row, answer)]
+                predict_outputs.readable(row, answer)
+                if to_read and not _OUTPUT.value
+                else [predict_outputs.json_line(row, answer)]
             )
 
 
@@ -254,7 +256,7 @@ def _questions(arguments):
 
 def _rows(arguments, allowed):
     """Returns the texts as dicts."""
-    from keras_bert.tasks import texts
+    from keras_bert.tasks import predict_inputs
 
     if arguments and _INPUT.value:
         raise ValueError(f"expected either texts or --input. Received: both, {' '.join(arguments)}")
@@ -266,10 +268,10 @@ def _rows(arguments, allowed):
         # Without pairs, each argument is a text; so is each with masks to fill.
         single = allowed == [("text",)] or (("text",) in allowed and "[MASK]" in " ".join(arguments))
         lines = [[text] for text in arguments] if single else [arguments]
-        return [texts.from_parts("the arguments", line, allowed) for line in lines]
+        return [predict_inputs.from_parts("the arguments", line, allowed) for line in lines]
     if _is_table():
-        return texts.read_texts(_INPUT.value, allowed, _TEXT.value, _PAIR.value, _CHOICES.value)
-    return texts.from_lines(*_text_lines(), allowed)
+        return predict_inputs.read_texts(_INPUT.value, allowed, _TEXT.value, _PAIR.value, _CHOICES.value)
+    return predict_inputs.from_lines(*_text_lines(), allowed)
 
 
 def _is_table():

@@ -51,22 +51,18 @@ def check():
 
 def main():
     from keras_bert.experiments.origins import shared_origins
+    from keras_bert.tasks.questions import data
     from keras_bert.tasks.questions.task import QuestionAnsweringTask, QuestionSettings
 
     _, strategy = common_flags.begin(_FLAGS)
     models = _models()
     epochs, batch_size = (2, 48) if _VERSION_2.value else (3, 32)  # As in the paper.
     load_options = common_flags.load_options(_BASELINES, models, "bidaf")
-    task = QuestionAnsweringTask(
-        *shared_origins(models, wings.load, **load_options),
-        common_flags.instance(QuestionSettings),
-        _TRAIN.value,
-        _DEV.value,
-        _PREDICT.value,
-        _FLAGS.max_train_examples.value,
-        load_options=load_options,
-    )
-    task.load = wings.load
+    files = _TRAIN.value, _DEV.value, _PREDICT.value
+    questions = data.read_all(*files, _VERSION_2.value, _FLAGS.max_train_examples.value)
+    settings = common_flags.instance(QuestionSettings)
+    task = QuestionAnsweringTask(questions, *shared_origins(models, wings.load, **load_options), settings)
+    task.load, task.load_options = wings.load, load_options
     choices = common_flags.choices(_FLAGS, common_flags.new_model_rates(task) or [5e-5], batch_size, epochs)
     if len(models) > 1:
         choices = {"model": models, **choices}

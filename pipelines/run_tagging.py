@@ -57,19 +57,17 @@ def check():
 
 def main():
     from keras_bert.tasks.tagging.feature_task import BiLSTMSettings, FeatureTaggingTask
-    from keras_bert.tasks.tagging.task import TaggingTask, predictions_name
+    from keras_bert.tasks.tagging.task import TaggingSettings, TaggingTask, predictions_name
 
     output, strategy = common_flags.begin(_FLAGS)
     model = _FLAGS.model.value
-    names = ("sequence_length", "document_context", "first_token_only", "max_train_examples")
-    arguments = {name: flags.FLAGS[name].value for name in names}
+    arguments = *_read(), model, keras_bert.load(model), common_flags.instance(TaggingSettings)
     if _FEATURES.value:
         bilstm = BiLSTMSettings(_DTYPE.value or "float16")
-        arguments |= {"folder": output / "features", "load": keras_bert.load, "bilstm": bilstm}
-        task = FeatureTaggingTask(*_read(), model, keras_bert.load(model), **arguments)
+        task = FeatureTaggingTask(*arguments, folder=output / "features", load=keras_bert.load, bilstm=bilstm)
         choices = {"features": _FEATURES.value, **common_flags.choices(_FLAGS, [1e-3], 32, 20)}
     else:
-        task = TaggingTask(*_read(), model, keras_bert.load(model), **arguments)
+        task = TaggingTask(*arguments)
         choices = common_flags.choices(_FLAGS, [5e-5], 32, 3)
     predictions = _PREDICT.value and predictions_name(_PREDICT.value, "test")
     common_flags.finetune(_FLAGS, task, choices, strategy, '"A text with names."', predictions)

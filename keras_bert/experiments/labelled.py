@@ -13,9 +13,9 @@ from keras_bert.files import read_json
 from keras_bert.tasks.classification import glue
 from keras_bert.tasks.classification.data import METRICS
 from keras_bert.tasks.classification.multi_label import dense, read_multi_label
+from keras_bert.tasks.examples import read_table
 from keras_bert.tasks.questions import data as squad
 from keras_bert.tasks.questions.metrics import score as squad_score
-from keras_bert.tasks.table import read_table
 
 _TOGETHER = 32  # Texts of similar length in a request.
 

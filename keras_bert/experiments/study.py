@@ -12,7 +12,7 @@ import numpy as np
 
 from keras_bert.experiments import grid
 from keras_bert.files import read_json, write_json
-from keras_bert.tasks.ensembles import mean_logits
+from keras_bert.tasks.logits import mean_logits
 from keras_bert.training.progress import Progress
 
 _SECONDS = "seconds.json"

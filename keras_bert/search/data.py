@@ -8,8 +8,8 @@ import dataclasses
 import pathlib
 from typing import NamedTuple
 
-from keras_bert.tasks.rows import column_names, stream_lines, stream_rows, valid_text
-from keras_bert.tasks.table import finite_number
+from keras_bert.tasks.examples import finite_number
+from keras_bert.tasks.table_files import column_names, stream_lines, stream_rows, valid_text
 
 _TABLES = (".csv", ".tsv", ".jsonl")
 _IDS = ("id", "_id")
@@ -175,7 +175,7 @@ def _judgments(path):
     wanted = [query, passage, *([grade] if grade else [])]
     for line, record in stream_rows(path, wanted):
         place = f"{path}:{line}"
-        value = finite_number(path, line, grade, record[grade]) if grade else 1.0
+        value = finite_number(f"{path}:{line}", grade, record[grade]) if grade else 1.0
         yield place, *(checked_id(place, column, record[column]) for column in wanted[:2]), value
 
 
@@ -188,4 +188,4 @@ def _trec_judgments(path):
             raise ValueError(
                 f"{path}:{line}: expected query id, an unused column, passage id and grade. Received: {text[:80]!r}"
             )
-        yield f"{path}:{line}", fields[0], fields[2], finite_number(path, line, "grade", fields[3])
+        yield f"{path}:{line}", fields[0], fields[2], finite_number(f"{path}:{line}", "grade", fields[3])

@@ -1,13 +1,45 @@
-"""The base class of the task-specific code of fine-tuning, and its results."""
+"""The base class of the task-specific code of fine-tuning, its splits and its results."""
 
 import abc
 import dataclasses
 import functools
+import pathlib
 import types
+from typing import Any
 
-from keras_bert.tasks.ensembles import mean_logits
+from keras_bert.tasks import summary as data_summary
+from keras_bert.tasks.logits import mean_logits
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.packed_batches import PackedBatches
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """The rows of a file, as they were read and as a model takes them.
+
+    Args:
+        name: string, the key of the logits and scores.
+        examples: the rows as they were read, with `len` and `fingerprint`.
+        inputs: dict of ragged model inputs.
+        targets: array, or what else the loss of the task takes.
+        batch_size: int, number of rows to evaluate at a time. Defaults to 64.
+    """
+
+    name: str
+    examples: Any
+    inputs: Any
+    targets: Any
+    batch_size: int = 64
+
+    @functools.cached_property
+    def batches(self):
+        """`Batches` to evaluate on."""
+        return Batches(self.inputs, self.targets, self.batch_size, shuffle=False)
+
+    @property
+    def lengths(self):
+        """The number of tokens of each row."""
+        return self.inputs["token_ids"].row_lengths().numpy()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,54 +47,69 @@ class Findings:
     """A task's results for the predictions of the best runs.
 
     Args:
-        results: dict, the task's entries in `results.json`; `scores` are the dev scores.
-        scores: the scores in one line.
-        facts: dict, entries for the head of the report.
-        tables: Markdown tables for the end of `results.md`.
+        measured: dict, the dev scores that are compared with the majority baseline.
         sections: HTML sections for the end of `report.html`.
         errors: rows of `errors.tsv`, the header first.
+        results: dict, the task's entries in `results.json`. Defaults to the scores.
+        scores: the scores in one line. Defaults to `measured` in percent.
+        facts: dict, entries for the head of the report.
+        tables: Markdown tables for the end of `results.md`.
         messages: lines to print.
-        measured: dict, the dev scores that are compared with the majority baseline.
         same: string, the prediction for all rows of dev; `None` if the predictions differ.
+        test_scores: dict, the scores of the data to predict, if it has labels, which are added to `results`, `facts`
+            and `messages`.
     """
 
-    results: dict
-    scores: str
-    facts: dict
-    tables: list
+    measured: dict
     sections: list
     errors: list
-    messages: tuple = ()
-    measured: dict = dataclasses.field(default_factory=dict)
+    results: dict | None = None
+    scores: str | None = None
+    facts: dict = dataclasses.field(default_factory=dict)
+    tables: list = dataclasses.field(default_factory=list)
+    messages: list = dataclasses.field(default_factory=list)
     same: str | None = None
+    test_scores: dataclasses.InitVar[dict | None] = None
+
+    def __post_init__(self, test_scores):
+        scores = data_summary.listed(self.measured) if self.scores is None else self.scores
+        derived = {"results": self.results or {"scores": self.measured}, "scores": scores}
+        if test_scores:
+            listed = data_summary.listed(test_scores)
+            derived["results"] = {**derived["results"], "test_scores": test_scores}
+            derived["facts"] = {"scores on test": listed, **self.facts}
+            derived["messages"] = [f"test: {listed}", *self.messages]
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
 
 def start_text(model, bert):
-    """Describes the model that a task starts from.
-
-    Args:
-        model: string, its directory or name.
-        bert: what `keras_bert.load` returns for it.
-    """
+    """Describes a model by its directory or name and its size."""
     return f"{model}, {bert.config.size}"
 
 
 class FinetuningTask(abc.ABC):
     """Base class of the tasks for `Finetuning`.
 
+    A constructor sets the attributes `title`, `loss`, `splits`, `options`, `summary` and `card`; everything else is
+    derived from them, or has a default.
+
+    Args:
+        model: directory or name of the checkpoint to start from, unless `model` is in the grid.
+        bert: the loaded checkpoint with the vocabulary of the models.
+        sequence_length: int, maximum number of tokens of a sequence.
+
     Attributes:
+        preprocessor: the `TextPreprocessor` of the model.
         title: heading of the results.
         metric: name of the score that selects the best run.
-        model: directory or name of the checkpoint to start from, unless `model` is in the grid.
-        bert: a loaded checkpoint with the vocabulary of the models.
-        sequence_length: maximum number of tokens of a sequence.
-        settings: dict of the task's settings, which must be the same for all runs in a folder.
-        facts: dict, entries about the data for the head of the report.
+        loss: a `Loss`.
+        splits: dict of lists of `Split`: "train", one for each training stage; "dev", of which the first selects the
+            best run; and "test", the data to predict.
+        files: dict of the names of the files by split.
+        options: dict of the task's settings, which must be the same for all runs in a folder.
         summary: dict of JSON values about the data, see `tasks.summary`.
         card: dict of the task's metadata for the model card, see `model_card.write`.
-        train: list of functions that return `(inputs, targets)`, one for each training stage, usually one.
-        dev: `Batches` to evaluate on.
-        loss: a `Loss`.
         combine: function that combines the logits of several runs, a list of arrays.
         load: function that loads the model to train, and again after it was saved. Defaults to `keras_bert.load`.
         load_options: dict, options of `load` for the model to train.
@@ -71,12 +118,57 @@ class FinetuningTask(abc.ABC):
     """
 
     load, load_options, compares_start, can_pack = None, types.MappingProxyType({}), False, False
+    options = types.MappingProxyType({})
     combine = staticmethod(mean_logits)
+
+    def __init__(self, model, bert, sequence_length):
+        self.model, self.bert, self.sequence_length = str(model), bert, sequence_length
+        self.preprocessor = bert.preprocessor(sequence_length, padding="longest")
 
     @functools.cached_property
     def origins(self):
         """Facts about the models that runs start from, by name, see `check_origins`."""
         return {self.model: self.bert.facts}
+
+    @functools.cached_property
+    def settings(self):
+        """All settings that must be the same for all runs in a folder."""
+        return {
+            "model": self.model,
+            "sequence_length": self.sequence_length,
+            **self.options,
+            **self.data_settings(),
+        }
+
+    def data_settings(self):
+        """Returns the file and the number of rows of each split, and hashes of the rows."""
+        parts = {name: splits[0].examples for name, splits in self.splits.items() if splits}
+        content = {name: examples.fingerprint() for name, examples in parts.items()}
+        return {**{name: [self.files[name], len(examples)] for name, examples in parts.items()}, "content": content}
+
+    @functools.cached_property
+    def facts(self):
+        """Entries about the data for the head of the report: text by title."""
+        start = {"start": start_text(self.model, self.bert)}
+        return {**start, **self.data_facts(), **data_summary.facts(self.summary), **self.problems()}
+
+    def data_facts(self):
+        """Returns the entries of `facts` that describe the rows."""
+        return {}
+
+    def problems(self):
+        """Returns the entries of `facts` about rows that the model cannot represent."""
+        return {}
+
+    @property
+    def train(self):
+        """List of functions that return `(inputs, targets)`, one for each training stage."""
+        return [lambda split=split: (split.inputs, split.targets) for split in self.splits["train"]]
+
+    @functools.cached_property
+    def dev(self):
+        """`Batches` to evaluate on; `None` without dev data."""
+        return self.splits["dev"][0].batches if self.splits["dev"] else None
 
     def select(self, setting):
         """Prepares the data for a run with these settings; returns the batches to evaluate on."""
@@ -94,6 +186,18 @@ class FinetuningTask(abc.ABC):
         """Returns the model to save, given a trained one from `build`."""
         return model
 
+    def dev_logits(self, predict):
+        """Returns the dev logits as a dict of arrays; `predict` is a function from `Batches` to the model's outputs."""
+        return {split.name: self.logits(split, predict) for split in self.splits["dev"]}
+
+    def test_logits(self, predict):
+        """Returns the logits of the data to predict like `dev_logits`."""
+        return {split.name: self.logits(split, predict) for split in self.splits["test"]}
+
+    def logits(self, split, predict):
+        """Returns the logits of a `Split`."""
+        return predict(split.batches)["logits"]
+
     @abc.abstractmethod
     def build(self, bert):
         """Builds the model to train from a loaded checkpoint."""
@@ -101,14 +205,6 @@ class FinetuningTask(abc.ABC):
     @abc.abstractmethod
     def score(self, targets, outputs):
         """Returns the dev scores as a dict."""
-
-    @abc.abstractmethod
-    def dev_logits(self, predict):
-        """Returns the dev logits as a dict of arrays; `predict` is a function from `Batches` to the model's outputs."""
-
-    @abc.abstractmethod
-    def test_logits(self, predict):
-        """Returns the logits of the data to predict like `dev_logits`."""
 
     @abc.abstractmethod
     def save_options(self, logits):
@@ -121,3 +217,8 @@ class FinetuningTask(abc.ABC):
     @abc.abstractmethod
     def conclude(self, dev, test, output):
         """Writes predictions to the folder `output` and returns `Findings`. `dev` and `test` are logits."""
+
+
+def own_data_set(name, kind="csv"):
+    """Returns the metadata of a user's file for the model card; `kind` is that of files other than JSON."""
+    return {"type": "json" if "json" in pathlib.Path(name).suffix.lower() else kind, "name": name}

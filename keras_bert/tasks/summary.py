@@ -1,14 +1,12 @@
-"""What to know about a data set before training: label shares, truncated and repeated rows, the majority baseline."""
+"""What to know about data before training: truncated and repeated rows, probable mistakes, the majority baseline."""
 
 import collections
-import itertools
 import math
 
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.tasks.classification import multi_label
-from keras_bert.tasks.table import alike, some, spelled
+from keras_bert.tasks.examples import alike, some, spelled
 
 _CHUNK = 2**14  # Texts to tokenize at a time.
 _LENGTHS = (32, 64, 128, 256, 384, 512, 1024, 2048)  # Values to suggest for `sequence_length`.
@@ -17,60 +15,27 @@ _CLASSES = {"labels": "labels", "entities": "types", "tags": "tags"}  # What mes
 _FEW = 5  # Classes with fewer training rows are listed in a warning.
 
 
-def summarize(data, lengths, sequence_length, limit):
-    """Summarizes a `classification.Data` as JSON values.
-
-    Args:
-        data: the `Data`.
-        lengths: integer array, the number of tokens of each training row without truncation.
-        sequence_length: int, the length to which rows are truncated.
-        limit: int, the highest `sequence_length` of the model.
-
-    Returns:
-        A dict: `unit`, "rows"; `train`, the number of rows; `dev` and `test`, the same by name; `folds`, the number of
-        folds of cross-validation, or `None`; `skipped`, the unreadable rows of train and dev, if any; `labels`, the
-        training rows of each class (for multi-label classification, also `labels_per_row`, the rows with each number of
-        labels), or `range` for regression, with `lowest`, `highest` and `mean`; `not_in_dev`, the training classes
-        without dev rows; `truncated`, see `truncation`; `repeated`, the training rows whose texts and label are those
-        of an earlier row; `overlap`, the rows of the first dev and test set that are also in train; `contradictory`,
-        the training rows that occur with different labels; `baseline`, a description; `majority`, its scores on dev.
-    """
-    task, train = data.task, _keys(data.train)
-    seen, name = set(train), task.name
-    parts = {"train": data.train, **({} if data.folds else {"dev": data.dev[name]})}
-    return {
-        "unit": "rows",
-        "train": len(train),
-        "dev": {} if data.folds else {part: len(examples) for part, examples in data.dev.items()},
-        "test": {part: len(examples) for part, examples in data.test.items()},
-        "folds": data.folds,
-        "skipped": {part: examples.skipped for part, examples in parts.items() if examples.skipped},
-        **_distribution(task, data.train.labels),
-        "not_in_dev": _only_in(task, data.train.labels, data.dev[name].labels),
-        "truncated": truncation(lengths, sequence_length, limit),
-        "repeated": len(train) - len(set(zip(train, data.train.labels, strict=True))),
-        "overlap": {
-            split: sum(key in seen for key in _keys(parts[name]))
-            for split, parts in (("dev", data.dev), ("test", data.test))
-            if name in parts and parts[name] is not data.train
-        },
-        "contradictory": contradictory(train, data.train.labels) if task.labels else 0,
-        "baseline": baseline(task, data.train.labels),
-        "majority": majority(task, data.train.labels, data.dev[name].labels),
-    }
+def normal(*texts):
+    """Returns texts without differences in case and white space, to find repeated rows: a tuple."""
+    return tuple(" ".join(text.casefold().split()) for text in texts)
 
 
-def token_counts(tokenizer, examples, sequence_length, lengths):
+def overlaps(train, parts):
+    """Returns how many rows of each part are also in train; `train` and the values of `parts` are lists of `normal`."""
+    seen = set(train)
+    return {name: sum(key in seen for key in keys) for name, keys in parts.items()}
+
+
+def token_counts(preprocessor, columns, lengths):
     """Returns the number of tokens of each row without truncation, including `[CLS]` and `[SEP]`.
 
     Args:
-        tokenizer: the `BertTokenizer`.
-        examples: the `Examples`.
-        sequence_length: int, the length to which rows were truncated.
+        preprocessor: the `TextPreprocessor` that truncated the rows.
+        columns: list of the columns of texts, lists of strings.
         lengths: the lengths of the truncated rows. Only rows of the full length are tokenized again.
     """
-    counts, columns = np.array(lengths), [column for column in (examples.text, examples.pair) if column is not None]
-    full = np.flatnonzero(counts >= sequence_length)
+    counts, tokenizer = np.array(lengths), preprocessor.tokenizer
+    full = np.flatnonzero(counts >= preprocessor.sequence_length)
     for first in range(0, len(full), _CHUNK):
         rows = full[first : first + _CHUNK]
         sizes = [tokenizer(tf.constant([column[row] for row in rows])).row_lengths().numpy() for column in columns]
@@ -104,65 +69,6 @@ def contradictory(keys, labels):
     for key, label in zip(keys, labels, strict=True):
         found[key].add(label)
     return sum(len(found[key]) > 1 for key in keys)
-
-
-def baseline(task, labels):
-    """Describes the majority baseline."""
-    if not task.labels:
-        return "always the mean"
-    constant = _most_frequent(task, labels)
-    names = [task.labels[number] for number in (constant if task.multi_label else [constant])]
-    return f"always {some(names) or 'no label'}"
-
-
-def majority(task, train_labels, labels):
-    """Returns the scores of predicting the same for every row.
-
-    It is the most frequent training label; for regression, the mean; for multi-label classification, the labels with
-    the highest micro F1 on the training rows.
-    """
-    constant = _most_frequent(task, train_labels) if task.labels else math.fsum(train_labels) / len(train_labels)
-    predictions = [constant] * len(labels)
-    if task.multi_label:
-        labels, predictions = (multi_label.dense(rows, task.num_classes) for rows in (labels, predictions))
-    return {metric.__name__: metric(labels, predictions) for metric in task.metrics}
-
-
-def _most_frequent(task, labels):
-    if task.multi_label:
-        return multi_label.most_frequent(labels)
-    counts = collections.Counter(labels)
-    return min(counts, key=lambda label: (-counts[label], label))
-
-
-def _distribution(task, labels):
-    if not task.labels:
-        return {"range": {"lowest": min(labels), "highest": max(labels), "mean": math.fsum(labels) / len(labels)}}
-    counts = collections.Counter(_each(task, labels))
-    found = {"labels": {name: counts[number] for number, name in enumerate(task.labels)}}
-    if task.multi_label:
-        found["labels_per_row"] = {
-            str(size): count for size, count in sorted(collections.Counter(map(len, labels)).items())
-        }
-    return found
-
-
-def _each(task, labels):
-    """Returns the class ids of all rows, one after the other."""
-    return itertools.chain.from_iterable(labels) if task.multi_label else labels
-
-
-def _only_in(task, train_labels, labels):
-    """Returns the classes in `train_labels` that are not in `labels`."""
-    if not task.labels:
-        return []
-    return [task.labels[number] for number in sorted(set(_each(task, train_labels)) - set(_each(task, labels)))]
-
-
-def _keys(examples):
-    """Returns the texts of each row without differences in case and white space."""
-    columns = [column for column in (examples.text, examples.pair) if column is not None]
-    return [tuple(" ".join(text.casefold().split()) for text in row) for row in zip(*columns, strict=True)]
 
 
 def warnings(summary):
@@ -249,7 +155,8 @@ def facts(summary):
         lines[f"skipped {summary['unit']}"] = ", ".join(counts)
     if summary.get("repeated"):
         lines["repeated"] = f"{summary['repeated']:,} of {summary['train']:,} training {summary['unit']} are repeated"
-    lines["truncated"] = _truncated(summary["truncated"], summary["unit"])
+    if "truncated" in summary:
+        lines["truncated"] = _truncated(summary["truncated"], summary["unit"])
     if summary["majority"]:
         lines["majority baseline"] = f"{listed(summary['majority'])} ({summary['baseline']})"
     return lines

@@ -124,4 +124,4 @@ def test_options_that_need_dev_data(task, tmp_path):
         with pytest.raises(ValueError, match="`best` and `patience` need dev data: in cross-validation, each fold"):
             CrossValidation(task, {"seed": [1]}, Hyperparameters(**options), tmp_path)
     with pytest.raises(ValueError, match="`class_weights` must be None or 'balanced', which requires classes"):
-        ClassificationTask(task.data, "start", None, 8, tmp_path, class_weights="most")
+        ClassificationTask(task.data, "start", task.bert, 8, tmp_path, class_weights="most")

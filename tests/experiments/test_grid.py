@@ -5,7 +5,7 @@ import pytest
 import scipy.special
 
 from keras_bert.experiments import grid
-from keras_bert.tasks import ensembles
+from keras_bert.tasks import logits as ensembles
 
 
 def test_settings_and_folder_names():

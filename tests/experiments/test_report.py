@@ -24,7 +24,7 @@ from keras_bert.tasks.classification.report import (
     regression_errors,
     regression_sections,
 )
-from keras_bert.tasks.texts import read_texts
+from keras_bert.tasks.predict_inputs import read_texts
 from tests.experiments.parsed import Page, having, rows_of, text_of
 
 

@@ -10,7 +10,8 @@ import pytest
 import scipy.special
 
 import keras_bert
-from keras_bert.tasks import printing, texts
+from keras_bert.tasks import predict_inputs as texts
+from keras_bert.tasks import predict_outputs as printing
 from pipelines import common_flags
 from pipelines.command import spelling
 from tests.pipelines.programs import call, command, mistake

@@ -7,7 +7,8 @@ import pytest
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.classification.data import Data, Task
 from keras_bert.tasks.classification.glue_tasks import TASKS
-from keras_bert.tasks.table import Examples
+from keras_bert.tasks.classification.summary import majority, summarize
+from keras_bert.tasks.examples import Examples
 from keras_bert.training.metrics import accuracy, exact_match, f1, micro_f1, spearman
 
 TASK = Task("own", "Own", "text", None, "label", ("no", "yes"), (f1, accuracy))
@@ -21,7 +22,7 @@ def test_a_table():
     train = examples(["a b", "c", "d", "A  b"], [1, 0, 1, 0])  # The last text equals the first one.
     dev, test = examples(["a B ", "e", "f"], [1, 1, 0]), examples(["c", "d", "g"], None)
     data = Data(TASK, train, {"own": dev}, {"own": test})
-    summary = data_summary.summarize(data, [3, 200, 100, 130], 128, 512)
+    summary = summarize(data, [3, 200, 100, 130], 128, 512)
     assert summary == json.loads(json.dumps(summary))
     assert summary == {
         "unit": "rows",
@@ -67,8 +68,8 @@ def test_a_table():
 def test_majority_baselines():
     """MRPC's F1 of a model that always says yes is 81.22."""
     labels = [1] * 279 + [0] * 129
-    assert 100 * data_summary.majority(TASKS["mrpc"], labels, labels)["f1"] == pytest.approx(81.22, abs=5e-3)
-    assert data_summary.majority(TASKS["stsb"], [1.0, 4.0], [0.0, 1.0, 5.0]) == {"spearman": 0.0, "pearson": 0.0}
+    assert 100 * majority(TASKS["mrpc"], labels, labels)["f1"] == pytest.approx(81.22, abs=5e-3)
+    assert majority(TASKS["stsb"], [1.0, 4.0], [0.0, 1.0, 5.0]) == {"spearman": 0.0, "pearson": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -90,13 +91,13 @@ def test_truncation(lengths, limit, expected):
 
 def test_warnings_about_labels():
     data = Data(TASK, examples(["a", "b"], [1, 1]), {"own": examples(["c"], [1])}, {})
-    warning, few = data_summary.warnings(data_summary.summarize(data, [3, 3], 128, 512))
+    warning, few = data_summary.warnings(summarize(data, [3, 3], 128, 512))
     assert warning == "all training rows have the label yes: the model can only learn to predict it"
     assert few == "1 of 2 classes have fewer than 5 training rows: yes (2)"
     task = Task("own", "Own", "text", None, "label", (), (spearman,))
     data = Data(task, examples(["a", "b"], [2.5, 2.5]), {"own": examples(["c"], [1.0])}, {})
     warning = "all training rows have the target 2.5: the model can only learn to predict it"
-    assert data_summary.warnings(data_summary.summarize(data, [3, 3], 128, 512)) == [warning]
+    assert data_summary.warnings(summarize(data, [3, 3], 128, 512)) == [warning]
 
 
 def test_misspelled_and_rare_labels_and_repeated_rows():
@@ -104,7 +105,7 @@ def test_misspelled_and_rare_labels_and_repeated_rows():
     task = Task("own", "Own", "text", None, "label", labels, (accuracy,))
     texts, numbers = ["a", "A ", "b", "b"] + list("cdefghijklmno"), [0, 0, 0, 1, 0, 0, *[2] * 6, 1, 3, 4, 5, 6]
     data = Data(task, examples(texts, numbers), {"own": examples(["x", "y"], [0, 2])}, {})
-    summary = data_summary.summarize(data, [3] * 17, 128, 512)
+    summary = summarize(data, [3] * 17, 128, 512)
     assert data_summary.facts(summary)["repeated"] == "1 of 17 training rows are repeated"
     assert data_summary.warnings(summary) == [
         "labels that look alike are different classes: 'good' (5) and 'Good' (2)",
@@ -148,9 +149,7 @@ def test_types_of_dev_that_look_like_those_of_train():
 def test_several_labels_per_row():
     task = Task("own", "Own", "text", None, "label", ("a", "b", "c"), (micro_f1, exact_match), multi_label=True)
     train = examples(["v", "w", "x", "X"], [(0,), (0, 1), (0,), (0, 1)])
-    summary = data_summary.summarize(
-        Data(task, train, {"own": examples(["y", "z"], [(0,), ()])}, {}), [3] * 4, 128, 512
-    )
+    summary = summarize(Data(task, train, {"own": examples(["y", "z"], [(0,), ()])}, {}), [3] * 4, 128, 512)
     assert summary == json.loads(json.dumps(summary))
     assert (summary["labels"], summary["labels_per_row"]) == ({"a": 4, "b": 2, "c": 0}, {"1": 2, "2": 2})
     assert (summary["repeated"], summary["contradictory"]) == (0, 2)
@@ -188,4 +187,4 @@ def test_token_counts_are_those_before_truncation(pieces):
     preprocessor = TextPreprocessor(pieces, 8)
     lengths = preprocessor.ragged((table.text, table.pair))["token_ids"].row_lengths().numpy()
     assert lengths.tolist() == [8, 5, 8]
-    assert data_summary.token_counts(preprocessor.tokenizer, table, 8, lengths).tolist() == [10, 5, 11]
+    assert data_summary.token_counts(preprocessor, table.columns, lengths).tolist() == [10, 5, 11]

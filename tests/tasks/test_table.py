@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from keras_bert.tasks.classification.data import own_data
-from keras_bert.tasks.rows import stream_rows
-from keras_bert.tasks.table import Examples, balance, discover_labels, read_table
-from keras_bert.tasks.texts import read_texts
+from keras_bert.tasks.examples import Examples, balance, discover_labels, read_table
+from keras_bert.tasks.predict_inputs import read_texts
+from keras_bert.tasks.table_files import stream_rows
 
 FORMATS = [
     ("a.csv", 'text,other,label\n"a, ""b""\nc",x,yes\nd,y z,no\n', ['a, "b"\nc', "d"]),

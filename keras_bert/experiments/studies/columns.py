@@ -10,7 +10,7 @@ from keras_bert.tasks.questions import data as squad
 from keras_bert.tasks.questions.task import QuestionAnsweringTask, QuestionSettings
 from keras_bert.tasks.tagging import data as tagging
 from keras_bert.tasks.tagging.feature_task import FeatureTaggingTask
-from keras_bert.tasks.tagging.task import TaggingTask
+from keras_bert.tasks.tagging.task import TaggingSettings, TaggingTask
 
 # The metrics of the paper's tables, where they are not the main metrics of the tasks.
 _METRICS = {"mrpc": "accuracy", "qqp": "accuracy"}
@@ -128,18 +128,17 @@ def _open_glue(name, recipe, sources, metrics, load):
 
 def _open_squad(recipe, sources, load):
     files = _required("squad", train=sources.squad_train, dev=sources.squad_dev)
-    questions = squad.read(files["train"], False).first(recipe.train_examples)
-    dev = squad.read(files["dev"], False).first(recipe.dev_examples)
-    content = [questions.fingerprint(), dev.fingerprint()]
     limits = {"max_train_examples": recipe.train_examples, "max_dev_examples": recipe.dev_examples}
+    data = squad.read_all([files["train"]], files["dev"], version_2=False, **limits)
+    (questions,), dev = data.train, data.dev
+    content = [questions.fingerprint(), dev.fingerprint()]
     settings = QuestionSettings(sequence_length=recipe.sequence_length)
     words = _words(questions.questions) + _words([questions.contexts[number] for number in questions.context])
 
     def make(model, folder, load_options):
-        options, bert = {**limits, "load_options": load_options}, load(model, **load_options)
-        facts = {model: bert.facts}
-        created = QuestionAnsweringTask(facts, bert, settings, [files["train"]], files["dev"], **options)
-        created.load = load
+        bert = load(model, **load_options)
+        created = QuestionAnsweringTask(data, {model: bert.facts}, bert, settings)
+        created.load, created.load_options = load, load_options
         return created
 
     return Column(*_heading("squad", _TITLES["squad"], "f1", recipe), recipe, words, content, make)
@@ -151,11 +150,11 @@ def _open_tagging(name, recipe, sources, load):
     dev = tagging.read(files["dev"], like=train).first(recipe.dev_examples)
 
     def make(model, folder, load_options, on_features=False):
-        options = {"sequence_length": recipe.sequence_length}
+        settings = TaggingSettings(recipe.sequence_length)
         if on_features:
-            options |= {"folder": folder / "features", "load": load}
-            return FeatureTaggingTask(train, dev, None, model, load(model), **options)
-        created = TaggingTask(train, dev, None, model, load(model, **load_options), **options)
+            features = {"folder": folder / "features", "load": load}
+            return FeatureTaggingTask(train, dev, None, model, load(model), settings, **features)
+        created = TaggingTask(train, dev, None, model, load(model, **load_options), settings)
         created.load_options = load_options
         return created
 

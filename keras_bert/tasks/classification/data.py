@@ -10,8 +10,9 @@ import numpy as np
 
 from keras_bert.tasks.classification import multi_label
 from keras_bert.tasks.classification.thresholds import predicted
-from keras_bert.tasks.rows import column_names
-from keras_bert.tasks.table import Examples, balance, discover_labels, read_table
+from keras_bert.tasks.examples import Examples, balance, discover_labels, read_table
+from keras_bert.tasks.logits import finite, softmax
+from keras_bert.tasks.table_files import column_names
 from keras_bert.text.thresholds import THRESHOLD
 from keras_bert.training.metrics import (
     accuracy,
@@ -102,7 +103,7 @@ class Data:
         return dataclasses.replace(self, train=train, dev={self.task.name: train} if self.folds else self.dev)
 
     def balance(self):
-        """Returns a summary of the training labels, see `table.balance`."""
+        """Returns a summary of the training labels, see `examples.balance`."""
         if self.task.multi_label:
             return multi_label.summary(self.train.labels, self.task.labels)
         return balance(self.train.labels, self.task.labels)
@@ -111,7 +112,7 @@ class Data:
 def own_data(
     kind, train_file, dev_file=None, test_file=None, text="text", pair=None, label="label", skip_bad_rows=0, folds=None
 ):
-    """Reads `Data` from a user's CSV, TSV or JSONL files, see `tasks.table` and `tasks.classification.multi_label`.
+    """Reads `Data` from a user's CSV, TSV or JSONL files, see `tasks.examples` and `tasks.classification.multi_label`.
 
     Args:
         kind: "classification" or "multi_label" (the classes are the sorted labels of the training data), or
@@ -204,11 +205,9 @@ def predict(task, logits, thresholds=THRESHOLD):
     For multi-label classification, returns a bool array `(rows, num_classes)`; `thresholds` are those of the
     probabilities, one for all labels or one for each.
     """
-    logits = np.asarray(logits)
+    logits = finite(logits)
     if logits.ndim != 2 or logits.shape[1] != task.num_classes:
         raise ValueError(f"`logits` must have shape (rows, {task.num_classes}). Received: shape {logits.shape}")
-    if not np.isfinite(logits).all():
-        raise FloatingPointError("`logits` must be finite. Received: NaN or infinity: the training has diverged")
     if task.multi_label:
         return predicted(logits, thresholds)
     return logits.argmax(-1).tolist() if task.labels else logits[:, 0].tolist()
@@ -228,7 +227,7 @@ def predictions_table(logits, labels):
     """Returns tab-separated lines with a header: predicted class and all probabilities, or the regression score."""
     if not len(labels):
         return ["score", *(f"{score:.6g}" for score in logits[:, 0])]
-    return probabilities_table(np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True)), labels)
+    return probabilities_table(softmax(logits), labels)
 
 
 def probabilities_table(probabilities, labels):

@@ -10,12 +10,9 @@ from keras_bert.reports.names import base_name
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import FinetuningTask, start_text
 from keras_bert.tasks.classification.task import texts
-from keras_bert.training.bucketing import Batches
 from keras_bert.training.distillation import distillation_loss
 from keras_bert.training.feature_cache import weights_fingerprint
 from keras_bert.training.logits_cache import cached_logits
-
-_SHARED = ("title", "metric", "model", "bert", "sequence_length", "summary", "task", "load", "load_options", "combine")
 
 
 class DistillationTask(FinetuningTask):
@@ -35,11 +32,13 @@ class DistillationTask(FinetuningTask):
     can_pack = True
 
     def __init__(self, task, name, teacher, folder, temperature=2.0, alpha=0.5, unlabelled=None):
-        vars(self).update({name: getattr(task, name) for name in _SHARED})
+        super().__init__(task.model, task.bert, task.sequence_length)
+        self.task, self.title, self.metric, self.summary = task.task, task.title, task.metric, task.summary
+        self.load, self.load_options, self.combine = task.load, task.load_options, task.combine
         self._inner, self._name, self._folder, self._unlabelled = task, str(name), pathlib.Path(folder), unlabelled
         self._teacher, self._logits = teacher, None
         self.origins = {**task.origins, self._name: self._teacher.facts}
-        self.train, self.dev, self.card = [self._rows], None, dict(task.card)
+        self.dev, self.card = None, dict(task.card)
         check_teacher(self._teacher, self._name, task.task)
         self._examples = {"train": task.data.train, "dev": task.data.dev[task.task.name]}
         if unlabelled is not None:
@@ -55,11 +54,16 @@ class DistillationTask(FinetuningTask):
             facts["unlabelled examples"] = f"{len(unlabelled):,}"
         self.settings, self.facts = {**task.settings, **settings}, {**task.facts, **facts}
 
+    @property
+    def train(self):
+        return [self._rows]
+
     def select(self, setting):
         if self.dev is None:
             logits = self._teacher_logits()
-            inputs, labels = self._inner.features(self._examples["dev"])
-            self.dev = Batches(inputs, {"labels": labels, "teacher_logits": logits["dev"]}, 64, shuffle=False)
+            dev = self._inner.splits["dev"][0]
+            targets = {"labels": dev.targets, "teacher_logits": logits["dev"]}
+            self.dev = dataclasses.replace(dev, targets=targets).batches
         return self.dev
 
     def _teacher_logits(self):
@@ -106,7 +110,7 @@ class DistillationTask(FinetuningTask):
 
     def conclude(self, dev, test, output):
         findings = self._inner.conclude(dev, test, output)
-        labels = self._inner.targets(self._examples["dev"])
+        labels = self._inner.splits["dev"][0].targets
         scores = self._inner.score(labels, {"logits": self._teacher_logits()["dev"]})
         share = findings.measured[self.metric] / scores[self.metric] if scores[self.metric] > 0 else None
         kept = "" if share is None else f"; the student keeps {share:.1%} of the {self.metric.replace('_', ' ')}"

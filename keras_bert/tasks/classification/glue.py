@@ -8,8 +8,8 @@ import numpy as np
 
 from keras_bert.tasks.classification.data import Data, predict
 from keras_bert.tasks.classification.glue_tasks import TASKS
-from keras_bert.tasks.rows import check_columns, good_rows, is_blank, read_lines, table_row
-from keras_bert.tasks.table import Examples, class_number, finite_number
+from keras_bert.tasks.examples import Examples, class_ids, finite_number
+from keras_bert.tasks.table_files import check_columns, good_rows, is_blank, read_lines, table_row
 from keras_bert.training.metrics import matthews_correlation
 
 _LOG = logging.getLogger("keras_bert")
@@ -182,9 +182,9 @@ def _id(path, line, value):
 
 def _labels(task, path, rows):
     if task.num_classes == 1:
-        return [finite_number(path, line, task.label, row[task.label]) for line, _, row in rows]
+        return [finite_number(f"{path}:{line}", task.label, row[task.label]) for line, _, row in rows]
     numbers = {string: number for number, string in enumerate(task.strings)}
-    return [class_number(path, line, row[task.label], numbers) for line, _, row in rows]
+    return [class_ids(f"{path}:{line}", row[task.label], numbers) for line, _, row in rows]
 
 
 def read_tfds(task, split):

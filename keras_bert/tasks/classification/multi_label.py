@@ -3,31 +3,22 @@
 The labels of a row are a sorted tuple of class ids.
 """
 
-import dataclasses
 import functools
 import itertools
 
 import numpy as np
 
-from keras_bert.tasks.table import (
-    balance,
-    class_name,
-    class_number,
-    class_numbers,
-    discover_labels,
-    finite_number,
-    read_examples,
-)
+from keras_bert.tasks.examples import balance, class_name, discover_labels, finite_number, read_examples
 
 SEPARATOR = "|"
 _BOOLEANS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 
 
 def read_multi_label(path, text_column, pair_column=None, label_columns=(), labels=None, skip_bad_rows=None):
-    """Reads a `.csv`, `.tsv` or `.jsonl` file in UTF-8, see `table.read_table`.
+    """Reads a `.csv`, `.tsv` or `.jsonl` file in UTF-8, see `read_table`.
 
     Args:
-        path, text_column, pair_column, skip_bad_rows: see `table.read_table`.
+        path, text_column, pair_column, skip_bad_rows: see `read_table`.
         label_columns: list of columns. Each of several columns is a label, and contains 0 or 1, or true or false. One
             column contains the labels of a row: separated by `|` in CSV and TSV, where an empty field means no label; a
             list in JSONL. Without columns, the rows have no labels.
@@ -36,36 +27,29 @@ def read_multi_label(path, text_column, pair_column=None, label_columns=(), labe
     Returns:
         `Examples`, with row numbers from 0 as ids.
     """
-    read = functools.partial(_flags if len(label_columns) > 1 else _listed, columns=label_columns)
-    lines, examples = read_examples(
-        path, text_column, pair_column, label_columns, read if label_columns else None, skip_bad_rows
-    )
-    numbers = class_numbers(labels)
-    if numbers is None or examples.labels is None:
-        return examples
-    rows = zip(lines, examples.labels, strict=True)
-    found = [tuple(sorted(class_number(path, line, name, numbers) for name in names)) for line, names in rows]
-    return dataclasses.replace(examples, labels=found)
+    if len(label_columns) > 1:
+        read = functools.partial(_flags, columns=label_columns)
+    else:
+        read = functools.partial(_listed, columns=label_columns, is_json=str(path).lower().endswith(".jsonl"))
+    return read_examples(path, text_column, pair_column, label_columns, read, labels, skip_bad_rows)
 
 
-def _flags(path, line, record, columns):
+def _flags(place, record, columns):
     """Returns the names of the columns that contain 1 or true."""
     found = []
     for column in columns:
         value = record[column]
         if class_name(value).lower() not in _BOOLEANS:
-            raise ValueError(
-                f"{path}:{line}: column `{column}` must be 0 or 1, or true or false. Received: {value!r:.100}"
-            )
+            raise ValueError(f"{place}: column `{column}` must be 0 or 1, or true or false. Received: {value!r:.100}")
         if _BOOLEANS[class_name(value).lower()]:
             found.append(column)
     return tuple(found)
 
 
-def _listed(path, line, record, columns):
+def _listed(row_place, record, columns, is_json):
     """Returns the labels in the column."""
     (column,) = columns
-    place, value, is_json = f"{path}:{line}: column `{column}`", record[column], path.suffix.lower() == ".jsonl"
+    place, value = f"{row_place}: column `{column}`", record[column]
     if is_json and (not isinstance(value, list) or not all(isinstance(name, str | int | float) for name in value)):
         raise ValueError(f"{place} must be a list of strings or numbers. Received: {value!r:.100}")
     if not is_json:
@@ -73,7 +57,7 @@ def _listed(path, line, record, columns):
         if value.startswith("[") and value.endswith("]"):
             raise ValueError(f"{place} must be labels separated by `|`, without brackets. Received: {value!r:.100}")
         value = value.split(SEPARATOR) if value else []
-    names = [class_name(finite_number(path, line, column, name) if isinstance(name, float) else name) for name in value]
+    names = [class_name(finite_number(row_place, column, name) if isinstance(name, float) else name) for name in value]
     for name in names:
         if not name or SEPARATOR in name:
             wrong = f"the label {name!r}: `|` separates labels" if name else "an empty label"

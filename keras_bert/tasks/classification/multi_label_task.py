@@ -8,7 +8,7 @@ from keras_bert.tasks.classification.multi_label import dense
 from keras_bert.tasks.classification.multi_label_report import label_set_errors, label_set_sections
 from keras_bert.tasks.classification.task import ClassificationTask, check_class_weights, write_predictions
 from keras_bert.tasks.classification.thresholds import choose_thresholds, probabilities, threshold_text
-from keras_bert.tasks.ensembles import mean_sigmoids
+from keras_bert.tasks.logits import mean_sigmoids
 from keras_bert.tasks.summary import listed
 from keras_bert.training.losses import multi_label_loss
 
@@ -33,7 +33,7 @@ class MultiLabelTask(ClassificationTask):
 
     def __init__(self, data, model, bert, sequence_length, submissions, class_weights=None, threshold=0.5):
         super().__init__(data, model, bert, sequence_length, submissions, class_weights)
-        self._threshold, self.settings["threshold"] = threshold, threshold
+        self._threshold, self.options = threshold, {**self.options, "threshold": threshold}
         self.card |= {"imports": "import torch\n", "outputs": _OUTPUTS}
         if self._is_chosen:
             self.card["note"] = (
@@ -73,24 +73,17 @@ class MultiLabelTask(ClassificationTask):
         """Returns the thresholds chosen on dev; `logits` are those of dev, or with folds those of all rows."""
         return choose_thresholds(self._threshold, self.targets(self._own), logits[self.task.name])
 
-    @property
-    def _own(self):
-        """The dev examples."""
-        return self.data.dev[self.task.name]
-
     def conclude(self, dev, test, output):
         task, logits, thresholds = self.task, dev[self.task.name], self._thresholds(dev)
         found = score(task, self._own.labels, logits, thresholds)
         rows = task.labels, self._own.text, self._own.pair, self.targets(self._own), logits, thresholds
         return Findings(
-            {"task": task.name, "scores": {task.name: found}, "thresholds": thresholds},
-            listed(found),
-            {"thresholds": self._threshold_fact(logits, thresholds)},
-            [],
+            found,
             label_set_sections(*rows, self._dev_lengths, self._own.ids),
             label_set_errors(*rows, self._own.ids),
-            self._predict(test, thresholds, output),
-            measured=found,
+            results={"task": task.name, "scores": {task.name: found}, "thresholds": thresholds},
+            facts={"thresholds": self._threshold_fact(logits, thresholds)},
+            messages=self._predict(test, thresholds, output),
             same=same_prediction(task, logits, thresholds),
         )
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from keras_bert.files import replacing, write_text
 from keras_bert.tasks.classification.glue_tasks import TASKS
-from keras_bert.tasks.rows import read_lines
-from keras_bert.tasks.table import finite_number
+from keras_bert.tasks.examples import finite_number
+from keras_bert.tasks.table_files import read_lines
 
 _LOG = logging.getLogger("keras_bert")
 _SERVER_HEADER = "index\tprediction\n"
@@ -87,7 +87,7 @@ def _check_submission(task, path, rows):
             raise ValueError(f"{path}:{line}: expected index {number}, got {fields[0]}")
         if task.labels and fields[1] not in task.strings:
             raise ValueError(f"{path}:{line}: unknown label {fields[1]!r}. Expected one of: {', '.join(task.strings)}")
-        if not task.labels and not 0 <= finite_number(path, line, "prediction", fields[1]) <= 5:
+        if not task.labels and not 0 <= finite_number(f"{path}:{line}", "prediction", fields[1]) <= 5:
             raise ValueError(f"{path}:{line}: expected a score from 0 to 5, got {fields[1]}")
     if len(lines) != rows:
         raise ValueError(f"{path}: expected {rows} predictions, got {len(lines)}. The test file has that many rows")

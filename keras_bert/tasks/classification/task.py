@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras_bert.files import write_text
 from keras_bert.models.auxiliary_loss import add_language_model_loss, without_language_model_loss
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Findings, FinetuningTask, start_text
+from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
 from keras_bert.tasks.classification import glue, published, submission
 from keras_bert.tasks.classification.data import (
     OWN,
@@ -25,7 +25,8 @@ from keras_bert.tasks.classification.report import (
     regression_errors,
     regression_sections,
 )
-from keras_bert.tasks.table import Examples
+from keras_bert.tasks.classification.summary import summarize
+from keras_bert.tasks.examples import Examples
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.losses import Loss, classification_loss, regression_loss
 from keras_bert.training.progress import announced
@@ -48,54 +49,44 @@ class ClassificationTask(FinetuningTask):
     can_pack = True
 
     def __init__(self, data, model, bert, sequence_length, submissions, class_weights=None, language_model_weight=0.0):
-        task = data.task
-        self.task, self.data, self.model, self.bert = task, data, str(model), bert
-        self.sequence_length, self.submissions = sequence_length, pathlib.Path(submissions)
-        self.title, self.metric = task.title, task.main_metric
-        self.loss, self._language_model_weight = self._loss(class_weights), language_model_weight
-        if language_model_weight:
-            if not bert.causal:
-                raise ValueError(f"{model}: a language model loss needs a left-to-right model. Received: another one")
-            self.loss = [self.loss, _language_model_loss(language_model_weight)]
-        self._preprocessor = bert.preprocessor(sequence_length)
-        self._train = self.features(data.train)
-        self.train = [lambda: self._train]
-        dev, test = (
-            {name: self.features(part) for name, part in parts.items()}
-            for parts in ({} if data.folds else data.dev, data.test)
-        )
-        self._dev, self._test = (
-            {name: Batches(*part, 64, shuffle=False) for name, part in parts.items()} for parts in (dev, test)
-        )
-        # With folds, the training examples are the dev examples.
-        self._dev_lengths = dev.get(task.name, self._train)[0]["token_ids"].row_lengths().numpy()
-        self.dev = self._dev.get(task.name)
-        self.settings = {
-            "model": self.model,
-            "task": task.name,
-            "labels": list(task.labels),
-            "sequence_length": sequence_length,
+        super().__init__(model, bert, sequence_length)
+        self.data, self.task, self.submissions = data, data.task, pathlib.Path(submissions)
+        self.title, self.metric = data.task.title, data.task.main_metric
+        self._language_model_weight = language_model_weight
+        self.loss = self._losses(class_weights)
+        self.splits = {
+            "train": [self._split("train", data.train)],
+            # With folds, the training examples are the dev examples.
+            "dev": [self._split(*part) for part in ({} if data.folds else data.dev).items()],
+            "test": [self._split(*part) for part in data.test.items()],
+        }
+        self.options = {
+            "task": data.task.name,
+            "labels": list(data.task.labels),
             "class_weights": class_weights,
             "folds": data.folds,
             **({"language_model_weight": language_model_weight} if language_model_weight else {}),
-            **_per_part(data, len),
-            "content": _per_part(data, Examples.fingerprint),
         }
         self.summary, self.card = self._summary(), _card(data)
-        dev = ", ".join(f"{data.source or name}: {len(part):,}" for name, part in data.dev.items())
-        self.facts = {
-            "start": start_text(model, bert),
-            "training examples": f"{len(data.train):,}; {data.balance()}" if task.labels else data.balance(),
-            "dev examples": f"{data.folds}-fold cross-validation of the training examples" if data.folds else dev,
-            **data_summary.facts(self.summary),
-        }
+
+    def _split(self, name, examples):
+        return Split(name, examples, *self.features(examples))
 
     def _summary(self):
-        """Summarizes the data, see `tasks.summary`."""
-        lengths = self._train[0]["token_ids"].row_lengths().numpy()
-        tokenizer, limit = self._preprocessor.tokenizer, self.bert.config.max_position_embeddings
-        lengths = data_summary.token_counts(tokenizer, self.data.train, self.sequence_length, lengths)
-        return data_summary.summarize(self.data, lengths, self.sequence_length, limit)
+        train, limit = self.data.train, self.bert.config.max_position_embeddings
+        lengths = data_summary.token_counts(self.preprocessor, train.columns, self.splits["train"][0].lengths)
+        return summarize(self.data, lengths, self.sequence_length, limit)
+
+    def data_settings(self):
+        return {**_per_part(self.data, len), "content": _per_part(self.data, Examples.fingerprint)}
+
+    def data_facts(self):
+        data = self.data
+        dev = ", ".join(f"{data.source or name}: {len(part):,}" for name, part in data.dev.items())
+        return {
+            "training examples": f"{len(data.train):,}; {data.balance()}" if self.task.labels else data.balance(),
+            "dev examples": f"{data.folds}-fold cross-validation of the training examples" if data.folds else dev,
+        }
 
     def fold_rows(self, fold, seed):
         """Returns the rows of a fold."""
@@ -112,22 +103,28 @@ class ClassificationTask(FinetuningTask):
         return {}
 
     def _rows(self, rows):
-        inputs, labels = self._train
+        inputs, labels = self.train[0]()
         return {name: tf.gather(values, rows) for name, values in inputs.items()}, labels[rows]
 
     def features(self, examples):
         """Returns model inputs and labels for `Batches`."""
         labels = self.targets(examples)
         with announced(f"tokenizing {len(examples):,} rows"):
-            return self._preprocessor.ragged(texts(examples)), labels
+            return self.preprocessor.ragged(texts(examples)), labels
 
     def targets(self, examples):
         """Returns the labels as an array; zeros if there are none."""
         kind = "int32" if self.task.labels else "float32"
         return np.zeros(len(examples), kind) if examples.labels is None else np.array(examples.labels, kind)
 
+    def _losses(self, class_weights):
+        """Returns the `Loss`, or a list with that of the language model."""
+        loss, weight = self._loss(class_weights), self._language_model_weight
+        if weight and not self.bert.causal:
+            raise ValueError(f"{self.model}: a language model loss needs a left-to-right model. Received: another one")
+        return [loss, _language_model_loss(weight)] if weight else loss
+
     def _loss(self, class_weights):
-        """Returns the `Loss`."""
         task, labels = self.task, self.data.train.labels
         check_class_weights(task, class_weights)
         if not task.labels:
@@ -146,19 +143,13 @@ class ClassificationTask(FinetuningTask):
     def score(self, targets, outputs):
         return score(self.task, targets, outputs["logits"])
 
-    def dev_logits(self, predict):
-        return {name: predict(batches)["logits"] for name, batches in self._dev.items()}
-
-    def test_logits(self, predict):
-        return {name: predict(batches)["logits"] for name, batches in self._test.items()}
-
     def save_options(self, logits):
         labels = list(self.task.labels) or None
         return {"labels": labels, "task": self.task.name, "pair": self.task.pair is not None}
 
     def export_options(self, bert):
-        options, own = {"pair": bert.pair}, self.data.dev[self.task.name]
-        options["example"] = {"text": own.text[0], **({"pair": own.pair[0]} if own.pair else {})}
+        example = dict(zip(("text", "pair"), (column[0] for column in self._own.columns), strict=False))
+        options = {"pair": bert.pair, "example": example}
         if self.task.labels:
             return {"labels": bert.labels, **options}
         ends = self.summary["range"]
@@ -181,20 +172,29 @@ class ClassificationTask(FinetuningTask):
             tables += [f"| {name} | {100 * value:.1f} |" for name, value in found.items()]
         sections, errors = self._report(dev[task.name])
         return Findings(
+            scores[task.name],
+            sections,
+            errors,
             results,
             _listed(scores),
             facts,
             tables,
-            sections,
-            errors,
             self._write_predictions(test, output),
-            measured=scores[task.name],
-            same=same_prediction(task, dev[task.name]),
+            same_prediction(task, dev[task.name]),
         )
+
+    @property
+    def _own(self):
+        """The dev examples that select the best run."""
+        return self.data.dev[self.task.name]
+
+    @property
+    def _dev_lengths(self):
+        return (self.splits["dev"] or self.splits["train"])[0].lengths
 
     def _report(self, logits):
         """Returns the sections of `report.html` and the rows of `errors.tsv`."""
-        own, labels = self.data.dev[self.task.name], self.task.labels
+        own, labels = self._own, self.task.labels
         rows = own.text, own.pair, own.labels, logits
         numbers = own.ids if self.task.name in OWN else None  # Ids of GLUE are no row numbers.
         if not labels:
@@ -255,8 +255,7 @@ def check_class_weights(task, class_weights):
 def _card(data):
     """Returns the metadata for the model card; only complete official data is called GLUE."""
     task = data.task
-    kind = "json" if str(data.source).endswith(".jsonl") else "csv"
-    card = {"datasets": [], "dataset": {"type": kind, "name": data.source or f"own data for {task.title}"}}
+    card = {"datasets": [], "dataset": own_data_set(data.source or f"own data for {task.title}")}
     if len(data.test.get(task.name, ())) == getattr(task, "test_rows", None):
         card["datasets"] = ["nyu-mll/glue"]
         card["dataset"] = {"type": "nyu-mll/glue", "name": f"GLUE {task.title}", "config": task.name}

@@ -10,15 +10,13 @@ passages. The columns of a table tell what it is:
 - two texts: pairs
 """
 
-import contextlib
 import dataclasses
 import pathlib
 import re
 
-from keras_bert.files import fingerprint
+from keras_bert.tasks.examples import Rows, class_name, finite_number, text_cell
 from keras_bert.tasks.questions import data as squad
-from keras_bert.tasks.rows import column_names, good_rows, read_rows, valid_text
-from keras_bert.tasks.table import class_name, finite_number
+from keras_bert.tasks.table_files import TableFile, column_names, valid_text
 
 # Default names of the columns, the first one that a file has.
 _TEXTS = ("query", "question", "anchor", "premise", "sentence1", "text")
@@ -34,7 +32,7 @@ LOSSES = {"scored": ("cosine",), "pairs": ("in_batch",), "triplets": ("in_batch"
 
 
 @dataclasses.dataclass(frozen=True)
-class EmbeddingExamples:
+class EmbeddingExamples(Rows):
     """Queries and their passages.
 
     Args:
@@ -55,17 +53,7 @@ class EmbeddingExamples:
     skipped: int = 0
     unused: int = 0
 
-    def __len__(self):
-        return len(self.queries)
-
-    def first(self, count):
-        """Returns the first `count` rows, or all rows for `None`."""
-        columns = {name: getattr(self, name) for name in ("queries", "passages", "scores")}
-        return dataclasses.replace(self, **{name: column and column[:count] for name, column in columns.items()})
-
-    def fingerprint(self):
-        """Returns a hash of the rows, to recognize changed data."""
-        return fingerprint([self.queries, self.passages, self.scores])
+    content = ("queries", "passages", "scores")
 
 
 def loss_name(kind, loss=None):
@@ -97,31 +85,28 @@ def read(path, text_column=None, pair_column=None, score_column=None, score_rang
         )
     columns = _columns(path, text_column, pair_column, score_column)
     flags = {columns.text: "text_column", columns.pair: "pair_column", columns.score: "score_column"}
-    wanted = {name: flags.get(name) for name in columns.required()}
-    raw_rows, parse = read_rows(path, wanted)
+    table = TableFile(path, {name: flags.get(name) for name in columns.required()})
 
-    def row(line, raw):
-        record = parse(line, raw)
-        query, passage = (_text(path, line, record, name) for name in (columns.text, columns.pair))
-        negatives = [text for name in columns.negatives for text in _negatives(path, line, record.get(name), name)]
-        score = None if columns.score is None else finite_number(path, line, columns.score, record[columns.score])
-        label = None if columns.label is None else _label(path, line, columns.label, record[columns.label])
-        return query, [passage, *negatives], score, label, line
+    def row(place, record):
+        query, passage = (text_cell(place, record, name) for name in (columns.text, columns.pair))
+        negatives = [text for name in columns.negatives for text in _negatives(place, record.get(name), name)]
+        score = None if columns.score is None else finite_number(place, columns.score, record[columns.score])
+        label = None if columns.label is None else _label(place, columns.label, record[columns.label])
+        return query, [passage, *negatives], score, label, place
 
-    rows = [values for _, _, values in good_rows(path, raw_rows, row, skip_bad_rows)]
-    queries, passages, scores, labels, lines = map(list, zip(*rows, strict=True))
-    skipped = len(raw_rows) - len(rows)
+    rows = [values for _, _, values in table.convert(row, skip_bad_rows)]
+    queries, passages, scores, labels, places = map(list, zip(*rows, strict=True))
+    skipped = len(table) - len(rows)
     if columns.label is not None:
         _check_nli(path, columns, labels)
         return dataclasses.replace(_from_nli(path, queries, passages, labels), skipped=skipped)
     if columns.score is None:
         return EmbeddingExamples(_kind(passages), queries, passages, skipped=skipped)
     lowest, highest = score_range or _range(path, scores)
-    for line, score in zip(lines, scores, strict=True):
+    for place, score in zip(places, scores, strict=True):
         if not lowest <= score <= highest:
             raise ValueError(
-                f"{path}:{line}: column `{columns.score}` must be between {lowest:g} and {highest:g}. "
-                f"Received: {score:g}"
+                f"{place}: column `{columns.score}` must be between {lowest:g} and {highest:g}. Received: {score:g}"
             )
     scaled = [(score - lowest) / (highest - lowest) for score in scores]
     return EmbeddingExamples("scored", queries, passages, scaled, (lowest, highest), skipped)
@@ -161,39 +146,28 @@ def _columns(path, text, pair, score):
 
 def _names(path):
     """Returns the names in any row of JSONL; rows that cannot be read are reported later."""
-    raw_rows, parse = read_rows(path, ())
-    found = {}
-    for line, raw in raw_rows:
-        with contextlib.suppress(ValueError):
-            found |= dict.fromkeys(parse(line, raw))
-    return list(found)
+    rows = TableFile(path, ()).readable(lambda place, record: list(record))
+    return list(dict.fromkeys(name for _, names in rows for name in names))
 
 
 def _kind(passages):
     return "triplets" if any(len(row) > 1 for row in passages) else "pairs"
 
 
-def _text(path, line, record, column):
-    text = record[column]
-    if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"{path}:{line}: column `{column}` must be a text. Received: {text!r:.80}")
-    return valid_text(text)
-
-
-def _negatives(path, line, found, column):
+def _negatives(place, found, column):
     """Returns the wrong passages of a column; an empty one is absent."""
     values = found if isinstance(found, list) else [] if found is None else [found]
     for value in values:
         if not isinstance(value, str):
-            raise ValueError(f"{path}:{line}: column `{column}` must be a text or a list. Received: {value!r:.80}")
+            raise ValueError(f"{place}: column `{column}` must be a text or a list. Received: {value!r:.80}")
     return [valid_text(value) for value in values if value.strip()]
 
 
-def _label(path, line, column, value):
+def _label(place, column, value):
     label = class_name(value).lower().removesuffix(".0")
     if label not in (*_ENTAILMENT, *_CONTRADICTION, *_OTHERS):
         raise ValueError(
-            f"{path}:{line}: column `{column}` must be entailment, neutral or contradiction, or 0, 1 or 2, for NLI; "
+            f"{place}: column `{column}` must be entailment, neutral or contradiction, or 0, 1 or 2, for NLI; "
             f"similarities are in a column `{_SCORE}`. Received: {value!r:.80}"
         )
     return label

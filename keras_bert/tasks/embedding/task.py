@@ -1,6 +1,7 @@
 """Training of sentence encoders on pairs with scores, pairs, triplets or NLI."""
 
 import dataclasses
+import functools
 
 import keras
 import numpy as np
@@ -9,12 +10,11 @@ from keras_bert.models.bi_encoder import build_bi_encoder
 from keras_bert.models.heads import build_embedder
 from keras_bert.similarity import unit
 from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Findings, FinetuningTask, start_text
+from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
 from keras_bert.tasks.classification.report import regression_errors, regression_sections
 from keras_bert.tasks.embedding import features, metrics
 from keras_bert.tasks.embedding.data import loss_name
 from keras_bert.tasks.embedding.report import query_errors, query_sections
-from keras_bert.tasks.table import Examples
 from keras_bert.text.prompts import PASSAGE, QUERY, prompt_for
 from keras_bert.training.contrastive import cosine_loss, in_batch_loss, triplet_loss
 from keras_bert.training.progress import announced
@@ -85,46 +85,55 @@ class EmbeddingTask(FinetuningTask):
         return only
 
     def __init__(self, train, dev, names, model, bert, sequence_length, settings=None):
-        options = settings or EmbeddingSettings()
-        self.examples, self.names, self.model, self.bert = {"train": train, "dev": dev}, names, str(model), bert
-        self.sequence_length, self.title = sequence_length, f"Sentence embeddings, {names['train']}"
-        self.metric, (name, self.loss) = METRICS[dev.kind], options.make_loss(train.kind)
-        self._keeps_head = bert.head == "embedding" and not options.new_head
-        if bert.projection and not self._keeps_head:
-            raise ValueError(f"{model}: its projection belongs to its pooling. Expected no other pooling or projection")
-        self._pooling = options.pooling or bert.pooling or "mean"
-        self._normalize = bert.normalize if options.normalize is None else options.normalize
-        self._projection = bert.projection if self._keeps_head else options.projection
-        self._own_prompts = options.prompts or {}
+        super().__init__(model, bert, sequence_length)
+        self.examples, self.files = {"train": train, "dev": dev}, names
+        self.title = f"Sentence embeddings, {names['train']}"
+        settings = settings or EmbeddingSettings()
+        self.metric, (name, self.loss) = METRICS[dev.kind], settings.make_loss(train.kind)
+        self._set_head(settings)
         passage = QUERY if train.kind == "scored" else PASSAGE  # Texts with a score are alike.
+        self._own_prompts = settings.prompts or {}
         self._prompts = {"query": prompt_for(bert, *QUERY), "passage": prompt_for(bert, *passage), **self._own_prompts}
-        self._preprocessor = bert.preprocessor(sequence_length, padding="longest")
-        self._train = self._features(train.queries, train.passages, train.scores)
         self._dev_rows = dev.queries, dev.passages, None, None, None
         if dev.kind == "pairs":
             self._dev_rows = features.distinct_passages(dev.queries, dev.passages)
-        dev_inputs, dev_targets = self._features(*self._dev_rows[:2], dev.scores)
-        self.train = [lambda: self._train]
-        self.dev = TowerBatches(dev_inputs, dev_targets, 64, shuffle=False)
-        self.settings = {
-            "model": self.model,
-            "sequence_length": sequence_length,
+        rows = {"train": (train.queries, train.passages), "dev": self._dev_rows[:2]}
+        self.splits = {
+            split: [Split(split, part, *self._features(*rows[split], part.scores))]
+            for split, part in self.examples.items()
+        } | {"test": []}
+        self.options = {
             "loss": name,
             "pooling": self._pooling,
             "normalize": self._normalize,
             "projection": self._projection,
             "prompts": self._prompts,
-            **_loss_settings(name, options),
-            **{split: [names[split], len(examples)] for split, examples in self.examples.items()},
-            "content": {split: examples.fingerprint() for split, examples in self.examples.items()},
+            **_loss_settings(name, settings),
         }
         self.summary, self.card = self._summary(), _card(names)
-        self.facts = {
-            "start": start_text(model, bert),
-            "training examples": f"{names['train']}: {_described(train)}",
-            "dev examples": f"{names['dev']}: {_described(dev)}",
-            "vectors": self._vectors(name),
-            **data_summary.facts(self.summary),
+
+    def _set_head(self, settings):
+        bert = self.bert
+        self._keeps_head = bert.head == "embedding" and not settings.new_head
+        if bert.projection and not self._keeps_head:
+            raise ValueError(
+                f"{self.model}: its projection belongs to its pooling. Expected no other pooling or projection"
+            )
+        self._pooling = settings.pooling or bert.pooling or "mean"
+        self._normalize = bert.normalize if settings.normalize is None else settings.normalize
+        self._projection = bert.projection if self._keeps_head else settings.projection
+
+    @functools.cached_property
+    def dev(self):
+        split = self.splits["dev"][0]
+        return TowerBatches(split.inputs, split.targets, split.batch_size, shuffle=False)
+
+    def data_facts(self):
+        described = {split: f"{self.files[split]}: {_described(part)}" for split, part in self.examples.items()}
+        return {
+            "training examples": described["train"],
+            "dev examples": described["dev"],
+            "vectors": self._vectors(self.options["loss"]),
         }
 
     def _vectors(self, loss):
@@ -143,38 +152,34 @@ class EmbeddingTask(FinetuningTask):
             inputs = features.tower_inputs(
                 [before["query"] + text for text in queries],
                 [[before["passage"] + text for text in row] for row in passages],
-                self._preprocessor,
+                self.preprocessor,
             )
         return inputs, features.row_ids(queries, passages) if scores is None else np.array(scores, "float32")
 
     def _summary(self):
         """Summarizes the data, see `tasks.summary`."""
-        train, dev = self.examples["train"], self.examples["dev"]
-        limit = self.bert.config.max_position_embeddings
+        train, limit = self.examples["train"], self.bert.config.max_position_embeddings
         rows = {split: _keys(examples) for split, examples in self.examples.items()}
-        seen = set(rows["train"])
         return {
             "unit": "rows",
             "train": len(train),
-            "dev": {self.names["dev"]: len(dev)},
+            "dev": {self.files["dev"]: len(rows["dev"])},
             "test": {},
-            "skipped": {split: each.skipped for split, each in self.examples.items() if each.skipped},
+            "skipped": {split: part.skipped for split, part in self.examples.items() if part.skipped},
             "truncated": data_summary.truncation(self._token_counts(), self.sequence_length, limit),
-            "repeated": len(train) - len(seen),
-            "overlap": {"dev": sum(key in seen for key in rows["dev"])},
+            "repeated": len(train) - len(set(rows["train"])),
+            "overlap": data_summary.overlaps(rows["train"], {"dev": rows["dev"]}),
             "baseline": "none",
             "majority": {},
         }
 
     def _token_counts(self):
         """Returns the number of tokens of the training texts without truncation, for rows the longest one."""
-        train, tokenizer, counts = self.examples["train"], self._preprocessor.tokenizer, []
+        train, counts = self.examples["train"], []
         for tower, texts in (("query", train.queries), ("passage", [row[0] for row in train.passages])):
-            ids = self._train[0][f"{tower}_token_ids"]
+            ids = self.splits["train"][0].inputs[f"{tower}_token_ids"]
             lengths = ids.nested_row_lengths()[-1].numpy().reshape(len(train), -1)[:, 0]
-            counts.append(
-                data_summary.token_counts(tokenizer, Examples(texts, None, None, []), self.sequence_length, lengths)
-            )
+            counts.append(data_summary.token_counts(self.preprocessor, [texts], lengths))
         return np.max(counts, 0)
 
     def build(self, bert):
@@ -213,11 +218,8 @@ class EmbeddingTask(FinetuningTask):
         dev = self.examples["dev"]
         return features.row_ids(dev.queries, dev.passages)["passage_ids"] >= 0
 
-    def dev_logits(self, predict):
-        return {"dev": self._similarities(predict(self.dev))}
-
-    def test_logits(self, predict):
-        return {}
+    def logits(self, split, predict):
+        return self._similarities(predict(self.dev))
 
     def save_options(self, logits):
         bert, prompts = self.bert, dict(self.bert.prompts or {})
@@ -233,9 +235,7 @@ class EmbeddingTask(FinetuningTask):
         return {"example": {"text": self.examples["dev"].queries[0]}, **prompts}
 
     def conclude(self, dev, test, output):
-        scores, found = self._scores(dev["dev"]), dev["dev"]
-        sections, errors = self._report(found)
-        return Findings({"scores": scores}, data_summary.listed(scores), {}, [], sections, errors, measured=scores)
+        return Findings(self._scores(dev["dev"]), *self._report(dev["dev"]))
 
     def _report(self, found):
         """Returns the sections of `report.html` and the rows of `errors.tsv`."""
@@ -272,7 +272,7 @@ def _loss_settings(name, options):
 def _keys(examples):
     """Returns the texts of each row without differences in case and white space."""
     rows = zip(examples.queries, examples.passages, strict=True)
-    return [tuple(" ".join(text.casefold().split()) for text in (query, *passages)) for query, passages in rows]
+    return [data_summary.normal(query, *passages) for query, passages in rows]
 
 
 def _described(examples):
@@ -289,7 +289,7 @@ def _card(names):
     return {
         "pipeline_tag": "sentence-similarity",
         "datasets": [],
-        "dataset": {"type": "json" if names["dev"].endswith(("json", "jsonl")) else "csv", "name": names["dev"]},
+        "dataset": own_data_set(names["dev"]),
         "purpose": "sentence embeddings",
         "trained_on": names["train"],
         "example": '["A text.", "Another one."]',

@@ -5,7 +5,7 @@ import logging
 import re
 
 from keras_bert.tasks.multiple_choice import keys
-from keras_bert.tasks.rows import column_names
+from keras_bert.tasks.table_files import column_names
 
 _LOG = logging.getLogger("keras_bert")
 # Default names of the columns, the first one that a file has.

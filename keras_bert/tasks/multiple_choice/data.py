@@ -4,19 +4,18 @@ Rows may have different numbers of choices. An empty choice is absent: it keeps 
 right choice is named by its letter, or by its number from 0 or 1.
 """
 
-import contextlib
 import dataclasses
 import functools
 import pathlib
 
-from keras_bert.files import fingerprint
+from keras_bert.tasks.examples import Rows
 from keras_bert.tasks.multiple_choice import keys
 from keras_bert.tasks.multiple_choice.columns import TEXTS, layout
-from keras_bert.tasks.rows import good_rows, lines_of_table, read_rows, table_row, valid_text
+from keras_bert.tasks.table_files import TableFile, valid_text
 
 
 @dataclasses.dataclass(frozen=True)
-class ChoiceExamples:
+class ChoiceExamples(Rows):
     """Texts with choices.
 
     Args:
@@ -39,17 +38,7 @@ class ChoiceExamples:
     first_label: int | None = None
     swag: bool = False
 
-    def __len__(self):
-        return len(self.text)
-
-    def first(self, count):
-        """Returns the first `count` rows, or all rows for `None`."""
-        columns = {name: getattr(self, name) for name in ("text", "choices", "labels", "lines", "ids")}
-        return dataclasses.replace(self, **{name: column and column[:count] for name, column in columns.items()})
-
-    def fingerprint(self):
-        """Returns a hash of the rows, to recognize changed data."""
-        return fingerprint([self.text, self.choices, self.labels])
+    content, places = ("text", "choices", "labels"), ("lines", "ids")
 
     def counts(self):
         """Returns the number of choices of each row, without absent ones."""
@@ -76,9 +65,14 @@ class Data:
         return dataclasses.replace(self, train=self.train.first(count))
 
     @property
+    def parts(self):
+        """The `ChoiceExamples` by split."""
+        return {split: getattr(self, split) for split in self.names}
+
+    @property
     def keys(self):
         """The labels of all choices, in the style of the training data: letters, or numbers from 0 or 1."""
-        width = max(len(row) for part in (self.train, self.dev, self.test) if part for row in part.choices)
+        width = max(len(row) for part in self.parts.values() for row in part.choices)
         return keys.names(self.train.first_key, width)
 
 
@@ -124,20 +118,15 @@ def read(path, text=None, choices=None, label=None, first_label=None, labeled=Tr
     """
     path = pathlib.Path(path)
     columns = layout(path, text, choices, label, labeled)
-    if columns.header:
-        raw_rows = lines_of_table(path, TEXTS[:1])
-        parse = functools.partial(table_row, path, columns.header)
-    else:
-        flags = {columns.text: "text_column", **dict.fromkeys(columns.choices, "choice_columns")}
-        flags |= {name: "label_column" for name in (columns.label, columns.before) if name}
-        raw_rows, parse = read_rows(path, flags)
-    if labeled is False and columns.label and _are_hidden(raw_rows, functools.partial(_question, path, columns, parse)):
+    flags = {columns.text: "text_column", **dict.fromkeys(columns.choices, "choice_columns")}
+    flags |= {name: "label_column" for name in (columns.label, columns.before) if name}
+    table = TableFile(path, TEXTS[:1] if columns.header else flags, columns.header)
+    if labeled is False and columns.label and _are_hidden(table, columns):
         columns = dataclasses.replace(columns, label=None)
-    question = functools.partial(_question, path, columns, parse)
     start = columns.first_label if first_label is None else first_label
-    letters, start = _numbering(path, columns, raw_rows, question, start, skip_bad_rows)
-    row = functools.partial(_row, path, columns, question, start)
-    lines, ids, rows = zip(*good_rows(path, raw_rows, row, skip_bad_rows), strict=True)
+    letters, start = _numbering(table, columns, start, skip_bad_rows)
+    row = functools.partial(_row, columns, start)
+    lines, ids, rows = zip(*table.convert(row, skip_bad_rows), strict=True)
     texts, options, labels = map(list, zip(*rows, strict=True))
     first_key = "A" if letters or start is None else str(start)
     labels = None if columns.label is None else labels
@@ -145,9 +134,8 @@ def read(path, text=None, choices=None, label=None, first_label=None, labeled=Tr
     return ChoiceExamples(texts, options, labels, list(lines), list(ids), first_key, start, swag)
 
 
-def _question(path, columns, parse, line, raw):
+def _question(columns, place, record):
     """Returns the text of a row, its choices, and the label as it is in the file or `None`."""
-    record, place = parse(line, raw), f"{path}:{line}"
     text = _string(place, columns.described(columns.text), record[columns.text])
     if not text.strip():
         raise ValueError(f"{place}: {columns.described(columns.text)} is empty")
@@ -160,12 +148,12 @@ def _question(path, columns, parse, line, raw):
     return text, choices, columns.label and record[columns.label]
 
 
-def _row(path, columns, question, start, line, raw):
+def _row(columns, start, place, record):
     """Returns the text of a row, its choices, and the index of the right one or `None`."""
-    text, choices, label = question(line, raw)
+    text, choices, label = _question(columns, place, record)
     if columns.label is None:
         return text, choices, None
-    place, number = f"{path}:{line}: {columns.described(columns.label)}", keys.index(label, start)
+    place, number = f"{place}: {columns.described(columns.label)}", keys.index(label, start)
     if number is None or not 0 <= number < len(choices):
         raise ValueError(f"{place} must be {keys.described(start, len(choices))}. Received: {label!r:.80}")
     if not choices[number]:
@@ -193,24 +181,23 @@ def _string(place, column, value):
     return valid_text(value)
 
 
-def _are_hidden(raw_rows, question):
+def _are_hidden(table, columns):
     """Whether no row has a label, as in test data whose labels are not public."""
-    return all(label in (None, "", -1, "-1") for _, label, _ in _labels(raw_rows, question))
+    return all(label in (None, "", -1, "-1") for _, label, _ in _labels(table, columns))
 
 
-def _labels(raw_rows, question):
+def _labels(table, columns):
     """Yields (line, label, number of the last choice) of the rows that can be read; reading reports the others."""
-    for line, raw in raw_rows:
-        with contextlib.suppress(ValueError):
-            _, choices, label = question(line, raw)
-            yield line, label, max(number for number, choice in enumerate(choices, 1) if choice)
+    for line, (_, choices, label) in table.readable(functools.partial(_question, columns)):
+        yield line, label, max(number for number, choice in enumerate(choices, 1) if choice)
 
 
-def _numbering(path, columns, raw_rows, question, start, skip_bad_rows):
+def _numbering(table, columns, start, skip_bad_rows):
     """Returns `keys.numbering` of the labels of all rows that can be read."""
-    found = list(_labels(raw_rows, question)) if columns.label else []
+    found = list(_labels(table, columns)) if columns.label else []
     try:
-        return keys.numbering(path, columns.described(columns.label), found, start)
+        return keys.numbering(table.path, columns.described(columns.label), found, start)
     except ValueError:
-        good_rows(path, raw_rows, question, skip_bad_rows)  # Too many unreadable rows are the first problem to report.
+        # Too many unreadable rows are the first problem to report.
+        table.convert(functools.partial(_question, columns), skip_bad_rows)
         raise

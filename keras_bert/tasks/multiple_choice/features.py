@@ -4,7 +4,6 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.tasks.summary import token_counts
-from keras_bert.tasks.table import Examples
 
 _ROWS = 2048  # Rows to tokenize at a time.
 
@@ -37,8 +36,8 @@ def full_lengths(examples, preprocessor, lengths):
     choices = _rectangle(examples.choices)
     width = len(choices[0])
     text = [text for text in examples.text for _ in range(width)]
-    flat = Examples(text, [choice for row in choices for choice in row], None, [])
-    counts = token_counts(preprocessor.tokenizer, flat, preprocessor.sequence_length, lengths.reshape(-1))
+    columns = [text, [choice for row in choices for choice in row]]
+    counts = token_counts(preprocessor, columns, lengths.reshape(-1))
     return counts.reshape(-1, width).max(1)
 
 

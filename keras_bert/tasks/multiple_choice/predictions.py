@@ -2,21 +2,13 @@
 
 import numpy as np
 
+from keras_bert.tasks.logits import finite, softmax
 from keras_bert.training.metrics import accuracy
-
-
-def probabilities(logits):
-    """Returns the softmax over the choices of each row of `logits` `(rows, choices)`; 0 for absent choices."""
-    logits = np.asarray(logits, "float64")
-    return np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True))
 
 
 def predict(logits):
     """Returns the index of the likeliest choice of each row."""
-    logits = np.asarray(logits)
-    if not np.isfinite(logits).all():
-        raise FloatingPointError("`logits` must be finite. Received: NaN or infinity: the training has diverged")
-    return logits.argmax(-1)
+    return finite(logits).argmax(-1)
 
 
 def score(labels, logits):
@@ -34,7 +26,7 @@ def table(logits, choices, keys):
     """
     keys = keys[: np.shape(logits)[1]]
     lines = ["\t".join(["label", *keys])]
-    for best, shares, row in zip(predict(logits), probabilities(logits), choices, strict=True):
+    for best, shares, row in zip(predict(logits), softmax(logits), choices, strict=True):
         present = [bool(choice) for choice in row] + [False] * (len(keys) - len(row))
         cells = [f"{share:.4f}" if real else "" for share, real in zip(shares, present, strict=True)]
         lines.append("\t".join([keys[best], *cells]))

@@ -5,7 +5,8 @@ import numpy as np
 from keras_bert.reports import page
 from keras_bert.reports.calibration import calibration_section
 from keras_bert.reports.lengths import length_section, share_bar
-from keras_bert.tasks.multiple_choice.predictions import predict, probabilities
+from keras_bert.tasks.logits import softmax
+from keras_bert.tasks.multiple_choice.predictions import predict
 
 _HARDEST = 20
 _MANY = 12  # Maximum number of choices of a table of positions.
@@ -51,7 +52,7 @@ def choice_errors(keys, examples, logits):
 
 def _judged(examples, logits):
     """Returns arrays with a value for each row of dev: `labels`, `predicted`, `shares`, `confidence`, ..."""
-    labels, shares, predicted = np.array(examples.labels), probabilities(logits), predict(logits)
+    labels, shares, predicted = np.array(examples.labels), softmax(logits), predict(logits)
     rows = np.arange(len(labels))
     with np.errstate(divide="ignore"):
         losses = -np.log(shares[rows, labels])

@@ -4,8 +4,8 @@ import collections
 
 import numpy as np
 
-from keras_bert.tasks.summary import contradictory, truncation
-from keras_bert.tasks.table import appearance
+from keras_bert.tasks.examples import appearance
+from keras_bert.tasks.summary import contradictory, normal, overlaps, truncation
 
 
 def summarize(data, lengths, sequence_length, limit):
@@ -22,11 +22,11 @@ def summarize(data, lengths, sequence_length, limit):
         position; `choices`, the training rows by their number of choices; `chance`, the expected accuracy on dev of
         guessing at random; `alike`, the training rows where another choice looks like the right one.
     """
-    train, dev = data.train, data.dev
-    seen, splits = set(_keys(train)), {"dev": dev, **({"test": data.test} if data.test else {})}
+    train, dev, rows = data.train, data.dev, _keys(data.train)
+    splits = {split: part for split, part in data.parts.items() if split != "train"}
     positions = collections.Counter(train.labels)
     common = min(positions, key=lambda position: (-positions[position], position))
-    answers = [_normal(row[label]) for row, label in zip(train.choices, train.labels, strict=True)]
+    answers = [normal(row[label]) for row, label in zip(train.choices, train.labels, strict=True)]
     return {
         "unit": "rows",
         "train": len(train),
@@ -35,10 +35,10 @@ def summarize(data, lengths, sequence_length, limit):
         "positions": {key: positions[index] for index, key in enumerate(data.keys)},
         "choices": {str(count): rows for count, rows in sorted(collections.Counter(train.counts()).items())},
         "truncated": truncation(lengths, sequence_length, limit),
-        "repeated": len(train) - len(set(zip(_keys(train), answers, strict=True))),
+        "repeated": len(train) - len(set(zip(rows, answers, strict=True))),
         "alike": sum(map(_is_alike, train.choices, train.labels)),
-        "overlap": {split: sum(key in seen for key in _keys(part)) for split, part in splits.items()},
-        "contradictory": contradictory(_keys(train), answers),
+        "overlap": overlaps(rows, {split: _keys(part) for split, part in splits.items()}),
+        "contradictory": contradictory(rows, answers),
         "chance": float(np.mean([1 / count for count in dev.counts()])),
         "baseline": f"always {data.keys[common]}",
         "majority": {"accuracy": float(np.mean(np.array(dev.labels) == common))},
@@ -48,7 +48,7 @@ def summarize(data, lengths, sequence_length, limit):
 def _keys(examples):
     """Returns text and choices of each row without differences in case, white space and order of the choices."""
     return [
-        (_normal(text), *sorted(map(_normal, filter(None, choices))))
+        (normal(text), *sorted(normal(*filter(None, choices))))
         for text, choices in zip(examples.text, examples.choices, strict=True)
     ]
 
@@ -57,10 +57,6 @@ def _is_alike(choices, label):
     """Whether another choice looks like the right one."""
     seen = [appearance(choice) for choice in choices if choice]
     return seen.count(appearance(choices[label])) > 1
-
-
-def _normal(text):
-    return " ".join(text.casefold().split())
 
 
 def facts(summary):

@@ -4,12 +4,10 @@ import numpy as np
 
 from keras_bert.files import write_text
 from keras_bert.models.heads import build_multiple_choice
-from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Findings, FinetuningTask, start_text
+from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
 from keras_bert.tasks.multiple_choice import features, predictions, published
 from keras_bert.tasks.multiple_choice import summary as choice_summary
 from keras_bert.tasks.multiple_choice.report import choice_errors, choice_sections
-from keras_bert.training.bucketing import Batches
 from keras_bert.training.losses import classification_loss
 from keras_bert.training.progress import announced
 
@@ -27,55 +25,36 @@ class MultipleChoiceTask(FinetuningTask):
     metric = "accuracy"
 
     def __init__(self, data, model, bert, sequence_length):
-        self.data, self.model, self.bert, self.sequence_length = data, str(model), bert, sequence_length
+        super().__init__(model, bert, sequence_length)
+        self.data, self.files = data, data.names
         self.title = "SWAG" if data.train.swag else f"Multiple choice, {data.names['train']}"
         self.loss = classification_loss()
-        self._preprocessor = bert.preprocessor(sequence_length, padding="longest")
-        self._inputs = {split: self._tokenized(split) for split in data.names}
-        self._lengths = {split: features.choice_lengths(inputs) for split, inputs in self._inputs.items()}
-        for split in ("train", "dev"):
-            features.check_answers(data.names[split], getattr(data, split), self._lengths[split])
-        self.train = [lambda: (self._inputs["train"], np.array(data.train.labels, "int32"))]
-        self.dev = Batches(self._inputs["dev"], np.array(data.dev.labels, "int32"), 16, shuffle=False)
-        self.settings = {
-            "model": self.model,
-            "sequence_length": sequence_length,
-            **{split: [data.names[split], len(getattr(data, split))] for split in data.names},
-            "content": {split: getattr(data, split).fingerprint() for split in data.names},
-        }
+        self.splits = {"test": [], **{name: [self._split(name, part)] for name, part in data.parts.items()}}
+        self._lengths = {name: features.choice_lengths(self.splits[name][0].inputs) for name in ("train", "dev")}
+        for name, lengths in self._lengths.items():
+            features.check_answers(data.names[name], data.parts[name], lengths)
         self.summary, self.card = self._summary(), _card(data)
-        self.facts = {
-            "start": start_text(model, bert),
-            "training examples": f"{data.names['train']}: {len(data.train):,}",
-            "dev examples": f"{data.names['dev']}: {len(data.dev):,}",
-            **choice_summary.facts(self.summary),
-            **data_summary.facts(self.summary),
-        }
 
-    def _tokenized(self, split):
-        examples = getattr(self.data, split)
+    def _split(self, name, examples):
         with announced(f"tokenizing {len(examples):,} rows"):
-            return features.choice_inputs(examples, self._preprocessor)
+            inputs = features.choice_inputs(examples, self.preprocessor)
+        return Split(name, examples, inputs, np.array(examples.labels or [0] * len(examples), "int32"), batch_size=16)
 
     def _summary(self):
-        """Summarizes the data, see `tasks.summary`."""
-        lengths = features.full_lengths(self.data.train, self._preprocessor, self._lengths["train"])
+        lengths = features.full_lengths(self.data.train, self.preprocessor, self._lengths["train"])
         limit = self.bert.config.max_position_embeddings
         return choice_summary.summarize(self.data, lengths, self.sequence_length, limit)
+
+    def data_facts(self):
+        examples = {"training examples": "train", "dev examples": "dev"}
+        lines = {title: f"{self.files[name]}: {len(self.data.parts[name]):,}" for title, name in examples.items()}
+        return {**lines, **choice_summary.facts(self.summary)}
 
     def build(self, bert):
         return bert.model() if bert.head == "multiple_choice" else build_multiple_choice(bert.encoder)
 
     def score(self, targets, outputs):
         return predictions.score(targets, outputs["logits"])
-
-    def dev_logits(self, predict):
-        return {"dev": predict(self.dev)["logits"]}
-
-    def test_logits(self, predict):
-        if self.data.test is None:
-            return {}
-        return {"test": predict(Batches(self._inputs["test"], batch_size=16, shuffle=False))["logits"]}
 
     def save_options(self, logits):
         return {"task": "swag" if self.data.train.swag else "multiple_choice"}
@@ -86,24 +65,15 @@ class MultipleChoiceTask(FinetuningTask):
 
     def conclude(self, dev, test, output):
         scores = predictions.score(self.data.dev.labels, dev["dev"])
-        results, facts, messages = {"scores": scores}, {}, []
-        test_scores = self._test_scores(test)
-        if test_scores:
-            results["test_scores"] = test_scores
-            facts["scores on test"] = data_summary.listed(test_scores)
-            messages.append(f"test: {data_summary.listed(test_scores)}")
         self._write_predictions(test, output)
         rows = self.data.keys, self.data.dev, dev["dev"]
         return Findings(
-            results,
-            data_summary.listed(scores),
-            facts,
-            [published.comparison_table(scores["accuracy"])] if self.data.dev.swag else [],
+            scores,
             choice_sections(*rows, self._lengths["dev"].max(1)),
             choice_errors(*rows),
-            messages,
-            measured=scores,
+            tables=[published.comparison_table(scores["accuracy"])] if self.data.dev.swag else [],
             same=self._same(dev["dev"]),
+            test_scores=self._test_scores(test),
         )
 
     def _same(self, logits):
@@ -126,8 +96,7 @@ class MultipleChoiceTask(FinetuningTask):
 def _card(data):
     """Returns the metadata for the model card; only complete official data is called SWAG."""
     official = data.train.swag and data.dev.swag and (len(data.train), len(data.dev)) == (73546, 20006)
-    kind = "json" if data.names["dev"].endswith(".jsonl") else "csv"
-    dataset = {"type": kind, "name": data.names["dev"]}
+    dataset = own_data_set(data.names["dev"])
     if official:
         dataset = {"type": "allenai/swag", "name": "SWAG", "config": "regular", "split": "validation"}
     return {

@@ -7,11 +7,12 @@ import pathlib
 import numpy as np
 
 from keras_bert.files import fingerprint
-from keras_bert.tasks.rows import valid_text
+from keras_bert.tasks.examples import Rows
+from keras_bert.tasks.table_files import valid_text
 
 
 @dataclasses.dataclass(frozen=True)
-class Questions:
+class Questions(Rows):
     """Questions about contexts, and their answers.
 
     Args:
@@ -36,20 +37,43 @@ class Questions:
     wrong: list
     contradicted: frozenset = frozenset()
 
-    def __len__(self):
-        return len(self.ids)
+    content = ("ids", "questions", "context", "golds", "spans")
 
     def first(self, count):
         """Returns the first `count` questions, or all for `None`."""
-        columns = {name: getattr(self, name)[:count] for name in ("ids", "questions", "context", "golds", "spans")}
-        kept = set(columns["ids"])
-        wrong = [answer for answer in self.wrong if answer[0] in kept]
-        return dataclasses.replace(self, **columns, wrong=wrong, contradicted=self.contradicted & kept)
+        first = super().first(count)
+        wrong = [answer for answer in self.wrong if answer[0] in first.ids]
+        return dataclasses.replace(first, wrong=wrong, contradicted=self.contradicted & set(first.ids))
 
     def fingerprint(self):
         """Returns a hash of the questions, contexts and answers, to recognize changed data."""
         context = self.context.tolist()
         return fingerprint([self.contexts, self.ids, self.questions, context, self.golds, self.spans])
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """The `Questions` of a task.
+
+    Args:
+        train: list of the training data, one of each file.
+        dev: the data that selects the best run.
+        test: the data to predict, or `None`.
+        files: dict of their paths: "train", a list, "dev" and "test".
+    """
+
+    train: list
+    dev: Questions
+    test: Questions | None
+    files: dict
+
+
+def read_all(train_files, dev_file, predict_file=None, version_2=None, max_train_examples=None, max_dev_examples=None):
+    """Reads `Data`, of each training file and of the dev file the first examples, by default all; see `read`."""
+    train = [read(path, version_2).first(max_train_examples) for path in train_files]
+    dev = read(dev_file, version_2).first(max_dev_examples)
+    test = read(predict_file, version_2) if predict_file else None
+    return Data(train, dev, test, {"train": list(train_files), "dev": dev_file, "test": predict_file})
 
 
 def read(path, version_2=None):

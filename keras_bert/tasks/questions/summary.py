@@ -5,17 +5,18 @@ import pathlib
 import numpy as np
 
 from keras_bert.tasks.questions import metrics
+from keras_bert.tasks.summary import normal, overlaps
 
 
-def summarize(train, dev, test, paths, most):
+def summarize(train, dev, test, files, settings):
     """Summarizes files of questions as JSON values, as `tasks.summary.summarize` does for rows.
 
     Args:
         train: list of `QuestionWindows`, one for each training file.
         dev: `QuestionWindows` to evaluate on.
         test: `QuestionWindows` to predict, or `None`.
-        paths: dict of the paths of `dev` and `test`.
-        most: int, the maximum number of tokens of a question.
+        files: dict of the paths of `dev` and `test`.
+        settings: `QuestionSettings`.
 
     Returns:
         A dict with the same entries, but for `labels`: `answers`, the number of training questions with and without an
@@ -23,7 +24,6 @@ def summarize(train, dev, test, paths, most):
         and `several_windows`, the share of the training questions whose context needs several.
     """
     total = sum(len(part.questions) for part in train)
-    seen = {key for part in train for key in _keys(part.questions)}
     splits = {"dev": dev, **({} if test is None else {"test": test})}
     truncated = sum(len(part.long_questions) for part in train)
     windows = [np.bincount(part.windows.example, minlength=len(part.questions)) for part in train]
@@ -31,12 +31,15 @@ def summarize(train, dev, test, paths, most):
         "unit": "questions",
         "train": total,
         **{split: {} for split in ("dev", "test")},
-        **{split: {pathlib.Path(paths[split]).name: len(part.questions)} for split, part in splits.items()},
+        **{split: {pathlib.Path(files[split]).name: len(part.questions)} for split, part in splits.items()},
         **_answers(train),
         "windows": int(sum(counts.sum() for counts in windows)),
         "several_windows": float(np.mean(np.concatenate(windows) > 1)),
-        "truncated": {"rows": truncated, "share": truncated / total, "sequence_length": most},
-        "overlap": {split: sum(key in seen for key in _keys(part.questions)) for split, part in splits.items()},
+        "truncated": {"rows": truncated, "share": truncated / total, "sequence_length": settings.max_question_length},
+        "overlap": overlaps(
+            [key for part in train for key in _keys(part.questions)],
+            {split: _keys(part.questions) for split, part in splits.items()},
+        ),
         "baseline": "always no answer",
         "majority": _majority(dev.questions),
     }
@@ -58,8 +61,7 @@ def _majority(questions):
 
 def _keys(questions):
     """Returns question and context of each question without differences in case and white space."""
-    contexts = [" ".join(text.casefold().split()) for text in questions.contexts]
-    asked = (" ".join(text.casefold().split()) for text in questions.questions)
+    contexts, asked = normal(*questions.contexts), normal(*questions.questions)
     return [(text, contexts[number]) for text, number in zip(asked, questions.context, strict=True)]
 
 

@@ -1,14 +1,14 @@
 """Fine-tuning for extractive question answering on SQuAD 1.1, 2.0 and files in their format."""
 
 import dataclasses
+import functools
 import logging
 import pathlib
 
 import numpy as np
 
-from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Findings, FinetuningTask
-from keras_bert.tasks.questions import data as squad
+from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
+from keras_bert.tasks.logits import finite
 from keras_bert.tasks.questions import predictions, published
 from keras_bert.tasks.questions import summary as question_summary
 from keras_bert.tasks.questions.features import QuestionWindows
@@ -46,75 +46,62 @@ class QuestionAnsweringTask(FinetuningTask):
     """Extractive question answering: the answer is a span of the context.
 
     Args:
+        data: a `questions.data.Data`; each of its training files is a stage.
         origins: dict of the facts of the checkpoints to start from by directory or name, see `shared_origins`.
         bert: the first one, loaded.
         settings: `QuestionSettings`.
-        train_files: files in SQuAD's format, one training stage each.
-        dev_file: file to select the best run on.
-        predict_file: file to predict; `None` for none.
-        max_train_examples: int, number of training questions to use from each file; `None` for all.
-        max_dev_examples: int, number of questions of `dev_file` to use; `None` for all.
-        load_options: dict, options of `keras_bert.load`. Defaults to none.
     """
 
     metric = "f1"
 
-    def __init__(
-        self,
-        origins,
-        bert,
-        settings,
-        train_files,
-        dev_file,
-        predict_file=None,
-        max_train_examples=None,
-        max_dev_examples=None,
-        load_options=None,
-    ):
-        self.load_options = load_options or {}
-        read = [squad.read(path, settings.version_2) for path in (*train_files, dev_file)]
-        test = squad.read(predict_file, settings.version_2) if predict_file else None
-        self.bert, self.origins, self._settings = bert, origins, settings
-        self.model = next(iter(origins))
-        self.sequence_length = settings.sequence_length
+    def __init__(self, data, origins, bert, settings):
+        super().__init__(next(iter(origins)), bert, settings.sequence_length)
+        self.data, self.origins, self._settings = data, origins, settings
         self.title = f"SQuAD {'2.0' if settings.version_2 else '1.1'}"
         self.loss = span_loss()
-        self._preprocessor = self.bert.preprocessor(settings.sequence_length, padding="longest")
-        train, dev = [part.first(max_train_examples) for part in read[:-1]], read[-1].first(max_dev_examples)
-        self._train = [self._windows(path, part) for path, part in zip(train_files, train, strict=True)]
-        self._dev = self._windows(dev_file, dev)
-        self._test = self._windows(predict_file, test) if predict_file else None
-        sizes = [[path, len(part.questions)] for path, part in zip(train_files, self._train, strict=True)]
-        self._check_answers(train_files, dev_file)
-        self.dev = Batches(self._dev.inputs(), self._dev.targets(), shuffle=False)
-        of_windows = {name: value for name, value in dataclasses.asdict(settings).items() if name != "n_best"}
-        self.settings = {
-            "model": self.model if len(origins) == 1 else None,  # Several models are in the grid.
-            "train": sizes,
-            "dev": [dev_file, len(self._dev.questions)],
-            "test": [predict_file, len(self._test.questions) if self._test else 0],
-            "content": [part.fingerprint() for part in (*train, dev, *([test] if test else []))],
-            **of_windows,
-        }
-        self.summary = self._summary(dev_file, predict_file)
-        self.facts = {
-            "training questions": "; ".join(f"{pathlib.Path(path).name}: {count:,}" for path, count in sizes),
-            "dev questions": f"{pathlib.Path(dev_file).name}: {len(self._dev.questions):,}",
-            **question_summary.facts(self.summary),
-            **data_summary.facts(self.summary),
-        }
-        self.card = {**_card(dev_file), "purpose": "question answering", "trained_on": self.title}
+        self._train = [self._windows(*part) for part in zip(data.files["train"], data.train, strict=True)]
+        self._dev = self._windows(data.files["dev"], data.dev)
+        self._test = data.test and self._windows(data.files["test"], data.test)
+        self._check_answers()
+        dev = Split("dev", data.dev, self._dev.inputs(), self._dev.targets(), batch_size=32)
+        self.splits = {"train": [], "dev": [dev], "test": []}  # Other windows are packed when they are needed.
+        self.summary = question_summary.summarize(self._train, self._dev, self._test, data.files, settings)
+        self.card = {**_card(data.files["dev"]), "purpose": "question answering", "trained_on": self.title}
 
-    def _summary(self, dev_file, predict_file):
-        """Summarizes the data, see `tasks.summary`."""
-        names = {"dev": dev_file, "test": predict_file}
-        return question_summary.summarize(self._train, self._dev, self._test, names, self._settings.max_question_length)
+    @functools.cached_property
+    def settings(self):
+        data, settings = self.data, dataclasses.asdict(self._settings)
+        del settings["n_best"]
+        return {
+            "model": self.model if len(self.origins) == 1 else None,  # Several models are in the grid.
+            "train": self._sizes(),
+            "dev": [data.files["dev"], len(data.dev)],
+            "test": [data.files["test"], len(data.test or ())],
+            "content": [part.fingerprint() for part in (*data.train, data.dev, *([data.test] if data.test else []))],
+            **settings,
+        }
+
+    def _sizes(self):
+        return [[path, len(part)] for path, part in zip(self.data.files["train"], self.data.train, strict=True)]
+
+    @functools.cached_property
+    def facts(self):
+        facts = super().facts
+        return {title: facts[title] for title in facts if title != "start"}  # Several models may be in the grid.
+
+    def data_facts(self):
+        dev = pathlib.Path(self.data.files["dev"]).name
+        return {
+            "training questions": "; ".join(f"{pathlib.Path(path).name}: {count:,}" for path, count in self._sizes()),
+            "dev questions": f"{dev}: {len(self.data.dev):,}",
+            **question_summary.facts(self.summary),
+        }
 
     def _windows(self, path, questions):
         """Returns the windows of the questions of a file and warns about problematic questions."""
         settings = self._settings
         with announced(f"tokenizing {len(questions.ids):,} questions"):
-            windows = QuestionWindows(questions, self._preprocessor, settings.doc_stride, settings.max_question_length)
+            windows = QuestionWindows(questions, self.preprocessor, settings.doc_stride, settings.max_question_length)
         problems = {
             "answer(s) are not at the given position": [name for name, _, _ in questions.wrong],
             "question(s) have answers but are marked is_impossible; they are scored against the answers, as in the "
@@ -134,8 +121,9 @@ class QuestionAnsweringTask(FinetuningTask):
         _LOG.info("%s: %d questions, %d windows", path, len(questions), len(windows.lengths))
         return windows
 
-    def _check_answers(self, train_files, dev_file):
-        for path, part in zip(train_files, self._train, strict=True):
+    def _check_answers(self):
+        files = self.data.files
+        for path, part in zip(files["train"], self._train, strict=True):
             if set(part.unmapped) >= set(part.questions.ids):
                 raise ValueError(f"{path}: no answer can be located in its context. Expected at least one to learn")
             unanswered = [name for name, gold in zip(part.questions.ids, part.questions.golds, strict=True) if not gold]
@@ -144,9 +132,9 @@ class QuestionAnsweringTask(FinetuningTask):
                     f"{path}: {len(unanswered)} question(s) have no answer to train on, the first is {unanswered[0]}. "
                     "Expected `answers` for each, or --version_2, which allows questions without one"
                 )
-        golds = self._dev.questions.golds
+        golds = self.data.dev.golds
         if not (any(golds) if self._settings.version_2 else all(golds)):
-            raise ValueError(f"{dev_file}: {golds.count([])} question(s) have no answer to evaluate on")
+            raise ValueError(f"{files['dev']}: {golds.count([])} question(s) have no answer to evaluate on")
 
     @staticmethod
     def combine(logits):
@@ -161,8 +149,8 @@ class QuestionAnsweringTask(FinetuningTask):
         return bert.model() if bert.head == "question_answering" else bert.span_labeler()
 
     def score(self, targets, outputs):
-        if not all(np.isfinite(outputs[f"{name}_logits"]).all() for name in ("start", "end")):
-            raise FloatingPointError("the logits are not finite: the training has diverged")
+        for name in ("start", "end"):
+            finite(outputs[f"{name}_logits"])
         _, _, official = self._scored(self._dev.flat(outputs))
         # From 0 to 1, like all scores of a study.
         return {name: value / 100 for name, value in official.items() if name.endswith(("exact", "match", "f1"))}
@@ -206,25 +194,27 @@ class QuestionAnsweringTask(FinetuningTask):
         predictions.write(output / "dev", answers, threshold)
         if self._test is not None:
             predictions.write(output / "test", self._answers(self._test, test), threshold)
-        facts = {}
-        if version_2:
-            facts["threshold of no answer"] = f"{threshold:.3f}, chosen on dev"
         rows = predictions.report_rows(questions, answers, threshold)
-        tables = [published.comparison_table(scores, version_2)]
-        sections, errors = question_sections(rows, version_2), question_errors(rows)
-        measured = {name: value / 100 for name, value in scores.items() if name in ("exact", "exact_match", "f1")}
-        return Findings({"scores": scores}, _listed(scores), facts, tables, sections, errors, measured=measured)
+        return Findings(
+            {name: value / 100 for name, value in scores.items() if name in ("exact", "exact_match", "f1")},
+            question_sections(rows, version_2),
+            question_errors(rows),
+            results={"scores": scores},
+            scores=_listed(scores),
+            facts={"threshold of no answer": f"{threshold:.3f}, chosen on dev"} if version_2 else {},
+            tables=[published.comparison_table(scores, version_2)],
+        )
 
 
 def _card(dev_file):
     """Returns the metadata for the model card; only files with the official names are called SQuAD."""
     name = pathlib.Path(dev_file).name
     official = {"dev-v1.1.json": "rajpurkar/squad", "dev-v2.0.json": "rajpurkar/squad_v2"}.get(name)
-    dataset = {"type": "json", "name": name} if official is None else {"type": official, "name": "SQuAD"}
+    data_set = {"type": official, "name": "SQuAD", "split": "validation"}
     return {
         "pipeline_tag": "question-answering",
         "datasets": [official] if official else [],
-        "dataset": dataset | ({"split": "validation"} if official else {}),
+        "dataset": data_set if official else own_data_set(name, "json"),
         "example": '[{"question": "A question?", "context": "The text with the answer."}]',
         "arguments": '"A question?", "The text with the answer."',
     }

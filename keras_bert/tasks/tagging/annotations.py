@@ -10,7 +10,7 @@ import json
 import logging
 
 from keras_bert.files import write_json, write_text
-from keras_bert.tasks.rows import decoded, json_lines, json_value, valid_text
+from keras_bert.tasks.table_files import decoded, json_lines, json_value, valid_text
 from keras_bert.tasks.tagging.schemes import Entity
 
 _LOG = logging.getLogger("keras_bert")

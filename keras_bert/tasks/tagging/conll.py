@@ -7,7 +7,7 @@ import logging
 import re
 
 from keras_bert.files import write_text
-from keras_bert.tasks.rows import read_lines, valid_text
+from keras_bert.tasks.table_files import read_lines, valid_text
 
 _LOG = logging.getLogger("keras_bert")
 DOCUMENT = "-DOCSTART-"

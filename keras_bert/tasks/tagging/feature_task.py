@@ -52,7 +52,7 @@ class FeatureTaggingTask(TaggingTask):
         self._folder, self._load, self._bilstm = pathlib.Path(folder), load, bilstm or BiLSTMSettings()
         self._features, self._caches, self._seconds = None, {}, {}
         self.card |= {"only_encoder": True, "purpose": f"{self.card['purpose']} by a BiLSTM on features of BERT"}
-        self.settings |= {"bilstm": dataclasses.asdict(self._bilstm)}
+        self.options = {**self.options, "bilstm": dataclasses.asdict(self._bilstm)}
 
     def select(self, setting):
         if setting["features"] != self._features:

@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 
-from keras_bert.tasks.summary import listed
+from keras_bert.tasks.summary import normal, overlaps
 from keras_bert.tasks.tagging import metrics, schemes
 from keras_bert.tasks.tagging.schemes import PLAIN
 
@@ -13,24 +13,23 @@ _FEW = 5  # Types to list.
 _BASELINE = "each word's most frequent training tag"
 
 
-def summarize(train, splits, lengths, document_context):
+def summarize(windows, settings):
     """Summarizes `Sentences` as JSON values, as `tasks.summary.summarize` does for rows.
 
     Args:
-        train: the training `TaggingWindows`.
-        splits: dict of the `TaggingWindows` of `dev` and, if there is data to predict, `test`.
-        lengths: int, the maximum number of tokens of a window.
-        document_context: bool, whether the windows run over documents.
+        windows: dict of the `TaggingWindows` of `train`, `dev` and, if there is data to predict, `test`.
+        settings: `TaggingSettings`.
 
     Returns:
         A dict with the entries `unit`, `train`, `dev`, `test`, `overlap`, `baseline` and `majority` of rows; `words`,
         the training words; `entities`, the training entities of each type, or `tags`, the words of each tag; `unknown`,
         the dev entities of types that train lacks; `windows`; and `long`, the training sentences with several windows.
     """
+    train, splits = windows["train"], {split: part for split, part in windows.items() if split != "train"}
     sentences, dev = train.sentences, splits["dev"].sentences
     counts = collections.Counter(itertools.chain.from_iterable(sentences.types()))
     unknown = collections.Counter(kind for kinds in dev.types() for kind in kinds if kind not in counts)
-    seen = set(map(_key, sentences.sources))
+    keys = {split: list(map(_key, part.sentences.sources)) for split, part in windows.items()}
     return {
         "unit": "texts" if sentences.words is None else "sentences",
         "predicted": "word",
@@ -42,10 +41,8 @@ def summarize(train, splits, lengths, document_context):
         "tags" if sentences.scheme == PLAIN else "entities": dict(counts.most_common()),
         "unknown": dict(unknown.most_common()),
         "windows": len(train.windows.length),
-        "long": 0 if document_context else int(np.sum(train.tokens > lengths - 2)),
-        "overlap": {
-            split: sum(_key(source) in seen for source in part.sentences.sources) for split, part in splits.items()
-        },
+        "long": 0 if settings.document_context else int(np.sum(train.tokens > settings.sequence_length - 2)),
+        "overlap": overlaps(keys.pop("train"), keys),
         "baseline": _BASELINE,
         "majority": _baseline(train, splits["dev"]),
     }
@@ -53,7 +50,7 @@ def summarize(train, splits, lengths, document_context):
 
 def _key(source):
     """Returns a sentence without differences in case and white space."""
-    return " ".join((source if isinstance(source, str) else " ".join(source)).casefold().split())
+    return normal(source if isinstance(source, str) else " ".join(source))
 
 
 def _baseline(train, dev):
@@ -81,7 +78,7 @@ def _words(windows):
 
 
 def facts(summary):
-    """Returns lines of text by title, for people."""
+    """Returns the entries of the summary that other tasks lack, as lines of text by title."""
     name = "entities" if "entities" in summary else "tags"
     total = sum(summary[name].values())
     kinds = ", ".join(f"{kind or 'entity'}: {count:,}" for kind, count in list(summary[name].items())[:_FEW])
@@ -93,5 +90,4 @@ def facts(summary):
     for split in ("dev", "test"):
         for name, count in summary[split].items():
             lines[f"{split} {summary['unit']}"] = f"{name}: {count:,}"
-    lines["majority baseline"] = f"{listed(summary['majority'])} ({summary['baseline']})"
     return lines

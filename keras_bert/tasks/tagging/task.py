@@ -1,5 +1,6 @@
 """Fine-tuning for tagging: named entities, chunks, parts of speech."""
 
+import dataclasses
 import functools
 import pathlib
 
@@ -7,8 +8,8 @@ import numpy as np
 import scipy.special
 
 from keras_bert.models.heads import build_token_classifier
-from keras_bert.tasks import summary as data_summary
-from keras_bert.tasks.base import Findings, FinetuningTask, start_text
+from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
+from keras_bert.tasks.logits import finite
 from keras_bert.tasks.tagging import data, metrics, published, schemes
 from keras_bert.tasks.tagging import summary as sentence_summary
 from keras_bert.tasks.tagging.features import TaggingWindows, labels
@@ -22,6 +23,28 @@ from keras_bert.training.progress import announced
 _FLAGS = {"train": "train_file", "dev": "dev_file", "test": "predict_file"}
 
 
+@dataclasses.dataclass(frozen=True)
+class TaggingSettings:
+    """Settings for splitting sentences into windows.
+
+    Args:
+        sequence_length: int, maximum number of tokens of a window.
+        document_context: bool, whether windows run over whole documents.
+        first_token_only: bool, see `TaggingWindows`.
+        max_train_examples: int, number of training sentences to use; `None` for all.
+    """
+
+    sequence_length: int = 128
+    document_context: bool = False
+    first_token_only: bool = False
+    max_train_examples: int | None = None
+
+    @property
+    def windows(self):
+        """The options of `TaggingWindows`."""
+        return {"document_context": self.document_context, "first_token_only": self.first_token_only}
+
+
 class TaggingTask(FinetuningTask):
     """Tagging of words. Entities are learned as IOB2 tags and predicted in the form of each file.
 
@@ -30,60 +53,46 @@ class TaggingTask(FinetuningTask):
         test: `Sentences` to predict, or `None`. They are scored if they have entities.
         model: directory or name of the checkpoint to start from.
         bert: the loaded checkpoint.
-        sequence_length: int, maximum number of tokens of a window. Defaults to 128.
-        document_context: bool, whether windows run over whole documents. Defaults to `False`.
-        first_token_only: bool, see `TaggingWindows`. Defaults to `False`.
-        max_train_examples: int, number of training sentences to use; `None` for all.
+        settings: `TaggingSettings`. Defaults to windows of 128 tokens within sentences.
     """
 
     can_pack = True
 
-    def __init__(
-        self,
-        train,
-        dev,
-        test,
-        model,
-        bert,
-        sequence_length=128,
-        document_context=False,
-        first_token_only=False,
-        max_train_examples=None,
-    ):
-        data.check(train, dev, test, document_context)
-        self.model, self.bert, self.sequence_length = str(model), bert, sequence_length
+    def __init__(self, train, dev, test, model, bert, settings=None):
+        settings = settings or TaggingSettings()
+        data.check(train, dev, test, settings.document_context)
+        super().__init__(model, bert, settings.sequence_length)
         self.plain = train.scheme == PLAIN
-        self.metric = "accuracy" if self.plain else "f1"
-        self.title = f"Tagging of {train.path.name}"
-        self.loss = token_loss()
-        self.labels = labels(train)
-        self._preprocessor = bert.preprocessor(sequence_length, padding="longest")
-        options = {"document_context": document_context, "first_token_only": first_token_only}
-        parts = {"train": train.first(max_train_examples), "dev": dev, **({} if test is None else {"test": test})}
+        self.title, self.metric = f"Tagging of {train.path.name}", "accuracy" if self.plain else "f1"
+        self.loss, self.labels = token_loss(), labels(train)
+        parts = {
+            "train": train.first(settings.max_train_examples),
+            "dev": dev,
+            **({} if test is None else {"test": test}),
+        }
+        self.files = {name: str(part.path) for name, part in parts.items()}
         with announced(f"tokenizing {sum(map(len, parts.values())):,} sentences"):
-            windows = {
-                name: TaggingWindows(part, self._preprocessor, self.labels, **options) for name, part in parts.items()
+            self._windows = {
+                name: TaggingWindows(part, self.preprocessor, self.labels, **settings.windows)
+                for name, part in parts.items()
             }
-        self._windows = windows
-        self._train = windows["train"].examples()
-        self.train = [lambda: self._train]
-        self.dev = Batches(windows["dev"].inputs(), windows["dev"].targets(), 64, shuffle=False)
-        self.settings = {
-            "model": self.model,
-            "labels": self.labels,
-            "sequence_length": sequence_length,
-            **options,
-            **{_FLAGS[name]: [str(part.path), len(part)] for name, part in parts.items()},
-            "content": {name: part.fingerprint() for name, part in parts.items()},
-        }
-        splits = {name: part for name, part in windows.items() if name != "train"}
-        self.summary = sentence_summary.summarize(windows["train"], splits, sequence_length, document_context)
-        self.facts = {
-            "start": start_text(model, bert),
-            **sentence_summary.facts(self.summary),
-            **_problems(windows),
-        }
+        self.splits = {name: [Split(name, part, *self._examples(name))] for name, part in parts.items()}
+        self.options = {"labels": self.labels, **settings.windows}
+        self.summary = sentence_summary.summarize(self._windows, settings)
         self.card = _card(train, dev)
+
+    def _examples(self, name):
+        """Returns inputs and targets; the data to predict is read in parts, see `TaggingWindows.logits`."""
+        return (None, None) if name == "test" else self._windows[name].examples()
+
+    def data_settings(self):
+        return {_FLAGS.get(name, name): value for name, value in super().data_settings().items()}
+
+    def data_facts(self):
+        return sentence_summary.facts(self.summary)
+
+    def problems(self):
+        return _problems(self._windows)
 
     def build(self, bert):
         # A tagger with the same labels keeps its head.
@@ -96,10 +105,7 @@ class TaggingTask(FinetuningTask):
         return token_batches(functools.partial(Batches, *examples(), seed=seed), batch_size, grouped)
 
     def score(self, targets, outputs):
-        logits = self._windows["dev"].from_outputs(outputs)
-        if not np.isfinite(logits).all():
-            raise FloatingPointError("the logits are not finite: the training has diverged")
-        return self._scores("dev", logits)
+        return self._scores("dev", finite(self._windows["dev"].from_outputs(outputs)))
 
     def _scores(self, split, logits):
         windows = self._windows[split]
@@ -125,30 +131,17 @@ class TaggingTask(FinetuningTask):
         return {"labels": bert.labels, "example": {"text": text}}
 
     def conclude(self, dev, test, output):
-        scores = self._scores("dev", dev["words"])
-        results, facts, messages, tables = {"scores": scores}, {}, [], []
+        scores, test_scores = self._scores("dev", dev["words"]), self._test_scores(test)
         for split, logits in (("dev", dev), ("test", test)):
             if logits:
                 self._write(split, logits["words"], output)
-        test_scores = self._test_scores(test)
-        if test_scores:
-            results["test_scores"] = test_scores
-            facts["scores on test"] = data_summary.listed(test_scores)
-            messages.append(f"test: {data_summary.listed(test_scores)}")
+        tables = []
         if not self.plain and self._is_conll("dev"):
             official = test_scores["f1"] if test_scores and self._is_conll("test") else None
             tables.append(published.comparison_table(scores["f1"], official))
         tags = {tag for tags in self._windows["dev"].tags(dev["words"]) for tag in tags}
-        return Findings(
-            results,
-            data_summary.listed(scores),
-            facts,
-            tables,
-            *self._report(dev["words"]),
-            messages,
-            measured=scores,
-            same=tags.pop() if len(tags) == 1 else None,
-        )
+        same = tags.pop() if len(tags) == 1 else None
+        return Findings(scores, *self._report(dev["words"]), tables=tables, same=same, test_scores=test_scores)
 
     def _write(self, split, logits, output):
         """Writes the predictions in the form of the file."""
@@ -255,7 +248,7 @@ def _card(train, dev):
     return {
         "pipeline_tag": "token-classification",
         "datasets": [],
-        "dataset": {"type": "json" if "json" in dev.path.suffix.lower() else "text", "name": dev.path.name},
+        "dataset": own_data_set(dev.path.name, "text"),
         "purpose": "tagging of words" if train.scheme == PLAIN else "named entity recognition",
         "trained_on": train.path.name,
         "example": '["A text with names."]',

@@ -17,7 +17,7 @@ from keras_bert.tasks.classification.data import (
     score,
 )
 from keras_bert.tasks.classification.glue_tasks import TASKS
-from keras_bert.tasks.table import Examples
+from keras_bert.tasks.examples import Examples
 from keras_bert.training.metrics import accuracy
 
 LABELS = ["a\tb", "c\nd", "e\r\nf", '"g" h', 'i "j"', "\x00\x0b\x85\u2028", " k ", "\\t"]

@@ -9,7 +9,7 @@ import pytest
 
 from keras_bert.tasks.classification import glue, submission
 from keras_bert.tasks.classification.glue import TASKS, read
-from keras_bert.tasks.table import Examples
+from keras_bert.tasks.examples import Examples
 
 NLI = ["entailment", "neutral", "contradiction"]
 TWO = ["entailment", "not_entailment"]

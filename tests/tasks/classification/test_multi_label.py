@@ -16,7 +16,7 @@ from keras_bert.tasks.classification.data import (
 )
 from keras_bert.tasks.classification.multi_label import dense, most_frequent
 from keras_bert.tasks.classification.thresholds import choose_thresholds, parse_threshold, probabilities, threshold_text
-from keras_bert.tasks.table import Examples
+from keras_bert.tasks.examples import Examples
 from keras_bert.training.metrics import exact_match, macro_f1, micro_f1
 
 TASK = Task("own", "Own", "text", None, "label", "abcd", (micro_f1, macro_f1, exact_match), multi_label=True)

@@ -64,7 +64,7 @@ BAD = [
         "a.csv:2: column `score` must be between 1 and 5. Received: 7",
     ),
     ("a.csv", "sentence1,sentence2,score\na,b,x\n", {}, "a.csv:2: column `score` must be a finite number"),
-    ("a.csv", "query,passage\na, \n", {}, "a.csv:2: column `passage` must be a text. Received: ' '"),
+    ("a.csv", "query,passage\na, \n", {}, "a.csv:2: column `passage` is empty"),
     ("a.csv", "text,other\na,b\n", {}, "a.csv:1: no column `passage`. It has: 'text', 'other'. Name another one with"),
     ("a.csv", "premise,hypothesis,label\na,b,yes\n", {}, "a.csv:2: column `label` must be entailment, neutral or"),
     ("a.csv", "premise,hypothesis,label\na,b,neutral\n", {}, "no rows with the label entailment"),

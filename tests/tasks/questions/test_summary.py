@@ -7,9 +7,11 @@ import pytest
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.questions import data, features
 from keras_bert.tasks.questions import summary as question_summary
+from keras_bert.tasks.questions.task import QuestionSettings
 from keras_bert.text.preprocessor import TextPreprocessor
 
 pytestmark = pytest.mark.tensorflow
+SETTINGS = QuestionSettings(max_question_length=2)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,7 @@ def test_questions(tmp_path, preprocessor):
     dev = windows(
         tmp_path / "dev.json", preprocessor, "v2.0", same, ("z", "a b", "b"), ("z", "b c", None), ("z", "d", None)
     )
-    summary = question_summary.summarize([train], dev, None, {"dev": tmp_path / "dev.json"}, 2)
+    summary = question_summary.summarize([train], dev, None, {"dev": tmp_path / "dev.json"}, SETTINGS)
     assert summary == {
         "unit": "questions",
         "train": 3,
@@ -67,6 +69,6 @@ def test_questions(tmp_path, preprocessor):
 
 def test_version_1_has_no_baseline(tmp_path, preprocessor):
     part = windows(tmp_path / "1.json", preprocessor, "1.1", ("x", "a b", "a"))
-    summary = question_summary.summarize([part], part, part, {"dev": "dev.json", "test": "more/test.json"}, 2)
+    summary = question_summary.summarize([part], part, part, {"dev": "dev.json", "test": "more/test.json"}, SETTINGS)
     assert (summary["majority"], summary["test"], "answers" in summary) == ({}, {"test.json": 1}, False)
     assert "majority baseline" not in data_summary.facts(summary)

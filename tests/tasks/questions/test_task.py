@@ -8,6 +8,7 @@ import pytest
 
 import keras_bert
 from keras_bert.experiments.origins import shared_origins
+from keras_bert.tasks.questions.data import read_all
 from keras_bert.tasks.questions.task import QuestionAnsweringTask, QuestionSettings
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
@@ -31,7 +32,7 @@ def file(tmp_path_factory):
 
 def build(checkpoint, file):
     origins = shared_origins([str(checkpoint)])
-    return QuestionAnsweringTask(*origins, SETTINGS, [file, file], file, max_train_examples=2)
+    return QuestionAnsweringTask(read_all([file, file], file, None, True, 2), *origins, SETTINGS)
 
 
 def test_training_stages_settings_and_warnings(checkpoint, file, caplog):
@@ -72,5 +73,6 @@ def test_a_training_file_without_a_located_answer_is_refused(checkpoint, file, t
     content = json.loads(pathlib.Path(file).read_text())
     del content["data"][0]["paragraphs"][0]["qas"][:2]
     (tmp_path / "wrong.json").write_text(json.dumps(content))
+    data = read_all([str(tmp_path / "wrong.json")], file, version_2=True)
     with pytest.raises(ValueError, match=r"wrong.json: no answer can be located in its context. Expected at least one"):
-        QuestionAnsweringTask(*shared_origins([str(checkpoint)]), SETTINGS, [str(tmp_path / "wrong.json")], file)
+        QuestionAnsweringTask(data, *shared_origins([str(checkpoint)]), SETTINGS)

@@ -18,9 +18,8 @@ import unicodedata
 import numpy as np
 
 from keras_bert.files import fingerprint
-from keras_bert.tasks.rows import good_rows, read_rows, valid_text
+from keras_bert.tasks.table_files import TableFile, valid_text
 
-_COLUMNS = ("text", "pair", "labels", "ids")  # Of `Examples`.
 _INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")  # Categories of Unicode.
 _DECIMAL = re.compile(r"\+?(-?)0*([0-9]*?)(?:\.([0-9]*?)0*)?(?<=[0-9])")
 # What word processors write for - and ', and the selectors of emoji and text.
@@ -29,8 +28,35 @@ _SIGNS |= dict.fromkeys((0xFE0E, 0xFE0F))
 _LARGEST = 1e15  # The loss of larger numbers, their square, leaves the range of float32.
 
 
+class Rows:
+    """Base class of dataclasses of rows. The fields in `content` and `places` have a value for each row, or are `None`.
+
+    Attributes:
+        content: tuple of the names of the fields with texts and labels, the first one never `None`.
+        places: tuple of the names of the fields that tell where the rows are from.
+    """
+
+    content, places = (), ()
+
+    def __len__(self):
+        return len(getattr(self, self.content[0]))
+
+    def first(self, count):
+        """Returns the first `count` rows, or all rows for `None`."""
+        if count is not None and count < 1:
+            raise ValueError(f"`count` must be at least 1. Received: count={count}")
+        columns = {name: getattr(self, name) for name in (*self.content, *self.places)}
+        return dataclasses.replace(
+            self, **{name: None if column is None else column[:count] for name, column in columns.items()}
+        )
+
+    def fingerprint(self):
+        """Returns a hash of the rows, to recognize changed data."""
+        return fingerprint([getattr(self, name) for name in self.content])
+
+
 @dataclasses.dataclass(frozen=True)
-class Examples:
+class Examples(Rows):
     """The rows of a data set. Arrays are converted to lists.
 
     Args:
@@ -48,25 +74,18 @@ class Examples:
     ids: list
     skipped: int = 0
 
+    content, places = ("text", "pair", "labels"), ("ids",)
+
     def __post_init__(self):
-        for name in _COLUMNS:
+        for name in (*self.content, *self.places):
             column = getattr(self, name)
             if column is not None:
                 object.__setattr__(self, name, as_list(column))
 
-    def __len__(self):
-        return len(self.text)
-
-    def first(self, count):
-        """Returns the first `count` rows, or all rows for `None`."""
-        if count is not None and count < 1:
-            raise ValueError(f"`count` must be at least 1. Received: count={count}")
-        columns = {name: getattr(self, name) for name in _COLUMNS}
-        return dataclasses.replace(self, **{name: column and column[:count] for name, column in columns.items()})
-
-    def fingerprint(self):
-        """Returns a hash of the rows, to recognize changed data."""
-        return fingerprint([self.text, self.pair, self.labels])
+    @property
+    def columns(self):
+        """The texts, or the two columns of pairs."""
+        return [self.text] if self.pair is None else [self.text, self.pair]
 
 
 def as_list(values):
@@ -92,42 +111,37 @@ def read_table(
     """
     if regression and labels is not None:
         raise ValueError(f"`labels` must be None for regression, which has no classes. Received: labels={labels}")
-    numbers = class_numbers(labels)
-    columns, label = [], None
-    if label_column is not None:
-        columns, label = [label_column], functools.partial(_label, column=label_column, regression=regression)
-    lines, examples = read_examples(path, text_column, pair_column, columns, label, skip_bad_rows)
-    if numbers is None or label is None:
-        return examples
-    found = [class_number(path, line, name, numbers) for line, name in zip(lines, examples.labels, strict=True)]
-    return dataclasses.replace(examples, labels=found)
+    read_label = functools.partial(_label, column=label_column, regression=regression)
+    columns = [] if label_column is None else [label_column]
+    return read_examples(path, text_column, pair_column, columns, read_label, labels, skip_bad_rows)
 
 
-def read_examples(path, text_column, pair_column, label_columns, label, skip_bad_rows=None):
+def read_examples(path, text_column, pair_column, label_columns, read_label, labels=None, skip_bad_rows=None):
     """Reads the texts of a table, and the labels of each row by a function.
 
     Args:
-        path, text_column, pair_column, skip_bad_rows: see `read_table`.
-        label_columns: list of the columns that `label` reads.
-        label: function of path, line number and row, a dict by column; or `None`, no labels.
+        path, text_column, pair_column, labels, skip_bad_rows: see `read_table`.
+        label_columns: list of the columns that `read_label` reads; without any, the rows have no labels.
+        read_label: function of place and row, a dict by column. Returns a label or a tuple of labels.
 
     Returns:
-        The line numbers and `Examples`, whose labels are the results of the function.
+        `Examples`.
     """
-    path = pathlib.Path(path)
+    numbers = class_numbers(labels)
     flags = {text_column: "text_column", pair_column: "pair_column", **dict.fromkeys(label_columns, "label_column")}
-    raw_rows, parse = read_rows(path, {column: flag for column, flag in flags.items() if column is not None})
+    table = TableFile(pathlib.Path(path), {column: flag for column, flag in flags.items() if column is not None})
 
-    def row(line, raw):
-        record = parse(line, raw)
-        text = _text(path, line, record, text_column)
-        pair = None if pair_column is None else _text(path, line, record, pair_column)
-        return text, pair, None if label is None else label(path, line, record)
+    def row(place, record):
+        text, pair = (column and text_cell(place, record, column) for column in (text_column, pair_column))
+        return place, text, pair, read_label(place, record) if label_columns else None
 
-    lines, ids, rows = zip(*good_rows(path, raw_rows, row, skip_bad_rows), strict=True)
-    text, pair, labels = map(list, zip(*rows, strict=True))
-    pair, labels = None if pair_column is None else pair, None if label is None else labels
-    return lines, Examples(text, pair, labels, ids, skipped=len(raw_rows) - len(ids))
+    _, ids, rows = zip(*table.convert(row, skip_bad_rows), strict=True)
+    places, text, pair, found = zip(*rows, strict=True)
+    if numbers is not None and label_columns:  # Unknown labels are an error, also if unreadable rows are skipped.
+        found = [class_ids(place, label, numbers) for place, label in zip(places, found, strict=True)]
+    return Examples(
+        text, pair if pair_column else None, found if label_columns else None, ids, skipped=len(table) - len(ids)
+    )
 
 
 def class_numbers(labels):
@@ -210,49 +224,51 @@ def some(texts, most=5):
     return ", ".join([*texts[:most], *([f"and {len(texts) - most:,} more"] if len(texts) > most else [])])
 
 
-def _text(path, line, record, column):
+def text_cell(place, record, column):
+    """Returns the text in a column of a row, which must not be empty."""
     text = record[column]
     if not isinstance(text, str):
-        raise ValueError(f"{path}:{line}: column `{column}` must be a string. Received: {text!r}")
+        raise ValueError(f"{place}: column `{column}` must be a string. Received: {text!r}")
     if not text.strip():
-        raise ValueError(f"{path}:{line}: column `{column}` is empty")
+        raise ValueError(f"{place}: column `{column}` is empty")
     return valid_text(text)
 
 
-def _label(path, line, record, column, regression):
+def _label(place, record, column, regression):
     label = record[column]
     if not isinstance(label, str | int | float) or (regression and isinstance(label, bool)):
-        raise ValueError(f"{path}:{line}: column `{column}` must be a string or a number. Received: {label!r}")
+        raise ValueError(f"{place}: column `{column}` must be a string or a number. Received: {label!r}")
     if regression or isinstance(label, float):
-        label = finite_number(path, line, column, label)
+        label = finite_number(place, column, label)
     if regression:
         if abs(label) > _LARGEST:
             raise ValueError(
-                f"{path}:{line}: column `{column}` must be between -{_LARGEST:g} and {_LARGEST:g}. Received: {label:g}"
+                f"{place}: column `{column}` must be between -{_LARGEST:g} and {_LARGEST:g}. Received: {label:g}"
             )
         return label
     if not class_name(label):
-        raise ValueError(f"{path}:{line}: column `{column}` is empty")
+        raise ValueError(f"{place}: column `{column}` is empty")
     return class_name(label)
 
 
-def class_number(path, line, label, numbers):
+def class_ids(place, label, numbers):
+    """Returns the id of a label by name, or the sorted ids of a tuple of labels."""
+    if isinstance(label, tuple):
+        return tuple(sorted(class_ids(place, name, numbers) for name in label))
     if label not in numbers:
         if similar := [name for name in numbers if appearance(name) == appearance(label)]:
             first, second = spelled([label, similar[0]])
-            raise ValueError(
-                f"{path}:{line}: unknown label {first}, which looks like {second}. Use one spelling per class"
-            )
-        raise ValueError(f"{path}:{line}: unknown label {label!r}. Expected one of: {', '.join(map(repr, numbers))}")
+            raise ValueError(f"{place}: unknown label {first}, which looks like {second}. Use one spelling per class")
+        raise ValueError(f"{place}: unknown label {label!r}. Expected one of: {', '.join(map(repr, numbers))}")
     return numbers[label]
 
 
-def finite_number(path, line, column, value):
+def finite_number(place, column, value):
     """Converts a value to a finite float, or raises an error with its place in the file."""
     try:
         number = math.nan if "_" in str(value) else float(value)  # Only Python accepts 1_000.
     except (ValueError, TypeError, OverflowError):  # JSON has `null`, and integers that exceed the range of floats.
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"{path}:{line}: column `{column}` must be a finite number. Received: {value!r:.80}")
+        raise ValueError(f"{place}: column `{column}` must be a finite number. Received: {value!r:.80}")
     return number

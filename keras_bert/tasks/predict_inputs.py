@@ -3,7 +3,7 @@
 import pathlib
 
 from keras_bert.tasks.multiple_choice import data as multiple_choice
-from keras_bert.tasks.rows import column_names, good_rows, is_blank, read_rows, valid_text
+from keras_bert.tasks.table_files import TableFile, column_names, is_blank, valid_text
 
 # The argument of `read_texts` that names the column of an input.
 _ARGUMENTS = {"text": "text_column", "question": "text_column", "pair": "pair_column", "context": "pair_column"}
@@ -36,13 +36,12 @@ def read_texts(path, allowed, text_column=None, pair_column=None, choice_columns
     found = [column_names(path, names.values() if is_table else ()) for names in candidates]
     present = [names for names, columns in zip(candidates, found, strict=True) if set(names.values()) <= set(columns)]
     wanted = present[-1] if present else candidates[0]
-    raw_rows, parse = read_rows(path, {column: _ARGUMENTS.get(name) for name, column in wanted.items()})
+    table = TableFile(path, {column: _ARGUMENTS.get(name) for name, column in wanted.items()})
 
-    def row(line, raw):
-        record = parse(line, raw)
-        return {name: _value(f"{path}:{line}", column, record[column]) for name, column in wanted.items()}
+    def row(place, record):
+        return {name: _value(place, column, record[column]) for name, column in wanted.items()}
 
-    return [texts for _, _, texts in good_rows(path, raw_rows, row)]
+    return [texts for _, _, texts in table.convert(row)]
 
 
 def _value(place, column, value):

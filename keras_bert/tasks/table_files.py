@@ -1,4 +1,4 @@
-"""Reads rows and line numbers of CSV, TSV and JSONL files, in UTF-8, with LF, CRLF or CR line ends."""
+"""Reads lines and rows of CSV, TSV and JSONL files, in UTF-8, with LF, CRLF or CR line ends."""
 
 import codecs
 import contextlib
@@ -92,30 +92,59 @@ def check_columns(path, line, found, wanted):
             raise ValueError(f"{path}:{line}: the column `{column}` appears twice")
 
 
-def read_rows(path, wanted):
-    """Reads the rows of a `.csv`, `.tsv` or `.jsonl` file with the `wanted` columns, see `check_columns`.
+class TableFile:
+    """The rows of a `.csv`, `.tsv` or `.jsonl` file as dicts by column.
 
-    Returns:
-        A list of (line number, raw row), and a function of both that returns the row as a dict by column or raises a
-        ValueError.
+    Args:
+        path: the file.
+        wanted: its columns, see `check_columns`; they also determine the delimiter of CSV.
+        header: list of names for the columns of a table without column names. Defaults to the first row.
     """
-    if _suffix(path) == ".jsonl":
-        return json_lines(path), functools.partial(_json_object, path, wanted)
-    (line, header), *rows = lines_of_table(path, wanted)
-    check_columns(path, line, header, wanted)
-    return rows, functools.partial(table_row, path, header)
+
+    def __init__(self, path, wanted, header=None):
+        self.path, self._wanted = path, wanted
+        if is_json_lines(path):
+            self._header, self._rows = None, json_lines(path)
+            return
+        self._header, self._rows = header, lines_of_table(path, wanted)
+        if header is None:
+            (line, self._header), *self._rows = self._rows
+            check_columns(path, line, self._header, wanted)
+
+    def __len__(self):
+        return len(self._rows)
+
+    def convert(self, function, skip_bad_rows=None):
+        """Returns a list of (line number, row number, result) of a function of place and row; see `good_rows`."""
+
+        def convert(line, raw):
+            return function(f"{self.path}:{line}", self._record(line, raw))
+
+        return good_rows(self.path, self._rows, convert, skip_bad_rows)
+
+    def readable(self, function):
+        """Yields the line number and the result of `convert` for the rows that do not raise a ValueError."""
+        for line, raw in self._rows:
+            with contextlib.suppress(ValueError):
+                yield line, function(f"{self.path}:{line}", self._record(line, raw))
+
+    def __iter__(self):
+        return ((line, self._record(line, raw)) for line, raw in self._rows)
+
+    def _record(self, line, raw):
+        if self._header is None:
+            return _json_object(self.path, self._wanted, line, raw)
+        return table_row(self.path, self._header, line, raw)
 
 
 def stream_rows(path, wanted):
-    """Yields the line number and the row of `read_rows`, a dict by column; JSONL is not read as a whole."""
-    if _suffix(path) == ".jsonl":
+    """Yields the line number and the row of a file, a dict by column; JSONL is not read as a whole."""
+    if is_json_lines(path):
         for line, text in stream_lines(path):
             if text.strip():
                 yield line, _json_object(path, wanted, line, text)
         return
-    raw_rows, parse = read_rows(path, wanted)
-    for line, raw in raw_rows:
-        yield line, parse(line, raw)
+    yield from TableFile(path, wanted)
 
 
 def good_rows(path, raw_rows, parse, skip_bad_rows=None):
@@ -154,18 +183,19 @@ def good_rows(path, raw_rows, parse, skip_bad_rows=None):
 
 def column_names(path, wanted=()):
     """Returns the columns of a file, in JSONL of the first object. `wanted` columns determine the CSV delimiter."""
-    if _suffix(path) == ".jsonl":
+    if is_json_lines(path):
         return [name for line, text in json_lines(path)[:1] for name in _json_object(path, wanted, line, text)]
     return lines_of_table(path, wanted)[0][1]
 
 
-def _suffix(path):
-    readers = (".csv", ".tsv", ".jsonl")
-    if path.suffix.lower() not in readers:
-        raise ValueError(f"{path}: the name must end in {', '.join(readers)}")
+def is_json_lines(path):
+    """Returns whether a file is JSONL; raises for files that are not tables, and for missing ones."""
+    suffixes = (".csv", ".tsv", ".jsonl")
+    if path.suffix.lower() not in suffixes:
+        raise ValueError(f"{path}: the name must end in {', '.join(suffixes)}")
     if not path.is_file():
         raise ValueError(f"{path}: no such file")
-    return path.suffix.lower()
+    return path.suffix.lower() == ".jsonl"
 
 
 def lines_of_table(path, wanted):
@@ -173,7 +203,7 @@ def lines_of_table(path, wanted):
 
     Blank lines are no rows. In a single column, lines of white space are texts, in TSV also empty lines.
     """
-    rows = _csv_rows(path, wanted) if _suffix(path) == ".csv" else _tsv_rows(path)
+    rows = _csv_rows(path, wanted) if path.suffix.lower() == ".csv" else _tsv_rows(path)
     rows = list(itertools.dropwhile(lambda row: is_blank(row[1]), rows))
     if not rows:
         raise ValueError(f"{path}: the file is empty. Expected a first line with the names of the columns")

@@ -1,4 +1,4 @@
-"""Logits of several models as one."""
+"""Logits of a task: of several models as one, as probabilities, and whether a training has diverged."""
 
 import numpy as np
 
@@ -21,3 +21,17 @@ def mean_sigmoids(logits):
     logits = np.stack(logits).astype("float64")
     present, absent = (np.logaddexp.reduce(-np.logaddexp(0, sign * logits), 0) for sign in (-1, 1))
     return present - absent
+
+
+def finite(logits):
+    """Returns logits as an array, or raises a FloatingPointError if a training has diverged."""
+    logits = np.asarray(logits)
+    if not np.isfinite(logits).all():
+        raise FloatingPointError("`logits` must be finite. Received: NaN or infinity: the training has diverged")
+    return logits
+
+
+def softmax(logits):
+    """Returns the probabilities of the last axis, in float64."""
+    logits = np.asarray(logits, "float64")
+    return np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True))
