@@ -27,11 +27,8 @@ def calibrated(model, signature, texts):
             raise ValueError(
                 f"`calibration` must be a list with {expected} of each text. Received: {row!r:.200} at index {number}"
             )
-    with observed(model) as limits:
-        for start in range(0, len(rows), _TOGETHER):
-            columns = zip(*rows[start : start + _TOGETHER], strict=True)
-            signature.python_function(*map(_tensor, columns, specs))
-    return limits
+    parts = (zip(*rows[start : start + _TOGETHER], strict=True) for start in range(0, len(rows), _TOGETHER))
+    return _limits(model, signature, (map(_tensor, columns, specs) for columns in parts))
 
 
 def probed(model, signature):
@@ -39,11 +36,18 @@ def probed(model, signature):
 
     They show which inputs are large, for models of texts in English; other texts may be larger.
     """
+    probe = assets.probe_inputs("serving_default", signature).values()
+    starts = range(0, len(PASSAGES), _TOGETHER)
+    return _limits(
+        model, signature, [probe, *([_column(spec, start) for spec in signature.input_signature] for start in starts)]
+    )
+
+
+def _limits(model, signature, batches):
+    """Returns the limits of the batches, lists of the inputs of the signature."""
     with observed(model) as limits:
-        signature.python_function(*assets.probe_inputs("serving_default", signature).values())
-        for start in range(0, len(PASSAGES), _TOGETHER):
-            columns = [_column(spec, start) for spec in signature.input_signature]
-            signature.python_function(*columns)
+        for inputs in batches:
+            signature.python_function(*inputs)
     return limits
 
 

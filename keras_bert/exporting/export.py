@@ -11,7 +11,7 @@ from keras_bert.checks import is_finite
 from keras_bert.exporting import assets
 from keras_bert.exporting.calibration import calibrated, probed
 from keras_bert.exporting.fused_layers import fused
-from keras_bert.exporting.head_signatures import is_regression, signatures_of
+from keras_bert.exporting.head_signatures import is_regression, signatures_of, with_options
 from keras_bert.exporting.int8_layers import in_int8
 from keras_bert.files import check_replaceable, replacing
 from keras_bert.models.describe import describe
@@ -19,8 +19,8 @@ from keras_bert.text.labels import checked_labels
 from keras_bert.text.preprocessor import TextPreprocessor
 from keras_bert.text.signatures import on_ids
 
-# Signatures with these names take `tf.Example`s and have their own TensorFlow Serving API; all others use Predict.
 _FILES = ("saved_model.pb", "fingerprint.pb", "variables", "assets", assets.FOLDER)
+# Signatures with these names take `tf.Example`s and have their own TensorFlow Serving API; all others use Predict.
 _METHODS = {name: f"tensorflow/serving/{name}" for name in ("classify", "regress")}
 
 
@@ -160,12 +160,12 @@ def build_signatures(model, preprocessor, labels=None, pair=False, **options):
     """Returns the signatures of a model by name, `tf.function`s on raw text; for the arguments see `export`."""
     description = describe(model)
     labels = _labels(description, labels)
-    if pair and description.head != "classification":
+    row = None if description.signatures is not None else signatures_of(description.head)
+    if pair and not (row and row.takes_pair):
         raise ValueError(f"`pair` must be False for a model with head={description.head!r}. Received: pair={pair}")
-    if description.signatures is not None:
-        return description.signatures(model, preprocessor, **options)
-    preprocessor = _for_serving(preprocessor, description.head)
-    return signatures_of(description.head).build(model, description, preprocessor, labels, pair, **options)
+    if row is None:
+        return with_options(description.signatures, description, options, model, preprocessor)
+    return row.build(model, description, _for_serving(preprocessor, row.keeps), labels, pair, **options)
 
 
 def _labels(description, labels):
@@ -193,18 +193,18 @@ def _checked_range(description, score_range):
     regression = is_regression(description)
     ends = list(score_range) if np.iterable(score_range) else []
     if not regression or len(ends) != 2 or not all(map(is_finite, ends)) or ends[0] > ends[1]:
-        expected = "(lowest, highest), finite numbers" if regression else "None for a model that is no regression model"
+        expected = "(lowest, highest), finite numbers" if regression else "None for a model that is not a regression model"
         raise ValueError(f"`score_range` must be {expected}. Received: score_range={score_range}")
     return [float(end) for end in ends]
 
 
-def _for_serving(preprocessor, head):
-    """Returns the preprocessor with padding to the longest text of a request; fill-mask models keep [MASK] intact."""
+def _for_serving(preprocessor, keeps):
+    """Returns the preprocessor with padding to the longest text of a request, which keeps some special tokens."""
     config = preprocessor.get_config()
     if config["padding"] == "fixed":
         config["padding"] = "longest"
-    if head == "pretraining" and "[MASK]" not in config["keep_special_tokens"]:
-        config["keep_special_tokens"] = [*config["keep_special_tokens"], "[MASK]"]
+    kept = config["keep_special_tokens"]
+    config["keep_special_tokens"] = [*kept, *(token for token in keeps if token not in kept)]
     return preprocessor if config == preprocessor.get_config() else TextPreprocessor.from_config(config)
 
 

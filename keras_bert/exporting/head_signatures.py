@@ -1,6 +1,7 @@
 """The table of heads on raw text: what each one's signatures take, their options, and how they are built."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 
 from keras_bert.exporting import fill_mask
@@ -24,6 +25,9 @@ class HeadSignatures:
         inputs: function from a `LoadedBert` to the inputs that `predict` takes, tuples of their names.
         options: tuple of the options of `export`.
         defaults: function from a `LoadedBert` and `n_best` to the options that `predict` sets.
+        takes_pair: bool, whether `pair` may be true.
+        keeps: tuple of special tokens that stay intact in texts.
+        axes: function from the name of an input or an output to the names of its free axes.
     """
 
     name: str
@@ -31,6 +35,9 @@ class HeadSignatures:
     inputs: Callable = lambda bert: [_TEXT]
     options: tuple = ()
     defaults: Callable = lambda bert, n_best: {}
+    takes_pair: bool = False
+    keeps: tuple = ()
+    axes: Callable = lambda name: ("batch", "length")
 
 
 def is_regression(description):
@@ -38,19 +45,34 @@ def is_regression(description):
     return description.head == "classification" and description.num_classes == 1 and not description.multi_label
 
 
+def with_options(build, description, options, *arguments):
+    """Returns the signatures that a function builds; raises an error for an option that it does not have."""
+    known = list(inspect.signature(build).parameters)[len(arguments) :]
+    for name, value in options.items():
+        if name not in known:
+            raise ValueError(
+                f"a model with head={description.head!r} has no option {name!r} of its signatures. Expected one of: "
+                f"{', '.join(known) or 'none'}. Received: {name}={value!r:.200}"
+            )
+    return build(*arguments, **options)
+
+
 def _classifier(model, description, preprocessor, labels, pair, **options):
     if is_regression(description):
-        return classify.regressor(model, preprocessor, pair, description.score_activation, **options)
+        arguments = model, preprocessor, pair, description.score_activation
+        return with_options(classify.regressor, description, options, *arguments)
     build = classify.multi_label_classifier if description.multi_label else classify.classifier
-    return build(model, preprocessor, labels, pair, **options)
+    return with_options(build, description, options, model, preprocessor, labels, pair)
 
 
 def _tagger(model, description, preprocessor, labels, pair, **options):
-    return tag.tagger(model, preprocessor, labels, **options)
+    return with_options(tag.tagger, description, options, model, preprocessor, labels)
 
 
 def _without_labels(build):
-    return lambda model, description, preprocessor, labels, pair, **options: build(model, preprocessor, **options)
+    return lambda model, description, preprocessor, labels, pair, **options: with_options(
+        build, description, options, model, preprocessor
+    )
 
 
 def _inputs_of_classifier(bert):
@@ -68,6 +90,7 @@ HEAD_SIGNATURES = (
         _inputs_of_classifier,
         ("rows_together", "logits", "thresholds", "zero_shot"),
         lambda bert, n_best: {"thresholds": bert.thresholds} if bert.multi_label else {},
+        takes_pair=True,
     ),
     HeadSignatures("token_classification", _tagger, options=("stride",)),
     HeadSignatures("bilstm_tagging", _tagger, options=("stride",)),
@@ -84,8 +107,15 @@ HEAD_SIGNATURES = (
         _inputs_of_pretrainer,
         ("top",),
         lambda bert, n_best: {"top": n_best or 5},
+        keeps=("[MASK]",),
+        axes=lambda name: ("batch", "predictions" if name in ("mask_positions", "mlm_logits") else "length"),
     ),
-    HeadSignatures("multiple_choice", _without_labels(classify.chooser), lambda bert: [("text", "choices")]),
+    HeadSignatures(
+        "multiple_choice",
+        _without_labels(classify.chooser),
+        lambda bert: [("text", "choices")],
+        axes=lambda name: ("batch", "choices", "length"),
+    ),
     HeadSignatures("next_sentence", _without_labels(fill_mask.follower), lambda bert: [_PAIR]),
     HeadSignatures(
         "encoder", _without_labels(embed.embedder), options=("pooling", "layers", "normalize", "rows_together")

@@ -7,6 +7,7 @@ import keras
 from onnx import TensorProto, checker, helper
 
 from keras_bert import layers
+from keras_bert.exporting.head_signatures import signatures_of
 from keras_bert.exporting.onnx_graph import (
     Graph,
     activate,
@@ -41,10 +42,10 @@ def build_onnx(model, description):
     """
     graph = Graph()
     outputs = _outputs(graph, description, {name: name for name in model.input})
-    has_choices = "fold_choices" in description.layers
+    axes = signatures_of(description.head).axes
     graph.rename({tensor: name for name, tensor in outputs.items()})
     tensors = [
-        [helper.make_tensor_value_info(name, kind, _dimensions(has_choices, name, sides[name])) for name in names]
+        [helper.make_tensor_value_info(name, kind, _dimensions(axes(name), sides[name])) for name in names]
         for sides, names, kind in (
             (model.input, list(model.input), TensorProto.INT32),
             (model.output, list(outputs), TensorProto.FLOAT),
@@ -58,11 +59,8 @@ def build_onnx(model, description):
     return proto
 
 
-def _dimensions(has_choices, name, tensor):
+def _dimensions(free, tensor):
     """Returns sizes of axes, or names of free ones."""
-    free = ("batch", "choices", "length") if has_choices else ("batch", "length")
-    if name in ("mask_positions", "mlm_logits"):
-        free = ("batch", "predictions")
     return [size or axis for size, axis in itertools.zip_longest(tensor.shape, free[: len(tensor.shape)])]
 
 

@@ -8,6 +8,7 @@ import time
 import keras
 import numpy as np
 
+from keras_bert.exporting.head_signatures import signatures_of
 from keras_bert.exporting.verification import TOLERANCES, compare, scale_of
 
 _ANY_LENGTH = ((1, 1), (3, 17), (2, 64))  # Rows and lengths of the probes of a model for any length.
@@ -54,7 +55,7 @@ def check_runtime(model, description, path, runners, precision):
     Returns:
         A `RuntimeReport`.
     """
-    cases = [(run, batch) for run, length in runners for batch in probes(description, length)]
+    cases = [(run, batch) for run, length in runners for batch in probes(model, description, length)]
     expected = [_outputs(model, batch) for _, batch in cases]
     scales = {name: max(scale_of(outputs[name]) for outputs in expected) for name in expected[0]}
     differences = [0.0]
@@ -68,17 +69,17 @@ def check_runtime(model, description, path, runners, precision):
                     f"{batch['token_ids'].shape}, {name} {found.problem}; expected at most {TOLERANCES[precision]:.0e}"
                 )
             differences.append(found.relative)
-    latencies = dict(_latency(run, description, length) for run, length in runners)
+    latencies = dict(_latency(run, model, description, length) for run, length in runners)
     return RuntimeReport(path, path.stat().st_size, max(differences), latencies)
 
 
-def probes(description, length=None):
+def probes(model, description, length=None):
     """Returns batches of random token ids with padding, of one length or of several."""
     limit = _limit(description)
     shapes = (
         [(rows, min(size, limit)) for rows, size in _ANY_LENGTH] if length is None else [(n, length) for n in _ROWS]
     )
-    return [_probe(description, *shape) for shape in shapes]
+    return [_probe(model, description, *shape) for shape in shapes]
 
 
 def _limit(description):
@@ -86,18 +87,22 @@ def _limit(description):
     return np.inf if description.positions == "none" else description.config.max_position_embeddings
 
 
-def _probe(description, rows, length):
+def _probe(model, description, rows, length):
     rng, config = np.random.default_rng(rows * length), description.config
-    shape = (rows, 2, length) if description.head == "multiple_choice" else (rows, length)
-    real = rng.integers(1, length + 1, (*shape[:-1], 1))
+    sizes, axes = (
+        {"batch": rows, "choices": 2, "length": length, "predictions": 2},
+        signatures_of(description.head).axes,
+    )
+    shapes = {name: [sizes[axis] for axis in axes(name)] for name in model.input}
+    real = rng.integers(1, length + 1, (*shapes["token_ids"][:-1], 1))
     real[0] = length
     batch = {
-        "token_ids": rng.integers(0, config.vocab_size, shape),
-        "segment_ids": rng.integers(0, config.type_vocab_size, shape),
+        "token_ids": rng.integers(0, config.vocab_size, shapes["token_ids"]),
+        "segment_ids": rng.integers(0, config.type_vocab_size, shapes["segment_ids"]),
         "padding_mask": np.arange(length) < real,
     }
-    if description.head == "pretraining":
-        batch["mask_positions"] = rng.integers(0, length, (rows, 2))
+    if "mask_positions" in shapes:
+        batch["mask_positions"] = rng.integers(0, length, shapes["mask_positions"])
     return {name: values.astype("int32") for name, values in batch.items()}
 
 
@@ -107,10 +112,10 @@ def _outputs(model, batch):
     return {name: keras.ops.convert_to_numpy(value) for name, value in outputs.items() if not isinstance(value, list)}
 
 
-def _latency(run, description, length):
+def _latency(run, model, description, length):
     """Returns the length of a text, and the median time that it takes."""
     length = length or min(_ANY_LENGTH[-1][-1], _limit(description))
-    batch, times = _probe(description, 1, length), []
+    batch, times = _probe(model, description, 1, length), []
     for _ in range(_CALLS):
         start = time.perf_counter()
         run(batch)

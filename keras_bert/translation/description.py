@@ -56,11 +56,11 @@ class TransformerDescription:
         """
         marian_layout.write(self, directory, vocabulary, dtype)
 
-    def signatures(self, model, tokenizer, **options):
+    def signatures(self, model, tokenizer, beam=None, n_best=1):
         """Returns the signatures on raw text, see `translator_signatures`."""
         from keras_bert.translation.signature import translator_signatures  # Needs TensorFlow, unlike the model.
 
-        return translator_signatures(model, tokenizer, **options)
+        return translator_signatures(model, tokenizer, beam, n_best)
 
 
 def read(layers):
