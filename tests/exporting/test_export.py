@@ -157,9 +157,6 @@ def slow_answers(model, preprocessor, question, context, stride, longest):
     return sorted(spans, key=lambda span: -span[0]), min(nulls)
 
 
-# ---- Keras models on strings
-
-
 def test_text_model(model_of, preprocessor):
     model = model_of("classification")
     inputs = {"text": np.array(TEXTS, object), "pair": np.array(PAIRS, object)}
@@ -253,24 +250,33 @@ def examples(inputs):
     return [tf.train.Example(features=tf.train.Features(feature=one)).SerializeToString() for one in features]
 
 
-def test_regression(served):
-    model = served("regression")
-    expected = model.model(model.preprocessor(TEXTS))["logits"].numpy()[:, 0]
-    answers = model.eagerly(text=TEXTS)
-    assert list(answers) == ["score"]
-    close(answers["score"], expected)
-    close(model.eagerly("regress", inputs=examples({"text": TEXTS}))["outputs"], expected)
+TWO, LABELS_3 = {"text": TEXTS, "pair": PAIRS}, [["LABEL_0", "LABEL_1", "LABEL_2"]] * 4
+# The answer for the outputs of the model and the masks of the texts.
+FORMULAS = {
+    "regression": ({"text": TEXTS}, lambda outputs, mask: {"score": outputs["logits"][:, 0]}),
+    "multi_label": (TWO, lambda outputs, mask: {"probabilities": 1 / (1 + np.exp(-outputs["logits"]))}),
+    "next_sentence": (TWO, lambda outputs, mask: {"probability": softmax(outputs["nsp_logits"])[:, 0]}),
+    "embedding": ({"text": TEXTS}, lambda outputs, mask: {"embedding": outputs["embedding"]}),
+    "encoder": ({"text": TEXTS}, lambda outputs, mask: {"embedding": numpy_pool(outputs, mask, "mean", [-1], False)}),
+}
 
 
-def test_several_labels_without_names(served):
-    model = served("multi_label")
-    answers = model.eagerly(text=TEXTS, pair=PAIRS)
-    logits = model.model(model.preprocessor((TEXTS, PAIRS)))["logits"].numpy()
-    assert set(answers) == {"labels", "probabilities", "predicted"}
-    probabilities = 1 / (1 + np.exp(-logits))
-    close(answers["probabilities"], probabilities)
-    np.testing.assert_array_equal(answers["predicted"], probabilities >= THRESHOLDS)
-    assert strings(answers["labels"].tolist()) == [["LABEL_0", "LABEL_1", "LABEL_2"]] * 4
+@pytest.mark.parametrize("head", FORMULAS)
+def test_answers_are_formulas_of_the_outputs(served, head):
+    columns, formula = FORMULAS[head]
+    model = served(head)
+    inputs = model.preprocessor(tuple(columns.values()) if "pair" in columns else TEXTS)
+    outputs = {name: value.numpy() for name, value in model.model(inputs).items()}
+    answers = model.eagerly(**columns)
+    expected = formula(outputs, inputs["padding_mask"].numpy())
+    assert expected.keys() == answers.keys() - {"labels", "predicted"}
+    for name, value in expected.items():
+        close(answers[name], value)
+    if head == "regression":
+        close(model.eagerly("regress", inputs=examples({"text": TEXTS}))["outputs"], answers["score"])
+    if head == "multi_label":
+        np.testing.assert_array_equal(answers["predicted"], answers["probabilities"] >= THRESHOLDS)
+        assert strings(answers["labels"].tolist()) == LABELS_3
 
 
 def test_multiple_choice(served):
@@ -384,7 +390,7 @@ def test_top_answers_over_windows_and_null_threshold(served):
 MASKED = ["a [MASK] b", "c", "[MASK] d [MASK]", "[MASK]"]
 
 
-def test_rows_beyond_the_vocabulary_never_fill_a_mask(config, pieces):
+def test_rows_beyond_the_vocabulary_never_fill_a_mask(eager, config, pieces):
     """The bias of the spare rows makes them the most probable ones."""
     spare = dataclasses.replace(config, vocab_size=len(pieces) + 30)
     model = keras_bert.build_pretrainer(keras_bert.build_encoder(spare))
@@ -416,36 +422,25 @@ def test_fill_mask(served, pieces):
         assert not answers["probabilities"][row, len(places) :].any()
 
 
-def test_next_sentence(served):
+def test_next_sentence_of_a_pretrainer(served):
     model = served("pretraining")
     inputs = model.preprocessor((TEXTS, PAIRS))
     logits = model.model({**inputs, "mask_positions": tf.zeros((4, 1), tf.int32)})["nsp_logits"].numpy()
     close(model.eagerly("next_sentence", text=TEXTS, pair=PAIRS)["probability"], softmax(logits)[:, 0])
-    # As the only head, and without an NSP head.
-    model = served("next_sentence")
-    logits = model.model(inputs)["nsp_logits"].numpy()
-    close(model.eagerly(text=TEXTS, pair=PAIRS)["probability"], softmax(logits)[:, 0])
-    assert list(served("mlm").signatures) == ["serving_default"]
+    assert list(served("mlm").signatures) == ["serving_default"]  # Without an NSP head.
 
 
 # ---- Embeddings
 
 
-def test_an_embedder(served):
-    model = served("embedding")
-    answers = model.eagerly(text=TEXTS)
-    close(answers["embedding"], model.model(model.preprocessor(TEXTS))["embedding"].numpy())
-    close(np.linalg.norm(answers["embedding"], axis=-1), np.ones(len(TEXTS)))
-
-
-def numpy_pool(outputs, inputs, pooling, layers, normalize):
+def numpy_pool(outputs, mask, pooling, layers, normalize):
     if pooling == "pooled":
         vectors = np.asarray(outputs["pooled_output"])
     else:
         states = outputs.get("hidden_states") or [outputs["sequence_output"]]
         states = np.concatenate([np.asarray(states[layer]) for layer in layers], -1)
-        rows = zip(states, np.asarray(inputs["padding_mask"]).astype(bool), strict=True)
-        vectors = np.stack([state[mask].mean(0) if pooling == "mean" else state[0] for state, mask in rows])
+        rows = zip(states, np.asarray(mask).astype(bool), strict=True)
+        vectors = np.stack([state[real].mean(0) if pooling == "mean" else state[0] for state, real in rows])
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True) if normalize else vectors
 
 
@@ -457,13 +452,7 @@ def test_pooling(model_of, preprocessor, pooling, layers, normalize):
     model = model_of("encoder", hidden_states=True)
     inputs = preprocessor(TEXTS)
     found = embed.pool(model(inputs), inputs["padding_mask"], pooling, layers, normalize)
-    close(found.numpy(), numpy_pool(model(inputs), inputs, pooling, layers, normalize))
-
-
-def test_vectors_of_an_encoder(model_of, served):
-    model = served("encoder")
-    inputs = model.preprocessor(TEXTS)
-    close(model(text=TEXTS)["embedding"], numpy_pool(model.model(inputs), inputs, "mean", [-1], False))
+    close(found.numpy(), numpy_pool(model(inputs), inputs["padding_mask"], pooling, layers, normalize))
 
 
 # ---- Errors
@@ -473,23 +462,14 @@ def test_vectors_of_an_encoder(model_of, served):
     ("head", "options", "message"),
     [
         ("classification", {"labels": ["a", "b"]}, r"`labels` must be 3 different names, .*: labels=\['a', 'b'\]"),
-        (
-            "classification",
-            {"labels": ["a", "b", "a"]},
-            "`labels` must be 3 different names, in the order of the logits",
+        *(
+            ("classification", {"labels": labels}, "`labels` must be 3 different names, in the order of the logits")
+            for labels in (["a", "b", "a"], [1, "1", 2], "abc", dict(enumerate("abc")), [["a"], ["b"], ["c"]])
         ),
-        ("classification", {"labels": [1, "1", 2]}, "`labels` must be 3 different names"),
-        ("classification", {"labels": "abc"}, "`labels` must be 3 different names, .* Received: labels='abc'"),
-        ("classification", {"labels": {0: "a", 1: "b", 2: "c"}}, "`labels` must be 3 different names"),
-        ("classification", {"labels": [["a"], ["b"], ["c"]]}, "`labels` must be 3 different names"),
         ("regression", {"labels": ["a"]}, "`labels` must be None for a regression model"),
         ("encoder", {"labels": ["a"]}, "`labels` must be None for a model with head='encoder'"),
         ("classification", {"example": {"text": 1}}, r"`example` must be a dict of `text` \(str\). Received: example="),
-        (
-            "multiple_choice",
-            {"example": {"text": "a", "choices": "b"}},
-            r"a dict of `text` \(str\), `choices` \(list\)",
-        ),
+        ("multiple_choice", {"example": {"text": "a", "choices": "b"}}, r"a dict of `text` \(str\), `choices` \(list"),
         ("classification", {"score_range": (0, 1)}, "`score_range` must be None for a model that is not a regr"),
         ("regression", {"score_range": (5, 0)}, r"`score_range` must be \(lowest, highest\), .*: score_range=\(5, 0\)"),
         ("regression", {"score_range": (0, math.inf)}, "`score_range` must be .*, finite numbers. .*=.0, inf.$"),
@@ -519,7 +499,7 @@ def test_bad_arguments_of_export(model_of, preprocessor, tmp_path, head, options
     assert not list(tmp_path.iterdir())
 
 
-def test_missing_layers(model_of, preprocessor):
+def test_layers_that_the_encoder_does_not_have(model_of, preprocessor):
     with pytest.raises(ValueError, match=r"`layers` must be from -2 to 1. Received: \[3\]"):
         embed.embedder(model_of("encoder", hidden_states=True), preprocessor, layers=(0, 3))
 

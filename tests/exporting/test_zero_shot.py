@@ -56,6 +56,7 @@ def pair_logits(nli):
     return np.log(scores).reshape(len(TEXTS), len(LABELS), 3)
 
 
+@pytest.mark.usefixtures("eager")
 def test_an_nli_classifier(nli):
     inputs = nli.preprocessor(40)(
         ([text for text in TEXTS for _ in LABELS], [HYPOTHESIS.replace("{}", label) for label in LABELS] * 3)
@@ -93,6 +94,7 @@ def test_the_pipeline_of_transformers(nli, multi_label):
             assert abs(answer["scores"][label] - score) < 1e-5
 
 
+@pytest.mark.usefixtures("eager")
 def test_a_sentence_encoder(sentences):
     hypotheses = sentences.encode([f"This text is about {label}." for label in LABELS], normalize=True)
     expected = softmax(sentences.encode(TEXTS, normalize=True) @ hypotheses.T / 0.1)
@@ -153,6 +155,7 @@ def test_saved_models(request, kind, tmp_path, monkeypatch):
     assert [report.problems for report in verification.verify([folder])] == [[]]
 
 
+@pytest.mark.usefixtures("eager")
 def test_mistakes(nli, sentences, load):
     for bert, options, message in (
         (nli, {"candidate_labels": "sport"}, "`candidate_labels` must be a list of different strings, .*'sport'"),
