@@ -193,7 +193,7 @@ def _checked_range(description, score_range):
     regression = is_regression(description)
     ends = list(score_range) if np.iterable(score_range) else []
     if not regression or len(ends) != 2 or not all(map(is_finite, ends)) or ends[0] > ends[1]:
-        expected = "(lowest, highest), finite numbers" if regression else "None for a model that is not a regression model"
+        expected = "(lowest, highest), finite numbers" if regression else "None for a model without a score"
         raise ValueError(f"`score_range` must be {expected}. Received: score_range={score_range}")
     return [float(end) for end in ends]
 

@@ -470,7 +470,7 @@ def test_pooling(model_of, preprocessor, pooling, layers, normalize):
         ("encoder", {"labels": ["a"]}, "`labels` must be None for a model with head='encoder'"),
         ("classification", {"example": {"text": 1}}, r"`example` must be a dict of `text` \(str\). Received: example="),
         ("multiple_choice", {"example": {"text": "a", "choices": "b"}}, r"a dict of `text` \(str\), `choices` \(list"),
-        ("classification", {"score_range": (0, 1)}, "`score_range` must be None for a model that is not a regr"),
+        ("classification", {"score_range": (0, 1)}, "`score_range` must be None for a model without a score"),
         ("regression", {"score_range": (5, 0)}, r"`score_range` must be \(lowest, highest\), .*: score_range=\(5, 0\)"),
         ("regression", {"score_range": (0, math.inf)}, "`score_range` must be .*, finite numbers. .*=.0, inf.$"),
         ("regression", {"score_range": 5}, "`score_range` must be .*, finite numbers. Received: score_range=5"),
