@@ -10,19 +10,12 @@ of any accepted answer. Prints how many question-document pairs were kept, and w
 take about a second.
 """
 
-from absl import flags
+import dataclasses
 
 from keras_bert.tasks.questions import triviaqa
 
 from . import command
-
-command.section("data")
-_QA = flags.DEFINE_list("qa", None, "TriviaQA's question file(s), of train or dev.", required=True)
-_EVIDENCE = flags.DEFINE_string("evidence", None, "TriviaQA's directory with wikipedia/ and web/.", required=True)
-_MAX_WORDS = flags.DEFINE_integer("max_words", 400, "Number of words of a document to use as context.", 1)
-_SOURCES = flags.DEFINE_list("sources", None, "Source(s): wikipedia, web; default: as given in each question file.")
-command.section("output")
-_OUTPUT = flags.DEFINE_string("output", None, "Output file.", required=True)
+from .arguments import CommandArguments, flag
 
 _REASONS = {
     "no_answer": "without an answer in the first {} words",
@@ -34,15 +27,26 @@ _REASONS = {
 }
 
 
-def main():
-    counts = triviaqa.convert(_QA.value, _EVIDENCE.value, _OUTPUT.value, _MAX_WORDS.value, _SOURCES.value)
+@dataclasses.dataclass(frozen=True)
+class Arguments(CommandArguments):
+    qa: list[str] = flag(None, "TriviaQA's question file(s), of train or dev.", required=True, section="data")
+    evidence: str = flag(None, "TriviaQA's directory with wikipedia/ and web/.", required=True)
+    max_words: int = flag(400, "Number of words of a document to use as context.", least=1)
+    sources: list[str] = flag(None, "Source(s): wikipedia, web; default: as given in each question file.")
+    output: str = flag(None, "Output file.", required=True, section="output")
+
+
+def main(arguments):
+    files, limits = (arguments.qa, arguments.evidence, arguments.output), (arguments.max_words, arguments.sources)
+    counts = triviaqa.convert(*files, *limits)
     print(f"{counts.questions:,} questions, {counts.pairs:,} question-document pairs:")
     for reason, text in _REASONS.items():
         if counts.dropped[reason]:
-            known = counts.first_missing if reason == "missing" else _MAX_WORDS.value
+            known = counts.first_missing if reason == "missing" else arguments.max_words
             print(f"{counts.dropped[reason]:,} {text.format(known)}")
-    print(f"{counts.kept:,} kept, of {counts.answered:,} questions, in {counts.paragraphs:,} contexts: {_OUTPUT.value}")
+    kept = f"{counts.kept:,} kept, of {counts.answered:,} questions, in {counts.paragraphs:,} contexts"
+    print(f"{kept}: {arguments.output}")
 
 
 if __name__ == "__main__":
-    command.run(main, tensorflow=False)
+    command.run(__doc__, Arguments, main, tensorflow=False)

@@ -14,75 +14,65 @@ English books take 5 seconds on one core after startup, and 1 GB of memory. With
 same examples on its workers, which need this package and the input at the same path; interrupted runs do not resume.
 """
 
+import dataclasses
 import shlex
-
-from absl import flags
 
 from keras_bert.corpus import lines
 from keras_bert.pretraining.record_files import MANIFEST
 
 from . import command, common_flags
-
-command.section("data")
-_INPUT = flags.DEFINE_string("input", None, "Glob pattern of the text files.")
-_VOCAB = flags.DEFINE_string("vocab", None, "Vocabulary file, a vocab.txt.")
-_FORMAT = flags.DEFINE_enum(
-    "format",
-    "sentences",
-    ["sentences", "paragraphs", "jsonl"],
-    "Format of the input, see above.",
-)
-flags.DEFINE_string("field", "text", "Field with the text in jsonl.")
-flags.DEFINE_bool("lowercase", True, "Whether the vocabulary is uncased.")
-flags.DEFINE_bool("strip_accents", None, "Whether to strip accents; default: as --lowercase.")
-command.section("examples")
-flags.DEFINE_integer("sequence_length", 128, "Number of tokens of an example.")
-flags.DEFINE_bool("next_sentence", True, "Creates sentence pairs; otherwise full-length rows of text.")
-flags.DEFINE_bool("special_tokens", True, "Adds [CLS] and [SEP] to rows; --nospecial_tokens as in GPT.")
-flags.DEFINE_float("short_seq_prob", 0.1, "Probability of a shorter pair.")
-flags.DEFINE_integer("duplicates", None, "Passes over the text; default: 1, with --static 10.")
-flags.DEFINE_integer("seed", 1, "Random seed.")
-command.section("masks")
-_STATIC = flags.DEFINE_bool("static", False, "Draws the masks now, fixed for all epochs.")
-flags.DEFINE_float("masked_lm_prob", 0.15, "Fraction of the tokens to predict.")
-flags.DEFINE_integer("max_predictions", None, "Maximum predictions per example; default: that fraction of it.")
-flags.DEFINE_bool("whole_word", False, "Masks all tokens of a word together.")
-flags.DEFINE_integer("max_ngram", 1, "Maximum number of adjacent words to mask together.")
-flags.DEFINE_float("mask_share", 0.8, "Fraction of the predicted tokens replaced by [MASK].")
-flags.DEFINE_float("random_share", 0.1, "Fraction replaced by a random token; the rest are unchanged.")
-command.section("output")
-_OUTPUT = flags.DEFINE_string("output_dir", None, "Output folder.", required=True)
-_INSPECT = flags.DEFINE_integer("inspect", 0, "Only prints this many examples of --output_dir.")
-_SHARDS = flags.DEFINE_integer("shards", None, "Number of files; default: one per 64 MB, at least 16.", 1)
-_PROCESSES = flags.DEFINE_integer(
-    "processes", None, "Number of processes; default: one per core, or one for small inputs.", 1
-)
-_COMPRESS = flags.DEFINE_bool("compress", False, "Compresses the files to .gz.")
-command.section("Apache Beam")
-_RUNNER = flags.DEFINE_string("runner", None, "Apache Beam runner, such as DirectRunner; default: no Beam.")
-_BEAM_OPTIONS = flags.DEFINE_list("beam_options", [], "Pipeline option(s) of the runner.")
-command.renamed(output="output_dir")
+from .arguments import CommandArguments, flag
 
 
-def check():
+@dataclasses.dataclass(frozen=True)
+class Arguments(CommandArguments):
+    input: str = flag(None, "Glob pattern of the text files.", section="data")
+    vocab: str = flag(None, "Vocabulary file, a vocab.txt.")
+    format: str = flag("sentences", "Format of the input, see above.", values=["sentences", "paragraphs", "jsonl"])
+    field: str = flag("text", "Field with the text in jsonl.")
+    lowercase: bool = flag(True, "Whether the vocabulary is uncased.")
+    strip_accents: bool = flag(None, "Whether to strip accents; default: as --lowercase.")
+    sequence_length: int = flag(128, "Number of tokens of an example.", section="examples")
+    next_sentence: bool = flag(True, "Creates sentence pairs; otherwise full-length rows of text.")
+    special_tokens: bool = flag(True, "Adds [CLS] and [SEP] to rows; --nospecial_tokens as in GPT.")
+    short_seq_prob: float = flag(0.1, "Probability of a shorter pair.")
+    duplicates: int = flag(None, "Passes over the text; default: 1, with --static 10.")
+    seed: int = flag(1, "Random seed.")
+    static: bool = flag(False, "Draws the masks now, fixed for all epochs.", section="masks")
+    masked_lm_prob: float = flag(0.15, "Fraction of the tokens to predict.")
+    max_predictions: int = flag(None, "Maximum predictions per example; default: that fraction of it.")
+    whole_word: bool = flag(False, "Masks all tokens of a word together.")
+    max_ngram: int = flag(1, "Maximum number of adjacent words to mask together.")
+    mask_share: float = flag(0.8, "Fraction of the predicted tokens replaced by [MASK].")
+    random_share: float = flag(0.1, "Fraction replaced by a random token; the rest are unchanged.")
+    output_dir: str = flag(None, "Output folder.", required=True, old="output", section="output")
+    inspect: int = flag(0, "Only prints this many examples of --output_dir.")
+    shards: int = flag(None, "Number of files; default: one per 64 MB, at least 16.", least=1)
+    processes: int = flag(None, "Number of processes; default: one per core, or one for small inputs.", least=1)
+    compress: bool = flag(False, "Compresses the files to .gz.")
+    runner: str = flag(None, "Apache Beam runner, such as DirectRunner; default: no Beam.", section="Apache Beam")
+    beam_options: list[str] = flag((), "Pipeline option(s) of the runner.")
+
+
+def check(arguments):
     """Finds mistakes in flags and paths."""
-    if _INSPECT.value:
+    if arguments.inspect:
         return
-    for holder in (_INPUT, _VOCAB):
-        if holder.value is None:
-            raise ValueError(f"--{holder.name} is required. Received: none")
-    common_flags.only(_FORMAT.value == "jsonl", "with --format=jsonl", "field")
-    common_flags.only(flags.FLAGS.next_sentence, "with --next_sentence", "short_seq_prob")
-    if _BEAM_OPTIONS.value and not _RUNNER.value:
-        raise ValueError(f"--beam_options requires --runner. Received: {','.join(_BEAM_OPTIONS.value)}")
-    if _PROCESSES.value and _RUNNER.value:
-        raise ValueError(f"--processes cannot be used with --runner. Received: {_PROCESSES.value}")
-    if not _RUNNER.value:
-        lines.find(_INPUT.value)
-        common_flags.check_paths(vocab=_VOCAB.value)
+    for name in ("input", "vocab"):
+        if getattr(arguments, name) is None:
+            raise ValueError(f"--{name} is required. Received: none")
+    arguments.only(arguments.format == "jsonl", "with --format=jsonl", "field")
+    arguments.only(arguments.next_sentence, "with --next_sentence", "short_seq_prob")
+    if arguments.beam_options and not arguments.runner:
+        raise ValueError(f"--beam_options requires --runner. Received: {','.join(arguments.beam_options)}")
+    if arguments.processes and arguments.runner:
+        raise ValueError(f"--processes cannot be used with --runner. Received: {arguments.processes}")
+    if not arguments.runner:
+        lines.find(arguments.input)
+        common_flags.check_paths(vocab=arguments.vocab)
 
 
-def main():
+def main(arguments):
     from keras_bert.pretraining.beam import generate_with_beam
     from keras_bert.pretraining.generate import generate
     from keras_bert.pretraining.inspection import describe
@@ -90,24 +80,23 @@ def main():
     from keras_bert.pretraining.settings import Settings
     from keras_bert.training.progress import messages
 
-    if _INSPECT.value:
-        print(describe(_OUTPUT.value, _INSPECT.value, _VOCAB.value))
+    if arguments.inspect:
+        print(describe(arguments.output_dir, arguments.inspect, arguments.vocab))
         return
-    duplicates = flags.FLAGS.duplicates or (10 if _STATIC.value else 1)
-    settings = common_flags.instance(
-        Settings, masking=common_flags.instance(Masking), duplicates=duplicates, form=_FORMAT.value
-    )
-    what = _INPUT.value, _OUTPUT.value, _VOCAB.value, settings
-    how = {"shards": _SHARDS.value, "compress": _COMPRESS.value}
-    if _RUNNER.value:
-        manifest = generate_with_beam(*what, _RUNNER.value, _BEAM_OPTIONS.value, **how)
+    duplicates = arguments.duplicates or (10 if arguments.static else 1)
+    masking = arguments.fill(Masking)
+    settings = arguments.fill(Settings, masking=masking, duplicates=duplicates, form=arguments.format)
+    what = arguments.input, arguments.output_dir, arguments.vocab, settings
+    how = {"shards": arguments.shards, "compress": arguments.compress}
+    if arguments.runner:
+        manifest = generate_with_beam(*what, arguments.runner, arguments.beam_options, **how)
     else:
         with messages() as show:
-            manifest = generate(*what, workers=_PROCESSES.value, progress=show, **how)
-    output = _OUTPUT.value.rstrip("/")
+            manifest = generate(*what, workers=arguments.processes, progress=show, **how)
+    output = arguments.output_dir.rstrip("/")
     print(f"data:         {output}: {_summary(manifest)}")
     print(f"statistics:   {output}/{MANIFEST}")
-    command.print_next(_next(output))
+    command.print_next(_next_step(arguments, output))
 
 
 def _summary(manifest):
@@ -116,14 +105,14 @@ def _summary(manifest):
     return f"{examples:,} examples of {documents:,} documents, {tokens:,} tokens, {shares}"
 
 
-def _next(output):
+def _next_step(arguments, output):
     """Returns the command that trains on the data."""
-    objective = "" if flags.FLAGS.next_sentence else " --next_sentence=false"
-    objective += "" if flags.FLAGS.special_tokens else " --causal"
-    phase = f"length:{flags.FLAGS.sequence_length},steps:10000,batch:32"
+    objective = "" if arguments.next_sentence else " --next_sentence=false"
+    objective += "" if arguments.special_tokens else " --causal"
+    phase = f"length:{arguments.sequence_length},steps:10000,batch:32"
     train = f"{command.spelling('run_pretraining')} --data={shlex.quote(output)} --config=tiny --phase={phase}"
     return f"{train}{objective} --output_dir=runs/tiny"
 
 
 if __name__ == "__main__":
-    command.run(main, check=check)
+    command.run(__doc__, Arguments, main, check)

@@ -6,25 +6,28 @@
 exceeds the majority-label baseline by 10 points.
 """
 
+import dataclasses
 import pathlib
-
-from absl import flags
 
 from keras_bert.files import read_json
 
 from . import command
+from .arguments import CommandArguments, flag
 
-command.section("data")
-_RUN = flags.DEFINE_string("output_dir", "runs/demo", "--output_dir of run_glue.")
 _SENTENCES = ("I would see it again tomorrow.", "Two hours that I will not get back.")
 _MARGIN = 0.1
 
 
-def main():
+@dataclasses.dataclass(frozen=True)
+class Arguments(CommandArguments):
+    output_dir: str = flag("runs/demo", "--output_dir of run_glue.", section="data")
+
+
+def main(arguments):
     import tensorflow as tf
     import tensorflow_text  # noqa: F401 (The SavedModel uses its ops.)
 
-    run = pathlib.Path(_RUN.value)
+    run = pathlib.Path(arguments.output_dir)
     results = read_json(run / "results.json")
     accuracy, majority = results["best"]["scores"]["accuracy"], results["data"]["majority"]["accuracy"]
     count = results["data"]["dev"]["classification"]
@@ -38,4 +41,4 @@ def main():
 
 
 if __name__ == "__main__":
-    command.run(main)
+    command.run(__doc__, Arguments, main)

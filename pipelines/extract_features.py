@@ -8,70 +8,93 @@ line for each text with the text and its vector. Texts longer than `--sequence_l
 counts them. Embeds a thousand GLUE sentences per second with the 6-layer MiniLM on two cores.
 """
 
+import dataclasses
 import functools
 import json
 import logging
 import pathlib
 
-from absl import flags
-
 import keras_bert
 from keras_bert.files import replacing
 
 from . import command, common_flags
+from .arguments import CommandArguments, flag
 
-command.section("data")
-_INPUT = flags.DEFINE_string("input", None, "File of texts, one per line.", required=True)
-command.section("model")
-_MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", required=True)
-_LAYERS = flags.DEFINE_list("layers", ["-1"], "Layer(s) to concatenate; 0 is the embeddings, -1 the last.")
-_POOLING = flags.DEFINE_enum(
-    "pooling",
-    None,
-    ["mean", "max", "cls", "pooled"],
-    "Pooling; default: the checkpoint's, or mean.",
-)
-_NORMALIZE = flags.DEFINE_bool("normalize", None, "Scales vectors to length 1; default: as in the checkpoint.")
-_PROMPT = flags.DEFINE_string("prompt", None, "Put before each text; default: the checkpoint's default prompt.")
-_PROMPT_NAME = flags.DEFINE_string("prompt_name", None, "One of the checkpoint's prompts, in place of --prompt.")
-_LENGTH = flags.DEFINE_integer(
-    "sequence_length", None, "Maximum number of tokens of a text; default: the checkpoint's, or the model's maximum."
-)
-_BATCH = flags.DEFINE_integer("batch_size", 32, "Batch size.", 1)
-_PRECISION = flags.DEFINE_enum("precision", "float32", ["float32", "mixed_bfloat16"], "Computation precision.")
-command.section("output")
-_OUTPUT = flags.DEFINE_string("output", None, "Output file, .npz or .jsonl.", required=True)
 _CHUNK = 4096  # Number of texts to process, sorted by length, at a time.
 
 
-def check():
+@dataclasses.dataclass(frozen=True)
+class Arguments(CommandArguments):
+    input: str = flag(None, "File of texts, one per line.", required=True, section="data")
+    model: str = flag(None, "Directory or name of the model.", required=True, section="model")
+    layers: list[int] = flag((-1,), "Layer(s) to concatenate; 0 is the embeddings, -1 the last.")
+    pooling: str = flag(None, "Pooling; default: the checkpoint's, or mean.", values=["mean", "max", "cls", "pooled"])
+    normalize: bool = flag(None, "Scales vectors to length 1; default: as in the checkpoint.")
+    prompt: str = flag(None, "Put before each text; default: the checkpoint's default prompt.")
+    prompt_name: str = flag(None, "One of the checkpoint's prompts, in place of --prompt.")
+    sequence_length: int = flag(
+        None, "Maximum number of tokens of a text; default: the checkpoint's, or the model's maximum."
+    )
+    batch_size: int = flag(32, "Batch size.", least=1)
+    precision: str = flag("float32", "Computation precision.", values=["float32", "mixed_bfloat16"])
+    output: str = flag(None, "Output file, .npz or .jsonl.", required=True, section="output")
+
+    @functools.cached_property
+    def texts(self):
+        """The texts of the input."""
+        lines = common_flags.text_lines(pathlib.Path(self.input).read_bytes(), self.input)
+        if lines in ([], [""]):
+            raise ValueError(f"{self.input}: there is no text")
+        return lines
+
+
+def check(arguments):
     """Finds mistakes in paths and texts."""
-    common_flags.check_paths(_MODEL.value, input=_INPUT.value)
-    if pathlib.Path(_OUTPUT.value).suffix not in (".npz", ".jsonl"):
-        raise ValueError(f"--output must end in .npz or .jsonl. Received: {_OUTPUT.value}")
-    _read(pathlib.Path(_INPUT.value))
+    common_flags.check_paths(arguments.model, input=arguments.input)
+    if pathlib.Path(arguments.output).suffix not in (".npz", ".jsonl"):
+        raise ValueError(f"--output must end in .npz or .jsonl. Received: {arguments.output}")
+    _ = arguments.texts
 
 
-def main():
+def main(arguments):
     import numpy as np
-    import tensorflow as tf
 
-    from keras_bert.tasks.embedding.signature import check_pooling, pool
+    from keras_bert.tasks.embedding.signature import check_pooling
     from keras_bert.text.prompts import chosen_prompt
 
-    output = pathlib.Path(_OUTPUT.value)
-    texts = _read(pathlib.Path(_INPUT.value))
-    layers = common_flags.numbers(_LAYERS, int)
-    bert = keras_bert.load(_MODEL.value, dtype=_PRECISION.value, hidden_states=True)
-    pooling = _POOLING.value or bert.pooling or "mean"
-    normalize = bert.normalize if _NORMALIZE.value is None else _NORMALIZE.value
+    texts, layers = arguments.texts, arguments.layers
+    bert = keras_bert.load(arguments.model, dtype=arguments.precision, hidden_states=True)
+    pooling = arguments.pooling or bert.pooling or "mean"
+    normalize = bert.normalize if arguments.normalize is None else arguments.normalize
     check_pooling(bert.encoder, pooling, layers)
-    _check_projection(bert, layers)
-    prompt = chosen_prompt(bert.prompts, bert.default_prompt_name, _PROMPT.value, _PROMPT_NAME.value)
-    length = _LENGTH.value or bert.sequence_length or bert.config.max_position_embeddings
-    model, preprocessor = bert.model(), bert.preprocessor(length, padding="longest")
+    if bert.projection and (layers != [-1] or arguments.pooling or arguments.normalize is not None):
+        raise ValueError(
+            "--layers, --pooling and --normalize are for models without a projection after pooling. "
+            f"Received: {arguments.model} with one of {bert.projection} units"
+        )
+    prompt = chosen_prompt(bert.prompts, bert.default_prompt_name, arguments.prompt, arguments.prompt_name)
+    length = arguments.sequence_length or bert.sequence_length or bert.config.max_position_embeddings
+    preprocessor, run = bert.preprocessor(length, padding="longest"), _vector_function(bert, pooling, layers, normalize)
+    parts, cut = [], 0
+    for start in range(0, len(texts), _CHUNK):
+        pieces = preprocessor.tokenizer([prompt + text for text in texts[start : start + _CHUNK]])
+        cut += int(np.sum(pieces.row_lengths().numpy() > length - 2))
+        parts.append(_vectors(run, preprocessor, pieces, arguments.batch_size))
+    if cut:
+        logging.getLogger("keras_bert").warning(
+            "texts of more than %d tokens, truncated: %d of %d", length, cut, len(texts)
+        )
+    _write(pathlib.Path(arguments.output), texts, np.concatenate(parts))
+    print(f"wrote {len(texts):,} vectors of {parts[0].shape[1]} numbers to {arguments.output}")
 
-    specs = {name: tf.TensorSpec([None, None], tf.int32) for name in bert.encoder.input}
+
+def _vector_function(bert, pooling, layers, normalize):
+    """Returns a TensorFlow function from inputs to vectors."""
+    import tensorflow as tf
+
+    from keras_bert.tasks.embedding.signature import pool
+
+    model, specs = bert.model(), {name: tf.TensorSpec([None, None], tf.int32) for name in bert.encoder.input}
 
     @tf.function(input_signature=[specs], autograph=False)
     def run(inputs):
@@ -80,44 +103,18 @@ def main():
         outputs = bert.encoder(inputs, training=False)
         return pool(outputs, inputs["padding_mask"], pooling, layers, normalize)
 
-    parts, cut = [], 0
-    for start in range(0, len(texts), _CHUNK):
-        pieces = preprocessor.tokenizer([prompt + text for text in texts[start : start + _CHUNK]])
-        cut += int(np.sum(pieces.row_lengths().numpy() > length - 2))
-        parts.append(_vectors(run, preprocessor, pieces))
-    if cut:
-        logging.getLogger("keras_bert").warning(
-            "texts of more than %d tokens, truncated: %d of %d", length, cut, len(texts)
-        )
-    _write(output, texts, np.concatenate(parts))
-    print(f"wrote {len(texts):,} vectors of {parts[0].shape[1]} numbers to {output}")
+    return run
 
 
-def _check_projection(bert, layers):
-    if bert.projection and (layers != [-1] or _POOLING.value or _NORMALIZE.value is not None):
-        raise ValueError(
-            "--layers, --pooling and --normalize are for models without a projection after pooling. "
-            f"Received: {_MODEL.value} with one of {bert.projection} units"
-        )
-
-
-@functools.cache
-def _read(path):
-    lines = common_flags.text_lines(path.read_bytes(), path)
-    if lines in ([], [""]):
-        raise ValueError(f"{path}: there is no text")
-    return lines
-
-
-def _vectors(run, preprocessor, pieces):
+def _vectors(run, preprocessor, pieces, batch_size):
     """Computes the vectors of some texts, in batches of similar length."""
     import numpy as np
     import tensorflow as tf
 
     order = np.argsort(pieces.row_lengths().numpy(), kind="stable")
     vectors = [
-        run(preprocessor.pack(tf.gather(pieces, order[start : start + _BATCH.value]))).numpy()
-        for start in range(0, len(order), _BATCH.value)
+        run(preprocessor.pack(tf.gather(pieces, order[start : start + batch_size]))).numpy()
+        for start in range(0, len(order), batch_size)
     ]
     return np.concatenate(vectors)[np.argsort(order, kind="stable")]
 
@@ -136,4 +133,4 @@ def _write(path, texts, vectors):
 
 
 if __name__ == "__main__":
-    command.run(main, check=check)
+    command.run(__doc__, Arguments, main, check)

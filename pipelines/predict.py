@@ -19,283 +19,288 @@ heads lines to read for arguments, and JSON for files. With `--server` (TensorFl
 `--model` is the name of a served model.
 """
 
+import dataclasses
 import functools
 import itertools
 import os
 import pathlib
 import sys
 
-from absl import flags
-
 from keras_bert.files import replacing
 from keras_bert.tasks.table_files import decoded
 
 from . import command, common_flags, wings
+from .arguments import CommandArguments, flag
 
-command.section("data")
-_INPUT = flags.DEFINE_string("input", None, "File of texts: .csv, .tsv, .jsonl, or one text per line.")
-_TEXT = flags.DEFINE_string("text_column", None, "Column of the text or question; default: `text` or `question`.")
-_PAIR = flags.DEFINE_string("pair_column", None, "Column of the second text or context; default: `pair` or `context`.")
-_CHOICES = flags.DEFINE_list(
-    "choice_columns", None, "Columns with the choices; default: `choices`, or names such as `A` and `choice1`."
-)
-_QUESTION = flags.DEFINE_multi_string("question", None, "Question(s) to answer.")
-_CONTEXT = flags.DEFINE_string("context_file", None, "File of the context; default: standard input.")
-command.section("model")
-_MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", required=True)
-_LENGTH = flags.DEFINE_integer(
-    "sequence_length", None, "Maximum number of tokens of a sequence; default: as in training."
-)
-_CANDIDATES = flags.DEFINE_list(
-    "candidate_labels", None, "Zero-shot classification with these labels: sentence encoders, entailment models."
-)
-_HYPOTHESIS = flags.DEFINE_string(
-    "hypothesis", None, 'Hypothesis of a candidate label; default: "This text is about {}."'
-)
-_MULTI_LABEL = flags.DEFINE_bool(
-    "multi_label", None, "Several candidate labels may apply to a text: entailment models."
-)
-_TEMPERATURE = flags.DEFINE_float(
-    "temperature", None, "Divides the cosines of candidate labels: sentence encoders; default: 0.05."
-)
-_BATCH = flags.DEFINE_integer("batch_size", 32, "Batch size.", 1)
-_BEAM = flags.DEFINE_integer("beam_size", None, "Beams of a translation; default: 4, or --n_best if it is larger.", 1)
-_PENALTY = flags.DEFINE_float("length_penalty", None, "Alpha of the length penalty of translations; default: 0.6.", 0)
-_SERVER = flags.DEFINE_string("server", None, "Address of a server, host:port.")
-_PROTOCOL = flags.DEFINE_enum("protocol", "rest", ["rest", "grpc"], "Protocol of the server.")
-command.section("output")
-_OUTPUT = flags.DEFINE_string("output", None, "File to write, one line of JSON per text; default: prints the answers.")
-_N_BEST = flags.DEFINE_integer(
-    "n_best", None, "Number of answers to a question, of tokens for a [MASK], or of translations.", 1
-)
-_ZERO_SHOT = (_HYPOTHESIS, _MULTI_LABEL, _TEMPERATURE)
 _CHUNK = 64  # Batches whose texts are sorted by length together.
+_ZERO_SHOT = ("hypothesis", "multi_label", "temperature")
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments(CommandArguments):
+    input: str = flag(None, "File of texts: .csv, .tsv, .jsonl, or one text per line.", section="data")
+    text_column: str = flag(None, "Column of the text or question; default: `text` or `question`.")
+    pair_column: str = flag(None, "Column of the second text or context; default: `pair` or `context`.")
+    choice_columns: list[str] = flag(
+        None, "Columns with the choices; default: `choices`, or names such as `A` and `choice1`."
+    )
+    question: list[str] = flag(None, "Question(s) to answer.", repeatable=True)
+    context_file: str = flag(None, "File of the context; default: standard input.")
+    model: str = flag(None, "Directory or name of the model.", required=True, section="model")
+    sequence_length: int = flag(None, "Maximum number of tokens of a sequence; default: as in training.")
+    candidate_labels: list[str] = flag(
+        None, "Zero-shot classification with these labels: sentence encoders, entailment models."
+    )
+    hypothesis: str = flag(None, 'Hypothesis of a candidate label; default: "This text is about {}."')
+    multi_label: bool = flag(None, "Several candidate labels may apply to a text: entailment models.")
+    temperature: float = flag(None, "Divides the cosines of candidate labels: sentence encoders; default: 0.05.")
+    batch_size: int = flag(32, "Batch size.", least=1)
+    beam_size: int = flag(None, "Beams of a translation; default: 4, or --n_best if it is larger.", least=1)
+    length_penalty: float = flag(None, "Alpha of the length penalty of translations; default: 0.6.", least=0)
+    server: str = flag(None, "Address of a server, host:port.")
+    protocol: str = flag("rest", "Protocol of the server.", values=["rest", "grpc"])
+    output: str = flag(None, "File to write, one line of JSON per text; default: prints the answers.", section="output")
+    n_best: int = flag(None, "Number of answers to a question, of tokens for a [MASK], or of translations.", least=1)
+
+    @property
+    def is_table(self):
+        """Whether `--input` is a table."""
+        return bool(self.input) and pathlib.Path(self.input).suffix.lower() in (".csv", ".tsv", ".jsonl")
+
+    @functools.cached_property
+    def content(self):
+        """The bytes of the file of the texts or of the context, or of the standard input, which can be read once."""
+        if path := self.context_file if self.question else self.input:
+            return pathlib.Path(path).read_bytes()
+        if sys.stdin.isatty():
+            print(f"type {'the context' if self.question else 'one text per line'}; Ctrl-D ends", file=sys.stderr)
+        return sys.stdin.buffer.read()
+
+    @property
+    def lines(self):
+        """The name of the file of texts, and its lines."""
+        name = self.input or "standard input"
+        lines = common_flags.text_lines(self.content, name)
+        if not lines:
+            raise ValueError(f"{name}: there is no text")
+        return name, lines
+
+    @property
+    def questions(self):
+        """A row for each question about one context."""
+        if len(self.positional) + bool(self.context_file) > 1 or self.input:
+            raise ValueError(
+                "--question takes one context: an argument, --context_file or the standard input; no --input"
+            )
+        name = self.context_file or "standard input"
+        context = self.positional[0] if self.positional else decoded(self.content, name)
+        if not context.strip() or not all(question.strip() for question in self.question):
+            raise ValueError("--question and its context must not be empty")
+        return [{"question": question, "context": context} for question in self.question]
+
+    def values(self, *names):
+        """Returns the values of flags that have one, by name."""
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
 def check(arguments):
     """Finds mistakes in files and texts."""
-    output = _OUTPUT.value
-    common_flags.only(_SERVER.value, "with --server", "protocol")
-    common_flags.only(_QUESTION.value, "with --question", "context_file")
+    output, texts = arguments.output, arguments.input or arguments.context_file
+    arguments.only(arguments.server, "with --server", "protocol")
+    arguments.only(arguments.question, "with --question", "context_file")
     tables = "for tables, --input with .csv, .tsv or .jsonl"
-    common_flags.only(_is_table(), tables, "text_column", "pair_column", "choice_columns")
+    arguments.only(arguments.is_table, tables, "text_column", "pair_column", "choice_columns")
     if output and os.path.isdir(output):
         raise ValueError(f"--output must be a file. Received: the folder {output}")
-    _check_zero_shot()
-    if _SERVER.value and (given := _given(_LENGTH, _BEAM, _PENALTY, *_ZERO_SHOT)):
-        raise ValueError(f"--{next(iter(given))} of a served model was chosen when it was exported. Received: --server")
-    common_flags.check_paths(None if _SERVER.value else _MODEL.value, input=_INPUT.value, context_file=_CONTEXT.value)
-    texts = _INPUT.value or _CONTEXT.value
+    _check_zero_shot(arguments)
+    exported = arguments.values("sequence_length", "beam_size", "length_penalty", *_ZERO_SHOT)
+    if arguments.server and exported:
+        raise ValueError(
+            f"--{next(iter(exported))} of a served model was chosen when it was exported. Received: --server"
+        )
+    files = {"input": arguments.input, "context_file": arguments.context_file}
+    common_flags.check_paths(None if arguments.server else arguments.model, **files)
     if output and texts and os.path.isfile(output) and os.path.samefile(output, texts):
         raise ValueError(f"--output must be another file than that of the texts. Received: {output}")
-    if _QUESTION.value:
-        _questions(arguments)
-    elif not arguments and not _is_table():
-        _text_lines()
+    if arguments.question:
+        _ = arguments.questions
+    elif not arguments.positional and not arguments.is_table:
+        _ = arguments.lines
 
 
-def _check_zero_shot():
-    labels = _CANDIDATES.value
+def _check_zero_shot(arguments):
+    labels = arguments.candidate_labels
     if labels is None:
-        for name, value in _given(*_ZERO_SHOT).items():
+        for name, value in arguments.values(*_ZERO_SHOT).items():
             raise ValueError(f"--{name} needs --candidate_labels. Received: --{name}={value}")
         return
     if not labels or not all(labels) or len(set(labels)) < len(labels):
         received = ",".join(labels)
         raise ValueError(f"--candidate_labels must be different labels, none empty. Received: {received!r}")
-    if len(labels) == 1 and not _MULTI_LABEL.value and not _SERVER.value:
-        raise _single_label("--multi_label")
-    if _N_BEST.value:
-        raise ValueError(f"--n_best has no meaning with --candidate_labels. Received: --n_best={_N_BEST.value}")
+    if len(labels) == 1 and not arguments.multi_label and not arguments.server:
+        raise _single_label(labels[0], "--multi_label")
+    if arguments.n_best:
+        raise ValueError(f"--n_best has no meaning with --candidate_labels. Received: --n_best={arguments.n_best}")
 
 
-def _single_label(exception):
+def _single_label(label, exception):
     return ValueError(
         "--candidate_labels must be at least 2 labels: a single one always has the probability 1, except with "
-        f"{exception}. Received: {_CANDIDATES.value[0]!r}"
+        f"{exception}. Received: {label!r}"
     )
 
 
-def _given(*holders):
-    """Returns the given flags as a dict of values by name."""
-    return {holder.name: holder.value for holder in holders if holder.value is not None}
-
-
 def main(arguments):
-    allowed, predict = _server() if _SERVER.value else _model()
-    rows = _questions(arguments) if _QUESTION.value else _rows(arguments, allowed)
+    allowed, predict = (_served_model if arguments.server else _loaded_model)(arguments)
+    rows = arguments.questions if arguments.question else _rows(arguments, allowed)
     if tuple(rows[0]) not in allowed:
-        if _QUESTION.value:
-            raise ValueError(
-                f"{_MODEL.value} has no question-answering head. Expected a model from "
-                f"`{command.spelling('run_squad')}`. Received: --question"
-            )
-        hint = ". Use --question and --context_file, or --input" if "question" in allowed[0] else ""
-        expected = " or ".join(" and ".join(names) for names in allowed)
-        raise ValueError(f"{_MODEL.value} takes {expected}. Received: {' and '.join(rows[0])}{hint}")
-    lines = _lines(rows, predict, to_read=bool(arguments or _QUESTION.value))
-    if not _OUTPUT.value:
+        raise _wrong_inputs(arguments, tuple(rows[0]), allowed)
+    lines = _lines(arguments, rows, predict)
+    if not arguments.output:
         for line in lines:
             print(line, flush=True)
         return
-    with replacing(_OUTPUT.value) as temporary, open(temporary, "w", encoding="utf-8") as file:
+    with replacing(arguments.output) as temporary, open(temporary, "w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines)
-    print(f"wrote {len(rows):,} answers to {_OUTPUT.value}")
+    print(f"wrote {len(rows):,} answers to {arguments.output}")
 
 
-def _needs_tensorflow():
-    return not _SERVER.value or _PROTOCOL.value == "grpc"
+def _wrong_inputs(arguments, names, allowed):
+    if arguments.question:
+        return ValueError(
+            f"{arguments.model} has no question-answering head. Expected a model from "
+            f"`{command.spelling('run_squad')}`. Received: --question"
+        )
+    hint = ". Use --question and --context_file, or --input" if "question" in allowed[0] else ""
+    expected = " or ".join(" and ".join(inputs) for inputs in allowed)
+    return ValueError(f"{arguments.model} takes {expected}. Received: {' and '.join(names)}{hint}")
 
 
-def _lines(rows, predict, to_read):
-    """Yields the lines of the output; `to_read` prefers lines to read over JSON."""
+def _needs_tensorflow(arguments):
+    return not arguments.server or arguments.protocol == "grpc"
+
+
+def _lines(arguments, rows, predict):
+    """Yields the lines of the output; arguments have lines to read rather than JSON."""
     from keras_bert.tasks import predict_outputs
 
-    for start in range(0, len(rows), _BATCH.value * _CHUNK):
-        part = rows[start : start + _BATCH.value * _CHUNK]
+    to_read, size = arguments.positional or arguments.question, arguments.batch_size * _CHUNK
+    for start in range(0, len(rows), size):
+        part = rows[start : start + size]
         answers = predict(part)
-        table = None if _OUTPUT.value else predict_outputs.table(answers)
+        table = None if arguments.output else predict_outputs.table(answers)
         if table and sys.stdout.isatty() and "\t" not in "".join(map(str, answers[0].get("scores", ()))):
             table = predict_outputs.with_texts(table, part)
         if table:
             yield from table[1:] if start else table
             continue
         for row, answer in zip(part, answers, strict=True):
-            yield from (
-                predict_outputs.readable(row, answer)
-                if to_read and not _OUTPUT.value
-                else [predict_outputs.json_line(row, answer)]
-            )
+            if to_read and not arguments.output:
+                yield from predict_outputs.readable(row, answer)
+            else:
+                yield predict_outputs.json_line(row, answer)
 
 
-def _model():
+def _loaded_model(arguments):
     """Returns the names of the inputs that the model takes, and its function from rows to answers."""
     from keras_bert.exporting.head_signatures import signatures_of
 
-    bert = wings.load(_MODEL.value)
-    given = _given(_N_BEST, _LENGTH, _BEAM, _PENALTY, _CANDIDATES, *_ZERO_SHOT)
+    bert = wings.load(arguments.model)
+    names = ("n_best", "sequence_length", "beam_size", "length_penalty", "candidate_labels", *_ZERO_SHOT)
+    options = arguments.values(*names)
     translates = bert.head == "translation"
     wrong = {"sequence_length", "candidate_labels"} if translates else {"beam_size", "length_penalty"}
-    if name := next(iter(wrong & given.keys()), None):
-        raise ValueError(f"--{name} has no meaning for {_MODEL.value}, whose head is {bert.head}")
-    allowed = [("text",)] if _CANDIDATES.value or translates else signatures_of(bert.head).inputs(bert)
-    return allowed, lambda rows: bert.predict(rows, _BATCH.value, **given)
+    if name := next(iter(wrong & options.keys()), None):
+        raise ValueError(f"--{name} has no meaning for {arguments.model}, whose head is {bert.head}")
+    is_plain = arguments.candidate_labels or translates
+    allowed = [("text",)] if is_plain else signatures_of(bert.head).inputs(bert)
+    return allowed, lambda rows: bert.predict(rows, arguments.batch_size, **options)
 
 
-def _server():
-    """Same as `_model` for a served model."""
+def _served_model(arguments):
+    """Same as `_loaded_model` for a served model."""
     from keras_bert.serving import Client
 
-    client = Client(_SERVER.value, _PROTOCOL.value)
-    signatures = client.metadata(_MODEL.value)["signatures"]
-    if _CANDIDATES.value:
-        return _served_zero_shot(client, signatures)
-    signature = signatures["serving_default"]
-    if _N_BEST.value and not {"answer", "mask_count", "translations"}.intersection(signature["outputs"]):
-        raise ValueError(f"--n_best: the served {_MODEL.value} has one answer to each text. Expected no --n_best")
-    if _N_BEST.value and "answer" in signature["outputs"] and "scores" not in signature["outputs"]:
+    client, model, n_best = Client(arguments.server, arguments.protocol), arguments.model, arguments.n_best
+    signatures = client.metadata(model)["signatures"]
+    if arguments.candidate_labels:
+        return _served_zero_shot(arguments, client, signatures)
+    inputs, outputs = signatures["serving_default"]["inputs"], signatures["serving_default"]["outputs"]
+    if n_best and not {"answer", "mask_count", "translations"}.intersection(outputs):
+        raise ValueError(f"--n_best: the served {model} has one answer to each text. Expected no --n_best")
+    if n_best and "answer" in outputs and "scores" not in outputs:
         export = command.spelling("export_saved_model")
-        raise ValueError(f"--n_best: the served {_MODEL.value} gives one answer. Export it with {export} --n_best=...")
-    beams = signature["outputs"].get("translations", {}).get("shape", [None, None])[1]
-    if _N_BEST.value and beams and beams < _N_BEST.value:
-        raise ValueError(f"--n_best: the served {_MODEL.value} gives {beams} translations. Received: {_N_BEST.value}")
-    names = list(signature["inputs"])
-    names.sort(key=lambda name: name in ("pair", "context", "choices"))  # The second input comes last.
-    return [tuple(names)], functools.partial(_ask, client, names)
+        raise ValueError(f"--n_best: the served {model} gives one answer. Export it with {export} --n_best=...")
+    beams = outputs.get("translations", {}).get("shape", [None, None])[1] if n_best else None
+    if beams and beams < n_best:
+        raise ValueError(f"--n_best: the served {model} gives {beams} translations. Received: {n_best}")
+    # The second input comes last.
+    names = sorted(inputs, key=lambda name: name in ("pair", "context", "choices"))
+    return [tuple(names)], functools.partial(_ask, arguments, client, names)
 
 
-def _served_zero_shot(client, signatures):
-    """Same as `_server` for the signature `zero_shot`."""
+def _served_zero_shot(arguments, client, signatures):
+    """Same as `_served_model` for the signature `zero_shot`."""
+    labels = arguments.candidate_labels
     if "zero_shot" not in signatures:
         raise ValueError(
-            f"--candidate_labels: the served {_MODEL.value} has no signature zero_shot. Export it with "
+            f"--candidate_labels: the served {arguments.model} has no signature zero_shot. Export it with "
             f'{command.spelling("export_saved_model")} --hypothesis="This text is about {{}}."'
         )
-    if len(_CANDIDATES.value) == 1 and "predicted" not in signatures["zero_shot"]["outputs"]:
-        raise _single_label("a model that was exported with multi_label=True")
+    if len(labels) == 1 and "predicted" not in signatures["zero_shot"]["outputs"]:
+        raise _single_label(labels[0], "a model that was exported with multi_label=True")
 
     def predict(rows):
-        rows = [{**row, "labels": _CANDIDATES.value} for row in rows]
-        return _ask(client, ("text", "labels"), rows, signature="zero_shot")
+        rows = [{**row, "labels": labels} for row in rows]
+        return _ask(arguments, client, ("text", "labels"), rows, signature="zero_shot")
 
     return [("text",)], predict
 
 
-def _ask(client, names, rows, signature=None):
+def _ask(arguments, client, names, rows, signature=None):
     """Returns the answers of a server to rows with inputs of these names."""
     import numpy as np
 
     from keras_bert.exporting.results import results
 
     answers = []
-    for part in _rectangles(rows):
+    for part in rectangles(rows, arguments.batch_size):
         inputs = {name: [row[name] for row in part] for name in names}
-        outputs = client.predict(_MODEL.value, inputs, signature=signature)
-        answers += results({name: np.asarray(values) for name, values in outputs.items()}, part, _N_BEST.value)
+        outputs = client.predict(arguments.model, inputs, signature=signature)
+        answers += results({name: np.asarray(values) for name, values in outputs.items()}, part, arguments.n_best)
     return answers
 
 
-def _rectangles(rows):
+def rectangles(rows, batch_size):
     """Yields batches of rows with equally many choices, since the tensors of requests are not ragged."""
     for _, alike in itertools.groupby(rows, lambda row: len(row.get("choices", ()))):
         alike = list(alike)
-        for start in range(0, len(alike), _BATCH.value):
-            yield alike[start : start + _BATCH.value]
-
-
-def _questions(arguments):
-    """Returns a row for each question about one context."""
-    if len(arguments) + bool(_CONTEXT.value) > 1 or _INPUT.value:
-        raise ValueError("--question takes one context: an argument, --context_file or the standard input; no --input")
-    name = _CONTEXT.value or "standard input"
-    context = arguments[0] if arguments else decoded(_content(_CONTEXT.value), name)
-    if not context.strip() or not all(question.strip() for question in _QUESTION.value):
-        raise ValueError("--question and its context must not be empty")
-    return [{"question": question, "context": context} for question in _QUESTION.value]
+        for start in range(0, len(alike), batch_size):
+            yield alike[start : start + batch_size]
 
 
 def _rows(arguments, allowed):
     """Returns the texts as dicts."""
     from keras_bert.tasks import predict_inputs
 
-    if arguments and _INPUT.value:
-        raise ValueError(f"expected either texts or --input. Received: both, {' '.join(arguments)}")
-    if arguments and "question" in allowed[0]:
+    given = list(arguments.positional)
+    if given and arguments.input:
+        raise ValueError(f"expected either texts or --input. Received: both, {' '.join(given)}")
+    if given and "question" in allowed[0]:
         raise ValueError(
-            f"{_MODEL.value} answers questions. Use --question=... with --context_file=FILE or the context as argument"
+            f"{arguments.model} answers questions. Use --question=... with --context_file=FILE or the context as "
+            "argument"
         )
-    if arguments:
+    if given:
         # Without pairs, each argument is a text; so is each with masks to fill.
-        single = allowed == [("text",)] or (("text",) in allowed and "[MASK]" in " ".join(arguments))
-        lines = [[text] for text in arguments] if single else [arguments]
+        single = allowed == [("text",)] or (("text",) in allowed and "[MASK]" in " ".join(given))
+        lines = [[text] for text in given] if single else [given]
         return [predict_inputs.from_parts("the arguments", line, allowed) for line in lines]
-    if _is_table():
-        return predict_inputs.read_texts(_INPUT.value, allowed, _TEXT.value, _PAIR.value, _CHOICES.value)
-    return predict_inputs.from_lines(*_text_lines(), allowed)
-
-
-def _is_table():
-    return _INPUT.value and pathlib.Path(_INPUT.value).suffix.lower() in (".csv", ".tsv", ".jsonl")
-
-
-def _text_lines():
-    """Returns the name of the file of texts, and its lines."""
-    name = _INPUT.value or "standard input"
-    lines = common_flags.text_lines(_content(_INPUT.value), name)
-    if not lines:
-        raise ValueError(f"{name}: there is no text")
-    return name, lines
-
-
-@functools.cache
-def _content(path):
-    """Returns the bytes of a file, or of the standard input, which can be read once."""
-    if path:
-        return pathlib.Path(path).read_bytes()
-    if sys.stdin.isatty():
-        print(f"type {'the context' if _QUESTION.value else 'one text per line'}; Ctrl-D ends", file=sys.stderr)
-    return sys.stdin.buffer.read()
+    if arguments.is_table:
+        columns = arguments.text_column, arguments.pair_column, arguments.choice_columns
+        return predict_inputs.read_texts(arguments.input, allowed, *columns)
+    return predict_inputs.from_lines(*arguments.lines, allowed)
 
 
 if __name__ == "__main__":
-    command.run(main, with_arguments=True, tensorflow=_needs_tensorflow, check=check)
+    command.run(__doc__, Arguments, main, check, positional=True, tensorflow=_needs_tensorflow)

@@ -15,58 +15,59 @@ probabilities of the choices, the best model in `model/` and its export, from te
 `saved_model/1/`.
 """
 
+import dataclasses
 import functools
-
-from absl import flags
+import typing
 
 import keras_bert
 from keras_bert.tasks.multiple_choice import data
 
 from . import command, common_flags
-
-command.section("data")
-_TRAIN = flags.DEFINE_string("train_file", None, "Training data: CSV, TSV or JSONL.", required=True)
-_DEV = flags.DEFINE_string("dev_file", None, "File to select the best run on.", required=True)
-_PREDICT = flags.DEFINE_string("predict_file", None, "File to predict.")
-_SKIP = flags.DEFINE_integer("skip_bad_rows", 0, "Maximum number of unreadable rows to skip in train and dev each.", 0)
-_TEXT = flags.DEFINE_string("text_column", None, "Column with the text; default: `question` or `text`.")
-_CHOICES = flags.DEFINE_list(
-    "choice_columns", None, "Columns with the choices; default: `choices`, or names such as `A` and `choice1`."
-)
-_LABEL = flags.DEFINE_string(
-    "label_column", None, "Column with the right choice; default: `label`, `answer`, `key` or `answerKey`."
-)
-_FIRST = flags.DEFINE_enum("first_label", None, ["0", "1"], "Number of the first choice; default: as the labels show.")
-_LENGTH = flags.DEFINE_integer("sequence_length", 128, "Maximum number of tokens of a text with one choice.", 5)
-_FLAGS = common_flags.finetuning("2e-5", "16")
+from .arguments import flag
 
 
-def check():
+@dataclasses.dataclass(frozen=True)
+class Arguments(common_flags.Finetuning):
+    wording: typing.ClassVar = {"rates": "2e-5", "batches": "16", "epochs": "3"}
+
+    train_file: str = flag(None, "Training data: CSV, TSV or JSONL.", required=True, section="data")
+    dev_file: str = flag(None, "File to select the best run on.", required=True)
+    predict_file: str = flag(None, "File to predict.")
+    skip_bad_rows: int = flag(0, "Maximum number of unreadable rows to skip in train and dev each.", least=0)
+    text_column: str = flag(None, "Column with the text; default: `question` or `text`.")
+    choice_columns: list[str] = flag(
+        None, "Columns with the choices; default: `choices`, or names such as `A` and `choice1`."
+    )
+    label_column: str = flag(None, "Column with the right choice; default: `label`, `answer`, `key` or `answerKey`.")
+    first_label: str = flag(None, "Number of the first choice; default: as the labels show.", values=["0", "1"])
+    sequence_length: int = flag(128, "Maximum number of tokens of a text with one choice.", least=5)
+
+    @functools.cached_property
+    def data(self):
+        """The data of all files."""
+        columns = {"text": self.text_column, "choices": self.choice_columns, "label": self.label_column}
+        first = None if self.first_label is None else int(self.first_label)
+        files = self.train_file, self.dev_file, self.predict_file
+        return data.read_all(*files, **columns, first_label=first, skip=self.skip_bad_rows).first(
+            self.max_train_examples
+        )
+
+
+def check(arguments):
     """Finds mistakes in flags and files."""
-    common_flags.choices(_FLAGS, [], None, None)
-    common_flags.check_model(_FLAGS.model.value)
-    common_flags.check_lora(_FLAGS, [_FLAGS.model.value])
-    _data()
+    arguments.check_model()
+    _ = arguments.data
 
 
-def main():
+def main(arguments):
     from keras_bert.tasks.multiple_choice.task import MultipleChoiceTask
 
-    _, strategy = common_flags.begin(_FLAGS)
-    model = _FLAGS.model.value
-    task = MultipleChoiceTask(_data(), model, keras_bert.load(model), _LENGTH.value)
-    choices = common_flags.choices(_FLAGS, [2e-5], 16, 3)  # As in the paper.
-    texts, predictions = '"A text." "One choice." "Another one."', _PREDICT.value and "predictions.tsv"
-    common_flags.finetune(_FLAGS, task, choices, strategy, texts, predictions)
-
-
-@functools.cache
-def _data():
-    columns = {"text": _TEXT.value, "choices": _CHOICES.value, "label": _LABEL.value}
-    first = None if _FIRST.value is None else int(_FIRST.value)
-    read = data.read_all(_TRAIN.value, _DEV.value, _PREDICT.value, **columns, first_label=first, skip=_SKIP.value)
-    return read.first(_FLAGS.max_train_examples.value)
+    strategy, model = arguments.create_strategy(), arguments.model
+    task = MultipleChoiceTask(arguments.data, model, keras_bert.load(model), arguments.sequence_length)
+    choices = arguments.choices([2e-5], 16, 3)  # As in the paper.
+    texts, predictions = '"A text." "One choice." "Another one."', arguments.predict_file and "predictions.tsv"
+    common_flags.finetune(arguments, task, choices, strategy, texts, predictions)
 
 
 if __name__ == "__main__":
-    command.run(main, check=check, resumes=True)
+    command.run(__doc__, Arguments, main, check, resumes=True)

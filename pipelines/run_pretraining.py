@@ -14,141 +14,162 @@ events, snapshots, and `model/` as of the last snapshot, which `keras_bert.load`
 width 256, processes 10,500 or 15,000.
 """
 
+import dataclasses
 import os
 import pathlib
 import shlex
+import typing
 
-from absl import flags
-
-import keras_bert
 from keras_bert.corpus import lines
 from keras_bert.files import write_text
 
 from . import command, common_flags, wings
-
-command.section("data")
-_DATA = flags.DEFINE_list("data", None, "Folder(s) of create_pretraining_data, or glob patterns.", required=True)
-_EVAL = flags.DEFINE_string("eval_data", None, "Folder or glob pattern of the data to evaluate on.")
-_EVAL_EXAMPLES = flags.DEFINE_integer("eval_examples", 2000, "Maximum number of examples to evaluate on.", 1)
-_VOCAB = flags.DEFINE_string("vocab", None, "vocab.txt for records without one.")
-_LOWERCASE = flags.DEFINE_bool("lowercase", True, "Whether --vocab is uncased.")
-command.section("model")
-_CONFIG = flags.DEFINE_string("config", None, "Size: tiny ... large, L-4_H-256, bilm, bilm_H-256; or a config file.")
-_MODEL = flags.DEFINE_string("model", None, "Directory or name of a model to start from, instead of --config.")
-_DISTILLATION = common_flags.distillation(
-    "a pre-trained model with the vocabulary of --data; the default of --model without --config"
-)
-command.section("training")
-_PHASE = flags.DEFINE_multi_string("phase", None, "length:128,steps:90000,batch:256; repeatable.", required=True)
-flags.DEFINE_bool("next_sentence", True, "Whether to train next sentence prediction.")
-flags.DEFINE_bool("pack", False, "Packs several short examples into each row of a batch.")
-flags.DEFINE_bool("causal", False, "Trains a left-to-right language model instead of a masked one.")
-flags.DEFINE_enum(
-    "positions", None, ["learned", "sinusoid", "none"], "Position embeddings of new weights; default: learned."
-)
-flags.DEFINE_enum("optimizer", "adamw", ["adamw", "lamb"], "Optimizer; LAMB is for large batches.")
-flags.DEFINE_float("learning_rate", 1e-4, "Peak learning rate.")
-flags.DEFINE_bool("remat", False, "Recomputes activations: half the speed, a third of the memory.")
-flags.DEFINE_integer("seed", 1, "Random seed.", 0)
-flags.DEFINE_integer("save_every", 1000, "Steps between snapshots and between evaluations.", 1)
-_FLAGS = common_flags.training(**common_flags.schedule(warmup=0.01, bias_correction=False))
+from .arguments import flag
 
 
-def check():
+@dataclasses.dataclass(frozen=True)
+class Arguments(common_flags.Distillation, common_flags.Training):
+    wording: typing.ClassVar = {
+        "teacher": "a pre-trained model with the vocabulary of --data; the default of --model without --config"
+    }
+
+    data: list[str] = flag(
+        None, "Folder(s) of create_pretraining_data, or glob patterns.", required=True, section="data"
+    )
+    eval_data: str = flag(None, "Folder or glob pattern of the data to evaluate on.")
+    eval_examples: int = flag(2000, "Maximum number of examples to evaluate on.", least=1)
+    vocab: str = flag(None, "vocab.txt for records without one.")
+    lowercase: bool = flag(True, "Whether --vocab is uncased.")
+    config: str = flag(None, "Size: tiny ... large, L-4_H-256, bilm, bilm_H-256; or a config file.", section="model")
+    model: str = flag(None, "Directory or name of a model to start from, instead of --config.")
+    phase: list[str] = flag(
+        None, "length:128,steps:90000,batch:256; repeatable.", required=True, repeatable=True, section="training"
+    )
+    next_sentence: bool = flag(True, "Whether to train next sentence prediction.")
+    pack: bool = flag(False, "Packs several short examples into each row of a batch.")
+    causal: bool = flag(False, "Trains a left-to-right language model instead of a masked one.")
+    positions: str = flag(
+        None, "Position embeddings of new weights; default: learned.", values=["learned", "sinusoid", "none"]
+    )
+    optimizer: str = flag("adamw", "Optimizer; LAMB is for large batches.", values=["adamw", "lamb"])
+    learning_rate: float = flag(1e-4, "Peak learning rate.")
+    warmup: float = flag(0.01, "Fraction of the steps used for warmup.", least=0, most=1)
+    bias_correction: bool = flag(False, "Bias correction of the optimizer; Google's BERT has none.")
+    remat: bool = flag(False, "Recomputes activations: half the speed, a third of the memory.")
+    seed: int = flag(1, "Random seed.", least=0)
+    save_every: int = flag(1000, "Steps between snapshots and between evaluations.", least=1)
+
+    @property
+    def phases(self):
+        """The phases, dicts with `length`, `steps` and `batch`."""
+        return common_flags.phases(self.phase)
+
+    @property
+    def start(self):
+        """The model to start from, `None` for new weights."""
+        return self.model or (None if self.config else self.teacher)
+
+    @property
+    def is_bilm(self):
+        """Whether ELMo's language model is trained."""
+        return self.config is not None and wings.is_new(self.config)
+
+    @property
+    def sources(self):
+        """The data to train on and, if there is any, the data to evaluate on."""
+        return [*self.data, *([self.eval_data] if self.eval_data else [])]
+
+
+def check(arguments):
     """Finds mistakes in phases and paths."""
-    common_flags.phases(_PHASE)
-    common_flags.only(_EVAL.value, "with --eval_data", _EVAL_EXAMPLES.name)
-    for source in [*_DATA.value, *([_EVAL.value] if _EVAL.value else [])]:
+    _ = arguments.phases
+    arguments.only(arguments.eval_data, "with --eval_data", "eval_examples")
+    for source in arguments.sources:
         if not pathlib.Path(source).is_dir():
             lines.find(source)
-    if _start() and flags.FLAGS.positions:
-        raise ValueError(f"--positions: only with --config. Received: --model={_start()}")
-    if _DISTILLATION.student_layers.value and not _start():
-        raise ValueError(f"--student_layers: only with --model or --teacher. Received: --config={_CONFIG.value}")
-    if _DISTILLATION.teacher.value and _is_bilm():
-        raise ValueError(f"--teacher: not for a bilm. Received: --config={_CONFIG.value}")
-    if flags.FLAGS.pack and (_DISTILLATION.teacher.value or _is_bilm()):
+    if arguments.start and arguments.positions:
+        raise ValueError(f"--positions: only with --config. Received: --model={arguments.start}")
+    if arguments.student_layers and not arguments.start:
+        raise ValueError(f"--student_layers: only with --model or --teacher. Received: --config={arguments.config}")
+    if arguments.teacher and arguments.is_bilm:
+        raise ValueError(f"--teacher: not for a bilm. Received: --config={arguments.config}")
+    if arguments.pack and (arguments.teacher or arguments.is_bilm):
         raise ValueError("--pack: not with --teacher and not for a bilm")
     if _backend() not in ("tensorflow", "jax"):
         raise ValueError(f"KERAS_BACKEND: expected tensorflow or jax. Received: {_backend()}")
-    if _backend() == "jax" and flags.FLAGS["strategy"].present:
+    if _backend() == "jax" and "strategy" in arguments.given:
         raise ValueError("--strategy: only on TensorFlow. JAX trains on all devices. Received: KERAS_BACKEND=jax")
-    common_flags.check_distillation(_DISTILLATION)
-    common_flags.check_paths(_MODEL.value, vocab=_VOCAB.value)
+    arguments.check_teacher()
+    common_flags.check_paths(arguments.model, vocab=arguments.vocab)
 
 
-def main():
+def main(arguments):
     os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")  # Steps on several virtual CPUs block each other.
     import tensorflow as tf
 
     from keras_bert.experiments import pretraining
-    from keras_bert.experiments.pretraining_model import Objective, PretrainingSettings
-    from keras_bert.experiments.pretraining_run import PretrainingRun
-    from keras_bert.training.callbacks import check_report_to
     from keras_bert.training.distribution import is_chief
 
-    check_report_to(_FLAGS.report_to.value)
     if _backend() == "jax":
         tf.config.set_visible_devices([], "GPU")  # TensorFlow only reads, and leaves the memory to JAX.
-    strategy = None if _backend() == "jax" else keras_bert.create_strategy(_FLAGS.strategy.value)
-    output = pathlib.Path(_FLAGS.output_dir.value)
-    objective = common_flags.instance(Objective, masking=None, both_directions=_is_bilm())
-    phases = common_flags.phases(_PHASE)
-    given = {"phases": phases, "objective": objective, "model": _start()}
-    if _is_bilm():
-        given["config"] = wings.language_model(_CONFIG.value)
-    settings = common_flags.instance(PretrainingSettings, **given)
-    records = pretraining.open_phases(
-        settings.phases, _DATA.value, objective, _VOCAB.value, settings.seed, settings.pack
-    )
-    held_out = None
-    if _EVAL.value:
-        held_out = pretraining.open_held_out(_EVAL.value, records[0], objective, _VOCAB.value, _EVAL_EXAMPLES.value)
-    run = PretrainingRun(settings, records, output, held_out, strategy, _FLAGS.report_to.value, _LOWERCASE.value)
+    strategy, output = None if _backend() == "jax" else arguments.create_strategy(), arguments.output
+    run = _create_run(arguments, strategy)
     if is_chief(strategy) and not (output / "flags.txt").exists():
-        write_text(output / "flags.txt", command.given_flags())
+        write_text(output / "flags.txt", arguments.flagfile)
     try:
         results = run.fit()
     except tf.errors.DataLossError as error:
-        raise pretraining.located(error, [*_DATA.value, *([_EVAL.value] if _EVAL.value else [])]) from None
-    fills = _EVAL.value or _DATA.value[0]
-    pretraining.report(run.trainer, results, settings.phases, records[0], fills, objective, _next())
+        raise pretraining.located(error, arguments.sources) from None
+    fills, steps = arguments.eval_data or arguments.data[0], _next_steps(arguments)
+    pretraining.report(run.trainer, results, arguments.phases, run.records[0], fills, run.settings.objective, steps)
     if is_chief(strategy):
         run.save()
         # Not before the end of an extension: until then, the same command with this --flagfile resumes it.
-        write_text(output / "flags.txt", command.given_flags())
+        write_text(output / "flags.txt", arguments.flagfile)
         print(f"report:       {output / 'report.html'}\nmodel:        {output / 'model'}")
-        for what, line in _next():
+        for what, line in steps:
             command.print_next(line, what)
+
+
+def _create_run(arguments, strategy):
+    """Opens the records and returns the `PretrainingRun`."""
+    from keras_bert.experiments import pretraining
+    from keras_bert.experiments.pretraining_model import Objective, PretrainingSettings
+    from keras_bert.experiments.pretraining_run import PretrainingRun
+    from keras_bert.training.callbacks import check_report_to
+
+    check_report_to(arguments.report_to)
+    phases, held_out = arguments.phases, None
+    objective = arguments.fill(Objective, masking=None, both_directions=arguments.is_bilm)
+    config = wings.language_model(arguments.config) if arguments.is_bilm else arguments.config
+    values = {"phases": phases, "objective": objective, "model": arguments.start, "config": config}
+    settings = arguments.fill(PretrainingSettings, **values)
+    options = arguments.vocab, arguments.seed, arguments.pack
+    records = pretraining.open_phases(phases, arguments.data, objective, *options)
+    if arguments.eval_data:
+        options = objective, arguments.vocab, arguments.eval_examples
+        held_out = pretraining.open_held_out(arguments.eval_data, records[0], *options)
+    options = arguments.report_to, arguments.lowercase
+    return PretrainingRun(settings, records, arguments.output, held_out, strategy, *options)
 
 
 def _backend():
     return os.environ.get("KERAS_BACKEND", "tensorflow")
 
 
-def _start():
-    """Returns the model to start from, `None` for new weights."""
-    return _MODEL.value or (None if _CONFIG.value else _DISTILLATION.teacher.value)
-
-
-def _is_bilm():
-    return _CONFIG.value is not None and wings.is_new(_CONFIG.value)
-
-
-def _next():
+def _next_steps(arguments):
     """Returns the next steps: what they do, and a command."""
-    output = shlex.quote(_FLAGS.output_dir.value)
+    output = shlex.quote(arguments.output_dir)
     files = "--train_file=train.csv --dev_file=dev.csv"
-    model = f"--model=bilstm --language_model={output}/model" if _is_bilm() else f"--model={output}/model"
+    model = f"--model=bilstm --language_model={output}/model" if arguments.is_bilm else f"--model={output}/model"
     tune = f"{command.spelling('run_glue')} --task=classification {files} {model}"
-    what = "Trains a BiLSTM with its states as features" if _is_bilm() else "Fine-tunes it"
+    what = "Trains a BiLSTM with its states as features" if arguments.is_bilm else "Fine-tunes it"
     extend = f"{command.spelling('run_pretraining')} --flagfile={output}/flags.txt"
-    phase = _PHASE.value[-1]
     return [
         (f"{what} on your own table with the columns text and label.", f"{tune} --output_dir={output}_tuned"),
-        ("Continues pre-training, with as many steps again in a new phase.", f"{extend} --phase={phase}"),
+        ("Continues pre-training, with as many steps again in a new phase.", f"{extend} --phase={arguments.phase[-1]}"),
     ]
 
 
 if __name__ == "__main__":
-    command.run(main, check=check, resumes=True)
+    command.run(__doc__, Arguments, main, check, resumes=True)

@@ -15,71 +15,74 @@ marked `is_impossible` is scored against its answers and trained on as unanswera
 best model in `model/` and its export, from question and context to answer, in `saved_model/1/`.
 """
 
+import dataclasses
 import pathlib
-
-from absl import flags
+import typing
 
 from . import command, common_flags, wings
-
-command.section("data")
-_TRAIN = flags.DEFINE_list("train_file", None, "Training file(s) in SQuAD's format, in training order.", required=True)
-_DEV = flags.DEFINE_string("dev_file", None, "File to select the best run on.", required=True)
-_PREDICT = flags.DEFINE_string("predict_file", None, "File to predict.")
-_VERSION_2 = flags.DEFINE_bool("version_2", False, "Whether questions may have no answer.")
-flags.DEFINE_integer("sequence_length", 384, "Maximum number of tokens of question and context.", 8)
-flags.DEFINE_integer("doc_stride", 128, "Distance in tokens between the windows of a long context.", 1)
-flags.DEFINE_integer("max_question_length", 64, "Maximum number of tokens of a question.", 1)
-flags.DEFINE_integer("max_answer_length", 30, "Maximum number of tokens of an answer.", 1)
-flags.DEFINE_integer("n_best", 20, "Number of answers to write for each question.", 1)
-_BASELINES = common_flags.baselines()
-_FLAGS = common_flags.finetuning(
-    "5e-5, or 1e-3 for new models", "32, or 48 with --version_2", "3, or 2 with --version_2"
-)
+from .arguments import flag
 
 
-def check():
+@dataclasses.dataclass(frozen=True)
+class Arguments(common_flags.NewModels, common_flags.Finetuning):
+    wording: typing.ClassVar = {"rates": "5e-5, or 1e-3 for new models", "batches": "32, or 48 with --version_2"}
+    wording |= {"epochs": "3, or 2 with --version_2"}
+
+    train_file: list[str] = flag(
+        None, "Training file(s) in SQuAD's format, in training order.", required=True, section="data"
+    )
+    dev_file: str = flag(None, "File to select the best run on.", required=True)
+    predict_file: str = flag(None, "File to predict.")
+    version_2: bool = flag(False, "Whether questions may have no answer.")
+    sequence_length: int = flag(384, "Maximum number of tokens of question and context.", least=8)
+    doc_stride: int = flag(128, "Distance in tokens between the windows of a long context.", least=1)
+    max_question_length: int = flag(64, "Maximum number of tokens of a question.", least=1)
+    max_answer_length: int = flag(30, "Maximum number of tokens of an answer.", least=1)
+    n_best: int = flag(20, "Number of answers to write for each question.", least=1)
+
+    @property
+    def models(self):
+        """The models to start from. Runs are named by their last parts, which must differ."""
+        models = (self.model or "").split(",")
+        if not all(models) or len({pathlib.Path(model).name for model in models}) < len(models):
+            raise ValueError(
+                "--model must be a directory or a name such as google-bert/bert-base-uncased, or several with "
+                f"different last parts. Received: --model={self.model or ''}"
+            )
+        return models
+
+
+def check(arguments):
     """Finds mistakes in flags and files."""
-    common_flags.choices(_FLAGS, [], None, None)
-    for model in _models():
+    for model in arguments.models:
         common_flags.check_paths(model)
-    common_flags.load_options(_BASELINES, _models(), "bidaf")
-    common_flags.check_lora(_FLAGS, _models())
-    for path in _TRAIN.value:
+    arguments.load_options(arguments.models, "bidaf")
+    arguments.check_adapters(arguments.models)
+    for path in arguments.train_file:
         common_flags.check_paths(train_file=path)
-    common_flags.check_paths(dev_file=_DEV.value, predict_file=_PREDICT.value)
+    common_flags.check_paths(dev_file=arguments.dev_file, predict_file=arguments.predict_file)
 
 
-def main():
+def main(arguments):
     from keras_bert.experiments.origins import shared_origins
     from keras_bert.tasks.questions import data
     from keras_bert.tasks.questions.task import QuestionAnsweringTask, QuestionSettings
 
-    _, strategy = common_flags.begin(_FLAGS)
-    models = _models()
-    epochs, batch_size = (2, 48) if _VERSION_2.value else (3, 32)  # As in the paper.
-    load_options = common_flags.load_options(_BASELINES, models, "bidaf")
-    files = _TRAIN.value, _DEV.value, _PREDICT.value
-    questions = data.read_all(*files, _VERSION_2.value, _FLAGS.max_train_examples.value)
-    settings = common_flags.instance(QuestionSettings)
-    task = QuestionAnsweringTask(questions, *shared_origins(models, wings.load, **load_options), settings)
+    strategy, models = arguments.create_strategy(), arguments.models
+    epochs, batch_size = (2, 48) if arguments.version_2 else (3, 32)  # As in the paper.
+    load_options = arguments.load_options(models, "bidaf")
+    files = arguments.train_file, arguments.dev_file, arguments.predict_file
+    questions = data.read_all(*files, arguments.version_2, arguments.max_train_examples)
+    origins, settings = shared_origins(models, wings.load, **load_options), arguments.fill(QuestionSettings)
+    task = QuestionAnsweringTask(questions, *origins, settings)
     task.load, task.load_options = wings.load, load_options
-    choices = common_flags.choices(_FLAGS, common_flags.new_model_rates(task) or [5e-5], batch_size, epochs)
+    choices = arguments.choices(common_flags.new_model_rates(task) or [5e-5], batch_size, epochs)
     if len(models) > 1:
         choices = {"model": models, **choices}
-    texts, predictions = '--question="Who?" --context_file=article.txt', _PREDICT.value and "test/predictions.json"
-    common_flags.finetune(_FLAGS, task, choices, strategy, texts, predictions)
-
-
-def _models():
-    """Returns the models to start from. Runs are named by their last parts, which must differ."""
-    models = (_FLAGS.model.value or "").split(",")
-    if not all(models) or len({pathlib.Path(model).name for model in models}) < len(models):
-        raise ValueError(
-            f"--model must be a directory or a name such as google-bert/bert-base-uncased, or several with different "
-            f"last parts. Received: --model={_FLAGS.model.value or ''}"
-        )
-    return models
+    texts = '--question="Who?" --context_file=article.txt'
+    predictions = arguments.predict_file and "test/predictions.json"
+    common_flags.finetune(arguments, task, choices, strategy, texts, predictions)
 
 
 if __name__ == "__main__":
-    command.run(main, check=check, resumes=True)
+    command.run(__doc__, Arguments, main, check, resumes=True)

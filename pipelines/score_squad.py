@@ -7,36 +7,37 @@
 answer, from which the best thresholds are computed. A question without a prediction counts as 0. Takes five seconds.
 """
 
+import dataclasses
 import json
 import pathlib
 import sys
 
-from absl import flags
-
 from keras_bert.tasks.questions import data as squad
 from keras_bert.tasks.questions import metrics as squad_metrics
 
-from . import command, common_flags
-
-command.section("data")
-_DEV = flags.DEFINE_string("dev_file", None, "File with the questions and their answers.", required=True)
-_PREDICTIONS = flags.DEFINE_string("predictions", None, "Answers by id, JSON.", required=True)
-_NA_PROB = flags.DEFINE_string("na_prob", None, "Probabilities or odds of no answer by id, JSON.")
-_THRESHOLD = flags.DEFINE_float("na_prob_thresh", 1.0, "Threshold of no answer.")
-command.renamed(data="dev_file")
+from . import command
+from .arguments import CommandArguments, flag
 
 
-def check():
-    common_flags.only(_NA_PROB.value, "with --na_prob", "na_prob_thresh")
+@dataclasses.dataclass(frozen=True)
+class Arguments(CommandArguments):
+    dev_file: str = flag(None, "File with the questions and their answers.", required=True, old="data", section="data")
+    predictions: str = flag(None, "Answers by id, JSON.", required=True)
+    na_prob: str = flag(None, "Probabilities or odds of no answer by id, JSON.")
+    na_prob_thresh: float = flag(1.0, "Threshold of no answer.")
 
 
-def main():
-    questions = squad.read(_DEV.value)
-    predictions = _read(_PREDICTIONS.value, str)
-    no_answer = _read(_NA_PROB.value, int | float) if _NA_PROB.value else None
+def check(arguments):
+    arguments.only(arguments.na_prob, "with --na_prob", "na_prob_thresh")
+
+
+def main(arguments):
+    questions = squad.read(arguments.dev_file)
+    predictions = _read(arguments.predictions, str)
+    no_answer = _read(arguments.na_prob, int | float) if arguments.na_prob else None
     _tell([name for name in questions.ids if name not in predictions], "question(s) have no prediction and count as 0")
     _tell(sorted(predictions.keys() - set(questions.ids)), "prediction(s) match no question in the file")
-    print(json.dumps(squad_metrics.score(questions, predictions, no_answer, _THRESHOLD.value), indent=2))
+    print(json.dumps(squad_metrics.score(questions, predictions, no_answer, arguments.na_prob_thresh), indent=2))
 
 
 def _read(path, kind):
@@ -58,4 +59,4 @@ def _tell(names, what):
 
 
 if __name__ == "__main__":
-    command.run(main, tensorflow=False, check=check)
+    command.run(__doc__, Arguments, main, check, tensorflow=False)

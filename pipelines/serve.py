@@ -10,6 +10,7 @@ it finishes running requests and exits with status 0. Use TensorFlow Serving in 
 """
 
 import asyncio
+import dataclasses
 import gc
 import logging
 import os
@@ -18,21 +19,9 @@ import signal
 import socket
 import sys
 
-from absl import flags
-
 from . import command
+from .arguments import CommandArguments, flag
 
-command.section("models")
-_MODELS = flags.DEFINE_string("saved_models", "saved_models", "Folder of models.")
-_POLL = flags.DEFINE_float("poll_seconds", 1.0, "Seconds between scans of the folder.")
-command.section("server")
-_HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen on; 0.0.0.0 for all interfaces.")
-_PORT = flags.DEFINE_integer("port", 8501, "REST port; 0 selects a free port.", 0, 65535)
-_GRPC_PORT = flags.DEFINE_integer("grpc_port", 8500, "gRPC port; 0 selects a free port, -1 disables gRPC.", -1, 65535)
-_WINDOW = flags.DEFINE_float("batch_window_ms", 2.0, "Milliseconds that a batch waits for more requests.")
-_BATCH = flags.DEFINE_integer("max_batch_size", 32, "Maximum number of rows of a batch.")
-_QUEUE = flags.DEFINE_integer("max_queue", 1000, "Maximum number of waiting requests; others are rejected.")
-_BODY = flags.DEFINE_integer("max_body_bytes", 8 << 20, "Maximum size of a request.")
 _CHECKPOINT, _VERSION = "a checkpoint", "one version of a model"
 _OTHER_KINDS = {  # What a folder without models is, by a file in it.
     "saved_model.pb": _VERSION,
@@ -43,26 +32,38 @@ _OTHER_KINDS = {  # What a folder without models is, by a file in it.
 }
 
 
-def check():
+@dataclasses.dataclass(frozen=True)
+class Arguments(CommandArguments):
+    saved_models: str = flag("saved_models", "Folder of models.", section="models")
+    poll_seconds: float = flag(1.0, "Seconds between scans of the folder.")
+    host: str = flag("127.0.0.1", "Address to listen on; 0.0.0.0 for all interfaces.", section="server")
+    port: int = flag(8501, "REST port; 0 selects a free port.", least=0, most=65535)
+    grpc_port: int = flag(8500, "gRPC port; 0 selects a free port, -1 disables gRPC.", least=-1, most=65535)
+    batch_window_ms: float = flag(2.0, "Milliseconds that a batch waits for more requests.")
+    max_batch_size: int = flag(32, "Maximum number of rows of a batch.")
+    max_queue: int = flag(1000, "Maximum number of waiting requests; others are rejected.")
+    max_body_bytes: int = flag(8 << 20, "Maximum size of a request.")
+
+
+def check(arguments):
     """Raises an error if the folder is a wrong one or a port is taken, before TensorFlow starts."""
-    if not pathlib.Path(_MODELS.value).is_dir():
-        raise ValueError(f"--saved_models={_MODELS.value}: no such folder")
-    _check_folder()
-    family = socket.AF_INET6 if ":" in _HOST.value else socket.AF_INET
-    for holder in (_PORT, _GRPC_PORT):
-        if holder.value > 0:
+    if not pathlib.Path(arguments.saved_models).is_dir():
+        raise ValueError(f"--saved_models={arguments.saved_models}: no such folder")
+    _check_folder(pathlib.Path(arguments.saved_models))
+    family = socket.AF_INET6 if ":" in arguments.host else socket.AF_INET
+    for name in ("port", "grpc_port"):
+        if (port := getattr(arguments, name)) > 0:
             try:
-                socket.create_server((_HOST.value, holder.value), family=family).close()
+                socket.create_server((arguments.host, port), family=family).close()
             except OSError as error:
                 reason = str(error.strerror or error).partition(" (while attempting")[0]  # Of create_server.
                 raise OSError(
-                    f"cannot listen at {_HOST.value}:{holder.value}: {reason}. Change --host or --{holder.name}"
+                    f"cannot listen at {arguments.host}:{port}: {reason}. Change --host or --{name}"
                 ) from error
 
 
-def _check_folder():
+def _check_folder(folder):
     """Raises an error for a folder that has something else than models. An empty folder may get models later."""
-    folder = pathlib.Path(_MODELS.value)
     if _has_models(folder):
         return
     kind = next((kind for pattern, kind in _OTHER_KINDS.items() if any(folder.glob(pattern))), None)
@@ -86,41 +87,32 @@ def _has_models(folder):
     return any(path.parent.name.isdecimal() for path in folder.glob("*/*/saved_model.pb"))
 
 
-def main():
+def main(arguments):
     from keras_bert.serving.server.server import Server, Settings
 
-    settings = Settings(
-        host=_HOST.value,
-        port=_PORT.value,
-        grpc_port=None if _GRPC_PORT.value < 0 else _GRPC_PORT.value,
-        batch_window_ms=_WINDOW.value,
-        max_batch_size=_BATCH.value,
-        max_queue=_QUEUE.value,
-        max_body_bytes=_BODY.value,
-        poll_seconds=_POLL.value,
-    )
+    settings = arguments.fill(Settings, grpc_port=None if arguments.grpc_port < 0 else arguments.grpc_port)
     _log_lines()
     # Garbage collection after a model is unloaded blocks all requests; freezing library objects keeps it short.
     gc.freeze()
-    server = Server(_MODELS.value, settings)
-    if not asyncio.run(_serve(server)):
+    if not asyncio.run(_serve(Server(arguments.saved_models, settings), arguments)):
         # A thread that is still running would keep the interpreter from exiting.
         sys.stdout.flush()
         os._exit(0)
 
 
-async def _serve(server):
+async def _serve(server, arguments):
     ended = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, ended.set)
     await server.start()
+    host, folder = arguments.host, arguments.saved_models
     print("This is a development server. In production, serve the same folder with TensorFlow Serving.")
-    grpc = "" if server.grpc_port is None else f", gRPC at {_HOST.value}:{server.grpc_port}"
-    print(f"Serving {_MODELS.value}: REST at http://{_HOST.value}:{server.port}{grpc}")
-    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(_HOST.value, _HOST.value)
+    grpc = "" if server.grpc_port is None else f", gRPC at {host}:{server.grpc_port}"
+    print(f"Serving {folder}: REST at http://{host}:{server.port}{grpc}")
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
     print(f"To try the models, open http://{shown}:{server.port} in a browser. Ctrl-C stops the server.", flush=True)
-    if not _has_models(pathlib.Path(_MODELS.value)):
-        print(f"There is no model yet: expected {_MODELS.value}/<model>/<version number>/saved_model.pb", flush=True)
+    if not _has_models(pathlib.Path(folder)):
+        print(f"There is no model yet: expected {folder}/<model>/<version number>/saved_model.pb", flush=True)
     await ended.wait()
     print("Stopping.", flush=True)
     return await server.stop()
@@ -139,4 +131,4 @@ def _log_lines():
 
 
 if __name__ == "__main__":
-    command.run(main, check=check)
+    command.run(__doc__, Arguments, main, check)

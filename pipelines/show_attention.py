@@ -8,37 +8,39 @@
 chosen on it. A text may have up to 256 tokens. Takes about ten seconds.
 """
 
+import dataclasses
 import pathlib
-
-from absl import flags
 
 import keras_bert
 from keras_bert.files import write_text
 
 from . import command, common_flags
-
-command.section("model")
-_MODEL = flags.DEFINE_string("model", None, "Directory or name of the model.", required=True)
-command.section("output")
-_OUTPUT = flags.DEFINE_string("output", "attention.html", "HTML file to write.")
+from .arguments import CommandArguments, flag
 
 
-def check(texts):
+@dataclasses.dataclass(frozen=True)
+class Arguments(CommandArguments):
+    model: str = flag(None, "Directory or name of the model.", required=True, section="model")
+    output: str = flag("attention.html", "HTML file to write.", section="output")
+
+
+def check(arguments):
     """Finds mistakes in texts and paths."""
-    if not 1 <= len(texts) <= 2:
-        raise ValueError(f"expected a text, or a text and its pair, as arguments. Received: {len(texts)} arguments")
-    common_flags.check_paths(_MODEL.value)
+    if not 1 <= (count := len(arguments.positional)) <= 2:
+        raise ValueError(f"expected a text, or a text and its pair, as arguments. Received: {count} arguments")
+    common_flags.check_paths(arguments.model)
 
 
-def main(texts):
+def main(arguments):
     from keras_bert.reports.attention import attention_page
 
-    bert = keras_bert.load(_MODEL.value)
-    tokens, attention = bert.attention(tuple(texts) if len(texts) == 2 else texts[0])
-    title = f"Attention of {pathlib.Path(_MODEL.value).name}"
-    write_text(_OUTPUT.value, attention_page(title, tokens, attention))
-    print(f"wrote {_OUTPUT.value}: {attention.shape[0]} layers, {attention.shape[1]} heads, {len(tokens)} tokens")
+    bert, texts = keras_bert.load(arguments.model), arguments.positional
+    tokens, attention = bert.attention(texts if len(texts) == 2 else texts[0])
+    title = f"Attention of {pathlib.Path(arguments.model).name}"
+    write_text(arguments.output, attention_page(title, tokens, attention))
+    layers, heads = attention.shape[:2]
+    print(f"wrote {arguments.output}: {layers} layers, {heads} heads, {len(tokens)} tokens")
 
 
 if __name__ == "__main__":
-    command.run(main, with_arguments=True, check=check)
+    command.run(__doc__, Arguments, main, check, positional=True)

@@ -14,67 +14,71 @@ minute.
 a problem.
 """
 
+import dataclasses
 import os
 import sys
 
-from absl import flags
+from keras_bert.tasks.classification.glue_tasks import TASKS
 
 from . import command, common_flags
+from .arguments import flag
 
-command.section("verification")
-_TOLERANCE = flags.DEFINE_float(
-    "tolerance", None, "Maximum relative difference; default: 1e-5, float16 2e-2, bfloat16 0.1, int8 0.05.", 0.0
-)
-command.section("labelled data")
-_LABELLED = flags.DEFINE_string("labelled", None, "Labelled data: a table, a SQuAD file, or with --task a folder.")
-_REFERENCE = flags.DEFINE_string("reference", None, "SavedModel to compare the score with.")
-_MAX_DROP = flags.DEFINE_float("max_drop", 0.5, "Points by which the main score may be below the reference's.", 0.0)
-_TASK = flags.DEFINE_string("task", None, "GLUE task of the official files in the folder --labelled.")
-_TEXT = flags.DEFINE_string("text_column", "text", "Column with the text.")
-_PAIR = flags.DEFINE_string("pair_column", None, "Column with the second text.")
-_LABEL = flags.DEFINE_string("label_column", "label", "Column(s) with the label.")
+_COLUMNS = ("text_column", "pair_column", "label_column")
 
 
-def check(directories):
+@dataclasses.dataclass(frozen=True)
+class Arguments(common_flags.TableColumns):
+    tolerance: float = flag(
+        None,
+        "Maximum relative difference; default: 1e-5, float16 2e-2, bfloat16 0.1, int8 0.05.",
+        least=0,
+        section="verification",
+    )
+    labelled: str = flag(None, "Labelled data: a table, a SQuAD file, or with --task a folder.", section="data")
+    reference: str = flag(None, "SavedModel to compare the score with.")
+    max_drop: float = flag(0.5, "Points by which the main score may be below the reference's.", least=0)
+    task: str = flag(None, "GLUE task of the official files in the folder --labelled.", values=list(TASKS))
+
+
+def check(arguments):
+    directories, labelled = arguments.positional, arguments.labelled
     if not directories:
         raise ValueError("expected one or more SavedModel directories")
-    columns = [flag.name for flag in (_TEXT, _PAIR, _LABEL)]
-    common_flags.only(_LABELLED.value, "with --labelled", _REFERENCE.name, _TASK.name, *columns)
-    common_flags.only(_REFERENCE.value, "with --reference", _MAX_DROP.name)
-    common_flags.only(not _TASK.value, "without --task", *columns)
-    if not _LABELLED.value:
-        return
-    if not os.path.exists(_LABELLED.value):
-        raise ValueError(f"--labelled={_LABELLED.value}: no such file or folder")
-    if len(directories) > 1:
+    arguments.only(labelled, "with --labelled", "reference", "task", *_COLUMNS)
+    arguments.only(arguments.reference, "with --reference", "max_drop")
+    arguments.only(not arguments.task, "without --task", *_COLUMNS)
+    if labelled and not os.path.exists(labelled):
+        raise ValueError(f"--labelled={labelled}: no such file or folder")
+    if labelled and len(directories) > 1:
         raise ValueError(f"--labelled is for one SavedModel. Received: {len(directories)} directories")
 
 
-def main(directories):
+def main(arguments):
     from keras_bert.exporting import verification
 
-    reports = verification.verify(directories, _TOLERANCE.value)
+    reports = verification.verify(arguments.positional, arguments.tolerance)
     for report in reports:
         for line in report.lines:
             print(f"{report.directory}: {line}", flush=True)
-    if _LABELLED.value and reports[0].lines:  # It could be run.
-        _score(reports[0])
+    if arguments.labelled and reports[0].lines:  # It could be run.
+        _score(arguments, reports[0])
     problems = [f"{report.directory}: {problem}" for report in reports for problem in report.problems]
     print(f"not fit to ship: {'; '.join(problems)}" if problems else "fit to ship")
     sys.exit(2 if problems else 0)
 
 
-def _score(report):
+def _score(arguments, report):
     """Prints scores on labelled data and adds a problem if they are too low."""
     from keras_bert.experiments.labelled import compare
 
-    columns = {"text": _TEXT.value, "pair": _PAIR.value, "label": _LABEL.value}
-    found = compare(report.directory, _LABELLED.value, _REFERENCE.value, _TASK.value, **columns)
-    print(f"{report.directory}: labelled: {found}", flush=True)
-    if _REFERENCE.value and found.drop > _MAX_DROP.value:
-        name = next(iter(found.scores))
-        report.problems.append(f"{name} is {found.drop:.2f} points below that of {_REFERENCE.value}")
+    columns = {"text": arguments.text_column, "pair": arguments.pair_column, "label": arguments.label_column}
+    reference = arguments.reference
+    comparison = compare(report.directory, arguments.labelled, reference, arguments.task, **columns)
+    print(f"{report.directory}: labelled: {comparison}", flush=True)
+    if reference and comparison.drop > arguments.max_drop:
+        name = next(iter(comparison.scores))
+        report.problems.append(f"{name} is {comparison.drop:.2f} points below that of {reference}")
 
 
 if __name__ == "__main__":
-    command.run(main, with_arguments=True, check=check)
+    command.run(__doc__, Arguments, main, check, positional=True)

@@ -158,8 +158,7 @@ def _check_commands(block):
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for words in documents.commands(block.code):
         if found := documents.program(words):
-            with programs.command(found[0], *found[1]):
-                pass
+            programs.parsed(found[0], *found[1])
         elif words[0] == "make":
             assert set(words[1:]) <= set(targets), words
         else:

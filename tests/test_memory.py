@@ -9,6 +9,7 @@ import pytest
 
 import keras_bert
 from pipelines import command
+from pipelines.arguments import CommandArguments
 
 
 def test_an_error_of_numpy_is_explained():
@@ -75,15 +76,14 @@ OUT_OF_MEMORY = ResourceExhaustedError("OOM when allocating tensor with shape[8,
 def test_a_command_prints_a_one_line_error(monkeypatch, capsys, facts, error, line):
     """A training step knows the shape of its batch; other code does not."""
 
-    def main():
+    def main(_):
         with contextlib.nullcontext() if facts is None else keras_bert.explain_out_of_memory(**facts):
             raise error
 
     monkeypatch.setattr("sys.argv", ["program"])
-    monkeypatch.setattr(command, "_OLD_NAMES", {})
     monkeypatch.setattr(command, "show_messages", lambda _: None)
     with pytest.raises(SystemExit) as end:
-        command.run(main)
+        command.run("A command.", CommandArguments, main)
     assert end.value.code == 2
     (written,) = capsys.readouterr().err.splitlines()
     assert written.startswith(f"error: {line}")

@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-from tests.pipelines.programs import command, mistake
+from tests.pipelines.programs import mistake, parsed
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
@@ -112,12 +112,9 @@ def test_the_command_judges_the_score(right, wrong, table, capsys):
 
     def judge(*arguments):
         report = verification.Report(str(wrong), ["it answers"])
-        with (
-            mock.patch.object(verification, "verify", return_value=[report]),
-            command(VERIFY, *arguments) as (program, rest),
-            pytest.raises(SystemExit) as end,
-        ):
-            program.main(rest)
+        program, arguments = parsed(VERIFY, *arguments)
+        with mock.patch.object(verification, "verify", return_value=[report]), pytest.raises(SystemExit) as end:
+            program.main(arguments)
         return end.value.code, capsys.readouterr().out.splitlines()
 
     arguments = [wrong, f"--labelled={table(TRUTH)}", f"--reference={right}"]

@@ -6,7 +6,6 @@ share Python's hash seed.
 
 import contextlib
 import importlib
-import inspect
 import io
 import multiprocessing
 import os
@@ -120,38 +119,24 @@ Trainer.fit, Calls._call = noted, killed
 """
 
 
-@contextlib.contextmanager
-def command(module, *arguments):
-    """Yields the module of a command with parsed flags, and its positional arguments.
-
-    Removes its flags on exit, since commands share flag names.
-    """
-    before = set(flags.FLAGS)
-    try:
-        found = importlib.import_module(module)
-        yield found, flags.FLAGS([module, *map(str, arguments)])[1:]
-    finally:
-        for name in set(flags.FLAGS) - before:
-            if not flags.FLAGS.find_module_defining_flag(name).startswith("absl."):
-                delattr(flags.FLAGS, name)
-        startup._SECTIONS.clear()
-        startup._OLD_NAMES.clear()
-        sys.modules.pop(module, None)
+def parsed(module, *arguments):
+    """Returns the module of a command, and its arguments."""
+    program = importlib.import_module(module)
+    return program, startup.parse(program.__doc__, program.Arguments, list(map(str, arguments)))
 
 
 def call(module, *arguments, given=""):
     """Runs a command in this process and returns its output; user errors are raised."""
     printed, typed = io.StringIO(), io.TextIOWrapper(io.BytesIO(given.encode()))
+    program, arguments = parsed(module, *arguments)
     with (
-        command(module, *arguments) as (found, rest),
         contextlib.redirect_stdout(printed),
         mock.patch.object(sys, "stdin", typed),
         mock.patch.object(sys, "argv", [module]),
     ):
-        arguments = [rest] * len(inspect.signature(found.main).parameters)
-        if hasattr(found, "check"):
-            found.check(*arguments)
-        found.main(*arguments)
+        if hasattr(program, "check"):
+            program.check(arguments)
+        program.main(arguments)
     return printed.getvalue()
 
 

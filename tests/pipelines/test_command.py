@@ -9,24 +9,21 @@ import keras_bert
 from pipelines.command import spelling
 
 FOLDER = pathlib.Path(__file__).parents[2] / "pipelines"
-COMMANDS = sorted(path.stem for path in FOLDER.glob("[a-z]*.py") if "command.run(main" in path.read_text())
+COMMANDS = sorted(path.stem for path in FOLDER.glob("[a-z]*.py") if "command.run(" in path.read_text())
 HELP = """
 import contextlib, io, runpy, sys
-from absl import flags
 for name in sys.argv[1:]:
     sys.argv = [name, "--help"]
-    status, printed = None, io.StringIO()
-    try:
-        with contextlib.redirect_stdout(printed):
-            runpy.run_module(f"pipelines.{name}", run_name="__main__")
-    except SystemExit as end:
-        status = end.code
-    print(f"COMMAND {name} {status}\\n{printed.getvalue()}")
-    for flag in [flag for flag in flags.FLAGS if flag != "verbose"]:
-        delattr(flags.FLAGS, flag)
-    sys.modules["pipelines.command"]._SECTIONS.clear()
-    sys.modules["pipelines.command"]._OLD_NAMES.clear()
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        runpy.run_module(f"pipelines.{name}", run_name="__main__")
+    print(f"COMMAND {name}\\n{printed.getvalue()}")
 print("HEAVY", [name for name in ("tensorflow", "keras", "scipy", "sklearn") if name in sys.modules])
+"""
+RUN = """
+from pipelines import arguments, command
+def main(arguments): {}
+command.run("A command.", arguments.CommandArguments, main, tensorflow=False)
 """
 
 
@@ -41,8 +38,8 @@ def test_help_lists_all_flags_without_tensorflow():
     assert end == "HEAVY []\n"
     for name, page in zip(COMMANDS, pages, strict=True):
         source = (FOLDER / f"{name}.py").read_text()
-        defined = re.findall(r"flags\.DEFINE_\w+\(\s*\"(\w+)\"", source)
-        assert page.startswith(f"COMMAND {name} 0\n")
+        defined = re.findall(r"^    (\w+): .*? = flag\(", source, re.MULTILINE)
+        assert page.startswith(f"COMMAND {name}\n")
         assert f"python -m pipelines.{name}" in page
         assert {flag for flag in defined if not re.search(rf"^  --(\[no\])?{flag}\b", page, re.MULTILINE)} == set()
         assert max(map(len, page.splitlines())) <= 100
@@ -89,15 +86,16 @@ def test_the_spelling_of_a_command_works_in_the_users_shell(monkeypatch, tmp_pat
 
 
 def test_ctrl_c_ends_a_command_with_status_130():
-    run = "from pipelines import command\ndef main(): raise KeyboardInterrupt\ncommand.run(main, tensorflow=False)"
-    for code in (run, "import pipelines\nraise KeyboardInterrupt"):  # During the command, and during its imports.
+    for code in (
+        RUN.format("raise KeyboardInterrupt"),
+        "import pipelines\nraise KeyboardInterrupt",
+    ):  # During the command, and during its imports.
         done = python("-c", code)
         assert (done.returncode, done.stderr) == (130, "\ninterrupted\n")
 
 
 def test_a_closed_pipe_is_no_error():
-    code = "from pipelines import command\ndef main(): print('line')\ncommand.run(main, tensorflow=False)"
-    for arguments in (["-c", code], ["-m", "pipelines.score_squad", "--help"]):
+    for arguments in (["-c", RUN.format("print('line')")], ["-m", "pipelines.score_squad", "--help"]):
         with subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
             program.stdout.close()
             assert program.stderr.read() == b""

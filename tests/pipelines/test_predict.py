@@ -14,7 +14,8 @@ from keras_bert.tasks import predict_inputs as texts
 from keras_bert.tasks import predict_outputs as printing
 from pipelines import common_flags
 from pipelines.command import spelling
-from tests.pipelines.programs import call, command, mistake
+from pipelines.predict import rectangles
+from tests.pipelines.programs import call, mistake
 
 tf = pytest.importorskip("tensorflow")
 
@@ -264,8 +265,7 @@ def test_files_of_choices(tmp_path):
 
 def test_requests_have_rows_of_equally_many_choices():
     rows = [{"choices": list(choices)} for choices in ("ab", "cd", "ef", "abc", "ab")]
-    with command(PROGRAM, "--model=m", "--batch_size=2") as (program, _):
-        assert list(program._rectangles(rows)) == [rows[:2], rows[2:3], rows[3:4], rows[4:]]
+    assert list(rectangles(rows, 2)) == [rows[:2], rows[2:3], rows[3:4], rows[4:]]
 
 
 def test_missing_files_without_tensorflow(tmp_path):

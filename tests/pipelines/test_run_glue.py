@@ -23,7 +23,7 @@ from keras_bert.experiments.grid import folder_name
 from keras_bert.tasks.classification.glue import TASKS
 from keras_bert.training.trainer import Trainer
 from pipelines.command import spelling
-from tests.pipelines.programs import call, command, finish, killed_if, mistake, run, start
+from tests.pipelines.programs import call, finish, killed_if, mistake, parsed, run, start
 from tests.tasks.classification.glue_files import OTHERS, WORDS, write_diagnostics, write_task
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
@@ -491,8 +491,8 @@ def test_recipes_have_valid_flags():
     tasks = {}
     for path in pathlib.Path("pipelines/recipes").glob("*.txt"):
         program = re.search(r"pipelines\.run_\w+", path.read_text())[0]
-        with command(program, f"--flagfile={path}", "--output_dir=out") as (loaded, _):
-            tasks[path.name] = loaded.task_names() if program == PROGRAM else None
+        _, arguments = parsed(program, f"--flagfile={path}", "--output_dir=out")
+        tasks[path.name] = arguments.tasks if program == PROGRAM else None
     assert tasks["rte_after_mnli.txt"] == ["mnli", "rte", "mrpc", "stsb"]
     assert len(tasks["glue_base.txt"]) == 9
     assert len(tasks) == 14

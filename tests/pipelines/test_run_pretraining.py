@@ -183,7 +183,7 @@ MISTAKES = [
     ("{made}/rows: the records have no sentence pairs. Add --next_sentence=false", {"data": "{made}/rows"}),
     ("{made}/cut.tfrecord: the record after ", {"data": "{made}/cut.tfrecord", "vocab": "{made}/16/vocab.txt"}),
     ("flag --warmup=1.5: 1.5 is not a number in the range [0, 1]", {"warmup": 1.5}),
-    ("flag --output_dir=None: Flag --output_dir must have a value other than None", {"output_dir": None}),
+    ("--output_dir is required: Output directory. Example: --output_dir=runs/tiny. See --help", {"output_dir": None}),
 ]
 # The same for models to start from.
 WRONG_STARTS = [

@@ -71,7 +71,7 @@ def test_user_errors(tmp_path, monkeypatch):
         "null.json: expected an object with a string for each id. Received: {'q2': None}": ["old", "null"],
         "text.json: expected an object with a number for each id. Received: {'q2': '0.5'}": ["new", "answers", "text"],
         "`no_answer` is for SQuAD 2.0": ["old", "answers", "odds"],
-        "Flag --predictions must have a value other than None.": ["old"],
+        "--predictions is required: Answers by id, JSON. Example: --predictions=predictions.json": ["old"],
     }
     flags = ("--dev_file={}.json", "--predictions={}.json", "--na_prob={}.json")
     for message, files in cases.items():

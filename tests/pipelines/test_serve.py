@@ -18,7 +18,7 @@ import pytest
 
 from keras_bert.serving import Client
 from pipelines.command import spelling
-from tests.pipelines.programs import command, finish, mistake, start
+from tests.pipelines.programs import finish, mistake, parsed, start
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
@@ -168,8 +168,8 @@ def test_wrong_folders(tmp_path):
     }.items():
         assert mistake(PROGRAM, f"--saved_models={folder}") == f"--saved_models={folder} is {message}"
     for folder in (run, empty, training, tmp_path / "models"):
-        with command(PROGRAM, f"--saved_models={folder}", "--port=0", "--grpc_port=0") as (program, _):
-            program.check()
+        program, arguments = parsed(PROGRAM, f"--saved_models={folder}", "--port=0", "--grpc_port=0")
+        program.check(arguments)
 
 
 REQUESTS, CLIENTS = 1000, 32

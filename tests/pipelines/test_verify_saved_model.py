@@ -5,7 +5,7 @@ import csv
 import pytest
 
 import keras_bert
-from tests.pipelines.programs import command, mistake
+from tests.pipelines.programs import mistake, parsed
 
 pytestmark = pytest.mark.tensorflow
 PROGRAM = "pipelines.verify_saved_model"
@@ -16,8 +16,9 @@ def verify(capsys):
     """Runs the command; returns its exit status and the lines that it prints."""
 
     def run(*arguments):
-        with command(PROGRAM, *arguments) as (program, directories), pytest.raises(SystemExit) as end:
-            program.main(directories)
+        program, arguments = parsed(PROGRAM, *arguments)
+        with pytest.raises(SystemExit) as end:
+            program.main(arguments)
         return end.value.code, capsys.readouterr().out.splitlines()
 
     return run

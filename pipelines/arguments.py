@@ -1,0 +1,153 @@
+"""The flags of a command as the fields of a frozen dataclass."""
+
+import dataclasses
+import re
+import typing
+
+from absl import flags
+
+
+def flag(
+    default, help, *, section=None, least=None, most=None, values=None, required=False, repeatable=False, old=None
+):
+    """Returns a field of `CommandArguments` that is a flag: text, number, bool or list, by the annotation of the field.
+
+    Args:
+        default: the default value; a tuple for lists.
+        help: str, description. `{name}` stands for an entry of `wording` of the class.
+        section: str, the section of `--help`. Defaults to that of the flag before.
+        least, most: numbers, inclusive limits of a number.
+        values: list of the only texts that are allowed.
+        required: bool. Defaults to `False`.
+        repeatable: bool, whether a list has one element for each time that the flag is given, instead of elements that
+            commas separate. Defaults to `False`.
+        old: str, a former name of the flag, which is accepted with a warning.
+    """
+    metadata = {"section": section, "help": help, "limits": (least, most), "values": values}
+    metadata |= {"required": required, "repeatable": repeatable, "old": old}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclasses.dataclass(frozen=True)
+class CommandArguments:
+    """The arguments of a command. Each command adds its flags in a subclass, also a frozen dataclass.
+
+    Args:
+        verbose: bool, whether all messages are shown.
+        positional: tuple of str, the arguments that are not flags.
+        given: dict of the flags that are given, by name, as in a command: `{"seed": "--seed=1,2"}`.
+
+    Example:
+        @dataclasses.dataclass(frozen=True)
+        class Arguments(CommandArguments):
+            model: str = flag(None, "Directory or name of the model.", section="model", required=True)
+            seed: list[int] = flag((1,), "Random seed(s).", section="training")
+
+        print(read(Arguments, ["--model=bert", "--seed=1,2"]).seed)
+    """
+
+    wording: typing.ClassVar = {}  # What a command says in the description of a shared flag, by the name there.
+
+    verbose: bool = flag(False, "Shows the messages of TensorFlow and other libraries.", section="other")
+    positional: tuple = ()
+    given: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def flagfile(self):
+        """The given flags as lines for `--flagfile`."""
+        names = [name for name in flag_fields(type(self)) if name in self.given and name != "verbose"]
+        return "".join(f"{self.given[name]}\n" for name in names)
+
+    def only(self, condition, purpose, *names):
+        """Raises an error if flags of these names are given that would do nothing, since a condition is false."""
+        given = [name for name in names if name in self.given]
+        if given and not condition:
+            raise ValueError(f"--{given[0]}: only {purpose}. Received: {self.given[given[0]]}")
+
+    def fill(self, settings, **values):
+        """Returns an instance of a dataclass of settings, with these values and those of the flags of equal names."""
+        names = [field.name for field in dataclasses.fields(settings) if field.name in flag_fields(type(self))]
+        names = [name for name in names if name not in values]
+        return settings(**{name: getattr(self, name) for name in names}, **values)
+
+
+def flag_fields(cls):
+    """Returns the fields that are flags, by name: those of the command first, then those that it shares."""
+    own = [name for base in cls.__mro__ for name in vars(base).get("__annotations__", ())]
+    fields = {field.name: field for field in dataclasses.fields(cls) if field.metadata}
+    return {name: fields[name] for name in dict.fromkeys(own) if name in fields}
+
+
+def read(cls, arguments):
+    """Returns an instance of a subclass of `CommandArguments` from the arguments of a command line.
+
+    Raises:
+        absl.flags.Error or ValueError: if the arguments are wrong.
+    """
+    known = define(cls)
+    # A flagfile may start with a byte order mark.
+    texts = [text.removeprefix("\ufeff") for text in known.read_flags_from_files(arguments, force_gnu=False)]
+    positional = known(["", *texts])[1:]
+    fields = flag_fields(cls)
+    given = {name: known[name].serialize() for name in (*fields, *old_names(cls)) if known[name].present}
+    values = {name: _value(known[name], field) for name, field in fields.items()}
+    return cls(**values, positional=tuple(positional), given=given)
+
+
+def define(cls):
+    """Returns the flags of a class for absl, which parses them."""
+    known = flags.FlagValues()
+    for name, field in flag_fields(cls).items():
+        _define(known, name, field, cls.wording)
+        if old := field.metadata["old"]:
+            flags.DEFINE_alias(old, name, flag_values=known)
+    return known
+
+
+def _define(known, name, field, wording):
+    (kind, _), told, default = _kind(field), field.metadata, field.default
+    text = re.sub(r"\{(\w+)\}", lambda match: wording.get(match[1], match[0]), told["help"])
+    options = {"required": told["required"], "flag_values": known}
+    if kind is list:
+        define = flags.DEFINE_multi_string if told["repeatable"] else flags.DEFINE_list
+        define(name, default and list(map(str, default)), text, **options)
+    elif kind is bool:
+        flags.DEFINE_bool(name, default, text, **options)
+    elif kind is str and told["values"]:
+        flags.DEFINE_enum(name, default, told["values"], text, **options)
+    elif kind is str:
+        flags.DEFINE_string(name, default, text, **options)
+    else:
+        define = flags.DEFINE_integer if kind is int else flags.DEFINE_float
+        define(name, default, text, *told["limits"], **options)
+
+
+def _kind(field):
+    """Returns the type of a flag, and the type of the elements of a list."""
+    return (list, *typing.get_args(field.type)) if typing.get_origin(field.type) is list else (field.type, None)
+
+
+def _value(parsed, field):
+    """Returns the value of a flag; those of a list become numbers if its annotation says so."""
+    kind, element = _kind(field)
+    if kind is not list or parsed.value is None or element is str:
+        return parsed.value
+    received, (least, _) = ",".join(parsed.value), field.metadata["limits"]
+    try:
+        values = [element(text) for text in parsed.value]
+    except ValueError:
+        raise ValueError(f"--{parsed.name} must be comma-separated numbers. Received: {received}") from None
+    if least is not None and any(value < least for value in values):
+        raise ValueError(f"--{parsed.name} must be at least {least}. Received: {received}")
+    return values
+
+
+def old_names(cls):
+    """Returns the current names of renamed flags, by their old ones."""
+    return {field.metadata["old"]: name for name, field in flag_fields(cls).items() if field.metadata["old"]}
+
+
+def explain(error):
+    """Returns absl's message about a wrong value without the words of Python."""
+    message = re.sub(r"invalid literal for int.*", "expected an integer", str(error))
+    return re.sub(r"could not convert string to float.*", "expected a number", message)
