@@ -112,6 +112,7 @@ class Arguments(common_flags.TableColumns, common_flags.NewModels, common_flags.
                 f"--task={name} requires --train_file, and either --dev_file or --folds=5 for cross-validation. "
                 f"Received: {received or 'none of them'}"
             )
+        self.only(False, "for GLUE", "data_dir")
         label = self.label_column.split(",") if name == "multi_label" else self.label_column
         columns = {"text": self.text_column, "pair": self.pair_column, "label": label}
         files = self.train_file, self.dev_file, self.predict_file
@@ -160,7 +161,6 @@ def check(arguments):
     own, starts = arguments.tasks[0] in OWN, [arguments.start(name) for name in arguments.tasks]
     arguments.only(own or arguments.unlabelled, "for your own table", "text_column", "pair_column")
     arguments.only(own, f"for --task={_OWN}", "label_column")
-    arguments.only(not own, "for GLUE", "data_dir")
     arguments.only("mnli" in arguments.tasks, "for --task=mnli", "diagnostics")
     arguments.load_options(starts[:1], "bilstm")
     common_flags.check_paths(arguments.model)
