@@ -40,11 +40,11 @@ def make_batches(data_dir, count, path):
     import keras_bert
     from keras_bert.text.lossless import LosslessTokenizer
     from keras_bert.translation import data
-    from keras_bert.translation import run as translation
     from keras_bert.translation.features import TranslationFeatures
+    from keras_bert.translation.learned_vocabulary import open_vocabulary
 
     pairs = data.without_blank(data.read(data_dir / "train.de", data_dir / "train.en"))
-    vocabulary = translation.open_vocabulary(None, pairs, VOCABULARY, path.with_name("vocab.txt"))
+    vocabulary = open_vocabulary(None, pairs, VOCABULARY, path.with_name("vocabulary"))
     features = TranslationFeatures(pairs, LosslessTokenizer(vocabulary), 128)
     batches = keras_bert.PairBatches(features.sources, features.targets, features.labels, 4096)
     arrays = {}

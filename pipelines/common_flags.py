@@ -190,14 +190,18 @@ def finetune(arguments, task, choices, strategy, texts, predictions=None):
     """Runs the grid of `choices` and prints the results; `texts` and `predictions` as for `print_next`."""
     from keras_bert.experiments.finetuning import Finetuning as Runs
     from keras_bert.experiments.hyperparameters import Hyperparameters
-    from keras_bert.training.distribution import is_chief
 
     hyperparameters, options = arguments.fill(Hyperparameters), arguments.options(strategy)
     runs = Runs(task, choices, hyperparameters, arguments.output, arguments.ensemble, **options)
-    if is_chief(strategy):
+    run_grid(arguments, runs, texts, predictions)
+
+
+def run_grid(arguments, runs, texts, predictions=None):
+    """Runs a `Finetuning`, and prints the results; `texts` and `predictions` as for `print_next`."""
+    if runs.study.write:
         write_text(arguments.output / "flags.txt", arguments.flagfile)
     runs.run()
-    if is_chief(strategy):
+    if runs.study.write:
         print(runs.finish())
         print_next(arguments.output, texts, predictions)
 

@@ -37,6 +37,8 @@ class BaselineConfig:
 
     max_position_embeddings = 512  # Texts of this length are read unless the caller asks for more; there is no limit.
 
+    package = "keras_bert.baselines"  # For the model card, like `title`.
+
     @property
     def title(self):
         """Returns the name of the kind in texts."""

@@ -24,7 +24,7 @@ _CLASSES = {
 }
 
 
-def write(name, task, evaluated_on, settings, scores, kind="BERT"):
+def write(name, task, evaluated_on, settings, scores, title="BERT", package="keras_bert"):
     """Returns the text of a model card.
 
     Local files and folders are named without their path; the license and the language are unknown and left out.
@@ -39,10 +39,11 @@ def write(name, task, evaluated_on, settings, scores, kind="BERT"):
         evaluated_on: string, what the scores are from, such as "dev".
         settings: dict of the training settings.
         scores: dict of the scores, from 0 to 1.
-        kind: string, what the model is. Only "BERT" opens in transformers. Defaults to "BERT".
+        title: string, what the model is. Only "BERT" opens in transformers. Defaults to "BERT".
+        package: string, the package whose `load` opens the model. Defaults to "keras_bert".
     """
     start = settings.get("model", task.model)
-    metadata = _metadata(name, task, start, evaluated_on, scores, kind)
+    metadata = _metadata(name, task, start, evaluated_on, scores, title)
     settings = {"start": base_name(start), **settings}
     rows = {key: escaped(value) for key, value in settings.items() if key != "model" and value is not None}
     versions = {"keras_bert": __version__, "keras": keras.__version__, "tensorflow": tf.__version__}
@@ -52,18 +53,18 @@ def write(name, task, evaluated_on, settings, scores, kind="BERT"):
     parts = [
         "---\n" + _yaml(metadata) + "---\n",
         f"# {escaped(name)}\n",
-        f"A {kind} model for {task.card['purpose']}, {trained} with keras_bert on {escaped(task.card['trained_on'])}. "
+        f"A {title} model for {task.card['purpose']}, {trained} with keras_bert on {escaped(task.card['trained_on'])}. "
         f"It started from {escaped(settings['start'])}.\n",
         f"## Data\n\n{_data(task)}",
         f"## Scores\n\n{_scores(task.summary, evaluated_on, scores)}{note}",
-        f"## Use\n\n{_use(task.card, kind)}",
+        f"## Use\n\n{_use(task.card, title, package)}",
         f"## Training settings\n\n{_table(('setting', 'value'), rows)}",
         f"## Versions\n\n{_table(('package', 'version'), versions)}",
     ]
     return "\n".join(parts)
 
 
-def _metadata(name, task, start, evaluated_on, scores, kind):
+def _metadata(name, task, start, evaluated_on, scores, title):
     card, percent = task.card, task.card["pipeline_tag"] == "question-answering"
     results = [
         {
@@ -73,14 +74,14 @@ def _metadata(name, task, start, evaluated_on, scores, kind):
         }
         for metric, value in scores.items()
     ]
-    is_own = card.get("only_encoder") or kind != "BERT"
+    is_own = card.get("only_encoder") or title != "BERT"
     library = "keras_bert" if is_own else "transformers"  # Which opens the encoder alone.
     if card["pipeline_tag"] == "sentence-similarity":
         library = "sentence-transformers"
     metadata = {"library_name": library, "pipeline_tag": card["pipeline_tag"]}
     if is_hub_name(start):
         metadata["base_model"] = str(start)
-    metadata["tags"] = [kind.split()[0].lower(), "keras_bert"]
+    metadata["tags"] = [title.split()[0].lower(), "keras_bert"]
     if card["datasets"]:
         metadata["datasets"] = card["datasets"]
     metadata["metrics"] = list(dict.fromkeys(result["type"] for result in results))
@@ -142,13 +143,13 @@ def _table(heads, rows):
     return "\n".join([*lines, *(f"| {name} | {value} |" for name, value in rows.items())]) + "\n"
 
 
-def _use(card, kind):
+def _use(card, title, package):
     own = (
-        "With keras_bert:\n\n```python\nimport keras_bert\n\n"
-        'bert = keras_bert.load("path/to/this/folder")\n'
+        f"With keras_bert:\n\n```python\nimport {package}\n\n"
+        f'bert = {package}.load("path/to/this/folder")\n'
         f"print(bert.predict({card['example']}))\n```\n"
     )
-    if kind != "BERT":
+    if title != "BERT":
         return own
     if card["pipeline_tag"] == "sentence-similarity":
         return (

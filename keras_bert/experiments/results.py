@@ -100,8 +100,10 @@ class Results:
         settings |= {name: self.task.settings.get(name) for name in ("sequence_length", "class_weights")}
         settings |= self._thresholds
         scores = {name: best["scores"][name] for name in findings.measured if name in best["scores"]}
-        kind = getattr(self.task.bert.config, "title", "BERT")
-        return model_card.write(self.output.resolve().name, self.task, self.run.evaluated_on, settings, scores, kind)
+        wing = {
+            name: getattr(self.task.config, name) for name in ("title", "package") if hasattr(self.task.config, name)
+        }
+        return model_card.write(self.output.resolve().name, self.task, self.run.evaluated_on, settings, scores, **wing)
 
     def _write_report(self, facts, findings):
         study, replicas = self.study, self.run.strategy.num_replicas_in_sync if self.run.strategy else 1

@@ -143,7 +143,7 @@ def _seconds(path):
 
 
 def remove_snapshots(folder):
-    """Removes the snapshots and best weights of a run, including those of earlier stages."""
-    for name in ("snapshots", "best"):
+    """Removes the weights that a run keeps while it trains, including those of earlier stages."""
+    for name in ("snapshots", "best", "averaged"):
         for snapshots in list(folder.rglob(name)):
             shutil.rmtree(snapshots, ignore_errors=True)

@@ -41,14 +41,19 @@ def fused(model):
 
 @contextlib.contextmanager
 def calling(calls):
-    """Replaces the `call` of layers, past Keras' tracking of attributes; `calls` are functions by layer."""
+    """Replaces the `call` of layers in this context; `calls` are functions by layer."""
+    # An attribute of the layer comes before the method of its class: Keras' `__call__` still casts the inputs and opens
+    # the name scope of the layer, and then calls the function, which closes over the variables that the layer has.
+    # Without this trick, a second model of other layers would have to be built around the same variables, for which
+    # Keras has no way: `clone_model` copies them. Keras tracks layers and variables that are assigned, not functions,
+    # so the model is the same afterwards.
     for layer, call in calls.items():
-        vars(layer)["call"] = call
+        layer.call = call
     try:
         yield
     finally:
         for layer in calls:
-            del vars(layer)["call"]
+            del layer.call
 
 
 def layers_of(model, kind):

@@ -126,6 +126,11 @@ class FinetuningTask(abc.ABC):
         self.preprocessor = bert.preprocessor(sequence_length, padding="longest")
 
     @functools.cached_property
+    def config(self):
+        """The config of the model. Those of wings have a `title`, and a `package` whose `load` opens the model."""
+        return self.bert.config
+
+    @functools.cached_property
     def origins(self):
         """Facts about the models that runs start from, by name, see `check_origins`."""
         return {self.model: self.bert.facts}

@@ -34,6 +34,8 @@ class TransformerConfig:
         output_bias: bool, whether the logits have a bias. Defaults to `False`.
     """
 
+    title, package = "Transformer", "keras_bert.translation"  # For the model card.
+
     vocab_size: int = 37000
     hidden_size: int = 512
     num_encoder_layers: int = 6
@@ -118,6 +120,11 @@ class TransformerConfig:
             "vocab_size": self.vocab_size,
             "keras_bert": {"output_bias": self.output_bias},
         }
+
+    @property
+    def size(self):
+        """Describes the size in words."""
+        return f"{self.num_encoder_layers} + {self.num_decoder_layers} layers of width {self.hidden_size}"
 
     @property
     def deviation(self):

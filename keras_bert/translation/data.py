@@ -87,9 +87,14 @@ def drop(pairs, is_wrong, what):
         return pairs
     if len(wrong) == len(pairs):
         raise ValueError(f"{pairs.source_path}: all {len(pairs):,} pair(s) are left out: {what}")
-    named = ", ".join(map(str, wrong[:3])) + (", ..." if len(wrong) > 3 else "")
-    _LOG.warning("%s: left out %s pair(s) %s, line(s) %s", pairs.source_path, f"{len(wrong):,}", what, named)
+    lines = listed_lines(wrong)
+    _LOG.warning("%s: left out %s pair(s) %s, line(s) %s", pairs.source_path, f"{len(wrong):,}", what, lines)
     return pairs.select([index for index, bad in enumerate(is_wrong) if not bad])
+
+
+def listed_lines(numbers):
+    """Returns the first line numbers as text."""
+    return ", ".join(map(str, numbers[:3])) + (", ..." if len(numbers) > 3 else "")
 
 
 def _lines(path):

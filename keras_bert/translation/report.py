@@ -1,37 +1,36 @@
-"""report.html of a translation model: curves, examples, and what each piece of a translation reads."""
+"""Report sections about translations of dev: BLEU, examples, and what each piece of a translation reads."""
 
-from keras_bert.files import write_text
-from keras_bert.reports import charts, curves, page
+import numpy as np
 
-_NAMES = {
-    "loss": "loss (with label smoothing)",
-    "perplexity": "perplexity on dev",
-    "bleu": "BLEU on dev (greedy)",
-    "learning_rate": "learning rate",
-}
-_STYLES = {"training": "train", "dev": "evaluation"}
+from keras_bert.reports import page
+from keras_bert.translation import metrics
+
+_EXAMPLES, _TYPICAL = 8, 3
 
 
-def write_translation_report(path, head, lines, scores, examples, alignments):
-    """Writes the report.
+def translation_sections(scores, dev, translations, align):
+    """Returns HTML sections about the translations of dev.
 
     Args:
-        path: output file.
-        head: a `Head`.
-        lines: the lines of `metrics.jsonl`, a list of dicts.
-        scores: list of rows, (what, BLEU).
-        examples: list of dicts with `row`, `source`, `reference`, `translation` and `score`.
-        alignments: list of dicts with `source` and `target`, lists of pieces, and `attention`, a row of probabilities
-            for each target piece.
+        scores: dict of BLEU, from 0 to 1, by what was translated.
+        dev: `Pairs`.
+        translations: list of strings.
+        align: function from a list of texts to dicts with `source` and `target`, lists of pieces, and `attention`, a
+            row of probabilities for each target piece.
     """
-    figures = [figure for name in _NAMES if (figure := _figure(name, lines))]
-    text = page.render(
-        "translation/report.html", head=head, figures=figures, scores=scores, examples=examples, alignments=alignments
-    )
-    write_text(path, text)
-
-
-def _figure(name, lines):
-    points = {style: curves.points(lines, kind, name) for style, kind in _STYLES.items()}
-    series = [(f"best {style}", style, found) for style, found in points.items() if found]
-    return charts.lines(series, _NAMES[name], "steps") if series else ""
+    chrf = [metrics.chrf(text, target) for text, target in zip(translations, dev.targets, strict=True)]
+    order = [index for index in np.argsort(chrf, kind="stable") if dev.sources[index].strip()]
+    typical = order[_EXAMPLES :: max(1, len(order) // _EXAMPLES)]
+    examples = [
+        {
+            "row": dev.lines[index],
+            "source": dev.sources[index],
+            "reference": dev.targets[index],
+            "translation": translations[index],
+            "score": chrf[index],
+        }
+        for index in [*order[:_EXAMPLES], *typical[:_EXAMPLES]]
+    ]
+    rows = [(name, f"{100 * score:.2f}") for name, score in scores.items()]
+    alignments = align([dev.sources[index] for index in order[len(order) // 2 :][:_TYPICAL]])
+    return [page.render("translation/report.html", scores=rows, examples=examples, alignments=alignments)]

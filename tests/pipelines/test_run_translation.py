@@ -1,7 +1,6 @@
-"""The command, on two tasks that are hard without attention: to copy words, and to reverse them."""
+"""The command, on four sentences whose translations name their letters."""
 
 import json
-import shutil
 import signal
 from unittest import mock
 
@@ -9,45 +8,34 @@ import numpy as np
 import pytest
 
 import keras_bert.translation
-from keras_bert.translation import data
-from keras_bert.translation import results as translation_results
 from keras_bert.translation import run as translation
 from tests.pipelines.programs import call, killed_if, mistake, run
 
 pytestmark = pytest.mark.tensorflow
 PROGRAM = "pipelines.run_translation"
-WORDS = ["one", "two", "three", "four"]
-
-
-def write_pairs(folder, name, count, seed):
-    rng = np.random.default_rng(seed)
-    rows = [(list(rng.choice(WORDS, rng.integers(1, 5))), rng.random() < 0.5) for _ in range(count)]
-    sources = "".join(f"{'Copy' if copies else 'Reverse'}: {' '.join(words)}.\n" for words, copies in rows)
-    (folder / f"{name}.a").write_text(sources)
-    targets = "".join(f"{' '.join(words if copies else words[::-1])}.\n" for words, copies in rows)
-    (folder / f"{name}.b").write_text(targets)
+NAMES = {"a": "one", "b": "two", "c": "three", "d": "four"}
+SOURCES = ["a b c d.", "d c b a.", "b b a a.", "c d a b."]
+TARGETS = ["".join(NAMES.get(sign, sign) for sign in text) for text in SOURCES]
+CONFIG = {
+    "hidden_size": 32,
+    "num_encoder_layers": 1,
+    "num_decoder_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "dropout": 0.0,
+    "max_position_embeddings": 16,
+}
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     made = tmp_path_factory.mktemp("pairs")
-    for name, count, seed in (("train", 3000, 0), ("dev", 40, 1), ("test", 40, 2)):
-        write_pairs(made, name, count, seed)
+    for name, copies in (("train", 150), ("dev", 1), ("test", 1)):
+        for side, texts in (("a", SOURCES), ("b", TARGETS)):
+            (made / f"{name}.{side}").write_text("".join(f"{text}\n" for text in texts * copies))
     (made / "short.b").write_text("one.\n")
     (made / "learned.json").write_text('{"positions": "learned"}')
-    (made / "config.json").write_text(
-        json.dumps(
-            {
-                "hidden_size": 64,
-                "num_encoder_layers": 1,
-                "num_decoder_layers": 1,
-                "num_attention_heads": 4,
-                "intermediate_size": 128,
-                "dropout": 0.0,
-                "max_position_embeddings": 24,
-            }
-        )
-    )
+    (made / "config.json").write_text(json.dumps(CONFIG))
     return made
 
 
@@ -56,13 +44,13 @@ def arguments(made, output, **changes):
     values = {
         **files,
         "config": f"{made}/config.json",
-        "vocab_size": 310,
+        "vocab_size": 300,
         "output_dir": made / output,
-        "tokens_per_batch": 512,
-        "learning_rate": 2e-3,
-        "warmup_steps": 60,
-        "epochs": 13,
-        "average": 3,
+        "tokens_per_batch": 256,
+        "learning_rate": 0.02,
+        "warmup_steps": 5,
+        "epochs": 3,
+        "average": 2,
         "beam_size": 2,
         "report_to": "",
         **changes,
@@ -72,46 +60,75 @@ def arguments(made, output, **changes):
 
 SIDES = (("source", "a"), ("target", "b"))
 
-MISTAKES = [
-    ("short.b has 1", {"train_target": "{made}/short.b"}),
-    ("no such file", {"dev_source": "{made}/none.a"}),
-    ("--config must be one of tiny, mini", {"config": "huge"}),
-    ("--test_target needs --test_source", {"test_source": None}),
-    ("Marian's layout has no place for positions='learned'", {"config": "{made}/learned.json"}),
-    ("no such file: nowhere.json", {"config": "nowhere.json"}),
-    ("the vocabulary lacks [PAD]", {"vocab": "{made}/short.b", "vocab_size": None}),
-]
+
+@pytest.mark.parametrize(
+    ("message", "changes"),
+    [
+        ("short.b has 1", {"train_target": "{made}/short.b"}),
+        ("no such file", {"dev_source": "{made}/none.a"}),
+        ("--config must be one of tiny, mini", {"config": "huge"}),
+        ("--test_target needs --test_source", {"test_source": None}),
+        ("Marian's layout has no place for positions='learned'", {"config": "{made}/learned.json"}),
+        ("no such file: nowhere.json", {"config": "nowhere.json"}),
+        ("the vocabulary lacks [PAD]", {"vocab": "{made}/short.b", "vocab_size": None}),
+        ("--epochs must be at least 1. Received: 3,0", {"epochs": "3,0"}),
+    ],
+)
+def test_user_errors(made, message, changes):
+    changes = {name: value and value.format(made=made) for name, value in changes.items()}
+    assert message in mistake(PROGRAM, *arguments(made, "mistakes", **changes))
 
 
-def test_user_errors(made):
-    for message, changes in MISTAKES:
-        changes = {name: value and value.format(made=made) for name, value in changes.items()}
-        assert message in mistake(PROGRAM, *arguments(made, "mistakes", **changes))
+def test_the_grid(made):
+    """The default learning rate is the paper's, for at least 1,000 steps of warm-up."""
+    changes = {"seed": "1,2", "tokens_per_batch": "128,256", "learning_rate": None, "test_source": "", "beam_size": 3}
+    with mock.patch.object(translation, "TranslationRuns") as runs:
+        printed = call(PROGRAM, *arguments(made, "grid", **changes, test_target=None))
+    task, choices, settings, output = runs.call_args.args
+    rate = (32 * 1000) ** -0.5
+    assert choices == {"learning_rate": [rate], "tokens_per_batch": [128, 256], "epochs": [3], "seed": [1, 2]}
+    assert (settings.beam_size, settings.average, settings.warmup_steps, settings.precision) == (3, 2, 5, "float32")
+    assert task.settings["config"] == {**task.settings["config"], **CONFIG}
+    assert output == made / "grid"
+    assert "--seed=1,2" in (output / "flags.txt").read_text()
+    assert f"predictions:  {output}/dev.txt" in printed
 
 
 @pytest.fixture(scope="module")
 def trained(made, shared_folder):
-    """The folder of a run, and what it printed."""
+    """The folder of a run, what it printed, and the arguments of its export."""
 
     def fill(folder):
-        printed = call(PROGRAM, *arguments(made, folder))
-        (folder / "printed.txt").write_text(printed)
+        with mock.patch.object(translation, "export") as export:
+            printed = call(PROGRAM, *arguments(made, folder))
+        exported = {name: str(value) for name, value in export.call_args.kwargs.items()}
+        (folder / "printed.json").write_text(json.dumps([printed, exported]))
 
     folder = shared_folder("run_translation", fill)
-    return folder, (folder / "printed.txt").read_text()
+    return folder, *json.loads((folder / "printed.json").read_text())
 
 
 @pytest.mark.usefixtures("eager")
-def test_the_task_is_learned(made, trained):
+def test_the_task_is_learned(trained):
     """All texts of test are translated without a mistake; so are they by the model's directory."""
-    output, printed = trained
+    output, printed, exported = trained
     assert "test: BLEU 100.00" in printed
-    wanted = (made / "test.b").read_text()
-    assert (output / "test.txt").read_text() == wanted
+    assert (output / "test.txt").read_text().splitlines() == TARGETS
+    assert exported == {"beam": str(keras_bert.Beam(2)), "n_best": "2", "example": str({"text": SOURCES[0]})}
+    results = json.loads((output / "results.json").read_text())
+    assert results["best"]["scores"]["bleu"] == results["scores"]["bleu"] == pytest.approx(1)
+    assert results["weights"] == max(
+        ("best epoch", "average of 2 epochs"), key=lambda name: results["bleu"][f"dev, {name}"]
+    )
+    card, report = ((output / name).read_text() for name in ("model/README.md", "report.html"))
+    assert "A Transformer model for translation, trained with keras_bert on train.a and train.b" in card
+    assert "| bleu | 100.00 |" in card
+    assert all(
+        f"<h2>{name}</h2>" in report for name in ("BLEU", "Learning curves", "Examples of dev", "Cross-attention")
+    )
     bert = keras_bert.translation.load(output / "model")
-    texts = (made / "test.a").read_text().splitlines()[:5]
-    answers = bert.predict(texts, n_best=2, beam_size=2)
-    assert [answer["translation"] for answer in answers] == wanted.splitlines()[:5]
+    answers = bert.predict(SOURCES, n_best=2, beam_size=2)
+    assert [answer["translation"] for answer in answers] == TARGETS
     for wrong in (0, 2.0, "2", True):
         with pytest.raises(ValueError, match="`n_best` must be a positive integer"):
             bert.predict("one", n_best=wrong)
@@ -120,90 +137,57 @@ def test_the_task_is_learned(made, trained):
         assert answer["translations"][1]["score"] <= answer["score"] <= 0
 
 
-def test_the_export_translates_the_same(made, trained):
-    import tensorflow as tf
-    import tensorflow_text  # noqa: F401
-
-    served = tf.saved_model.load(str(trained[0] / "saved_model" / "1"))
-    texts = [*(made / "test.a").read_text().splitlines()[:5], "", "one " * 60]
-    for name in ("serving_default", "alignment"):
-        assert served.signatures[name](text=tf.constant([], tf.string))["translation"].shape == (0,)
-    outputs = served.signatures["serving_default"](text=tf.constant(texts))
-    wanted = [line.encode() for line in (made / "test.b").read_text().splitlines()[:5]]
-    assert outputs["translation"].numpy().tolist()[:5] == wanted
-    assert outputs["translations"].numpy().tolist()[5] == [b"", b""]
-    assert outputs["truncated"].numpy().tolist() == [False] * 6 + [True]
-    aligned = served.signatures["alignment"](text=tf.constant(texts[:2]))
-    np.testing.assert_allclose(aligned["attention"].numpy()[0][0].sum(), 1, atol=1e-5)
-
-
 @pytest.mark.usefixtures("eager")
-def test_the_next_commands_work(made, trained, tmp_path):
+def test_the_next_commands_work(trained, tmp_path):
     """`predict` on texts and files, as the run prints it."""
     model = f"--model={trained[0] / 'model'}"
     assert "predict \\\n" in trained[1] or "predict --model=" in trained[1]
-    assert call("pipelines.predict", model, "Reverse: one two.").splitlines() == ["two one."]
-    (tmp_path / "texts.txt").write_text("Copy: one two.\n\nReverse: three.\n")
+    assert call("pipelines.predict", model, SOURCES[1]).splitlines() == TARGETS[1:2]
+    (tmp_path / "texts.txt").write_text(f"{SOURCES[0]}\n\n{SOURCES[2]}\n")
     output = tmp_path / "answers.jsonl"
     call("pipelines.predict", model, f"--input={tmp_path}/texts.txt", "--n_best=5", f"--output={output}")
     answers = [json.loads(line) for line in output.read_text().splitlines()]
-    assert [answer["translation"] for answer in answers] == ["one two.", "", "three."]
+    assert [answer["translation"] for answer in answers] == [TARGETS[0], "", TARGETS[2]]
     assert [len(answer["translations"]) for answer in answers] == [5, 5, 5]
     message = mistake("pipelines.predict", model, "--sequence_length=4", "one")
     assert "--sequence_length has no meaning for" in message
 
 
-def test_a_vocabulary_of_other_data_is_not_used(made, trained, tmp_path):
-    message = mistake(PROGRAM, *arguments(made, trained[0], vocab_size=320))
-    assert (
-        "contains a run with another vocabulary: `vocab_size` was 310, is 320. Choose another --output_dir" in message
-    )
-    # Without a training in the folder, the vocabulary is learned anew.
-    (tmp_path / "vocab.txt").write_text("[PAD]\n")
-    pairs = data.read(made / "dev.a", made / "dev.b")
-    vocabulary = translation.open_vocabulary(None, pairs, 310, tmp_path)
-    assert len(vocabulary) > 260
-    assert translation.open_vocabulary(None, pairs, 310, tmp_path).pieces == vocabulary.pieces
-
-
-@pytest.mark.usefixtures("eager")
-def test_a_finished_run_is_decoded_in_another_way(made, trained, tmp_path):
-    """With other beams and without test; nothing is trained."""
-    output = shutil.copytree(trained[0], tmp_path / "run")
-    before = (output / "metrics.jsonl").read_bytes()
-    changes = {"beam_size": 3, "test_source": "", "test_target": None}
-    with mock.patch.object(translation_results, "export") as export:
-        printed = call(PROGRAM, *arguments(made, output, **changes))
-    assert export.call_args.kwargs["beam"] == keras_bert.Beam(3)
-    assert export.call_args.kwargs["n_best"] == 3
-    assert "dev, best epoch: BLEU" in printed
-    assert "test: BLEU" not in printed
-    assert (output / "metrics.jsonl").read_bytes() == before
-    assert "--beam_size=3" in (output / "flags.txt").read_text()
+def test_a_finished_run_is_not_mixed_with_others(made, trained):
+    for changes, message in (
+        (
+            {"vocab_size": 320},
+            "contains a run with another vocabulary: `vocab_size` was 300, is 320. Choose another --",
+        ),
+        ({"beam_size": 3}, "contains runs with other settings: `beam_size` was 2, is 3"),
+    ):
+        assert message in mistake(PROGRAM, *arguments(made, trained[0], **changes))
 
 
 @pytest.mark.slow
 def test_two_devices_in_16_bits_killed_and_resumed(made, tmp_path):
-    """A killed run resumes to the bit; two replicas learn as one does."""
-    short = {"epochs": 3, "precision": "mixed_bfloat16"}
+    """A killed grid resumes to the bit; two replicas learn as one does."""
+    short = {"precision": "mixed_bfloat16", "seed": "1,2"}
     two = {**short, "strategy": "mirrored"}
 
     def given(name, settings):
         return arguments(made, name, **{**settings, "output_dir": tmp_path / name})
 
-    run(PROGRAM, *given("killed", two), devices=2, before=killed_if("step > 100"), status=-signal.SIGKILL)
+    killed = killed_if("name.endswith('seed=2') and step > 20")
+    run(PROGRAM, *given("killed", two), devices=2, before=killed, status=-signal.SIGKILL)
     _, errors = run(PROGRAM, *given("killed", two), devices=2)
     assert "/device:CPU:1" in errors
     run(PROGRAM, *given("whole", two), devices=2)
     run(PROGRAM, *given("one", short))
-    logs = {}
-    for name in ("killed", "whole", "one"):
-        lines = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
-        logs[name] = [(line["step"], line["loss"]) for line in lines if line["kind"] == "evaluation"]
-    assert logs["killed"] == logs["whole"]
+    runs = {
+        name: json.loads((tmp_path / name / "results.json").read_text())["runs"] for name in ("killed", "whole", "one")
+    }
+    assert runs["killed"] == runs["whole"]
     assert (tmp_path / "killed" / "test.txt").read_bytes() == (tmp_path / "whole" / "test.txt").read_bytes()
-    np.testing.assert_allclose(logs["whole"], logs["one"], rtol=0.1)
-    models = [keras_bert.translation.load(tmp_path / name / "model").model() for name in ("killed", "whole")]
-    weights = [model.get_weights() for model in models]
-    for killed, whole in zip(*weights, strict=True):
-        np.testing.assert_array_equal(killed, whole)
+    losses = {name: [result["scores"]["loss"] for result in results] for name, results in runs.items()}
+    np.testing.assert_allclose(losses["whole"], losses["one"], rtol=0.1)
+    weights = [
+        keras_bert.translation.load(tmp_path / name / "model").model().get_weights() for name in ("killed", "whole")
+    ]
+    for before, after in zip(*weights, strict=True):
+        np.testing.assert_array_equal(before, after)

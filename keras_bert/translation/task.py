@@ -1,0 +1,203 @@
+"""Translation as a task: parallel texts, batches, loss, scores and what the report shows."""
+
+import dataclasses
+import functools
+import types
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.files import write_text
+from keras_bert.tasks.base import Findings, FinetuningTask, Split
+from keras_bert.text.lossless import LosslessTokenizer
+from keras_bert.training.losses import token_loss
+from keras_bert.training.pair_bucketing import PairBatches
+from keras_bert.training.progress import announced
+from keras_bert.translation import data, metrics
+from keras_bert.translation.beam_search import Beam
+from keras_bert.translation.features import TranslationFeatures
+from keras_bert.translation.loaded import load
+from keras_bert.translation.model import build_transformer
+from keras_bert.translation.report import translation_sections
+from keras_bert.translation.signature import Translator
+
+
+@dataclasses.dataclass(frozen=True)
+class TranslationSettings:
+    """Settings that all runs share, in place of `Hyperparameters`.
+
+    Args:
+        warmup_steps: int, steps until the peak learning rate. `None` is the paper's 4,000, or an eighth of all steps if
+            they are few.
+        label_smoothing: float, see `token_loss`.
+        max_length: int, maximum number of tokens of a sentence; longer pairs are left out of the training.
+        average: int, number of the last epochs whose weights are averaged.
+        patience: int, epochs without a better BLEU, or loss at the same BLEU, before stopping; `None` for none.
+        beam_size: int, beams of the final translations.
+        length_penalty: float, see `Beam`.
+        bleu_tokenizer: str, see `metrics.bleu`.
+        gradient_accumulation: int, number of micro-batches per batch.
+        precision: str, name of a Keras dtype policy.
+    """
+
+    warmup_steps: int | None = None
+    label_smoothing: float = 0.1
+    max_length: int = 128
+    average: int = 5
+    patience: int | None = None
+    beam_size: int = 4
+    length_penalty: float = 0.6
+    bleu_tokenizer: str = "13a"
+    gradient_accumulation: int = 1
+    precision: str = "float32"
+
+    best, pack, lora_rank = True, False, None  # What `Finetuning` reads of `Hyperparameters` besides.
+
+    def to_dict(self):
+        return dataclasses.asdict(self)
+
+
+class TranslationTask(FinetuningTask):
+    """Translation with a new Transformer.
+
+    Args:
+        train, dev: `Pairs`.
+        test: `Pairs` to translate, or `None`.
+        vocabulary: a reversible `Vocabulary`.
+        config: a `TransformerConfig`.
+        settings: `TranslationSettings`.
+        model: str, what the config is called. Defaults to "Transformer".
+    """
+
+    title, metric, load = "Translation", "bleu", staticmethod(load)
+    origins = types.MappingProxyType({})  # Models are new.
+
+    def __init__(self, train, dev, test, vocabulary, config, settings, model="Transformer"):
+        self.config, self._settings, self.model = config, settings, model
+        self.beam = Beam(settings.beam_size, settings.length_penalty)
+        self.tokenizer = LosslessTokenizer(vocabulary)
+        self.sequence_length = min(settings.max_length, config.max_position_embeddings)
+        self.loss = token_loss(settings.label_smoothing)
+        self.options = {"config": dataclasses.asdict(config), "vocabulary": vocabulary.sha256[:16]}
+        with announced(f"tokenizing {len(train) + len(dev):,} pairs"):
+            self.splits = {"train": [self._split("train", train)], "dev": [self._split("dev", dev)], "test": []}
+        if test:
+            self.splits["test"] = [Split("test", test, None, None)]
+        parts = {name: splits[0].examples for name, splits in self.splits.items() if splits}
+        self.files = {name: pairs.source_path.name for name, pairs in parts.items()}
+        self.summary = {"unit": "pairs", "train": len(train), "dev": {"dev": len(dev)}, "overlap": {}, "majority": {}}
+        used = len(self.splits["train"][0].inputs.pairs)
+        self.facts = {
+            "start": f"new weights, {config.size}",
+            "lines": ", ".join(f"{self.files[name]} {len(pairs):,}" for name, pairs in parts.items()),
+            "pairs to train on": f"{used:,}, a vocabulary of {config.vocab_size:,} tokens",
+        }
+        self.card = _card(train, dev)
+
+    def _split(self, name, pairs):
+        features = TranslationFeatures(data.without_blank(pairs), self.tokenizer, self.sequence_length)
+        return Split(name, pairs, features, features.labels)
+
+    def batches(self, examples, batch_size, seed=0, grouped=True):
+        """Returns the training batches of up to `batch_size` tokens of each side; they are always grouped by length."""
+        features, labels = examples()
+        return PairBatches(features.sources, features.targets, labels, batch_size, seed=seed)
+
+    def select(self, setting):
+        features = self.splits["dev"][0].inputs
+        sides = features.sources, features.targets, features.labels
+        return PairBatches(*sides, setting["tokens_per_batch"], shuffle=False)
+
+    def warmup_steps(self, steps):
+        """Returns the number of warm-up steps of a run of `steps`."""
+        return self._settings.warmup_steps or min(4000, max(1, steps // 8))
+
+    def learning_rate(self, tokens_per_batch, epochs):
+        """Returns the paper's peak learning rate, with at least 1,000 steps of warm-up."""
+        warmup = self.warmup_steps(epochs * self.batches(self.train[0], tokens_per_batch).steps)
+        return (self.config.hidden_size * max(warmup, 1000)) ** -0.5
+
+    def score(self, targets, outputs):
+        """Returns BLEU of translations, from 0 to 1, like all scores of a study."""
+        return {"bleu": metrics.bleu(outputs, targets, self._settings.bleu_tokenizer)[0] / 100}
+
+    def dev_score(self, translations):
+        """Returns BLEU on dev, from 0 to 1."""
+        return self.score(self._dev.targets, translations)["bleu"]
+
+    @property
+    def _dev(self):
+        return self.splits["dev"][0].examples
+
+    def logits(self, split, predict):
+        """Returns the translations of a split; `predict` is a function of texts and what they are called."""
+        return predict(split.examples.sources, split.name)
+
+    @staticmethod
+    def combine(parts):
+        """Returns the translations of the best run: those of several have no mean."""
+        return parts[0]
+
+    def build(self, precision):
+        """Returns a model with new weights; `precision` is the name of a dtype policy."""
+        return build_transformer(self.config, dtype=precision)
+
+    def save_options(self, logits):
+        return {"vocabulary": self.tokenizer.vocabulary}
+
+    def export_options(self, bert):
+        example = next(text for text in self._dev.sources if text.strip())
+        return {"beam": self.beam, "n_best": self.beam.size, "example": {"text": example}}
+
+    def conclude(self, dev, test, output):
+        translations, names = dev["dev"].tolist(), dev["names"].tolist()
+        _write_lines(output / "dev.txt", translations)
+        scores = {f"dev, {name}": score for name, score in zip(names, dev["scores"].tolist(), strict=True)}
+        for split in self.splits["test"]:
+            translated = test[split.name].tolist()
+            _write_lines(output / "test.txt", translated)
+            if split.examples.targets is not None:
+                scores["test"] = self.score(split.examples.targets, translated)["bleu"]
+        bleu, signature = metrics.bleu(translations, self._dev.targets, self._settings.bleu_tokenizer)
+        weights = names[int(np.argmax(dev["scores"]))]
+        align = functools.partial(_alignments, Translator(load(output / "model").model(), self.tokenizer, self.beam))
+        listed = [f"{name}: BLEU {100 * score:.2f}" for name, score in scores.items()]
+        measured = {"bleu": bleu / 100}
+        return Findings(
+            measured,
+            translation_sections(scores, self._dev, translations, align),
+            errors=[],
+            results={"scores": measured, "bleu": scores, "weights": weights, "signature": signature},
+            scores=f"BLEU {bleu:.2f}, {weights}",
+            facts={"weights": weights, "signature of BLEU": signature},
+            messages=[*listed, f"signature: {signature}"],
+            same=repr(translations[0]) if len(set(translations)) == 1 < len(translations) else None,
+        )
+
+
+def _alignments(translator, texts):
+    """Returns the pieces of texts and of their translations, without padding, and the attention between them."""
+    aligned = translator.align(tf.constant(texts))
+    sides = (aligned[name].numpy() for name in ("source_tokens", "target_tokens", "attention"))
+    found = []
+    for *pieces, attention in zip(*sides, strict=True):
+        source, target = ([piece.decode() for piece in side if piece] for side in pieces)
+        attention = attention[: len(target), : len(source)].tolist()
+        found.append({"source": source, "target": target, "attention": attention})
+    return found
+
+
+def _write_lines(path, texts):
+    write_text(path, "".join(f"{text}\n" for text in texts))
+
+
+def _card(train, dev):
+    return {
+        "pipeline_tag": "translation",
+        "datasets": [],
+        "dataset": {"type": "text", "name": dev.source_path.name},
+        "purpose": "translation",
+        "trained_on": f"{train.source_path.name} and {train.target_path.name}",
+        "example": '["A text.", "Another one."]',
+        "only_encoder": True,
+    }
