@@ -7,6 +7,7 @@ from collections.abc import Callable
 from keras_bert.exporting import fill_mask
 from keras_bert.tasks.classification import signature as classify
 from keras_bert.tasks.embedding import signature as embed
+from keras_bert.tasks.multiple_choice import signature as choose
 from keras_bert.tasks.questions import signature as answer
 from keras_bert.tasks.tagging import signature as tag
 
@@ -112,7 +113,7 @@ HEAD_SIGNATURES = (
     ),
     HeadSignatures(
         "multiple_choice",
-        _without_labels(classify.chooser),
+        _without_labels(choose.chooser),
         lambda bert: [("text", "choices")],
         axes=lambda name: ("batch", "choices", "length"),
     ),

@@ -17,13 +17,9 @@ from keras_bert.reports import calibration, charts, lengths
 from keras_bert.reports.environment import command, duration, environment
 from keras_bert.reports.names import short_name
 from keras_bert.reports.page import NOTHING, Head
-from keras_bert.tasks.classification.multi_label_report import label_set_errors, label_set_sections
-from keras_bert.tasks.classification.report import (
-    classification_errors,
-    classification_sections,
-    regression_errors,
-    regression_sections,
-)
+from keras_bert.tasks.classification.multi_label_report import label_set_report
+from keras_bert.tasks.classification.report import classification_report, regression_report
+from keras_bert.tasks.examples import Examples
 from keras_bert.tasks.predict_inputs import read_texts
 from tests.experiments.parsed import Page, having, rows_of, text_of
 
@@ -47,6 +43,13 @@ def dev_of(rows=50, classes=2):
 RESULTS = [result(0.80, rate=1, seed=1), result(0.90, rate=1, seed=2), result(0.70, rate=2, seed=1)]
 
 
+def report_of(labels, text, pair, targets, logits, numbers=None, **options):
+    examples = Examples(text, pair, targets, range(len(text)) if numbers is None else numbers)
+    if not labels:
+        return regression_report(examples, logits, **options)
+    return classification_report(labels, examples, logits, **options)
+
+
 @pytest.fixture
 def write(tmp_path):
     def run(labels=("no", "yes"), dev=None, **changes):
@@ -56,8 +59,7 @@ def write(tmp_path):
             "metric": "f1",
             "results": RESULTS,
             "run_curves": {grid.folder_name(run["setting"]): curve() for run in changes.get("results", RESULTS)},
-            "sections": classification_sections(labels, **dev) if labels else regression_sections(**dev),
-            "errors": classification_errors(labels, **dev) if labels else regression_errors(**dev),
+            **dict(zip(("sections", "errors"), report_of(labels, **dev), strict=True)),
         }
         path = tmp_path / "report.html"
         write_report(path, **{**arguments, **changes})
@@ -69,9 +71,9 @@ def write(tmp_path):
 
 def test_rows_have_their_number_in_the_file():
     logits = np.array([[0.0, 2.0], [1.0, 0.0]])
-    _, *rows = classification_errors(["no", "yes"], ["a", "b"], None, [0, 1], logits, numbers=[4, 9])
+    _, *rows = report_of(["no", "yes"], ["a", "b"], None, [0, 1], logits, numbers=[4, 9])[1]
     assert [(row[0], row[-1]) for row in rows] == [(5, "a"), (10, "b")]
-    _, *rows = regression_errors(["a", "b"], None, [0.0, 3.0], [[1.0], [3.0]], numbers=[4, 9])
+    _, *rows = report_of([], ["a", "b"], None, [0.0, 3.0], [[1.0], [3.0]], numbers=[4, 9])[1]
     assert [(row[0], row[-1]) for row in rows] == [(5, "a"), (10, "b")]
 
 
@@ -395,10 +397,11 @@ def test_several_labels(write, tmp_path):
     labels = ["a", "b<", "c"]
     targets = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0], [1, 0, 0], [1, 1, 0]])
     probabilities = np.array([[0.9, 0.1, 0.1], [0.2, 0.7, 0.4], [0.45, 0.55, 0.25], [0.1, 0.2, 0.9], [0.8, 0.4, 0.1]])
-    dev = {"text": list("vwxyz"), "pair": None, "targets": targets, "numbers": [4, 5, 6, 7, 8]}
-    dev |= {"logits": np.log(probabilities / (1 - probabilities)), "thresholds": [0.5, 0.6, 0.3]}
-    page = write(sections=label_set_sections(labels, **dev), errors=label_set_errors(labels, **dev))
-    predicted = probabilities >= dev["thresholds"]
+    examples, thresholds = Examples(list("vwxyz"), None, targets, [4, 5, 6, 7, 8]), [0.5, 0.6, 0.3]
+    logits = np.log(probabilities / (1 - probabilities))
+    sections, errors = label_set_report(labels, examples, targets, logits, thresholds)
+    page = write(sections=sections, errors=errors)
+    predicted = probabilities >= thresholds
     rows = rows_of(page.sections["Labels"], "list")
     assert [row[:2] for row in rows] == [
         ["a", "0.5"],

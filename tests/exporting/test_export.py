@@ -25,6 +25,7 @@ from tensorflow_serving.apis import prediction_log_pb2  # noqa: E402
 from keras_bert.exporting import fill_mask, verification  # noqa: E402
 from keras_bert.tasks.classification import signature as classify  # noqa: E402
 from keras_bert.tasks.embedding import signature as embed  # noqa: E402
+from keras_bert.tasks.multiple_choice import signature as choose  # noqa: E402
 from keras_bert.tasks.questions import signature as answer  # noqa: E402
 from keras_bert.tasks.tagging import signature as tag  # noqa: E402
 from keras_bert.text.signatures import in_groups  # noqa: E402
@@ -49,7 +50,7 @@ FUNCTIONS = {
     ),
     "pretraining": fill_mask.filler,
     "mlm": fill_mask.filler,
-    "multiple_choice": classify.chooser,
+    "multiple_choice": choose.chooser,
     "encoder": embed.embedder,
     "next_sentence": fill_mask.follower,
     "embedding": embed.sentence_embedder,

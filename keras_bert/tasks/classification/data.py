@@ -59,6 +59,8 @@ class Task:
     batch_size: int = dataclasses.field(default=32, kw_only=True)
     learning_rates: tuple = dataclasses.field(default=(3e-5,), kw_only=True)
 
+    official = False  # Whether it is one of GLUE.
+
     def __post_init__(self):
         object.__setattr__(self, "labels", tuple(str(label) for label in self.labels))
 

@@ -35,6 +35,8 @@ class GlueTask(Task):
     tfds_columns: tuple | None = None
     learning_rates: tuple = dataclasses.field(default=LEARNING_RATES, kw_only=True)
 
+    official = True
+
     @property
     def files(self):
         """The possible file names of each split, most common first."""

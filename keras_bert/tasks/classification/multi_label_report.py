@@ -1,6 +1,7 @@
 """Report sections about a multi-label classifier on dev."""
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -9,22 +10,28 @@ from keras_bert.reports.calibration import calibration_section
 from keras_bert.reports.lengths import length_section, share_bar
 from keras_bert.tasks.classification import thresholds as threshold_choice
 from keras_bert.tasks.classification.multi_label import SEPARATOR
-from keras_bert.tasks.classification.report import CONFUSIONS, HARDEST, MANY_CLASSES, cells, example, share
+from keras_bert.tasks.classification.report import (
+    CONFUSIONS,
+    HARDEST,
+    MANY_CLASSES,
+    described,
+    error_table,
+    share,
+)
 
 _MOST_LABELS = 8  # Larger numbers of labels per row are counted together.
 
 
-def label_set_sections(labels, text, pair, targets, logits, thresholds, lengths=None, numbers=None):
-    """Returns HTML sections about a multi-label classifier.
+def label_set_report(labels, examples, targets, logits, thresholds, lengths=None):
+    """Returns HTML sections about a multi-label classifier, and the examples with wrong labels as rows of `errors.tsv`.
 
     Args:
         labels: list of label names, in the order of the logits.
-        text, pair: lists of texts, one for each row of dev; `pair` may be `None`.
+        examples: the `Examples` of dev, whose ids are the numbers of the rows.
         targets: array of 0 and 1, `(rows, labels)`.
         logits: array `(rows, labels)`.
         thresholds: float, or list of floats, one for each label.
         lengths: number of tokens of each row. Defaults to `None`, no section about lengths.
-        numbers: number of each row in its file, from 0. Defaults to its index.
     """
     judged = _judged(targets, logits, thresholds)
     hardest = np.argsort(-judged.losses, kind="stable")[:HARDEST]
@@ -40,27 +47,19 @@ def label_set_sections(labels, text, pair, targets, logits, thresholds, lengths=
         together=_together(labels, judged),
     )
     note = "A prediction is the probability of a label for an example; it is correct if the example has the label."
-    return [
+    sections = [
         section,
         calibration_section(judged.probabilities.ravel(), judged.targets.ravel(), note),
         *([] if lengths is None else [length_section(lengths, ~judged.right)]),
         page.render(
             "tasks/classification/hardest_label_sets.html",
-            hardest=[example(row, text, pair, numbers) | _judgement(labels, judged, row) for row in hardest],
+            hardest=described(examples, hardest, functools.partial(_judgement, labels, judged)),
         ),
     ]
-
-
-def label_set_errors(labels, text, pair, targets, logits, thresholds, numbers=None):
-    """Returns the examples with wrong labels as rows of a table, the header first, the highest loss at the top."""
-    judged = _judged(targets, logits, thresholds)
     wrong = np.flatnonzero(~judged.right)
     wrong = wrong[np.argsort(-judged.losses[wrong], kind="stable")]
-    columns = ["row", "true", "predicted", "missed", "wrong", "loss", "text"] + ["pair"] * (pair is not None)
-    rows = [example(row, text, pair, numbers) | _judgement(labels, judged, row, SEPARATOR) for row in wrong]
-    for row in rows:
-        row |= {name: SEPARATOR.join(label for label, _ in row[name]) for name in ("missed", "wrong")}
-    return [columns, *(cells(row, columns) for row in rows)]
+    columns = ["row", "true", "predicted", "missed", "wrong", "loss"]
+    return sections, error_table(columns, examples, wrong, functools.partial(_error, labels, judged))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,19 +84,25 @@ def _judgement(labels, judged, row, separator=", "):
     targets, predicted, values = judged.targets[row], judged.predicted[row], judged.probabilities[row]
 
     def names(chosen):
-        return [labels[place] for place in np.flatnonzero(chosen)]
+        return separator.join(labels[place] for place in np.flatnonzero(chosen))
 
     def doubtful(chosen):
         return [(labels[place], values[place]) for place in np.flatnonzero(chosen)]
 
     return {
-        "true": separator.join(names(targets)),
-        "predicted": separator.join(names(predicted)),
+        "true": names(targets),
+        "predicted": names(predicted),
         "missed": doubtful(targets & ~predicted),
         "wrong": doubtful(predicted & ~targets),
         "loss": judged.losses[row],
         "right": judged.right[row],
     }
+
+
+def _error(labels, judged, row):
+    values = _judgement(labels, judged, row, SEPARATOR)
+    lists = {name: SEPARATOR.join(label for label, _ in values[name]) for name in ("missed", "wrong")}
+    return values | lists
 
 
 def _label_rows(labels, judged, thresholds):

@@ -5,7 +5,7 @@ import numpy as np
 from keras_bert.tasks.base import Findings
 from keras_bert.tasks.classification.data import balanced_weights, multi_label_table, predict, same_prediction, score
 from keras_bert.tasks.classification.multi_label import dense
-from keras_bert.tasks.classification.multi_label_report import label_set_errors, label_set_sections
+from keras_bert.tasks.classification.multi_label_report import label_set_report
 from keras_bert.tasks.classification.task import ClassificationTask, check_class_weights, write_predictions
 from keras_bert.tasks.classification.thresholds import choose_thresholds, probabilities, threshold_text
 from keras_bert.tasks.logits import mean_sigmoids
@@ -76,11 +76,10 @@ class MultiLabelTask(ClassificationTask):
     def conclude(self, dev, test, output):
         task, logits, thresholds = self.task, dev[self.task.name], self._thresholds(dev)
         found = score(task, self._own.labels, logits, thresholds)
-        rows = task.labels, self._own.text, self._own.pair, self.targets(self._own), logits, thresholds
+        targets = self.targets(self._own)
         return Findings(
             found,
-            label_set_sections(*rows, self._dev_lengths, self._own.ids),
-            label_set_errors(*rows, self._own.ids),
+            *label_set_report(task.labels, self._own, targets, logits, thresholds, self._dev_lengths),
             results={"task": task.name, "scores": {task.name: found}, "thresholds": thresholds},
             facts={"thresholds": self._threshold_fact(logits, thresholds)},
             messages=self._predict(test, thresholds, output),

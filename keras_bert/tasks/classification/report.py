@@ -1,6 +1,7 @@
 """Report sections about a classifier or regression model on dev."""
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -14,27 +15,34 @@ _CLOUD = 2000  # Maximum number of points of a scatter plot.
 CONFUSIONS = 30
 
 
-def classification_sections(labels, text, pair, targets, logits, lengths=None, numbers=None):
-    """Returns HTML sections about a classifier.
+def classification_report(labels, examples, logits, lengths=None):
+    """Returns HTML sections about a classifier, and the wrong predictions as rows of `errors.tsv`.
 
     Args:
         labels: list of class names, by class index.
-        text, pair: lists of texts, one for each row of dev; `pair` may be `None`.
-        targets: class indices.
+        examples: the `Examples` of dev, whose ids are the numbers of the rows.
         logits: array of shape `(rows, classes)`.
         lengths: number of tokens of each row. Defaults to `None`, no section about lengths.
-        numbers: number of each row in its file, from 0. Defaults to its index.
     """
-    labels, judged = [str(label) for label in labels], _judged(targets, logits)
-    hardest = np.argsort(-judged.losses, kind="stable")[:HARDEST]
+    labels, judged = [str(label) for label in labels], judge(examples.labels, logits)
+
+    def describe(row):
+        return {
+            "true": labels[judged.targets[row]],
+            "predicted": labels[judged.predictions[row]],
+            **judged.numbers(row),
+        }
+
+    hardest = judged.hardest()
     hardest = hardest[np.lexsort((-judged.confidence[hardest], judged.right[hardest]))]
-    shown = [example(row, text, pair, numbers) | _judgement(labels, judged, row) for row in hardest]
-    return [
+    sections = [
         class_sections(labels, judged.targets, judged.predictions),
         calibration_section(judged.confidence, judged.right),
         *([] if lengths is None else [length_section(lengths, ~judged.right)]),
-        page.render("tasks/classification/hardest_labels.html", hardest=shown),
+        page.render("tasks/classification/hardest_labels.html", hardest=described(examples, hardest, describe)),
     ]
+    columns = ["row", "true", "predicted", "probability", "loss"]
+    return sections, error_table(columns, examples, judged.wrong(), describe)
 
 
 def class_sections(labels, targets, predictions, one="class", many="classes", unit="examples"):
@@ -61,49 +69,57 @@ def class_sections(labels, targets, predictions, one="class", many="classes", un
     )
 
 
-def classification_errors(labels, text, pair, targets, logits, numbers=None):
-    """Returns the wrong predictions as rows of a table, the header first, the most confident at the top."""
-    judged = _judged(targets, logits)
-    wrong = np.flatnonzero(~judged.right)
-    wrong = wrong[np.argsort(-judged.confidence[wrong], kind="stable")]
-    columns = ["row", "true", "predicted", "probability", "loss", "text"] + ["pair"] * (pair is not None)
-    rows = [example(row, text, pair, numbers) | _judgement(labels, judged, row) for row in wrong]
-    return [columns, *(cells(row, columns) for row in rows)]
-
-
 @dataclasses.dataclass(frozen=True)
-class _Judged:
-    """Arrays with a value for each row of dev."""
+class Judged:
+    """Arrays with a value for each row of dev; `shares` are the probabilities of all classes, `(rows, classes)`."""
 
     targets: np.ndarray
     predictions: np.ndarray
-    confidence: np.ndarray
+    shares: np.ndarray
     losses: np.ndarray
-    right: np.ndarray
+
+    @functools.cached_property
+    def right(self):
+        """Whether a row is predicted correctly."""
+        return self.predictions == self.targets
+
+    @functools.cached_property
+    def confidence(self):
+        """The probability of the prediction."""
+        return self.shares[np.arange(len(self.targets)), self.predictions]
+
+    def hardest(self):
+        """Returns the rows with the highest loss."""
+        return np.argsort(-self.losses, kind="stable")[:HARDEST]
+
+    def wrong(self):
+        """Returns the wrong rows, the most confident first."""
+        wrong = np.flatnonzero(~self.right)
+        return wrong[np.argsort(-self.confidence[wrong], kind="stable")]
+
+    def numbers(self, row):
+        """Returns what `hardest_labels.html` and `errors.tsv` show of a row."""
+        return {"probability": self.confidence[row], "loss": self.losses[row], "right": self.right[row]}
 
 
-def _judged(targets, logits):
+def judge(targets, logits):
+    """Returns `Judged`, given class indices and logits `(rows, classes)`."""
     targets, logits = np.asarray(targets, int), np.asarray(logits, "float64")
-    probabilities, losses = _probabilities(logits, targets)
-    predictions = np.argmax(logits, -1)
-    confidence = probabilities[np.arange(len(targets)), predictions]
-    return _Judged(targets, predictions, confidence, losses, predictions == targets)
+    shares, losses = _probabilities(logits, targets)
+    return Judged(targets, np.argmax(logits, -1), shares, losses)
 
 
-def _judgement(labels, judged, row):
-    return {
-        "true": str(labels[judged.targets[row]]),
-        "predicted": str(labels[judged.predictions[row]]),
-        "probability": judged.confidence[row],
-        "loss": judged.losses[row],
-        "right": judged.right[row],
-    }
+def regression_report(examples, logits, lengths=None):
+    """Returns sections like `classification_report`, and all predictions, the largest error first.
 
+    The labels of `examples` are floats, logits have the shape `(rows, 1)`.
+    """
+    targets, predictions, errors = _errors(examples.labels, logits)
 
-def regression_sections(text, pair, targets, logits, lengths=None, numbers=None):
-    """Returns HTML sections about a regression model; targets are floats, logits have the shape `(rows, 1)`."""
-    targets, predictions, errors = _errors(targets, logits)
-    hardest = np.argsort(-errors, kind="stable")[:HARDEST]
+    def describe(row):
+        return {"target": targets[row], "predicted": predictions[row], "error": errors[row]}
+
+    order = np.argsort(-errors, kind="stable")
     rows = np.flatnonzero((np.abs(targets) < 1e100) & (np.abs(predictions) < 1e100))
     notes = [f"Non-finite predictions, not plotted: {len(targets) - len(rows):,}."]
     notes = notes if len(rows) < len(targets) else []
@@ -112,21 +128,13 @@ def regression_sections(text, pair, targets, logits, lengths=None, numbers=None)
         rows = np.sort(np.random.default_rng(0).choice(rows, _CLOUD, replace=False))
     points = targets[rows].tolist(), predictions[rows].tolist()
     chart = charts.scatter(*points, "target", "prediction") if len(rows) else ""
-    shown = [example(row, text, pair, numbers) | _deviation(targets, predictions, errors, row) for row in hardest]
-    return [
+    shown = described(examples, order[:HARDEST], describe)
+    sections = [
         page.render("tasks/classification/regression_report.html", chart=chart, notes=notes),
         *([] if lengths is None else [length_section(lengths, errors, percent=False)]),
         page.render("tasks/classification/hardest_scores.html", hardest=shown),
     ]
-
-
-def regression_errors(text, pair, targets, logits, numbers=None):
-    """Returns all predictions as rows of a table, the header first, the largest error at the top."""
-    targets, predictions, errors = _errors(targets, logits)
-    columns = ["row", "target", "predicted", "error", "text"] + ["pair"] * (pair is not None)
-    order = np.argsort(-errors, kind="stable")
-    rows = [example(row, text, pair, numbers) | _deviation(targets, predictions, errors, row) for row in order]
-    return [columns, *(cells(row, columns) for row in rows)]
+    return sections, error_table(["row", "target", "predicted", "error"], examples, order, describe)
 
 
 def _errors(targets, logits):
@@ -137,23 +145,28 @@ def _errors(targets, logits):
     return targets, predictions, np.where(np.isnan(errors), np.inf, errors)
 
 
-def _deviation(targets, predictions, errors, row):
-    return {"target": targets[row], "predicted": predictions[row], "error": errors[row]}
+def described(examples, rows, describe):
+    """Returns rows of `Examples` for a template, by index; `describe` returns more values of a row as a dict."""
+    return [
+        {
+            "row": examples.ids[row],
+            "text": examples.text[row],
+            "pair": None if examples.pair is None else examples.pair[row],
+            **describe(row),
+        }
+        for row in rows
+    ]
 
 
-def cells(row, columns):
-    """Returns the cells of a row of `errors.tsv`; rows are counted from 1, as in the report."""
-    values = {**row, "row": row["row"] + 1}
-    return [f"{values[name]:.6g}" if isinstance(values[name], float) else values[name] for name in columns]
+def error_table(columns, examples, rows, describe):
+    """Returns the rows of `errors.tsv`, the header first; rows are counted from 1, as in the report."""
+    columns = [*columns, "text", *([] if examples.pair is None else ["pair"])]
+    lines = [values | {"row": values["row"] + 1} for values in described(examples, rows, describe)]
+    return [columns, *([_cell(values[name]) for name in columns] for values in lines)]
 
 
-def example(row, text, pair, numbers):
-    """Returns a row of dev for a template, by its index; for `numbers` see `classification_sections`."""
-    return {
-        "row": row if numbers is None else numbers[row],
-        "text": text[row],
-        "pair": None if pair is None else pair[row],
-    }
+def _cell(value):
+    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 def _probabilities(logits, targets):

@@ -1,4 +1,4 @@
-"""The signatures of classification, regression and multiple choice."""
+"""The signatures of classification and regression."""
 
 import numpy as np
 import tensorflow as tf
@@ -89,20 +89,6 @@ def regressor(model, preprocessor, pair, activation="linear", rows_together=8, l
         return {"outputs": answer(_from_examples(inputs["inputs"], pair))["score"]}
 
     return {"serving_default": texts(answer, *_names(pair)), "regress": texts(regress, "inputs")}
-
-
-def chooser(model, preprocessor):
-    """Returns the multiple choice signature: `text` `(batch,)`, `choices` `(batch, choices)`, `""` for none."""
-
-    def answer(text, choices):
-        has_choices = tf.debugging.Assert(tf.shape(choices)[1] > 0, ["`choices` must not be empty lists"])
-        with tf.control_dependencies([has_choices]):
-            choices = tf.identity(choices)
-        logits = model(preprocessor.with_choices(text, choices), training=False)["logits"]
-        return {"choice": tf.argmax(logits, -1, tf.int32), "probabilities": tf.nn.softmax(logits)}
-
-    specs = tf.TensorSpec([None], tf.string, "text"), tf.TensorSpec([None, None], tf.string, "choices")
-    return {"serving_default": tf.function(answer, input_signature=specs, autograph=False)}
 
 
 def _logits(model, inputs, rows_together):

@@ -1,5 +1,6 @@
 """Fine-tuning for classification with one label per text, and for regression: GLUE tasks and users' own tables."""
 
+import dataclasses
 import pathlib
 
 import numpy as np
@@ -11,7 +12,6 @@ from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
 from keras_bert.tasks.classification import glue, published, submission
 from keras_bert.tasks.classification.data import (
-    OWN,
     assign_folds,
     balanced_weights,
     predict,
@@ -19,12 +19,7 @@ from keras_bert.tasks.classification.data import (
     same_prediction,
     score,
 )
-from keras_bert.tasks.classification.report import (
-    classification_errors,
-    classification_sections,
-    regression_errors,
-    regression_sections,
-)
+from keras_bert.tasks.classification.report import classification_report, regression_report
 from keras_bert.tasks.classification.summary import summarize
 from keras_bert.tasks.examples import Examples
 from keras_bert.training.bucketing import Batches
@@ -170,11 +165,9 @@ class ClassificationTask(FinetuningTask):
             results["diagnostics"] = found
             tables += ["| diagnostics | Matthews |", "|---|---|"]
             tables += [f"| {name} | {100 * value:.1f} |" for name, value in found.items()]
-        sections, errors = self._report(dev[task.name])
         return Findings(
             scores[task.name],
-            sections,
-            errors,
+            *self._report(dev[task.name]),
             results,
             _listed(scores),
             facts,
@@ -194,13 +187,12 @@ class ClassificationTask(FinetuningTask):
 
     def _report(self, logits):
         """Returns the sections of `report.html` and the rows of `errors.tsv`."""
-        own, labels = self._own, self.task.labels
-        rows = own.text, own.pair, own.labels, logits
-        numbers = own.ids if self.task.name in OWN else None  # Ids of GLUE are no row numbers.
-        if not labels:
-            return regression_sections(*rows, self._dev_lengths, numbers), regression_errors(*rows, numbers)
-        rows = labels, *rows
-        return classification_sections(*rows, self._dev_lengths, numbers), classification_errors(*rows, numbers)
+        own, labels, lengths = self._own, self.task.labels, self._dev_lengths
+        if self.task.official:  # Ids of GLUE are not row numbers.
+            own = dataclasses.replace(own, ids=range(len(own)))
+        return (
+            classification_report(labels, own, logits, lengths) if labels else regression_report(own, logits, lengths)
+        )
 
     def _write_predictions(self, logits, output):
         """Writes the GLUE submission files, or `predictions.tsv` for a user's table. Returns lines to print."""
@@ -227,7 +219,7 @@ def _language_model_loss(weight):
 
 def _per_part(data, function):
     """Returns the results of a function for train, dev and test; for users' files, named like the flags."""
-    names = ("train_file", "dev_file", "predict_file") if data.task.name in OWN else ("train", "dev", "test")
+    names = ("train", "dev", "test") if data.task.official else ("train_file", "dev_file", "predict_file")
     dev, test = ({name: function(part) for name, part in parts.items()} for parts in (data.dev, data.test))
     return dict(zip(names, (function(data.train), dev, test), strict=True))
 

@@ -8,43 +8,29 @@ HARDEST = 20
 _CHARACTERS = 300  # Of a text in errors.tsv.
 
 
-def query_sections(measures, queries, passages, wrong, name):
-    """Returns an HTML section about the hardest queries.
+def query_report(measures, queries, passages, wrong, name):
+    """Returns an HTML section about the hardest queries, in a list, and the wrong rows as rows of `errors.tsv`.
 
     Args:
         measures: array `(rows,)`, how wrong each row is.
         queries, passages: lists of strings, the queries and their right passages.
         wrong: list of strings, the most similar wrong passage of each row; `None` for right rows.
-        name: string, "rank" or "excess", see `query_errors`.
+        name: string, what the measure is: "rank" of the right passage, or "excess", by how much the wrong passage is
+            more similar.
     """
     rows = _worst(measures, wrong)
     order = "lowest rank of the right passage" if name == "rank" else "largest excess of similarity"
+    texts = {"query": queries, "passage": passages, "wrong": wrong}
     hardest = [
-        {"row": row, "measure": f"{name} {measures[row]:.3g}"}
-        | {"query": queries[row], "passage": passages[row], "wrong": wrong[row]}
+        {"row": row, "measure": f"{name} {measures[row]:.3g}", **{key: column[row] for key, column in texts.items()}}
         for row in rows[:HARDEST]
     ]
-    return [
-        page.render(
-            "tasks/embedding/hardest_queries.html",
-            hardest=hardest,
-            wrong=f"{len(rows):,} of {len(queries):,}",
-            order=order,
-        )
-    ]
-
-
-def query_errors(measures, queries, passages, wrong, name):
-    """Returns the wrong rows as rows of a table, the header first, the worst at the top.
-
-    `name` is that of the measure: "rank" of the right passage, or "excess", by how much the wrong passage is more
-    similar. For the other arguments see `query_sections`.
-    """
+    count = f"{len(rows):,} of {len(queries):,}"
+    section = page.render("tasks/embedding/hardest_queries.html", hardest=hardest, wrong=count, order=order)
     lines = [
-        [f"{measures[row]:g}", str(row + 1), *(text[row][:_CHARACTERS] for text in (queries, passages, wrong))]
-        for row in _worst(measures, wrong)
+        [f"{measures[row]:g}", str(row + 1), *(column[row][:_CHARACTERS] for column in texts.values())] for row in rows
     ]
-    return [[name, "row", "query", "passage", "wrong_passage"], *lines]
+    return [section], [[name, "row", "query", "passage", "wrong_passage"], *lines]
 
 
 def _worst(measures, wrong):

@@ -11,10 +11,11 @@ from keras_bert.models.heads import build_embedder
 from keras_bert.similarity import unit
 from keras_bert.tasks import summary as data_summary
 from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
-from keras_bert.tasks.classification.report import regression_errors, regression_sections
+from keras_bert.tasks.classification.report import regression_report
 from keras_bert.tasks.embedding import features, metrics
 from keras_bert.tasks.embedding.data import loss_name
-from keras_bert.tasks.embedding.report import query_errors, query_sections
+from keras_bert.tasks.embedding.report import query_report
+from keras_bert.tasks.examples import Examples
 from keras_bert.text.prompts import PASSAGE, QUERY, prompt_for
 from keras_bert.training.contrastive import cosine_loss, in_batch_loss, triplet_loss
 from keras_bert.training.progress import announced
@@ -242,8 +243,7 @@ class EmbeddingTask(FinetuningTask):
         dev = self.examples["dev"]
         first = [row[0] for row in dev.passages]
         if dev.kind == "scored":
-            rows = dev.queries, first, dev.scores, found
-            return regression_sections(*rows), regression_errors(*rows)
+            return regression_report(Examples(dev.queries, first, dev.scores, range(len(dev))), found)
         if dev.kind == "pairs":
             ranks, best = found.T
             texts = [None if number < 0 else self._dev_rows[1][number][0] for number in best]
@@ -256,7 +256,7 @@ class EmbeddingTask(FinetuningTask):
                 for row, best, value in zip(dev.passages, wrong.argmax(1), excess, strict=True)
             ]
             rows = excess, dev.queries, first, texts, "excess"
-        return query_sections(*rows), query_errors(*rows)
+        return query_report(*rows)
 
 
 def _loss_settings(name, options):

@@ -5,15 +5,13 @@ import numpy as np
 from keras_bert.reports import page
 from keras_bert.reports.calibration import calibration_section
 from keras_bert.reports.lengths import length_section, share_bar
-from keras_bert.tasks.logits import softmax
-from keras_bert.tasks.multiple_choice.predictions import predict
+from keras_bert.tasks.classification.report import judge
 
-_HARDEST = 20
 _MANY = 12  # Maximum number of choices of a table of positions.
 
 
-def choice_sections(keys, examples, logits, lengths):
-    """Returns HTML sections about a multiple-choice model.
+def choice_report(keys, examples, logits, lengths):
+    """Returns HTML sections about a multiple-choice model, and the wrong predictions as rows of `errors.tsv`.
 
     Args:
         keys: list of the labels of the choices.
@@ -21,52 +19,31 @@ def choice_sections(keys, examples, logits, lengths):
         logits: array `(rows, choices)`.
         lengths: number of tokens of the longest choice of each row, with its text.
     """
-    judged = _judged(examples, logits)
-    right = judged["right"]
-    hardest = np.argsort(-judged["losses"], kind="stable")[:_HARDEST]
-    counts = np.array(examples.counts())
-    return [
+    judged = judge(examples.labels, logits)
+    right, counts = judged.right, np.array(examples.counts())
+    sections = [
         page.render(
             "tasks/multiple_choice/report.html",
             accuracy=f"{right.sum():,} of {len(right):,} are correct, {page.percent(right.mean())}.",
-            positions=_positions(keys, judged) if judged["shares"].shape[1] <= _MANY else [],
+            positions=_positions(keys, judged) if judged.shares.shape[1] <= _MANY else [],
             counts=[[str(count), *_accuracy(counts == count, right), _chance(count)] for count in np.unique(counts)],
         ),
-        calibration_section(judged["confidence"], right),
+        calibration_section(judged.confidence, right),
         length_section(lengths, ~right),
         page.render(
             "tasks/multiple_choice/hardest_choices.html",
-            hardest=[_example(keys, examples, judged, row) for row in hardest],
+            hardest=[_example(keys, examples, judged, row) for row in judged.hardest()],
         ),
     ]
-
-
-def choice_errors(keys, examples, logits):
-    """Returns the wrong predictions as rows of a table, the header first, the most confident at the top."""
-    judged = _judged(examples, logits)
-    wrong = np.flatnonzero(~judged["right"])
-    wrong = wrong[np.argsort(-judged["confidence"][wrong], kind="stable")]
     columns = ["row", "true", "predicted", "probability", "loss", "text", "right choice", "predicted choice"]
-    return [columns, *(_error(keys, examples, judged, row) for row in wrong)]
-
-
-def _judged(examples, logits):
-    """Returns arrays with a value for each row of dev: `labels`, `predicted`, `shares`, `confidence`, ..."""
-    labels, shares, predicted = np.array(examples.labels), softmax(logits), predict(logits)
-    rows = np.arange(len(labels))
-    with np.errstate(divide="ignore"):
-        losses = -np.log(shares[rows, labels])
-    confidence, right = shares[rows, predicted], predicted == labels
-    return dict(labels=labels, shares=shares, predicted=predicted, losses=losses, confidence=confidence, right=right)
+    return sections, [columns, *(_error(keys, examples, judged, row) for row in judged.wrong())]
 
 
 def _positions(keys, judged):
     """Returns table rows: how often each position is right, how often it is predicted, accuracy where it is right."""
-    labels, predicted = judged["labels"], judged["predicted"]
-    numbers = range(judged["shares"].shape[1])
     return [
-        [keys[number], *_accuracy(labels == number, judged["right"]), f"{(predicted == number).sum():,}"]
-        for number in numbers
+        [keys[number], *_accuracy(judged.targets == number, judged.right), f"{(judged.predictions == number).sum():,}"]
+        for number in range(judged.shares.shape[1])
     ]
 
 
@@ -81,26 +58,24 @@ def _chance(count):
 
 def _example(keys, examples, judged, row):
     """Returns the template's values for a row; its choices are sorted by probability."""
-    shares = judged["shares"][row]
+    shares, label = judged.shares[row], judged.targets[row]
     places = [place for place, choice in enumerate(examples.choices[row]) if choice]
     places.sort(key=lambda place: -shares[place])
     return {
         "row": examples.ids[row],
         "text": examples.text[row],
-        "loss": judged["losses"][row],
-        "right": judged["right"][row],
-        "true": keys[judged["labels"][row]],
-        "predicted": keys[judged["predicted"][row]],
+        "true": keys[label],
+        "predicted": keys[judged.predictions[row]],
         "choices": [
-            [keys[place], examples.choices[row][place], share_bar(shares[place]), place == judged["labels"][row]]
-            for place in places
+            [keys[place], examples.choices[row][place], share_bar(shares[place]), place == label] for place in places
         ],
+        **judged.numbers(row),
     }
 
 
 def _error(keys, examples, judged, row):
-    label, predicted = judged["labels"][row], judged["predicted"][row]
-    numbers = [f"{judged[name][row]:.6g}" for name in ("confidence", "losses")]
+    label, predicted = judged.targets[row], judged.predictions[row]
+    numbers = [f"{value:.6g}" for value in (judged.confidence[row], judged.losses[row])]
     choices = examples.choices[row]
     cells = [examples.ids[row] + 1, keys[label], keys[predicted], *numbers, examples.text[row]]
     return [*cells, choices[label], choices[predicted]]

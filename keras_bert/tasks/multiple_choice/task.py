@@ -7,7 +7,7 @@ from keras_bert.models.heads import build_multiple_choice
 from keras_bert.tasks.base import Findings, FinetuningTask, Split, own_data_set
 from keras_bert.tasks.multiple_choice import features, predictions, published
 from keras_bert.tasks.multiple_choice import summary as choice_summary
-from keras_bert.tasks.multiple_choice.report import choice_errors, choice_sections
+from keras_bert.tasks.multiple_choice.report import choice_report
 from keras_bert.training.losses import classification_loss
 from keras_bert.training.progress import announced
 
@@ -66,11 +66,9 @@ class MultipleChoiceTask(FinetuningTask):
     def conclude(self, dev, test, output):
         scores = predictions.score(self.data.dev.labels, dev["dev"])
         self._write_predictions(test, output)
-        rows = self.data.keys, self.data.dev, dev["dev"]
         return Findings(
             scores,
-            choice_sections(*rows, self._lengths["dev"].max(1)),
-            choice_errors(*rows),
+            *choice_report(self.data.keys, self.data.dev, dev["dev"], self._lengths["dev"].max(1)),
             tables=[published.comparison_table(scores["accuracy"])] if self.data.dev.swag else [],
             same=self._same(dev["dev"]),
             test_scores=self._test_scores(test),

@@ -16,8 +16,8 @@ _LENGTHS = {"1": 1, "2": 2, "3 to 4": 4, "5 to 8": 8, "9 or more": math.inf}
 _NONE = "none"
 
 
-def question_sections(rows, version_2=False):
-    """Returns HTML sections about a question answering model.
+def question_report(rows, version_2=False):
+    """Returns HTML sections about a question answering model, and the answers with an F1 below 1 for `errors.tsv`.
 
     Args:
         rows: list of dicts, one for each question of dev: `id`; `question` and `context`, strings; `golds`, a list of
@@ -31,7 +31,7 @@ def question_sections(rows, version_2=False):
     # The model's confidence in an answer; it has none in "no answer".
     answered = [row for row in rows if row["prediction"] and _confidence(row) >= 0]
     tables = {"decisions": _decisions(rows) if version_2 else None, "kinds": _kinds(rows), "lengths": _lengths(rows)}
-    return [
+    sections = [
         page.render("tasks/questions/report.html", **tables),
         calibration_section([row["probability"] for row in answered], [row["exact"] == 1 for row in answered]),
         page.render(
@@ -49,18 +49,15 @@ def question_sections(rows, version_2=False):
             hardest=list(map(_described, hardest)),
         ),
     ]
-
-
-def question_errors(rows):
-    """Returns the answers with an F1 below 1 as rows of a table, the header first, the lowest F1 at the top."""
     columns = ["id", "question", "gold answers", "prediction", "probability", "exact match", "F1", "context"]
-    lines = []
-    for row in _wrong(rows):
-        sure = f"{row['probability']:.4f}" if _confidence(row) >= 0 else ""
-        golds = " | ".join(dict.fromkeys(row["golds"]))
-        scores = [f"{row[name]:.4f}" for name in ("exact", "f1")]
-        lines.append([row["id"], row["question"], golds, row["prediction"], sure, *scores, row["context"]])
-    return [columns, *lines]
+    return sections, [columns, *map(_error, wrong)]
+
+
+def _error(row):
+    sure = f"{row['probability']:.4f}" if _confidence(row) >= 0 else ""
+    golds = " | ".join(dict.fromkeys(row["golds"]))
+    scores = [f"{row[name]:.4f}" for name in ("exact", "f1")]
+    return [row["id"], row["question"], golds, row["prediction"], sure, *scores, row["context"]]
 
 
 def _wrong(rows):

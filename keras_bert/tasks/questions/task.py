@@ -12,7 +12,7 @@ from keras_bert.tasks.logits import finite
 from keras_bert.tasks.questions import predictions, published
 from keras_bert.tasks.questions import summary as question_summary
 from keras_bert.tasks.questions.features import QuestionWindows
-from keras_bert.tasks.questions.report import question_errors, question_sections
+from keras_bert.tasks.questions.report import question_report
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.losses import span_loss
 from keras_bert.training.progress import announced
@@ -197,8 +197,7 @@ class QuestionAnsweringTask(FinetuningTask):
         rows = predictions.report_rows(questions, answers, threshold)
         return Findings(
             {name: value / 100 for name, value in scores.items() if name in ("exact", "exact_match", "f1")},
-            question_sections(rows, version_2),
-            question_errors(rows),
+            *question_report(rows, version_2),
             results={"scores": scores},
             scores=_listed(scores),
             facts={"threshold of no answer": f"{threshold:.3f}, chosen on dev"} if version_2 else {},

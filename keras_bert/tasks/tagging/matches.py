@@ -16,7 +16,7 @@ class Match(NamedTuple):
     """A gold entity and the predicted one that belongs to it; one of them may be missing.
 
     Args:
-        row: dict, the sentence, see `entity_sections`.
+        row: dict, the sentence, see `entity_report`.
         gold, prediction: `Entity` or `None`.
         confidence: float, the probability of the prediction; NaN without one.
     """
@@ -40,6 +40,11 @@ class Match(NamedTuple):
         """The gold entity and the predicted one, as far as there are any."""
         return [entity for entity in (self.gold, self.prediction) if entity]
 
+    @property
+    def sure(self):
+        """The confidence as text, "" without one."""
+        return f"{self.confidence:.4f}" if math.isfinite(self.confidence) else ""
+
     def span(self, entity):
         """Returns the characters of an entity, `(first, end)`."""
         return self.row["words"][entity.start][0], self.row["words"][entity.end - 1][1]
@@ -53,6 +58,12 @@ class Match(NamedTuple):
 def type_name(name):
     """Returns the name of a type to show."""
     return name or _NO_TYPE
+
+
+def wrong(found):
+    """Returns the matches that are errors, the most confident first, then those without a prediction."""
+    errors = [match for match in found if match.kind != CORRECT]
+    return sorted(errors, key=lambda match: -match.confidence if math.isfinite(match.confidence) else 1.0)
 
 
 def matches(row):

@@ -29,8 +29,8 @@ _WORDS = 5  # The most frequent words at such borders.
 _AROUND = 40  # Number of characters to show around these examples.
 
 
-def entity_sections(rows, scores):
-    """Returns HTML sections about a tagger that finds entities.
+def entity_report(rows, scores):
+    """Returns HTML sections about a tagger that finds entities, and the wrong entities as rows of `errors.tsv`.
 
     Args:
         rows: list of dicts, one for each sentence of dev: `line`, the number of its first line in the file; `text`;
@@ -43,7 +43,7 @@ def entity_sections(rows, scores):
     predicted = [match for match in found if match.prediction]
     types = dict.fromkeys(entity_matches.type_name(name) for name, *_ in scores[:-1])
     types |= dict.fromkeys(entity.type for match in found for entity in match.entities)
-    return [
+    sections = [
         page.render(
             "tasks/tagging/report.html",
             scores=[_score_row(*values) for values in scores],
@@ -56,22 +56,15 @@ def entity_sections(rows, scores):
         calibration_section([match.confidence for match in predicted], [match.kind == CORRECT for match in predicted]),
         hardest_section(rows, found, "entities"),
     ]
-
-
-def entity_errors(rows):
-    """Returns the wrong entities as rows of a table, the header first: the most confident, then the missed ones."""
     columns = ["line", "word", "error", "gold type", "gold", "predicted type", "predicted", "probability", "sentence"]
-    wrong = [match for row in rows for match in entity_matches.matches(row) if match.kind != CORRECT]
-    wrong.sort(key=lambda match: -match.confidence if math.isfinite(match.confidence) else 1.0)
-    return [columns, *map(_error_row, wrong)]
+    return sections, [columns, *map(_error_row, entity_matches.wrong(found))]
 
 
 def _error_row(match):
     cells = [match.row["line"], 1 + min(entity.start for entity in match.entities), match.kind]
     for entity in (match.gold, match.prediction):
         cells += [entity.type, match.text(entity)] if entity else ["", ""]
-    sure = f"{match.confidence:.4f}" if math.isfinite(match.confidence) else ""
-    return [*cells, sure, match.row["text"]]
+    return [*cells, match.sure, match.row["text"]]
 
 
 def _score_row(name, precision, recall, f1, support, predicted):

@@ -17,7 +17,7 @@ def hardest_section(rows, found, unit):
     """Returns the HTML section about the sentences with errors.
 
     Args:
-        rows: list of the sentences, see `entity_sections`.
+        rows: list of the sentences, see `entity_report`.
         found: list of the `Match`es to mark.
         unit: string, what they are: "entities" or "words".
     """

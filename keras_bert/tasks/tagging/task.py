@@ -13,9 +13,9 @@ from keras_bert.tasks.logits import finite
 from keras_bert.tasks.tagging import data, metrics, published, schemes
 from keras_bert.tasks.tagging import summary as sentence_summary
 from keras_bert.tasks.tagging.features import TaggingWindows, labels
-from keras_bert.tasks.tagging.report import entity_errors, entity_sections
+from keras_bert.tasks.tagging.report import entity_report
 from keras_bert.tasks.tagging.schemes import PLAIN
-from keras_bert.tasks.tagging.words_report import word_errors, word_sections
+from keras_bert.tasks.tagging.words_report import word_report
 from keras_bert.training.bucketing import Batches, token_batches
 from keras_bert.training.losses import token_loss
 from keras_bert.training.progress import announced
@@ -165,12 +165,11 @@ class TaggingTask(FinetuningTask):
         """Returns the sections of `report.html` and the rows of `errors.tsv`."""
         rows, windows = self._rows(logits), self._windows["dev"]
         if self.plain:
-            return word_sections(rows, self.labels), word_errors(rows)
-        scores = metrics.table(windows.sentences.entities, windows.entities(logits))
-        return entity_sections(rows, scores), entity_errors(rows)
+            return word_report(rows, self.labels)
+        return entity_report(rows, metrics.table(windows.sentences.entities, windows.entities(logits)))
 
     def _rows(self, logits):
-        """Returns the dev sentences with their entities or tags, see `entity_sections` and `word_sections`."""
+        """Returns the dev sentences with their entities or tags, see `entity_report` and `word_report`."""
         windows = self._windows["dev"]
         golds, predictions = windows.gold_tags, windows.tags(logits)
         if not self.plain:

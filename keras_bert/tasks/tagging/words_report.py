@@ -1,24 +1,22 @@
 """Report sections about a tagger of single words on dev, such as parts of speech."""
 
-import math
-
 import numpy as np
 
 from keras_bert.reports.calibration import calibration_section
 from keras_bert.reports.lengths import length_section
 from keras_bert.tasks.classification.report import class_sections
-from keras_bert.tasks.tagging.matches import CORRECT, Match
+from keras_bert.tasks.tagging.matches import CORRECT, Match, wrong
 from keras_bert.tasks.tagging.schemes import Entity
 from keras_bert.tasks.tagging.sentences_report import hardest_section
 
 _NAMES = {"one": "tag", "many": "tags", "unit": "words"}
 
 
-def word_sections(rows, labels):
-    """Returns HTML sections about a tagger of words.
+def word_report(rows, labels):
+    """Returns HTML sections about a tagger of words, and the wrong tags as rows of `errors.tsv`.
 
     Args:
-        rows: list of dicts as in `entity_sections`; `golds` and `predictions` are the tags of the words, `confidences`
+        rows: list of dicts as in `entity_report`; `golds` and `predictions` are the tags of the words, `confidences`
             the probabilities of the predicted tags.
         labels: list of the tags.
     """
@@ -28,33 +26,19 @@ def word_sections(rows, labels):
     place = {label: number for number, label in enumerate(labels)}
     correct = np.array([match.kind == CORRECT for match in found], bool)
     lengths = [match.row["tokens"] for match in found]
-    return [
+    sections = [
         class_sections(labels, *(np.array([place[tag] for tag in tags]) for tags in (golds, predictions)), **_NAMES),
         calibration_section([match.confidence for match in found], correct),
         length_section(lengths, ~correct),
         hardest_section(rows, [match for match in found if match.kind != CORRECT], "words"),
     ]
-
-
-def word_errors(rows):
-    """Returns the wrong tags as rows of a table, the header first, the most confident at the top."""
     columns = ["line", "word", "text", "true", "predicted", "probability", "sentence"]
-    wrong = [match for row in rows for match in _matches(row) if match.kind != CORRECT]
-    wrong.sort(key=lambda match: -match.confidence if math.isfinite(match.confidence) else 1.0)
-    return [columns, *map(_error_row, wrong)]
+    return sections, [columns, *map(_error_row, wrong(found))]
 
 
 def _error_row(match):
     gold, row = match.gold, match.row
-    return [
-        row["line"],
-        gold.start + 1,
-        match.text(gold),
-        gold.type,
-        match.prediction.type,
-        f"{match.confidence:.4f}" if math.isfinite(match.confidence) else "",
-        row["text"],
-    ]
+    return [row["line"], gold.start + 1, match.text(gold), gold.type, match.prediction.type, match.sure, row["text"]]
 
 
 def _matches(row):

@@ -6,7 +6,7 @@ import pytest
 from keras_bert.experiments.report import write_report
 from keras_bert.reports.page import Head
 from keras_bert.tasks.multiple_choice.data import ChoiceExamples
-from keras_bert.tasks.multiple_choice.report import choice_errors, choice_sections
+from keras_bert.tasks.multiple_choice.report import choice_report
 from tests.experiments.parsed import Page, having, rows_of, text_of
 
 pytestmark = pytest.mark.tensorflow
@@ -25,12 +25,10 @@ KEYS = ["A", "B", "C"]
 def page(tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
     logits = np.where(SHARES > 0, np.log(np.maximum(SHARES, 1e-9)), -1e9)
-    sections = choice_sections(KEYS, EXAMPLES, logits, [4, 5, 6])
     results = [{"setting": {"seed": 1}, "scores": {"accuracy": 1 / 3, "loss": 1.0}}]
     curves = {"seed=1": [{"step": 1, "kind": "train", "loss": 2.0}]}
-    write_report(
-        path, Head("Choices", {}), "accuracy", results, curves, sections, choice_errors(KEYS, EXAMPLES, logits)
-    )
+    report = choice_report(KEYS, EXAMPLES, logits, [4, 5, 6])
+    write_report(path, Head("Choices", {}), "accuracy", results, curves, *report)
     return Page(path)
 
 
@@ -67,7 +65,7 @@ def test_hardest_examples_with_their_choices(page):
 
 def test_errors(page, tmp_path):
     logits = np.log(np.maximum(SHARES, 1e-9))
-    header, *rows = choice_errors(KEYS, EXAMPLES, logits)
+    header, *rows = choice_report(KEYS, EXAMPLES, logits, [4, 5, 6])[1]
     assert header == ["row", "true", "predicted", "probability", "loss", "text", "right choice", "predicted choice"]
     assert [[*row[:3], *row[5:]] for row in rows] == [
         [1, "B", "A", "Why <b>?", "sun", "rain"],

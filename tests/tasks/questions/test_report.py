@@ -8,7 +8,7 @@ import pytest
 from keras_bert.experiments.report import write_report
 from keras_bert.reports import page
 from keras_bert.reports.page import Head
-from keras_bert.tasks.questions.report import question_errors, question_sections
+from keras_bert.tasks.questions.report import question_report
 from tests.experiments.parsed import Page, having, rows_of, text_of
 
 CONTEXT = "Ada Lovelace wrote the first program in 1843, in London."
@@ -50,8 +50,7 @@ def write(tmp_path):
 
     def run(rows, version_2=False):
         path = tmp_path / "report.html"
-        sections, errors = question_sections(rows, version_2), question_errors(rows)
-        write_report(path, Head("SQuAD", {}), "f1", RESULTS, CURVES, sections, errors)
+        write_report(path, Head("SQuAD", {}), "f1", RESULTS, CURVES, *question_report(rows, version_2))
         return Page(path)
 
     return run

@@ -9,8 +9,8 @@ from sklearn.metrics import confusion_matrix
 from keras_bert.experiments.report import write_report
 from keras_bert.reports.page import NOTHING, Head
 from keras_bert.tasks.tagging.matches import matches
-from keras_bert.tasks.tagging.report import entity_errors, entity_sections
-from keras_bert.tasks.tagging.words_report import word_errors, word_sections
+from keras_bert.tasks.tagging.report import entity_report
+from keras_bert.tasks.tagging.words_report import word_report
 from tests.experiments.parsed import Page, having, rows_of, text_of
 
 SCORES = [("LOC", 0.5, 1.0, 2 / 3, 1, 2), ("PER", 0.0, 0.0, 0.0, 0, 0), ("all", 0.5, 1.0, 2 / 3, 1, 2)]
@@ -50,7 +50,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def report(write):
-    return lambda rows, scores=SCORES: write(entity_sections(rows, scores))
+    return lambda rows, scores=SCORES: write(entity_report(rows, scores)[0])
 
 
 def items(page, name=HARDEST):
@@ -283,7 +283,7 @@ def test_long_sentences_are_cut(report):
 def test_all_wrong_entities_are_in_a_table():
     rows = [sentence(WORDS, GOLDS, PREDICTIONS, [0.9, 0.8, math.nan, 0.7, 0.95], line=7)]
     rows += [sentence("a b", [("", 1, 2)], line=20)]
-    header, *lines = entity_errors(rows)
+    header, *lines = entity_report(rows, SCORES)[1]
     assert header == [
         "line",
         "word",
@@ -341,7 +341,8 @@ def test_tags_of_words(write):
         words_row("a dog", "D N", "N N", confidences=[0.95, 0.85], line=9, loss=1.5),
         words_row("it", "X", "X", confidences=[0.75]),
     ]
-    page = write(word_sections(rows, ["N", "D", "V"]))
+    sections, errors = word_report(rows, ["N", "D", "V"])
+    page = write(sections)
     names = ["Confusion matrix", "Tags", "Calibration", "Errors by length", HARDEST]
     assert list(page.sections)[2:] == names
     (table,) = having(page.sections["Confusion matrix"], "heat", "table")
@@ -358,7 +359,7 @@ def test_tags_of_words(write):
     assert heads(page) == ["line 9 · 1 of 2 words wrong · loss 1.5", "line 3 · 1 of 3 words wrong · loss 0.5"]
     labels = [("gold said", "a"), ("label type gold", " gold D"), ("label type said", " predicted N 95%")]
     assert marked(items(page)[0]) == labels
-    assert word_errors(rows) == [
+    assert errors == [
         ["line", "word", "text", "true", "predicted", "probability", "sentence"],
         [9, 1, "a", "D", "N", "0.9500", "a dog"],
         [3, 3, "sat", "V", "N", "0.7000", "the cat sat"],
