@@ -27,6 +27,38 @@ def check_count(name, value, least=1):
         raise ValueError(f"`{name}` must be {expected}. Received: {name}={value!r}")
 
 
+def check_choice(name, value, choices):
+    """Raises an error unless the value is one of some strings."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"`{name}` must be one of {', '.join(choices)}. Received: {name}={value!r}")
+
+
+def check_positive(name, value):
+    """Raises an error unless the value is a finite number above 0."""
+    if not is_finite(value) or value <= 0:
+        raise ValueError(f"`{name}` must be a positive number. Received: {name}={value!r}")
+
+
+def check_not_negative(name, value):
+    """Raises an error unless the value is a finite number of at least 0."""
+    if not is_finite(value) or value < 0:
+        raise ValueError(f"`{name}` must be a number of at least 0. Received: {name}={value!r}")
+
+
+def check_rate(name, value):
+    """Raises an error unless the value is a dropout rate."""
+    if not is_number(value) or not 0 <= value < 1:
+        raise ValueError(f"`{name}` must be a number in [0, 1). Received: {name}={value!r}")
+
+
+def check_heads(hidden_size, **heads):
+    """Raises an error unless the width is a multiple of the number of attention heads, the only keyword argument."""
+    ((name, count),) = heads.items()
+    if hidden_size % count:
+        received = f"hidden_size={hidden_size}, {name}={count}"
+        raise ValueError(f"`hidden_size` must be a multiple of `{name}`. Received: {received}")
+
+
 def take_numbers(settings):
     """Checks that the `int` fields of a frozen dataclass are positive, and converts numbers of NumPy for JSON."""
     for field in dataclasses.fields(settings):

@@ -10,7 +10,7 @@ import json
 import pathlib
 import re
 
-from keras_bert.checks import is_number, take_numbers
+from keras_bert.checks import check_choice, check_heads, check_positive, check_rate, take_numbers
 
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu", "tanh", "linear")
 
@@ -74,23 +74,13 @@ class BertConfig:
 
     def __post_init__(self):
         take_numbers(self)
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                "`hidden_size` must be a multiple of `num_attention_heads`. "
-                f"Received: hidden_size={self.hidden_size}, num_attention_heads={self.num_attention_heads}"
-            )
-        if self.hidden_act not in ACTIVATIONS:
-            raise ValueError(
-                f"`hidden_act` must be one of {', '.join(ACTIVATIONS)}. Received: hidden_act={self.hidden_act!r}"
-            )
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
-            rate = self.head_dropout if name == "classifier_dropout" else getattr(self, name)
-            if not is_number(rate) or not 0 <= rate < 1:
-                raise ValueError(f"`{name}` must be a number in [0, 1). Received: {name}={rate!r}")
+        check_heads(self.hidden_size, num_attention_heads=self.num_attention_heads)
+        check_choice("hidden_act", self.hidden_act, ACTIVATIONS)
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            check_rate(name, getattr(self, name))
+        check_rate("classifier_dropout", self.head_dropout)
         for name in ("initializer_range", "layer_norm_eps"):
-            value = getattr(self, name)
-            if not is_number(value) or value <= 0:
-                raise ValueError(f"`{name}` must be a positive number. Received: {name}={value!r}")
+            check_positive(name, getattr(self, name))
 
     @property
     def size(self):

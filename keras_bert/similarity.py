@@ -2,16 +2,15 @@
 
 import numpy as np
 
+from keras_bert.checks import check_choice
+
 _CHUNK = 2**24  # Differences of coordinates that are in memory at the same time.
 FUNCTIONS = ("cosine", "dot", "euclidean", "manhattan")
 
 
 def check_function(name):
     """Raises for an unknown similarity function."""
-    if name not in FUNCTIONS:
-        raise ValueError(
-            f"`similarity_function` must be one of {', '.join(FUNCTIONS)}. Received: similarity_function={name!r}"
-        )
+    check_choice("similarity_function", name, FUNCTIONS)
 
 
 def similarity(first, second, function="cosine"):

@@ -70,8 +70,8 @@ def _json_text(path, place, line, field):
     try:
         value = json.loads(line)
         if not isinstance(value, dict) or not isinstance(value.get(field), str):
-            found = sorted(value) if isinstance(value, dict) else type(value).__name__
-            raise ValueError(f"expected an object with a string in its field {field!r}. Received: {found}")
+            received = sorted(value) if isinstance(value, dict) else type(value).__name__
+            raise ValueError(f"expected an object with a string in its field {field!r}. Received: {received}")
         # UTF-8 cannot encode lone surrogates.
         return value[field].encode("utf-8", "replace").decode()
     except ValueError as error:

@@ -7,6 +7,7 @@ import os
 
 import tensorflow as tf
 
+from keras_bert.checks import check_count
 from keras_bert.corpus.lines import check_is_text, check_is_utf8, find, is_packed, lines
 from keras_bert.corpus.processes import WORTH_A_PROCESS, Workers
 from keras_bert.text import lossless
@@ -42,10 +43,10 @@ def count_words(
     Returns:
         `(counts, held_out)`: word counts of the corpus and of the held-out lines, by word.
     """
-    if held_out_every is not None and held_out_every < 2:
-        raise ValueError(f"`held_out_every` must be at least 2. Received: held_out_every={held_out_every}")
-    if processes is not None and processes < 1:
-        raise ValueError(f"`processes` must be at least 1. Received: processes={processes}")
+    if held_out_every is not None:
+        check_count("held_out_every", held_out_every, 2)
+    if processes is not None:
+        check_count("processes", processes)
     paths = find(files)
     parts = [part for path in paths for part in _parts(path)]
     if processes is None:

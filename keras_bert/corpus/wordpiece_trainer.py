@@ -9,6 +9,7 @@ import heapq
 import itertools
 import logging
 
+from keras_bert.checks import check_count
 from keras_bert.text.vocabulary import BYTES, LONGEST_WORD, REVERSIBLE, WORD_START, Vocabulary
 
 _LOG = logging.getLogger("keras_bert")
@@ -42,7 +43,9 @@ def learn_vocabulary(counts, vocab_size, unused=99, min_count=2, alphabet_limit=
     Returns:
         A `Vocabulary`: special pieces, the alphabet, and the other pieces from most to least useful.
     """
-    _check_at_least(unused=(unused, 0), min_count=(min_count, 1), alphabet_limit=(alphabet_limit, 1))
+    check_count("unused", unused, 0)
+    check_count("min_count", min_count)
+    check_count("alphabet_limit", alphabet_limit)
     if reversible:
         marked = next((word for word in counts if WORD_START in word[1:]), None)
         if marked is not None:
@@ -69,12 +72,6 @@ def learn_vocabulary(counts, vocab_size, unused=99, min_count=2, alphabet_limit=
     learned = sorted(pieces - alphabet, key=lambda piece: (-losses.get(piece, 0), piece))
     ordered = [*sorted(alphabet, key=lambda piece: (piece[0] != _BEGIN, piece)), *learned]
     return Vocabulary([*special, *map(_public, ordered)])
-
-
-def _check_at_least(**arguments):
-    for name, (value, least) in arguments.items():
-        if value < least:
-            raise ValueError(f"`{name}` must be at least {least}. Received: {name}={value}")
 
 
 def _size(vocab_size, special, alphabet, words, min_count):

@@ -5,57 +5,48 @@ import math
 import keras
 from keras import ops
 
+from keras_bert.checks import check_choice
 from keras_bert.layers.graphs import compiled, custom_gradient
 
 _A, _B = math.sqrt(2 / math.pi), math.sqrt(2 / math.pi) * 0.044715
 
 
-@custom_gradient
-def gelu(x):
-    """Exact GELU: `x` times the normal CDF of `x`, computed with erf in float32."""
+def _weighted(cdf, density):
+    """Returns the activation `x * cdf(x)`, computed in float32, given also the derivative of `cdf`."""
+
+    @compiled
+    def value(x):
+        wide = ops.cast(x, "float32")
+        return ops.cast(wide * cdf(wide), x.dtype)
+
+    @compiled
+    def gradient(x, upstream):
+        wide = ops.cast(x, "float32")
+        return upstream * ops.cast(cdf(wide) + wide * density(wide), x.dtype)
+
     # Automatic differentiation would make twice as many passes over BERT's widest tensor.
-    return _gelu(x), lambda upstream: _gelu_gradient(x, upstream)
+    return custom_gradient(lambda x: (value(x), lambda upstream: gradient(x, upstream)))
 
 
-@compiled
-def _gelu(x):
-    wide = ops.cast(x, "float32")
-    return ops.cast(wide * _cdf(wide), x.dtype)
-
-
-@compiled
-def _gelu_gradient(x, upstream):
-    wide = ops.cast(x, "float32")
-    density = ops.exp(-0.5 * math.log(2 * math.pi) - 0.5 * wide * wide)
-    return upstream * ops.cast(_cdf(wide) + wide * density, x.dtype)
-
-
-def _cdf(x):
+def _normal_cdf(x):
     return 0.5 + 0.5 * ops.erf(x * math.sqrt(0.5))
 
 
-@custom_gradient
-def gelu_tanh(x):
-    """The tanh approximation of GELU, as in Google's BERT, computed in float32."""
-    return _gelu_tanh(x), lambda upstream: _gelu_tanh_gradient(x, upstream)
-
-
-@compiled
-def _gelu_tanh(x):
-    wide = ops.cast(x, "float32")
-    return ops.cast(wide * _tanh_cdf(wide), x.dtype)
-
-
-@compiled
-def _gelu_tanh_gradient(x, upstream):
-    wide = ops.cast(x, "float32")
-    cdf = _tanh_cdf(wide)
-    slope = cdf * (1 - cdf) * (2 * _A + 6 * _B * wide * wide)
-    return upstream * ops.cast(cdf + wide * slope, x.dtype)
+def _normal_density(x):
+    return ops.exp(-0.5 * math.log(2 * math.pi) - 0.5 * x * x)
 
 
 def _tanh_cdf(x):
     return 0.5 + 0.5 * ops.tanh(x * (_A + _B * (x * x)))
+
+
+def _tanh_density(x):
+    cdf = _tanh_cdf(x)
+    return cdf * (1 - cdf) * (2 * _A + 6 * _B * x * x)
+
+
+gelu = _weighted(_normal_cdf, _normal_density)  # Exact GELU, with erf.
+gelu_tanh = _weighted(_tanh_cdf, _tanh_density)  # Its tanh approximation, as in Google's BERT.
 
 
 @custom_gradient
@@ -98,6 +89,5 @@ def activate(x, name, training=None):
 
 def check_activation(name):
     """Returns `name` if it is a supported activation; raises otherwise."""
-    if name not in _INFERENCE:
-        raise ValueError(f"`activation` must be one of {', '.join(_INFERENCE)}. Received: activation={name!r}")
+    check_choice("activation", name, _INFERENCE)
     return name

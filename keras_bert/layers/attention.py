@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_bert.checks import check_heads
 from keras_bert.layers.composite import Composite
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.masks import attention_bias
@@ -49,11 +50,7 @@ class MultiHeadAttention(Composite):
 
     def __init__(self, hidden_size, num_heads, dropout=0.0, cross_attention=False, initializer_range=0.02, **kwargs):
         super().__init__(**kwargs)
-        if hidden_size % num_heads:
-            raise ValueError(
-                "`hidden_size` must be a multiple of `num_heads`. "
-                f"Received: hidden_size={hidden_size}, num_heads={num_heads}"
-            )
+        check_heads(hidden_size, num_heads=num_heads)
         self.hidden_size = hidden_size
         self.num_heads = num_heads
         self.dropout = dropout

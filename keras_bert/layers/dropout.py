@@ -5,6 +5,7 @@ import math
 import keras
 from keras import ops
 
+from keras_bert.checks import check_rate
 from keras_bert.layers.quantization import Unquantized
 
 
@@ -45,8 +46,7 @@ class Dropout(Unquantized, keras.layers.Layer):
 
     def __init__(self, rate, seed=None, **kwargs):
         super().__init__(**kwargs)
-        if not 0 <= rate < 1:
-            raise ValueError(f"`rate` must be a number in [0, 1). Received: rate={rate}")
+        check_rate("rate", rate)
         self.rate = rate
         self.seed = seed
         if rate > 0:

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_bert.checks import check_choice
 from keras_bert.layers.composite import Composite
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.graphs import expect_at_most
@@ -76,8 +77,7 @@ class BertEmbeddings(Composite):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if positions not in ("learned", "sinusoid", "none"):
-            raise ValueError(f"`positions` must be learned, sinusoid or none. Received: positions={positions!r}")
+        check_choice("positions", positions, ("learned", "sinusoid", "none"))
         self.hidden_size = hidden_size
         self.max_length = max_length
         self.num_segments = num_segments
@@ -147,8 +147,7 @@ class ScaledEmbeddings(Composite):
 
     def __init__(self, hidden_size, max_length, positions="sinusoid", dropout=0.0, initializer_range=0.02, **kwargs):
         super().__init__(**kwargs)
-        if positions not in ("learned", "sinusoid"):
-            raise ValueError(f"`positions` must be learned or sinusoid. Received: positions={positions!r}")
+        check_choice("positions", positions, ("learned", "sinusoid"))
         self.hidden_size = hidden_size
         self.max_length = max_length
         self.positions = positions

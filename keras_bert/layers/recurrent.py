@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_bert.checks import check_choice
 from keras_bert.layers.composite import Composite
 from keras_bert.layers.quantization import Unquantized
 
@@ -39,8 +40,7 @@ class EncoderFeatures(Unquantized, keras.layers.Layer):
 
     def __init__(self, features="concat_last_four", **kwargs):
         super().__init__(**kwargs)
-        if features not in FEATURES:
-            raise ValueError(f"`features` must be one of {', '.join(FEATURES)}. Received: features={features!r}")
+        check_choice("features", features, FEATURES)
         self.features = features
         self.built = True
 

@@ -1,11 +1,10 @@
 """Beam search and greedy search (Vaswani et al., 2017, section 6.1)."""
 
 import dataclasses
-import math
 
 from keras import ops
 
-from keras_bert.checks import check_count, is_number
+from keras_bert.checks import check_choice, check_count, check_not_negative
 from keras_bert.translation.decoding import FORBIDDEN, Constraints
 
 
@@ -26,12 +25,8 @@ class Beam:
 
     def __post_init__(self):
         check_count("beam_size", self.size)
-        if not is_number(self.length_penalty) or not 0 <= self.length_penalty < math.inf:
-            received = f"length_penalty={self.length_penalty!r}"
-            raise ValueError(f"`length_penalty` must be a number of at least 0. Received: {received}")
-        if self.normalization not in ("paper", "length"):
-            received = f"normalization={self.normalization!r}"
-            raise ValueError(f"`normalization` must be 'paper' or 'length'. Received: {received}")
+        check_not_negative("length_penalty", self.length_penalty)
+        check_choice("normalization", self.normalization, ("paper", "length"))
 
     def normalizer(self, length):
         """Returns the divisor of the score of a sequence of `length` tokens."""
@@ -97,8 +92,8 @@ def _keep(ended, ids, scores, normalizer, ends):
     """Returns the ids and scores of the best beams that ended, those of now among the best ones of each source."""
     size = ended[1].shape[1]
     kept = ops.logical_and(ends, ops.logical_and(ops.arange(2 * size) < size, scores > FORBIDDEN / 2))
-    found = ops.concatenate([ended[1], ops.where(kept, scores / normalizer, FORBIDDEN)], axis=1)
-    best, chosen = ops.top_k(found, size)
+    candidates = ops.concatenate([ended[1], ops.where(kept, scores / normalizer, FORBIDDEN)], axis=1)
+    best, chosen = ops.top_k(candidates, size)
     return _rows(ops.concatenate([ended[0], ids], axis=1), chosen), best
 
 
@@ -122,16 +117,16 @@ def _candidates(logits, scores, allowed, step, count):
     batch, size, vocabulary = ops.shape(logits)
     most = min(count + len(allowed.forbidden), vocabulary)
     best, tokens = ops.top_k(ops.reshape(logits, (batch * size, vocabulary)), most)  # XLA sorts arrays of rank 3.
-    best, tokens = (ops.reshape(found, (batch, size, most)) for found in (best, tokens))
+    best, tokens = (ops.reshape(values, (batch, size, most)) for values in (best, tokens))
     highest = best[..., :1]
     normalizer = highest + ops.log(ops.sum(ops.exp(logits - highest), axis=-1, keepdims=True))
     best = ops.where(allowed.is_forbidden(tokens), FORBIDDEN, best)
     forced = allowed.forced(step)
     if forced is not None:
         tokens = ops.where(forced >= 0, forced, tokens)
-        given = ops.take_along_axis(logits, tokens[..., :1], axis=2)
-        given = ops.where(ops.arange(most) == 0, given, FORBIDDEN)
-        best = ops.where(forced >= 0, given, best)
+        forced_logits = ops.take_along_axis(logits, tokens[..., :1], axis=2)
+        forced_logits = ops.where(ops.arange(most) == 0, forced_logits, FORBIDDEN)
+        best = ops.where(forced >= 0, forced_logits, best)
     totals = ops.reshape(scores[..., None] + best - normalizer, (batch, size * most))
     best, places = ops.top_k(totals, count)
     tokens = ops.take_along_axis(ops.reshape(tokens, (batch, size * most)), places, axis=1)

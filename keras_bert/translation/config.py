@@ -1,13 +1,29 @@
 """The configuration of the Transformer of "Attention Is All You Need" (Vaswani et al., 2017, table 3)."""
 
 import dataclasses
-import math
 import os
 
-from keras_bert.checks import is_number, take_numbers
+from keras_bert.checks import check_choice, check_heads, check_positive, check_rate, take_numbers
 from keras_bert.config import ACTIVATIONS
 from keras_bert.files import read_json
 
+# The keys of Hugging Face's `MarianConfig`, and the fields of `TransformerConfig`.
+MARIAN_KEYS = {
+    "encoder_layers": "num_encoder_layers",
+    "decoder_layers": "num_decoder_layers",
+    "encoder_attention_heads": "num_attention_heads",
+    "decoder_attention_heads": "num_attention_heads",
+    "encoder_ffn_dim": "intermediate_size",
+    "decoder_ffn_dim": "intermediate_size",
+    "activation_function": "hidden_act",
+    "attention_dropout": "attention_dropout",
+    "d_model": "hidden_size",
+    "decoder_vocab_size": "vocab_size",
+    "dropout": "dropout",
+    "init_std": "initializer_range",
+    "max_position_embeddings": "max_position_embeddings",
+    "vocab_size": "vocab_size",
+}
 _MARIAN = ("relu", "silu", "gelu", "gelu_new", "tanh")  # Activations with a name in Marian's layout.
 
 
@@ -53,27 +69,16 @@ class TransformerConfig:
 
     def __post_init__(self):
         take_numbers(self)
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                "`hidden_size` must be a multiple of `num_attention_heads`. "
-                f"Received: hidden_size={self.hidden_size}, num_attention_heads={self.num_attention_heads}"
-            )
-        for name, expected in (("hidden_act", ACTIVATIONS), ("positions", ("sinusoid", "learned"))):
-            if getattr(self, name) not in expected:
-                received = f"{name}={getattr(self, name)!r}"
-                raise ValueError(f"`{name}` must be one of {', '.join(expected)}. Received: {received}")
-        for name in ("dropout", "attention_dropout"):
-            rate = getattr(self, name)
-            if not is_number(rate) or not 0 <= rate < 1:
-                raise ValueError(f"`{name}` must be a number in [0, 1). Received: {name}={rate!r}")
+        check_heads(self.hidden_size, num_attention_heads=self.num_attention_heads)
+        check_choice("hidden_act", self.hidden_act, ACTIVATIONS)
+        check_choice("positions", self.positions, ("sinusoid", "learned"))
+        check_rate("dropout", self.dropout)
+        check_rate("attention_dropout", self.attention_dropout)
         if not isinstance(self.output_bias, bool):
             raise ValueError(f"`output_bias` must be a bool. Received: output_bias={self.output_bias!r}")
-        for name in ("initializer_range", "layer_norm_eps"):
-            value = getattr(self, name)
-            if name == "initializer_range" and value is None:
-                continue
-            if not is_number(value) or not 0 < value < math.inf:
-                raise ValueError(f"`{name}` must be a positive number. Received: {name}={value!r}")
+        check_positive("layer_norm_eps", self.layer_norm_eps)
+        if self.initializer_range is not None:
+            check_positive("initializer_range", self.initializer_range)
 
     @classmethod
     def from_json(cls, path):
@@ -82,8 +87,10 @@ class TransformerConfig:
         try:
             values = read_json(path)
             if not isinstance(values, dict) or not values.keys() <= known:
-                found = sorted(values.keys() - known) if isinstance(values, dict) else type(values).__name__
-                raise ValueError(f"expected an object with keys out of {', '.join(sorted(known))}. Received: {found}")
+                received = sorted(values.keys() - known) if isinstance(values, dict) else type(values).__name__
+                raise ValueError(
+                    f"expected an object with keys out of {', '.join(sorted(known))}. Received: {received}"
+                )
             return cls(**values)
         except ValueError as error:  # Also those of the JSON parser.
             raise ValueError(f"{path}: {error}") from None
@@ -104,20 +111,11 @@ class TransformerConfig:
 
     def to_huggingface(self):
         """Returns the keys of Hugging Face's `MarianConfig`."""
-        sides = {"encoder": self.num_encoder_layers, "decoder": self.num_decoder_layers}
+        values = {key: getattr(self, field) for key, field in MARIAN_KEYS.items()}
         return {
-            **{f"{side}_layers": count for side, count in sides.items()},
-            **{f"{side}_attention_heads": self.num_attention_heads for side in sides},
-            **{f"{side}_ffn_dim": self.intermediate_size for side in sides},
-            "activation_function": self.hidden_act,
-            "attention_dropout": self.attention_dropout,
-            "d_model": self.hidden_size,
-            "decoder_vocab_size": self.vocab_size,
-            "dropout": self.dropout,
+            **values,
             "init_std": self.deviation,
             "is_encoder_decoder": True,
-            "max_position_embeddings": self.max_position_embeddings,
-            "vocab_size": self.vocab_size,
             "keras_bert": {"output_bias": self.output_bias},
         }
 

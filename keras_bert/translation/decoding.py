@@ -115,7 +115,7 @@ class _Writer:
         rows, heads, length, size = ops.shape(self.cache[0])
         is_new = (ops.arange(length, dtype="int32") == self._position)[:, None]
         pairs = zip(self.cache, new, strict=True)
-        self.cache = tuple(ops.where(is_new, ops.reshape(one, (rows, heads, 1, size)), old) for old, one in pairs)
+        self.cache = tuple(ops.where(is_new, ops.reshape(values, (rows, heads, 1, size)), old) for old, values in pairs)
         return self.cache
 
 
@@ -164,7 +164,7 @@ class Constraints:
 
     def is_forbidden(self, ids):
         """Returns whether ids are among the forbidden ones."""
-        found = ops.zeros_like(ids, "bool")
+        forbidden = ops.zeros_like(ids, "bool")
         for wrong in self.forbidden:
-            found = ops.logical_or(found, ids == wrong)
-        return found
+            forbidden = ops.logical_or(forbidden, ids == wrong)
+        return forbidden

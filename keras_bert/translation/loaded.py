@@ -81,8 +81,8 @@ class LoadedTransformer:
         """Returns the signature, traced once for each set of options."""
         if (beam, n_best) not in self._signatures:
             options = {"beam": beam, "n_best": n_best}
-            found = describe(self._model).signatures(self._model, self.tokenizer(), **options)
-            self._signatures[beam, n_best] = found["serving_default"]
+            signatures = describe(self._model).signatures(self._model, self.tokenizer(), **options)
+            self._signatures[beam, n_best] = signatures["serving_default"]
         return self._signatures[beam, n_best]
 
 

@@ -7,7 +7,8 @@ import numpy as np
 
 from keras_bert.checkpoints.huggingface import CONFIG, read_json, read_tensors
 from keras_bert.checkpoints.layout import check_sizes
-from keras_bert.translation.config import TransformerConfig
+from keras_bert.checks import check_choice
+from keras_bert.translation.config import MARIAN_KEYS, TransformerConfig
 from keras_bert.translation.marian_layout import FIXED, SIDES, slots
 from keras_bert.translation.model import build_transformer, describe
 
@@ -24,10 +25,6 @@ _DEFAULTS = {
     "keras_bert": {},
     "max_position_embeddings": 1024,
 }
-_NEEDED = ("vocab_size", "d_model")
-_NEEDED += tuple(
-    f"{side}_{part}" for side in ("encoder", "decoder") for part in ("layers", "attention_heads", "ffn_dim")
-)
 _EPSILON = 1e-5  # Of PyTorch's LayerNorm.
 _TABLES = ("lm_head.weight", *(f"model.{side}.embed_tokens.weight" for side in SIDES))
 _POSITIONS = tuple(f"model.{side}.embed_positions.weight" for side in SIDES)
@@ -47,36 +44,22 @@ def read_config(directory):
     for key, expected in FIXED.items():
         if values[key] != expected:
             raise ValueError(f"{path}: `{key}` must be {expected!r}. Received: {key}={values[key]!r}")
-    if missing := [key for key in _NEEDED if key not in values]:
+    if missing := [key for key in MARIAN_KEYS if key not in values]:
         raise ValueError(f"{path}: the key `{missing[0]}` is missing")
-    for name in ("attention_heads", "ffn_dim"):
-        sides = [values[f"{side}_{name}"] for side in SIDES]
-        if sides[0] != sides[1]:
-            raise ValueError(f"{path}: `{name}` of encoder and decoder must be equal. Received: {sides}")
-    if values["decoder_vocab_size"] not in (None, values["vocab_size"]):
-        raise ValueError(f"{path}: `decoder_vocab_size` must be `vocab_size`. Received: {values['decoder_vocab_size']}")
-    act, ours = values["activation_function"], values["keras_bert"]
-    if not isinstance(act, str) or act not in _ACTIVATIONS:
-        expected = ", ".join(_ACTIVATIONS)
-        raise ValueError(f"{path}: `activation_function` must be one of {expected}. Received: {act!r}")
-    if not isinstance(ours, dict):
-        raise ValueError(f"{path}: `keras_bert` must be an object. Received: {ours!r}")
+    if values["decoder_vocab_size"] is None:
+        values["decoder_vocab_size"] = values["vocab_size"]
+    act, ours, fields = values["activation_function"], values["keras_bert"], {}
+    for key, field in MARIAN_KEYS.items():
+        if fields.setdefault(field, values[key]) != values[key]:
+            keys = [other for other in MARIAN_KEYS if MARIAN_KEYS[other] == field]
+            received = " and ".join(repr(values[other]) for other in keys)
+            raise ValueError(f"{path}: `{keys[0]}` and `{keys[1]}` must be equal. Received: {received}")
     try:
-        config = TransformerConfig(
-            vocab_size=values["vocab_size"],
-            hidden_size=values["d_model"],
-            num_encoder_layers=values["encoder_layers"],
-            num_decoder_layers=values["decoder_layers"],
-            num_attention_heads=values["encoder_attention_heads"],
-            intermediate_size=values["encoder_ffn_dim"],
-            hidden_act=_ACTIVATIONS[act],
-            dropout=values["dropout"],
-            attention_dropout=values["attention_dropout"],
-            max_position_embeddings=values["max_position_embeddings"],
-            initializer_range=values["init_std"],
-            layer_norm_eps=_EPSILON,
-            output_bias=ours.get("output_bias", True),
-        )
+        check_choice("activation_function", act, _ACTIVATIONS)
+        if not isinstance(ours, dict):
+            raise ValueError(f"`keras_bert` must be an object. Received: {ours!r}")
+        fields |= {"hidden_act": _ACTIVATIONS[act], "layer_norm_eps": _EPSILON}
+        config = TransformerConfig(**fields, output_bias=ours.get("output_bias", True))
         config.check_huggingface()
         return config
     except ValueError as error:
@@ -95,11 +78,11 @@ def read(directory, dtype=None):
         missing = [name for name in slot.names if name not in tensors]
         if missing:
             raise ValueError(f"{path}: there is no tensor {missing[0]}")
-        found = [tensors.pop(name) for name in slot.names]
-        for tensor, shape in zip(found, slot.shapes(config.vocab_size), strict=True):
+        sources = [tensors.pop(name) for name in slot.names]
+        for tensor, shape in zip(sources, slot.shapes(config.vocab_size), strict=True):
             if tensor.shape != shape:
                 raise ValueError(f"{path}: {tensor.name} must have the shape {shape}. Received: {tensor.shape}")
-        value = slot.to_ours([np.asarray(tensor.read(), "float32") for tensor in found])
+        value = slot.to_ours([np.asarray(tensor.read(), "float32") for tensor in sources])
         if slot.variable is None:
             _expect_zeros(value, path, slot.names[0])
         else:

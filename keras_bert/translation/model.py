@@ -114,7 +114,7 @@ def _layers(config, dtype):
     }
     blocks = {
         side: [
-            kind(
+            block_class(
                 config.hidden_size,
                 config.num_attention_heads,
                 config.intermediate_size,
@@ -128,7 +128,7 @@ def _layers(config, dtype):
             )
             for index in range(count)
         ]
-        for side, kind, count in (
+        for side, block_class, count in (
             ("source", TransformerBlock, config.num_encoder_layers),
             ("target", DecoderBlock, config.num_decoder_layers),
         )

@@ -72,16 +72,16 @@ class TranslationRuns(Finetuning):
             A dict: `dev`, the translations; `names` of both weights; `scores`, BLEU of both.
         """
         best = [tf.identity(weight.value) for weight in model.weights]
-        found = {"best epoch": self.task.dev_logits(translate)["dev"]}
+        translated = {"best epoch": self.task.dev_logits(translate)["dev"]}
         steps = self._average.assign()
         if len(steps) > 1:
-            found[f"average of {len(steps)} epochs"] = self.task.dev_logits(translate)["dev"]
-        scores = [self.task.dev_score(translations) for translations in found.values()]
+            translated[f"average of {len(steps)} epochs"] = self.task.dev_logits(translate)["dev"]
+        scores = [self.task.dev_score(translations) for translations in translated.values()]
         chosen = int(np.argmax(scores))
         if chosen == 0:
             for weight, value in zip(model.weights, best, strict=True):
                 weight.assign(value)
-        return {"dev": list(found.values())[chosen], "names": list(found), "scores": scores}
+        return {"dev": list(translated.values())[chosen], "names": list(translated), "scores": scores}
 
     def _trainer(self, setting, examples, folder, weights, metrics=()):
         shared, task = self.hyperparameters, self.task
@@ -133,12 +133,12 @@ def translation(translator, show=True):
 
     def translate(texts, name):
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
-        parts = [order[first : first + _ROWS] for first in range(0, len(order), _ROWS)]
+        batches = [order[first : first + _ROWS] for first in range(0, len(order), _ROWS)]
         translations, cut = [""] * len(texts), []
-        for part in track(parts, f"translating {name}, batches", len(parts), show):
-            found = graph(tf.constant([texts[index] for index in part]))
-            cut += [index for index, truncated in zip(part, found["truncated"].numpy(), strict=True) if truncated]
-            for index, text in zip(part, found["translation"].numpy(), strict=True):
+        for batch in track(batches, f"translating {name}, batches", len(batches), show):
+            outputs = graph(tf.constant([texts[index] for index in batch]))
+            cut += [index for index, truncated in zip(batch, outputs["truncated"].numpy(), strict=True) if truncated]
+            for index, text in zip(batch, outputs["translation"].numpy(), strict=True):
                 translations[index] = text.decode()
         if cut and show:
             lines = listed_lines([index + 1 for index in sorted(cut)])

@@ -1,12 +1,11 @@
 """Sampling of targets, with a temperature, of the likeliest tokens, or of a total probability."""
 
 import dataclasses
-import math
 
 import keras
 from keras import ops
 
-from keras_bert.checks import check_count, is_number
+from keras_bert.checks import check_count, check_not_negative, is_number
 from keras_bert.layers.dropout import GivenSeed
 from keras_bert.translation.decoding import FORBIDDEN, Constraints
 
@@ -33,9 +32,7 @@ class Sampling:
         check_count("samples", self.samples)
         if self.top_k is not None:
             check_count("top_k", self.top_k)
-        if not is_number(self.temperature) or not 0 <= self.temperature < math.inf:
-            received = f"temperature={self.temperature!r}"
-            raise ValueError(f"`temperature` must be a number of at least 0. Received: {received}")
+        check_not_negative("temperature", self.temperature)
         if not is_number(self.top_p) or not 0 < self.top_p <= 1:
             raise ValueError(f"`top_p` must be a number in (0, 1]. Received: top_p={self.top_p!r}")
 

@@ -49,13 +49,13 @@ class Translator:
 
     def __call__(self, texts):
         ids, mask, truncated = self.encode(texts)
-        found = self._search(ids, mask)
-        best = found["ids"][:, : self.n_best]
+        targets = self._search(ids, mask)
+        best = targets["ids"][:, : self.n_best]
         translations = tf.ensure_shape(self.decode(best), [None, self.n_best])
         return {
             "translation": translations[:, 0],
             "translations": translations,
-            "scores": found["scores"][:, : self.n_best],
+            "scores": targets["scores"][:, : self.n_best],
             "truncated": truncated,
         }
 
@@ -77,11 +77,13 @@ class Translator:
     def _search(self, ids, mask):
         lengths = tf.reduce_sum(mask, axis=1)
         start, end = self.tokenizer.start_id, self.tokenizer.end_id
-        found = beam_search(self.decoder, ids, mask, lengths + _MORE, start, end, self.beam, forbidden=self._forbidden)
+        targets = beam_search(
+            self.decoder, ids, mask, lengths + _MORE, start, end, self.beam, forbidden=self._forbidden
+        )
         empty = lengths == 1  # An empty text has an empty translation.
         return {
-            "ids": tf.where(empty[:, None, None], -1, found["ids"]),
-            "scores": tf.where(empty[:, None], 0.0, found["scores"]),
+            "ids": tf.where(empty[:, None, None], -1, targets["ids"]),
+            "scores": tf.where(empty[:, None], 0.0, targets["scores"]),
         }
 
     def align(self, texts):

@@ -83,13 +83,13 @@ class TranslationTask(FinetuningTask):
             self.splits = {"train": [self._split("train", train)], "dev": [self._split("dev", dev)], "test": []}
         if test:
             self.splits["test"] = [Split("test", test, None, None)]
-        parts = {name: splits[0].examples for name, splits in self.splits.items() if splits}
-        self.files = {name: pairs.source_path.name for name, pairs in parts.items()}
+        pairs_of = {name: splits[0].examples for name, splits in self.splits.items() if splits}
+        self.files = {name: pairs.source_path.name for name, pairs in pairs_of.items()}
         self.summary = {"unit": "pairs", "train": len(train), "dev": {"dev": len(dev)}, "overlap": {}, "majority": {}}
         used = len(self.splits["train"][0].inputs.pairs)
         self.facts = {
             "start": f"new weights, {config.size}",
-            "lines": ", ".join(f"{self.files[name]} {len(pairs):,}" for name, pairs in parts.items()),
+            "lines": ", ".join(f"{self.files[name]} {len(pairs):,}" for name, pairs in pairs_of.items()),
             "pairs to train on": f"{used:,}, a vocabulary of {config.vocab_size:,} tokens",
         }
         self.card = _card(train, dev)
@@ -134,9 +134,9 @@ class TranslationTask(FinetuningTask):
         return predict(split.examples.sources, split.name)
 
     @staticmethod
-    def combine(parts):
+    def combine(translations):
         """Returns the translations of the best run: those of several have no mean."""
-        return parts[0]
+        return translations[0]
 
     def build(self, precision):
         """Returns a model with new weights; `precision` is the name of a dtype policy."""
@@ -179,12 +179,12 @@ def _alignments(translator, texts):
     """Returns the pieces of texts and of their translations, without padding, and the attention between them."""
     aligned = translator.align(tf.constant(texts))
     sides = (aligned[name].numpy() for name in ("source_tokens", "target_tokens", "attention"))
-    found = []
+    alignments = []
     for *pieces, attention in zip(*sides, strict=True):
         source, target = ([piece.decode() for piece in side if piece] for side in pieces)
         attention = attention[: len(target), : len(source)].tolist()
-        found.append({"source": source, "target": target, "attention": attention})
-    return found
+        alignments.append({"source": source, "target": target, "attention": attention})
+    return alignments
 
 
 def _write_lines(path, texts):

@@ -83,7 +83,9 @@ def test_errors(tmp_path):
             count_words(tmp_path / "coded")
     with pytest.raises(FileNotFoundError, match="none"):
         count_words([tmp_path / "none"])
-    with pytest.raises(ValueError, match="`held_out_every` must be at least 2. Received: held_out_every=1"):
+    with pytest.raises(
+        ValueError, match="`held_out_every` must be an integer of at least 2. Received: held_out_every=1"
+    ):
         count_words([], held_out_every=1)
-    with pytest.raises(ValueError, match="`processes` must be at least 1. Received: processes=0"):
+    with pytest.raises(ValueError, match="`processes` must be a positive integer. Received: processes=0"):
         count_words([], processes=0)

@@ -176,10 +176,10 @@ def test_report_equals_reference_loop():
     [
         ({}, {}, "`counts` is empty. Expected a corpus with words"),
         ({"a" * 201: 1}, {}, "`counts` is empty"),
-        (COUNTS, {"unused": -1}, "`unused` must be at least 0. Received: unused=-1"),
-        (COUNTS, {"min_count": 0}, "`min_count` must be at least 1. Received: min_count=0"),
+        (COUNTS, {"unused": -1}, "`unused` must be an integer of at least 0. Received: unused=-1"),
+        (COUNTS, {"min_count": 0}, "`min_count` must be a positive integer. Received: min_count=0"),
         (COUNTS, {"alphabet_limit": 1}, "`alphabet_limit` leaves no word. Received: alphabet_limit=1"),
-        (COUNTS, {"alphabet_limit": 0}, "`alphabet_limit` must be at least 1. Received: alphabet_limit=0"),
+        (COUNTS, {"alphabet_limit": 0}, "`alphabet_limit` must be a positive integer. Received: alphabet_limit=0"),
         (COUNTS, {"vocab_size": 109}, "`vocab_size` must be at least 111: 104 special tokens, 7 of the alphabet. Rec"),
     ],
 )

@@ -211,9 +211,10 @@ def test_an_id_outside_a_quantized_table_does_not_wrap():
 
 
 def test_sinusoid_positions_follow_the_paper():
-    layer = layers.BertEmbeddings(hidden_size=6, max_length=50, positions="sinusoid")
     expected = [[f(pos / 10000 ** (2 * i / 6)) for i in range(3) for f in (np.sin, np.cos)] for pos in range(50)]
-    np.testing.assert_allclose(numpy(layer.fixed_positions()), expected, atol=1e-5)
+    bert = layers.BertEmbeddings(hidden_size=6, max_length=50, positions="sinusoid")
+    np.testing.assert_allclose(numpy(bert.fixed_positions()), expected, atol=1e-5)
+    np.testing.assert_allclose(numpy(layers.ScaledEmbeddings(6, 50).table()), expected, atol=1e-5)
 
 
 def test_masked_positions_are_gathered():
@@ -324,7 +325,7 @@ def test_declared_shapes_and_dtypes_equal_the_outputs(dtype):
     ("make", "message"),
     [
         (lambda: layers.MultiHeadAttention(10, 3), "multiple of `num_heads`. Received: hidden_size=10, num_heads=3"),
-        (lambda: layers.BertEmbeddings(8, 16, positions="rotary"), "`positions` must be .* or none. Rec.*: .*'rotary'"),
+        (lambda: layers.BertEmbeddings(8, 16, positions="rotary"), "`positions` must be one of learned, .*'rotary'"),
         (lambda: layers.SentencePooling("min"), "`pooling` must be one of cls, max, .*. Received: pooling='min'"),
         (lambda: layers.SentencePooling(("max", "max")), r"several different ones. Received: pooling=\('max', 'max'\)"),
         (lambda: layers.FeedForward(8, 16, "mish"), "`activation` must be one of gelu, gelu_new.* Received: .*'mish'"),

@@ -70,19 +70,6 @@ def test_attention_scores(model):
     assert (np.triu(outputs["decoder_attention"][0], 1) == 0).all()
 
 
-def test_sinusoids():
-    """The formula of section 3.5, for positions and columns one by one."""
-    layer = keras_bert.layers.ScaledEmbeddings(6, 9)
-    layer.build((None, None, 6))
-    found = keras.ops.convert_to_numpy(layer.table())
-    for position in range(9):
-        for index in range(3):
-            angle = position / 10000 ** (2 * index / 6)
-            np.testing.assert_allclose(
-                found[position, 2 * index : 2 * index + 2], [np.sin(angle), np.cos(angle)], atol=1e-6
-            )
-
-
 @pytest.mark.parametrize(
     ("changes", "scores"), [({}, True), ({"positions": "learned", "output_bias": True, "hidden_act": "gelu"}, False)]
 )
@@ -156,42 +143,42 @@ def test_bad_configs(changes):
         dataclasses.replace(CONFIG, **changes)
 
 
+POSITIONS = "model.encoder.embed_positions.weight"
+OTHER = {name: np.ones((rows, 16), "float32") for name, rows in (("lm_head.weight", 23), (POSITIONS, 12))}
+SIZES = {"vocab_size": 23, "d_model": 16, "encoder_layers": 2, "decoder_layers": 1, "encoder_ffn_dim": 32}
+SAME = {"vocab_size": "decoder_vocab_size", "encoder_ffn_dim": "decoder_ffn_dim"}
+REFUSED = [  # A message, changes of the config (`...` for no such key), and further tensors.
+    ("config.json: `scale_embedding` must be True. Received: scale_embedding=False", {"scale_embedding": ...}, {}),
+    ("config.json: the key `d_model` is missing", {"d_model": ...}, {}),
+    ("config.json: `tie_word_embeddings` must be True", {"tie_word_embeddings": False}, {}),
+    ("`activation_function` must be one of .*on=\\['relu'\\]", {"activation_function": ["relu"]}, {}),
+    ("config.json: `keras_bert` must be an object. Received: None", {"keras_bert": None}, {}),
+    ("json: `output_bias` must be a bool. Received: output_bias='no'", {"keras_bert": {"output_bias": "no"}}, {}),
+    ("config.json: `dropout` must be a number in \\[0, 1\\)", {"dropout": 2}, {}),
+    ("encoder_ffn_dim` and `decoder_ffn_dim` must be equal. Received: 32 and 33", {"decoder_ffn_dim": 33}, {}),
+    ("`decoder_vocab_size` and `vocab_size` must be equal. Received: 9 and 23", {"decoder_vocab_size": 9}, {}),
+    ("unknown tensors more", {}, {"more": np.ones(2, "float32")}),
+    ("`max_pos.* be 12, as in .*: max_position_embeddings=1000000000", {"max_position_embeddings": 10**9}, OTHER),
+    ("hidden_size=17", {"d_model": 17, "encoder_attention_heads": 1, "decoder_attention_heads": 1}, {}),
+    *((f"{name} must be equal to", {}, {name: value}) for name, value in OTHER.items()),
+    *(  # Before a model is built.
+        (f"`{name}` of its config must be {right}, .* Received: {name}=1000000000", {name: 10**9, same: 10**9}, {})
+        for name, right in SIZES.items()
+        for same in [SAME.get(name, name)]
+    ),
+]
+
+
 def test_marian_directories_are_honoured_or_refused(model, tmp_path):
     """Each setting and each copy of a table, one by one."""
     keras_bert.save(model, tmp_path, None)
     good, tensors = json.loads((tmp_path / "config.json").read_text()), _tensors(tmp_path)
-
-    def refused(message, changes=None, missing=(), extra=None):
-        values = {name: value for name, value in {**good, **(changes or {})}.items() if name not in missing}
+    for message, changes, extra in REFUSED:
+        values = {name: value for name, value in {**good, **changes}.items() if value is not ...}
         (tmp_path / "config.json").write_text(json.dumps(values))
-        safetensors.numpy.save_file({**tensors, **(extra or {})}, tmp_path / "model.safetensors")
+        safetensors.numpy.save_file({**tensors, **extra}, tmp_path / "model.safetensors")
         with pytest.raises(ValueError, match=message):
             keras_bert.translation.load(tmp_path)
-
-    refused("config.json: `scale_embedding` must be True. Received: scale_embedding=False", missing=["scale_embedding"])
-    refused("config.json: the key `d_model` is missing", missing=["d_model"])
-    refused("config.json: `tie_word_embeddings` must be True", {"tie_word_embeddings": False})
-    refused("`activation_function` must be one of .*Received: \\['relu'\\]", {"activation_function": ["relu"]})
-    refused("config.json: `keras_bert` must be an object. Received: None", {"keras_bert": None})
-    refused(
-        "config.json: `output_bias` must be a bool. Received: output_bias='no'", {"keras_bert": {"output_bias": "no"}}
-    )
-    refused("config.json: `dropout` must be a number in \\[0, 1\\)", {"dropout": 2})
-    other = {name: np.ones((rows, 16), "float32") for name, rows in (("lm_head.weight", 23), (POSITIONS, 12))}
-    for name, value in other.items():
-        refused(f"{name} must be equal to", extra={name: value})
-    refused("unknown tensors more", extra={"more": np.ones(2, "float32")})
-    sizes = {"vocab_size": 23, "d_model": 16, "encoder_layers": 2, "decoder_layers": 1, "encoder_ffn_dim": 32}
-    for name, right in sizes.items():  # Before a model is built.
-        same = {"vocab_size": ["decoder_vocab_size"], "encoder_ffn_dim": ["decoder_ffn_dim"]}.get(name, [])
-        message = f"`{name}` of its config must be {right}, .* Received: {name}=1000000000"
-        refused(message, dict.fromkeys([name, *same], 10**9))
-    refused(
-        "`max_pos.* be 12, as in .*: max_position_embeddings=1000000000",
-        {"max_position_embeddings": 10**9},
-        extra=other,
-    )
-    refused("hidden_size=17", {"d_model": 17, "encoder_attention_heads": 1, "decoder_attention_heads": 1})
     (tmp_path / "config.json").write_text(json.dumps(good))
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-9])
@@ -200,9 +187,6 @@ def test_marian_directories_are_honoured_or_refused(model, tmp_path):
     weights.rename(tmp_path / "pytorch_model.bin")
     with pytest.raises(ValueError, match="pytorch_model.bin is not supported: it is a pickle"):
         keras_bert.translation.load(tmp_path)
-
-
-POSITIONS = "model.encoder.embed_positions.weight"
 
 
 def test_save_honours_or_refuses_its_arguments(model, tmp_path):
