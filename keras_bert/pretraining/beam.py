@@ -93,7 +93,7 @@ def _build(pipeline, files, ranges, output, header, make):
     sink = beam.io.tfrecordio.WriteToTFRecord(join(output, "examples"), file_name_suffix=suffix, num_shards=len(ranges))
     written = made | "records" >> beam.FlatMap(lambda some: some[0]) | sink
     # Generated again, since the sink does not return all names if its last step was interrupted and repeated.
-    names = [generate.records_name(shard, len(ranges), header["compressed"]) for shard in range(len(ranges))]
+    names = generate.record_names(header)
     paths = pipeline | "names" >> beam.Create([join(output, name) for name in names])
     lengths = (
         paths
@@ -103,8 +103,8 @@ def _build(pipeline, files, ranges, output, header, make):
         | beam.combiners.Count.PerElement()
     )
     counted = sizes, beam.pvalue.AsSingleton(counts), beam.pvalue.AsDict(lengths)
-    given = pipeline | "settings" >> beam.Create([header])
-    _ = given | "manifest" >> beam.Map(_write_manifest, *counted, output, names, make["settings"])
+    settings = pipeline | "settings" >> beam.Create([header])
+    _ = settings | "manifest" >> beam.Map(_write_manifest, *counted, output, names, make["settings"])
 
 
 @functools.lru_cache(maxsize=1)
@@ -163,9 +163,9 @@ def _askers(item, vocabulary, settings):
 
 def _pairs(item, sizes, vocabulary, settings):
     """Yields the records of a requester. Planning the pairs again is cheaper than sending the plans."""
-    (shard, duplicate), found = item
-    (tokens,), builder = found["shard"], _builder(vocabulary, settings)
-    ids, lengths = generate.sort_others(found["texts"])
+    (shard, duplicate), joined = item
+    (tokens,), builder = joined["shard"], _builder(vocabulary, settings)
+    ids, lengths = generate.sort_others(joined["texts"])
     ends, first = np.cumsum([0, *lengths]), 0
     for plan in builder.plans(tokens, _before(sizes)[shard], duplicate):
         last = first + np.count_nonzero(plan.wanted)
@@ -197,15 +197,8 @@ def _write_manifest(header, sizes, counts, lengths, output, names, settings):
     file_systems = _beam().io.filesystems.FileSystems
     size = file_systems.get_filesystem(output).size
     paths = [file_systems.join(output, name) for name in names]
-    manifest = {
-        **header,
-        "corpus": _add(map(collections.Counter, sizes)),
-        "files": [
-            {"name": name, "examples": lengths.get(path, 0), "bytes": size(path)}
-            for name, path in zip(names, paths, strict=True)
-        ],
-        **generate.summary(counts, settings),
-    }
+    files = [(name, lengths.get(path, 0), size(path)) for name, path in zip(names, paths, strict=True)]
+    manifest = generate.make_manifest(header, sizes, files, counts, settings)
     _write(file_systems.join(output, MANIFEST), json.dumps(manifest, indent=1) + "\n")
 
 

@@ -82,10 +82,13 @@ class Records(BatchSource):
             parts = records.batch(min(self.examples, _SHUFFLED)).enumerate()
             records = parts.map(functools.partial(_shuffled, [self.seed, epoch])).unbatch()
         filler = read_records(self._paths[0]).take(1).repeat(self.steps * self.batch_size - self.examples)
-        records = records.concatenate(filler).skip(start * self.batch_size).batch(self.batch_size, drop_remainder=True)
-        steps = tf.data.Dataset.range(start, self.steps)
-        batch = functools.partial(self._batch, epoch)
-        return tf.data.Dataset.zip(steps, records).map(batch, num_parallel_calls=2, deterministic=True)
+        return self._batched(records.concatenate(filler), epoch, start)
+
+    def _batched(self, rows, epoch, start):
+        """Returns the dataset of the batches of `rows` from step `start` on."""
+        rows = rows.skip(start * self.batch_size).batch(self.batch_size, drop_remainder=True)
+        steps, batch = tf.data.Dataset.range(start, self.steps), functools.partial(self._batch, epoch)
+        return tf.data.Dataset.zip(steps, rows).map(batch, num_parallel_calls=2, deterministic=True)
 
     def rows(self, epoch=0):
         """Returns the row numbers of each batch of an evaluation; padding rows are -1."""
@@ -125,10 +128,10 @@ class Records(BatchSource):
         def mask_rows(ids, *values):
             return tuple(self._masker(ids, dict(zip(noise, values, strict=True))).values())
 
-        found = tf.numpy_function(mask_rows, [ids, *noise.values()], [tf.int32, tf.int32, tf.int32, tf.float32])
+        masked = tf.numpy_function(mask_rows, [ids, *noise.values()], [tf.int32, tf.int32, tf.int32, tf.float32])
         shapes = [self.sequence_length, predictions, predictions, predictions]
-        found = [tf.ensure_shape(value, [self.batch_size, size]) for value, size in zip(found, shapes, strict=True)]
-        return dict(zip(("token_ids", "positions", "labels", "weights"), found, strict=True))
+        masked = [tf.ensure_shape(value, [self.batch_size, size]) for value, size in zip(masked, shapes, strict=True)]
+        return dict(zip(("token_ids", "positions", "labels", "weights"), masked, strict=True))
 
     def _noise(self, epoch, step):
         seed = tf.random.experimental.stateless_fold_in([self.seed, epoch], step)
@@ -201,19 +204,21 @@ def _look(path):
     """Returns the features of the first record, as expected by `tf.io.parse_example`."""
     try:
         (record,) = read_records(path).take(1).as_numpy_iterator()
-        found = tf.train.Example.FromString(record).features.feature
+        record_features = tf.train.Example.FromString(record).features.feature
     except Exception as error:
         reason = _plain(error) or "no record at its start"
         raise ValueError(
             f"{path}: not a file of `tf.train.Example` records, which create_pretraining_data makes ({reason})"
         ) from None
     names = ["input_ids", "input_mask", "segment_ids", "next_sentence_labels"]
-    if lacking := set(names) - set(found):
-        raise ValueError(f"{path}: the records lack {', '.join(sorted(lacking))}. Received: {', '.join(sorted(found))}")
-    static = "masked_lm_positions" in found
+    if lacking := set(names) - set(record_features):
+        raise ValueError(
+            f"{path}: the records lack {', '.join(sorted(lacking))}. Received: {', '.join(sorted(record_features))}"
+        )
+    static = "masked_lm_positions" in record_features
     if static:
         names += ["masked_lm_positions", "masked_lm_ids"]
-    features = {name: tf.io.FixedLenFeature([len(found[name].int64_list.value)], tf.int64) for name in names}
+    features = {name: tf.io.FixedLenFeature([len(record_features[name].int64_list.value)], tf.int64) for name in names}
     if static:
         features["masked_lm_weights"] = tf.io.FixedLenFeature(features["masked_lm_ids"].shape, tf.float32)
     return features

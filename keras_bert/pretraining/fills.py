@@ -48,11 +48,11 @@ def sample_fills(predict, records, count=12, around=12, guesses=3):
 def _examples(records, count):
     """Returns inputs and targets of `count` examples, at most one of every block of a file."""
     batches = records.dataset().take(-(-count * _FILE_BLOCK // records.batch_size))
-    found = [(inputs, targets) for inputs, targets, _ in batches.as_numpy_iterator()]
-    rows = min(sum(len(targets["mask_labels"]) for _, targets in found), records.examples)
+    read = [(inputs, targets) for inputs, targets, _ in batches.as_numpy_iterator()]
+    rows = min(sum(len(targets["mask_labels"]) for _, targets in read), records.examples)
     chosen = np.unique(np.linspace(0, rows - 1, count).astype(int))
-    parts = zip(*found, strict=True)
-    return [{name: np.concatenate([part[name] for part in side])[chosen] for name in side[0]} for side in parts]
+    sides = zip(*read, strict=True)
+    return [{name: np.concatenate([part[name] for part in side])[chosen] for name in side[0]} for side in sides]
 
 
 def _context(inputs, row, place, around, pieces):

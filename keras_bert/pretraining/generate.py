@@ -64,8 +64,8 @@ def generate(files, output, vocabulary, settings, shards=None, workers=None, com
             sizes = _tokenize_all(pool, job, work, documents.cut_corpus(paths, shards), len(vocabulary), progress)
             before = np.cumsum([0, *(counts["documents"] for counts in sizes)])
             check_corpus(files, before[-1], settings)
-            _write_all(pool, job, output, before, compress, progress)
-        manifest = {**header, **_summary(output, sizes, shards, settings, compress)}
+            _write_all(pool, job, output, before, header, progress)
+        manifest = _manifest(output, header, sizes, settings)
     except ValueError:
         shutil.rmtree(work)  # Not usable for another corpus or other settings.
         raise
@@ -83,10 +83,11 @@ def _tokenize_all(pool, job, work, ranges, vocab_size, progress):
     return [shard.counts() for shard in shards]
 
 
-def _write_all(pool, job, output, before, compress, progress):
+def _write_all(pool, job, output, before, header, progress):
     """Writes the records of the remaining shards."""
-    todo = [(index,) for index in range(len(before) - 1) if not _counts_file(output / _WORK, index).exists()]
-    job = functools.partial(job, _write, output=output, before=before, compress=compress)
+    names = enumerate(record_names(header))
+    todo = [(index, name) for index, name in names if not _counts_file(output / _WORK, index).exists()]
+    job = functools.partial(job, _write, output=output, before=before)
     for number, _ in enumerate(pool.run(job, todo), 1):
         progress(f"wrote {number} of {len(todo)} shards")
 
@@ -124,20 +125,20 @@ def _begin(output, header):
     for path in (output / MANIFEST, work / "settings.json"):
         if not path.exists():
             continue
-        found = read_json(path)
-        check_settings(output, found, header)
-        return found if path.name == MANIFEST else None
+        stored = read_json(path)
+        check_settings(output, stored, header)
+        return stored if path.name == MANIFEST else None
     work.mkdir(parents=True, exist_ok=True)
     _check_room(output, header)
     write_json(work / "settings.json", header)
     return None
 
 
-def check_settings(output, found, header):
+def check_settings(output, stored, header):
     """Raises an error if the folder is from another run."""
-    wanted = json.loads(json.dumps(header))
-    found = wanted | found  # Data of earlier versions has no `content`.
-    differing = [name for name in wanted if found[name] != wanted[name]]
+    expected = json.loads(json.dumps(header))
+    stored = expected | stored  # Data of earlier versions has no `content`.
+    differing = [name for name in expected if stored[name] != expected[name]]
     if differing:
         raise ValueError(
             f"{output} contains data from different settings or input files: {', '.join(differing)}. Expected the same "
@@ -174,18 +175,17 @@ def _tokenize(builder, shard, ranges, work):
     token_store.Shard(work, shard, len(builder.vocabulary)).write(builder.tokenize(ranges))
 
 
-def _write(builder, shard, output, before, compress):
+def _write(builder, shard, name, output, before):
     work = output / _WORK
     tokens = token_store.Shard(work, shard, len(builder.vocabulary)).read()
-    path, counts = output / records_name(shard, len(before) - 1, compress), collections.Counter()
-    temporary = work / path.name
-    with tf.io.TFRecordWriter(str(temporary), "GZIP" if compress else "") as writer:
+    temporary, counts = work / name, collections.Counter()
+    with tf.io.TFRecordWriter(str(temporary), "GZIP" if temporary.suffix == ".gz" else "") as writer:
         for examples, dropped in _examples(builder, tokens, shard, work, before):
             records, counted = builder.serialize(examples)
             counts.update(counted, dropped=dropped)
             for record in records:
                 writer.write(record)
-    temporary.rename(path)
+    temporary.rename(output / name)
     write_json(_counts_file(work, shard), counts)
 
 
@@ -229,25 +229,41 @@ def sort_others(texts):
     return ids[token_store.spans(begins[order], lengths[order])], lengths[order]
 
 
-def records_name(shard, shards, compress):
-    return f"examples-{shard:05}-of-{shards:05}.tfrecord{'.gz' if compress else ''}"
+def record_names(header):
+    """Returns the names of the record files."""
+    shards, suffix = header["shards"], ".gz" if header["compressed"] else ""
+    return [f"examples-{shard:05}-of-{shards:05}.tfrecord{suffix}" for shard in range(shards)]
 
 
 def _counts_file(work, shard):
     return work / f"counts-{shard:05}.json"
 
 
-def _summary(output, sizes, shards, settings, compress):
-    """Returns the statistics of the manifest."""
-    by_shard = [read_json(_counts_file(output / _WORK, shard)) for shard in range(shards)]
-    files = [output / records_name(shard, shards, compress) for shard in range(shards)]
+def _manifest(output, header, sizes, settings):
+    counts = [read_json(_counts_file(output / _WORK, shard)) for shard in range(header["shards"])]
+    names = record_names(header)
+    rows = [
+        (name, part.get("examples", 0), (output / name).stat().st_size)
+        for name, part in zip(names, counts, strict=True)
+    ]
+    return make_manifest(header, sizes, rows, sum(map(collections.Counter, counts), collections.Counter()), settings)
+
+
+def make_manifest(header, sizes, files, counts, settings):
+    """Returns the manifest.
+
+    Args:
+        header: dict, see `find_corpus`.
+        sizes: list of dicts, the `documents`, `segments` and `pieces` of each shard.
+        files: list of the name, the number of examples and the bytes of each file.
+        counts: the sum of the counts of `ExampleBuilder.serialize`.
+        settings: the `Settings`.
+    """
     return {
-        "corpus": {name: sum(counts[name] for counts in sizes) for name in ("documents", "segments", "pieces")},
-        "files": [
-            {"name": path.name, "examples": counts.get("examples", 0), "bytes": path.stat().st_size}
-            for path, counts in zip(files, by_shard, strict=True)
-        ],
-        **summary(sum(map(collections.Counter, by_shard), collections.Counter()), settings),
+        **header,
+        "corpus": {name: sum(size[name] for size in sizes) for name in ("documents", "segments", "pieces")},
+        "files": [dict(zip(("name", "examples", "bytes"), file, strict=True)) for file in files],
+        **summary(counts, settings),
     }
 
 

@@ -62,17 +62,12 @@ class PackedRecords(Records):
         filler = tf.data.Dataset.from_tensors(
             {name: tf.zeros(spec.shape, spec.dtype) for name, spec in rows.element_spec.items()}
         )
-        rows = rows.concatenate(filler.repeat(self._filler))
-        batches = rows.skip(start * self.batch_size).batch(self.batch_size, drop_remainder=True)
-        steps = tf.data.Dataset.range(start, self.steps)
-        batch = functools.partial(self._batch, epoch)
-        return tf.data.Dataset.zip(steps, batches).map(batch, num_parallel_calls=2, deterministic=True)
+        return self._batched(rows.concatenate(filler.repeat(self._filler)), epoch, start)
 
     @tf.autograph.experimental.do_not_convert
     def _lengths(self, records):
-        return tf.reduce_sum(
-            tf.io.parse_example(records, {"input_mask": self._features["input_mask"]})["input_mask"], 1
-        )
+        (mask,) = tf.io.parse_example(records, {"input_mask": self._features["input_mask"]}).values()
+        return tf.reduce_sum(mask, 1)
 
     @tf.autograph.experimental.do_not_convert
     def _rows_of_file(self, epoch, file, path):

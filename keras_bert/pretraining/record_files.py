@@ -49,12 +49,12 @@ def records_vocabulary(source, manifest, vocabulary=None):
 
 def content_hash(paths):
     """Returns a hash of the sizes and the ends of files, which takes no time for terabytes either."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in paths:
         with open(path, "rb") as file:
             size = file.seek(0, 2)
-            found.update(f"{size:,}".encode())
+            digest.update(f"{size:,}".encode())
             for place in (0, max(0, size - _ENDS)):
                 file.seek(place)
-                found.update(file.read(_ENDS))
-    return found.hexdigest()[:16]
+                digest.update(file.read(_ENDS))
+    return digest.hexdigest()[:16]

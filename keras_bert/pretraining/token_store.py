@@ -145,7 +145,7 @@ def stretches(tokens):
 
     Only documents of more than `BLOCK` tokens are split, at positions that depend only on the document.
     """
-    found, size = [], 0
+    stretch, size = [], 0
     first, begin = 0, 0
     for document, last in enumerate(tokens.documents[1:].tolist()):
         end = int(tokens.segments[last])
@@ -153,17 +153,17 @@ def stretches(tokens):
             cut = int(np.searchsorted(tokens.segments, begin + BLOCK))
             if cut >= last:
                 break
-            yield [*found, (document, first, cut)]
-            found, size = [], 0
+            yield [*stretch, (document, first, cut)]
+            stretch, size = [], 0
             first, begin = cut, int(tokens.segments[cut])
-        found.append((document, first, last))
+        stretch.append((document, first, last))
         size += end - begin
         if size >= BLOCK:
-            yield found
-            found, size = [], 0
+            yield stretch
+            stretch, size = [], 0
         first, begin = last, end
-    if found:
-        yield found
+    if stretch:
+        yield stretch
 
 
 def following(tokens, documents, draws, pieces):

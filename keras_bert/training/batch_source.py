@@ -35,7 +35,7 @@ class BatchSource:
         return None
 
     def segment(self, step):
-        """Returns the `Segment` of a run that starts at `step`; by default, the rest of the epoch."""
+        """Returns the `Segment` of a run that starts at `step`, also in mid-epoch: the rest of the epoch."""
         epoch, start = divmod(step, self.steps)
         return Segment(self, functools.partial(self.dataset, epoch, start), self.steps - start)
 

@@ -15,7 +15,7 @@ from keras_bert.files import read_json, write_json
 
 REPORT_TO = ("tensorboard", "wandb", "mlflow")
 _SPEED = "_per_second"
-# Settings that are no hyperparameters.
+# Settings that are not hyperparameters.
 _UNREPORTED = ("weights", "undecayed", "fused", "rates", "module", "registered_name")
 _MLFLOW_LENGTH = 500  # MLflow's limit on the length of a parameter.
 

@@ -86,6 +86,9 @@ class Calls:
             result = self._strategy.run(self._train_step, (*next(iterator), first + index, stop))
             return index + 1, numbers.write(index, self._strategy.experimental_local_results(result)[0])
 
+        # Several steps in one call of a graph: Python, the transfer of the numbers and the check for signals cost once
+        # per call instead of once per step, a few milliseconds that are as long as the step of a small model. It can go
+        # if calls of a graph return before their results are there.
         numbers = tf.TensorArray(tf.float32, count, element_shape=[None])
         return tf.while_loop(lambda index, _: index < count, train, (0, numbers))[1].stack()
 

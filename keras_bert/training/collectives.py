@@ -7,11 +7,10 @@ _PREFIX = "CustomGradient-"
 
 
 def all_reduce(tensors):
-    """Sums each tensor of a list over all replicas. Call in a replica context.
-
-    `tf.distribute` registers a custom gradient for the sum, which keeps the graph and the model alive forever. A
-    training step does not differentiate the sum, so the registration is removed.
-    """
+    """Sums each tensor of a list over all replicas. Call in a replica context. The sum cannot be differentiated."""
+    # `tf.distribute` registers a custom gradient for the sum in a global table, whose closure has the graph and with it
+    # the model: without removing it, the memory of every finished run of a grid is kept until the process ends. It can
+    # go once TensorFlow stores such gradients in the operation, or frees them with the graph.
     registry = ops.gradient_registry._registry
     before = {name for name in registry if name.startswith(_PREFIX)}
     try:

@@ -28,7 +28,7 @@ def in_batch_loss(temperature=0.05, symmetric=True):
     """Cross-entropy of the right passage among all passages of a global batch, by their cosine similarities.
 
     The first passage of each row is the right one; the others of the row, hard negatives, and all passages of other
-    rows are wrong. The loss does not depend on the number of replicas and micro-batches. Two rows are no negatives of
+    rows are wrong. The loss does not depend on the number of replicas and micro-batches. Two rows are not negatives of
     each other if they share the query or the passage: targets are `{"query_ids": (rows,), "passage_ids": (rows,
     passages)}`, integers that are equal for equal texts, and -1 for absent passages. A row without its right passage
     has weight 0.

@@ -47,8 +47,8 @@ def distillation_loss(loss, kind="classification", temperature=2.0, alpha=0.5):
         return alpha * soft + (1 - alpha) * hard
 
     def weights(targets):
-        given = tf.cast(loss.weights(part(targets, "labels")), tf.float32)
-        return tf.where(_labelled(targets) > 0, given, 1.0)
+        row_weights = tf.cast(loss.weights(part(targets, "labels")), tf.float32)
+        return tf.where(_labelled(targets) > 0, row_weights, 1.0)
 
     return Loss(loss.name, values, loss.weights and weights)
 

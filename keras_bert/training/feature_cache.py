@@ -11,7 +11,6 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.files import add_array, read_json, write_json
-from keras_bert.training.batch_source import BatchSource
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.progress import track
 
@@ -67,10 +66,10 @@ class FeatureCache:
         if not (self.path.is_file() and self._metadata.is_file()) or self.path.stat().st_size < self.size:
             return None
         try:
-            found = read_json(self._metadata)
+            metadata = read_json(self._metadata)
         except ValueError:
             return None
-        return found if found.get("key") == self._key else None
+        return metadata if metadata.get("key") == self._key else None
 
     def compute(self, model, batch_size=64):
         """Computes the features unless there is a file that fits; an interrupted computation starts again.
@@ -131,7 +130,7 @@ class FeatureCache:
         return batch
 
 
-class FeatureBatches(BatchSource):
+class FeatureBatches(Batches):
     """`Batches` of the features in a `FeatureCache` and of `padding_mask`.
 
     Args:
@@ -143,42 +142,33 @@ class FeatureBatches(BatchSource):
     def __init__(self, cache, targets=None, **options):
         self._cache = cache
         mask = tf.RaggedTensor.from_row_lengths(np.ones(cache.tokens, np.int32), cache.lengths)
-        self._batches = Batches({"row": np.arange(len(cache.lengths)), "padding_mask": mask}, targets, **options)
-        for name in ("steps", "batch_size", "sequence_length", "examples", "tokens", "seed"):
-            setattr(self, name, getattr(self._batches, name))
+        super().__init__({"row": np.arange(len(cache.lengths)), "padding_mask": mask}, targets, **options)
 
-    def rows(self, epoch=0):
-        return self._batches.rows(epoch)
-
-    def dataset(self, epoch=0, start=0):
-        dataset = self._batches.dataset(epoch, start).map(self._with_features, num_parallel_calls=tf.data.AUTOTUNE)
-        return dataset.prefetch(tf.data.AUTOTUNE)
-
-    @tf.autograph.experimental.do_not_convert
-    def _with_features(self, inputs, targets, weights):
+    def _inputs(self, rows, length):
+        inputs = super()._inputs(rows, length)
         mask = inputs["padding_mask"]
         features = tf.numpy_function(self._cache.read, [inputs["row"], tf.shape(mask)[1]], self._cache.dtype)
         features.set_shape([*mask.shape, self._cache.width])
-        return {"features": features, "padding_mask": mask}, targets, weights
+        return {"features": features, "padding_mask": mask}
 
 
 def weights_fingerprint(model, **settings):
     """Returns a hash of the weights of a model and of further settings, JSON values."""
-    found = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for weight in model.weights:
         if not weight.path.endswith("seed_generator_state"):
-            add_array(found, np.asarray(weight))
-    return found.hexdigest()
+            add_array(digest, np.asarray(weight))
+    return digest.hexdigest()
 
 
 def rows_fingerprint(inputs):
     """Returns a hash of a dict of ragged model inputs."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in sorted(inputs):
-        found.update(name.encode())
-        add_array(found, inputs[name].row_splits.numpy())
-        add_array(found, inputs[name].values.numpy())
-    return found.hexdigest()
+        digest.update(name.encode())
+        add_array(digest, inputs[name].row_splits.numpy())
+        add_array(digest, inputs[name].values.numpy())
+    return digest.hexdigest()
 
 
 def _amount(size):

@@ -41,7 +41,9 @@ def replica_dataset(strategy, make_dataset, losses=(), micro_batches=1):
         dataset = make_dataset().map(split, num_parallel_calls=2, deterministic=True)
         dataset = dataset.unbatch() if here > 1 else dataset.map(_only)
         options = tf.data.Options()
-        # The thread that tunes a pipeline sleeps for up to a minute, and the end of an iterator may wait for it.
+        # The thread that tunes a pipeline sleeps for up to a minute, and the end of an iterator may wait for it: an
+        # epoch of a few seconds could take a minute. The numbers of threads and of prefetched batches are set here
+        # instead. It can go once the thread is woken when its iterator ends.
         options.autotune.enabled = False
         return dataset.prefetch(2 * here).with_options(options)
 

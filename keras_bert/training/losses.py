@@ -58,6 +58,7 @@ class Loss(NamedTuple):
                 f"`weights` of the loss {self.name!r} must have the leading dimensions of its values. "
                 f"Received: weights.shape={weights.shape}, values.shape={values.shape}"
             )
+        # Filler rows and padded tokens have the weight 0: here their losses become 0, and their gradients with them.
         spread = tf.broadcast_to(weights[(..., *[None] * lacking)], tf.shape(values))
         return tf.reduce_sum(values * spread), tf.reduce_sum(weights)
 
@@ -114,11 +115,11 @@ def multi_label_loss(class_weights=None):
     def values(targets, outputs):
         logits = tf.cast(outputs["logits"], tf.float32)
         targets = tf.cast(in_shape(targets, logits.shape, "targets", squeeze=False), tf.float32)
-        found = tf.nn.sigmoid_cross_entropy_with_logits(targets, logits)
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(targets, logits)
         if class_weights is not None:
             absent, present = tf.unstack(tf.constant(class_weights, tf.float32), axis=-1)
-            found *= tf.where(targets > 0, present, absent)
-        return tf.reduce_mean(found, -1)
+            losses *= tf.where(targets > 0, present, absent)
+        return tf.reduce_mean(losses, -1)
 
     return Loss("loss", values)
 
@@ -161,8 +162,8 @@ def token_loss(label_smoothing=0.0):
         smoothed = tf.one_hot(
             _classes(labels, logits, "targets", squeeze=False), classes, 1 - label_smoothing + rest, rest
         )
-        found = tf.nn.softmax_cross_entropy_with_logits(smoothed, tf.cast(logits, tf.float32))
-        return tf.where(labels < tf.cast(classes, labels.dtype), found, math.nan)  # There is no such class.
+        losses = tf.nn.softmax_cross_entropy_with_logits(smoothed, tf.cast(logits, tf.float32))
+        return tf.where(labels < tf.cast(classes, labels.dtype), losses, math.nan)  # There is no such class.
 
     return Loss("loss", values, lambda targets: _given(targets, "targets") >= 0)
 
@@ -212,8 +213,8 @@ def _next_sentence(name, values):
         labels, logits = tf.convert_to_tensor(part(targets, key)), outputs["nsp_logits"]
         if not _has_several(labels):
             return values(labels, logits, f"targets[{key!r}]")
-        found = values(tf.reshape(tf.maximum(labels, 0), [-1]), logits, f"targets[{key!r}]")
-        return tf.reshape(found, tf.shape(labels))
+        pair_values = values(tf.reshape(tf.maximum(labels, 0), [-1]), logits, f"targets[{key!r}]")
+        return tf.reshape(pair_values, tf.shape(labels))
 
     def weights(targets):
         labels = tf.convert_to_tensor(part(targets, key))
@@ -268,6 +269,6 @@ def part(targets, name):
     """Returns one entry of a dict of targets."""
     _given(targets, "targets")
     if not isinstance(targets, dict) or name not in targets:
-        found = list(targets) if isinstance(targets, dict) else type(targets).__name__
-        raise ValueError(f"`targets` must be a dict with {name!r}. Received: {found}")
+        received = list(targets) if isinstance(targets, dict) else type(targets).__name__
+        raise ValueError(f"`targets` must be a dict with {name!r}. Received: {received}")
     return targets[name]

@@ -133,30 +133,30 @@ def plan_rows(lengths, size, most=MOST_TEXTS):
     rows = [{} for _ in range(size + 1)]  # The number of rows by their lengths, by the space that is left.
     full = {}  # Those with the maximum number of texts.
 
-    def add(count, found, length, texts):
+    def add(count, pattern, length, texts):
         """Adds texts of one length to each of a number of rows."""
-        found = (*found, *[length] * texts)
-        group = full if len(found) == most else rows[size - sum(found)]
-        if count and found:
-            group[found] = group.get(found, 0) + count
+        pattern = (*pattern, *[length] * texts)
+        group = full if len(pattern) == most else rows[size - sum(pattern)]
+        if count and pattern:
+            group[pattern] = group.get(pattern, 0) + count
 
     counts = np.bincount(lengths, minlength=size + 1)
     for length in np.flatnonzero(counts)[::-1].tolist():
         left = int(counts[length])
         while left:
             fitting = next((group for group in rows[length:] if group), None)
-            found, count = fitting.popitem() if fitting else ((), left)
-            texts = min((size - sum(found)) // length, most - len(found))
+            pattern, count = fitting.popitem() if fitting else ((), left)
+            texts = min((size - sum(pattern)) // length, most - len(pattern))
             used, rest = divmod(min(left, count * texts), texts)
-            add(used, found, length, texts)
-            add(min(rest, 1), found, length, rest)
-            add(count - used - min(rest, 1), found, length, 0)
+            add(used, pattern, length, texts)
+            add(min(rest, 1), pattern, length, rest)
+            add(count - used - min(rest, 1), pattern, length, 0)
             left -= used * texts + rest
     patterns = [pattern for group in (full, *rows) for pattern in group.items()]
-    plan = np.zeros([sum(count for _, count in patterns), max(len(found) for found, _ in patterns)], np.uint16)
+    plan = np.zeros([sum(count for _, count in patterns), max(len(pattern) for pattern, _ in patterns)], np.uint16)
     first = 0
-    for found, count in patterns:
-        plan[first : first + count, : len(found)] = found
+    for pattern, count in patterns:
+        plan[first : first + count, : len(pattern)] = pattern
         first += count
     return plan
 

@@ -53,15 +53,15 @@ class PairBatches(PlannedBatches):
 
     def _check(self):
         """Returns the lengths of both sides, `(rows, 2)`."""
-        given = {"sources": self._sides["source"], "targets": self._sides["target"], "labels": self._labels}
-        given = {name: ids for name, ids in given.items() if ids is not None}
-        for name, ids in given.items():
+        features = {"sources": self._sides["source"], "targets": self._sides["target"], "labels": self._labels}
+        features = {name: ids for name, ids in features.items() if ids is not None}
+        for name, ids in features.items():
             if not isinstance(ids, tf.RaggedTensor) or ids.shape.rank != 2 or not ids.dtype.is_integer:
                 raise ValueError(f"`{name}` must be a `tf.RaggedTensor` of ids (rows, length). Received: {ids!r:.100}")
-        rows = {name: int(ids.nrows()) for name, ids in given.items()}
+        rows = {name: int(ids.nrows()) for name, ids in features.items()}
         if len(set(rows.values())) > 1 or 0 in rows.values():
             raise ValueError(f"both sides must have the same number of rows, at least one. Received: rows={rows}")
-        lengths = [ids.row_lengths().numpy() for ids in given.values()]
+        lengths = [ids.row_lengths().numpy() for ids in features.values()]
         wrong = np.flatnonzero(lengths[1] != lengths[-1])
         if wrong.size:
             row = int(wrong[0])

@@ -214,9 +214,9 @@ def _rate(fields):
 
 def _speeds(rates):
     """Returns the speed in examples and tokens per second, or else in steps."""
-    found = [f"{_large(rates[name])} {_SHORT[name]}/s" for name in ("examples", "tokens") if name in rates]
-    if found or not rates.get("steps"):
-        return found
+    speeds = [f"{_large(rates[name])} {_SHORT[name]}/s" for name in ("examples", "tokens") if name in rates]
+    if speeds or not rates.get("steps"):
+        return speeds
     steps = rates["steps"]
     return [f"{_large(steps)} steps/s" if steps >= 1 else f"{_short(1 / steps)} s/step"]
 

@@ -62,17 +62,17 @@ class RunState:
 
     def restore(self):
         """Restores the newest snapshot, if there is one; returns its step or 0."""
-        found = self._directory and self._snapshots.restore(self._variables, self._check)
-        step = found["step"] if found else 0
+        snapshot = self._directory and self._snapshots.restore(self._variables, self._check)
+        step = snapshot["step"] if snapshot else 0
         if sum_over_replicas(self._strategy, step) != step * self._strategy.num_replicas_in_sync:
             raise ValueError(
                 f"the workers found different snapshots, this one of step {step}. Expected a `directory` that all "
                 f"workers share. Received: directory={str(self._directory)!r}"
             )
-        if found:
-            vars(self).update(found["state"])
+        if snapshot:
+            vars(self).update(snapshot["state"])
             self._needed = [self._best_step]
-            if self.best is not None and not self._best_weights.has(self._best_step):
+            if self.best is not None and self._best_step not in self._best_weights.steps():
                 raise ValueError(
                     f"{self._best_weights.directory} has no weights of step {self._best_step}, the best step of the "
                     "run to resume. Restore them, or remove its snapshots to start over"
@@ -81,9 +81,9 @@ class RunState:
             self._best_weights.keep_only()  # A new run does not see the best weights of another.
         return step
 
-    def _check(self, found):
-        before, now = found["settings"], self._settings
-        if self._extend is not None and before["total_steps"] == found["step"] < now["total_steps"]:
+    def _check(self, snapshot):
+        before, now = snapshot["settings"], self._settings
+        if self._extend is not None and before["total_steps"] == snapshot["step"] < now["total_steps"]:
             names = {"total_steps", "batches", *self._extend}
             before, now = _without(before, names), _without(now, names)
         if differs := difference(before, now):
@@ -152,11 +152,11 @@ def _without(settings, names):
     return {**kept, "optimizer": {name: value for name, value in kept["optimizer"].items() if name != "learning_rate"}}
 
 
-def run_settings(given, batches, total_steps, options, optimizer, model):
+def run_settings(settings, batches, total_steps, options, optimizer, model):
     """Returns the settings that must match those of a snapshot on resume: a dict as it looks after JSON."""
     frozen = _frozen_weights(model)
     return {
-        **given,
+        **settings,
         "total_steps": total_steps,
         "batches": {name: getattr(batches, name) for name in ("steps", "examples", "tokens", "seed")},
         **options,

@@ -44,10 +44,6 @@ class Snapshots:
         for old in set(self.steps()) - set(steps) if self.write else ():
             shutil.rmtree(self.directory / f"step-{old:09}")
 
-    def has(self, step):
-        """Returns whether there is a snapshot of a step."""
-        return step in self.steps()
-
     def newest(self):
         """Returns the state of the newest snapshot whose state is readable, or `None`."""
         for step in self.steps():
@@ -87,8 +83,8 @@ class Snapshots:
 
     def steps(self):
         """Returns the steps of the snapshots, the newest first."""
-        found = [_NAME.fullmatch(path.name) for path in self.directory.glob("step-*")]
-        return sorted((int(match[1]) for match in found if match), reverse=True)
+        matches = [_NAME.fullmatch(path.name) for path in self.directory.glob("step-*")]
+        return sorted((int(match[1]) for match in matches if match), reverse=True)
 
 
 def _write(prefix, variables):

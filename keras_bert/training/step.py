@@ -140,6 +140,10 @@ class TrainStep:
     def _forward(self, inputs, seeds):
         """Returns the outputs, and the scope with the losses and the updates of the forward pass."""
         _check_inputs(self._rewired, inputs)
+        # Keras' dropout layers draw from the states of their generators, variables that every replica would read and
+        # advance alike: all replicas and, on resume, all runs would have the same masks in other places. In this scope
+        # they read states that are functions of seed, step, micro-batch and replica, and variables stay untouched. It
+        # can go once Keras' generators take a key.
         states = zip(self._generators, tf.unstack(seeds, len(self._generators)), strict=True)
         with keras.StatelessScope(state_mapping=states, collect_losses=True) as scope:
             return self._rewired(inputs, training=True), scope
@@ -168,11 +172,9 @@ class TrainStep:
 
     def _penalty(self, added):
         """Returns this part's share of regularizers and `add_loss`."""
-        if added and self._parts > 1:
-            raise ValueError(
-                "a layer of the model calls `add_loss` or has an `activity_regularizer`, whose sum over replicas and "
-                "micro-batches may differ from that of the whole batch. Train on one replica with micro_batches=1, "
-                f"or make it a `Loss`. Received: {self._received()}"
+        if added:
+            self._check_parts(
+                "a layer calls `add_loss` or has an `activity_regularizer`, whose sum", "make it a `Loss`"
             )
         self._penalized = bool(added or self._regularized)
         penalties = [*(weight.regularizer(weight.value) for weight in self._regularized), *added]
@@ -191,17 +193,19 @@ class TrainStep:
                 "`keras.random.SeedGenerator` of a layer. `Trainer` would lose the update: train with model.fit. "
                 f"Received: {path}"
             )
-        if weights and self._parts > 1:
-            raise ValueError(
-                f"the forward pass of the model updates `{weights[0].path}`, which would depend on the number of "
-                "replicas and micro-batches. Train on one replica with micro_batches=1, or freeze the layer. "
-                f"Received: {self._received()}"
-            )
+        if weights:
+            self._check_parts(f"the forward pass updates `{weights[0].path}`, which", "freeze the layer")
         self._updated = weights
         return [scope.get_current_value(weight) for weight in weights]
 
-    def _received(self):
-        return f"replicas={self._parts // self._micro_batches}, micro_batches={self._micro_batches}"
+    def _check_parts(self, what, instead):
+        """Raises an error if a batch is split, on which `what` of the model would depend."""
+        if self._parts > 1:
+            raise ValueError(
+                f"{what} would depend on the number of replicas and micro-batches. Train on one replica with "
+                f"micro_batches=1, or {instead}. Received: replicas={self._parts // self._micro_batches}, "
+                f"micro_batches={self._micro_batches}"
+            )
 
     def _update(self, gradients, learning_rate):
         """Clips the summed gradients by their true global norm and updates the weights.

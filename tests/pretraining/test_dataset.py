@@ -237,20 +237,12 @@ def test_records_of_google(tmp_path, suffix):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        (
-            "plain",
-            {"vocabulary": SOURCE.pieces[:-1]},
-            "the hashes of the pieces differ. Expected the vocabulary in .*/vocab.txt",
-        ),
+        ("plain", {"vocabulary": SOURCE.pieces[:-1]}, "the hashes of the pieces differ. Expected the vocabulary in"),
         ("static", {"causal": True}, "a left-to-right model needs records without masks. Received: causal=True"),
         ("static", {"masking": Masking()}, "static: the records already contain masks. Expected `masking=None`"),
         ("plain/ex*", {}, r"plain/ex\*: the vocabulary of the records is unknown: set `vocabulary`"),
         ("none*", {"vocabulary": SOURCE.pieces}, r"none\*: no file matches"),
-        (
-            "[ps][lt]a*/ex*",
-            {"vocabulary": SOURCE.pieces},
-            "static/.*: the records differ in features or length from .*plain",
-        ),
+        ("[ps][lt]a*/ex*", {"vocabulary": SOURCE.pieces}, "static/.*: the records differ in features or length from"),
     ],
 )
 def test_incompatible_arguments(folders, name, options, message):

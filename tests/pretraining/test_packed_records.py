@@ -67,16 +67,12 @@ def test_every_example_once(folders):
     for some in found:
         assert len(some) == records.steps
         assert examples(some) == expected
+    for inputs, targets, weights in found[0]:  # 15% of the tokens of each row are masked.
+        real = (inputs["text_numbers"] > 0).sum(1)[weights > 0]
+        assert targets["mask_weights"].sum(1)[weights > 0].tolist() == [max(1, round(0.15 * size)) for size in real]
     assert (found[0][0][0]["token_ids"] != found[1][0][0]["token_ids"]).any()
     for one, other in zip(batches(records, 1, start=2), found[1][2:], strict=True):
         tf.nest.map_structure(np.testing.assert_array_equal, one, other)
-
-
-def test_masks(folders):
-    """15% of the tokens of each row."""
-    for inputs, targets, weights in batches(PackedRecords(folders / "short", batch_size=7)):
-        real = (inputs["text_numbers"] > 0).sum(1)[weights > 0]
-        assert targets["mask_weights"].sum(1)[weights > 0].tolist() == [max(1, round(0.15 * size)) for size in real]
 
 
 def test_causal_targets_stay_in_their_example(folders):

@@ -4,7 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from keras_bert.pretraining.randomness import make_keys, uniforms
 
@@ -56,17 +55,3 @@ def test_numbers_are_in_unit_interval():
         numbers = uniforms(np.uint64([ones, none]), 1, dtype=dtype)[:, 0]
         assert numbers.dtype == dtype
         assert numbers.tolist() == [1 - 2.0**-bits, 0]
-
-
-def test_numbers_are_uniform_and_uncorrelated():
-    count = 50_000
-    draws = uniforms(make_keys(1, 0, np.arange(count)), 4)
-    assert draws.shape == (count, 4)
-    for column in draws.T:
-        assert stats.kstest(column, "uniform").pvalue > 1e-4
-    # Correlations within a key, with the next key and with the next document: at most 4 standard errors.
-    others = uniforms(make_keys(1, 1, np.arange(count)), 4)
-    beside = np.concatenate([draws[:-1], draws[1:], others[:-1]], axis=1)
-    correlations = np.corrcoef(beside, rowvar=False)[np.triu_indices(12, 1)]
-    assert np.abs(correlations).max() < 4 / np.sqrt(count)
-    assert len(np.unique(make_keys(1, np.arange(3)[:, None], np.arange(count)))) == 3 * count

@@ -9,14 +9,12 @@ tf = pytest.importorskip("tensorflow")
 
 import keras_bert  # noqa: E402
 from keras_bert.training.distillation import distillation_loss, pretraining_distillation_losses  # noqa: E402
-from keras_bert.training.input_pipeline import Stream  # noqa: E402
 from keras_bert.training.losses import (  # noqa: E402
     classification_loss,
     multi_label_loss,
     pretraining_losses,
     regression_loss,
 )
-from tests.training.small_run import linear, weights  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 RNG = np.random.default_rng(0)
@@ -116,26 +114,6 @@ def test_pretraining():
     expected = 0.25 * soft + 0.75 * plain_nsp.values(targets, outputs).numpy()
     np.testing.assert_allclose(nsp.values(targets, outputs), expected, rtol=1e-5)
     assert [loss.name for loss in pretraining_distillation_losses(next_sentence=False)] == ["mlm_loss"]
-
-
-@pytest.mark.usefixtures("eager")
-def test_two_replicas_and_micro_batches_change_nothing(mirrored):
-    """With class weights, and with unlabelled rows that are unevenly distributed."""
-    rng = np.random.default_rng(1)
-    inputs = {"x": rng.normal(size=(4, 6, 3)).astype("float32")}
-    targets = {
-        "labels": rng.integers(0, 3, (4, 6)),
-        "labelled": np.arange(6) < np.array([[1], [6], [0], [3]]),
-        "teacher_logits": rng.normal(size=(4, 6, 3)).astype("float32"),
-    }
-    found = []
-    for options in ({}, {"strategy": mirrored, "micro_batches": 2}):
-        loss = distillation_loss(classification_loss([0.5, 3.0, 1.0]))
-        run = linear(classes=3, loss=loss, **options)
-        run.fit(Stream(tf.data.Dataset.from_tensor_slices((inputs, targets))), log_every=4)
-        found.append(weights(run))
-    for path, weight in found[0].items():
-        np.testing.assert_allclose(found[1][path], weight, rtol=1e-5, err_msg=path)
 
 
 @pytest.mark.parametrize(

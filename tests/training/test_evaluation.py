@@ -1,0 +1,108 @@
+"""Predictions and evaluations of all rows, in order."""
+
+import math
+
+import keras
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+import keras_bert  # noqa: E402
+from keras_bert.training.evaluation import Evaluator  # noqa: E402
+from keras_bert.training.input_pipeline import Stream  # noqa: E402
+from keras_bert.training.losses import Loss, classification_loss, token_loss  # noqa: E402
+from keras_bert.training.trainer import Trainer  # noqa: E402
+from tests.training.small_run import linear, numbered  # noqa: E402
+
+pytestmark = pytest.mark.tensorflow
+
+
+def test_predict_and_evaluate_keep_every_row_in_order(mirrored):
+    """7 rows: only inputs, of unknown number, with targets, with weights."""
+    x, y = np.random.default_rng(0).normal(size=(7, 3)).astype("float32"), np.arange(7, dtype="float32")
+    inputs = tf.data.Dataset.from_tensor_slices({"x": x}).batch(3)
+    ragged = {"x": tf.RaggedTensor.from_row_lengths(x.reshape(-1), [3] * 7)}
+    run = linear(strategy=mirrored, metrics=lambda y, out: {"error": np.abs(out["logits"][:, 0] - y).mean()})
+    expected = x @ run.model.get_weights()[0] + run.model.get_weights()[1]
+    for dataset in (inputs.filter(lambda batch: True), keras_bert.Batches(ragged)):
+        np.testing.assert_allclose(run.predict(dataset)["logits"], expected, atol=1e-5)
+    errors = np.abs(expected[:, 0] - y)
+    weighted = tf.data.Dataset.from_tensor_slices(({"x": x}, y, y[:, None])).batch(3)
+    expected = {"loss": np.average(errors**2, weights=y), "number": np.average(y, weights=y), "error": errors.mean()}
+    assert run.evaluate(weighted) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.usefixtures("eager")
+def test_padding_of_ragged_targets_does_not_count():
+    """Rows of 1, 4, 2, 3 and 5 tokens in batches of 2 of different lengths."""
+    rng = np.random.default_rng(0)
+    lengths, x = [1, 4, 2, 3, 5], rng.normal(size=(15, 3)).astype("float32")
+    classes = rng.integers(0, 3, 15).astype("int32")
+    inputs, targets = (tf.RaggedTensor.from_row_lengths(values, lengths) for values in (x, classes))
+    batches = keras_bert.Batches({"x": inputs}, targets, batch_size=2, boundaries=[2, 4, 5])
+    found = []
+
+    def model():
+        pieces = keras.Input((None, 3), name="x")
+        return keras.Model({"x": pieces}, {"logits": keras.layers.Dense(3)(pieces)})
+
+    def metric(targets, outputs):
+        found.append((targets, outputs["logits"]))
+        return {}
+
+    run = Trainer(model, lambda model: keras_bert.AdamW(0.1), token_loss(), metric)
+    logits = x @ run.model.get_weights()[0]
+    losses = np.log(np.exp(logits).sum(1)) - logits[np.arange(15), classes]
+    assert run.evaluate(batches)["loss"] == pytest.approx(losses.mean(), rel=1e-5)
+    padded = targets.to_tensor(-1).numpy()
+    np.testing.assert_array_equal(found[0][0], padded)
+    outputs = found[0][1]
+    np.testing.assert_allclose(outputs[padded >= 0], logits, atol=1e-5)
+    assert outputs.shape == (5, 5, 3)
+    assert (outputs[[0, 2], 4:] == 0).all()  # Shorter batches are padded with zeros.
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
+    assert float(loss(padded, outputs)) == pytest.approx(losses.mean(), rel=1e-5)
+
+
+def test_losses_as_metrics(mirrored):
+    """Batch by batch, with rows of weight 0, and with a metric over all rows; `finish` is applied to the mean."""
+    rng = np.random.default_rng(7)
+    inputs, labels = {"x": rng.normal(size=(7, 3)).astype("float32")}, np.array([0, 1, 1, 2, 0, 1, 2], "int32")
+    weights = np.array([1, 0, 0.5, 1, 0, 2, 0], "float32")
+    batches = Stream(tf.data.Dataset.from_tensor_slices((inputs, labels, weights)).batch(3))
+    means = [
+        Loss("right", lambda y, out: tf.cast(tf.argmax(out["logits"], -1, tf.int32) == y, tf.float32)),
+        Loss("perplexity", classification_loss().values, finish=math.exp),
+        Loss("of_class_1", lambda y, out: out["logits"][:, 0], lambda y: y == 1),
+        Loss("of_none", lambda y, out: out["logits"][:, 0], lambda y: y == 9, math.exp),
+        Loss("sum_of_class_1", lambda y, out: out["logits"], lambda y: y == 1),  # As many classes as rows.
+    ]
+    all_metrics = [means[0], lambda y, out: {"rows": len(y)}, *means[1:]]
+    run = linear(classes=3, loss=classification_loss(), strategy=mirrored, metrics=all_metrics)
+    results = run.evaluate(batches)
+    logits = run.model.predict(inputs, verbose=0)["logits"]
+    losses = np.log(np.exp(logits).sum(1)) - logits[np.arange(7), labels]
+    one = weights * (labels == 1)
+    assert results.pop("rows") == 7
+    assert math.isnan(results.pop("of_none"))
+    assert results == pytest.approx(
+        {
+            "loss": (losses * weights).sum() / 4.5,
+            "right": ((logits.argmax(1) == labels) * weights).sum() / 4.5,
+            "perplexity": np.exp((losses * weights).sum() / 4.5),
+            "of_class_1": (logits[:, 0] * one).sum() / one.sum(),
+            "sum_of_class_1": (logits.sum(1) * one).sum() / one.sum(),
+        },
+        rel=1e-5,
+    )
+
+
+def test_losses_as_the_only_metrics_keep_no_outputs(monkeypatch):
+    """The logits of all held-out records would not fit into memory."""
+    run = linear(metrics=Loss("mean", lambda y, out: out["logits"][:, 0]))
+    outputs, kept = Evaluator.outputs, []
+    monkeypatch.setattr(Evaluator, "outputs", lambda *a, **k: kept.append(outputs(*a, **k)) or kept[-1])
+    results = run.evaluate(numbered(1, 2))
+    assert set(results) == {"loss", "number", "mean"}
+    assert kept == [(None, None, results)]
