@@ -14,6 +14,7 @@ from keras_bert.text.vocabulary import Vocabulary
 _VOCABULARY, _TOKENIZER, _SETTINGS = "vocab.txt", "tokenizer.json", "tokenizer_config.json"
 _ADDED, _SPECIAL = "added_tokens.json", "special_tokens_map.json"
 _DECODER = "added_tokens_decoder"  # In the settings: all added tokens; older files are ignored then.
+_EXTRA, _ADDITIONAL = "extra_special_tokens", "additional_special_tokens"  # In the settings: special tokens.
 _LOG = logging.getLogger("keras_bert")
 STALE = (_ADDED, _SPECIAL)  # Legacy files that `write` does not write but other programs would still read.
 _LONGEST_WORD = 100  # The default of transformers.
@@ -57,7 +58,7 @@ def read(directory, metadata, longest_word=None):
         path = directory / _TOKENIZER
         values = tokenizer_json.read(path, path.read_text(encoding="utf-8"), bert_defaults=is_bert_class)
         if is_bert_class:
-            _apply_class(directory, values, settings, longest_word)
+            values |= _settings_of_class(directory, values, settings, longest_word)
     elif (directory / _VOCABULARY).is_file():
         path = directory / _VOCABULARY
         values = {"pieces": list(Vocabulary(path).pieces), "added_tokens": []}
@@ -83,14 +84,18 @@ def _settings(directory):
     """Returns `tokenizer_config.json`, with the special tokens of `special_tokens_map.json`, an older file."""
     settings = read_json_if_exists(directory / _SETTINGS)
     older = {} if _DECODER in settings else read_json_if_exists(directory / _SPECIAL)
-    tokens = {key: value for key, value in (settings | older).items() if key.endswith("_token")}
-    extra, additional = "extra_special_tokens", "additional_special_tokens"
-    first = settings.get(extra, {})
-    if isinstance(first, dict):  # Tokens with names, beside a list.
-        listed = [first, settings.get(additional, older.get(additional)), older.get(extra)]
+    named = {key: value for key, value in (settings | older).items() if key.endswith("_token")}
+    return settings | named | {_EXTRA: _listed_tokens(settings, older)}
+
+
+def _listed_tokens(settings, older):
+    """Returns the special tokens that have no key of their own, from all places that list them."""
+    extra = settings.get(_EXTRA, {})
+    if isinstance(extra, dict):  # Tokens with names, beside a list.
+        lists = [extra, settings.get(_ADDITIONAL, older.get(_ADDITIONAL))]
     else:  # A list, even an empty one, counts before that of the older file.
-        listed = [first or settings.get(additional), older.get(extra)]
-    return settings | tokens | {extra: [token for part in listed for token in _special(part or [])]}
+        lists = [extra or settings.get(_ADDITIONAL)]
+    return [token for tokens in (*lists, older.get(_EXTRA)) for token in _special(tokens or [])]
 
 
 def _special(tokens):
@@ -112,25 +117,25 @@ def _class(directory, settings):
     return short
 
 
-def _apply_class(directory, values, settings, longest_word):
-    """Replaces the settings of `tokenizer.json` by those of BertTokenizer; warns if this changes one in silence."""
+def _settings_of_class(directory, values, settings, longest_word):
+    """Returns what BertTokenizer applies in place of `values`, those of `tokenizer.json`.
+
+    Warns if a value changes that `tokenizer_config.json` does not name.
+    """
     applied = {name: settings.get(key, default) for name, (key, default) in _BERT_SETTINGS.items()}
-    silent = [name for name, (key, _) in _BERT_SETTINGS.items() if key not in settings]
+    named = {name for name, (key, _) in _BERT_SETTINGS.items() if key in settings}
     if longest_word is None:
         applied["max_word_length"] = _LONGEST_WORD
-        silent.append("max_word_length")
-    if _DECODER in settings:
-        values["added_tokens"] = []
-    differing = [name for name in silent if values[name] not in (applied[name], None)]
-    if differing:
+    changed = [name for name in applied if name not in named and values[name] not in (applied[name], None)]
+    if changed:
         _LOG.warning(
             "%s and the tokenizer's class, BertTokenizer, disagree on %s. The class decides, as in transformers; "
             'for the file\'s settings, write "tokenizer_class": "PreTrainedTokenizerFast" into %s',
             directory / _TOKENIZER,
-            ", ".join(f"{name} ({values[name]!r}, {applied[name]!r})" for name in differing),
+            ", ".join(f"{name} ({values[name]!r}, {applied[name]!r})" for name in changed),
             _SETTINGS,
         )
-    values.update(applied)
+    return applied | ({"added_tokens": []} if _DECODER in settings else {})
 
 
 def _check(directory, settings):
@@ -171,7 +176,7 @@ def _extra_special_tokens(settings):
     """Returns the special tokens besides BERT's five: those with a name, such as `bos_token`, and those in a list."""
     named = {key: token for key, token in settings.items() if key.endswith("_token") and key not in _FIXED}
     named = {key: token for key, token in named.items() if isinstance(token, str | dict)}
-    return {token["content"]: token for token in [*_special(named), *settings["extra_special_tokens"]]}
+    return {token["content"]: token for token in [*_special(named), *settings[_EXTRA]]}
 
 
 def kept_special_tokens(vocabulary):
@@ -189,7 +194,7 @@ def write(vocabulary, lowercase, max_length, directory):
         "strip_accents": vocabulary.strip_accents,
         "tokenize_chinese_chars": vocabulary.tokenize_chinese_chars,
         "model_max_length": max_length,
-        "extra_special_tokens": [token.content for token in vocabulary.added_tokens if token.special],
+        _EXTRA: [token.content for token in vocabulary.added_tokens if token.special],
         _INPUTS: ["input_ids", *([_SEGMENTS] if vocabulary.pair_segments else []), "attention_mask"],
         **{f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")},
     }
