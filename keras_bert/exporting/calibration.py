@@ -1,10 +1,12 @@
 """The ranges of activations in int8, found with texts."""
 
+import functools
+import pathlib
+
 import tensorflow as tf
 
 from keras_bert.exporting import assets
 from keras_bert.exporting.int8_layers import observed
-from keras_bert.exporting.passages import PASSAGES, SENTENCES
 
 _TOGETHER = 8  # Texts in a call of the model.
 
@@ -32,12 +34,12 @@ def calibrated(model, signature, texts):
 
 
 def probed(model, signature):
-    """Returns the `limits` of `in_int8` found with the probe of `serving_default` and `passages`.
+    """Returns the `limits` of `in_int8` found with the probe of `serving_default` and `passages.txt`.
 
     They show which inputs are large, for models of texts in English; other texts may be larger.
     """
     probe = assets.probe_inputs("serving_default", signature).values()
-    starts = range(0, len(PASSAGES), _TOGETHER)
+    starts = range(0, len(_passages()[1]), _TOGETHER)
     return _limits(
         model, signature, [probe, *([_column(spec, start) for spec in signature.input_signature] for start in starts)]
     )
@@ -51,15 +53,23 @@ def _limits(model, signature, batches):
     return limits
 
 
+@functools.cache
+def _passages():
+    """Returns the sentences and the passages of `passages.txt`."""
+    _, *parts = pathlib.Path(__file__).with_name("passages.txt").read_text(encoding="utf-8").split("\n\n")
+    return [part.splitlines() for part in parts]
+
+
 def _column(spec, start):
     """Returns an input of a signature for some passages: the passages, or sentences for what is short."""
-    passages = PASSAGES[start : start + _TOGETHER]
-    sentences = [SENTENCES[index % len(SENTENCES)] for index in range(start, start + len(passages))]
+    sentences, passages = _passages()
+    passages = passages[start : start + _TOGETHER]
+    each = [sentences[index % len(sentences)] for index in range(start, start + len(passages))]
     match spec.name:
         case "choices":
-            return tf.constant([SENTENCES[:2]] * len(passages))
+            return tf.constant([sentences[:2]] * len(passages))
         case "question" | "pair":
-            return tf.constant(sentences)
+            return tf.constant(each)
         case "text":
             return tf.constant([f"{passage} [MASK]." for passage in passages])
         case _:

@@ -17,9 +17,10 @@ from keras_bert.exporting.onnx_graph import (
     embeddings,
     layer_norm,
     positions,
+    sentence_pooling,
+    unit_length,
     weight,
 )
-from keras_bert.exporting.onnx_pooling import sentence_pooling, unit_length
 from keras_bert.layers.masks import FORBIDDEN
 from keras_bert.models.forward import run_encoder
 from keras_bert.models.head_table import head_named
