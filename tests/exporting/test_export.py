@@ -28,7 +28,6 @@ from keras_bert.tasks.embedding import signature as embed  # noqa: E402
 from keras_bert.tasks.multiple_choice import signature as choose  # noqa: E402
 from keras_bert.tasks.questions import signature as answer  # noqa: E402
 from keras_bert.tasks.tagging import signature as tag  # noqa: E402
-from keras_bert.text.signatures import in_groups  # noqa: E402
 from tests.exporting.conftest import LABELS, TAGS, THRESHOLDS  # noqa: E402
 from tests.text.test_entities import slow_entities  # noqa: E402
 from tests.text.test_spans import slow_max_context, slow_windows  # noqa: E402
@@ -520,25 +519,3 @@ def test_published_similarities_from_a_saved_model(golden, minilm, tmp_path):
     np.testing.assert_allclose(several @ several.T, published[0]["cosine_similarity"], atol=published[0]["tolerance"])
     np.testing.assert_allclose(hello[0, :5], published[1]["first_values"], atol=published[1]["tolerance"])
     np.testing.assert_allclose(np.linalg.norm(several, axis=-1), 1, atol=1e-6)
-
-
-def test_rows_of_similar_length_are_computed_together():
-    """Rows keep their order and their content, and are padded only to the length of their group."""
-    lengths = np.array([5, 2, 9, 2, 7, 3, 2])
-    mask = np.arange(9) < lengths[:, None]
-    ids = np.where(mask, np.arange(7)[:, None] + 1, 0)
-    inputs = {"token_ids": tf.constant(ids, tf.int32), "padding_mask": tf.cast(mask, tf.int32)}
-    seen = []
-
-    def run(part):
-        seen.append(part["token_ids"].shape.as_list())
-        return tf.cast(
-            tf.stack([tf.reduce_max(part["token_ids"], 1), tf.reduce_sum(part["padding_mask"], 1)], 1), "float32"
-        )
-
-    found = in_groups(run, inputs, [2], 3)
-    assert found.numpy().tolist() == [[row + 1, length] for row, length in enumerate(lengths)]
-    assert seen == [[3, 2], [3, 7], [1, 9]]
-    np.testing.assert_array_equal(in_groups(run, inputs, [2], None), found)
-    none = {name: value[:0] for name, value in inputs.items()}
-    assert in_groups(run, none, [2], 3).shape == (0, 2)

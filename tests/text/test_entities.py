@@ -5,7 +5,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from keras_bert.text.entities import Entities, entities, entity_spans  # noqa: E402
+from keras_bert.text.entities import entities, entity_spans  # noqa: E402
 
 TYPES = ["PER", "LOC", "creative-work"]
 SCHEMES = {
@@ -108,14 +108,6 @@ def test_integer_types_of_row_splits_and_tags():
         assert listed(found) == [[("PER", 0, 2)], [], [("PER", 0, 1)]]
         starts, ends = entity_spans(found, ragged([[0, 4], [], [2]]), tf.ragged.constant([[3, 9], [], [5]], tf.int64))
         assert (starts.to_list(), ends.to_list()) == ([[0], [], [2]], [[9], [], [5]])
-
-
-def test_graph_mode():
-    spec = tf.RaggedTensorSpec([None, None], tf.int32)
-    tags = ragged([[1, 2, 0], []])
-    found = tf.function(lambda tags: entities(tags, SCHEMES["IOB"]), input_signature=[spec], autograph=False)(tags)
-    assert isinstance(found, Entities)
-    assert listed(found) == [[("PER", 0, 2)], []]
 
 
 def test_plain_tags():

@@ -1,0 +1,30 @@
+"""Groups of rows of similar length."""
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from keras_bert.text.signatures import in_groups  # noqa: E402
+
+
+def test_rows_of_similar_length_are_computed_together():
+    """Rows keep their order and their content, and are padded only to the length of their group."""
+    lengths = np.array([5, 2, 9, 2, 7, 3, 2])
+    mask = np.arange(9) < lengths[:, None]
+    ids = np.where(mask, np.arange(7)[:, None] + 1, 0)
+    inputs = {"token_ids": tf.constant(ids, tf.int32), "padding_mask": tf.cast(mask, tf.int32)}
+    seen = []
+
+    def run(part):
+        seen.append(part["token_ids"].shape.as_list())
+        return tf.cast(
+            tf.stack([tf.reduce_max(part["token_ids"], 1), tf.reduce_sum(part["padding_mask"], 1)], 1), "float32"
+        )
+
+    found = in_groups(run, inputs, [2], 3)
+    assert found.numpy().tolist() == [[row + 1, length] for row, length in enumerate(lengths)]
+    assert seen == [[3, 2], [3, 7], [1, 9]]
+    np.testing.assert_array_equal(in_groups(run, inputs, [2], None), found)
+    none = {name: value[:0] for name, value in inputs.items()}
+    assert in_groups(run, none, [2], 3).shape == (0, 2)
