@@ -17,6 +17,9 @@ _STORED = {
     "bilstm": _BOOL,
     "features": _STRING,
 }
+# What neither the weights nor the layers of a model tell, but its user.
+_SETTINGS = ("lowercase", "labels", "task", "pair", "sequence_length", "null_threshold", "thresholds", "prompts")
+_SETTINGS += ("default_prompt_name", "similarity_function")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +77,19 @@ class Metadata:
     bilstm: bool = False
     tied: bool = True
     keep_special_tokens: list | None = None
+
+    @classmethod
+    def of_settings(cls, **settings):
+        """Returns metadata from settings that `save` takes; raises for any other."""
+        if unknown := settings.keys() - set(_SETTINGS):
+            known = ", ".join(_SETTINGS)
+            raise ValueError(f"`save` has no setting {sorted(unknown)[0]!r}. Expected one of: {known}")
+        return cls(**settings)
+
+    @property
+    def settings(self):
+        """The settings that `save` takes, a dict: what neither weights nor layers tell."""
+        return {name: getattr(self, name) for name in _SETTINGS}
 
     @property
     def strip_accents(self):

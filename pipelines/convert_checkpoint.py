@@ -40,18 +40,9 @@ def main(arguments):
         model,
         arguments.output_dir,
         bert.vocabulary,
-        lowercase=bert.lowercase,
-        labels=bert.labels,
-        task=bert.task,
         format=arguments.format,
-        pair=bert.pair,
-        sequence_length=bert.sequence_length,
-        null_threshold=bert.null_threshold,
         weights_dtype=arguments.weights_dtype,
-        thresholds=bert.thresholds,
-        prompts=bert.prompts,
-        default_prompt_name=bert.default_prompt_name,
-        similarity_function=bert.similarity_function,
+        **bert.metadata.settings,
     )
     size = f"L-{bert.config.num_hidden_layers}_H-{bert.config.hidden_size}"
     print(f"read {arguments.model}: {bert.head}, {size}, {model.count_params():,} parameters")

@@ -41,7 +41,8 @@ _OPTIONS = {  # Flags by the options of `keras_bert.export`.
     "layers": "layers",
     "normalize": "normalize",
 }
-_FACTS = ("labels", "task", "null_threshold", "thresholds", "prompts", "default_prompt_name", "similarity_function")
+_STORED = ("null_threshold", "prompts", "default_prompt_name")  # Options of `export` that a checkpoint has.
+_OWN = ("lowercase", "sequence_length")  # Settings that the preprocessor has.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,33 +121,36 @@ def _export_on_ids(arguments):
     if bert.head not in (row.name for row in HEAD_SIGNATURES):
         received = f"--model={arguments.model}, {bert!r}"
         raise ValueError(f"--format={arguments.format} is for BERT models. Received: {received}")
-    options = {name: getattr(bert, name) for name in _FACTS} | ({} if to_onnx else {"lengths": arguments.lengths})
+    options = {name: value for name, value in bert.metadata.settings.items() if name not in _OWN}
+    options |= {} if to_onnx else {"lengths": arguments.lengths}
     options |= {"precision": arguments.precision, "pair": bert.pair if arguments.pair is None else arguments.pair}
     print(write(bert.model(), bert.preprocessor(arguments.length(bert)), arguments.output_dir, **options))
 
 
 def _export_saved_model(arguments):
+    from keras_bert.exporting.head_signatures import is_regression, signatures_of
+    from keras_bert.models.describe import describe
+
     int8, layers = arguments.precision == "int8", arguments.layers
     dtype = "float32" if int8 else arguments.precision
     bert = wings.load(arguments.model, dtype=dtype, hidden_states=bool(layers))
     # These flags override the pooling settings of a sentence encoder's checkpoint.
-    own = bert.head == "embedding" and bool({"pooling", "layers", "normalize"} & arguments.options.keys())
-    head = "encoder" if own else bert.head
-    options = _options(arguments, bert, head)
-    is_classifier = head == "classification"
-    arguments.only(is_classifier, "for classifiers and regression models", "pair")
-    pair = bert.pair if arguments.pair is None else arguments.pair
+    own = bool({"pooling", "layers", "normalize"} & arguments.options.keys()) and bert.pooling is not None
     model = bert.encoder if own else bert.model()
-    regression = is_classifier and model.output["logits"].shape[-1] == 1 and not bert.multi_label
+    description = describe(model)
+    head = signatures_of(description.head)
+    options = _options(arguments, bert, head)
+    arguments.only(head.takes_pair, "for classifiers and regression models", "pair")
+    pair = bert.pair if arguments.pair is None else arguments.pair
     directory = _version(pathlib.Path(arguments.output_dir))
     keras_bert.export(
         model,
         bert.preprocessor(arguments.length(bert), padding="longest"),
         directory,
-        labels=None if regression else bert.labels,
-        pair=is_classifier and bool(pair),
+        labels=None if is_regression(description) else bert.labels,
+        pair=head.takes_pair and bool(pair),
         precision="int8" if int8 else None,
-        calibration=_calibration(arguments.calibration, head),
+        calibration=_calibration(arguments.calibration, "choices" in head.inputs(bert)[0]),
         **options,
     )
     print(f"wrote {directory}")
@@ -155,21 +159,18 @@ def _export_saved_model(arguments):
 
 def _options(arguments, bert, head):
     """Returns arguments of `export`: the flags that the head supports, and facts of the checkpoint."""
-    from keras_bert.exporting.head_signatures import signatures_of
-
-    known, options = signatures_of(head).options, arguments.options
+    known, options = head.options, arguments.options
     for option in options:
         if option not in known:
             supported = ", ".join(f"--{name}" for other, name in _OPTIONS.items() if other in known) or "none"
-            raise ValueError(f"--{_OPTIONS[option]} is not an option for head={head!r}. Expected one of: {supported}")
-    if head != bert.head and bert.projection:
+            raise ValueError(
+                f"--{_OPTIONS[option]} is not an option for head={head.name!r}. Expected one of: {supported}"
+            )
+    if head.name != bert.head and bert.projection:
         raise ValueError("--pooling, --layers and --normalize are for sentence encoders without a projection")
-    if head != bert.head:
+    if head.name != bert.head:
         options = {"pooling": bert.pooling, "normalize": bert.normalize, **options}
-    if head == "question_answering":
-        options.setdefault("null_threshold", bert.null_threshold)
-    if head == "embedding":
-        options |= {"prompts": bert.prompts, "default_prompt_name": bert.default_prompt_name}
+    options = {name: getattr(bert, name) for name in _STORED if name in known} | options
     if "zero_shot" in options:
         options["zero_shot"] = keras_bert.ZeroShot(options["zero_shot"])
     if bert.multi_label:
@@ -178,13 +179,13 @@ def _options(arguments, bert, head):
     return options
 
 
-def _calibration(path, head):
+def _calibration(path, has_choices):
     """Returns the rows of --calibration, tuples of the columns of a line; a text and the list of its choices."""
     if path is None:
         return None
     lines = common_flags.text_lines(pathlib.Path(path).read_bytes(), path)
     rows = [tuple(line.split("\t")) for line in lines if line.strip()][:_MOST_CALIBRATED]
-    return [(text, choices) for text, *choices in rows] if head == "multiple_choice" else rows
+    return [(text, choices) for text, *choices in rows] if has_choices else rows
 
 
 def _version(folder):

@@ -22,7 +22,7 @@ class BaselineDescription:
 
     multi_label = next_sentence = causal = bilstm = False
     positions, features, score_activation = "none", None, "linear"
-    formats, write, signatures = ("keras",), None, None
+    embedding, formats, write, signatures = {}, ("keras",), None, None
 
     config: BaselineConfig
     head: str

@@ -41,17 +41,17 @@ class Answerer:
         rows, is_single = read_rows(texts)
         self._check_options(n_best, options)
         names = check_rows(rows, self._row.inputs(self._bert), f"the model (head={self._bert.head!r})")
-        head, pair = self._bert.head, "pair" in names
-        if head == "pretraining" and pair:
+        head, pair = self._row, "pair" in names
+        name = head.pair_signature if pair else "serving_default"
+        if name != "serving_default":
             _refuse("masks", "pairs of texts", n_best=n_best, **options)
         grouping = _grouping() if "rows_together" in self._options else {}
         options = {**grouping, **self._row.defaults(self._bert, n_best), **options}
-        rows = self._with_prompt(rows) if head == "embedding" else rows
-        signatures = self._build(head, sequence_length, pair=pair and head == "classification", **options)
-        signature = signatures["next_sentence" if head == "pretraining" and pair else "serving_default"]
+        rows = self._with_prompt(rows) if "prompts" in head.options else rows
+        signatures = self._build(head.name, sequence_length, pair=pair and head.takes_pair, **options)
         # Scores of no answer only have a meaning for models that were trained on unanswerable questions.
-        unused = ["null_score"] if head == "question_answering" and options["null_threshold"] is None else []
-        answers = answer_rows(signature, names, rows, batch_size, n_best, unused)
+        unused = ["null_score"] if options.get("null_threshold", 0) is None else []
+        answers = answer_rows(signatures[name], names, rows, batch_size, n_best, unused)
         return answers[0] if is_single else answers
 
     def zero_shot(self, texts, candidate_labels, batch_size=32, sequence_length=None, **settings):
@@ -63,14 +63,14 @@ class Answerer:
         check_rows(rows, [("text",)], "zero-shot classification")
         bert, zero_shot = self._bert, ZeroShot(**settings)
         options = {**_grouping(), "zero_shot": zero_shot}
-        if bert.head == "embedding":
+        if "prompts" in self._row.options:
             options |= {"prompts": bert.prompts, "default_prompt_name": bert.default_prompt_name}
         else:
-            takes_pairs = bert.head == "classification" and bert.pair is not False and not bert.multi_label
+            takes_pairs = self._row.takes_pair and bert.pair is not False and not bert.multi_label
             nli_classes(bert.labels if takes_pairs else None, zero_shot.multi_label, _described(bert))
-        labels = _candidates(candidate_labels, zero_shot.multi_label, bert.head)
+        labels = _candidates(candidate_labels, zero_shot.multi_label, self._row)
         rows = [{**row, "labels": labels} for row in rows]
-        signatures = self._build(bert.head, sequence_length, bert.head == "classification", **options)
+        signatures = self._build(bert.head, sequence_length, self._row.takes_pair, **options)
         answers = answer_rows(signatures["zero_shot"], ("text", "labels"), rows, batch_size)
         return answers[0] if is_single else answers
 
@@ -151,7 +151,7 @@ def _candidates(labels, multi_label, head):
             f"Received: candidate_labels={labels!r:.200}"
         )
     if len(names) == 1 and not multi_label:
-        exception = " without `multi_label=True`" if head == "classification" else ""
+        exception = " without `multi_label=True`" if head.takes_pair else ""
         raise ValueError(
             f"`candidate_labels` must be at least 2 labels: a single one always has the probability 1{exception}. "
             f"Received: candidate_labels={labels!r:.200}"

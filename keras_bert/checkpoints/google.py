@@ -9,6 +9,7 @@ from keras_bert.checkpoints.tensor_bundle import TensorBundle
 from keras_bert.config import BertConfig
 from keras_bert.files import write_json
 from keras_bert.metadata import Metadata
+from keras_bert.models.head_table import HEADS, head_named
 
 CONFIG = "bert_config.json"
 
@@ -23,13 +24,6 @@ _TO_OURS = {
     "cls/squad/output_bias": "qa_outputs.bias",
 }
 _TO_GOOGLE = {ours: theirs for theirs, ours in _TO_OURS.items()}
-# The last tensor that is present determines the head.
-_HEADS = {
-    "cls.seq_relationship.weight": "next_sentence",
-    "cls.predictions.bias": "pretraining",
-    "qa_outputs.weight": "question_answering",
-    "classifier.weight": "classification",
-}
 # Raised by the C++ reader for truncated files, besides TensorFlow's errors.
 _UNREADABLE = (ValueError, RuntimeError, IndexError, OverflowError)
 _OPTIMIZER = re.compile(r".*/(adam_m|adam_v|Adam|Adam_1)|global_step|beta[12]_power|good_steps|loss_scale")
@@ -64,7 +58,7 @@ def read(directory):
         return Tensor(name, tuple(shapes[name][::-1] if transposed else shapes[name]), fetch)
 
     tensors = {_our_name(name): tensor(name) for name in shapes if not _OPTIMIZER.fullmatch(name)}
-    heads = [head for name, head in _HEADS.items() if name in tensors]
+    heads = [head.name for head in HEADS if head.google in tensors]  # The last one counts.
     return Checkpoint(str(prefix), config, tensors, Metadata(head=heads[-1] if heads else None))
 
 
@@ -93,8 +87,7 @@ def _check(description, vocabulary):
             f"Received: causal={description.causal}, bilstm={description.bilstm}, positions={description.positions!r}; "
             "use format='huggingface'"
         )
-    nameless = ("token_classification", "bilstm_tagging", "multiple_choice", "embedding")
-    if description.head in nameless:
+    if head_named(description.head).google is None:
         raise ValueError(f"Google's format has no names for a {description.head} head; use format='huggingface'")
     if description.multi_label or description.score_activation != "linear":
         raise ValueError("Google's format has no place for sigmoids of the logits; use format='huggingface'")

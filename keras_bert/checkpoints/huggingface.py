@@ -11,7 +11,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from keras_bert.checkpoints import classes
+from keras_bert.checkpoints import classification_config
 from keras_bert.checkpoints.layout import HEAD_TENSORS, PROJECTION_TENSORS, Checkpoint, Tensor, tensors_of
 from keras_bert.config import BertConfig
 from keras_bert.files import write_json
@@ -59,8 +59,8 @@ def read_config(directory, head=None):
         metadata = Metadata.from_json(values.get("keras_bert") or {})
         metadata = metadata.replace(head=_stored_head(metadata.head, values.get("architectures") or []))
         config = BertConfig.from_dict(values, "huggingface")
-        facts = classes.read(values, head or metadata.head)
-        checked_thresholds(metadata.thresholds, classes.count(values) if facts["multi_label"] else None)
+        facts = classification_config.read(values, head or metadata.head)
+        checked_thresholds(metadata.thresholds, classification_config.count(values) if facts["multi_label"] else None)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     return config, metadata.replace(causal=causal, tied=values.get("tie_word_embeddings") is not False, **facts)
@@ -111,14 +111,14 @@ def write_config(description, metadata, directory):
         "tie_word_embeddings": description.tied,
         "dtype": "float32",
         "keras_bert": metadata.to_json(),
-        **classes.write(description, metadata.labels),
+        **classification_config.write(description, metadata.labels),
     }
     write_json(directory / CONFIG, values)
 
 
 def write_weights(description, directory, dtype):
     """Writes `model.safetensors` with transformers' names."""
-    prefix = "" if description.head in ("encoder", "bilstm_tagging") else "bert."
+    prefix = "bert." if head_named(description.head).has_prefix else ""
     tensors = {
         name if name.startswith(UNPREFIXED) else prefix + name: array
         for name, array in tensors_of(description).items()

@@ -10,7 +10,7 @@ from keras_bert.exporting.runtimes import check_runtime
 _FILE = "model.tflite"
 
 
-def export_litert(model, preprocessor, directory, labels=None, precision="float32", lengths=None, **facts):
+def export_litert(model, preprocessor, directory, labels=None, precision="float32", lengths=None, **settings):
     """Exports a model on token ids as `model.tflite`, with its tokenizer.
 
     Inputs, outputs and the other files of the folder are those of `export_onnx`. The file has built-in operations
@@ -29,7 +29,7 @@ def export_litert(model, preprocessor, directory, labels=None, precision="float3
             quarter of the size: activations are quantized when the file runs. Defaults to "float32".
         lengths: list of ints, the lengths of the sequences, for devices that prefer fixed shapes. Defaults to `None`,
             any length.
-        **facts: `task`, `pair`, `null_threshold`, `thresholds`, `prompts`, `default_prompt_name` and
+        **settings: `task`, `pair`, `null_threshold`, `thresholds`, `prompts`, `default_prompt_name` and
             `similarity_function`, as in `save`.
 
     Returns:
@@ -42,7 +42,7 @@ def export_litert(model, preprocessor, directory, labels=None, precision="float3
     _check_lengths(lengths, description)
     if is_quantized(description):
         raise ValueError("`model` must not be quantized, LiteRT quantizes it: export_litert(..., precision='int8')")
-    with runtime_folder(description, preprocessor, directory, _FILE, labels, facts) as temporary:
+    with runtime_folder(description, preprocessor, directory, _FILE, labels, settings) as temporary:
         path = temporary / _FILE
         path.write_bytes(build_litert(model, precision, lengths))
         runners = [(litert_runner(path, name), length) for name, length in signature_names(lengths).items()]

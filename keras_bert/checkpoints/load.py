@@ -152,7 +152,7 @@ def _open_path(path, head, base):
         checkpoint = huggingface.read(folder, head)
         longest_word = [LONGEST_WORD] if huggingface.is_ours(folder) else []
         checkpoint.metadata = tokenizer_files.read(folder, checkpoint.metadata, *longest_word)
-        if head in (None, "embedding", "classification"):
+        if head is None or head_named(head).sentence_transformers:
             checkpoint = sentence_transformers.read(path, checkpoint, head)
     if head is not None:
         checkpoint.metadata = checkpoint.metadata.replace(head=head)
@@ -211,7 +211,7 @@ def _open_keras(file, directory):
     metadata = huggingface.read_config(directory)[1] if has_config else Metadata()
     names = ("head", "causal", "positions", "bilstm", "tied", "multi_label", "score_activation", "features")
     metadata = metadata.replace(**{name: getattr(description, name) for name in names})
-    if description.head == "embedding":
+    if description.embedding:
         facts = description.embedding
         length = metadata.sequence_length or facts["sequence_length"]
         metadata = sentence_transformers.read_settings(directory, metadata)

@@ -2,7 +2,6 @@
 
 import functools
 import logging
-import re
 import types
 
 import keras
@@ -170,7 +169,7 @@ class LoadedBert:
         Example:
             tokens, attention = bert.attention("A sentence.")
         """
-        kept = ["[MASK]"] if self.head == "pretraining" else []  # As in `predict`.
+        kept = ["[MASK]"] if "masked" in head_named(self.head).reads else []  # As in `predict`.
         length = self.config.max_position_embeddings
         preprocessor = self.preprocessor(length, padding="longest", keep_special_tokens=kept)
         parts = [[part] for part in text] if isinstance(text, tuple) else [[text]]
@@ -235,33 +234,22 @@ class LoadedBert:
     def _build_model(self):
         head, facts = head_named(self.head), {**vars(self.metadata), "dropout": self.config.head_dropout}
         facts["next_sentence"] = self._has_next_sentence()
-        if head.has_classes:
-            facts["num_classes"] = self._num_classes()
-        if self.head == "bilstm_tagging":
-            facts |= self._bilstm_sizes()
+        name, tensors = self._checkpoint.name, self._checkpoint.tensors
+        try:
+            facts |= head.sizes(tensors)
+        except KeyError as error:
+            raise ValueError(
+                f"{name}: the config specifies a {head.name} head, but there is no {error.args[0]}"
+            ) from None
+        if head.has_classes and self.labels and len(self.labels) != facts["num_classes"]:
+            raise ValueError(
+                f"{name}: `id2label` has {len(self.labels)} labels, but classifier.weight has {facts['num_classes']} "
+                "rows"
+            )
         return self._fill_head(head.build(self.encoder, types.SimpleNamespace(**facts)))
 
     def _has_next_sentence(self):
         return "cls.seq_relationship.weight" in self._checkpoint.tensors
-
-    def _bilstm_sizes(self):
-        """Returns the sizes of a BiLSTM tagger, which are those of the tensors."""
-        name, tensors = self._checkpoint.name, self._checkpoint.tensors
-        first = tensors.get("bilstm.weight_hh_l0")
-        if self.features is None or first is None:
-            raise ValueError(f"{name}: a BiLSTM tagger needs `features` in `keras_bert` of config.json and bilstm.*")
-        depth = sum(re.fullmatch(r"bilstm\.weight_hh_l\d+", tensor) is not None for tensor in tensors)
-        return {"width": 2 * first.shape[1], "num_layers": depth}
-
-    def _num_classes(self):
-        name, kernel = self._checkpoint.name, self._checkpoint.tensors.get("classifier.weight")
-        if kernel is None:
-            raise ValueError(f"{name}: the config specifies a {self.head} head, but there is no classifier.weight")
-        if self.labels and len(self.labels) != kernel.shape[0]:
-            raise ValueError(
-                f"{name}: `id2label` has {len(self.labels)} labels, but classifier.weight has {kernel.shape[0]} rows"
-            )
-        return kernel.shape[0]
 
     @functools.cached_property
     def facts(self):

@@ -13,7 +13,7 @@ from keras_bert.exporting.runtimes import check_runtime
 _FILE = "model.onnx"
 
 
-def export_onnx(model, preprocessor, directory, labels=None, precision="float32", **facts):
+def export_onnx(model, preprocessor, directory, labels=None, precision="float32", **settings):
     """Exports a model on token ids as `model.onnx`, with its tokenizer.
 
     Inputs and outputs are those of the Keras model, see `build_encoder` and the builders of heads: int32 ids, any batch
@@ -33,7 +33,7 @@ def export_onnx(model, preprocessor, directory, labels=None, precision="float32"
         labels: list of the class names, in the order of the logits. Defaults to `None`.
         precision: str, "float32", or "int8": a quarter of the size; activations are quantized when the file runs.
             Defaults to "float32".
-        **facts: `task`, `pair`, `null_threshold`, `thresholds`, `prompts`, `default_prompt_name` and
+        **settings: `task`, `pair`, `null_threshold`, `thresholds`, `prompts`, `default_prompt_name` and
             `similarity_function`, as in `save`.
 
     Returns:
@@ -43,7 +43,7 @@ def export_onnx(model, preprocessor, directory, labels=None, precision="float32"
         print(keras_bert.export_onnx(bert.model(), bert.preprocessor(128), "exported/onnx", labels=bert.labels))
     """
     description = described(model, precision, ("float32", "int8"))
-    with runtime_folder(description, preprocessor, directory, _FILE, labels, facts) as temporary:
+    with runtime_folder(description, preprocessor, directory, _FILE, labels, settings) as temporary:
         path, proto = temporary / _FILE, build_onnx(model, description)
         write_int8(proto, path) if precision == "int8" else onnx.save(proto, path)
         rounded = precision == "int8" or is_quantized(description)

@@ -18,32 +18,14 @@ from keras_bert.checkpoints.adapter_config import CONFIG
 from keras_bert.checkpoints.layout import HEAD_TENSORS, POOLER_TENSORS, Checkpoint, slots
 from keras_bert.files import write_json
 from keras_bert.metadata import Metadata
+from keras_bert.models.head_table import HEADS, head_named
 from keras_bert.models.lora import lora_layers
 
 WEIGHTS = "adapter_model.safetensors"
 _PICKLE = "adapter_model.bin"
 _PREFIX = "base_model.model."
 _ENCODER = ("embeddings.", "encoder.", "encoder_bilstm.")
-# peft's task and the modules that are trained whole, for each head.
-_TASKS = {
-    "classification": ("SEQ_CLS", ["classifier", "pooler"]),
-    "token_classification": ("TOKEN_CLS", ["classifier"]),
-    "question_answering": ("QUESTION_ANS", ["qa_outputs"]),
-    "multiple_choice": (None, ["classifier", "pooler"]),
-    "next_sentence": (None, ["cls", "pooler"]),
-    "encoder": ("FEATURE_EXTRACTION", ["pooler"]),
-}
-_HEADS = {task: head for head, (task, _) in _TASKS.items() if task and head != "encoder"}
-# The beginning of the names of each head's tensors.
-_UNPREFIXED = {
-    "classification": "classifier.",
-    "token_classification": "classifier.",
-    "question_answering": "qa_outputs.",
-    "multiple_choice": "classifier.",
-    "next_sentence": "cls.seq_relationship.",
-    "pretraining": "cls.",
-}
-_POOLED = ("classification", "multiple_choice", "next_sentence", "encoder")
+_TASKS = {head.peft: head.name for head in HEADS if head.peft and head.tensors}
 _TIED = _TABLE, _DECODER = "embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
 
 
@@ -70,7 +52,7 @@ def read(directory, settings, base, head=None):
         kept = ("vocabulary", "lowercase", "tied")
         metadata = metadata.replace(**{name: getattr(base.metadata, name) for name in kept})
     else:
-        metadata = _base_metadata(base.metadata, _HEADS.get(settings.get("task_type"), base.metadata.head))
+        metadata = _base_metadata(base.metadata, _TASKS.get(settings.get("task_type"), base.metadata.head))
     metadata = metadata.replace(head=head or metadata.head)
     whole, pairs = _parts(directory)
     tensors = {**base.tensors, **whole}
@@ -80,7 +62,7 @@ def read(directory, settings, base, head=None):
     _check_complete(directory, settings, base, metadata.head or "encoder", whole, pairs)
     if head != "encoder":  # That argument omits the head.
         _check_unused(directory, metadata.head or "encoder", whole)
-    if metadata.head == "pretraining" and any(name in whole and adapter_config.saves(settings, name) for name in _TIED):
+    if _is_masked(metadata.head) and any(name in whole and adapter_config.saves(settings, name) for name in _TIED):
         # Modules that peft trains whole are copies, which are not tied.
         tensors.setdefault(_DECODER, base.tensors[_TABLE])
         metadata = metadata.replace(tied=False)
@@ -129,9 +111,10 @@ def _parts(directory):
 def _check_complete(directory, settings, base, head, whole, pairs):
     """Raises if the adapter lacks tensors that its settings specify."""
     names = [name for name in base.tensors if name.startswith(_ENCODER) and name.endswith((".weight", ".bias"))]
-    names += POOLER_TENSORS if head in _POOLED else ()
-    ours = _UNPREFIXED.get(head, ())
-    names += [name for name in (base.tensors if head == "pretraining" else HEAD_TENSORS) if name.startswith(ours)]
+    row = head_named(head)
+    names += POOLER_TENSORS if row.peft is not None and "pooled" in row.reads else ()
+    known = base.tensors if _is_masked(head) else HEAD_TENSORS
+    names += [name for name in known if name.startswith(_own_tensors(head))]
     prefix = "" if any(module.startswith("encoder.") for module in pairs) else "bert."
     targets = adapter_config.targets(settings, base.config.num_hidden_layers, prefix)
     missing = [f"{module}.lora_A.weight" for module in targets if module not in pairs]
@@ -144,9 +127,21 @@ def _check_complete(directory, settings, base, head, whole, pairs):
         )
 
 
+def _own_tensors(head):
+    """Returns the beginnings of the names of a head's tensors."""
+    row = head_named(head)
+    if _is_masked(head):
+        return ("cls.",)
+    return tuple(f"{name}." for name in row.tensors.values()) if row.peft is not None else ()
+
+
+def _is_masked(head):
+    return head is not None and "masked" in head_named(head).reads
+
+
 def _check_unused(directory, head, whole):
     """Raises if the adapter has tensors of another head."""
-    ours = _UNPREFIXED.get(head, ())
+    ours = _own_tensors(head)
     if unused := sorted(name for name in whole if name in HEAD_TENSORS and not name.startswith(ours)):
         raise ValueError(
             f"{directory / WEIGHTS} has {len(unused)} tensor(s) that a model with head={head!r} does not have: "
@@ -225,17 +220,18 @@ def check_base(base, format):
 
 def write(model, description, directory, base):
     """Writes the adapters, the pooler and the head of a model from `enable_lora`."""
-    if description.head not in _TASKS or description.bilstm:
-        kind = "an encoder with a BiLSTM" if description.bilstm else f"head={description.head!r}"
-        raise ValueError(f"format='peft' is for the heads {', '.join(_TASKS)}. Received: a model with {kind}")
-    task, modules = _TASKS[description.head]
+    head = head_named(description.head)
+    if head.peft is None or description.bilstm:
+        kind = "an encoder with a BiLSTM" if description.bilstm else f"head={head.name!r}"
+        known = ", ".join(row.name for row in HEADS if row.peft is not None)
+        raise ValueError(f"format='peft' is for the heads {known}. Received: a model with {kind}")
+    modules = [name.partition(".")[0] for name in head.tensors.values()] + ["pooler"] * ("pooled" in head.reads)
     rank, alpha = _rank_and_alpha(model, description)
     tensors, targets = {}, {}
     for slot in slots(description):
         name = slot.name.removesuffix(".weight")
-        prefix = _PREFIX + (
-            "" if description.head == "encoder" or slot.name.startswith(huggingface.UNPREFIXED) else "bert."
-        )
+        is_inner = head.has_prefix and not slot.name.startswith(huggingface.UNPREFIXED)
+        prefix = _PREFIX + ("bert." if is_inner else "")
         if slot.layer is not None:
             a, b = (np.asarray(getattr(slot.layer, f"lora_kernel_{part}"), "float32") for part in "ab")
             b = np.split(b, slot.parts, axis=1)[slot.part]
@@ -245,7 +241,7 @@ def write(model, description, directory, base):
             tensors[prefix + slot.name] = slot.value()
     settings = {
         "peft_type": "LORA",
-        "task_type": task,
+        "task_type": head.peft or None,
         "base_model_name_or_path": base,
         "revision": None,
         "r": rank,

@@ -4,8 +4,9 @@ import contextlib
 import pathlib
 
 from keras_bert.checkpoints import sentence_transformers
-from keras_bert.checkpoints.save import metadata_of, write_settings
+from keras_bert.checkpoints.save import checked_metadata, write_settings
 from keras_bert.files import check_replaceable, replacing
+from keras_bert.metadata import Metadata
 from keras_bert.models.describe import describe
 from keras_bert.models.description import Description
 from keras_bert.models.head_table import HEADS
@@ -41,7 +42,7 @@ def is_quantized(description):
 
 
 @contextlib.contextmanager
-def runtime_folder(description, preprocessor, directory, file, labels, facts):
+def runtime_folder(description, preprocessor, directory, file, labels, settings):
     """Yields a temporary folder with the tokenizer and the settings, which replaces `directory` at the end.
 
     Args:
@@ -50,13 +51,14 @@ def runtime_folder(description, preprocessor, directory, file, labels, facts):
         directory: the folder: a new one, or one with an older `file`.
         file: str, name of the model's file.
         labels: list of the class names, or `None`.
-        facts: dict of more arguments of `save`.
+        settings: dict of more settings of `save`.
     """
     directory = pathlib.Path(directory).expanduser()
     check_replaceable(directory, [file, *_SETTINGS])
     vocabulary = Vocabulary(preprocessor.vocabulary, strip_accents=preprocessor.strip_accents)
-    facts = {"labels": labels, "sequence_length": preprocessor.sequence_length, **facts}
-    metadata = metadata_of(description, vocabulary, preprocessor.lowercase, **facts)
+    own = {"lowercase": preprocessor.lowercase, "sequence_length": preprocessor.sequence_length}
+    metadata = Metadata.of_settings(**own, labels=labels, **settings)
+    metadata = checked_metadata(description, metadata.replace(vocabulary=vocabulary))
     with replacing(directory) as temporary:
         temporary.mkdir()
         write_settings(description, metadata, temporary)

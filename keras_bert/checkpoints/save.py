@@ -8,6 +8,7 @@ from keras_bert.checkpoints.load import KERAS_FILE
 from keras_bert.files import adding_to, write_json
 from keras_bert.metadata import Metadata
 from keras_bert.models.describe import describe
+from keras_bert.models.head_table import HEADS
 from keras_bert.similarity import check_function
 from keras_bert.text.labels import checked_labels
 from keras_bert.text.prompts import check_prompts
@@ -32,16 +33,11 @@ def save(
     labels=None,
     task=None,
     format=None,
+    *,
     strip_accents=None,
-    pair=None,
-    sequence_length=None,
-    null_threshold=None,
     weights_dtype="float32",
-    thresholds=None,
     base=None,
-    prompts=None,
-    default_prompt_name=None,
-    similarity_function="cosine",
+    **settings,
 ):
     """Writes a model, its vocabulary and casing to a directory.
 
@@ -61,21 +57,13 @@ def save(
             "peft" (only the adapters of `enable_lora`, pooler and head, opens in peft). Defaults to "huggingface"; for
             the models that BERT is compared with, such as `build_bidaf`, to "keras", the only one that they have.
         strip_accents: bool, whether to remove accents. Defaults to the vocabulary's setting, or else to `lowercase`.
-        pair: bool, whether the model was trained on pairs of texts. Defaults to `None`.
-        sequence_length: int, maximum sequence length in training. Defaults to `None`.
-        null_threshold: float, for question answering: the answer is empty if the null score exceeds the best answer's
-            score by more than this. Defaults to `None`.
         weights_dtype: str, "float32", or "float16" or "bfloat16" for half the size: `load` and transformers compute in
             float32 either way. Only for the Hugging Face format. Defaults to "float32".
-        thresholds: float or list of floats, for multi-label classification: a label is predicted if its probability is
-            at least its threshold; one for all labels, or one for each. Defaults to `None`, 0.5.
         base: path or name of the model that was adapted, which `load` and peft open with an adapter. Required by the
             format "peft".
-        prompts: dict of texts by name, for a sentence encoder: `encode` puts one of them before each text. Defaults to
-            `None`.
-        default_prompt_name: str, the one that applies if no other is given. Defaults to `None`.
-        similarity_function: str, what `similarity` compares two vectors with: "cosine" or "dot", or the negative
-            distance "euclidean" or "manhattan". Defaults to "cosine".
+        **settings: more fields of `Metadata`, such as `pair`, `sequence_length`, `null_threshold`, `thresholds`,
+            `prompts`, `default_prompt_name` and `similarity_function`; `**bert.metadata.settings` are those of a
+            loaded model.
 
     Example:
         keras_bert.save(model, "my_model", bert.vocabulary, bert.lowercase, labels=["no", "yes"])
@@ -85,23 +73,16 @@ def save(
     format = format or description.formats[0]
     _check_format(description, format, weights_dtype, directory)
     base = peft.check_base(base, format)
+    metadata = Metadata.of_settings(lowercase=lowercase, labels=labels, task=task, **settings)
     if description.write is not None:
-        given = {"labels": labels, "task": task, "strip_accents": strip_accents, "pair": pair, "prompts": prompts}
-        given |= {"sequence_length": sequence_length, "null_threshold": null_threshold, "thresholds": thresholds}
-        if name := next((name for name, value in given.items() if value is not None), None):
-            raise ValueError(
-                f"`{name}` has no meaning for a model with head={description.head!r}. Received: {name}={given[name]!r}"
-            )
+        _check_no_settings(description, metadata.replace(lowercase=True), strip_accents)
         with adding_to(directory) as temporary:
             description.write(temporary, vocabulary, weights_dtype)
         return
-    facts = {"labels": labels, "task": task, "pair": pair, "sequence_length": sequence_length}
-    facts |= {"null_threshold": null_threshold, "thresholds": thresholds, "prompts": prompts}
-    facts |= {"default_prompt_name": default_prompt_name, "similarity_function": similarity_function}
     if vocabulary is None and strip_accents is not None:
         raise ValueError(f"`strip_accents` needs a `vocabulary`. Received: strip_accents={strip_accents}")
     vocabulary = None if vocabulary is None else Vocabulary(vocabulary, strip_accents=strip_accents)
-    metadata = metadata_of(description, vocabulary, lowercase, **facts)
+    metadata = checked_metadata(description, metadata.replace(vocabulary=vocabulary))
     if any(layer.quantization_mode for layer in model._flatten_layers()):
         _LOG.warning("quantized tables are written dequantized, as float32; a .keras file keeps them quantized")
     with adding_to(directory) as temporary:
@@ -125,43 +106,34 @@ def save(
     # Files of an older model in the same directory would be read together with the new ones.
     for name in tokenizer_files.STALE if vocabulary is not None else ():
         (directory / name).unlink(missing_ok=True)
-    if description.head != "embedding":
+    if not description.embedding:
         (directory / sentence_transformers.MODULES).unlink(missing_ok=True)
 
 
-def metadata_of(
-    description,
-    vocabulary,
-    lowercase=True,
-    labels=None,
-    task=None,
-    pair=None,
-    sequence_length=None,
-    null_threshold=None,
-    thresholds=None,
-    prompts=None,
-    default_prompt_name=None,
-    similarity_function="cosine",
-):
-    """Returns the `Metadata` of a described model, after checks; for the arguments see `save`."""
-    embedding = getattr(description, "embedding", {})
-    metadata = Metadata(
+def _check_no_settings(description, metadata, strip_accents):
+    """Raises if a model whose description writes it is given settings, which it has no place for."""
+    for name, value in {**metadata.settings, "strip_accents": strip_accents}.items():
+        if value is not None and value != getattr(Metadata, name, None):
+            raise ValueError(
+                f"`{name}` has no meaning for a model with head={description.head!r}. Received: {name}={value!r}"
+            )
+
+
+def checked_metadata(description, metadata):
+    """Returns the `Metadata` of a described model, after checks: the given settings, and what the model tells."""
+    vocabulary, embedding = metadata.vocabulary, description.embedding
+    classes = description.num_classes if description.multi_label else None
+    metadata = metadata.replace(
         head=description.head,
-        vocabulary=vocabulary,
-        lowercase=lowercase,
-        labels=_labels(description, labels),
-        task=task,
-        pair=pair,
-        sequence_length=sequence_length or embedding.get("sequence_length"),
-        null_threshold=checked_null_threshold(null_threshold),
-        thresholds=checked_thresholds(thresholds, description.num_classes if description.multi_label else None),
+        labels=_labels(description, metadata.labels),
+        sequence_length=metadata.sequence_length or embedding.get("sequence_length"),
+        null_threshold=checked_null_threshold(metadata.null_threshold),
+        thresholds=checked_thresholds(metadata.thresholds, classes),
+        prompts=metadata.prompts or None,
         positions=description.positions,
         bilstm=description.bilstm,
         features=description.features,
         keep_special_tokens=None if vocabulary is None else tokenizer_files.kept_special_tokens(vocabulary),
-        prompts=prompts or None,
-        default_prompt_name=default_prompt_name,
-        similarity_function=similarity_function,
     )
     _check_metadata(description, metadata)
     return metadata
@@ -174,9 +146,10 @@ def write_settings(description, metadata, directory):
     else:
         write_json(directory / huggingface.CONFIG, description.to_json(metadata))
     longest = description.config.max_position_embeddings
-    if description.head in ("embedding", "classification"):
+    opens = next((head.sentence_transformers for head in HEADS if head.name == description.head), None)
+    if opens:
         longest = metadata.sequence_length or longest  # sentence-transformers reads it with the tokenizer.
-    if description.head == "embedding":
+    if description.embedding:
         sentence_transformers.write(description, metadata, directory)
     if metadata.vocabulary is not None:
         tokenizer_files.write(metadata.vocabulary, metadata.lowercase, longest, directory)
@@ -218,21 +191,13 @@ def _check_metadata(description, metadata):
             f"`vocabulary` has {len(vocabulary)} pieces, more than the token table's "
             f"vocab_size={description.config.vocab_size} rows"
         )
-    if metadata.null_threshold is not None and description.head != "question_answering":
-        raise ValueError(
-            f"`null_threshold` must be None for a model with head={description.head!r}. "
-            f"Received: null_threshold={metadata.null_threshold}"
-        )
-    _check_embedding(description, metadata)
-
-
-def _check_embedding(description, metadata):
     check_prompts(metadata.prompts, metadata.default_prompt_name)
     check_function(metadata.similarity_function)
-    given = {name: getattr(metadata, name) for name in ("prompts", "similarity_function")}
-    for name, value in given.items():
-        if value != getattr(Metadata, name) and description.head != "embedding":
-            raise ValueError(
-                f"`{name}` is for models from build_embedder. Received: {name}={value!r:.200} for a model with "
-                f"head={description.head!r}"
-            )
+    for head in HEADS:
+        for name in head.settings:
+            value = getattr(metadata, name)
+            if value != getattr(Metadata, name) and description.head != head.name:
+                raise ValueError(
+                    f"`{name}` is for models with head={head.name!r}. Received: {name}={value!r:.200} for a model with "
+                    f"head={description.head!r}"
+                )

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 
-from keras_bert.checkpoints import classes
+from keras_bert.checkpoints import classification_config
 from keras_bert.checkpoints.huggingface import (
     CONFIG,
     WEIGHTS,
@@ -103,7 +103,7 @@ def read(directory, checkpoint, head=None):
 def _is_cross_encoder(directory, modules, checkpoint):
     if modules:
         return read_json_if_exists(directory / SETTINGS).get("model_type") == "CrossEncoder"
-    known = classes.stored_activation(read_json(directory / CONFIG))[1] and not is_ours(directory)
+    known = classification_config.stored_activation(read_json(directory / CONFIG))[1] and not is_ours(directory)
     return known and checkpoint.metadata.head == "classification"
 
 
@@ -120,7 +120,7 @@ def _cross_encoder(directory, modules, checkpoint):
             )
         name = _checked(path, "CrossEncoder").get("activation_fn")
         try:
-            metadata = metadata.replace(**classes.of_cross_encoder(read_json(folder / CONFIG), name))
+            metadata = metadata.replace(**classification_config.of_cross_encoder(read_json(folder / CONFIG), name))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
     return dataclasses.replace(checkpoint, metadata=metadata)
@@ -215,7 +215,7 @@ def _with_projection(folder, checkpoint):
     values = _checked(folder / "config.json", "Dense", read_json)
     name = values.get("activation_function", _ACTIVATIONS["tanh"])
     try:
-        activation = classes.our_activation("activation_function", name, _ACTIVATIONS)
+        activation = classification_config.our_activation("activation_function", name, _ACTIVATIONS)
     except ValueError as error:
         raise ValueError(f"{folder / 'config.json'}: {error}; {_OMIT} this module") from None
     if not (folder / WEIGHTS).is_file():

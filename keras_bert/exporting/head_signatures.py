@@ -27,6 +27,7 @@ class HeadSignatures:
         options: tuple of the options of `export`.
         defaults: function from a `LoadedBert` and `n_best` to the options that `predict` sets.
         takes_pair: bool, whether `pair` may be true.
+        pair_signature: str, the signature that answers pairs. Defaults to "serving_default".
         keeps: tuple of special tokens that stay intact in texts.
         axes: function from the name of an input or an output to the names of its free axes.
     """
@@ -37,6 +38,7 @@ class HeadSignatures:
     options: tuple = ()
     defaults: Callable = lambda bert, n_best: {}
     takes_pair: bool = False
+    pair_signature: str = "serving_default"
     keeps: tuple = ()
     axes: Callable = lambda name: ("batch", "length")
 
@@ -108,6 +110,7 @@ HEAD_SIGNATURES = (
         _inputs_of_pretrainer,
         ("top",),
         lambda bert, n_best: {"top": n_best or 5},
+        pair_signature="next_sentence",
         keeps=("[MASK]",),
         axes=lambda name: ("batch", "predictions" if name in ("mask_positions", "mlm_logits") else "length"),
     ),

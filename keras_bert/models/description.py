@@ -65,7 +65,7 @@ class Description:
     @property
     def embedding(self):
         """The arguments of `build_embedder`, a dict; for other heads an empty one."""
-        if self.head != "embedding":
+        if "sentence_pooling" not in self.layers:
             return {}
         pool, dense = self.layers["sentence_pooling"], self.layers.get("sentence_projection")
         return {

@@ -1,6 +1,7 @@
 """The table of heads: what the rest of the package knows about each of them."""
 
 import dataclasses
+import re
 from collections.abc import Callable
 
 from keras_bert.models.bilstm_tagger import build_bilstm_tagger
@@ -35,6 +36,14 @@ class Head:
         tensors: dict of the names of its dense layers and of their tensors in a checkpoint.
         packs: bool, whether its model can be trained on packed rows. Defaults to `False`.
         has_classes: bool, whether it has labels. Defaults to `False`.
+        sizes: function from the tensors of a checkpoint to those facts that only the tensors tell.
+        settings: tuple of the arguments of `save` that only models with this head have.
+        has_prefix: bool, whether the names of the encoder's tensors begin with `bert.` in transformers. Defaults to
+            `True`.
+        google: str, the tensor that tells this head in Google's format, "" for none; `None` if the format has no place
+            for it. Defaults to `None`.
+        peft: str, peft's task, "" for none; `None` if its adapters are not saved. Defaults to `None`.
+        sentence_transformers: str, the class of sentence-transformers that opens the model. Defaults to `None`.
     """
 
     name: str
@@ -46,6 +55,12 @@ class Head:
     tensors: dict = dataclasses.field(default_factory=dict)
     packs: bool = False
     has_classes: bool = False
+    sizes: Callable = lambda tensors: {}
+    settings: tuple = ()
+    has_prefix: bool = True
+    google: str | None = None
+    peft: str | None = None
+    sentence_transformers: str | None = None
 
 
 def _embedder(encoder, facts):
@@ -62,6 +77,15 @@ def _bilstm_tagger(encoder, facts):
     return build_bilstm_tagger(encoder, facts.num_classes, facts.features, *sizes)
 
 
+def _classes(tensors):
+    return {"num_classes": tensors["classifier.weight"].shape[0]}
+
+
+def _bilstm_sizes(tensors):
+    depth = sum(re.fullmatch(r"bilstm\.weight_hh_l\d+", name) is not None for name in tensors)
+    return {**_classes(tensors), "width": 2 * tensors["bilstm.weight_hh_l0"].shape[1], "num_layers": depth}
+
+
 HEADS = (
     Head(
         "encoder",
@@ -71,6 +95,9 @@ HEADS = (
         ("pooled", "sequence"),
         ("BertModel",),
         packs=True,
+        has_prefix=False,
+        google="",
+        peft="FEATURE_EXTRACTION",
     ),
     Head(
         "embedding",
@@ -79,6 +106,8 @@ HEADS = (
         embed,
         ("sequence",),
         tensors={"sentence_projection": "sentence_projection"},
+        settings=("prompts", "default_prompt_name", "similarity_function"),
+        sentence_transformers="SentenceTransformer",
     ),
     Head(
         "next_sentence",
@@ -89,6 +118,8 @@ HEADS = (
         ("BertForNextSentencePrediction",),
         {"next_sentence": "cls.seq_relationship"},
         packs=True,
+        google="cls.seq_relationship.weight",
+        peft="",
     ),
     Head(
         "pretraining",
@@ -99,6 +130,7 @@ HEADS = (
         ("BertForPreTraining", "BertForMaskedLM", "BertLMHeadModel"),
         {"next_sentence": "cls.seq_relationship"},
         packs=True,
+        google="cls.predictions.bias",
     ),
     Head(
         "classification",
@@ -110,6 +142,10 @@ HEADS = (
         {"classifier": "classifier"},
         packs=True,
         has_classes=True,
+        sizes=_classes,
+        google="classifier.weight",
+        peft="SEQ_CLS",
+        sentence_transformers="CrossEncoder",
     ),
     Head(
         "token_classification",
@@ -121,6 +157,8 @@ HEADS = (
         {"token_classifier": "classifier"},
         packs=True,
         has_classes=True,
+        sizes=_classes,
+        peft="TOKEN_CLS",
     ),
     Head(
         "bilstm_tagging",
@@ -130,6 +168,8 @@ HEADS = (
         ("sequence",),
         tensors={"token_classifier": "classifier"},
         has_classes=True,
+        sizes=_bilstm_sizes,
+        has_prefix=False,
     ),
     Head(
         "question_answering",
@@ -139,6 +179,9 @@ HEADS = (
         ("sequence",),
         ("BertForQuestionAnswering",),
         {"span": "qa_outputs"},
+        settings=("null_threshold",),
+        google="qa_outputs.weight",
+        peft="QUESTION_ANS",
     ),
     Head(
         "multiple_choice",
@@ -148,6 +191,7 @@ HEADS = (
         ("pooled",),
         ("BertForMultipleChoice",),
         {"choice_scorer": "classifier"},
+        peft="",
     ),
 )
 

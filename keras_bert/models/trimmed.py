@@ -52,7 +52,8 @@ def _describe(model):
         description = describe(model)
     except ValueError:  # No builder's, such as one with a teacher.
         return None
-    fits = isinstance(description, Description) and "sequence" not in head_named(description.head).reads
+    head = head_named(description.head) if isinstance(description, Description) else None
+    fits = head is not None and head.run is not None and "sequence" not in head.reads
     # A left-to-right model pools the last token, and a BiLSTM reads all.
     return description if fits and not description.causal and not description.bilstm else None
 

@@ -35,7 +35,7 @@ class TransformerDescription:
         head: "translation".
     """
 
-    head, formats = "translation", ("huggingface",)
+    head, embedding, formats = "translation", {}, ("huggingface",)
     num_classes, multi_label = None, False
 
     config: TransformerConfig

@@ -126,8 +126,8 @@ def test_prompts_are_saved(models, pieces, tmp_path, format):
 
 def test_prompts_of_other_models_raise(models, tmp_path):
     for values, message in (
-        ({"prompts": PROMPTS}, "`prompts` is for models from build_embedder"),
-        ({"similarity_function": "dot"}, "`similarity_function` is for models from build_embedder"),
+        ({"prompts": PROMPTS}, "`prompts` is for models with head='embedding'"),
+        ({"similarity_function": "dot"}, "`similarity_function` is for models with head='embedding'"),
         ({"default_prompt_name": "a"}, "must be the name of a prompt: none"),
     ):
         with pytest.raises(ValueError, match=message):
