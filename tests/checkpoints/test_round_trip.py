@@ -214,10 +214,11 @@ def test_a_failed_save_changes_nothing(models, folder, pieces, monkeypatch):
         ("multi_label", {"thresholds": 1.0}, "`thresholds` must be a number between 0 and 1, or a list of 3, one for"),
         ("multi_label", {"thresholds": [0.1, 0.2]}, r"or a list of 3, one for each .*thresholds=\[0.1, 0.2\]"),
         ("multi_label", {"thresholds": [0.1, "0.2", 0.3]}, "`thresholds` must be a number between 0 and 1, or a list"),
-        ("classification", {"null_threshold": 0.3}, "`null_threshold` must be None for a model with head='classific"),
+        ("classification", {"null_threshold": 0.3}, "`null_threshold` is for models with head='question_answering'"),
         ("question_answering", {"null_threshold": math.nan}, "`null_threshold` must be a finite number or `None`"),
         ("encoder", {"strip_accents": True}, "`strip_accents` needs a `vocabulary`. Received: strip_accents=True"),
         ("classification", {"thresholds": 0.3}, "`thresholds` must be None for a model that is not multi-label"),
+        ("encoder", {"pairs": True}, "`save` has no setting 'pairs'. Expected one of: lowercase, labels, task, pair"),
         ("encoder", {"labels": ["a"]}, "`labels` require a classification head. Received: .* head='encoder'"),
         (
             "encoder",

@@ -60,8 +60,6 @@ def test_a_student_is_loaded_and_saved(deep, pieces, tmp_path):
         np.testing.assert_array_equal(to_numpy(weight), to_numpy(other))
     with pytest.raises(ValueError, match="`layers` must be a number of layers, from 1 to 2"):
         keras_bert.load(tmp_path / "student", num_layers=3)
-    with pytest.raises(ValueError, match="bilstm does not take num_layers"):
-        keras_bert.load("bilstm", vocabulary=pieces, num_layers=1)
 
 
 @pytest.mark.parametrize("with_pairs", [True, False])
