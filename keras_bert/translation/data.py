@@ -51,26 +51,22 @@ def read(source, target=None):
         source: path of the sentences.
         target: path of their translations; `None` for none.
     """
-    paths = [pathlib.Path(path) for path in (source, target) if path is not None]
-    sides = [_lines(path) for path in paths]
-    if len({len(side) for side in sides}) > 1:
-        counts = ", ".join(f"{path} has {len(side):,}" for path, side in zip(paths, sides, strict=True))
+    source, target = pathlib.Path(source), target and pathlib.Path(target)
+    sources, targets = _lines(source), target and _lines(target)
+    if targets is not None and len(sources) != len(targets):
+        counts = f"{source} has {len(sources):,}, {target} has {len(targets):,}"
         raise ValueError(f"parallel files must have the same number of lines. Received: {counts}")
-    if not sides[0]:
-        raise ValueError(f"{paths[0]}: the file is empty. Expected one sentence per line")
-    if not any(text.strip() for text in sides[0]):
-        raise ValueError(f"{paths[0]}: all lines are blank. Expected one sentence per line")
-    return Pairs(
-        paths[0], paths[1] if target is not None else None, sides[0], sides[1] if target is not None else None,
-        list(range(1, len(sides[0]) + 1)),
-    )  # fmt: skip
+    if not sources:
+        raise ValueError(f"{source}: the file is empty. Expected one sentence per line")
+    if not any(text.strip() for text in sources):
+        raise ValueError(f"{source}: all lines are blank. Expected one sentence per line")
+    return Pairs(source, target, sources, targets, list(range(1, len(sources) + 1)))
 
 
 def without_blank(pairs):
     """Returns the pairs of which no side is blank; a warning names the others."""
-    blank = [
-        not source.strip() or not target.strip() for source, target in zip(pairs.sources, pairs.targets, strict=True)
-    ]
+    sides = zip(pairs.sources, pairs.targets, strict=True)
+    blank = [not source.strip() or not target.strip() for source, target in sides]
     return drop(pairs, blank, "with an empty side")
 
 

@@ -1,0 +1,59 @@
+"""Attention against NumPy."""
+
+import numpy as np
+import pytest
+
+from keras_bert import layers
+from tests.conftest import to_numpy as numpy
+from tests.layers.random_weights import randomize
+
+
+def softmax(scores):
+    exponents = np.exp(scores - scores.max(-1, keepdims=True))
+    return exponents / exponents.sum(-1, keepdims=True)
+
+
+def attention_oracle(query, memory, weights, heads, allowed):
+    """Scaled dot-product attention, one head at a time, as in section 3.2 of the paper."""
+    (wq, wk, wv, wo), (bq, bk, bv, bo) = weights
+    q, k, v = (np.split(x, heads, -1) for x in (query @ wq + bq, memory @ wk + bk, memory @ wv + bv))
+    scores = [q[head] @ k[head].swapaxes(-1, -2) / np.sqrt(q[head].shape[-1]) for head in range(heads)]
+    probabilities = [softmax(np.where(allowed, score, -np.inf)) for score in scores]
+    contexts = [probabilities[head] @ v[head] for head in range(heads)]
+    return np.concatenate(contexts, -1) @ wo + bo, np.stack(probabilities, 1)
+
+
+@pytest.mark.parametrize("cross", [False, True])
+def test_attention_equals_numpy(cross):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 5, 12)).astype("float32")
+    memory = rng.normal(size=(2, 7, 12)).astype("float32") if cross else x
+    layer = layers.MultiHeadAttention(12, 3, cross_attention=cross)
+    layer.build((2, 5, 12))
+    randomize(layer, rng)
+    if cross:
+        projections = [(layer.query, 1), (layer.key_value, 2), (layer.output_dense, 1)]
+    else:
+        projections = [(layer.query_key_value, 3), (layer.output_dense, 1)]
+    kernels = [part for dense, count in projections for part in np.split(numpy(dense.kernel), count, 1)]
+    biases = [part for dense, count in projections for part in np.split(numpy(dense.bias), count)]
+    allowed = np.ones((2, 1, memory.shape[1]), bool)
+    allowed[1, :, 4:] = False
+    expected, probabilities = attention_oracle(x, memory, (kernels, biases), 3, allowed)
+    options = {"attention_mask": allowed[:, None], "memory": memory if cross else None}
+    output, scores = layer(x, **options)
+    np.testing.assert_allclose(numpy(output), expected, atol=1e-5)
+    np.testing.assert_allclose(numpy(scores), probabilities, atol=1e-6)
+    output, _ = layer(x, return_probabilities=False, **options)  # On JAX, by its own kernel.
+    np.testing.assert_allclose(numpy(output), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16", "float16"])
+def test_a_fully_masked_row_stays_finite(dtype):
+    layer = layers.MultiHeadAttention(8, 2, dtype=dtype)
+    x = np.random.default_rng(0).normal(size=(2, 3, 8)).astype("float32")
+    mask = np.array([[1, 1, 0], [0, 0, 0]], bool)[:, None, None]
+    output, scores = layer(x, attention_mask=mask)
+    assert np.isfinite(numpy(output)).all()
+    np.testing.assert_allclose(numpy(scores)[1], 1 / 3, atol=1e-3)
+    assert (numpy(scores)[0, ..., 2] == 0).all()

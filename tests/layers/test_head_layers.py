@@ -1,0 +1,28 @@
+"""Layers of the heads."""
+
+import keras
+import numpy as np
+
+from keras_bert import layers
+from tests.conftest import to_numpy as numpy
+
+
+def test_choices_without_tokens_are_masked():
+    scores = np.array([[0.5], [2.0], [1.0], [3.0], [4.0], [5.0]], "float32")
+    mask = np.array([[[1, 1], [0, 0], [1, 0]], [[0, 0], [0, 0], [0, 0]]], "int32")
+    logits = numpy(layers.UnfoldChoices()(scores, mask))
+    assert logits.tolist() == [[0.5, -1e9, 1.0], [-1e9, -1e9, -1e9]]
+    probabilities = numpy(keras.ops.softmax(logits))
+    np.testing.assert_allclose(probabilities[0], [1 / (1 + np.exp(0.5)), 0, 1 / (1 + np.exp(-0.5))], rtol=1e-6)
+    assert probabilities[0, 1] == 0
+    np.testing.assert_allclose(probabilities[1], 1 / 3, rtol=1e-6)
+
+
+def test_masked_positions_are_gathered():
+    layer = layers.MaskedLMTransform(4, activation="linear")
+    layer.build((None, None, 4))
+    layer.dense.kernel.assign(np.eye(4, dtype="float32"))
+    x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32")
+    picked = np.stack([x[0, [2, 0]], x[1, [1, 1]]])
+    expected = (picked - picked.mean(-1, keepdims=True)) / picked.std(-1, keepdims=True)
+    np.testing.assert_allclose(numpy(layer(x, np.array([[2, 0], [1, 1]], "int32"))), expected, atol=1e-5)
