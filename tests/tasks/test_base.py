@@ -1,0 +1,148 @@
+"""The promises of every task: read, build, one epoch, conclude, save, load, export, answer. A new task is a row."""
+
+import json
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.exporting.head_signatures import signatures_of
+from keras_bert.exporting.verification import verify
+from keras_bert.tasks.classification.data import own_data
+from keras_bert.tasks.classification.multi_label_task import MultiLabelTask
+from keras_bert.tasks.classification.task import ClassificationTask
+from keras_bert.tasks.embedding import data as embedding
+from keras_bert.tasks.embedding.task import EmbeddingTask
+from keras_bert.tasks.multiple_choice import data as choices
+from keras_bert.tasks.multiple_choice.task import MultipleChoiceTask
+from keras_bert.tasks.questions import data as questions
+from keras_bert.tasks.questions.task import QuestionAnsweringTask, QuestionSettings
+from keras_bert.tasks.tagging import data as tagging
+from keras_bert.tasks.tagging.task import TaggingSettings, TaggingTask
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.usefixtures("eager")]
+
+
+class Case(NamedTuple):
+    """A task on one small file, which is train, dev and the data to predict.
+
+    Args:
+        name, content: the file; `content` is a list of lines, or of rows to write as JSON.
+        make: function of path, directory of the start model and loaded start model that returns the task.
+        answer: the keys of an answer.
+        predictions: the file of predictions.
+    """
+
+    name: str
+    content: list
+    make: Callable
+    answer: set
+    predictions: str | None
+
+
+def classify(kind, task=ClassificationTask, pair=None, **options):
+    def make(path, model, bert):
+        data = own_data(kind, path, path, path, pair=pair)
+        return task(data, model, bert, 8, path.parent, **options)
+
+    return make
+
+
+def ask(path, model, bert):
+    data = questions.read_all([str(path)], str(path), str(path), True)
+    return QuestionAnsweringTask(data, {model: bert.facts}, bert, QuestionSettings(True, 12, 6))
+
+
+def tag(path, model, bert):
+    sentences = tagging.read(path)
+    return TaggingTask(sentences, sentences, sentences, model, bert, TaggingSettings(6))
+
+
+def embed(path, model, bert):
+    rows = embedding.read(path)
+    return EmbeddingTask(rows, rows, {"train": path.name, "dev": path.name}, model, bert, 8)
+
+
+TEXTS = ["a b c", "d e", "f g h i", "j"]
+LABELLED = ["text,label", *(f"{text},{label}" for text, label in zip(TEXTS, "xyxy", strict=True))]
+SETS = ["text,label", *(f"{text},{label}" for text, label in zip(TEXTS, ["x", "x|y", "", "y"], strict=True))]
+SCORED = ["text,second,label", *(f"{text},k l,{number}" for number, text in enumerate(TEXTS))]
+GOLDS = {"1": [{"text": "e", "answer_start": 4}], "2": []}
+ASKED = [{"id": name, "question": "a", "answers": answers} for name, answers in GOLDS.items()]
+SQUAD = {"version": "v2.0", "data": [{"paragraphs": [{"context": "c d e f g h i j k l m", "qas": ASKED}]}]}
+CHOICES = [
+    {"text": text, "choices": ["k", "l m", "n"], "label": label} for text, label in zip(TEXTS, "ABCA", strict=True)
+]
+CASES = {
+    "classification": Case("a.csv", LABELLED, classify("classification"), {"label", "scores"}, "predictions.tsv"),
+    "regression": Case("a.csv", SCORED, classify("regression", pair="second"), {"value"}, "predictions.tsv"),
+    "multi_label": Case(
+        "a.csv",
+        SETS,
+        classify("multi_label", MultiLabelTask, threshold="shared"),
+        {"labels", "scores"},
+        "predictions.tsv",
+    ),
+    "entities": Case("a.txt", ["a B-X", "b O", "", "c I-X", "d O", "e O"], tag, {"entities"}, "predictions.txt"),
+    "tags": Case("a.txt", ["a N", "b V", "", "c N"], tag, {"entities"}, "predictions.txt"),
+    "questions": Case("a.json", [SQUAD], ask, {"answer", "start", "end", "score"}, "test/predictions.json"),
+    "multiple_choice": Case(
+        "a.jsonl",
+        CHOICES,
+        lambda path, *model: MultipleChoiceTask(choices.read_all(path, path, path), *model, 8),
+        {"choice", "scores"},
+        "predictions.tsv",
+    ),
+    "scored": Case("a.csv", ["query,passage,score", "a b,c,0", "d,e,1", "f,g h,0.5"], embed, set(), None),
+    "pairs": Case("a.csv", ["query,passage", "a b,c", "d,e f"], embed, set(), None),
+    "triplets": Case("a.csv", ["query,passage,negative", "a b,c,d", "d,e f,"], embed, set(), None),
+}
+
+
+OFTEN = [name for name in CASES if name not in ("tags", "pairs", "triplets")]
+SLOW = [pytest.param(name, True, marks=pytest.mark.slow) for name in CASES]
+
+
+@pytest.mark.parametrize(("name", "exported"), [*((name, False) for name in OFTEN), *SLOW])
+def test_from_a_file_to_answers(name, exported, checkpoint, tmp_path):
+    case, path, bert = CASES[name], tmp_path / CASES[name].name, keras_bert.load(checkpoint)
+    lines = [line if isinstance(line, str) else json.dumps(line) for line in case.content]
+    path.write_text("\n".join(lines) + "\n")
+    task, again = (case.make(path, str(checkpoint), bert) for _ in range(2))
+    assert task.settings == again.settings
+    for described in (task.settings, task.summary, task.facts, task.card):
+        assert json.dumps(described)
+    assert task.summary["train"] > 1
+
+    batches, dev = task.batches(task.train[0], 4, 1, False), task.select({})
+    trainer = keras_bert.Trainer(
+        lambda: task.build(bert),
+        lambda model: keras_bert.create_optimizer(model, 1e-3, batches.steps),
+        task.loss,
+        metrics=task.score,
+    )
+    scores = trainer.fit(batches, epochs=1, evaluation=dev)
+    logits, test = ([logits(trainer.predict)] for logits in (task.dev_logits, task.test_logits))
+    logits, test = ({key: task.combine([run[key] for run in runs]) for key in runs[0]} for runs in (logits, test))
+    findings = task.conclude(logits, test, tmp_path / "out")
+    assert findings.measured[task.metric] == pytest.approx(scores[task.metric])
+    assert {len(row) for row in findings.errors} == {len(findings.errors[0])}
+    assert case.predictions is None or (tmp_path / "out" / case.predictions).is_file()
+
+    options = {"sequence_length": task.sequence_length, **task.save_options(logits)}
+    keras_bert.save(task.complete(trainer.model), tmp_path / "model", bert.vocabulary, **options)
+    saved = keras_bert.load(tmp_path / "model")
+    options = task.export_options(saved)
+    example, folder = options["example"], tmp_path / "saved" / "1"
+    assert options.keys() - {"labels", "pair", "example", "score_range"} <= set(signatures_of(saved.head).options)
+    if exported:
+        keras_bert.export(saved.model(), saved.preprocessor(task.sequence_length), folder, **options)
+        (report,) = verify([folder])
+        assert not report.problems
+    if case.answer:
+        (answer,) = saved.predict([example])
+        assert case.answer <= set(answer)
+    else:
+        assert np.isfinite(saved.encode([example["text"]])).all()
