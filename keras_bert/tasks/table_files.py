@@ -31,36 +31,27 @@ def stream_lines(path):
             if number == 1 and not content.endswith(b"\n"):
                 yield from read_lines(path)
                 return
-            place = f"{path}:{number}"
-            line = _decoded_line(content, place) if number > 1 else decoded(content, path)
+            line = decoded(content, path, number)
             blank.append((number, line.removesuffix("\n").removesuffix("\r")))
             if line.strip(" \r\n"):
                 yield from blank
                 blank = []
 
 
-def _decoded_line(content, place):
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(_not_utf_8(place, content[error.start], error.start)) from error
-
-
-def _not_utf_8(place, byte, position):
-    return f"{place}: not UTF-8, byte 0x{byte:02x} at position {position}. Save the file as UTF-8"
-
-
-def decoded(content, name):
-    """Decodes the bytes of a UTF-8 file, without its byte order mark; `name` is that of the file."""
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in content[:2]:
-        raise ValueError(f"{name}: the file is UTF-16. Save it as UTF-8 (Excel calls it `CSV UTF-8`)")
-    content = content.removeprefix(codecs.BOM_UTF8)
+def decoded(content, name, first_line=1):
+    """Decodes the bytes of the UTF-8 file `name` from a line to the end, without its byte order mark."""
+    if first_line == 1:
+        if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in content[:2]:
+            raise ValueError(f"{name}: the file is UTF-16. Save it as UTF-8 (Excel calls it `CSV UTF-8`)")
+        content = content.removeprefix(codecs.BOM_UTF8)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         *lines, line = split_lines(content[: error.start].decode("utf-8"))
-        place, position = f"{name}:{len(lines) + 1}", len(line.encode())
-        raise ValueError(_not_utf_8(place, content[error.start], position)) from error
+        raise ValueError(
+            f"{name}:{len(lines) + first_line}: not UTF-8, byte 0x{content[error.start]:02x} at position "
+            f"{len(line.encode())}. Save the file as UTF-8"
+        ) from error
 
 
 def split_lines(text):
@@ -203,12 +194,17 @@ def lines_of_table(path, wanted):
 
     Blank lines are no rows. In a single column, lines of white space are texts, in TSV also empty lines.
     """
-    rows = _csv_rows(path, wanted) if path.suffix.lower() == ".csv" else _tsv_rows(path)
+    rows = _csv_rows(path, wanted) if path.suffix.lower() == ".csv" else split_tabs(path, _unquoted)
     rows = list(itertools.dropwhile(lambda row: is_blank(row[1]), rows))
     if not rows:
         raise ValueError(f"{path}: the file is empty. Expected a first line with the names of the columns")
     has_one_column = len(rows[0][1]) == 1
     return [row for row in rows if (row[1] if has_one_column else not is_blank(row[1]))]
+
+
+def split_tabs(path, convert=str):
+    """Returns (line number, fields) of each line of a file whose columns are separated by tabs."""
+    return [(number, list(map(convert, line.split("\t")))) for number, line in read_lines(path)]
 
 
 def is_blank(fields):
@@ -268,10 +264,6 @@ def _csv_problem(error):
     if "new-line character" in str(error):
         return "a carriage return within a line. Save the file with consistent line ends, or quote the field"
     return f"{error}. Expected CSV with doubled quotes inside quoted fields"
-
-
-def _tsv_rows(path):
-    return [(number, [_unquoted(field) for field in line.split("\t")]) for number, line in read_lines(path)]
 
 
 def _unquoted(field):

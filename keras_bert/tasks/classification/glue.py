@@ -9,7 +9,7 @@ import numpy as np
 from keras_bert.tasks.classification.data import Data, predict
 from keras_bert.tasks.classification.glue_tasks import TASKS
 from keras_bert.tasks.examples import Examples, class_ids, finite_number
-from keras_bert.tasks.table_files import check_columns, good_rows, is_blank, read_lines, table_row
+from keras_bert.tasks.table_files import check_columns, good_rows, is_blank, split_tabs, table_row
 from keras_bert.training.metrics import matthews_correlation
 
 _LOG = logging.getLogger("keras_bert")
@@ -132,7 +132,7 @@ def _find_paraphrase_corpus(task, data_dir, split):
         return path, None
     ids, dev = _find(task, data_dir, ["dev_ids.tsv"]), _find(task, data_dir, ["dev.tsv"])
     if ids is not None:
-        of_dev = {tuple(line.split("\t")) for _, line in read_lines(ids)}
+        of_dev = {tuple(fields) for _, fields in split_tabs(ids)}
     elif dev is not None:
         of_dev = {_pair_ids(row) for _, _, row in _read_rows(dev, _PAIR_IDS)}
     else:
@@ -149,8 +149,7 @@ def _pair_ids(row):
 
 def _read_rows(path, wanted, header=None, skip_bad_rows=0):
     """Returns (line number, row number, dict by column) of each row."""
-    lines = [(number, line.split("\t")) for number, line in read_lines(path)]
-    lines = [(number, fields) for number, fields in lines if not is_blank(fields)]
+    lines = [(number, fields) for number, fields in split_tabs(path) if not is_blank(fields)]
     if header is None and lines:
         (_, header), *lines = lines
 

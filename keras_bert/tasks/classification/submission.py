@@ -9,7 +9,7 @@ import numpy as np
 from keras_bert.files import replacing, write_text
 from keras_bert.tasks.classification.glue_tasks import TASKS
 from keras_bert.tasks.examples import finite_number
-from keras_bert.tasks.table_files import read_lines
+from keras_bert.tasks.table_files import split_tabs
 
 _LOG = logging.getLogger("keras_bert")
 _SERVER_HEADER = "index\tprediction\n"
@@ -77,7 +77,7 @@ def _server_string(task, prediction):
 
 
 def _check_submission(task, path, rows):
-    (_, header), *lines = [(line, text.split("\t")) for line, text in read_lines(path)] or [(1, [])]
+    (_, header), *lines = split_tabs(path) or [(1, [])]
     if header != ["index", "prediction"]:
         raise ValueError(f"{path}:1: expected the columns index and prediction, got {', '.join(header)}")
     for number, (line, fields) in enumerate(lines):

@@ -21,6 +21,11 @@ from keras_bert.training.contrastive import cosine_loss, in_batch_loss, triplet_
 from keras_bert.training.progress import announced
 from keras_bert.training.tower_bucketing import TowerBatches
 
+_LOSSES = {  # And the settings that they take.
+    "cosine": (cosine_loss, ()),
+    "in_batch": (in_batch_loss, ("temperature",)),
+    "triplet": (triplet_loss, ("margin", "distance")),
+}
 METRICS = {"scored": "spearman", "pairs": "MRR@10", "triplets": "accuracy"}
 
 
@@ -54,15 +59,11 @@ class EmbeddingSettings:
         return any(value is not None for value in (self.pooling, self.normalize, self.projection))
 
     def make_loss(self, kind):
-        """Returns the name of the loss for data of a kind, and the `Loss`."""
+        """Returns the name of the loss for data of a kind, its settings, and the `Loss`."""
         name = loss_name(kind, self.loss)
-        match name:
-            case "cosine":
-                return name, cosine_loss()
-            case "in_batch":
-                return name, in_batch_loss(self.temperature)
-            case _:
-                return name, triplet_loss(self.margin, self.distance)
+        make, names = _LOSSES[name]
+        settings = {field: getattr(self, field) for field in names}
+        return name, settings, make(*settings.values())
 
 
 class EmbeddingTask(FinetuningTask):
@@ -90,7 +91,7 @@ class EmbeddingTask(FinetuningTask):
         self.examples, self.files = {"train": train, "dev": dev}, names
         self.title = f"Sentence embeddings, {names['train']}"
         settings = settings or EmbeddingSettings()
-        self.metric, (name, self.loss) = METRICS[dev.kind], settings.make_loss(train.kind)
+        self.metric, (name, loss_settings, self.loss) = METRICS[dev.kind], settings.make_loss(train.kind)
         self._set_head(settings)
         passage = QUERY if train.kind == "scored" else PASSAGE  # Texts with a score are alike.
         self._own_prompts = settings.prompts or {}
@@ -109,7 +110,7 @@ class EmbeddingTask(FinetuningTask):
             "normalize": self._normalize,
             "projection": self._projection,
             "prompts": self._prompts,
-            **_loss_settings(name, settings),
+            **loss_settings,
         }
         self.summary, self.card = self._summary(), _card(names)
 
@@ -257,16 +258,6 @@ class EmbeddingTask(FinetuningTask):
             ]
             rows = excess, dev.queries, first, texts, "excess"
         return query_report(*rows)
-
-
-def _loss_settings(name, options):
-    match name:
-        case "in_batch":
-            return {"temperature": options.temperature}
-        case "triplet":
-            return {"margin": options.margin, "distance": options.distance}
-        case _:
-            return {}
 
 
 def _keys(examples):

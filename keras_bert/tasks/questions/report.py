@@ -121,16 +121,13 @@ def _length(row):
 def _scores(groups, rows):
     """Table rows: number of questions and scores of each group, then of all questions."""
     return [
-        [name, f"{len(some):,}", _mean(some, "exact"), _bar(some)] for name, some in {**groups, "all": rows}.items()
+        [name, f"{len(some):,}", _mean(some, "exact"), _mean(some, "f1", share_bar)]
+        for name, some in {**groups, "all": rows}.items()
     ]
 
 
-def _mean(rows, name):
-    return page.percent(statistics.fmean(row[name] for row in rows), 1) if rows else page.NOTHING
-
-
-def _bar(rows):
-    return share_bar(statistics.fmean(row["f1"] for row in rows)) if rows else page.NOTHING
+def _mean(rows, name, show=lambda mean: page.percent(mean, 1)):
+    return show(statistics.fmean(row[name] for row in rows)) if rows else page.NOTHING
 
 
 def _confidence(row):

@@ -7,6 +7,7 @@ import pathlib
 from typing import Any
 
 from keras_bert.files import fingerprint
+from keras_bert.tasks.examples import Rows
 from keras_bert.tasks.tagging import annotations, conll, schemes
 from keras_bert.tasks.tagging.schemes import PLAIN
 
@@ -14,7 +15,7 @@ _LOG = logging.getLogger("keras_bert")
 
 
 @dataclasses.dataclass(frozen=True)
-class Sentences:
+class Sentences(Rows):
     """The sentences of a file: lists of words, or texts.
 
     Args:
@@ -40,6 +41,8 @@ class Sentences:
     documents: list
     file: Any
 
+    content, places = ("words", "texts", "entities", "tags"), ("lines", "documents")
+
     def __len__(self):
         return len(self.lines)
 
@@ -55,14 +58,7 @@ class Sentences:
 
     def first(self, count):
         """Returns the first `count` sentences, or all for `None`; these cannot be written."""
-        if count is None or count >= len(self):
-            return self
-        columns = {
-            name: column and column[:count]
-            for name in ("words", "texts", "entities", "tags", "lines", "documents")
-            for column in [getattr(self, name)]
-        }
-        return dataclasses.replace(self, **columns, file=None)
+        return self if count is None or count >= len(self) else dataclasses.replace(super().first(count), file=None)
 
     def fingerprint(self):
         """Returns a hash of the content, to recognize changed data."""
@@ -117,29 +113,25 @@ def _read(path, word_column, tag_column, separator, scheme, like):
         numbers = [[line] * len(words) for line, words in zip(file.lines, file.words, strict=True)]
         documents = list(range(len(file.words)))
     else:
-        file = conll.read(
-            path,
-            word_column,
-            tag_column,
-            separator,
-            like.file if isinstance(like and like.file, conll.Columns) else None,
-        )
+        other = like.file if isinstance(like and like.file, conll.Columns) else None
+        file = conll.read(path, word_column, tag_column, separator, other)
         numbers, documents = file.numbers, file.documents
     lines = [places[0] for places in numbers]
     unknown = not any(tag != schemes.OUTSIDE for tags in file.tags or () for tag in tags)
     if scheme is None and like and (unknown or like.scheme in ("io", PLAIN)):
         scheme = like.scheme
+    sentences = Sentences(path, file.words, None, None, None, scheme or "iob2", lines, documents, file)
     if file.tags is None:
-        return Sentences(path, file.words, None, None, None, scheme or "iob2", lines, documents, file)
+        return sentences
     if scheme is None:
         scheme = schemes.recognize(file.tags)
         if scheme in ("io", PLAIN):
             _check_style(path, file.tags)
     _check_tags(path, file.tags, numbers, scheme)
     if scheme == PLAIN:
-        return Sentences(path, file.words, None, None, file.tags, scheme, lines, documents, file)
-    found = [schemes.entities(tags, scheme) for tags in file.tags]
-    return Sentences(path, file.words, None, found, None, scheme, lines, documents, file)
+        return dataclasses.replace(sentences, tags=file.tags, scheme=scheme)
+    entities = [schemes.entities(tags, scheme) for tags in file.tags]
+    return dataclasses.replace(sentences, entities=entities, scheme=scheme)
 
 
 def _check_style(path, sentences):

@@ -9,7 +9,7 @@ from keras_bert.reports import page
 from keras_bert.reports.calibration import calibration_section
 from keras_bert.reports.excerpts import excerpts
 from keras_bert.reports.lengths import length_rows, share_bar
-from keras_bert.tasks.classification.report import CONFUSIONS, MANY_CLASSES, confusions
+from keras_bert.tasks.classification.report import CONFUSIONS, MANY_CLASSES, confusions, share
 from keras_bert.tasks.tagging import matches as entity_matches
 from keras_bert.tasks.tagging.matches import (
     BOTH_WRONG,
@@ -86,14 +86,10 @@ def _kinds(found):
     rows = []
     for kind in KINDS:
         count, none = counts[kind], [page.NOTHING] * 2
-        gold = none if kind == SPURIOUS else [f"{count:,}", _share(count, golds)]
-        said = none if kind == MISSED else [f"{count:,}", _share(count, predicted)]
+        gold = none if kind == SPURIOUS else [f"{count:,}", share(count, golds)]
+        said = none if kind == MISSED else [f"{count:,}", share(count, predicted)]
         rows.append([kind, *gold, *said])
-    return [*rows, ["all", f"{golds:,}", _share(golds, golds), f"{predicted:,}", _share(predicted, predicted)]]
-
-
-def _share(count, total):
-    return page.percent(count / total, 1) if total else page.NOTHING
+    return [*rows, ["all", f"{golds:,}", share(golds, golds), f"{predicted:,}", share(predicted, predicted)]]
 
 
 def _confusions(types, found):
