@@ -187,12 +187,18 @@ class Head(NamedTuple):
         outputs: shapes of the outputs for `batch`.
         architecture: class in transformers, or None.
         google: whether Google's format has names for it.
+        targets: what the output `logits` learns for `batch`; `None` for other outputs.
+        loss: the loss for these targets. Defaults to the cross-entropy.
+        choices: whether its inputs have an axis of choices.
     """
 
     build: Callable
     outputs: dict
     architecture: str | None
     google: bool = True
+    targets: object = None
+    loss: str | None = None
+    choices: bool = False
 
 
 MLM, NSP, CLASSIFIER = {"mlm_logits": (3, 3, 50)}, {"nsp_logits": (3, 2)}, "BertForSequenceClassification"
@@ -201,6 +207,8 @@ pretrainer, classifier = keras_bert.build_pretrainer, keras_bert.build_classifie
 tagger = partial(keras_bert.build_token_classifier, num_classes=9)
 bilstm = partial(keras_bert.build_bilstm_tagger, num_classes=9, features="sum_all", width=8, dropout=0.3)
 embedder = partial(keras_bert.build_embedder, pooling="max", normalize=True)
+chooser = keras_bert.build_multiple_choice
+CLASSES, SCORES, TAGS = [0, 2, 1], [[0.5], [1.0], [4.0]], np.arange(36).reshape(3, 12) % 9
 POOLINGS = ("cls", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 projector = partial(embedder, pooling=POOLINGS, projection=16, projection_activation="tanh")
 HEADS = {
@@ -209,13 +217,13 @@ HEADS = {
     "mlm": Head(partial(pretrainer, next_sentence=False), MLM, "BertForMaskedLM"),
     "untied": Head(partial(pretrainer, next_sentence=False, tied=False), MLM, "BertForMaskedLM", google=False),
     "next_sentence": Head(keras_bert.build_next_sentence, NSP, "BertForNextSentencePrediction"),
-    "classification": Head(partial(classifier, num_classes=3), {"logits": (3, 3)}, CLASSIFIER),
-    "regression": Head(partial(classifier, num_classes=1), {"logits": (3, 1)}, CLASSIFIER),
+    "classification": Head(partial(classifier, num_classes=3), {"logits": (3, 3)}, CLASSIFIER, targets=CLASSES),
+    "regression": Head(partial(classifier, num_classes=1), {"logits": (3, 1)}, CLASSIFIER, True, SCORES, "mse"),
     "multi_label": Head(partial(classifier, num_classes=3, multi_label=True), {"logits": (3, 3)}, CLASSIFIER, False),
-    "token_classification": Head(tagger, {"logits": (3, 12, 9)}, "BertForTokenClassification", google=False),
-    "bilstm_tagging": Head(bilstm, {"logits": (3, 12, 9)}, None, google=False),
+    "token_classification": Head(tagger, {"logits": (3, 12, 9)}, "BertForTokenClassification", False, TAGS),
+    "bilstm_tagging": Head(bilstm, {"logits": (3, 12, 9)}, None, False, TAGS),
     "question_answering": Head(keras_bert.build_span_labeler, SPAN, "BertForQuestionAnswering"),
-    "multiple_choice": Head(keras_bert.build_multiple_choice, {"logits": (3, 2)}, "BertForMultipleChoice", False),
+    "multiple_choice": Head(chooser, {"logits": (3, 2)}, "BertForMultipleChoice", False, [1, 0, 1], choices=True),
     "embedding": Head(embedder, {"embedding": (3, 32)}, None, google=False),
     "projection": Head(projector, {"embedding": (3, 16)}, None, google=False),
 }
@@ -231,13 +239,10 @@ def build(config):
 
 
 TARGETS = {
-    "mlm_logits": np.array([[7, 8, 9], [10, 11, 12], [13, 14, 0]]),
-    "nsp_logits": np.array([0, 1, 0]),
-    "start_logits": np.array([1, 2, 0]),
-    "end_logits": np.array([3, 2, 1]),
-    "classification": np.array([0, 2, 1]),
-    "regression": np.array([[0.5], [1.0], [4.0]], "float32"),
-    "multiple_choice": np.array([1, 0, 1]),
+    "mlm_logits": [[7, 8, 9], [10, 11, 12], [13, 14, 0]],
+    "nsp_logits": [0, 1, 0],
+    "start_logits": [1, 2, 0],
+    "end_logits": [3, 2, 1],
 }
 
 
@@ -245,18 +250,15 @@ TARGETS = {
 def task(batch):
     """Inputs, targets and losses for `model.fit` by the name of a head; without targets if the head is not trained."""
 
-    def make(head, copies=1):
-        inputs = dict(batch)
-        if "mlm_logits" in HEADS[head].outputs:
+    def make(name, copies=1):
+        inputs, head = dict(batch), HEADS[name]
+        if "mlm_logits" in head.outputs:
             inputs["mask_positions"] = np.array([[1, 5, 9], [2, 3, 6], [1, 2, 0]], "int32")
-        elif head == "multiple_choice":
-            inputs = {name: np.stack([value, np.roll(value, 1, axis=0)], 1) for name, value in batch.items()}
-        targets = {**dict.fromkeys(["token_classification", "bilstm_tagging"], batch["token_ids"] % 9), **TARGETS}.get(
-            head
-        )
-        losses = "mse" if head == "regression" else keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        named = {name: TARGETS[name] for name in HEADS[head].outputs if name in TARGETS}
-        if named:
+        elif head.choices:
+            inputs = {key: np.stack([value, np.roll(value, 1, axis=0)], 1) for key, value in batch.items()}
+        losses = head.loss or keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        targets = None if head.targets is None else np.array(head.targets)
+        if named := {key: np.array(TARGETS[key]) for key in head.outputs if key in TARGETS}:
             targets, losses = named, dict.fromkeys(named, losses)
 
         def repeat(tree):

@@ -13,10 +13,9 @@ import pytest
 import safetensors.numpy
 
 import keras_bert
-from keras_bert.checkpoints import google
 from keras_bert.checkpoints.layout import slots
 from keras_bert.text.tokenizer_json import STANDARD
-from tests.conftest import HEADS, HF_HEADS, to_numpy
+from tests.conftest import HF_HEADS, to_numpy
 
 
 def weights(model):
@@ -28,39 +27,6 @@ def assert_same(left, right):
     assert left.keys() == right.keys()
     for name in left:
         np.testing.assert_array_equal(left[name], right[name], err_msg=name)
-
-
-CASES = [
-    *(("huggingface", head) for head in HEADS),
-    *(("keras", head) for head in ("pretraining", "multi_label", "multiple_choice", "embedding")),
-]
-
-
-@pytest.mark.parametrize(("format", "head"), CASES)
-def test_each_format_and_head(models, saved, pieces, format, head):
-    model, bert = models(head), keras_bert.load(saved(head, format))
-    again = bert.model()
-    assert_same(again, model)
-    before, after = (dataclasses.replace(keras_bert.describe(each), layers={}) for each in (model, again))
-    assert after == before
-    assert bert.vocabulary.pieces == tuple(pieces)
-    assert bert.lowercase
-    assert bert.left_out(again) == []
-
-
-@pytest.mark.tensorflow
-@pytest.mark.parametrize("head", HEADS)
-def test_googles_format_with_each_head(models, saved, tmp_path, head):
-    if not HEADS[head].google:
-        with pytest.raises(ValueError, match="Google's format has (no names for|no place for sig|only a tied)"):
-            keras_bert.save(models(head), tmp_path / "bert", None, format="google")
-        assert list(tmp_path.iterdir()) == []
-        return
-    checkpoint, description = google.read(saved(head, "google")), keras_bert.describe(models(head))
-    assert checkpoint.metadata.head == (None if head == "encoder" else description.head)
-    for slot in slots(description):
-        np.testing.assert_array_equal(checkpoint.tensors.pop(slot.name).read(), slot.value())
-    assert not checkpoint.tensors
 
 
 @pytest.mark.tensorflow

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from tests.conftest import HEADS, relative, to_numpy
+from tests.conftest import relative, to_numpy
 
 
 @pytest.fixture(scope="module")
@@ -43,33 +43,6 @@ def test_outputs_of_every_layer(build, batch):
     assert scores.shape == (3, 4, 12, 12)
     np.testing.assert_allclose(scores.sum(-1), 1, atol=1e-5)
     assert (scores[1, :, :, 7:] == 0).all(), "padding is attended to"
-
-
-@pytest.mark.parametrize("head", [head for head in HEADS if head not in ("mlm", "regression")])
-def test_each_head(build, task, tmp_path, head):
-    """Shapes, dtypes and description, also after a `.keras` round trip."""
-    inputs, _, _ = task(head)
-    options = {"hidden_states": True, "attention_scores": True, "remat": True, "causal": True, "name": "tower"}
-    model = build(head, dtype="mixed_bfloat16", **options)
-    outputs, shapes = run(model, inputs), HEADS[head].outputs
-    assert {name: outputs[name].shape for name in shapes} == shapes
-    dtype = "bfloat16" if head == "encoder" else "float32"
-    assert {model.output[name].dtype for name in shapes} == {dtype}
-    assert {keras.backend.standardize_dtype(weight.dtype) for weight in model.trainable_weights} == {"float32"}
-    assert keras.config.dtype_policy().name == "float32", "the global dtype policy must not change"
-    description = keras_bert.describe(model)
-    assert description.layers["block_0"].name == "tower_block_0"
-    model.save(tmp_path / "model.keras")
-    copy = keras.saving.load_model(tmp_path / "model.keras")
-    assert copy.to_json() == model.to_json()
-    assert_same_weights(copy, model)
-    assert_same_description(keras_bert.describe(copy), description)
-
-
-def assert_same_weights(left, right):
-    for weight, other in zip(left.weights, right.weights, strict=True):
-        assert weight.path == other.path
-        np.testing.assert_array_equal(to_numpy(weight), to_numpy(other), err_msg=weight.path)
 
 
 def assert_same_description(left, right):
