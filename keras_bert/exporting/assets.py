@@ -72,12 +72,12 @@ def write(directory, signatures, about, eagerly=True):
 def ops(directory):
     """Returns the sorted names of all TensorFlow operations in a SavedModel."""
     saved = saved_model_pb2.SavedModel.FromString((directory / "saved_model.pb").read_bytes())
-    found = set()
+    names = set()
     for graph in (meta.graph_def for meta in saved.meta_graphs):
         functions = {function.signature.name for function in graph.library.function}
         nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
-        found |= {node.op for node in nodes} - functions
-    return sorted(found)
+        names |= {node.op for node in nodes} - functions
+    return sorted(names)
 
 
 def probe_inputs(name, function):

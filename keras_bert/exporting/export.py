@@ -171,8 +171,8 @@ def build_signatures(model, preprocessor, labels=None, pair=False, **options):
 def _labels(description, labels):
     """Returns the checked labels as a list of strings."""
     if labels is not None and (description.num_classes is None or is_regression(description)):
-        kind = "regression model" if description.num_classes else f"model with head={description.head!r}"
-        raise ValueError(f"`labels` must be None for a {kind}. Received: labels={labels!r:.200}")
+        model = "regression model" if description.num_classes else f"model with head={description.head!r}"
+        raise ValueError(f"`labels` must be None for a {model}. Received: labels={labels!r:.200}")
     return checked_labels(labels, description.num_classes)
 
 

@@ -56,9 +56,9 @@ def calling(calls):
             del layer.call
 
 
-def layers_of(model, kind):
-    """Returns the layers of a kind in a model, also nested ones."""
-    return [layer for layer in model._flatten_layers(include_self=False) if isinstance(layer, kind)]
+def layers_of(model, layer_class):
+    """Returns the layers of a class in a model, also nested ones."""
+    return [layer for layer in model._flatten_layers(include_self=False) if isinstance(layer, layer_class)]
 
 
 def rows_of(inputs):

@@ -96,10 +96,10 @@ def observed(model):
 def _check(model):
     for layer in layers_of(model, object):
         if layer.compute_dtype != "float32" or layer.quantization_mode is not None:
-            found = layer.quantization_mode or layer.compute_dtype
+            received = layer.quantization_mode or layer.compute_dtype
             raise ValueError(
                 "the model to export in int8 must be in float32, such as from `keras_bert.load(path)`. "
-                f"Received: a layer {layer.name!r} in {found}"
+                f"Received: a layer {layer.name!r} in {received}"
             )
 
 

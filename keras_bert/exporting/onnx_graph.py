@@ -135,8 +135,8 @@ def attention(graph, hidden, bias, layer, name):
 
     def heads(part, role, order):
         kernel, shift = (
-            graph.constant(values[part], f"{name}/{role}/{kind}")
-            for values, kind in ((kernels, "kernel"), (biases, "bias"))
+            graph.constant(values[part], f"{name}/{role}/{part_name}")
+            for values, part_name in ((kernels, "kernel"), (biases, "bias"))
         )
         rows = add("Add", add("MatMul", hidden, kernel), shift)
         return add("Transpose", add("Reshape", rows, [0, 0, layer.num_heads, size]), perm=order)
@@ -153,8 +153,8 @@ def sentence_pooling(graph, layer, name, hidden, mask):
     """A `SentencePooling`; `mask` is the `padding_mask`."""
     add = graph.add
     real = add("Unsqueeze", add("Cast", mask, to=TensorProto.FLOAT), [2])
-    parts = [_pooled(add, mode, hidden, real) for mode in layer.modes]
-    vectors = parts[0] if len(parts) == 1 else add("Concat", *parts, axis=-1)
+    pooled = [_pooled(add, mode, hidden, real) for mode in layer.modes]
+    vectors = pooled[0] if len(pooled) == 1 else add("Concat", *pooled, axis=-1)
     return unit_length(graph, layer, name, vectors) if layer.normalize else vectors
 
 

@@ -46,8 +46,8 @@ def build_onnx(model, description):
     axes = signatures_of(description.head).axes
     graph.rename({tensor: name for name, tensor in outputs.items()})
     tensors = [
-        [helper.make_tensor_value_info(name, kind, _dimensions(axes(name), sides[name])) for name in names]
-        for sides, names, kind in (
+        [helper.make_tensor_value_info(name, dtype, _dimensions(axes(name), sides[name])) for name in names]
+        for sides, names, dtype in (
             (model.input, list(model.input), TensorProto.INT32),
             (model.output, list(outputs), TensorProto.FLOAT),
         )
@@ -82,7 +82,7 @@ def _writers(graph, sources):
     """
     writers = {}
     for name in sources.keys() - {"token_embedding", "embeddings"}:
-        writer = next(writer for kind, writer in _WRITERS if isinstance(sources[name], kind))
+        writer = next(writer for layer_class, writer in _WRITERS if isinstance(sources[name], layer_class))
         writers[name] = functools.partial(writer, graph, sources[name], name)
     table = weight(graph, sources["token_embedding"].float_table(), "token_embedding")
 

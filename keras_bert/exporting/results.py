@@ -29,8 +29,8 @@ def _translation(output, row, n_best):
     if output["truncated"]:
         best["truncated"] = True
     if n_best:
-        found = zip(texts[:n_best], scores, strict=False)
-        best["translations"] = [{"translation": text, "score": score} for text, score in found]
+        pairs = zip(texts[:n_best], scores, strict=False)
+        best["translations"] = [{"translation": text, "score": score} for text, score in pairs]
     return best
 
 

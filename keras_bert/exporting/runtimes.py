@@ -62,13 +62,14 @@ def check_runtime(model, description, path, runners, precision):
     for (run, batch), outputs in zip(cases, expected, strict=True):
         got = run(batch)
         for name, values in outputs.items():
-            found = compare(values, got[name], TOLERANCES[precision], scales[name])
-            if found.problem:
+            difference = compare(values, got[name], TOLERANCES[precision], scales[name])
+            if difference.problem:
                 raise ValueError(
                     f"{path.name} was not written, since it does not compute what the model does: for inputs of shape "
-                    f"{batch['token_ids'].shape}, {name} {found.problem}; expected at most {TOLERANCES[precision]:.0e}"
+                    f"{batch['token_ids'].shape}, {name} {difference.problem}; "
+                    f"expected at most {TOLERANCES[precision]:.0e}"
                 )
-            differences.append(found.relative)
+            differences.append(difference.relative)
     latencies = dict(_latency(run, model, description, length) for run, length in runners)
     return RuntimeReport(path, path.stat().st_size, max(differences), latencies)
 

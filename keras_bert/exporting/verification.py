@@ -111,7 +111,7 @@ def compare(expected, got, tolerance, scale=None):
     try:
         expected = _like(got, expected)
     except (ValueError, TypeError):
-        return Difference(problem="has stored values of another kind")
+        return Difference(problem="has stored values of another type")
     if expected.shape != got.shape:
         return Difference(problem=f"has shape {got.shape}, expected {expected.shape}", discrete=True)
     if got.dtype.kind != "f":
@@ -193,8 +193,8 @@ def _request(values):
 
 def array(answer):
     """Returns the array of an output in an answer; strings are objects."""
-    kind = np.dtype(object if answer["dtype"] == "string" else "f8" if "float" in answer["dtype"] else "i8")
-    return np.array(answer["values"], kind).reshape(answer["shape"])
+    dtype = np.dtype(object if answer["dtype"] == "string" else "f8" if "float" in answer["dtype"] else "i8")
+    return np.array(answer["values"], dtype).reshape(answer["shape"])
 
 
 def _check_signatures(report, probes, served, tolerance, precision, compare_alone):
@@ -233,8 +233,12 @@ def _check_signature(report, name, stored, whole, alone, tolerance, precision, c
 def _judge(named, precision):
     """Returns problems, and a note on discrete outputs changed by near ties: below 32 bits, only floats are checked."""
     exact = precision not in TOLERANCES or precision == "float32"
-    wrong = [f"{key} {found.problem}" for key, found in named if found.problem and (exact or not found.discrete)]
-    ties = dict.fromkeys(key.removesuffix(" alone") for key, found in named if found.discrete and not exact)
+    wrong = [
+        f"{key} {difference.problem}"
+        for key, difference in named
+        if difference.problem and (exact or not difference.discrete)
+    ]
+    ties = dict.fromkeys(key.removesuffix(" alone") for key, difference in named if difference.discrete and not exact)
     return wrong, f"; near ties changed {', '.join(ties)}" if ties else ""
 
 
@@ -252,8 +256,8 @@ def _compare_alone(whole, row, alone, key, tolerance):
 
 
 def _largest(named):
-    absolute = max((found.absolute for _, found in named), default=0.0)
-    relative = max((found.relative for _, found in named), default=0.0)
+    absolute = max((difference.absolute for _, difference in named), default=0.0)
+    relative = max((difference.relative for _, difference in named), default=0.0)
     return f"largest difference {absolute:.2g} ({relative:.2g} relative)"
 
 

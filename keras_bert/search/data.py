@@ -71,13 +71,13 @@ def read_passages(path, text_column="text"):
             one passage per line. JSONL and lines are never in memory as a whole.
         text_column: str, the column of the text. Defaults to "text".
     """
-    path, found = pathlib.Path(path), False
+    path, is_empty = pathlib.Path(path), True
     for number, (place, record) in enumerate(_records(path, text_column)):
-        found = True
+        is_empty = False
         title = record.get("title")
         title = "" if title is None else _string(place, "title", title)
         yield Passage(_id(place, record, number), _string(place, text_column, record[text_column]), title)
-    if not found:
+    if is_empty:
         raise ValueError(f"{path}: there is no passage")
 
 

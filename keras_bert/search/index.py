@@ -130,11 +130,11 @@ class SearchIndex:
         return bert
 
     def _check_model(self, bert):
-        if found := differences(model_facts(bert), self.facts.model):
+        if different := differences(model_facts(bert), self.facts.model):
             raise ValueError(
                 f"{self.directory} was built with another model, whose vectors cannot be compared. Different: "
-                f"{'; '.join(found)}. Expected the model {self.facts.name or 'that it was built with'}; for another "
-                "one, build another index"
+                f"{'; '.join(different)}. Expected the model {self.facts.name or 'that it was built with'}; for "
+                "another one, build another index"
             )
 
     def _hit(self, number, score):

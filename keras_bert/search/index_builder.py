@@ -1,7 +1,6 @@
 """Builds an index: embeds passages block by block, and continues an interrupted build."""
 
 import array
-import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -93,7 +92,10 @@ def build_index(
     facts = IndexFacts(model, name, source, count, width, block, similarity, dtype, approximate, **prompts)
     facts = _begin(directory, facts)
     if not vector_files.vectors_path(directory).is_file():
-        _write_blocks(bert, read, directory, facts, batch_size)
+        sizes = [facts.rows(n) for n in range(facts.blocks) if not vector_files.block_path(directory, n).is_file()]
+        work = _write_blocks(bert, read, directory, facts, batch_size)
+        for _ in track(work, f"embedding, parts of {_PART}", sum(-(-size // _PART) for size in sizes)):
+            pass
         with announced("joining the vectors"):
             vector_files.join_blocks(directory, facts)
     for number in range(facts.blocks):
@@ -114,10 +116,10 @@ def _reader(passages, text_column):
     """Returns a function that yields the passages from the first one."""
     if isinstance(passages, str | pathlib.Path):
         return functools.partial(read_passages, passages, text_column)
-    found = [_passage(number, passage) for number, passage in enumerate(passages)]
-    if not found:
+    rows = [_passage(number, passage) for number, passage in enumerate(passages)]
+    if not rows:
         raise ValueError("`passages` must not be empty")
-    return lambda: iter(found)
+    return lambda: iter(rows)
 
 
 def _passage(number, value):
@@ -133,9 +135,9 @@ def _passage(number, value):
 
 def _survey(read):
     """Reads the passages once. Returns their number and fingerprint; raises an error if two have the same id."""
-    found, ids = hashlib.sha256(), array.array("q")  # Hashes of the ids, which take less memory.
+    digest, ids = hashlib.sha256(), array.array("q")  # Hashes of the ids, which take less memory.
     for passage in read():
-        found.update(passage_line(passage))
+        digest.update(passage_line(passage))
         ids.append(hash(passage.id))
     hashes, counts = np.unique(np.asarray(ids), return_counts=True)
     if repeated := set(hashes[counts > 1].tolist()):
@@ -145,7 +147,7 @@ def _survey(read):
                 raise ValueError(
                     f"passages {seen[passage.id]:,} and {number:,} have the id {passage.id!r}. Expected unique ids"
                 )
-    return len(ids), found.hexdigest()[:16]
+    return len(ids), digest.hexdigest()[:16]
 
 
 def _begin(directory, facts):
@@ -159,11 +161,11 @@ def _begin(directory, facts):
         write_facts(directory, facts)
         return facts
     ignored = {"name": None, "complete": False}
-    first, second = (_flat(dataclasses.replace(one, **ignored)) for one in (before, facts))
-    if found := differences(first, second):
+    first, second = (_flat(dataclasses.replace(each, **ignored)) for each in (before, facts))
+    if different := differences(first, second):
         raise ValueError(
             f"{directory} is an index of other passages, of another model or with other options, which this build "
-            f"cannot continue. Different: {'; '.join(found)}. Choose another folder, or remove this one"
+            f"cannot continue. Different: {'; '.join(different)}. Choose another folder, or remove this one"
         )
     return dataclasses.replace(facts, name=facts.name or before.name)
 
@@ -173,47 +175,27 @@ def _flat(facts):
     return {**values.pop("model"), **values}
 
 
-@dataclasses.dataclass
-class _Block:
-    """Passages of one block, and their vectors."""
-
-    number: int
-    passages: list
-    vectors: np.ndarray
-
-
 def _write_blocks(bert, read, directory, facts, batch_size):
-    """Embeds and writes the missing blocks."""
-    missing = [number for number in range(facts.blocks) if not vector_files.block_path(directory, number).is_file()]
-    parts = sum(-(-facts.rows(number) // _PART) for number in missing)
-    with contextlib.closing(track(_parts(read, facts, missing), f"embedding, parts of {_PART}", parts)) as tracked:
-        for block, rows, is_last in tracked:
-            texts = [block.passages[row].content for row in rows]
-            vectors = embed(bert, texts, batch_size, facts.passage_prompt, facts.similarity)
-            _check_vectors(vectors, block, rows)
-            block.vectors[rows] = vectors
-            if is_last:
-                write_passages(directory, block.number, block.passages)
-                vector_files.write_block(directory, block.number, block.vectors)
-
-
-def _parts(read, facts, missing):
-    """Yields blocks, row numbers of texts of similar length, and whether they are the last ones of the block."""
+    """Embeds and writes the missing blocks; yields after each part of one, for the progress."""
     passages = iter(read())
     for number in range(facts.blocks):
-        rows = facts.rows(number)
-        found = list(itertools.islice(passages, rows))
-        if number not in missing:
+        block = list(itertools.islice(passages, facts.rows(number)))
+        if vector_files.block_path(directory, number).is_file():
             continue
-        block = _Block(number, found, np.zeros([rows, facts.width], "float32"))
-        order = sorted(range(rows), key=lambda row, found=found: len(found[row].content), reverse=True)
-        for start in range(0, rows, _PART):
-            yield block, order[start : start + _PART], start + _PART >= rows
+        texts, vectors = [passage.content for passage in block], np.zeros([len(block), facts.width], "float32")
+        order = sorted(range(len(block)), key=lambda row, texts=texts: len(texts[row]), reverse=True)
+        for start in range(0, len(block), _PART):
+            rows = order[start : start + _PART]
+            vectors[rows] = embed(
+                bert, [texts[row] for row in rows], batch_size, facts.passage_prompt, facts.similarity
+            )
+            _check_vectors(vectors[rows], [block[row] for row in rows])
+            yield
+        write_passages(directory, number, block)
+        vector_files.write_block(directory, number, vectors)
 
 
-def _check_vectors(vectors, block, rows):
-    bad = np.flatnonzero(~np.isfinite(vectors).all(-1))
-    if len(bad):
-        raise FloatingPointError(
-            f"the model gives NaN or infinity for the passage with the id {block.passages[rows[bad[0]]].id!r}"
-        )
+def _check_vectors(vectors, block):
+    wrong = np.flatnonzero(~np.isfinite(vectors).all(-1))
+    if len(wrong):
+        raise FloatingPointError(f"the model gives NaN or infinity for the passage with the id {block[wrong[0]].id!r}")

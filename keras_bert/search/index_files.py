@@ -147,8 +147,8 @@ def open_offsets(directory, number, facts):
     path = passages_path(directory, number)
     size = path.stat().st_size if path.is_file() else None
     if size != offsets[-1]:
-        found = "no file" if size is None else f"{size:,} bytes"
-        raise ValueError(f"{path}: expected {offsets[-1]:,} bytes. Received: {found}. {DAMAGED}")
+        received = "no file" if size is None else f"{size:,} bytes"
+        raise ValueError(f"{path}: expected {offsets[-1]:,} bytes. Received: {received}. {DAMAGED}")
     return offsets
 
 

@@ -39,19 +39,19 @@ def rerank(bert, queries, hits, label=None, batch_size=32):
     for start in track(range(0, len(queries), _TOGETHER), f"reranking, parts of {_TOGETHER} queries"):
         part = slice(start, start + _TOGETHER)
         asked = zip(queries[part], hits[part], strict=True)
-        pairs = [[(query, _content(hit)) for hit in found] for query, found in asked]
+        pairs = [[(query, _content(hit)) for hit in candidates] for query, candidates in asked]
         different = list(dict.fromkeys(itertools.chain.from_iterable(pairs)))  # Equal pairs differ by rounding.
         answers = dict(zip(different, bert.predict(different, batch_size, logits=True), strict=True))
-        for found, asked in zip(hits[part], pairs, strict=True):
-            reordered.append(_reordered(found, [answers[pair] for pair in asked], label))
+        for candidates, asked in zip(hits[part], pairs, strict=True):
+            reordered.append(_reordered(candidates, [answers[pair] for pair in asked], label))
     return reordered
 
 
 def _label(bert, label):
     """Returns the label whose probability is the score, `None` for regression; raises an error for other models."""
     if bert.head != "classification" or bert.pair is False:
-        kind = "single texts" if bert.pair is False else f"head={bert.head!r}"
-        raise ValueError(f"a cross-encoder must be a classifier or a regression model of pairs. Received: {kind}")
+        received = "single texts" if bert.pair is False else f"head={bert.head!r}"
+        raise ValueError(f"a cross-encoder must be a classifier or a regression model of pairs. Received: {received}")
     outputs = bert.model().output["logits"].shape[-1]
     if outputs == 1 and not bert.multi_label:
         if label is not None:

@@ -96,19 +96,19 @@ class Client:
     def _signature_dtypes(self, model, version, signature):
         """Input and output dtypes by name. JSON responses lack the dtypes and the name of a single output."""
         key = (model, version, signature)
-        found, expires = self._dtypes.get(key, (None, 0.0))
+        dtypes, expires = self._dtypes.get(key, (None, 0.0))
         if time.monotonic() < expires:
-            return found
-        if found:  # Other threads keep using the cached dtypes while this one refreshes them.
-            self._dtypes[key] = found, time.monotonic() + _SIGNATURE_SECONDS
+            return dtypes
+        if dtypes:  # Other threads keep using the cached dtypes while this one refreshes them.
+            self._dtypes[key] = dtypes, time.monotonic() + _SIGNATURE_SECONDS
         signatures = self.metadata(model, version)["signatures"]
         if signature not in signatures:
             expected = ", ".join(sorted(name for name in signatures if not name.startswith("__saved_model_")))
             raise bad(f"unknown signature `{signature}`. Expected one of: {expected}")
         sides = signatures[signature]["inputs"], signatures[signature]["outputs"]
-        found = tuple({name: info["dtype"] for name, info in side.items()} for side in sides)
-        self._dtypes[key] = found, time.monotonic() + _SIGNATURE_SECONDS
-        return found
+        dtypes = tuple({name: info["dtype"] for name, info in side.items()} for side in sides)
+        self._dtypes[key] = dtypes, time.monotonic() + _SIGNATURE_SECONDS
+        return dtypes
 
 
 def _info(info):

@@ -18,7 +18,7 @@ _DTYPES = {
     "DT_FLOAT": np.float32,
     "DT_DOUBLE": np.float64,
     "DT_BOOL": np.bool_,
-} | {f"DT_{kind}{bits}": np.dtype(f"{kind.lower()}{bits}") for kind in ("INT", "UINT") for bits in (8, 16, 32, 64)}
+} | {f"DT_{name}{bits}": np.dtype(f"{name.lower()}{bits}") for name in ("INT", "UINT") for bits in (8, 16, 32, 64)}
 
 
 class RestTransport:

@@ -80,24 +80,24 @@ def _to_dict(message):
 def _to_tensor(name, value, dtype):
     """Converts a value to a tensor with the input's dtype. The server rejects unknown names."""
     try:
-        kind = dtype and tf.dtypes.as_dtype(types_pb2.DataType.Value(dtype))
-        array = np.array(value, object if kind == tf.string else None)
-        if kind == tf.string and any(isinstance(leaf, list) for leaf in array.reshape(-1)):
+        wanted = dtype and tf.dtypes.as_dtype(types_pb2.DataType.Value(dtype))
+        array = np.array(value, object if wanted == tf.string else None)
+        if wanted == tf.string and any(isinstance(leaf, list) for leaf in array.reshape(-1)):
             raise ValueError('lists at the same depth must have the same length. Pad shorter ones with ""')
-        if kind and kind != tf.string and array.size and not _fits(array, kind):
+        if wanted and wanted != tf.string and array.size and not _fits(array, wanted):
             raise ValueError("expected values in its range")
-        return tf.make_tensor_proto(array, kind)
+        return tf.make_tensor_proto(array, wanted)
     except (TypeError, ValueError) as error:
         raise ValueError(f"input `{name}` must be {dtype or 'a tensor'}: {one_line(error)}") from error
 
 
-def _fits(array, kind):
-    """Whether the values are of the kind of a dtype and in its range."""
-    if array.dtype.kind not in ("b" if kind.is_bool else "iu" if kind.is_integer else "iuf"):
+def _fits(array, wanted):
+    """Whether the values are of the type of a dtype and in its range."""
+    if array.dtype.kind not in ("b" if wanted.is_bool else "iu" if wanted.is_integer else "iuf"):
         return False
     with np.errstate(over="ignore"):
-        values = array.astype(kind.as_numpy_dtype)
-    same = np.isfinite(values) == np.isfinite(array) if kind.is_floating else values == array
+        values = array.astype(wanted.as_numpy_dtype)
+    same = np.isfinite(values) == np.isfinite(array) if wanted.is_floating else values == array
     return same.all()
 
 

@@ -37,11 +37,11 @@ def entities(tags, labels):
     inside, opens, closes = (
         tf.gather([prefix in wanted for prefix in prefixes], tags.values) for wanted in ("BIMELSU", "BSU", "ELSU")
     )
-    kind = tf.gather(types, tags.values)
+    names = tf.gather(types, tags.values)
     word = tf.ragged.range(tf.cast(tags.row_lengths(), tf.int32)).values
 
     no = tf.zeros_like(inside[:1])  # One False, or empty if there are no words.
-    joined = inside[:-1] & ~closes[:-1] & ~opens[1:] & inside[1:] & (kind[:-1] == kind[1:])
+    joined = inside[:-1] & ~closes[:-1] & ~opens[1:] & inside[1:] & (names[:-1] == names[1:])
     joined = tf.concat([no, joined], 0) & (word > 0)  # To the previous word.
     first = inside & ~joined
     last = inside & ~tf.concat([joined[1:], no], 0)
@@ -49,7 +49,7 @@ def entities(tags, labels):
     def select(values, where):
         return tf.ragged.boolean_mask(tags.with_values(values), tags.with_values(where))
 
-    return Entities(select(kind, first), select(word, first), select(word + 1, last))
+    return Entities(select(names, first), select(word, first), select(word + 1, last))
 
 
 def _parse(labels):

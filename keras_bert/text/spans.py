@@ -115,11 +115,11 @@ def best_spans(start_logits, end_logits, windows, offset, valid=None, max_answer
     rows = tf.RaggedTensor.from_value_rowids(_flat(score), tf.repeat(windows.example, count), nrows=examples)
     candidates = tf.pad(rows.to_tensor(_NEVER), [[0, 0], [0, count]], constant_values=_NEVER)
     score, index = tf.math.top_k(candidates, count)
-    found = score > _NEVER
-    index = tf.where(found, index + rows.row_starts()[:, None], 0)
-    start = tf.where(found, tf.gather(_flat(start), index), -1)
-    end = tf.where(found, tf.gather(_flat(end), index), -1)
-    window = tf.where(found, index // count, -1)
+    exists = score > _NEVER
+    index = tf.where(exists, index + rows.row_starts()[:, None], 0)
+    start = tf.where(exists, tf.gather(_flat(start), index), -1)
+    end = tf.where(exists, tf.gather(_flat(end), index), -1)
+    window = tf.where(exists, index // count, -1)
     null_score = tf.math.unsorted_segment_min(start_logits[:, 0] + end_logits[:, 0], windows.example, examples)
     return Spans(start, end, score, window, null_score)
 

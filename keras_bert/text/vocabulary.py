@@ -90,8 +90,8 @@ class Vocabulary:
     def _check_special(self, piece):
         if piece in self._ids:
             return
-        found = next((other for other in self.pieces if other.lower() == piece.lower()), None)
-        hint = f"; {self._place(self._ids[found])} has {found!r} instead: use an unmodified copy" if found else ""
+        similar = next((other for other in self.pieces if other.lower() == piece.lower()), None)
+        hint = f"; {self._place(self._ids[similar])} has {similar!r} instead: use an unmodified copy" if similar else ""
         raise ValueError(
             f"{self.source}: the vocabulary lacks {piece}{hint}. Expected a BERT vocabulary with [PAD], [UNK], [CLS] "
             "and [SEP]"

@@ -101,7 +101,7 @@ def test_wrong_signatures_outputs_and_stored_answers(copy, here):
         "classify: there is no probe for it",
         "serving_default: output rating is missing",
         "serving_default: label has shape (4,), expected (1,)",
-        "serving_default: probabilities has stored values of another kind",
+        "serving_default: probabilities has stored values of another type",
         "tokens: takes padding_mask, segment_ids, token_ids",
     ]
 

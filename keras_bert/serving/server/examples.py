@@ -11,7 +11,7 @@ from keras_bert.serving.server.tensors import check_rows, to_bytes
 
 _INPUT = "inputs"
 _LARGEST = float(np.finfo(np.float32).max)
-_KINDS = {str: "bytes_list", dict: "bytes_list", bool: "int64_list", int: "int64_list", float: "float_list"}
+_FIELDS = {str: "bytes_list", dict: "bytes_list", bool: "int64_list", int: "int64_list", float: "float_list"}
 
 
 def to_inputs(signature, method, examples):
@@ -30,7 +30,7 @@ def from_json(request):
     examples = request.get("examples")
     if not isinstance(examples, list) or not examples:
         raise bad('expected {"examples": [{"feature": value or list of values, ...}, ...]} with at least one example')
-    context, found = request.get("context", {}), []
+    context, parsed = request.get("context", {}), []
     if not isinstance(context, dict):
         raise bad(f"`context` must be an object of features. Received: {type(context).__name__}")
     for number, features in enumerate(examples):
@@ -39,18 +39,18 @@ def from_json(request):
         example = tf.train.Example()
         for name, values in {**context, **features}.items():
             _fill(example, name, values if isinstance(values, list) else [values], f"of example {number}")
-        found.append(example)
-    return found
+        parsed.append(example)
+    return parsed
 
 
 def _fill(example, name, values, where):
-    kinds = {_KINDS.get(type(value)) for value in values}
-    if len(kinds) > 1 or None in kinds:
+    fields = {_FIELDS.get(type(value)) for value in values}
+    if len(fields) > 1 or None in fields:
         raise bad(f"feature `{name}` {where} must contain only strings, only integers or only floats")
     try:
         feature = example.features.feature[name]
-        for kind in kinds:
-            getattr(feature, kind).value.extend(map(_CONVERSIONS[kind], values))
+        for field in fields:
+            getattr(feature, field).value.extend(map(_CONVERSIONS[field], values))
     except (ValueError, TypeError) as error:
         raise bad(f"feature `{name}` {where}: {error}") from error
 

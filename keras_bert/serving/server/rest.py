@@ -79,12 +79,12 @@ class Rest:
             return _json(version.model.facts)
 
     async def _model(self, request):
-        found = _PATH.fullmatch(request.match_info["path"])
-        api = (found["api"] or "/status")[1:] if found else "other"
+        match = _PATH.fullmatch(request.match_info["path"])
+        api = (match["api"] or "/status")[1:] if match else "other"
         with self._service.observed(f"rest:{api}") as call:
-            if not found or request.method != ("GET" if api in ("status", "metadata") else "POST"):
+            if not match or request.method != ("GET" if api in ("status", "metadata") else "POST"):
                 raise bad(f"Malformed request: {request.method} {request.path}: {_EXPECTED}")
-            target = found["name"], found["version"] and int(found["version"])
+            target = match["name"], match["version"] and int(match["version"])
             if target[1] and target[1] >= 2**63:
                 raise bad(f"Malformed request: the version {target[1]} is not a 64-bit integer")
             if api == "status":

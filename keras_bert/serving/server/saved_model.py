@@ -74,8 +74,8 @@ class Signature:
     def check_names(self, names, where=""):
         """Raises an error unless the names are those of the signature's inputs."""
         if set(names) != set(self.inputs):
-            given = ", ".join(f"`{name}`" for name in sorted(names)) or "none"
-            raise bad(f"{where}expected the input(s) {self.describe_inputs()}. Received: {given}")
+            received = ", ".join(f"`{name}`" for name in sorted(names)) or "none"
+            raise bad(f"{where}expected the input(s) {self.describe_inputs()}. Received: {received}")
 
     def describe_inputs(self):
         return ", ".join(f"`{name}` {describe(spec)}" for name, spec in self.inputs.items())
@@ -129,10 +129,10 @@ class SavedModel:
 
 def _facts(path):
     try:
-        found = read_json(path)
+        facts = read_json(path)
     except (OSError, ValueError, RecursionError):  # The file is for people; without it, the model works.
         return {}
-    return found if isinstance(found, dict) else {}
+    return facts if isinstance(facts, dict) else {}
 
 
 def _is_dense(definition):

@@ -52,7 +52,7 @@ class Shelf:
         if not self._directory.is_dir():
             raise ValueError(f"{directory}: the model folder does not exist")
         self._lock = threading.Lock()
-        self._found = None  # Model -> {number: Files}, or `None` for a checkpoint; from the last poll.
+        self._scanned = None  # Model -> {number: Files}, or `None` for a checkpoint; from the last poll.
         self._served = {}  # Model -> Version
         self._failures = {}  # (model, number) -> (Files, message)
         self._loading = None  # (model, number)
@@ -70,7 +70,7 @@ class Shelf:
             return sorted({*self._with_versions(), *self._served})
 
     def _with_versions(self):
-        return [name for name, versions in (self._found or {}).items() if versions]
+        return [name for name, versions in (self._scanned or {}).items() if versions]
 
     @contextlib.contextmanager
     def lease(self, name, number=None):
@@ -78,7 +78,7 @@ class Shelf:
         with self._lock:
             version = self._served.get(name)
             if version is None:
-                known = self._found is None or self._found.get(name)
+                known = self._scanned is None or self._scanned.get(name)
                 code = "UNAVAILABLE" if known else "NOT_FOUND"
                 raise RequestError(code, f"model {name} is not served: {self._why_not(name)}")
             if number not in (None, version.number):
@@ -121,27 +121,27 @@ class Shelf:
     def _why_not(self, name):
         if errors := self._errors(name):
             return "version {}: {}".format(*list(errors.items())[-1])
-        if self._found is None or self._found.get(name):
+        if self._scanned is None or self._scanned.get(name):
             return "it is still loading"
-        if name not in self._found:
+        if name not in self._scanned:
             names = ", ".join(sorted(self._with_versions())) or "none, the folder has no model"
             return f"unknown model. Expected one of: {names}"
-        if self._found[name] is None:
+        if self._scanned[name] is None:
             return "it is a checkpoint; export it first"
         return f"its folder has no version. Expected {self._directory / name}/<number>/saved_model.pb"
 
     def poll(self):
         """Scans the folder, loads new versions and unloads replaced versions that are no longer in use."""
-        found = _find_models(self._directory)
+        models = _find_models(self._directory)
         with self._lock:
-            before, self._found = self._found, found
+            before, self._scanned = self._scanned, models
             self._failures = {
                 (name, number): failure
                 for (name, number), failure in self._failures.items()
-                if number in (found.get(name) or ())
+                if number in (models.get(name) or ())
             }
-        for name in {**found, **self._served}:
-            self._update(name, found.get(name), found if before is None else before)
+        for name in {**models, **self._served}:
+            self._update(name, models.get(name), models if before is None else before)
         self._unload()
         self._polled = True
 

@@ -13,9 +13,9 @@ _SCRIPTS = ("server.js", "form.js", "answers.js", "csv.js", "table.js", "events.
 @functools.cache
 def page():
     """Returns the document and its HTTP headers."""
-    parts = {"style": _read("style.css"), "script": "\n".join(map(_read, _SCRIPTS))}
-    hashes = {name: _hash(f"\n{text}") for name, text in parts.items()}
-    return string.Template(_read("page.html")).substitute(parts), _headers(**hashes)
+    sources = {"style": _read("style.css"), "script": "\n".join(map(_read, _SCRIPTS))}
+    hashes = {name: _hash(f"\n{text}") for name, text in sources.items()}
+    return string.Template(_read("page.html")).substitute(sources), _headers(**hashes)
 
 
 def _read(name):
