@@ -22,13 +22,14 @@ import sys
 from . import command
 from .arguments import CommandArguments, flag
 
-_CHECKPOINT, _VERSION = "a checkpoint", "one version of a model"
+_CHECKPOINT, _CHECKPOINTS, _VERSION = "a checkpoint", "a folder of checkpoints", "one version of a model"
 _OTHER_KINDS = {  # What a folder without models is, by a file in it.
     "saved_model.pb": _VERSION,
     "[0-9]*/saved_model.pb": "one model",
     "index.json": "a search index",
     "config.json": _CHECKPOINT,
     "model.safetensors": _CHECKPOINT,
+    "*/config.json": _CHECKPOINTS,
 }
 
 
@@ -63,8 +64,8 @@ def check(arguments):
 
 
 def _check_folder(folder):
-    """Raises an error for a folder that has something else than models. An empty folder may get models later."""
-    if _has_models(folder):
+    """Raises an error for a folder without models, unless it is empty or that of a training: these may get some."""
+    if _has_models(folder) or (folder / "flags.txt").is_file():
         return
     kind = next((kind for pattern, kind in _OTHER_KINDS.items() if any(folder.glob(pattern))), None)
     paths = list(folder.iterdir())
@@ -76,8 +77,9 @@ def _check_folder(folder):
     what = f"--saved_models={folder} is {kind or 'no folder of models'}"
     if found := next(filter(_has_models, places), None):
         raise ValueError(f"{what}. Did you mean --saved_models={found}?")
-    if kind == _CHECKPOINT:
-        export = f"{command.spelling('export_saved_model')} --model={folder} --output_dir=saved_models/NAME"
+    if kind in (_CHECKPOINT, _CHECKPOINTS):
+        model = folder if kind == _CHECKPOINT else next(folder.glob("*/config.json")).parent
+        export = f"{command.spelling('export_saved_model')} --model={model} --output_dir=saved_models/NAME"
         raise ValueError(f"{what}. Export it with `{export}`, and use --saved_models=saved_models")
     if kind:
         raise ValueError(f"{what}. Expected a folder of <model>/<version number>/saved_model.pb")

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.training.calls import rates
-from keras_bert.training.interruption import Interruption
+from keras_bert.training.interruption import InterruptedEvaluation, Interruption
 from keras_bert.training.progress import Progress, announced
 from keras_bert.training.run_log import RunLog
 from keras_bert.training.run_state import RunState, run_settings
@@ -61,22 +61,35 @@ class FitTrainer:
         start = state.restore()
         log = RunLog(self.directory, steps, log_every, state.log, Progress(), self._callbacks)
         with self._interruption.handled(), contextlib.closing(log):
-            log.begin(start, settings, finished=start == steps)
-            for step, lines, speeds in self._steps(batches, start, steps, (log_every, evaluate_every, save_every)):
-                results = log.add(step, lines, speeds)
+            log.begin(start, settings, finished=start == steps and not state.interrupted)
+            calls = self._steps(batches, start, steps, (log_every, evaluate_every, save_every))
+            if state.interrupted:  # The evaluation after the last step comes first.
+                calls = itertools.chain([(start, [], {})], calls)
+            for step, lines, speeds in calls:
+                if lines:
+                    state.update(step, log.add(step, lines, speeds), evaluated=False)
                 if evaluation is not None and (step % evaluate_every == 0 or step == steps):
-                    results = self.evaluate(evaluation)
-                    log.evaluated(step, results)
-                state.update(step, results, evaluated=False)
-                stop = self._interruption.requested and step < steps
+                    self._evaluate_step(step, evaluation, state, log)
+                stop = self._interruption.requested
                 if self.directory and (step % save_every == 0 or step == steps or stop):
                     state.save(step, log.state())
                     after_save()
-                if stop:
+                if stop or self._interruption.requested:  # The latter during the last save.
                     place = f"stopped at step {step:,} of {steps:,}, saved to {self.directory}"
                     self._interruption.stop(f"{place}; repeat the command to continue", log.say)
             log.finish(state.result)
         return state.result
+
+    def _evaluate_step(self, step, evaluation, state, log):
+        """Evaluates during `fit`. An interrupted evaluation is repeated if it was the last one."""
+        try:
+            results = self.evaluate(evaluation)
+        except InterruptedEvaluation:
+            state.interrupted = True
+            return
+        state.interrupted = False
+        log.evaluated(step, results)
+        state.update(step, results, evaluated=False)
 
     def _variables(self):
         """Returns the variables that training changes besides the weights, by name."""
@@ -137,10 +150,15 @@ class FitTrainer:
 
     def evaluate(self, batches):
         """Returns the losses and the metrics over all rows, a dict of floats."""
-        rows = (batch for batch in self._iterator(batches.dataset()))
+        rows = (self._checked(batch) for batch in self._iterator(batches.dataset()))
         numbers = self._evaluated.evaluate(rows, steps=batches.steps, return_dict=True, verbose=0)
         found = self._named(numbers, loss="cross_entropy", accuracy="accuracy")
         return {**found, "mlm_perplexity": math.exp(min(found["mlm_loss"], 700))}
+
+    def _checked(self, batch):
+        if self._interruption.requested:
+            raise InterruptedEvaluation
+        return batch
 
     def predict(self, batches):
         """Returns the outputs of the model for a dataset of one batch of inputs, a dict of arrays."""

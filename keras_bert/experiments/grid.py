@@ -135,7 +135,8 @@ def runs_table(results, metric):
     names = list(results[0]["scores"])
     lines = [f"| run | {' | '.join(names)} |".replace("_", " "), "|---" * (1 + len(names)) + "|"]
     for result in ranked(results, metric):
-        numbers = " | ".join(_cell(name, result["scores"][name]) for name in names)
+        missing = "diverged" if math.isnan(result["scores"][metric]) else ""  # Runs of earlier versions lack scores.
+        numbers = " | ".join(_cell(name, result["scores"][name], missing) for name in names)
         lines.append(f"| {setting_text(result['setting'])} | {numbers} |")
     return "\n".join(lines) + "\n"
 
@@ -163,5 +164,5 @@ def _is_share(name):
     return name != "loss" and not name.endswith("_loss")
 
 
-def _cell(name, value):
-    return "diverged" if math.isnan(value) else f"{100 * value:.2f}%" if _is_share(name) else f"{value:.4f}"
+def _cell(name, value, missing="diverged"):
+    return missing if math.isnan(value) else f"{100 * value:.2f}%" if _is_share(name) else f"{value:.4f}"

@@ -142,6 +142,17 @@ def test_an_interrupted_run(start, whole, folder, monkeypatch, capsys, caplog):
         np.testing.assert_array_equal(to_numpy(one), to_numpy(two))
 
 
+@pytest.mark.usefixtures("heeding_ctrl_c")
+def test_a_signal_at_the_last_step(start, folder, monkeypatch):
+    """It also stops the evaluation, which the same command repeats."""
+    phases = [{"length": 16, "steps": 2, "batch": 16}]
+    assert interrupt(start("last", phases), signal.SIGTERM, monkeypatch).code == 143
+    assert not lines(folder / "last", "evaluation")
+    results = start("last", phases).fit()
+    (line,) = lines(folder / "last", "evaluation")
+    assert results == pytest.approx({name: line[name] for name in results})
+
+
 def test_eight_devices_equal_one(start, whole, monkeypatch):
     import jax
 

@@ -102,6 +102,12 @@ def test_summary_and_best():
         "| rate=2, seed=1 | 65.00% |",
         "| rate=1, seed=1 | 50.00% |",
     ]
+    # A score that only other runs have, and a run without any.
+    old, diverged = ({"setting": {"seed": 1}, "scores": {"f1": f1, "recall": np.nan}} for f1 in (0.5, np.nan))
+    assert grid.runs_table([old, diverged], "f1").splitlines()[2:] == [
+        "| seed=1 | 50.00% |  |",
+        "| seed=1 | diverged | diverged |",
+    ]
 
 
 def test_mean_of_sigmoids():

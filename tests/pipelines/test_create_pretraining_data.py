@@ -6,7 +6,7 @@ import re
 import pytest
 
 from keras_bert import Vocabulary
-from tests.pipelines.programs import call, mistake, run
+from tests.pipelines.programs import call, mistake
 from tests.pretraining.numbered import Numbered, random_documents
 
 pytestmark = pytest.mark.tensorflow
@@ -72,16 +72,6 @@ def test_all_flags(folder, monkeypatch, capsys):
     # Long commands are printed on several lines.
     assert re.match("next: .* -m pipelines.run_pretraining", " ".join(command.replace("\\\n", "").split()))
     assert capsys.readouterr().err == ""
-
-
-def test_user_errors_print_one_line_and_exit_with_status_2(folder):
-    """Tested in a new process for this command only."""
-    (folder / "a.txt").write_bytes("Ein Satz.\n\nÜbung\n".encode("latin-1"))
-    flags = ["--input=*.txt", "--vocab=vocab.txt", "--output_dir=data"]
-    _, stderr = run(PROGRAM, *flags, cwd=folder, status=2)
-    message = "a.txt:3: not UTF-8: b'\\xdcbung'. Convert the file, for example by `iconv -f latin1 -t utf-8`"
-    assert stderr.strip().splitlines()[-1] == f"error: {message}"
-    assert "Traceback" not in stderr
 
 
 def test_user_errors():

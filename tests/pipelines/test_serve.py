@@ -156,6 +156,7 @@ def test_wrong_folders(tmp_path):
         file.touch()
     for folder in (run / "model", checkpoint, training / "model"):
         (folder / "config.json").touch()
+    (training / "flags.txt").touch()
     export = spelling("export_saved_model")
     for folder, message in {
         tmp_path / "runs": f"no folder of models. Did you mean --saved_models={run}?",
@@ -165,9 +166,11 @@ def test_wrong_folders(tmp_path):
         index: "a search index. Expected a folder of <model>/<version number>/saved_model.pb",
         checkpoint: f"a checkpoint. Export it with `{export} --model={checkpoint} --output_dir=saved_models/NAME`, and "
         "use --saved_models=saved_models",
+        checkpoint.parent: f"a folder of checkpoints. Export it with `{export} --model={checkpoint} "
+        "--output_dir=saved_models/NAME`, and use --saved_models=saved_models",
     }.items():
         assert mistake(PROGRAM, f"--saved_models={folder}") == f"--saved_models={folder} is {message}"
-    for folder in (run, empty, training, tmp_path / "models"):
+    for folder in (run, empty, training):
         program, arguments = parsed(PROGRAM, f"--saved_models={folder}", "--port=0", "--grpc_port=0")
         program.check(arguments)
 
