@@ -250,15 +250,7 @@ def _manifest(output, header, sizes, settings):
 
 
 def make_manifest(header, sizes, files, counts, settings):
-    """Returns the manifest.
-
-    Args:
-        header: dict, see `find_corpus`.
-        sizes: list of dicts, the `documents`, `segments` and `pieces` of each shard.
-        files: list of the name, the number of examples and the bytes of each file.
-        counts: the sum of the counts of `ExampleBuilder.serialize`.
-        settings: the `Settings`.
-    """
+    """Returns the manifest, from the sizes of the shards, the name, examples and bytes of each file, and all counts."""
     return {
         **header,
         "corpus": {name: sum(size[name] for size in sizes) for name in ("documents", "segments", "pieces")},

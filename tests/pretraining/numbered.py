@@ -77,6 +77,11 @@ def records(folder):
     return list(tf.data.TFRecordDataset(paths, packed).as_numpy_iterator())
 
 
+def batches(records, *arguments, **options):
+    """Returns the batches of a dataset as arrays."""
+    return list(records.dataset(*arguments, **options).as_numpy_iterator())
+
+
 def arrays(folder):
     """Reads the features of all records, `{name: (examples, values)}`."""
     found = records(folder)

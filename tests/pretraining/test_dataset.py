@@ -14,7 +14,7 @@ from keras_bert.pretraining.generate import generate  # noqa: E402
 from keras_bert.pretraining.masking import Masking  # noqa: E402
 from keras_bert.pretraining.settings import Settings  # noqa: E402
 from tests.pretraining import numbered  # noqa: E402
-from tests.pretraining.numbered import CLS, FIRST, MASK, PAD, SEP, Numbered, random_documents  # noqa: E402
+from tests.pretraining.numbered import CLS, FIRST, MASK, PAD, SEP, Numbered, batches, random_documents  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 LENGTH = 32
@@ -35,10 +35,6 @@ def folders(tmp_path_factory):
     for name, settings in settings_by_name.items():
         generate(folder / "a.txt", folder / name, SOURCE.pieces, settings, shards=3, compress=name == "packed")
     return folder
-
-
-def batches(records, *arguments, **options):
-    return list(records.dataset(*arguments, **options).as_numpy_iterator())
 
 
 def assert_equal(some, others):

@@ -11,7 +11,7 @@ from keras_bert.pretraining.generate import generate  # noqa: E402
 from keras_bert.pretraining.packed_records import PackedRecords  # noqa: E402
 from keras_bert.pretraining.settings import Settings  # noqa: E402
 from tests.pretraining import numbered  # noqa: E402
-from tests.pretraining.numbered import Numbered, random_documents  # noqa: E402
+from tests.pretraining.numbered import Numbered, batches, random_documents  # noqa: E402
 
 pytestmark = pytest.mark.tensorflow
 LENGTH = 32
@@ -27,10 +27,6 @@ def folders(tmp_path_factory):
         settings = Settings(LENGTH, static=static, short_seq_prob=0.9)
         generate(folder / "a.txt", folder / name, SOURCE.pieces, settings, shards=3)
     return folder
-
-
-def batches(records, *arguments, **options):
-    return list(records.dataset(*arguments, **options).as_numpy_iterator())
 
 
 def examples(found):
