@@ -59,11 +59,8 @@ class TranslationRuns(Finetuning):
         result["scores"] = {"bleu": best, "greedy_bleu": scores["bleu"], "loss": scores["loss"]}
         if best > dev["scores"][0]:
             del result["epoch"]  # The average of several.
-        return (
-            result,
-            {"dev": dev, "test": self.task.test_logits(translate)},
-            lambda: self._save(trainer.model, dev, setting),
-        )
+        logits = {"dev": dev, "test": self.task.test_logits(translate)}
+        return result, logits, lambda: self._save(trainer.model, dev, setting)
 
     def _better(self, model, translate):
         """Sets the model to the better one of its weights and the average; returns its translations of dev.
@@ -89,7 +86,11 @@ class TranslationRuns(Finetuning):
         steps = setting["epochs"] * batches.steps
         warmup = task.warmup_steps(steps)
         if warmup > steps:
-            _LOG.warning("--warmup_steps=%s: the training ends before, after %s steps", f"{warmup:,}", f"{steps:,}")
+            _LOG.warning(
+                "--warmup_steps=%s: the training ends after %s steps, before the learning rate has reached its peak",
+                f"{warmup:,}",
+                f"{steps:,}",
+            )
 
         def optimizer(model):
             """Returns the optimizer of Vaswani et al., 2017, section 5.3."""
