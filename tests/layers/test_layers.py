@@ -8,76 +8,57 @@ import pytest
 
 from keras_bert import layers
 
-LAYERS = [
-    layers.AttentionMask(causal=True),
-    layers.BertEmbeddings(8, 16, 3, "sinusoid", 0.1, 0.3, 1e-6),
-    layers.Dense(5, activation="tanh"),
-    layers.Dropout(0.2, seed=4),
-    layers.BiLSTM(4, separate=True),
-    layers.AttentionFlow(0.3),
-    layers.Highway(8, 0.3),
-    layers.FeedForward(8, 16, "relu", 0.3),
-    layers.LayerNorm(1e-6),
-    layers.MaskedLMTransform(8, "relu", 0.3, 1e-6),
-    layers.MultiHeadAttention(8, 2, 0.2, True, 0.3),
-    layers.OutputBias(dtype="mixed_bfloat16"),
-    layers.Pooler(8, 0.3, True),
-    layers.SentencePooling("cls", True, 12),
-    layers.SentencePooling(("max", "lasttoken")),
-    layers.UnitLength(),
-    layers.TokenEmbedding(10, 8),
-    layers.TransformerBlock(8, 2, 16, "gelu", 0.1, 0.2, 0.3, 1e-6, True),
+HIDDEN, ROWS = np.ones((2, 5, 8), "float32"), np.ones((2, 5), "int32")
+LAYERS = [  # Layers with arguments that are not the defaults, and the inputs of a call.
+    (layers.AttentionFlow, (0.3,), [HIDDEN, HIDDEN, ROWS, ROWS]),
+    (layers.AttentionMask, (), [ROWS]),
+    (layers.AttentionMask, (True,), [ROWS]),
+    (layers.BertEmbeddings, (8, 16, 3, "sinusoid", 0.1, 0.3, 1e-6), [HIDDEN, ROWS]),
+    (layers.BiLSTM, (4, True), [HIDDEN, ROWS]),
+    (layers.BothDirections, (), [HIDDEN]),
+    (layers.DecoderBlock, (8, 2, 16, "gelu", 0.1, 0.2, 0.3, 1e-6), [HIDDEN, HIDDEN[:, :4]]),
+    (layers.Dense, (5, "tanh"), [HIDDEN]),
+    (layers.Dropout, (0.2, 4), [HIDDEN]),
+    (layers.FeedForward, (8, 16, "relu", 0.3), [HIDDEN]),
+    (layers.Highway, (8, 0.3), [HIDDEN]),
+    (layers.JoinLogits, (), [HIDDEN[..., 0], ROWS, ROWS]),
+    (layers.LayerNorm, (1e-6,), [HIDDEN]),
+    (layers.MaskedLMTransform, (8, "relu", 0.3, 1e-6), [HIDDEN, ROWS[:, :3]]),
+    (layers.MaskedMax, (), [HIDDEN, ROWS]),
+    (layers.MultiHeadAttention, (8, 2, 0.2, False, 0.3), [HIDDEN]),
+    (layers.NextAndPrevious, (), [HIDDEN]),
+    (layers.OutputBias, (), [HIDDEN]),
+    (layers.PairAttention, (), [HIDDEN, HIDDEN, ROWS]),
+    (layers.Pooler, (8,), [HIDDEN]),
+    (layers.Pooler, (8, 0.3, True), [HIDDEN, ROWS]),
+    (layers.ScaledEmbeddings, (8, 16, "learned", 0.1, 0.3), [HIDDEN]),
+    (layers.SentencePooling, ("cls", True, 12), [HIDDEN, ROWS]),
+    (layers.SentencePooling, (("max", "lasttoken"),), [HIDDEN, ROWS]),
+    (layers.SplitPair, (), [ROWS, ROWS, ROWS]),
+    (layers.TokenEmbedding, (10, 8), [ROWS]),
+    (layers.TransformerBlock, (8, 2, 16, "gelu", 0.1, 0.2, 0.3, 1e-6, True), [HIDDEN]),
+    (layers.UnitLength, (), [HIDDEN[:, 0]]),
 ]
-
-
 GPTQ = keras.quantizers.GPTQConfig([], None, weight_bits=4)
 
 
-@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: type(layer).__name__)
-def test_config_round_trip(layer):
-    config = keras.saving.serialize_keras_object(layer)
-    copy = keras.saving.deserialize_keras_object(config)
-    assert type(copy) is type(layer)
-    assert copy.get_config() == layer.get_config()
-    if "__init__" in vars(type(layer)):  # Otherwise Keras writes the config.
-        arguments = inspect.signature(type(layer).__init__).parameters.keys() - {"self", "kwargs"}
-        assert arguments <= layer.get_config().keys()
-
-
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
-def test_declared_shapes_and_dtypes_equal_the_outputs(dtype):
-    """Keras asks the layers for them instead of tracing `call`."""
-    hidden, rows = np.ones((2, 5, 8), "float32"), np.ones((2, 5), "int32")
-    scores = {"return_attention_scores": True}
-    for layer, inputs, options in (
-        (layers.AttentionMask(causal=True), [rows], {}),
-        (layers.AttentionMask(), [rows], {}),
-        (layers.BertEmbeddings(8, 16, dtype=dtype), [hidden, rows], {}),
-        (layers.Dropout(0.2, dtype=dtype), [hidden], {}),
-        (layers.MaskedLMTransform(8, dtype=dtype), [hidden, rows[:, :3]], {}),
-        (layers.OutputBias(dtype=dtype), [hidden], {}),
-        (layers.Pooler(8, dtype=dtype), [hidden], {}),
-        (layers.Pooler(8, last=True, dtype=dtype), [hidden, rows], {}),
-        (layers.BiLSTM(4, separate=True, dtype=dtype), [hidden, rows], {}),
-        (layers.BothDirections(dtype=dtype), [hidden], {}),
-        (layers.NextAndPrevious(dtype=dtype), [hidden], {}),
-        (layers.SplitPair(dtype=dtype), [rows, rows, rows], {}),
-        (layers.PairAttention(dtype=dtype), [hidden, hidden, rows], {}),
-        (layers.MaskedMax(dtype=dtype), [hidden, rows], {}),
-        (layers.AttentionFlow(dtype=dtype), [hidden, hidden, rows, rows], {}),
-        (layers.JoinLogits(dtype=dtype), [hidden[..., 0], rows, rows], {}),
-        (layers.Highway(8, dtype=dtype), [hidden], {}),
-        (layers.SentencePooling(dtype=dtype), [hidden, rows], {}),
-        (layers.SentencePooling(("max", "lasttoken"), dtype=dtype), [hidden, rows], {}),
-        (layers.UnitLength(dtype=dtype), [hidden[:, 0]], {}),
-        (layers.TransformerBlock(8, 2, 16, dtype=dtype), [hidden], {}),
-        (layers.TransformerBlock(8, 2, 16, dtype=dtype), [hidden], scores),
-    ):
+@pytest.mark.parametrize(("kind", "arguments", "inputs"), LAYERS)
+def test_configs_and_declared_outputs(kind, arguments, inputs, dtype):
+    """A config restores its layer. Keras asks layers for shapes and dtypes instead of tracing `call`."""
+    layer = kind(*arguments, dtype=dtype)
+    copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
+    assert type(copy) is kind
+    assert copy.get_config() == layer.get_config()
+    if "__init__" in vars(kind):  # Otherwise Keras writes the config.
+        assert inspect.signature(kind.__init__).parameters.keys() - {"self", "kwargs"} <= layer.get_config().keys()
+    has_scores = "return_attention_scores" in inspect.signature(layer.call).parameters
+    for options in ({}, {"return_attention_scores": True}) if has_scores else ({},):
         tensors = [keras.Input((None, *value.shape[2:]), dtype=value.dtype.name) for value in inputs]
-        found, declared = (keras.tree.flatten(layer(*values, **options)) for values in (inputs, tensors))
-        for value, tensor in zip(found, declared, strict=True):
-            assert keras.backend.standardize_dtype(value.dtype) == tensor.dtype, layer
-            assert all(size in (None, known) for size, known in zip(tensor.shape, value.shape, strict=True)), layer
+        outputs, declared = (keras.tree.flatten(layer(*values, **options)) for values in (inputs, tensors))
+        for value, tensor in zip(outputs, declared, strict=True):
+            assert keras.backend.standardize_dtype(value.dtype) == tensor.dtype
+            assert all(size in (None, known) for size, known in zip(tensor.shape, value.shape, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The encoder-decoder beside transformers' Marian models, with new weights, and PyTorch's `nn.Transformer`."""
+"""The encoder-decoder beside transformers' Marian models, with new weights."""
 
 import dataclasses
 
@@ -106,70 +106,3 @@ def test_our_models_open_there(tmp_path, seed, bias):
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
     compare(model, twin.eval(), seed, search=bias)
-
-
-def test_blocks_of_pytorch():
-    """The encoder and decoder stacks on the same hidden states, with the masks of `nn.Transformer`."""
-    keras.utils.set_random_seed(4)
-    ours = build_transformer(CONFIG)
-    rng = np.random.default_rng(4)
-    for weight in ours.weights:
-        weight.assign(weight + rng.normal(0, 0.1, weight.shape))
-    layers = {layer.name: layer for layer in ours.layers}
-    theirs = torch.nn.Transformer(24, 4, 2, 2, 48, dropout=0.0, batch_first=True).eval()
-    theirs.encoder.use_nested_tensor = False
-    theirs.encoder.norm = theirs.decoder.norm = None  # The paper has no LayerNorm after the last block.
-    with torch.no_grad():
-        for side, stack in (("source", theirs.encoder), ("target", theirs.decoder)):
-            for index, twin in enumerate(stack.layers):
-                copy_block(layers[f"{side}_block_{index}"], twin)
-    source, target = (rng.normal(size=(3, length, 24)).astype("float32") for length in (6, 5))
-    source_mask, target_mask = np.ones((3, 6), "int32"), np.ones((3, 5), "int32")
-    source_mask[1, 4:] = target_mask[2, 3:] = 0
-    masks = [
-        layers[f"{side}_attention_mask"](mask) for side, mask in (("source", source_mask), ("target", target_mask))
-    ]
-    memory, hidden = source, target
-    for index in range(2):
-        memory = layers[f"source_block_{index}"](memory, attention_mask=masks[0])
-    for index in range(2):
-        hidden = layers[f"target_block_{index}"](hidden, memory, masks[1], masks[0])
-    with torch.no_grad():
-        expected = theirs(
-            torch.tensor(source),
-            torch.tensor(target),
-            tgt_mask=torch.nn.Transformer.generate_square_subsequent_mask(5) == -np.inf,
-            src_key_padding_mask=torch.tensor(source_mask == 0),
-            tgt_key_padding_mask=torch.tensor(target_mask == 0),
-            memory_key_padding_mask=torch.tensor(source_mask == 0),
-        ).numpy()
-    real = target_mask.astype(bool)
-    np.testing.assert_allclose(keras.ops.convert_to_numpy(hidden)[real], expected[real], atol=2e-5)
-
-
-def copy_block(block, twin):
-    """Copies the weights of a block to PyTorch's layer."""
-
-    def copy(variable, parameter):
-        parameter.copy_(torch.tensor(keras.ops.convert_to_numpy(variable).T.copy()))
-
-    def dense(layer, weight, bias):
-        copy(layer.kernel, weight)
-        copy(layer.bias, bias)
-
-    def norm(layer, module):
-        copy(layer.gamma, module.weight)
-        copy(layer.beta, module.bias)
-
-    dense(block.attention.query_key_value, twin.self_attn.in_proj_weight, twin.self_attn.in_proj_bias)
-    dense(block.attention.output_dense, twin.self_attn.out_proj.weight, twin.self_attn.out_proj.bias)
-    norm(block.attention_norm, twin.norm1)
-    if hasattr(block, "cross_attention"):
-        attention, module = block.cross_attention, twin.multihead_attn
-        dense(attention.query, module.in_proj_weight[:24], module.in_proj_bias[:24])
-        dense(attention.key_value, module.in_proj_weight[24:], module.in_proj_bias[24:])
-        dense(attention.output_dense, module.out_proj.weight, module.out_proj.bias)
-        norm(block.cross_attention_norm, twin.norm2)
-    dense(block.feed_forward.intermediate_dense, twin.linear1.weight, twin.linear1.bias)
-    dense(block.feed_forward.output_dense, twin.linear2.weight, twin.linear2.bias)
-    norm(block.output_norm, twin.norm3 if hasattr(block, "cross_attention") else twin.norm2)
