@@ -190,6 +190,8 @@ class Head(NamedTuple):
         targets: what the output `logits` learns for `batch`; `None` for other outputs.
         loss: the loss for these targets. Defaults to the cross-entropy.
         choices: whether its inputs have an axis of choices.
+        answers: whether it has signatures on raw text.
+        runtimes: whether other runtimes compute it.
     """
 
     build: Callable
@@ -199,6 +201,8 @@ class Head(NamedTuple):
     targets: object = None
     loss: str | None = None
     choices: bool = False
+    answers: bool = True
+    runtimes: bool = True
 
 
 MLM, NSP, CLASSIFIER = {"mlm_logits": (3, 3, 50)}, {"nsp_logits": (3, 2)}, "BertForSequenceClassification"
@@ -221,7 +225,7 @@ HEADS = {
     "regression": Head(partial(classifier, num_classes=1), {"logits": (3, 1)}, CLASSIFIER, True, SCORES, "mse"),
     "multi_label": Head(partial(classifier, num_classes=3, multi_label=True), {"logits": (3, 3)}, CLASSIFIER, False),
     "token_classification": Head(tagger, {"logits": (3, 12, 9)}, "BertForTokenClassification", False, TAGS),
-    "bilstm_tagging": Head(bilstm, {"logits": (3, 12, 9)}, None, False, TAGS),
+    "bilstm_tagging": Head(bilstm, {"logits": (3, 12, 9)}, None, False, TAGS, runtimes=False),
     "question_answering": Head(keras_bert.build_span_labeler, SPAN, "BertForQuestionAnswering"),
     "multiple_choice": Head(chooser, {"logits": (3, 2)}, "BertForMultipleChoice", False, [1, 0, 1], choices=True),
     "embedding": Head(embedder, {"embedding": (3, 32)}, None, google=False),

@@ -82,7 +82,9 @@ def _writers(graph, sources):
     """
     writers = {}
     for name in sources.keys() - {"token_embedding", "embeddings"}:
-        writer = next(writer for layer_class, writer in _WRITERS if isinstance(sources[name], layer_class))
+        writer = next((write for layer_class, write in _WRITERS if isinstance(sources[name], layer_class)), None)
+        if writer is None:
+            raise ValueError(f"no ONNX operators are known for the layer {name!r}. Received: {sources[name]!r:.100}")
         writers[name] = functools.partial(writer, graph, sources[name], name)
     table = weight(graph, sources["token_embedding"].float_table(), "token_embedding")
 

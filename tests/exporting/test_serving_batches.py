@@ -31,6 +31,7 @@ NLI = {"labels": ["entailment", "neutral", "contradiction"], "pair": True, "zero
 # The signatures that cannot be batched, besides `tokens`: their inputs are lists.
 LISTS = {"multiple_choice": ["serving_default"], "nli": ["zero_shot"], "projection": ["zero_shot"]}
 SLOW = ("mlm", "untied", "bilstm_tagging", "translation")
+KINDS = [*(head for head in HEADS if HEADS[head].answers), "translation", "nli"]
 PAGE = documents.blocks(documents.ROOT / "docs" / "tutorials" / "serving.md")
 RECIPES = [block.code for block in PAGE if "tensorflow/serving:" in block.code]
 RECIPES.append((documents.ROOT / "saved_models" / "docker-compose.yml").read_text())
@@ -116,7 +117,7 @@ def is_batched(recipe, has_parameters=False):
 
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(kind, marks=[pytest.mark.slow] * (kind in SLOW)) for kind in [*HEADS, "translation", "nli"]],
+    [pytest.param(kind, marks=[pytest.mark.slow] * (kind in SLOW)) for kind in KINDS],
 )
 def test_every_signature(signatures, kind):
     failed = []
