@@ -66,16 +66,18 @@ def optimized(proto, tmp_path):
     return optimizer.optimize_model(str(path), model_type="bert", opt_level=0)
 
 
-@pytest.mark.parametrize("head", [*QUICK, *(pytest.param(head, marks=pytest.mark.slow) for head in OTHERS)])
-def test_every_head(build, head):
-    model, proto = build(head)
+@pytest.mark.parametrize(
+    ("head", "hidden_act", "options"),
+    [
+        *((head, "gelu", {}) for head in QUICK),
+        *(pytest.param(head, "gelu", {}, marks=pytest.mark.slow) for head in OTHERS),
+        *VARIANTS,
+    ],
+)
+def test_every_head(build, head, hidden_act, options):
+    model, proto = build(head, hidden_act, **options)
     assert {node.domain for node in proto.graph.node} == {""}
     check(model, proto, head)
-
-
-@pytest.mark.parametrize(("head", "hidden_act", "options"), VARIANTS)
-def test_other_encoders(build, head, hidden_act, options):
-    check(*build(head, hidden_act, **options), head)
 
 
 @pytest.mark.parametrize("head", ["classification", "multiple_choice"])

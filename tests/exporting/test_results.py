@@ -60,68 +60,26 @@ def test_predict_equals_the_signature(load, model_of, preprocessor, head):
     columns, options = COLUMNS.get(head, {"text": TEXTS}), dict(OPTIONS.get(head, {}))
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     answers = load(head).predict(rows, batch_size=2, **options)
-    options |= {"labels": NAMES.get(head)} | ({"top": options.pop("n_best")} if "n_best" in options else {})
+    n_best = options.pop("n_best", None)
+    options |= {"labels": NAMES.get(head)} | ({} if n_best is None else {"top": 20})  # Candidates of `predict`.
     signature = build_signatures(model_of(head), preprocessor, **options)["serving_default"]
-    outputs = signature(*map(tf.constant, columns.values()))
-    for index, (row, answer) in enumerate(zip(rows, answers, strict=True)):
-        check(head, row, answer, {name: value[index].numpy() for name, value in outputs.items()})
+    outputs = {name: value.numpy() for name, value in signature(*map(tf.constant, columns.values())).items()}
+    assert_same(answers, results(outputs, rows, n_best))
 
 
-def check(head, row, answer, output):
-    """Compares one answer with a row of a signature's outputs."""
-    match head:
-        case "classification" | "multi_label":
-            assert list(answer["scores"]) == strings(output["labels"])
-            close(list(answer["scores"].values()), output["probabilities"])
-            if head == "multi_label":
-                scores = zip(answer["scores"].items(), THRESHOLDS, strict=True)
-                assert answer["labels"] == [name for (name, score), threshold in scores if score >= threshold]
-                assert len(answer["labels"]) == output["predicted"].sum()
-            else:
-                assert answer["label"] == output["label"].decode()
-                assert answer["score"] == answer["scores"][answer["label"]]
-        case "token_classification" | "bilstm_tagging":
-            count, entities = output["entity_count"], answer["entities"]
-            assert [entity["label"] for entity in entities] == strings(output["entity_types"][:count])
-            assert [entity["text"] for entity in entities] == strings(output["entities"][:count])
-            close([entity["score"] for entity in entities], output["entity_scores"][:count])
-            for entity, start, end in zip(entities, output["entity_starts"], output["entity_ends"], strict=False):
-                check_span(row["text"], entity["text"], entity, start, end)
-        case "question_answering":
-            check_span(row["context"], answer["answer"], answer, output["start"], output["end"])
-            spans = [(output["starts"][index], output["ends"][index]) for index in range(2)]
-            for other, (start, end) in zip(answer["answers"], [span for span in spans if span[0] >= 0], strict=True):
-                check_span(row["context"], other["answer"], other, start, end)
-            if len(answer["answers"]) > 1:  # Both scores are sums of logits, whose difference is the log odds.
-                ratios = [other["score"] / answer["null_score"] for other in answer["answers"]]
-                close(np.log(ratios), output["scores"] - output["null_score"])
-        case "pretraining" | "mlm":
-            assert len(answer["fills"]) == output["mask_count"]
-            for fills, tokens, scores in zip(answer["fills"], output["tokens"], output["probabilities"], strict=False):
-                assert [fill["token"] for fill in fills] == strings(tokens)
-                close([fill["score"] for fill in fills], scores)
-        case "multiple_choice":
-            assert answer["choice"] == output["choice"]
-            close(answer["scores"], output["probabilities"])
-        case _:
-            (name, value), (found,) = next(iter(output.items())), answer.values()
-            assert list(answer) == [{"score": "value", "embedding": "vector"}.get(name, name)]
-            close(found, value)
-
-
-def check_span(text, part, span, start, end):
-    """Checks positions in a string against those in its UTF-8."""
-    start, end = max(start, 0), max(end, 0)
-    assert text[span["start"] : span["end"]] == part == text.encode()[start:end].decode()
-    assert max(span["start"], 0) == len(text.encode()[:start].decode())
-
-
-def close(value, expected):
-    np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-6)
-
-
-def strings(values):
-    return [value.decode() for value in values.tolist()]
+def assert_same(value, expected):
+    """Compares nested lists and dicts with numbers that differ by rounding."""
+    assert type(value) is type(expected)
+    if isinstance(value, dict):
+        assert list(value) == list(expected)
+        value, expected = list(value.values()), list(expected.values())
+    if isinstance(value, list):
+        for part, other in zip(value, expected, strict=True):
+            assert_same(part, other)
+    elif isinstance(value, str):
+        assert value == expected
+    else:
+        np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_probabilities_of_answers():
@@ -142,27 +100,38 @@ def test_probabilities_of_answers():
     assert results(outputs, rows) == [none]
 
 
-def test_results_of_other_heads():
-    """The padding of a batch is removed."""
-    fills = {
-        "mask_count": [1],
-        "tokens": [[[b"a", "ü".encode()], [b"", b""]]],
-        "probabilities": [[[0.5, 0.25], [0, 0]]],
-    }
-    for outputs, expected in (
-        (fills, {"fills": [[{"token": "a", "score": 0.5}, {"token": "ü", "score": 0.25}]]}),
-        ({"choice": [1], "probabilities": [[0.25, 0.75]]}, {"choice": 1, "scores": [0.25, 0.75]}),
-        ({"score": [1.5]}, {"value": 1.5}),
-        ({"probability": [0.5]}, {"probability": 0.5}),
-        (
-            {"labels": [["a", "b"]], "probabilities": [[0.25, 0.5]], "predicted": [[False, True]]},
-            {"labels": ["b"], "scores": {"a": 0.25, "b": 0.5}},
-        ),
-    ):
-        outputs = {name: np.array(value, object if name == "tokens" else None) for name, value in outputs.items()}
-        assert results(outputs, [{"text": "a"}]) == [expected]
-    fills = {name: np.array(value, object) for name, value in fills.items()}
-    assert results(fills, [{"text": "a"}], n_best=1) == [{"fills": [[{"token": "a", "score": 0.5}]]}]
+TEXT = "ü Ada [b]"
+FILLS = {"tokens": [[[b"a", "ü".encode()], [b"", b""]]], "probabilities": [[[0.5, 0.25], [0, 0]]], "mask_count": [1]}
+LABELLED = {"labels": [[b"a", "ü".encode()]], "probabilities": [[0.25, 0.5]]}
+SCORES = {"a": 0.25, "ü": 0.5}
+TAGGED = {
+    "entities": [[b"Ada", b""]],
+    "entity_types": [[b"PER", b""]],
+    "entity_scores": [[0.5, 0]],
+    "entity_starts": [[3, -1]],
+    "entity_ends": [[6, -1]],
+    "entity_count": [1],
+}
+
+
+@pytest.mark.parametrize(
+    ("outputs", "n_best", "expected"),
+    [
+        (FILLS, None, {"fills": [[{"token": "a", "score": 0.5}, {"token": "ü", "score": 0.25}]]}),
+        (FILLS, 1, {"fills": [[{"token": "a", "score": 0.5}]]}),
+        ({"choice": [1], "probabilities": [[0.25, 0.75]]}, None, {"choice": 1, "scores": [0.25, 0.75]}),
+        ({"score": [1.5]}, None, {"value": 1.5}),
+        ({"probability": [0.5]}, None, {"probability": 0.5}),
+        (LABELLED, None, {"label": "ü", "score": 0.5, "scores": SCORES}),
+        ({**LABELLED, "logits": [[-1, 2]]}, None, {"label": "ü", "score": 0.5, "scores": SCORES, "logits": [-1, 2]}),
+        ({**LABELLED, "predicted": [[True, False]]}, None, {"labels": ["a"], "scores": SCORES}),
+        (TAGGED, None, {"entities": [{"text": "Ada", "label": "PER", "start": 2, "end": 5, "score": 0.5}]}),
+    ],
+)
+def test_results_of_other_heads(outputs, n_best, expected):
+    """The padding of a batch is removed; positions count characters."""
+    outputs = {name: np.array(value, object if name == "tokens" else None) for name, value in outputs.items()}
+    assert results(outputs, [{"text": TEXT}], n_best) == [expected]
 
 
 def test_tags_without_names(eager, model_of, pieces, tmp_path):
