@@ -166,23 +166,11 @@ def test_inputs_of_predict(eager, load):
     [
         ("classification", b"a", "`texts` must be a text or a list of texts, pairs or dicts. Received: texts=b'a'"),
         ("classification", ["a", None], r"`texts\[1\]` must be a string, a tuple of two strings, or a dict of strings"),
-        (
-            "classification",
-            ["a", ("b", "c")],
-            "takes a text or a pair .*, the same for all of `texts`. Received: a pair of texts as a tuple at index 1",
-        ),
-        (
-            "regression",
-            ["a"],
-            r"\(head='classification'\) takes a pair of texts as a tuple. Received: only a text at index 0",
-        ),
+        ("classification", ["a", ("b", "c")], "takes a text or a pair .*, the same for all .*: a pair .* at index 1"),
+        ("regression", ["a"], "takes a pair of texts as a tuple. Received: only a text at index 0"),
         ("multi_label", [("a", "b")], "takes a text. Received: a pair of texts"),
         ("question_answering", ["a"], "takes a dict with `question` and `context`. Received: only a text at index 0"),
-        (
-            "multiple_choice",
-            [{"text": "a", "choices": ["b"]}],
-            r"`texts\[0\]` must be .* whose `choices`, if any, are a list of at least 2",
-        ),
+        ("multiple_choice", [{"text": "a", "choices": ["b"]}], r"`texts\[0\]` must be .* `choices`, .* of at least 2"),
         ("mlm", [("a", "b")], "takes a text. Received: a pair"),
     ],
 )
@@ -209,12 +197,7 @@ def test_thresholds_of_predict(eager, load):
 def test_wrong_options_of_predict(load):
     for head, texts, options, message in (
         ("mlm", "a", {"n_best": 0}, "`n_best` must be a positive integer or `None`. Received: n_best=0"),
-        (
-            "mlm",
-            "a",
-            {"stride": 8},
-            "`predict` has no option 'stride' for head='pretraining'. Expected one of: top. .*=8",
-        ),
+        ("mlm", "a", {"stride": 8}, "`predict` has no option 'stride' for head=.* Expected one of: top. .*=8"),
         ("pretraining", ("a", "b"), {"n_best": 2}, "`n_best` is for masks. Received: n_best=2 for pairs of texts"),
         ("pretraining", ("a", "b"), {"top": 2}, "`top` is for masks. Received: top=2 for pairs.*"),
         ("classification", "a", {"n_best": 2}, "`n_best` is for answers .*: n_best=2 for a model with head='classif.*"),

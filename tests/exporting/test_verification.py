@@ -181,11 +181,7 @@ def test_outputs_that_depend_on_the_batch(toy, here):
     [
         (["A", "CB\0"], np.array(["A", "CC\0"], object), "is 'CC\\x00', expected 'CB\\x00', at [1]"),
         ([1, 7, 3], np.array([1, 2, 3]), "is 2, expected 7, at [1]"),
-        (
-            [1.0, 2.0, 3.0001],
-            np.array([1.0, 2.0, 3.0]),
-            "differs by 0.0001, 3.3e-05 of its largest value, more than 1e-05",
-        ),
+        ([1, 3.0001], np.array([1, 3.0]), "differs by 0.0001, 3.3e-05 of its largest value, more than 1e-05"),
         ([1.0, 2.0], np.array([1.0, np.inf]), "has values that are not finite"),
         ([1.0, -3e38], np.array([1.0, 3.0]), "has a value where there should be none, or none where"),
     ],

@@ -297,16 +297,15 @@ def test_added_tokens(eager, lowercase):
             assert name == "[UNK]" or part.replace("\0", "") in (name, name.removeprefix("##"), "COVID-19")
 
 
+WIDE = {"tokenize_chinese_chars": False, "max_word_length": 2}
+
+
 @pytest.mark.parametrize(
     ("settings", "string", "pieces"),
     [
         ({"max_word_length": 3}, "aaa aaaa a", ["a", "##a", "##a", "[UNK]", "a"]),
         ({"max_word_length": 3003}, "a" * 203, ["a", *["##a"] * 202]),
-        (
-            {"tokenize_chinese_chars": False, "max_word_length": 2},
-            "a中 中, 中中!aaa aa",
-            ["[UNK]", "中", "[UNK]", "[UNK]", "!", "[UNK]", "a", "##a"],
-        ),
+        (WIDE, "a中 中, 中中!aaa aa", ["[UNK]", "中", "[UNK]", "[UNK]", "!", "[UNK]", "a", "##a"]),
         ({"strip_accents": False}, "é a\u0301", ["[UNK]", "[UNK]"]),
     ],
 )

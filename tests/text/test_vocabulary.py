@@ -6,6 +6,7 @@ from keras_bert import AddedToken, Vocabulary
 from keras_bert.text import tokenizer_json
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+BERT = b'"normalizer": {}, "pre_tokenizer": {}, "model": {"vocab": {"a": 0,'
 
 
 def test_vocabulary_from_list_file_or_vocabulary(tmp_path):
@@ -54,23 +55,11 @@ def test_invalid_pieces(pieces, message):
         ("vocab.txt", b"[PAD]\n\n[UNK]\n", r"vocab.txt:2: the line is empty"),
         ("vocab.txt", b"[PAD]\n[UNK]\n\xff\xfe\n", "vocab.txt:3: a vocabulary must be UTF-8"),
         ("vocab.txt", b"[PAD]\n[unk]\n", r"lacks \[UNK\]; .*vocab.txt:2 has '\[unk\]' instead: use an unmodified"),
-        (
-            "a.json",
-            b'{"model": {"type": "BPE", "vocab": {"a": 0}}}',
-            "expected model.type='WordPiece'. Received: .*'BPE'",
-        ),
+        ("a.json", b'{"model": {"type": "BPE", "vocab": {"a": 0}}}', "expected model.type='WordPiece'. .*: .*'BPE'"),
         ("a.json", b'{"model": 3}', "not a tokenizer.json"),
-        (
-            "a.json",
-            b'{"normalizer": {}, "pre_tokenizer": {}, "model": {"vocab": {"a": 0, "b": 1000000000}}}',
-            "with few gaps. Received: 'b' with the id 1000000000 among 2 pieces",
-        ),
         ("a.json", b"[]", "not a tokenizer.json"),
-        (
-            "a.json",
-            b'{"normalizer": {}, "pre_tokenizer": {}, "model": {"vocab": {"a": 0, "b": 0}}}',
-            "two pieces have the id 0. Expected one for each id. Received: 'a' and 'b'",
-        ),
+        ("a.json", b'{%s "b": 1000000000}}}' % BERT, "with few gaps. Received: 'b' with the id 1000000000 among 2"),
+        ("a.json", b'{%s "b": 0}}}' % BERT, "two pieces have the id 0. Expected one for each id. .*: 'a' and 'b'"),
     ],
 )
 def test_invalid_files(tmp_path, name, content, message):

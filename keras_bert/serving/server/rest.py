@@ -93,17 +93,17 @@ class Rest:
                 answer = _to_dict(self._service.metadata(call, *target))
                 answer["metadata"]["signature_def"].pop("@type", None)  # TensorFlow Serving omits it.
                 return _json(answer)
-            return await self._ask(call, request, api, target)
+            return await self._answer(call, request, api, target)
 
-    async def _ask(self, call, request, api, target):
+    async def _answer(self, call, request, api, target):
         with self._service.lease(call, *target) as version:
-            asked = await _read(request)
-            signature = version.model.signature(asked.get("signature_name", ""))
+            body = await _read(request)
+            signature = version.model.signature(body.get("signature_name", ""))
             if api == "predict":
-                inputs, rows = tensors.from_json(asked, signature)
+                inputs, rows = tensors.from_json(body, signature)
                 return _json(tensors.to_json(await self._service.run(call, version, signature, inputs), rows))
             method = CLASSIFY if api == "classify" else REGRESS
-            inputs = examples.to_inputs(signature, method, examples.from_json(asked))
+            inputs = examples.to_inputs(signature, method, examples.from_json(body))
             outputs = await self._service.run(call, version, signature, inputs)
             return _json({"results": examples.answer(method, outputs, call.rows)})
 
@@ -111,7 +111,7 @@ class Rest:
 async def _read(request):
     """Reads the JSON object of a request."""
     try:
-        asked = json.loads((await request.read()).decode())
+        body = json.loads((await request.read()).decode())
     except web.HTTPRequestEntityTooLarge as error:
         message = f"the body is longer than {request.client_max_size} bytes"
         raise RequestError("RESOURCE_EXHAUSTED", message, status=413) from error
@@ -119,11 +119,11 @@ async def _read(request):
         raise bad(f"the body cannot be read: {one_line(error)}") from error
     except (ValueError, RecursionError) as error:
         raise bad(f"the body is not JSON: {one_line(error)}") from error
-    if not isinstance(asked, dict):
-        raise bad(f"the body must be a JSON object. Received: {type(asked).__name__}")
-    if not isinstance(asked.get("signature_name", ""), str):
+    if not isinstance(body, dict):
+        raise bad(f"the body must be a JSON object. Received: {type(body).__name__}")
+    if not isinstance(body.get("signature_name", ""), str):
         raise bad('"signature_name" must be a string')
-    return asked
+    return body
 
 
 def _to_dict(message):
