@@ -61,7 +61,7 @@ def ours(data_dir, model, most, seed):
         finetuning.run()
         (log,) = pathlib.Path(folder).rglob("metrics.jsonl")
         lines = [json.loads(line) for line in log.read_text().splitlines()]
-        found = metrics.similarity_scores(finetuning.study.logits("dev")["dev"][:, 0], dev.scores)
+        found = metrics.similarity_scores(finetuning.grid_runs.logits("dev")["dev"][:, 0], dev.scores)
     steps = [line for line in lines if line["kind"] == "train"]
     per_epoch = steps[-1]["step"] // EPOCHS
     seconds = sum(1 / line["time"]["steps"] for line in steps if line["step"] > per_epoch)

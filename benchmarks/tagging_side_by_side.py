@@ -63,7 +63,7 @@ def ours(data_dir, model, most, seed):
         finetuning.run()
         (log,) = pathlib.Path(folder).rglob("metrics.jsonl")
         lines = [json.loads(line) for line in log.read_text().splitlines()]
-        logits = [finetuning.study.logits(name) for name in ("dev", "test")]
+        logits = [finetuning.grid_runs.logits(name) for name in ("dev", "test")]
         results = task.conclude(*logits, pathlib.Path(folder)).results
     steps = [line for line in lines if line["kind"] == "train"]
     per_epoch = steps[-1]["step"] // EPOCHS

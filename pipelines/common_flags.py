@@ -198,10 +198,10 @@ def finetune(arguments, task, choices, strategy, texts, predictions=None):
 
 def run_grid(arguments, runs, texts, predictions=None):
     """Runs a `Finetuning`, and prints the results; `texts` and `predictions` as for `print_next`."""
-    if runs.study.write:
+    if runs.grid_runs.write:
         write_text(arguments.output / "flags.txt", arguments.flagfile)
     runs.run()
-    if runs.study.write:
+    if runs.grid_runs.write:
         print(runs.finish())
         print_next(arguments.output, texts, predictions)
 

@@ -64,7 +64,7 @@ def check(arguments):
 
 
 def main(arguments):
-    from keras_bert.experiments.origins import shared_origins
+    from keras_bert.experiments.unchanged_inputs import load_compatible
     from keras_bert.tasks.questions import data
     from keras_bert.tasks.questions.task import QuestionAnsweringTask, QuestionSettings
 
@@ -73,7 +73,7 @@ def main(arguments):
     load_options = arguments.load_options(models, "bidaf")
     files = arguments.train_file, arguments.dev_file, arguments.predict_file
     questions = data.read_all(*files, arguments.version_2, arguments.max_train_examples)
-    origins, settings = shared_origins(models, wings.load, **load_options), arguments.fill(QuestionSettings)
+    origins, settings = load_compatible(models, wings.load, **load_options), arguments.fill(QuestionSettings)
     task = QuestionAnsweringTask(questions, *origins, settings)
     task.load, task.load_options = wings.load, load_options
     choices = arguments.choices(common_flags.new_model_rates(task) or [5e-5], batch_size, epochs)

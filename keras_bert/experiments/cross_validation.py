@@ -7,8 +7,8 @@ import numpy as np
 
 from keras_bert.experiments import grid
 from keras_bert.experiments.finetuning import Finetuning
+from keras_bert.experiments.grid_runs import GridRuns, remove_snapshots
 from keras_bert.experiments.results import Results
-from keras_bert.experiments.study import Study, remove_snapshots
 from keras_bert.files import read_json, write_json
 from keras_bert.training.collectives import sum_over_replicas
 
@@ -36,19 +36,19 @@ class CrossValidation(Finetuning):
         folds = list(range(1, task.data.folds + 1))
         super().__init__(task, {**choices, "fold": folds}, hyperparameters, output, **options)
         self.evaluated_on, self.results_class = f"{task.data.folds}-fold cross-validation", _FoldResults
-        self.study = _FoldStudy(output, task, self.study.write)
+        self.grid_runs = _FoldRuns(output, task, self.grid_runs.write)
 
     def run(self):
         super().run()
         if self.strategy:
             sum_over_replicas(self.strategy, 0)  # Workers wait for the predictions, which the first one writes.
-        self.study.rescore()
-        setting = self.study.chosen()
-        folder = self.study.final / grid.folder_name(setting)
-        result = self.study.final / _RESULT
+        self.grid_runs.rescore()
+        setting = self.grid_runs.chosen()
+        folder = self.grid_runs.final / grid.folder_name(setting)
+        result = self.grid_runs.final / _RESULT
         if not result.exists() or read_json(result) != setting:
             self._train_final(setting, folder)
-            if self.study.write:
+            if self.grid_runs.write:
                 write_json(result, setting)
 
     def _run(self, setting, folder):
@@ -59,9 +59,9 @@ class CrossValidation(Finetuning):
     def _train_final(self, setting, folder):
         trainer, _ = self._train(setting, folder, self.task.train, None)
         logits = self.task.test_logits(trainer.predict)
-        if self.study.write:
-            np.savez(self.study.final / "test.npz", **logits)
-            self._save(trainer.model, self.study.logits("dev"), setting)
+        if self.grid_runs.write:
+            np.savez(self.grid_runs.final / "test.npz", **logits)
+            self._save(trainer.model, self.grid_runs.logits("dev"), setting)
             remove_snapshots(folder)
 
 
@@ -69,16 +69,16 @@ class _FoldResults(Results):
     """Results of folds."""
 
     def _best_facts(self, scores):
-        kept = f"{grid.setting_text(self.study.chosen())}; the model is trained on all rows"
+        kept = f"{grid.setting_text(self.grid_runs.chosen())}; the model is trained on all rows"
         return {
             "best setting": kept,
-            f"scores of {self.run.evaluated_on}": self.study.means(),
+            f"scores of {self.run.evaluated_on}": self.grid_runs.means(),
             "scores of all rows": scores,
         }
 
 
-class _FoldStudy(Study):
-    """A study whose runs are the folds of each setting and seed."""
+class _FoldRuns(GridRuns):
+    """Runs that are the folds of each setting and seed."""
 
     def __init__(self, directory, task, write):
         super().__init__(directory, task.metric, write=write, combine=task.combine)

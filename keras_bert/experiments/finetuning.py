@@ -12,9 +12,9 @@ import keras
 from keras_bert.checkpoints.load import load
 from keras_bert.checkpoints.save import save
 from keras_bert.experiments import grid
-from keras_bert.experiments.origins import check_origins
+from keras_bert.experiments.grid_runs import GridRuns
 from keras_bert.experiments.results import Results, indented
-from keras_bert.experiments.study import Study
+from keras_bert.experiments.unchanged_inputs import check_unchanged
 from keras_bert.models.freezing import freeze_layers
 from keras_bert.models.lora import enable_lora
 from keras_bert.models.packed import build_packed
@@ -72,7 +72,7 @@ class Finetuning:
         self.report_to = report_to
         self.task, self.hyperparameters, self.strategy = task, hyperparameters, strategy
         self.settings, self.output, self.log_every = grid.settings(**choices), pathlib.Path(output), log_every
-        self.study = Study(output, task.metric, ensemble, strategy is None or is_chief(strategy), task.combine)
+        self.grid_runs = GridRuns(output, task.metric, ensemble, strategy is None or is_chief(strategy), task.combine)
         self.report, self._before = None, None
 
     def run(self):
@@ -84,8 +84,8 @@ class Finetuning:
             _LOG.warning("%s", problem)
         if len(self.settings) > 1:
             _LOG.info("  runs: %d", len(self.settings))
-        check_origins(self.output / "runs", self.task.origins, self.study.write)
-        self.study.run(self.settings, self.common(), self._run)
+        check_unchanged(self.output / "runs", self.task.origins, self.grid_runs.write)
+        self.grid_runs.run(self.settings, self.common(), self._run)
 
     def common(self):
         options = {"load_options": dict(self.task.load_options)} if self.task.load_options else {}
@@ -100,10 +100,10 @@ class Finetuning:
 
     def _select(self, setting):
         """Selects the setting in the task; of several workers the first one writes files, which the others read."""
-        if self.strategy and not self.study.write:
+        if self.strategy and not self.grid_runs.write:
             sum_over_replicas(self.strategy, 0)
         dev = self.task.select(setting)
-        if self.strategy and self.study.write:
+        if self.strategy and self.grid_runs.write:
             sum_over_replicas(self.strategy, 0)
         return dev
 
@@ -129,7 +129,7 @@ class Finetuning:
             best=self.task.metric if shared.best else None,
             patience=shared.patience,
             log_every=self.log_every,
-            progress=self.study.progress,
+            progress=self.grid_runs.progress,
         )
         epoch = scores.pop("step", setting["epochs"] * batches.steps) // batches.steps
         result = {"scores": scores, "epoch": epoch}
@@ -144,7 +144,7 @@ class Finetuning:
     def _weights_after(self, setting, examples, folder, weights):
         """Returns the weights after one stage; its trainer is freed before the next one is created."""
         trainer, batches = self._trainer(setting, examples, folder, weights)
-        trainer.fit(batches, epochs=setting["epochs"], log_every=self.log_every, progress=self.study.progress)
+        trainer.fit(batches, epochs=setting["epochs"], log_every=self.log_every, progress=self.grid_runs.progress)
         return trainer.model.get_weights()
 
     def _trainer(self, setting, examples, folder, weights, metrics=()):
@@ -176,7 +176,7 @@ class Finetuning:
 
     def _build(self, name, weights):
         bert = (self.task.load or load)(name, dtype=self.hyperparameters.precision, **self.task.load_options)
-        check_origins(self.output / "runs", {name: bert.facts}, write=False)  # It may change while the grid runs.
+        check_unchanged(self.output / "runs", {name: bert.facts}, write=False)  # It may change while the grid runs.
         model = self.task.build(bert)
         if self.hyperparameters.lora_rank is not None:
             enable_lora(model, self.hyperparameters.lora_rank, self.hyperparameters.lora_alpha)

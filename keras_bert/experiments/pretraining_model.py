@@ -155,7 +155,7 @@ def build_model(config, model, objective, vocabulary, length, origins, **options
         objective: an `Objective`.
         vocabulary: the vocabulary of the records.
         length: int, maximum sequence length of the records.
-        origins: dict by name, to which the facts of the checkpoint are added, see `check_origins`.
+        origins: dict by name, to which the facts of the checkpoint are added, see `check_unchanged`.
         **options: arguments of `build_encoder` and `load`, such as `dtype`.
     """
     if (config is None) == (model is None):

@@ -10,8 +10,8 @@ import tensorflow as tf
 from keras_bert.checkpoints.save import save
 from keras_bert.experiments.extension import EXTENDABLE, extended_schedule
 from keras_bert.experiments.fit_trainer import FitTrainer
-from keras_bert.experiments.origins import check_origins, data_origins
 from keras_bert.experiments.pretraining_model import build_model, load_teacher, open_config
+from keras_bert.experiments.unchanged_inputs import check_unchanged, data_facts
 from keras_bert.models.packed import build_packed
 from keras_bert.models.student import add_teacher, without_teacher
 from keras_bert.models.trimmed import build_trimmed
@@ -55,7 +55,7 @@ class PretrainingRun:
             name = "--teacher" if settings.teacher else "--gradient_accumulation"
             raise ValueError(f"{name}: only on TensorFlow. Received: KERAS_BACKEND={keras.backend.backend()}")
         self._directory = None if directory is None else pathlib.Path(directory)
-        self._origins = data_origins(records)
+        self._origins = data_facts(records)
         self._teacher = self._load_teacher(strategy)
         objective, stored = settings.objective, self._stored_settings()
         schedule = extended_schedule(directory, stored, settings.learning_rate, settings.warmup)
@@ -70,7 +70,7 @@ class PretrainingRun:
         else:
             self.trainer = FitTrainer(*build, [phase["batch"] for phase in settings.phases], **options)
         if self._directory:
-            check_origins(self._directory / "snapshots", self._origins, is_chief(self.trainer.strategy))
+            check_unchanged(self._directory / "snapshots", self._origins, is_chief(self.trainer.strategy))
 
     def _stored_settings(self):
         """Returns settings that must match on resume."""

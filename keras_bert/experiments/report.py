@@ -1,4 +1,4 @@
-"""report.html: a fine-tuning study as a self-contained page with SVG charts, without scripts."""
+"""report.html: the runs of fine-tuning as a self-contained page with SVG charts, without scripts."""
 
 import math
 import pathlib

@@ -28,13 +28,13 @@ class Results:
     """
 
     def __init__(self, run):
-        self.run, self.task, self.study, self.output = run, run.task, run.study, run.output
+        self.run, self.task, self.grid_runs, self.output = run, run.task, run.grid_runs, run.output
         self.report, self._parameters, self._thresholds = None, None, {}
 
     def write(self):
         """Scores the ensemble, writes all files and exports the best model. Returns a summary to print."""
-        study, task = self.study, self.task
-        findings = task.conclude(study.logits("dev"), study.logits("test"), self.output)
+        grid_runs, task = self.grid_runs, self.task
+        findings = task.conclude(grid_runs.logits("dev"), grid_runs.logits("test"), self.output)
         self._export()
         warning = data_summary.no_better(task.summary, task.metric, findings.measured, findings.same)
         best = self._best_facts(findings.scores)
@@ -52,7 +52,7 @@ class Results:
             "facts": facts,
             "data": task.summary,
             "no_better_than_majority": warning is not None,
-            **study.summary(),
+            **grid_runs.summary(),
         }
         write_json(self.output / "results.json", self.report)
         title, (summary, runs) = f"{task.title}, {self.run.evaluated_on}", self._tables()
@@ -71,25 +71,25 @@ class Results:
 
     def _tables(self):
         """Returns lists of Markdown tables, of the settings and of the runs; both are empty for a single run."""
-        results, metric = self.study.results, self.study.metric
+        results, metric = self.grid_runs.results, self.grid_runs.metric
         if len(results) == 1:
             return [], []
         return [grid.markdown(self.report["summary"], metric)], [grid.runs_table(results, metric)]
 
     def _best_facts(self, scores):
         """Returns entries about the best runs for the head of the report."""
-        best = self.study.best()
+        best = self.grid_runs.best()
         setting, epoch = best[0]["setting"], best[0].get("epoch")
         before = {"scores before training": data_summary.listed(best[0]["before"])} if "before" in best[0] else {}
         together = f" (ensemble of the {len(best)} best runs)" if len(best) > 1 else ""
         chosen = f"; epoch {epoch} of {setting['epochs']}" if epoch else ""
-        if len(self.study.results) == 1:
+        if len(self.grid_runs.results) == 1:
             return {"settings": grid.setting_text(setting), **before, "scores on dev": scores + chosen}
         return {"best run": grid.setting_text(setting) + chosen, **before, "scores on dev": scores + together}
 
     def _lora_facts(self):
         """Returns an entry about the number of trained weights."""
-        trained, rank = self.study.best()[0].get("trained_weights"), self.run.hyperparameters.lora_rank
+        trained, rank = self.grid_runs.best()[0].get("trained_weights"), self.run.hyperparameters.lora_rank
         if not trained:
             return {}
         return {"trained weights": f"{trained:,} of {self._parameters:,}: the head and LoRA adapters of rank {rank}"}
@@ -106,21 +106,21 @@ class Results:
         return model_card.write(self.output.resolve().name, self.task, self.run.evaluated_on, settings, scores, **wing)
 
     def _write_report(self, facts, findings):
-        study, replicas = self.study, self.run.strategy.num_replicas_in_sync if self.run.strategy else 1
-        model = study.best()[0]["setting"].get("model", self.task.model)
-        settings = {name: sorted({run["setting"][name] for run in study.results}) for name in self.run.settings[0]}
+        grid_runs, replicas = self.grid_runs, self.run.strategy.num_replicas_in_sync if self.run.strategy else 1
+        model = grid_runs.best()[0]["setting"].get("model", self.task.model)
+        settings = {name: sorted({run["setting"][name] for run in grid_runs.results}) for name in self.run.settings[0]}
         settings = {name: ", ".join(map(str, values)) for name, values in settings.items()}
         warnings = [facts[name] for name in _WARNINGS if name in facts]
         facts = {**facts, **({"parameters": f"{self._parameters:,}"} if self._parameters else {})}
         head = Head(
             f"{self.task.title} - {short_name(model)}",
             {name: text for name, text in facts.items() if name not in _WARNINGS},
-            environment(study.seconds(), replicas),
+            environment(grid_runs.seconds(), replicas),
             {**settings, **self.run.common()},
             [f"Warning: {warning}." for warning in warnings],
         )
-        path, runs = self.output / "report.html", study.results
-        write_report(path, head, study.metric, runs, study.curves(), findings.sections, findings.errors)
+        path, runs = self.output / "report.html", grid_runs.results
+        write_report(path, head, grid_runs.metric, runs, grid_runs.curves(), findings.sections, findings.errors)
 
     def _export(self):
         with announced("exporting the model", delay=0):

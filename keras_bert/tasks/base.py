@@ -132,7 +132,7 @@ class FinetuningTask(abc.ABC):
 
     @functools.cached_property
     def origins(self):
-        """Facts about the models that runs start from, by name, see `check_origins`."""
+        """Facts about the models that runs start from, by name, see `check_unchanged`."""
         return {self.model: self.bert.facts}
 
     @functools.cached_property

@@ -82,8 +82,8 @@ def test_every_row_is_predicted_once_and_the_final_model_sees_all(task, trained,
     assert final == (setting, everything, None)
 
     # The predictions are in the order of the rows, and those for the test rows are the final model's.
-    np.testing.assert_allclose(found.study.logits("dev")["classification"][:, 1], 0.2 * np.arange(5, 16))
-    np.testing.assert_allclose(found.study.logits("test")["classification"][:, 1], [0.2 * 5, 0.2 * 7])
+    np.testing.assert_allclose(found.grid_runs.logits("dev")["classification"][:, 1], 0.2 * np.arange(5, 16))
+    np.testing.assert_allclose(found.grid_runs.logits("test")["classification"][:, 1], [0.2 * 5, 0.2 * 7])
     (tmp_path / "out" / "model").mkdir()
     text = found.finish()
     report = read_json(tmp_path / "out" / "results.json")
@@ -103,7 +103,7 @@ def test_every_row_is_predicted_once_and_the_final_model_sees_all(task, trained,
 
     # Nothing is repeated.
     trained.clear()
-    assert run(task, tmp_path).study.summary() == found.study.summary()
+    assert run(task, tmp_path).grid_runs.summary() == found.grid_runs.summary()
     assert trained == []
 
 
@@ -116,7 +116,7 @@ def test_a_setting_with_a_diverged_fold_is_not_chosen(task, trained, tmp_path, m
         return train(self, setting, *rest)
 
     monkeypatch.setattr(finetuning.Finetuning, "_train", diverge)
-    assert run(task, tmp_path, [1]).study.chosen()["learning_rate"] == 0.1
+    assert run(task, tmp_path, [1]).grid_runs.chosen()["learning_rate"] == 0.1
 
 
 def test_options_that_need_dev_data(task, tmp_path):

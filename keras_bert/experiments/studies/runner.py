@@ -12,13 +12,13 @@ from keras_bert.corpus.word_counts import count_words
 from keras_bert.corpus.wordpiece_trainer import learn_vocabulary
 from keras_bert.experiments import grid
 from keras_bert.experiments.finetuning import Finetuning
+from keras_bert.experiments.grid_runs import remove_snapshots
 from keras_bert.experiments.hyperparameters import Hyperparameters
-from keras_bert.experiments.origins import check_origins
 from keras_bert.experiments.pretraining import open_held_out, open_phases
 from keras_bert.experiments.pretraining_model import Objective, PretrainingSettings, open_config
 from keras_bert.experiments.pretraining_run import PretrainingRun
 from keras_bert.experiments.studies.columns import TASKS, Heading
-from keras_bert.experiments.study import remove_snapshots
+from keras_bert.experiments.unchanged_inputs import check_unchanged
 from keras_bert.files import difference, file_hash, read_json, replacing, write_json
 from keras_bert.pretraining.generate import generate
 from keras_bert.pretraining.masking import Masking
@@ -160,7 +160,7 @@ class StudyRunner:
         """Raises if the models of a finished pre-training are not those that rows were fine-tuned from."""
         folder = self._folder(recipe)
         content = {file.parent.name: file_hash(file)[:16] for file in sorted(folder.glob("model*/model.*"))}
-        check_origins(folder, {f"{folder.name}/{name}": {"content": found} for name, found in content.items()})
+        check_unchanged(folder, {f"{folder.name}/{name}": {"content": found} for name, found in content.items()})
 
     def _vocabulary(self, train, show):
         """Returns the path of the vocabulary, which is learned once."""
@@ -294,11 +294,11 @@ class StudyRunner:
         try:
             finetuning.run()
         except FloatingPointError as error:  # All runs diverged: the table says so.
-            if not finetuning.study.results:
+            if not finetuning.grid_runs.results:
                 raise
             _LOG.warning("%s", error)
         asked = grid.settings(**choices)  # The folder may have runs with other settings.
-        results = [result for result in finetuning.study.results if result["setting"] in asked]
+        results = [result for result in finetuning.grid_runs.results if result["setting"] in asked]
         for result in results:
             result["scores"].setdefault(column.metric, math.nan)  # A run that diverged has only the task's metric.
         best = grid.summary(results, column.metric)[0]

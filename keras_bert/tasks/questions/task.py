@@ -47,7 +47,7 @@ class QuestionAnsweringTask(FinetuningTask):
 
     Args:
         data: a `questions.data.Data`; each of its training files is a stage.
-        origins: dict of the facts of the checkpoints to start from by directory or name, see `shared_origins`.
+        origins: dict of the facts of the checkpoints to start from by directory or name, see `load_compatible`.
         bert: the first one, loaded.
         settings: `QuestionSettings`.
     """

@@ -96,7 +96,7 @@ def test_folds_choose_the_threshold_on_the_predictions_of_all_rows(make, tmp_pat
     choices = {"learning_rate": [0.1], "batch_size": [4], "epochs": [1], "seed": [1]}
     found = CrossValidation(task, choices, Hyperparameters(best=False), tmp_path / "out")
     found.run()
-    np.testing.assert_allclose(found.study.logits("dev")["multi_label"], logits_of(0))
+    np.testing.assert_allclose(found.grid_runs.logits("dev")["multi_label"], logits_of(0))
     middles = np.sort(expit(logits_of(0)).ravel())
     best = max(
         f1_score(TARGETS, logits_of(0) >= logit(middle), average="micro") for middle in (middles[1:] + middles[:-1]) / 2

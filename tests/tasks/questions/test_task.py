@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.experiments.origins import shared_origins
+from keras_bert.experiments.unchanged_inputs import load_compatible
 from keras_bert.tasks.questions.data import read_all
 from keras_bert.tasks.questions.task import QuestionAnsweringTask, QuestionSettings
 
@@ -31,7 +31,7 @@ def file(tmp_path_factory):
 
 
 def build(checkpoint, file):
-    origins = shared_origins([str(checkpoint)])
+    origins = load_compatible([str(checkpoint)])
     return QuestionAnsweringTask(read_all([file, file], file, None, True, 2), *origins, SETTINGS)
 
 
@@ -75,4 +75,4 @@ def test_a_training_file_without_a_located_answer_is_refused(checkpoint, file, t
     (tmp_path / "wrong.json").write_text(json.dumps(content))
     data = read_all([str(tmp_path / "wrong.json")], file, version_2=True)
     with pytest.raises(ValueError, match=r"wrong.json: no answer can be located in its context. Expected at least one"):
-        QuestionAnsweringTask(data, *shared_origins([str(checkpoint)]), SETTINGS)
+        QuestionAnsweringTask(data, *load_compatible([str(checkpoint)]), SETTINGS)

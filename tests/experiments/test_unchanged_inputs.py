@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import keras_bert
-from keras_bert.experiments.origins import check_origins
+from keras_bert.experiments.unchanged_inputs import check_unchanged
 
 ANOTHER = "runs contains runs that started from another version of {}. Different now: {}. Restore it to resume"
 
@@ -62,24 +62,24 @@ CHANGES = [
 def test_another_start_model_is_refused(start, tmp_path, name, file, change, found):
     folder = shutil.copytree(start, tmp_path / "models") / name
     for _ in range(2):
-        check_origins(tmp_path / "runs", {"M": keras_bert.load(folder).facts})
+        check_unchanged(tmp_path / "runs", {"M": keras_bert.load(folder).facts})
     change(folder / file)
     with pytest.raises(ValueError) as error:
-        check_origins(tmp_path / "runs", {"M": keras_bert.load(folder).facts})
+        check_unchanged(tmp_path / "runs", {"M": keras_bert.load(folder).facts})
     assert ANOTHER.format("M", found) in str(error.value)
 
 
 def test_runs_of_earlier_versions_resume(tmp_path):
     """They have not stored what they started from; of several workers, the first one writes."""
     facts = {"weights": "1", "config": {}}
-    check_origins(tmp_path, {"M": facts}, write=False)
+    check_unchanged(tmp_path, {"M": facts}, write=False)
     assert not list(tmp_path.iterdir())
-    check_origins(tmp_path, {"M": facts})
-    check_origins(tmp_path, {"N": {"weights": "2"}})
+    check_unchanged(tmp_path, {"M": facts})
+    check_unchanged(tmp_path, {"N": {"weights": "2"}})
     for name, known in (("M", "1"), ("N", "2")):
-        check_origins(tmp_path, {name: {"weights": known, "config": {}}})
+        check_unchanged(tmp_path, {name: {"weights": known, "config": {}}})
         with pytest.raises(ValueError, match=f"another version of {name}. Different now: the weights. Restore it"):
-            check_origins(tmp_path, {name: {"weights": "3", "config": {}}})
+            check_unchanged(tmp_path, {name: {"weights": "3", "config": {}}})
 
 
 def test_new_weights_of_a_loaded_model_are_no_difference(start, tmp_path):

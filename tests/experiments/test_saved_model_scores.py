@@ -11,7 +11,7 @@ from tests.pipelines.programs import mistake, parsed
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
 
-from keras_bert.experiments import labelled  # noqa: E402
+from keras_bert.experiments import saved_model_scores  # noqa: E402
 from keras_bert.exporting import assets, verification  # noqa: E402
 
 # Of 1, 3, 5 and 7 characters.
@@ -73,15 +73,15 @@ def probabilities(numbers):
 
 
 def test_a_classifier_and_its_reference(right, wrong, table, monkeypatch, tmp_path):
-    monkeypatch.setattr(labelled, "_TOGETHER", 3)
-    found = labelled.compare(wrong, table(TRUTH), reference=right)
+    monkeypatch.setattr(saved_model_scores, "_TOGETHER", 3)
+    found = saved_model_scores.compare(wrong, table(TRUTH), reference=right)
     assert (found.rows, found.reference["accuracy"]) == (8, 100)
     assert (found.agreement, found.scores["accuracy"], found.drop) == (62.5, 62.5, 37.5)
     assert str(found).startswith("8 rows, accuracy 62.50 (reference 100.00), macro_f1 ")
     with pytest.raises(ValueError, match="takes single texts. Received: the others"):
-        labelled.compare(right, table(TRUTH, second=WORDS), pair="second")
+        saved_model_scores.compare(right, table(TRUTH, second=WORDS), pair="second")
     with pytest.raises(ValueError, match="must have the labels of sst2. Received: labels="):
-        labelled.compare(right, tmp_path, task="sst2")
+        saved_model_scores.compare(right, tmp_path, task="sst2")
 
 
 def test_questions_and_heads_without_labels(save, tmp_path):
@@ -96,15 +96,15 @@ def test_questions_and_heads_without_labels(save, tmp_path):
     ]
     content = {"version": "1.1", "data": [{"title": "", "paragraphs": [{"context": "a b c d", "qas": qas}]}]}
     (tmp_path / "dev.json").write_text(json.dumps(content))
-    found = labelled.compare(span, tmp_path / "dev.json", reference=span)
+    found = saved_model_scores.compare(span, tmp_path / "dev.json", reference=span)
     assert found.scores == {"f1": pytest.approx(200 / 3), "exact_match": pytest.approx(200 / 3)}
     assert (found.drop, found.agreement) == (0.0, 100.0)
 
     encoder = save("encoder", head="encoder")
     with pytest.raises(ValueError, match="is for classification, regression and question answering. Received: head="):
-        labelled.compare(encoder, tmp_path / "dev.json")
+        saved_model_scores.compare(encoder, tmp_path / "dev.json")
     with pytest.raises(ValueError, match="must be the same model as .* Received: head='encoder' and "):
-        labelled.compare(span, tmp_path / "dev.json", reference=encoder)
+        saved_model_scores.compare(span, tmp_path / "dev.json", reference=encoder)
 
 
 def test_the_command_judges_the_score(right, wrong, table, capsys):

@@ -1,4 +1,4 @@
-"""A study: the runs of a grid in one folder, their logits, and an ensemble of the best runs."""
+"""The runs of a grid in one folder, their logits, and an ensemble of the best runs."""
 
 import contextlib
 import json
@@ -20,11 +20,11 @@ _SECONDS = "seconds.json"
 _LOG = logging.getLogger("keras_bert")
 
 
-class Study:
+class GridRuns:
     """Runs a grid and keeps the logits of each run and the model of the best run.
 
     Args:
-        directory: folder of the study; `runs/` in it contains a folder for each run.
+        directory: output folder; `runs/` in it contains a folder for each run.
         metric: name of the score that selects the best run.
         ensemble: int, number of best runs whose logits are combined. Defaults to 1.
         write: bool, whether this process writes files; only one of several workers should. Defaults to `True`.
@@ -106,7 +106,7 @@ class Study:
         return sum(_seconds(self._folder(result) / _SECONDS) for result in self.results)
 
     def summary(self):
-        """Returns the results of the study as JSON values."""
+        """Returns the results as JSON values."""
         best = self.best()
         return {
             "metric": self.metric,

@@ -9,7 +9,7 @@ from keras_bert.files import read_json, write_json
 _FILE = "origins.json"
 
 
-def check_origins(folder, origins, write=True):
+def check_unchanged(folder, origins, write=True):
     """Raises an error if models or data differ from those that the runs of a folder started from.
 
     Runs of earlier versions have not stored them and resume with those that there are now.
@@ -31,7 +31,7 @@ def check_origins(folder, origins, write=True):
         write_json(path, {**before, **origins})
 
 
-def data_origins(records):
+def data_facts(records):
     """Returns facts about pre-training records: `Records`, one for each phase."""
     return {
         f"the data of length {source.sequence_length}": {
@@ -43,7 +43,7 @@ def data_origins(records):
     }
 
 
-def shared_origins(models, load=load, **options):
+def load_compatible(models, load=load, **options):
     """Loads models that are tried on the same features, and so must share vocabulary and casing.
 
     Args:

@@ -7,7 +7,7 @@ import pytest
 
 from keras_bert.experiments import grid
 from keras_bert.experiments.grid import settings
-from keras_bert.experiments.study import Study
+from keras_bert.experiments.grid_runs import GridRuns
 
 SCORES = {1: 0.5, 2: 0.9, 3: 0.7, 4: 0.95}
 
@@ -31,7 +31,7 @@ def train(tmp_path):
 
 
 def test_the_best_model_of_all_runs_is_kept(tmp_path, train):
-    study = Study(tmp_path, "f1", ensemble=2)
+    study = GridRuns(tmp_path, "f1", ensemble=2)
     study.run(settings(seed=[1, 2, 3]), {}, train)
     assert (tmp_path / "model").read_text() == "2"
     assert [result["setting"]["seed"] for result in study.best()] == [2, 3]
@@ -44,7 +44,7 @@ def test_the_best_model_of_all_runs_is_kept(tmp_path, train):
     assert study.summary()["best"] == {"setting": {"seed": 2}, "scores": {"f1": 0.9, "loss": 1.0}}
 
     # A later grid in the same folder: all runs count, and the model of the best of all runs is kept.
-    again = Study(tmp_path, "f1")
+    again = GridRuns(tmp_path, "f1")
     again.run(settings(seed=[1]), {}, None)
     assert len(again.results) == 3
     assert (tmp_path / "model").read_text() == "2"
@@ -54,7 +54,7 @@ def test_the_best_model_of_all_runs_is_kept(tmp_path, train):
 
 
 def test_only_one_worker_writes(tmp_path, train):
-    study = Study(tmp_path, "f1", write=False)
+    study = GridRuns(tmp_path, "f1", write=False)
     study.run(settings(seed=[1]), {}, train)
     assert study.best() == [{"setting": {"seed": 1}, "scores": {"f1": 0.5, "loss": 1.0}}]
     assert not (tmp_path / "model").exists()
@@ -63,7 +63,7 @@ def test_only_one_worker_writes(tmp_path, train):
 
 
 def test_a_run_that_diverges_is_ranked_last(tmp_path, train, caplog):
-    study = Study(tmp_path, "f1", ensemble=3)
+    study = GridRuns(tmp_path, "f1", ensemble=3)
     with pytest.raises(FloatingPointError, match=r"1 of 1 run\(s\) in .*runs diverged, which leaves no model to keep"):
         study.run(settings(seed=[0]), {}, train)
     assert "seed=0 diverged and is ranked last: the loss is not finite at step 3" in caplog.text
