@@ -127,7 +127,7 @@ def main(arguments):
         return
     for number, recipe in enumerate(recipes, 1):
         _LOG.info("pre-training %d of %d: %s", number, len(recipes), recipe.folder)
-        runner.pretrain(recipe)
+        runner.models.pretrain(recipe)
     for number, (row, column) in enumerate(pairs, 1):
         _LOG.info("fine-tuning %d of %d: %s, %s", number, len(pairs), row.title, column.title)
         runner.finetune(row, column)
@@ -156,8 +156,9 @@ def _hours(seconds):
 
 def _create_runner(arguments, output):
     from keras_bert.experiments.studies.columns import Sources, open_columns
+    from keras_bert.experiments.studies.corpus import Corpus
     from keras_bert.experiments.studies.definitions import define
-    from keras_bert.experiments.studies.runner import Corpus, StudyRunner
+    from keras_bert.experiments.studies.runner import StudyRunner
     from keras_bert.experiments.studies.scales import SCALES
 
     scale, rows = arguments.changed(SCALES[arguments.scale]), arguments.rows
@@ -170,7 +171,7 @@ def _create_runner(arguments, output):
     corpus = Corpus(arguments.data, arguments.eval_data, arguments.vocab, arguments.lowercase)
     strategy = keras_bert.create_strategy(arguments.strategy)
     runner = StudyRunner(definition, scale, columns, corpus, output, rows, strategy, arguments.precision)
-    runner.language_model = wings.language_model
+    runner.models.language_model = wings.language_model
     return runner
 
 

@@ -67,7 +67,7 @@ def _kind(recipe):
 def _seconds(runner, recipe):
     """Returns the seconds until the first step, and those of each token."""
     batch = min(_BATCH, runner.scale.phases[0]["batch"])
-    run = runner.pretraining(recipe, None, batch)
+    run = runner.models.create_run(recipe, None, batch)
     records = run.records[0]
     steps = min(_STEPS, records.steps // 2) or 1
     seconds = []

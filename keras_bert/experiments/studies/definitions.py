@@ -93,6 +93,15 @@ class StudyDefinition:
     metrics: dict = dataclasses.field(default_factory=dict)
     note: str = ""
 
+    @property
+    def recipes(self):
+        """The different recipes, in the order of the rows, with the shares of the steps to keep models of."""
+        recipes = {}
+        for row in self.rows:
+            if row.recipe is not None:
+                recipes.setdefault(row.recipe, set()).add(row.share)
+        return recipes
+
 
 _NO_NSP, _LTR = Recipe(next_sentence=False), Recipe(next_sentence=False, causal=True)
 

@@ -44,7 +44,7 @@ def write_results(runner, output, seconds=0.0):
     )
     table = heads, ours, published
     write_study_report(
-        output / "report.html", head, table, differences, notes, runner.curves(), _steps(runner, columns, scores)
+        output / "report.html", head, table, differences, notes, runner.models.curves(), _steps(runner, columns, scores)
     )
     return text
 

@@ -1,0 +1,78 @@
+"""The text of a study: its vocabulary and the pre-training data."""
+
+import dataclasses
+
+from keras_bert.corpus import lines
+from keras_bert.corpus.word_counts import count_words
+from keras_bert.corpus.wordpiece_trainer import learn_vocabulary
+from keras_bert.pretraining.generate import generate
+from keras_bert.pretraining.settings import Settings
+from keras_bert.training.progress import messages
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """The text to pre-train on.
+
+    Args:
+        text: glob pattern of the text files; one sentence per line, with a blank line between documents.
+        held_out: glob pattern of other files to evaluate on; `None` holds out the last file of `text`.
+        vocabulary: path of a vocabulary; `None` learns one from `text`.
+        lowercase: bool, whether the vocabulary is uncased. Defaults to `True`.
+    """
+
+    text: str
+    held_out: str | None = None
+    vocabulary: str | None = None
+    lowercase: bool = True
+
+    def files(self):
+        """Returns the paths to train on, and those to evaluate on."""
+        paths = lines.find(self.text)
+        if self.held_out:
+            return paths, lines.find(self.held_out)
+        if len(paths) < 2:
+            raise ValueError(
+                f"--data={self.text}: a single file. Expected several files, of which the last one is held out, or "
+                "--eval_data with other text"
+            )
+        return paths[:-1], paths[-1:]
+
+
+class StudyData:
+    """The vocabulary and the records of a study, written once.
+
+    Args:
+        corpus: a `Corpus`.
+        scale: a `Scale`.
+        folder: path of the study.
+    """
+
+    def __init__(self, corpus, scale, folder):
+        self.corpus, self._scale, self._folder = corpus, scale, folder
+
+    def prepare(self, recipes):
+        """Writes what the recipes need."""
+        train, held_out = self.corpus.files()
+        kinds = sorted({recipe.special_tokens for recipe in recipes}, reverse=True)
+        lengths = [phase["length"] for phase in self._scale.phases]
+        with messages() as show:
+            if not self.corpus.vocabulary and not self.vocabulary.exists():
+                counts, _ = count_words(train, self.corpus.lowercase, progress=show)
+                learn_vocabulary(counts, self._scale.vocab_size, unused=0, progress=show).save(self.vocabulary)
+            for special_tokens in kinds:
+                options = {"lowercase": self.corpus.lowercase, "special_tokens": special_tokens}
+                options["next_sentence"] = special_tokens  # All rows with special tokens have the same examples.
+                wanted = [(train, length, length) for length in sorted(set(lengths))]
+                for files, name, length in [*wanted, (held_out, "held_out", lengths[0])]:
+                    settings = Settings(sequence_length=length, **options)
+                    generate(files, self.records(name, special_tokens), self.vocabulary, settings, progress=show)
+
+    @property
+    def vocabulary(self):
+        """The path of the vocabulary."""
+        return self.corpus.vocabulary or self._folder / "vocab.txt"
+
+    def records(self, name, special_tokens=True):
+        """Returns the folder of the records of a length, or of those that are held out."""
+        return self._folder / "data" / (str(name) if special_tokens else f"{name}_plain")
