@@ -49,7 +49,7 @@ def arguments(made, output, **changes):
         "tokens_per_batch": 256,
         "learning_rate": 0.02,
         "warmup_steps": 5,
-        "epochs": 3,
+        "epochs": 2,
         "average": 2,
         "beam_size": 2,
         "report_to": "",
@@ -86,7 +86,7 @@ def test_the_grid(made):
         printed = call(PROGRAM, *arguments(made, "grid", **changes, test_target=None))
     task, choices, settings, output = runs.call_args.args
     rate = (32 * 1000) ** -0.5
-    assert choices == {"learning_rate": [rate], "tokens_per_batch": [128, 256], "epochs": [3], "seed": [1, 2]}
+    assert choices == {"learning_rate": [rate], "tokens_per_batch": [128, 256], "epochs": [2], "seed": [1, 2]}
     assert (settings.beam_size, settings.average, settings.warmup_steps, settings.precision) == (3, 2, 5, "float32")
     assert task.settings["config"] == {**task.settings["config"], **CONFIG}
     assert output == made / "grid"
