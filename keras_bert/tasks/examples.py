@@ -7,24 +7,18 @@ breaks requires CSV or JSONL. The first line of CSV and TSV contains the column 
 Class names are the stripped labels of the files: JSON's `true` is "true", its numbers 1 and 1.0 are "1".
 """
 
-import collections
+import contextlib
 import dataclasses
 import functools
+import logging
 import math
 import pathlib
-import re
-import unicodedata
-
-import numpy as np
 
 from keras_bert.files import fingerprint
-from keras_bert.tasks.table_files import TableFile, valid_text
+from keras_bert.tasks.class_names import as_list, class_ids, class_name, class_numbers
+from keras_bert.tasks.table_files import read_rows, valid_text
 
-_INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")  # Categories of Unicode.
-_DECIMAL = re.compile(r"\+?(-?)0*([0-9]*?)(?:\.([0-9]*?)0*)?(?<=[0-9])")
-# What word processors write for - and ', and the selectors of emoji and text.
-_SIGNS = dict.fromkeys((0x2010, 0x2011, 0x2013, 0x2014, 0x2212), "-") | dict.fromkeys((0x2018, 0x2019), "'")
-_SIGNS |= dict.fromkeys((0xFE0E, 0xFE0F))
+_LOG = logging.getLogger("keras_bert")
 _LARGEST = 1e15  # The loss of larger numbers, their square, leaves the range of float32.
 
 
@@ -88,9 +82,50 @@ class Examples(Rows):
         return [self.text] if self.pair is None else [self.text, self.pair]
 
 
-def as_list(values):
-    """Converts an array or another iterable to a list; arrays to Python numbers and strings."""
-    return values if isinstance(values, list) else values.tolist() if hasattr(values, "tolist") else list(values)
+def converted(path, rows, convert, skip_bad_rows=None):
+    """Converts rows. Skips up to `skip_bad_rows` rows that raise a ValueError, with a warning. Defaults to none.
+
+    Args:
+        path: the file.
+        rows: list of (line number, row) as from `read_rows`.
+        convert: function of the place of a row, for messages, and the row.
+
+    Returns:
+        A list of (line number, row number, result).
+    """
+    if not rows:
+        raise ValueError(f"{path}: no rows")
+    results, errors = [], []
+    for number, (line, row) in enumerate(rows):
+        try:
+            results.append((line, number, _result(path, line, row, convert)))
+        except ValueError as error:
+            if skip_bad_rows is None:
+                raise
+            errors.append(error)
+    if not results:  # Probably a wrong flag or another format.
+        raise errors[0]
+    if len(errors) > (skip_bad_rows or 0):
+        raise ValueError(
+            f"{errors[0]}. {len(errors):,} of {len(rows):,} row(s) are unreadable. Fix the file, or skip them with "
+            f"--skip_bad_rows={len(errors)}"
+        ) from errors[0]
+    if errors:
+        _LOG.warning("%s: skipped %d unreadable row(s). The first: %s", path, len(errors), errors[0])
+    return results
+
+
+def readable(path, rows, convert):
+    """Yields the line number and the result of the rows that `converted` does not skip."""
+    for line, row in rows:
+        with contextlib.suppress(ValueError):
+            yield line, _result(path, line, row, convert)
+
+
+def _result(path, line, row, convert):
+    if isinstance(row, ValueError):
+        raise row
+    return convert(f"{path}:{line}", row)
 
 
 def read_table(
@@ -129,99 +164,20 @@ def read_examples(path, text_column, pair_column, label_columns, read_label, lab
     """
     numbers = class_numbers(labels)
     flags = {text_column: "text_column", pair_column: "pair_column", **dict.fromkeys(label_columns, "label_column")}
-    table = TableFile(pathlib.Path(path), {column: flag for column, flag in flags.items() if column is not None})
+    path = pathlib.Path(path)
+    rows = read_rows(path, {column: flag for column, flag in flags.items() if column is not None})
 
     def row(place, record):
         text, pair = (column and text_cell(place, record, column) for column in (text_column, pair_column))
         return place, text, pair, read_label(place, record) if label_columns else None
 
-    _, ids, rows = zip(*table.convert(row, skip_bad_rows), strict=True)
-    places, text, pair, found = zip(*rows, strict=True)
+    _, ids, results = zip(*converted(path, rows, row, skip_bad_rows), strict=True)
+    places, text, pair, found = zip(*results, strict=True)
     if numbers is not None and label_columns:  # Unknown labels are an error, also if unreadable rows are skipped.
         found = [class_ids(place, label, numbers) for place, label in zip(places, found, strict=True)]
     return Examples(
-        text, pair if pair_column else None, found if label_columns else None, ids, skipped=len(table) - len(ids)
+        text, pair if pair_column else None, found if label_columns else None, ids, skipped=len(rows) - len(ids)
     )
-
-
-def class_numbers(labels):
-    """Returns the ids of classes by name; `None` for `None`."""
-    if labels is None:
-        return None
-    names = list(map(class_name, labels))
-    numbers = {name: number for number, name in enumerate(names)}
-    if len(numbers) < len(names):
-        raise ValueError(f"`labels` must be unique. Received: {names}")
-    return numbers
-
-
-def class_name(label):
-    """Returns the class name of a label given as a string, number or bool."""
-    if isinstance(label, bool | np.bool_):
-        return "true" if label else "false"
-    if isinstance(label, float | np.floating) and label.is_integer():
-        label = int(label)
-    return valid_text(str(label)).strip()
-
-
-def discover_labels(labels, fewest=2):
-    """Returns the unique labels, at least `fewest`, sorted numerically if all are integers, otherwise as strings."""
-    found = set(map(class_name, labels))
-    if len(found) < fewest:
-        raise ValueError(
-            f"`labels` must have at least {'two classes' if fewest > 1 else 'one class'}. Received: {sorted(found)}"
-        )
-    for label in sorted(found):
-        whole, _, _ = label.partition(".")
-        if whole in found and re.fullmatch(r"-?[0-9]+\.0+", label):
-            raise ValueError(f"`labels` has the number {whole} also as {label}. Use one spelling per class")
-    whole = all(re.fullmatch(r"-?[0-9]+", label) for label in found)
-    return sorted(found, key=lambda label: (int(label) if whole else 0, label))
-
-
-def alike(names):
-    """Returns lists of names that look alike to a person, such as "1" and "01" or "x" with and without a space."""
-    found = collections.defaultdict(list)
-    for name in names:
-        found[appearance(name)].append(name)
-    return [group for group in found.values() if len(group) > 1]
-
-
-def appearance(name):
-    """Returns what a person sees of a name: no case, no white space, no invisible signs, no zeros around a number."""
-    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).translate(_SIGNS)
-    text = "".join(sign for sign in text if unicodedata.category(sign) not in _INVISIBLE)
-    number = _DECIMAL.fullmatch(text)
-    return f"{number[1]}{number[2] or 0}.{number[3] or ''}" if number else text
-
-
-def spelled(names):
-    """Returns names in quotes; with the codes of their signs, if the names are hard to tell apart otherwise."""
-    different = {unicodedata.normalize("NFC", name).translate(_SIGNS) for name in names}
-    return list(map(repr if len(different) == len(names) else ascii, names))
-
-
-def balance(labels, names=None, total=None):
-    """Summarizes labels: count and share of the largest classes (of `names`), or the range of floats.
-
-    Shares are of `total`, by default the number of labels.
-    """
-    labels, names = as_list(labels), as_list(() if names is None else names)
-    if not labels:
-        return "no labels"
-    if all(isinstance(label, float) for label in labels):
-        mean = math.fsum(labels) / len(labels)
-        return f"{len(labels):,} numbers from {min(labels):g} to {max(labels):g}, mean {mean:.4g}"
-    counts = collections.Counter(str(names[label] if names else label) for label in labels)
-    # List classes without rows too.
-    counts.update(dict.fromkeys(map(str, names), 0))
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return some([f"{name}: {count:,} ({count / (total or len(labels)):.1%})" for name, count in ordered], most=10)
-
-
-def some(texts, most=5):
-    """Lists the first texts in one line, and the number of the others."""
-    return ", ".join([*texts[:most], *([f"and {len(texts) - most:,} more"] if len(texts) > most else [])])
 
 
 def text_cell(place, record, column):
@@ -249,18 +205,6 @@ def _label(place, record, column, regression):
     if not class_name(label):
         raise ValueError(f"{place}: column `{column}` is empty")
     return class_name(label)
-
-
-def class_ids(place, label, numbers):
-    """Returns the id of a label by name, or the sorted ids of a tuple of labels."""
-    if isinstance(label, tuple):
-        return tuple(sorted(class_ids(place, name, numbers) for name in label))
-    if label not in numbers:
-        if similar := [name for name in numbers if appearance(name) == appearance(label)]:
-            first, second = spelled([label, similar[0]])
-            raise ValueError(f"{place}: unknown label {first}, which looks like {second}. Use one spelling per class")
-        raise ValueError(f"{place}: unknown label {label!r}. Expected one of: {', '.join(map(repr, numbers))}")
-    return numbers[label]
 
 
 def finite_number(place, column, value):

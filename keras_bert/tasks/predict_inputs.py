@@ -2,8 +2,9 @@
 
 import pathlib
 
+from keras_bert.tasks.examples import converted
 from keras_bert.tasks.multiple_choice import data as multiple_choice
-from keras_bert.tasks.table_files import TableFile, column_names, is_blank, valid_text
+from keras_bert.tasks.table_files import column_names, is_blank, read_rows, valid_text
 
 # The argument of `read_texts` that names the column of an input.
 _ARGUMENTS = {"text": "text_column", "question": "text_column", "pair": "pair_column", "context": "pair_column"}
@@ -36,12 +37,12 @@ def read_texts(path, allowed, text_column=None, pair_column=None, choice_columns
     found = [column_names(path, names.values() if is_table else ()) for names in candidates]
     present = [names for names, columns in zip(candidates, found, strict=True) if set(names.values()) <= set(columns)]
     wanted = present[-1] if present else candidates[0]
-    table = TableFile(path, {column: _ARGUMENTS.get(name) for name, column in wanted.items()})
+    rows = read_rows(path, {column: _ARGUMENTS.get(name) for name, column in wanted.items()})
 
     def row(place, record):
         return {name: _value(place, column, record[column]) for name, column in wanted.items()}
 
-    return [texts for _, _, texts in table.convert(row)]
+    return [texts for _, _, texts in converted(path, rows, row)]
 
 
 def _value(place, column, value):

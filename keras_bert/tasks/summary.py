@@ -6,7 +6,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.tasks.examples import alike, some, spelled
+from keras_bert.tasks.class_names import alike, some, spelled
 
 _CHUNK = 2**14  # Texts to tokenize at a time.
 _LENGTHS = (32, 64, 128, 256, 384, 512, 1024, 2048)  # Values to suggest for `sequence_length`.

@@ -83,49 +83,31 @@ def check_columns(path, line, found, wanted):
             raise ValueError(f"{path}:{line}: the column `{column}` appears twice")
 
 
-class TableFile:
-    """The rows of a `.csv`, `.tsv` or `.jsonl` file as dicts by column.
+def read_rows(path, wanted, header=None):
+    """Reads the rows of a `.csv`, `.tsv` or `.jsonl` file.
 
     Args:
         path: the file.
         wanted: its columns, see `check_columns`; they also determine the delimiter of CSV.
         header: list of names for the columns of a table without column names. Defaults to the first row.
+
+    Returns:
+        List of (line number, row), a dict by column, or a ValueError for a row that cannot be read.
     """
+    if is_json_lines(path):
+        return [(line, _row(_json_object, path, wanted, line, text)) for line, text in json_lines(path)]
+    rows = lines_of_table(path, wanted)
+    if header is None:
+        (line, header), *rows = rows
+        check_columns(path, line, header, wanted)
+    return [(line, _row(table_row, f"{path}:{line}", header, fields)) for line, fields in rows]
 
-    def __init__(self, path, wanted, header=None):
-        self.path, self._wanted = path, wanted
-        if is_json_lines(path):
-            self._header, self._rows = None, json_lines(path)
-            return
-        self._header, self._rows = header, lines_of_table(path, wanted)
-        if header is None:
-            (line, self._header), *self._rows = self._rows
-            check_columns(path, line, self._header, wanted)
 
-    def __len__(self):
-        return len(self._rows)
-
-    def convert(self, function, skip_bad_rows=None):
-        """Returns a list of (line number, row number, result) of a function of place and row; see `good_rows`."""
-
-        def convert(line, raw):
-            return function(f"{self.path}:{line}", self._record(line, raw))
-
-        return good_rows(self.path, self._rows, convert, skip_bad_rows)
-
-    def readable(self, function):
-        """Yields the line number and the result of `convert` for the rows that do not raise a ValueError."""
-        for line, raw in self._rows:
-            with contextlib.suppress(ValueError):
-                yield line, function(f"{self.path}:{line}", self._record(line, raw))
-
-    def __iter__(self):
-        return ((line, self._record(line, raw)) for line, raw in self._rows)
-
-    def _record(self, line, raw):
-        if self._header is None:
-            return _json_object(self.path, self._wanted, line, raw)
-        return table_row(self.path, self._header, line, raw)
+def _row(parse, *arguments):
+    try:
+        return parse(*arguments)
+    except ValueError as error:
+        return error
 
 
 def stream_rows(path, wanted):
@@ -135,41 +117,10 @@ def stream_rows(path, wanted):
             if text.strip():
                 yield line, _json_object(path, wanted, line, text)
         return
-    yield from TableFile(path, wanted)
-
-
-def good_rows(path, raw_rows, parse, skip_bad_rows=None):
-    """Parses rows. Skips up to `skip_bad_rows` rows that raise a ValueError, with a warning. Defaults to none.
-
-    Args:
-        path: the file.
-        raw_rows: list of (line number, raw row).
-        parse: function of line number and raw row.
-
-    Returns:
-        A list of (line number, row number, parsed row).
-    """
-    if not raw_rows:
-        raise ValueError(f"{path}: no rows")
-    rows, bad, first = [], [], None
-    for number, (line, raw) in enumerate(raw_rows):
-        try:
-            rows.append((line, number, parse(line, raw)))
-        except ValueError as error:
-            if skip_bad_rows is None:
-                raise
-            bad.append(line)
-            first = first or error
-    if not rows:  # Probably a wrong flag or another format.
-        raise first
-    if len(bad) > (skip_bad_rows or 0):
-        raise ValueError(
-            f"{first}. {len(bad):,} of {len(raw_rows):,} row(s) are unreadable. Fix the file, or skip them with "
-            f"--skip_bad_rows={len(bad)}"
-        ) from first
-    if bad:
-        _LOG.warning("%s: skipped %d unreadable row(s). The first: %s", path, len(bad), first)
-    return rows
+    for line, row in read_rows(path, wanted):
+        if isinstance(row, ValueError):
+            raise row
+        yield line, row
 
 
 def column_names(path, wanted=()):
@@ -270,10 +221,11 @@ def _unquoted(field):
     return field[1:-1].replace('""', '"') if _QUOTED.fullmatch(field) else field
 
 
-def table_row(path, header, line, row):
-    if len(row) != len(header):
-        raise ValueError(f"{path}:{line}: expected {len(header)} columns, got {len(row)}")
-    return dict(zip(header, row, strict=True))
+def table_row(place, header, fields):
+    """Returns the fields of a row as a dict by column."""
+    if len(fields) != len(header):
+        raise ValueError(f"{place}: expected {len(header)} columns, got {len(fields)}")
+    return dict(zip(header, fields, strict=True))
 
 
 def json_value(path, line, text, make_object):

@@ -8,9 +8,10 @@ import pathlib
 
 import numpy as np
 
+from keras_bert.tasks.class_names import balance, discover_labels
 from keras_bert.tasks.classification import multi_label
 from keras_bert.tasks.classification.thresholds import predicted
-from keras_bert.tasks.examples import Examples, balance, discover_labels, read_table
+from keras_bert.tasks.examples import Examples, read_table
 from keras_bert.tasks.logits import finite, softmax
 from keras_bert.tasks.table_files import column_names
 from keras_bert.text.thresholds import THRESHOLD
@@ -105,7 +106,7 @@ class Data:
         return dataclasses.replace(self, train=train, dev={self.task.name: train} if self.folds else self.dev)
 
     def balance(self):
-        """Returns a summary of the training labels, see `examples.balance`."""
+        """Returns a summary of the training labels, see `class_names.balance`."""
         if self.task.multi_label:
             return multi_label.summary(self.train.labels, self.task.labels)
         return balance(self.train.labels, self.task.labels)

@@ -6,10 +6,11 @@ import pathlib
 
 import numpy as np
 
+from keras_bert.tasks.class_names import class_ids
 from keras_bert.tasks.classification.data import Data, predict
 from keras_bert.tasks.classification.glue_tasks import TASKS
-from keras_bert.tasks.examples import Examples, class_ids, finite_number
-from keras_bert.tasks.table_files import check_columns, good_rows, is_blank, split_tabs, table_row
+from keras_bert.tasks.examples import Examples, converted, finite_number
+from keras_bert.tasks.table_files import check_columns, is_blank, split_tabs, table_row
 from keras_bert.training.metrics import matthews_correlation
 
 _LOG = logging.getLogger("keras_bert")
@@ -153,12 +154,12 @@ def _read_rows(path, wanted, header=None, skip_bad_rows=0):
     if header is None and lines:
         (_, header), *lines = lines
 
-    def parse(line, fields):
+    def parse(place, fields):
         while len(fields) > len(header) and not fields[-1]:
             fields.pop()  # Ignore tabs at the end of a line.
-        return table_row(path, header, line, fields)
+        return table_row(place, header, fields)
 
-    rows = good_rows(path, lines, parse, skip_bad_rows)
+    rows = converted(path, lines, parse, skip_bad_rows)
     check_columns(path, 1, header, [*wanted, *(name for name in _INDEX if name in header)])
     return rows
 

@@ -8,7 +8,8 @@ import itertools
 
 import numpy as np
 
-from keras_bert.tasks.examples import balance, class_name, discover_labels, finite_number, read_examples
+from keras_bert.tasks.class_names import balance, class_name, discover_labels
+from keras_bert.tasks.examples import finite_number, read_examples
 
 SEPARATOR = "|"
 _BOOLEANS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}

@@ -4,8 +4,8 @@ import collections
 import itertools
 import math
 
+from keras_bert.tasks.class_names import some
 from keras_bert.tasks.classification import multi_label
-from keras_bert.tasks.examples import some
 from keras_bert.tasks.summary import contradictory, normal, overlaps, truncation
 
 

@@ -14,9 +14,10 @@ import dataclasses
 import pathlib
 import re
 
-from keras_bert.tasks.examples import Rows, class_name, finite_number, text_cell
+from keras_bert.tasks.class_names import class_name
+from keras_bert.tasks.examples import Rows, converted, finite_number, readable, text_cell
 from keras_bert.tasks.questions import data as squad
-from keras_bert.tasks.table_files import TableFile, column_names, valid_text
+from keras_bert.tasks.table_files import column_names, read_rows, valid_text
 
 # Default names of the columns, the first one that a file has.
 _TEXTS = ("query", "question", "anchor", "premise", "sentence1", "text")
@@ -85,7 +86,7 @@ def read(path, text_column=None, pair_column=None, score_column=None, score_rang
         )
     columns = _columns(path, text_column, pair_column, score_column)
     flags = {columns.text: "text_column", columns.pair: "pair_column", columns.score: "score_column"}
-    table = TableFile(path, {name: flags.get(name) for name in columns.required()})
+    raw_rows = read_rows(path, {name: flags.get(name) for name in columns.required()})
 
     def row(place, record):
         query, passage = (text_cell(place, record, name) for name in (columns.text, columns.pair))
@@ -94,9 +95,9 @@ def read(path, text_column=None, pair_column=None, score_column=None, score_rang
         label = None if columns.label is None else _label(place, columns.label, record[columns.label])
         return query, [passage, *negatives], score, label, place
 
-    rows = [values for _, _, values in table.convert(row, skip_bad_rows)]
+    rows = [values for _, _, values in converted(path, raw_rows, row, skip_bad_rows)]
     queries, passages, scores, labels, places = map(list, zip(*rows, strict=True))
-    skipped = len(table) - len(rows)
+    skipped = len(raw_rows) - len(rows)
     if columns.label is not None:
         _check_nli(path, columns, labels)
         return dataclasses.replace(_from_nli(path, queries, passages, labels), skipped=skipped)
@@ -146,7 +147,7 @@ def _columns(path, text, pair, score):
 
 def _names(path):
     """Returns the names in any row of JSONL; rows that cannot be read are reported later."""
-    rows = TableFile(path, ()).readable(lambda place, record: list(record))
+    rows = readable(path, read_rows(path, ()), lambda place, record: list(record))
     return list(dict.fromkeys(name for _, names in rows for name in names))
 
 

@@ -8,10 +8,10 @@ import dataclasses
 import functools
 import pathlib
 
-from keras_bert.tasks.examples import Rows
+from keras_bert.tasks.examples import Rows, converted, readable
 from keras_bert.tasks.multiple_choice import keys
 from keras_bert.tasks.multiple_choice.columns import TEXTS, layout
-from keras_bert.tasks.table_files import TableFile, valid_text
+from keras_bert.tasks.table_files import read_rows, valid_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,13 +120,13 @@ def read(path, text=None, choices=None, label=None, first_label=None, labeled=Tr
     columns = layout(path, text, choices, label, labeled)
     flags = {columns.text: "text_column", **dict.fromkeys(columns.choices, "choice_columns")}
     flags |= {name: "label_column" for name in (columns.label, columns.before) if name}
-    table = TableFile(path, TEXTS[:1] if columns.header else flags, columns.header)
-    if labeled is False and columns.label and _are_hidden(table, columns):
+    raw_rows = read_rows(path, TEXTS[:1] if columns.header else flags, columns.header)
+    if labeled is False and columns.label and _are_hidden(path, raw_rows, columns):
         columns = dataclasses.replace(columns, label=None)
     start = columns.first_label if first_label is None else first_label
-    letters, start = _numbering(table, columns, start, skip_bad_rows)
+    letters, start = _numbering(path, raw_rows, columns, start, skip_bad_rows)
     row = functools.partial(_row, columns, start)
-    lines, ids, rows = zip(*table.convert(row, skip_bad_rows), strict=True)
+    lines, ids, rows = zip(*converted(path, raw_rows, row, skip_bad_rows), strict=True)
     texts, options, labels = map(list, zip(*rows, strict=True))
     first_key = "A" if letters or start is None else str(start)
     labels = None if columns.label is None else labels
@@ -181,23 +181,23 @@ def _string(place, column, value):
     return valid_text(value)
 
 
-def _are_hidden(table, columns):
+def _are_hidden(path, raw_rows, columns):
     """Whether no row has a label, as in test data whose labels are not public."""
-    return all(label in (None, "", -1, "-1") for _, label, _ in _labels(table, columns))
+    return all(label in (None, "", -1, "-1") for _, label, _ in _labels(path, raw_rows, columns))
 
 
-def _labels(table, columns):
+def _labels(path, raw_rows, columns):
     """Yields (line, label, number of the last choice) of the rows that can be read; reading reports the others."""
-    for line, (_, choices, label) in table.readable(functools.partial(_question, columns)):
+    for line, (_, choices, label) in readable(path, raw_rows, functools.partial(_question, columns)):
         yield line, label, max(number for number, choice in enumerate(choices, 1) if choice)
 
 
-def _numbering(table, columns, start, skip_bad_rows):
+def _numbering(path, raw_rows, columns, start, skip_bad_rows):
     """Returns `keys.numbering` of the labels of all rows that can be read."""
-    found = list(_labels(table, columns)) if columns.label else []
+    found = list(_labels(path, raw_rows, columns)) if columns.label else []
     try:
-        return keys.numbering(table.path, columns.described(columns.label), found, start)
+        return keys.numbering(path, columns.described(columns.label), found, start)
     except ValueError:
         # Too many unreadable rows are the first problem to report.
-        table.convert(functools.partial(_question, columns), skip_bad_rows)
+        converted(path, raw_rows, functools.partial(_question, columns), skip_bad_rows)
         raise

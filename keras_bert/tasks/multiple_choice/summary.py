@@ -4,7 +4,7 @@ import collections
 
 import numpy as np
 
-from keras_bert.tasks.examples import appearance
+from keras_bert.tasks.class_names import appearance
 from keras_bert.tasks.summary import contradictory, normal, overlaps, truncation
 
 

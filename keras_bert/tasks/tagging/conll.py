@@ -7,7 +7,7 @@ import logging
 import re
 
 from keras_bert.files import write_text
-from keras_bert.tasks.table_files import read_lines, valid_text
+from keras_bert.tasks.table_files import read_lines
 
 _LOG = logging.getLogger("keras_bert")
 DOCUMENT = "-DOCSTART-"
@@ -169,12 +169,12 @@ def _is_tag(tag, tags):
 def _add(path, found, number, word, tag):
     if not word.strip():
         raise ValueError(f"{path}:{number}: the word is empty")
-    found.words[-1].append(valid_text(word))
+    found.words[-1].append(word)
     found.numbers[-1].append(number)
     if tag is not None:
         if not tag.strip():
             raise ValueError(f"{path}:{number}: the tag is empty. Expected O for words outside of all entities")
-        found.tags[-1].append(valid_text(tag.strip()))
+        found.tags[-1].append(tag.strip())
 
 
 def _is_border(line):

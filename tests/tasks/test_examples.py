@@ -7,8 +7,9 @@ import logging
 import numpy as np
 import pytest
 
+from keras_bert.tasks.class_names import balance, discover_labels
 from keras_bert.tasks.classification.data import own_data
-from keras_bert.tasks.examples import Examples, balance, discover_labels, read_table
+from keras_bert.tasks.examples import Examples, read_table
 from keras_bert.tasks.predict_inputs import read_texts
 from keras_bert.tasks.table_files import stream_rows
 

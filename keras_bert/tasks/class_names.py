@@ -1,0 +1,113 @@
+"""Names of classes: those of labels in files, their ids, names that look alike, and how often each occurs."""
+
+import collections
+import math
+import re
+import unicodedata
+
+import numpy as np
+
+from keras_bert.tasks.table_files import valid_text
+
+_INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")  # Categories of Unicode.
+_DECIMAL = re.compile(r"\+?(-?)0*([0-9]*?)(?:\.([0-9]*?)0*)?(?<=[0-9])")
+# What word processors write for - and ', and the selectors of emoji and text.
+_SIGNS = dict.fromkeys((0x2010, 0x2011, 0x2013, 0x2014, 0x2212), "-") | dict.fromkeys((0x2018, 0x2019), "'")
+_SIGNS |= dict.fromkeys((0xFE0E, 0xFE0F))
+
+
+def class_name(label):
+    """Returns the class name of a label given as a string, number or bool."""
+    if isinstance(label, bool | np.bool_):
+        return "true" if label else "false"
+    if isinstance(label, float | np.floating) and label.is_integer():
+        label = int(label)
+    return valid_text(str(label)).strip()
+
+
+def class_numbers(labels):
+    """Returns the ids of classes by name; `None` for `None`."""
+    if labels is None:
+        return None
+    names = list(map(class_name, labels))
+    numbers = {name: number for number, name in enumerate(names)}
+    if len(numbers) < len(names):
+        raise ValueError(f"`labels` must be unique. Received: {names}")
+    return numbers
+
+
+def class_ids(place, label, numbers):
+    """Returns the id of a label by name, or the sorted ids of a tuple of labels."""
+    if isinstance(label, tuple):
+        return tuple(sorted(class_ids(place, name, numbers) for name in label))
+    if label not in numbers:
+        if similar := [name for name in numbers if appearance(name) == appearance(label)]:
+            first, second = spelled([label, similar[0]])
+            raise ValueError(f"{place}: unknown label {first}, which looks like {second}. Use one spelling per class")
+        raise ValueError(f"{place}: unknown label {label!r}. Expected one of: {', '.join(map(repr, numbers))}")
+    return numbers[label]
+
+
+def discover_labels(labels, fewest=2):
+    """Returns the unique labels, at least `fewest`, sorted numerically if all are integers, otherwise as strings."""
+    found = set(map(class_name, labels))
+    if len(found) < fewest:
+        raise ValueError(
+            f"`labels` must have at least {'two classes' if fewest > 1 else 'one class'}. Received: {sorted(found)}"
+        )
+    for label in sorted(found):
+        whole, _, _ = label.partition(".")
+        if whole in found and re.fullmatch(r"-?[0-9]+\.0+", label):
+            raise ValueError(f"`labels` has the number {whole} also as {label}. Use one spelling per class")
+    whole = all(re.fullmatch(r"-?[0-9]+", label) for label in found)
+    return sorted(found, key=lambda label: (int(label) if whole else 0, label))
+
+
+def alike(names):
+    """Returns lists of names that look alike to a person, such as "1" and "01" or "x" with and without a space."""
+    found = collections.defaultdict(list)
+    for name in names:
+        found[appearance(name)].append(name)
+    return [group for group in found.values() if len(group) > 1]
+
+
+def appearance(name):
+    """Returns what a person sees of a name: no case, no white space, no invisible signs, no zeros around a number."""
+    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).translate(_SIGNS)
+    text = "".join(sign for sign in text if unicodedata.category(sign) not in _INVISIBLE)
+    number = _DECIMAL.fullmatch(text)
+    return f"{number[1]}{number[2] or 0}.{number[3] or ''}" if number else text
+
+
+def spelled(names):
+    """Returns names in quotes; with the codes of their signs, if the names are hard to tell apart otherwise."""
+    different = {unicodedata.normalize("NFC", name).translate(_SIGNS) for name in names}
+    return list(map(repr if len(different) == len(names) else ascii, names))
+
+
+def balance(labels, names=None, total=None):
+    """Summarizes labels: count and share of the largest classes (of `names`), or the range of floats.
+
+    Shares are of `total`, by default the number of labels.
+    """
+    labels, names = as_list(labels), as_list(() if names is None else names)
+    if not labels:
+        return "no labels"
+    if all(isinstance(label, float) for label in labels):
+        mean = math.fsum(labels) / len(labels)
+        return f"{len(labels):,} numbers from {min(labels):g} to {max(labels):g}, mean {mean:.4g}"
+    counts = collections.Counter(str(names[label] if names else label) for label in labels)
+    # List classes without rows too.
+    counts.update(dict.fromkeys(map(str, names), 0))
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return some([f"{name}: {count:,} ({count / (total or len(labels)):.1%})" for name, count in ordered], most=10)
+
+
+def some(texts, most=5):
+    """Lists the first texts in one line, and the number of the others."""
+    return ", ".join([*texts[:most], *([f"and {len(texts) - most:,} more"] if len(texts) > most else [])])
+
+
+def as_list(values):
+    """Converts an array or another iterable to a list; arrays to Python numbers and strings."""
+    return values if isinstance(values, list) else values.tolist() if hasattr(values, "tolist") else list(values)
