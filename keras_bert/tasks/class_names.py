@@ -7,8 +7,6 @@ import unicodedata
 
 import numpy as np
 
-from keras_bert.tasks.table_files import valid_text
-
 _INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")  # Categories of Unicode.
 _DECIMAL = re.compile(r"\+?(-?)0*([0-9]*?)(?:\.([0-9]*?)0*)?(?<=[0-9])")
 # What word processors write for - and ', and the selectors of emoji and text.
@@ -22,7 +20,7 @@ def class_name(label):
         return "true" if label else "false"
     if isinstance(label, float | np.floating) and label.is_integer():
         label = int(label)
-    return valid_text(str(label)).strip()
+    return str(label).strip()
 
 
 def class_numbers(labels):

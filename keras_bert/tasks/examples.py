@@ -16,7 +16,7 @@ import pathlib
 
 from keras_bert.files import fingerprint
 from keras_bert.tasks.class_names import as_list, class_ids, class_name, class_numbers
-from keras_bert.tasks.table_files import read_rows, valid_text
+from keras_bert.tasks.table_files import read_rows
 
 _LOG = logging.getLogger("keras_bert")
 _LARGEST = 1e15  # The loss of larger numbers, their square, leaves the range of float32.
@@ -187,7 +187,7 @@ def text_cell(place, record, column):
         raise ValueError(f"{place}: column `{column}` must be a string. Received: {text!r}")
     if not text.strip():
         raise ValueError(f"{place}: column `{column}` is empty")
-    return valid_text(text)
+    return text
 
 
 def _label(place, record, column, regression):

@@ -4,7 +4,7 @@ import pathlib
 
 from keras_bert.tasks.examples import converted
 from keras_bert.tasks.multiple_choice import data as multiple_choice
-from keras_bert.tasks.table_files import column_names, is_blank, read_rows, valid_text
+from keras_bert.tasks.table_files import column_names, is_blank, read_rows
 
 # The argument of `read_texts` that names the column of an input.
 _ARGUMENTS = {"text": "text_column", "question": "text_column", "pair": "pair_column", "context": "pair_column"}
@@ -48,7 +48,7 @@ def read_texts(path, allowed, text_column=None, pair_column=None, choice_columns
 def _value(place, column, value):
     if not isinstance(value, str):
         raise ValueError(f"{place}: column `{column}` must be a string. Received: {value!r:.100}")
-    return valid_text(value)
+    return value
 
 
 def from_lines(name, lines, allowed):

@@ -95,12 +95,21 @@ def read_rows(path, wanted, header=None):
         List of (line number, row), a dict by column, or a ValueError for a row that cannot be read.
     """
     if is_json_lines(path):
-        return [(line, _row(_json_object, path, wanted, line, text)) for line, text in json_lines(path)]
+        return [(line, _valid(_row(_json_object, path, wanted, line, text))) for line, text in json_lines(path)]
     rows = lines_of_table(path, wanted)
     if header is None:
         (line, header), *rows = rows
         check_columns(path, line, header, wanted)
     return [(line, _row(table_row, f"{path}:{line}", header, fields)) for line, fields in rows]
+
+
+def _valid(value):
+    """Applies `valid_text` to all strings in a JSON value."""
+    if isinstance(value, dict):
+        return {name: _valid(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return list(map(_valid, value))
+    return valid_text(value) if isinstance(value, str) else value
 
 
 def _row(parse, *arguments):
@@ -244,9 +253,16 @@ def json_lines(path):
 
 
 def _json_object(path, wanted, line, text):
-    record = json_value(path, line, text, tuple)  # A dict would hide duplicate names.
-    if not isinstance(record, tuple):
+    record = json_value(path, line, text, _Object)
+    if not isinstance(record, dict):
         raise ValueError(f"{path}:{line}: expected one JSON object per line. Received: {text[:50]}")
-    names = [name for name, _ in record]
-    check_columns(path, line, names, wanted if line == 1 else list(wanted))
-    return dict(record)
+    check_columns(path, line, record.names, wanted if line == 1 else list(wanted))
+    return record
+
+
+class _Object(dict):
+    """A JSON object that knows of names that occur twice."""
+
+    def __init__(self, pairs):
+        super().__init__(pairs)
+        self.names = [name for name, _ in pairs]

@@ -17,7 +17,7 @@ import re
 from keras_bert.tasks.class_names import class_name
 from keras_bert.tasks.examples import Rows, converted, finite_number, readable, text_cell
 from keras_bert.tasks.questions import data as squad
-from keras_bert.tasks.table_files import column_names, read_rows, valid_text
+from keras_bert.tasks.table_files import column_names, read_rows
 
 # Default names of the columns, the first one that a file has.
 _TEXTS = ("query", "question", "anchor", "premise", "sentence1", "text")
@@ -161,7 +161,7 @@ def _negatives(place, found, column):
     for value in values:
         if not isinstance(value, str):
             raise ValueError(f"{place}: column `{column}` must be a text or a list. Received: {value!r:.80}")
-    return [valid_text(value) for value in values if value.strip()]
+    return [value for value in values if value.strip()]
 
 
 def _label(place, column, value):

@@ -11,7 +11,7 @@ import pathlib
 from keras_bert.tasks.examples import Rows, converted, readable
 from keras_bert.tasks.multiple_choice import keys
 from keras_bert.tasks.multiple_choice.columns import TEXTS, layout
-from keras_bert.tasks.table_files import read_rows, valid_text
+from keras_bert.tasks.table_files import read_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,7 +178,7 @@ def _choices(place, columns, record):
 def _string(place, column, value):
     if not isinstance(value, str):
         raise ValueError(f"{place}: {column} must be a string. Received: {value!r:.80}")
-    return valid_text(value)
+    return value
 
 
 def _are_hidden(path, raw_rows, columns):
