@@ -94,7 +94,7 @@ def main(arguments):
 
     settings = arguments.fill(Settings, grpc_port=None if arguments.grpc_port < 0 else arguments.grpc_port)
     _log_lines()
-    # Garbage collection after a model is unloaded blocks all requests; freezing library objects keeps it short.
+    # Garbage collection blocks all requests; freezing library objects keeps it short.
     gc.freeze()
     if not asyncio.run(_serve(Server(arguments.saved_models, settings), arguments)):
         # A thread that is still running would keep the interpreter from exiting.

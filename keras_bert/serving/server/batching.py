@@ -56,7 +56,7 @@ class Batcher:
         return sum(len(batch.requests) for batch in list(self._waiting))
 
     async def run(self, version, signature, inputs, rows):
-        """Runs validated inputs, a dict of NumPy arrays, in a batch. The caller must hold a lease of the version."""
+        """Runs validated inputs, a dict of NumPy arrays, in a batch."""
         if self.waiting >= self._max_queue:
             message = f"the queue is full: {self.waiting} requests are waiting (--max_queue). Try again later"
             raise RequestError("RESOURCE_EXHAUSTED", message)
@@ -90,19 +90,15 @@ class Batcher:
         return batch
 
     async def _run_batch(self, key, batch, version, signature, window):
-        version.users += 1
-        try:
-            if window:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(batch.full.wait(), window)
-            async with self._free:  # The batch accepts requests until a thread is free.
-                if self._forming.get(key) is batch:
-                    del self._forming[key]
-                self._waiting.remove(batch)
-                if batch.requests:
-                    await self._answer(batch, version, signature)
-        finally:
-            version.users -= 1
+        if window:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(batch.full.wait(), window)
+        async with self._free:  # The batch accepts requests until a thread is free.
+            if self._forming.get(key) is batch:
+                del self._forming[key]
+            self._waiting.remove(batch)
+            if batch.requests:
+                await self._answer(batch, version, signature)
 
     async def _answer(self, batch, version, signature):
         self.running += 1

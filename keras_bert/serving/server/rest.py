@@ -75,8 +75,8 @@ class Rest:
     async def _about(self, request):
         """Returns the metadata of a model for the web page; TensorFlow Serving has no such endpoint."""
         name = request.match_info["name"]
-        with self._service.observed("rest:about") as call, self._service.lease(call, name) as version:
-            return _json(version.model.facts)
+        with self._service.observed("rest:about") as call:
+            return _json(self._service.version(call, name).model.facts)
 
     async def _model(self, request):
         match = _PATH.fullmatch(request.match_info["path"])
@@ -96,16 +96,15 @@ class Rest:
             return await self._answer(call, request, api, target)
 
     async def _answer(self, call, request, api, target):
-        with self._service.lease(call, *target) as version:
-            body = await _read(request)
-            signature = version.model.signature(body.get("signature_name", ""))
-            if api == "predict":
-                inputs, rows = tensors.from_json(body, signature)
-                return _json(tensors.to_json(await self._service.run(call, version, signature, inputs), rows))
-            method = CLASSIFY if api == "classify" else REGRESS
-            inputs = examples.to_inputs(signature, method, examples.from_json(body))
-            outputs = await self._service.run(call, version, signature, inputs)
-            return _json({"results": examples.answer(method, outputs, call.rows)})
+        version, body = self._service.version(call, *target), await _read(request)
+        signature = version.model.signature(body.get("signature_name", ""))
+        if api == "predict":
+            inputs, rows = tensors.from_json(body, signature)
+            return _json(tensors.to_json(await self._service.run(call, version, signature, inputs), rows))
+        method = CLASSIFY if api == "classify" else REGRESS
+        inputs = examples.to_inputs(signature, method, examples.from_json(body))
+        outputs = await self._service.run(call, version, signature, inputs)
+        return _json({"results": examples.answer(method, outputs, call.rows)})
 
 
 async def _read(request):

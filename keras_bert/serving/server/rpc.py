@@ -67,14 +67,14 @@ class Rpc:
         )
 
     async def _predict(self, call, request):
-        with self._service.lease(call, *_target(request)) as version:
-            signature = version.model.signature(request.model_spec.signature_name)
-            wanted = request.output_filter or signature.outputs
-            if unknown := set(wanted) - set(signature.outputs):
-                expected = ", ".join(signature.outputs)
-                raise bad(f"unknown output(s) {', '.join(sorted(unknown))}. Expected some of: {expected}")
-            inputs = {name: self._array(name, tensor) for name, tensor in request.inputs.items()}
-            outputs = await self._service.run(call, version, signature, inputs)
+        version = self._service.version(call, *_target(request))
+        signature = version.model.signature(request.model_spec.signature_name)
+        wanted = request.output_filter or signature.outputs
+        if unknown := set(wanted) - set(signature.outputs):
+            expected = ", ".join(signature.outputs)
+            raise bad(f"unknown output(s) {', '.join(sorted(unknown))}. Expected some of: {expected}")
+        inputs = {name: self._array(name, tensor) for name, tensor in request.inputs.items()}
+        outputs = await self._service.run(call, version, signature, inputs)
         response = PredictResponse()
         response.model_spec.CopyFrom(call.model_spec(signature.name))
         for name in wanted:

@@ -1,6 +1,6 @@
 """A loaded SavedModel, run as in TensorFlow Serving: a session over its graph, without the model's Python code.
 
-Closing the session frees all resources of the model.
+With the last reference to the session, all resources of the model are freed.
 """
 
 import pathlib
@@ -121,10 +121,6 @@ class SavedModel:
         if name not in self.signatures:
             raise bad(f"unknown signature `{name}`. Expected one of: {', '.join(self.signatures)}")
         return self.signatures[name]
-
-    def close(self):
-        self._session.close()
-        self.signatures = self.definitions = None
 
 
 def _facts(path):

@@ -121,7 +121,4 @@ class Server:
                     await asyncio.sleep(0.01)
         self.batcher.close()
         await asyncio.to_thread(self._watcher.join, 1.0)
-        ended = self.batcher.idle and not self._watcher.is_alive()
-        if ended:
-            self.shelf.close()
-        return ended
+        return self.batcher.idle and not self._watcher.is_alive()

@@ -1,4 +1,4 @@
-"""Request handling shared by REST and gRPC: version leases, execution, metrics and logging."""
+"""Request handling shared by REST and gRPC: versions, execution, metrics and logging."""
 
 import asyncio
 import contextlib
@@ -74,18 +74,17 @@ class Service:
 
     def metadata(self, call, name, number):
         response = get_model_metadata_pb2.GetModelMetadataResponse()
-        with self.lease(call, name, number) as version:
-            signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=version.model.definitions)
+        definitions = self.version(call, name, number).model.definitions
+        signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=definitions)
         response.model_spec.CopyFrom(call.model_spec())
         response.metadata["signature_def"].Pack(signatures)
         return response
 
-    @contextlib.contextmanager
-    def lease(self, call, name, number=None):
-        """Leases a version (see `Shelf.lease`) and records it in the call."""
-        with self.shelf.lease(name, number) as version:
-            call.model, call.version = name, str(version.number)
-            yield version
+    def version(self, call, name, number=None):
+        """Returns a version (see `Shelf.version`) and records it in the call."""
+        version = self.shelf.version(name, number)
+        call.model, call.version = name, str(version.number)
+        return version
 
     @contextlib.contextmanager
     def observed(self, api):

@@ -8,7 +8,6 @@ status contains the error, and loading is retried when the files change.
 
 import contextlib
 import dataclasses
-import gc
 import logging
 import pathlib
 import threading
@@ -33,15 +32,14 @@ class Files(NamedTuple):
     stats: tuple
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Version:
-    """A loaded version. It stays usable while it is leased, even after another version has replaced it."""
+    """A loaded version. Requests that hold it can use it after another version has replaced it."""
 
     name: str
     number: int
     files: Files
     model: SavedModel
-    users: int = 0  # Changed only in the event loop's thread.
 
 
 class Shelf:
@@ -56,7 +54,6 @@ class Shelf:
         self._served = {}  # Model -> Version
         self._failures = {}  # (model, number) -> (Files, message)
         self._loading = None  # (model, number)
-        self._retired = []  # Replaced versions, some still in use
         self._polled = False
 
     @property
@@ -72,30 +69,24 @@ class Shelf:
     def _with_versions(self):
         return [name for name, versions in (self._scanned or {}).items() if versions]
 
-    @contextlib.contextmanager
-    def lease(self, name, number=None):
-        """Yields the `Version` for a request; it stays usable inside the `with` even if its files are removed."""
+    def version(self, name, number=None):
+        """Returns the `Version` for a request. With the last reference to it, its memory is freed."""
         with self._lock:
             version = self._served.get(name)
             if version is None:
                 known = self._scanned is None or self._scanned.get(name)
                 code = "UNAVAILABLE" if known else "NOT_FOUND"
                 raise RequestError(code, f"model {name} is not served: {self._why_not(name)}")
-            if number not in (None, version.number):
-                message = f"version {number} of model {name} is not loaded. Expected one of: {version.number}"
-                raise RequestError("NOT_FOUND", message)
-            version.users += 1
-        try:
-            yield version
-        finally:
-            version.users -= 1
+        if number not in (None, version.number):
+            message = f"version {number} of model {name} is not loaded. Expected one of: {version.number}"
+            raise RequestError("NOT_FOUND", message)
+        return version
 
     def status(self, name, number=None):
         """Returns the `ModelVersionStatus` of each version, or only of version `number`, latest first."""
         with self._lock:
             errors = self._errors(name)
             states = dict.fromkeys(errors, "END")
-            states |= {old.number: "UNLOADING" for old in self._retired if old.name == name}
             states |= {loading: "LOADING" for model, loading in filter(None, [self._loading]) if model == name}
             if name in self._served:
                 states[self._served[name].number] = "AVAILABLE"
@@ -131,7 +122,7 @@ class Shelf:
         return f"its folder has no version. Expected {self._directory / name}/<number>/saved_model.pb"
 
     def poll(self):
-        """Scans the folder, loads new versions and unloads replaced versions that are no longer in use."""
+        """Scans the folder, loads new versions and drops those that they replace."""
         models = _find_models(self._directory)
         with self._lock:
             before, self._scanned = self._scanned, models
@@ -142,7 +133,6 @@ class Shelf:
             }
         for name in {**models, **self._served}:
             self._update(name, models.get(name), models if before is None else before)
-        self._unload()
         self._polled = True
 
     def _update(self, name, versions, before):
@@ -160,7 +150,7 @@ class Shelf:
                 return
         if versions is None:
             with self._lock:
-                self._retire(name)
+                self._served.pop(name, None)
 
     def _load(self, name, number, files):
         """Loads a version and serves it; returns whether it could be loaded."""
@@ -177,42 +167,16 @@ class Shelf:
             self._loading = None
             self._failures.pop((name, number), None)
             if version:
-                self._retire(name)
                 self._served[name] = version
             else:
                 self._failures[name, number] = files, message
         return version is not None
 
-    def _retire(self, name):
-        if name in self._served:
-            self._retired.append(self._served.pop(name))
-
-    def _unload(self):
-        with self._lock:
-            idle = [version for version in self._retired if version.users == 0]
-            self._retired = [version for version in self._retired if version not in idle]
-        for version in idle:
-            version.model.close()
-            _LOG.info("%s/%d unloaded", one_line(version.name), version.number)
-        if idle:
-            gc.collect()  # Graphs contain reference cycles.
-
-    def close(self):
-        """Unloads all versions that are not in use."""
-        with self._lock:
-            for name in list(self._served):
-                self._retire(name)
-        self._unload()
-
 
 def _load_model(path):
     """Loads the `SavedModel` of a folder and warms it up, since the first run of a graph is slow."""
     model = SavedModel(path)
-    try:
-        _warm_up(model, path / WARMUP_REQUESTS)
-    except BaseException:
-        model.close()
-        raise
+    _warm_up(model, path / WARMUP_REQUESTS)
     return model
 
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.tensorflow
 
 
 class Version:
-    name, users = "toy", 0
+    name = "toy"
 
 
 class Lengths:
@@ -60,7 +60,6 @@ def test_requests_within_a_window_share_a_batch(batcher):
     assert asyncio.run(main()) == [(["a", "bb"], [1, 2]), (["ccc"], [3])]
     assert signature.runs == [["a", "bb", "ccc"]]
     assert rows == [("toy", 3)]
-    assert version.users == 0
 
 
 def test_full_batches_do_not_wait_and_large_requests_run_alone(batcher):
@@ -168,7 +167,6 @@ def test_cancelled_requests_do_not_run(batcher):
 
     asyncio.run(main())
     assert signature.runs == [["stays"]]
-    assert version.users == 0
 
 
 def test_batches_grow_while_all_threads_are_busy(batcher):
@@ -194,4 +192,3 @@ def test_batches_grow_while_all_threads_are_busy(batcher):
 
     asyncio.run(main())
     assert sorted(signature.runs) == [["a"], ["b"], ["c", "d", "e"]]
-    assert version.users == 0

@@ -1,9 +1,9 @@
 """A folder of models that changes while it is served."""
 
-import contextlib
 import logging
 import os
 import shutil
+import weakref
 
 import numpy as np
 import pytest
@@ -17,8 +17,7 @@ def shelf(shelf_folder):
     """A function that makes a `Shelf` of the folder."""
     from keras_bert.serving.server.shelf import Shelf
 
-    with contextlib.ExitStack() as stack:
-        yield lambda: stack.enter_context(contextlib.closing(Shelf(shelf_folder)))
+    return lambda: Shelf(shelf_folder)
 
 
 def answer(version):
@@ -32,29 +31,27 @@ def served(shelf, polls=0, **target):
     """Returns the version number in the answer after some polls."""
     for _ in range(polls):
         shelf.poll()
-    with shelf.lease("text", **target) as version:
-        return answer(version)
+    return answer(shelf.version("text", **target))
 
 
 def states(shelf):
     return [(each.version, each.State.Name(each.state)) for each in shelf.status("text")]
 
 
-def test_new_versions_replace_old_ones_that_stay_usable_while_leased(shelf, shelf_folder, drop):
+def test_new_versions_replace_old_ones_that_stay_usable_while_requests_hold_them(shelf, shelf_folder, drop):
     shelf = shelf()
     assert not shelf.ready
     shelf.poll()
     assert shelf.ready
-    with shelf.lease("text") as held:
-        drop("text/2", shelf_folder / "text" / "2")
-        assert served(shelf, polls=1) == 1  # It may still be being copied.
-        assert served(shelf, polls=1) == 2
-        assert states(shelf) == [(2, "AVAILABLE"), (1, "UNLOADING")]
-        shelf.poll()
-        assert answer(held) == 1
-    shelf.poll()
+    held = shelf.version("text")
+    drop("text/2", shelf_folder / "text" / "2")
+    assert served(shelf, polls=1) == 1  # It may still be being copied.
+    assert served(shelf, polls=1) == 2
     assert states(shelf) == [(2, "AVAILABLE")]
-    assert held.model.signatures is None
+    assert answer(held) == 1
+    model = weakref.ref(held.model)
+    del held
+    assert model() is None  # Its memory is freed.
     with pytest.raises(ValueError, match="version 1 of model text is not loaded. Expected one of: 2"):
         served(shelf, number=1)
 
@@ -154,15 +151,14 @@ def test_other_folders_and_damaged_metadata(shelf, shelf_folder):
     shelf = shelf()
     shelf.poll()
     assert shelf.models() == ["text"]
-    with shelf.lease("text") as version:
-        assert version.model.facts == {}  # The file is damaged.
+    assert shelf.version("text").model.facts == {}  # The file is damaged.
     for name, message in (
         ("checkpoint", "it is a checkpoint; export it first"),
         ("empty", "its folder has no version. Expected .*empty/<number>/saved_model.pb"),
         ("other", "unknown model. Expected one of: text"),
     ):
-        with pytest.raises(ValueError, match=message) as error, shelf.lease(name):
-            pass
+        with pytest.raises(ValueError, match=message) as error:
+            shelf.version(name)
         assert error.value.code == "NOT_FOUND"
         with pytest.raises(ValueError, match=message):
             shelf.status(name)
@@ -219,4 +215,3 @@ def test_joinable_signatures(toys):
     methods = {name: signature.method for name, signature in model.signatures.items()}
     assert (methods["ids"], methods["classify"]) == ("tensorflow/serving/predict", "tensorflow/serving/classify")
     assert "__saved_model_init_op" not in methods
-    model.close()
