@@ -5,6 +5,7 @@ import pathlib
 
 from keras_bert.checkpoints import google, huggingface, peft, sentence_transformers, tokenizer_files
 from keras_bert.checkpoints.load import KERAS_FILE
+from keras_bert.checks import check_choice
 from keras_bert.files import adding_to, write_json
 from keras_bert.metadata import Metadata
 from keras_bert.models.describe import describe
@@ -163,8 +164,7 @@ def _labels(description, labels):
 
 
 def _check_format(description, format, weights_dtype, directory):
-    if format not in _FORMATS:
-        raise ValueError(f"`format` must be one of {', '.join(_FORMATS)}. Received: format={format!r}")
+    check_choice("format", format, _FORMATS)
     if format not in description.formats:
         raise ValueError(
             f"a model with head={description.head!r} is saved with format={description.formats[0]!r}. "

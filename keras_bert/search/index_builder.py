@@ -10,7 +10,7 @@ import pathlib
 import numpy as np
 
 from keras_bert.checkpoints.identity import differences
-from keras_bert.checks import check_count
+from keras_bert.checks import check_choice, check_count
 from keras_bert.search import vector_files
 from keras_bert.search.data import Passage, checked_id, read_passages
 from keras_bert.search.index import SearchIndex
@@ -107,8 +107,7 @@ def build_index(
 def _check(dtype, similarity, block):
     if dtype not in ("float16", "int8"):
         raise ValueError(f"`dtype` must be float16 or int8. Received: dtype={dtype!r}")
-    if similarity not in SIMILARITIES:
-        raise ValueError(f"`similarity` must be one of {', '.join(SIMILARITIES)}. Received: similarity={similarity!r}")
+    check_choice("similarity", similarity, SIMILARITIES)
     check_count("block", block)
 
 

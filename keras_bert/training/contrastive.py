@@ -7,7 +7,7 @@ import math
 
 import tensorflow as tf
 
-from keras_bert.checks import is_number
+from keras_bert.checks import check_choice, check_positive
 from keras_bert.training.losses import Loss, in_shape, part
 
 DISTANCES = ("cosine", "euclidean")
@@ -38,7 +38,7 @@ def in_batch_loss(temperature=0.05, symmetric=True):
         symmetric: bool, whether to add the cross-entropy of the right query for each passage; the loss is the mean of
             both. Defaults to `True`.
     """
-    _check_positive(temperature=temperature)
+    check_positive("temperature", temperature)
 
     def values(targets, outputs, rows):
         queries, passages = _unit(outputs["query_embedding"]), _unit(outputs["passage_embedding"])
@@ -74,9 +74,8 @@ def triplet_loss(margin=1.0, distance="euclidean"):
         margin: float. Defaults to 1.0.
         distance: str, "euclidean" or "cosine", which is 1 minus the similarity. Defaults to "euclidean".
     """
-    _check_positive(margin=margin)
-    if distance not in DISTANCES:
-        raise ValueError(f"`distance` must be one of {', '.join(DISTANCES)}. Received: distance={distance!r}")
+    check_positive("margin", margin)
+    check_choice("distance", distance, DISTANCES)
 
     def values(targets, outputs):
         queries, passages = outputs["query_embedding"][:, None], outputs["passage_embedding"]
@@ -116,9 +115,3 @@ def _ids(targets, name, rank):
     if ids.shape.rank != rank or not ids.dtype.is_integer:
         raise ValueError(f"`targets[{name!r}]` must be integers of rank {rank}. Received: {ids.dtype.name} {ids.shape}")
     return ids
-
-
-def _check_positive(**values):
-    for name, value in values.items():
-        if not is_number(value) or not value > 0:
-            raise ValueError(f"`{name}` must be a positive number. Received: {name}={value!r}")

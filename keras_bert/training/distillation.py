@@ -4,6 +4,7 @@ import math
 
 import tensorflow as tf
 
+from keras_bert.checks import check_choice
 from keras_bert.training.losses import Loss, in_shape, part, pretraining_losses
 
 KINDS = ("classification", "multi_label", "regression")
@@ -36,8 +37,7 @@ def distillation_loss(loss, kind="classification", temperature=2.0, alpha=0.5):
         trainer = Trainer(build, optimizer, distillation_loss(classification_loss()))
     """
     _check(temperature, alpha)
-    if kind not in KINDS:
-        raise ValueError(f"`kind` must be one of {', '.join(KINDS)}. Received: kind={kind!r}")
+    check_choice("kind", kind, KINDS)
 
     def values(targets, outputs):
         student = tf.cast(outputs["logits"], tf.float32)

@@ -8,6 +8,7 @@ import pathlib
 
 import numpy as np
 
+from keras_bert.checks import check_choice
 from keras_bert.tasks.class_names import balance, discover_labels
 from keras_bert.tasks.classification import multi_label
 from keras_bert.tasks.classification.thresholds import predicted
@@ -129,8 +130,7 @@ def own_data(
         skip_bad_rows: int, maximum unreadable rows to skip in train and dev each. The test data must have none.
         folds: int, number of folds of a cross-validation of the training data, instead of `dev_file`.
     """
-    if kind not in OWN:
-        raise ValueError(f"`kind` must be one of {', '.join(OWN)}. Received: kind={kind!r}")
+    check_choice("kind", kind, OWN)
     if (dev_file is None) == (folds is None):
         raise ValueError(f"expected either `dev_file` or `folds`. Received: dev_file={dev_file!r}, folds={folds}")
     columns = [label] if isinstance(label, str) else list(label)
