@@ -1,5 +1,7 @@
 """Small training runs of a model with a tower for queries and one for passages."""
 
+import contextlib
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -45,8 +47,8 @@ def towers():
     )
 
 
-def train(directory, **options):
-    """Returns the losses of each step, the weights and the loss of an evaluation."""
+def train(directory, mode=contextlib.nullcontext, **options):
+    """Trains in a mode, such as `eagerly`; returns the losses of each step, the weights and an evaluation's loss."""
     keras.utils.set_random_seed(3)
     run = Trainer(
         towers,
@@ -55,7 +57,8 @@ def train(directory, **options):
         directory=directory,
         **options,
     )
-    run.fit(data(8, grouped=False), epochs=3, log_every=1)
+    with mode():
+        run.fit(data(8, grouped=False), epochs=3, log_every=1)
     return (
         losses(directory),
         {weight.path: weight.numpy() for weight in run.model.weights},
