@@ -12,6 +12,7 @@ from keras_bert.tasks.classification.data import own_data
 from keras_bert.tasks.examples import Examples, read_table
 from keras_bert.tasks.predict_inputs import read_texts
 from keras_bert.tasks.table_files import stream_rows
+from tests.tasks.files import write
 
 FORMATS = [
     ("a.csv", 'text,other,label\n"a, ""b""\nc",x,yes\nd,y z,no\n', ['a, "b"\nc', "d"]),
@@ -26,16 +27,10 @@ FORMATS = [
 ]
 
 
-def write(tmp_path, name, content):
-    path = tmp_path / name
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
-
-
 @pytest.mark.parametrize(("name", "content", "texts"), FORMATS)
 @pytest.mark.parametrize("change", [lambda text: text, lambda text: "\ufeff" + text.replace("\n", "\r\n")])
 def test_formats(tmp_path, name, content, texts, change):
-    path = write(tmp_path, name, change(content))
+    path = write(tmp_path / name, change(content))
     examples = read_table(path, "text", "other", "label", labels=["no", "yes"])
     assert examples == Examples(texts, ["x", "y z"], [1, 0], [0, 1])
     assert len(examples) == 2
@@ -54,10 +49,10 @@ def test_formats(tmp_path, name, content, texts, change):
 )
 def test_labels_agree_in_all_formats(tmp_path, found, names):
     rows = [json.dumps({"t": "x", "l": value}) for value in found]
-    path = write(tmp_path, "a.jsonl", "\n".join(rows) + "\n")
+    path = write(tmp_path / "a.jsonl", "\n".join(rows) + "\n")
     raw = read_table(path, "t", label_column="l").labels
     assert (raw[0], discover_labels(raw)) == (raw[2], names)
-    tsv = write(tmp_path, "a.tsv", "t\tl\n" + "".join(f"x\t{label}\n" for label in raw))
+    tsv = write(tmp_path / "a.tsv", "t\tl\n" + "".join(f"x\t{label}\n" for label in raw))
     for labels in (names, np.array(names), [found[1], found[0]]):
         numbers = read_table(path, "t", label_column="l", labels=labels).labels
         assert numbers == read_table(tsv, "t", label_column="l", labels=labels).labels
@@ -87,7 +82,7 @@ def test_csv_of_spreadsheets(tmp_path, delimiter, end):
     examples = read_table(tmp_path / "a.csv", "text", label_column="label")
     assert (examples.text, examples.labels) == (['a, "b"; c\td', "e"], ["yes", "no"])
     # The separator is also detected when looking for optional columns.
-    assert own_data("regression", *[write(tmp_path, "b.csv", f"text{delimiter}label{end}a{delimiter}1{end}")] * 3).test
+    assert own_data("regression", *[write(tmp_path / "b.csv", f"text{delimiter}label{end}a{delimiter}1{end}")] * 3).test
 
 
 # Blank lines are no rows, as in `csv` and pandas. In one column, lines of spaces are texts; in TSV, empty lines too.
@@ -103,19 +98,19 @@ BLANK_LINES = [
 
 @pytest.mark.parametrize(("name", "content", "texts"), BLANK_LINES)
 def test_blank_lines(tmp_path, name, content, texts):
-    path = write(tmp_path, name, content)
+    path = write(tmp_path / name, content)
     assert [row["text"] for row in read_texts(path, [("text",)])] == texts
     assert [record["text"] for _, record in stream_rows(path, ["text"])] == texts
 
 
 def test_unusual_texts(tmp_path):
     limit, long = csv.field_size_limit(), "word " * 40_000
-    assert read_table(write(tmp_path, "a.csv", f'text,label\n"{long}",yes\n'), "text").text == [long]
+    assert read_table(write(tmp_path / "a.csv", f'text,label\n"{long}",yes\n'), "text").text == [long]
     assert csv.field_size_limit() == limit
     text = "a\u2028b\x85c\x0cd"  # Only line feeds end a line.
-    examples = read_table(write(tmp_path, "a.tsv", f"text\n{text}\n  \r\n\n"), "text")
+    examples = read_table(write(tmp_path / "a.tsv", f"text\n{text}\n  \r\n\n"), "text")
     assert (examples.text, examples.pair, examples.labels) == ([text], None, None)
-    path = write(tmp_path, "a.jsonl", '{"text": "a \\ud83d b", "label": "\\udc00"}\n  \r\n\n')  # Lone surrogates.
+    path = write(tmp_path / "a.jsonl", '{"text": "a \\ud83d b", "label": "\\udc00"}\n  \r\n\n')  # Lone surrogates.
     examples = read_table(path, "text", label_column="label")
     assert (examples.text, examples.labels) == (["a ? b"], ["?"])
 
@@ -130,7 +125,7 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.parametrize("regression", [False, True])
 def test_bad_rows_are_skipped_and_logged(tmp_path, caplog, name, regression):
-    path = write(tmp_path, name, BAD[name])
+    path = write(tmp_path / name, BAD[name])
     options = {"label_column": "l", "regression": regression}
     with caplog.at_level(logging.WARNING):
         examples = read_table(path, "t", **options, skip_bad_rows=3)
@@ -141,13 +136,13 @@ def test_bad_rows_are_skipped_and_logged(tmp_path, caplog, name, regression):
     assert told.startswith(f"{path}: skipped 3 unreadable row(s). The first: {path}:{line}: ")
     with pytest.raises(ValueError, match=rf":{line}: .*\. 3 of 5 .* Fix the file, or .* --skip_bad_rows=3$"):
         read_table(path, "t", **options, skip_bad_rows=2)
-    path = write(tmp_path, name, BAD[name].replace("a", " ").replace("d", " "))
+    path = write(tmp_path / name, BAD[name].replace("a", " ").replace("d", " "))
     with pytest.raises(ValueError, match=rf"^[^:]*:{line - 1}: column `t` is empty$"):
         read_table(path, "t", **options, skip_bad_rows=9)
 
 
 def test_a_wrong_column_is_no_matter_of_rows(tmp_path):
-    path = write(tmp_path, "a.jsonl", '{"t": "a"}\n' * 3)
+    path = write(tmp_path / "a.jsonl", '{"t": "a"}\n' * 3)
     with pytest.raises(
         ValueError, match=r"a.jsonl:1: no column `b`. It has: 't'. Name another one with --text_column$"
     ):
@@ -201,12 +196,12 @@ def test_balance():
 )
 def test_errors(tmp_path, name, content, message):
     with pytest.raises(ValueError, match=message):
-        read_table(write(tmp_path, name, content), "t", label_column="l", labels=["no", "yes"])
+        read_table(write(tmp_path / name, content), "t", label_column="l", labels=["no", "yes"])
 
 
 def test_regression_labels(tmp_path):
     def read(value):
-        path = write(tmp_path, "a.jsonl", f'{{"t": "x", "l": 1.5}}\n{{"t": "y", "l": {value}}}\n')
+        path = write(tmp_path / "a.jsonl", f'{{"t": "x", "l": 1.5}}\n{{"t": "y", "l": {value}}}\n')
         return read_table(path, "t", label_column="l", regression=True).labels
 
     assert read(-2) == read('"-2"') == [1.5, -2.0]
@@ -228,10 +223,7 @@ def test_a_fingerprint_changes_with_the_rows():
     [
         (lambda: read_table("none.csv", "t"), r"none\.csv: no such file"),
         (lambda: read_table("none.csv", "t", labels=["a"], regression=True), "`labels` must be None for regression"),
-        (
-            lambda: read_table("none.csv", "t", labels=[1, 1.0]),
-            r"`labels` must be unique. Received: \['1', '1",
-        ),
+        (lambda: read_table("none.csv", "t", labels=[1, 1.0]), r"`labels` must be unique. Received: \['1', '1"),
         (lambda: discover_labels(["a", "a"]), r"`labels` must have at least two classes. Received: \['a'\]"),
         (lambda: discover_labels(["1", "0", "1.0"]), r"`labels` has the number 1 also as 1.0. Use one spelling"),
     ],

@@ -19,13 +19,9 @@ from keras_bert.tasks.classification.data import (
 from keras_bert.tasks.classification.glue_tasks import TASKS
 from keras_bert.tasks.examples import Examples
 from keras_bert.training.metrics import accuracy
+from tests.tasks.files import write
 
 LABELS = ["a\tb", "c\nd", "e\r\nf", '"g" h', 'i "j"', "\x00\x0b\x85\u2028", " k ", "\\t"]
-
-
-def write(path, text):
-    path.write_text(text)
-    return path
 
 
 def test_own_classification_data(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from keras_bert.tasks.classification import glue, submission
 from keras_bert.tasks.classification.glue import TASKS, read
 from keras_bert.tasks.examples import Examples
+from tests.tasks.files import write
 
 NLI = ["entailment", "neutral", "contradiction"]
 TWO = ["entailment", "not_entailment"]
@@ -59,18 +60,12 @@ FULL = (
 )
 
 
-def write(folder, name, content):
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_bytes(content.encode())
-    return folder / name
-
-
 @pytest.mark.parametrize(("nested", "line_end"), [(True, "\n"), (False, "\r\n"), (False, "\t\n"), (False, "\n \n\n")])
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 def test_official_layout(tmp_path, task, nested, line_end):
     folder = tmp_path / task.title if nested else tmp_path
     for split, (name, *_) in task.files.items():
-        write(folder, name, official(task.name, split).replace("\n", line_end))
+        write(folder / name, official(task.name, split).replace("\n", line_end))
         examples = read(task, tmp_path, split)
         labels = {"stsb": [5.0, 2.75], "mnli": [2, 0], "mnli_mismatched": [2, 0]}.get(task.name, [1, 0])
         pair = ["c", "d e"] if task.pair else None
@@ -123,23 +118,23 @@ def test_mrpc_train_excludes_dev_rows(tmp_path):
     def texts(split):
         return read(TASKS["mrpc"], tmp_path, split).text
 
-    write(tmp_path, "msr_paraphrase_train.txt", tabs(MRPC, "1,10,11,a,c", "0,12,13,b,d"))
+    write(tmp_path / "msr_paraphrase_train.txt", tabs(MRPC, "1,10,11,a,c", "0,12,13,b,d"))
     for split in ("train", "dev"):
         with pytest.raises(ValueError, match="contains train and dev rows together. Add GLUE's dev_ids"):
             texts(split)
-    write(tmp_path, "dev.tsv", tabs(MRPC, "1,10,11,a,c"))
+    write(tmp_path / "dev.tsv", tabs(MRPC, "1,10,11,a,c"))
     assert (texts("train"), texts("dev")) == (["b"], ["a"])
     (tmp_path / "dev.tsv").unlink()
-    write(tmp_path, "dev_ids.tsv", "12\t13\n")
+    write(tmp_path / "dev_ids.tsv", "12\t13\n")
     assert texts("dev") == ["b"]
-    write(tmp_path, "dev_ids.tsv", "1\t2\n")
+    write(tmp_path / "dev_ids.tsv", "1\t2\n")
     with pytest.raises(ValueError, match="no dev rows. The ids of the dev rows belong to other data"):
         texts("dev")
 
 
 def test_bad_rows(tmp_path, caplog):
     rows = ["index,question,sentence,label", "0,a,b,entailment", "1,a", "2,a,b,c,entailment", "3,x,y,entailment", ""]
-    write(tmp_path, "train.tsv", tabs(*rows))
+    write(tmp_path / "train.tsv", tabs(*rows))
     with pytest.raises(ValueError, match=r"train\.tsv:3: expected 4 columns, got 2. 2 of 4 row"):
         read(TASKS["qnli"], tmp_path, "train")
     with pytest.raises(ValueError, match=r"2 of 4 row\(s\) are unreadable.*--skip_bad_rows=2"):
@@ -162,7 +157,7 @@ def test_bad_rows(tmp_path, caplog):
     ],
 )
 def test_invalid_files(tmp_path, name, rows, message):
-    write(tmp_path, "train.tsv", tabs(*rows))
+    write(tmp_path / "train.tsv", tabs(*rows))
     with pytest.raises(ValueError, match=message):
         read(TASKS[name], tmp_path, "train")
 
@@ -170,13 +165,13 @@ def test_invalid_files(tmp_path, name, rows, message):
 @pytest.fixture
 def mnli(tmp_path):
     for name in ("train", "dev_matched", "dev_mismatched"):
-        write(tmp_path, f"{name}.tsv", tabs(f"{PAIR},gold_label", f"0,a,{name},neutral"))
-    write(tmp_path, "test_matched.tsv", tabs(PAIR, "0,a,test"))
+        write(tmp_path / f"{name}.tsv", tabs(f"{PAIR},gold_label", f"0,a,{name},neutral"))
+    write(tmp_path / "test_matched.tsv", tabs(PAIR, "0,a,test"))
     return tmp_path
 
 
 def test_mnli_includes_mismatched_and_diagnostics(mnli, caplog):
-    data = glue.read_all(TASKS["mnli"], mnli, diagnostics=write(mnli, "diagnostic-full.tsv", FULL))
+    data = glue.read_all(TASKS["mnli"], mnli, diagnostics=write(mnli / "diagnostic-full.tsv", FULL))
     pairs = {name: part.pair for name, part in data.dev.items()}
     assert pairs == {"mnli": ["dev_matched"], "mnli_mismatched": ["dev_mismatched"], "ax": ["b", "d", "f"]}
     assert list(data.test) == ["mnli"]
@@ -186,7 +181,7 @@ def test_mnli_includes_mismatched_and_diagnostics(mnli, caplog):
 
 
 def test_invalid_test_files_are_errors(mnli):
-    write(mnli, "test_matched.tsv", tabs(PAIR, "0,a"))
+    write(mnli / "test_matched.tsv", tabs(PAIR, "0,a"))
     with pytest.raises(ValueError, match=r"test_matched.tsv:2: expected 3 columns, got 2"):
         glue.read_all(TASKS["mnli"], mnli)
     with pytest.raises(ValueError, match=r"test_matched.tsv:2: expected 3 columns, got 2$"):
@@ -203,7 +198,7 @@ def test_missing_files_and_splits(tmp_path):
 
 
 def test_diagnostics(tmp_path):
-    examples, categories = glue.read_diagnostics(write(tmp_path, "diagnostic-full.tsv", FULL))
+    examples, categories = glue.read_diagnostics(write(tmp_path / "diagnostic-full.tsv", FULL))
     assert (examples.text, examples.pair, examples.labels) == (["a", "c", "e"], ["b", "d", "f"], [0, 1, 2])
     assert categories[0] == ("Logic", "Logic: Negation", "Logic: Double negation")
     assert categories[1][:2] == ("Lexical Semantics", "Lexical Semantics: Quantifiers")
@@ -277,7 +272,7 @@ def test_submission_archive(tmp_path, caplog):
     ],
 )
 def test_archive_rejects_invalid_files(tmp_path, name, rows, message):
-    write(tmp_path, TASKS[name].server_file, tabs(*rows))
+    write(tmp_path / TASKS[name].server_file, tabs(*rows))
     with pytest.raises(ValueError, match=message):
         submission.zip_submission(tmp_path, tmp_path / "all.zip", dict.fromkeys(TASKS, 2))
     assert not (tmp_path / "all.zip").exists()

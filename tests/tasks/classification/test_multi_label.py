@@ -18,6 +18,7 @@ from keras_bert.tasks.classification.multi_label import dense, most_frequent
 from keras_bert.tasks.classification.thresholds import choose_thresholds, parse_threshold, probabilities, threshold_text
 from keras_bert.tasks.examples import Examples
 from keras_bert.training.metrics import exact_match, macro_f1, micro_f1
+from tests.tasks.files import write
 
 TASK = Task("own", "Own", "text", None, "label", "abcd", (micro_f1, macro_f1, exact_match), multi_label=True)
 TABLES = {
@@ -28,11 +29,6 @@ TABLES = {
     "list.tsv": "text\tlabels\nx\tb\ny\ta|b\nz\t\n",
     "list.jsonl": '{"text": "x", "labels": ["b"]}\n{"text": "y", "labels": ["b", "a"]}\n{"text": "z", "labels": []}\n',
 }
-
-
-def write(path, text):
-    path.write_text(text)
-    return path
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -57,12 +53,7 @@ LISTS, COLUMNS = "labels", ["a", "b"]
 @pytest.mark.parametrize(
     ("name", "content", "columns", "message"),
     [
-        (
-            "a.csv",
-            "text,a,b\nx,1,2\n",
-            COLUMNS,
-            r"a\.csv:2: column `b` must be 0 or 1, or true or false. Received: '2'",
-        ),
+        ("a.csv", "text,a,b\nx,1,2\n", COLUMNS, r"a\.csv:2: column `b` must be 0 or 1, or true or false. Received:"),
         ("a.csv", "text,a,b\nx,1,\n", COLUMNS, r"a\.csv:2: column `b` must be 0 or 1, or true or false. Received: ''"),
         ("a.jsonl", '{"text": "x", "a": null, "b": 1}', COLUMNS, r"a\.jsonl:1: column `a` must be 0 or 1.* None"),
         ("a.csv", "text,a\nx,1\n", COLUMNS, r"a\.csv:1: no column `b`. It has: 'text', 'a'. .* --label_column"),
@@ -71,27 +62,12 @@ LISTS, COLUMNS = "labels", ["a", "b"]
         ("a.csv", "text,labels\nx,\"['a']\"\n", LISTS, r"a\.csv:2: .* separated by `\|`, without brackets"),
         ("a.jsonl", '{"text": "x", "labels": ["a|b"]}', LISTS, r"a\.jsonl:1: .*the label 'a\|b': `\|` separates"),
         ("a.jsonl", '{"text": "x", "labels": "a"}', LISTS, r"a\.jsonl:1: column `labels` must be a list of strings"),
-        (
-            "a.jsonl",
-            '{"text": "x", "labels": [["a"]]}',
-            LISTS,
-            r"a\.jsonl:1: column `labels` must be a list of strings",
-        ),
-        (
-            "a.jsonl",
-            '{"text": "x", "labels": [NaN]}',
-            LISTS,
-            r"a\.jsonl:1: column `labels` must be a finite number.* nan",
-        ),
+        ("a.jsonl", '{"text": "x", "labels": [["a"]]}', LISTS, r"a\.jsonl:1: column `labels` must be a list of"),
+        ("a.jsonl", '{"text": "x", "labels": [NaN]}', LISTS, r"a\.jsonl:1: column `labels` must be a finite"),
         ("a.csv", "text,labels\nx,1\ny,0\n", LISTS, "alone contains only 0, 1: use --task=classification"),
         ("a.csv", "text,labels\nx,\n", LISTS, "`labels` must have at least one class"),
         ("a.csv", "text,a,b\nx,1,1\n", ["a", "a"], "`label_column` must be different names. Received: a,a"),
-        (
-            "a.csv",
-            "text,a,b|c\nx,1,1\n",
-            ["a", "b|c"],
-            r"`\|` separates labels in predictions. Rename the column 'b\|c'",
-        ),
+        ("a.csv", "text,a,b|c\nx,1,1\n", ["a", "b|c"], r"`\|` separates labels in predictions. Rename the column"),
     ],
 )
 def test_bad_rows(tmp_path, name, content, columns, message):

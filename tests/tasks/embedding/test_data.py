@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from keras_bert.tasks.embedding.data import read
+from tests.tasks.files import write
 
 FILES = {
     "sts.tsv": "sentence1\tsentence2\tscore\nA b.\tC d.\t5.0\nE.\tF.\t1.25\n",
@@ -57,12 +58,7 @@ READ = {
 }
 BAD = [
     ("a.csv", "sentence1,sentence2,score\na,b,7\n", {}, "scores from 7 to 7. Expected 0 to 1 or 0 to 5"),
-    (
-        "a.csv",
-        "sentence1,sentence2,score\na,b,7\n",
-        {"score_range": (1, 5)},
-        "a.csv:2: column `score` must be between 1 and 5. Received: 7",
-    ),
+    ("a.csv", "sentence1,sentence2,score\na,b,7\n", {"score_range": (1, 5)}, "a.csv:2: column `score` must be between"),
     ("a.csv", "sentence1,sentence2,score\na,b,x\n", {}, "a.csv:2: column `score` must be a finite number"),
     ("a.csv", "query,passage\na, \n", {}, "a.csv:2: column `passage` is empty"),
     ("a.csv", "text,other\na,b\n", {}, "a.csv:1: no column `passage`. It has: 'text', 'other'. Name another one with"),
@@ -75,33 +71,17 @@ BAD = [
         {},
         "a.jsonl:1: no column `score`",
     ),
-    (
-        "a.jsonl",
-        '{"query": "a", "passage": "b", "score": null}',
-        {},
-        "a.jsonl:1: column `score` must be a finite number",
-    ),
-    (
-        "a.csv",
-        "query,passage,negative,score\na,b,c,1\n",
-        {},
-        "a.csv:1: the columns `score` and `negative` exclude each",
-    ),
+    ("a.jsonl", '{"query": "a", "passage": "b", "score": null}', {}, "a.jsonl:1: column `score` must be a finite"),
+    ("a.csv", "query,passage,negative,score\na,b,c,1\n", {}, "a.csv:1: the columns `score` and `negative` exclude"),
     ("a.csv", "sentence1,sentence2,label\na,b,1\nc,d,0\n", {}, "column `label` has only 0 and 1. In NLI, 0 is entailm"),
     ("a.csv", "query,passage\n", {}, "no rows"),
     ("a.txt", "a\n", {}, "the name must end in .csv, .tsv, .jsonl"),
 ]
 
 
-def written(folder, name, content):
-    path = folder / name
-    path.write_text(content)
-    return path
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_the_columns_tell_what_a_file_is(tmp_path, name):
-    examples = read(written(tmp_path, name, FILES[name]))
+    examples = read(write(tmp_path / name, FILES[name]))
     assert (examples.kind, examples.queries, examples.passages, examples.scores) == READ[name]
     assert examples.unused == (2 if name == "nli.tsv" else 0)  # The neutral row, and the premise that entails nothing.
     assert len(examples.first(1)) == 1
@@ -109,7 +89,7 @@ def test_the_columns_tell_what_a_file_is(tmp_path, name):
 
 
 def test_columns_and_ranges_by_name(tmp_path):
-    path = written(tmp_path, "a.csv", "left,right,how\na,b,-1\nc,d,1\n")
+    path = write(tmp_path / "a.csv", "left,right,how\na,b,-1\nc,d,1\n")
     examples = read(path, "left", "right", "how", (-1, 1))
     assert (examples.kind, examples.scores, examples.score_range) == ("scored", [0.0, 1.0], (-1, 1))
 
@@ -117,12 +97,12 @@ def test_columns_and_ranges_by_name(tmp_path):
 @pytest.mark.parametrize(("name", "content", "options", "message"), BAD)
 def test_mistakes(tmp_path, name, content, options, message):
     with pytest.raises(ValueError) as error:
-        read(written(tmp_path, name, content), **options)
+        read(write(tmp_path / name, content), **options)
     assert message in str(error.value)
 
 
 def test_bad_rows_are_skipped_and_counted(tmp_path):
-    path = written(tmp_path, "a.csv", "query,passage\na,b\n,c\n")
+    path = write(tmp_path / "a.csv", "query,passage\na,b\n,c\n")
     examples = read(path, skip_bad_rows=1)
     assert (examples.queries, examples.skipped) == (["a"], 1)
 

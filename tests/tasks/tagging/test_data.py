@@ -6,15 +6,11 @@ import pytest
 
 from keras_bert.tasks.tagging import data
 from keras_bert.tasks.tagging.schemes import Entity
+from tests.tasks.files import write
 
 CONLL = "-DOCSTART- -X- O\n\nAda N B-PER\nLove N I-PER\n# N O\n\n-DOCSTART- -X- O\n\nParis N B-LOC\n"
 TEXT = "é Ada  Lovelace,\U0001f600 Paris"
 SPANS = [(2, 15, "PER"), (18, 23, "LOC")]
-
-
-def write(path, text):
-    path.write_bytes(text.encode())
-    return path
 
 
 @pytest.mark.parametrize(
@@ -43,11 +39,7 @@ def write(path, text):
         ("io.txt", "Ada PER\nLove PER\n# O\n\nParis LOC\n", {}),
         # The first cells are no numbers of words, and the tag of "#" occurs only after a word.
         ("lemmas.txt", "3.5 Ada PER\na-b Love PER\n# # HT\n\n# x y\n-1 Paris LOC\n", {"word_column": "2"}),
-        (
-            "quoted.csv",
-            '"-DOCSTART-","O"\n\nAda,B-PER\nLove,I-PER\n#,O\n\n\ufeff-DOCSTART-,O\n\nParis,B-LOC\n',
-            {},
-        ),
+        ("quoted.csv", '"-DOCSTART-","O"\n\nAda,B-PER\nLove,I-PER\n#,O\n\n\ufeff-DOCSTART-,O\n\nParis,B-LOC\n', {}),
     ],
 )
 def test_conll_files(tmp_path, name, content, options):
@@ -170,20 +162,10 @@ def test_broken_tags_are_counted_by_line(tmp_path, caplog):
         ("x.txt", "a O\n", {"tag_column": "3"}, r"x.txt: `tag_column` must be from 1 to 2.*Received: 3"),
         ("x.txt", "w t\na O\n", {"tag_column": "ner"}, r"x.txt: no column `ner`. It has: w, t"),
         ("x.txt", "a b t t\na b O O\n", {"tag_column": "t"}, r"x.txt: 2 columns are named `t`. Give its number"),
-        (
-            "x.txt",
-            "w a b t\na b O\nb c O\n",
-            {"tag_column": "t"},
-            r"x.txt: `t` is column 4, but most lines have only 3",
-        ),
+        ("x.txt", "w a b t\na b O\nb c O\n", {"tag_column": "t"}, r"x.txt: `t` is column 4, but most lines have"),
         ("x.txt", "a B_PER\nb I_PER\nc O\n", {}, r"x.txt: the tags 'B_PER' and 'I_PER' seem to have prefixes"),
         ("x.txt", "a PER-b\nb PER-i\nc o\n", {}, r"x.txt: the tags 'PER-b' and 'PER-i' seem to have prefixes"),
-        (
-            "x.json",
-            '[{"data": {"text": "a"}, "annotations": [12]}]',
-            {},
-            r"x.json:1: `annotations` must be a list of objects. Received: \[12\]",
-        ),
+        ("x.json", '[{"data": {"text": "a"}, "annotations": [12]}]', {}, r"x.json:1: `annotations` must be a list"),
         (
             "x.json",
             '{"data": {"text": "a"}, "annotations": [{"result": [{"value": {"start": 0, "end": 1, "x": []}}]}]}',
@@ -192,18 +174,8 @@ def test_broken_tags_are_counted_by_line(tmp_path, caplog):
         ),
         ("x.ndjson", '{"text": "a", "label": [], "label": []}', {}, r"x.ndjson:1: .*the key 'label' occurs twice"),
         ("x.txt", "a O\n", {"tag_column": "1"}, r"x.txt: words and tags are in the same column, 1 of 2"),
-        (
-            "x.jsonl",
-            '{"text": "ab", "spans": [[0, 2, "X"], [1, 2, "Y"]]}',
-            {},
-            r"x.jsonl:1: overlapping spans: X 'ab' at 0",
-        ),
-        (
-            "x.jsonl",
-            '{"text": "ab"}\n{"text": "ab", "spans": [[1, 3, "X"]]}',
-            {},
-            r"x.jsonl:2: the span 1 to 3 is not with",
-        ),
+        ("x.jsonl", '{"text": "ab", "spans": [[0, 2, "X"], [1, 2, "Y"]]}', {}, r"x.jsonl:1: overlapping spans: X"),
+        ("x.jsonl", '{"text": "ab"}\n{"text": "ab", "spans": [[1, 3, "X"]]}', {}, r"x.jsonl:2: the span 1 to 3 is"),
         ("x.jsonl", '{"text": "ab", "spans": [[1, "X"]]}', {}, r"x.jsonl:1: a span must be \[start, end, label\]"),
         ("x.jsonl", '{"text": "a b", "spans": [[1, 2, "X"]]}', {}, r"x.jsonl:1: the span 1 to 2 contains only white"),
         (
@@ -224,12 +196,7 @@ def test_broken_tags_are_counted_by_line(tmp_path, caplog):
         ("x.jsonl", '{"words": "a"}\nx', {}, r"x.jsonl:2: not JSON"),
         ("x.jsonl", '{"sentence": "a"}', {}, r"x.jsonl:1: expected the key `tokens` with `tags`, or `text` with spans"),
         ("x.jsonl", "", {}, r"x.jsonl: no rows"),
-        (
-            "x.jsonl",
-            '{"text": "a", "x": []}',
-            {"tag_column": "y"},
-            r"x.jsonl: no tags or spans `y`. It has: 'text', 'x'",
-        ),
+        ("x.jsonl", '{"text": "a", "x": []}', {"tag_column": "y"}, r"x.jsonl: no tags or spans `y`. It has: 'text',"),
         (
             "x.jsonl",
             '{"text": "a", "label": [[0, 1, "X"]]}\n{"text": "a", "spans": [[0, 1, "X"]]}',
