@@ -48,25 +48,25 @@ def class_ids(place, label, numbers):
 
 def discover_labels(labels, fewest=2):
     """Returns the unique labels, at least `fewest`, sorted numerically if all are integers, otherwise as strings."""
-    found = set(map(class_name, labels))
-    if len(found) < fewest:
+    names = set(map(class_name, labels))
+    if len(names) < fewest:
         raise ValueError(
-            f"`labels` must have at least {'two classes' if fewest > 1 else 'one class'}. Received: {sorted(found)}"
+            f"`labels` must have at least {'two classes' if fewest > 1 else 'one class'}. Received: {sorted(names)}"
         )
-    for label in sorted(found):
+    for label in sorted(names):
         whole, _, _ = label.partition(".")
-        if whole in found and re.fullmatch(r"-?[0-9]+\.0+", label):
+        if whole in names and re.fullmatch(r"-?[0-9]+\.0+", label):
             raise ValueError(f"`labels` has the number {whole} also as {label}. Use one spelling per class")
-    whole = all(re.fullmatch(r"-?[0-9]+", label) for label in found)
-    return sorted(found, key=lambda label: (int(label) if whole else 0, label))
+    whole = all(re.fullmatch(r"-?[0-9]+", label) for label in names)
+    return sorted(names, key=lambda label: (int(label) if whole else 0, label))
 
 
 def alike(names):
     """Returns lists of names that look alike to a person, such as "1" and "01" or "x" with and without a space."""
-    found = collections.defaultdict(list)
+    groups = collections.defaultdict(list)
     for name in names:
-        found[appearance(name)].append(name)
-    return [group for group in found.values() if len(group) > 1]
+        groups[appearance(name)].append(name)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def appearance(name):

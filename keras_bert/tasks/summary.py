@@ -53,22 +53,22 @@ def truncation(lengths, sequence_length, limit):
     """
     lengths = np.asarray(lengths)
     rows = int(np.sum(lengths > sequence_length))
-    found = {"rows": rows, "share": rows / len(lengths), "sequence_length": sequence_length}
-    found["longest"] = int(lengths.max())
+    result = {"rows": rows, "share": rows / len(lengths), "sequence_length": sequence_length}
+    result["longest"] = int(lengths.max())
     longer = [length for length in (*_LENGTHS, limit) if sequence_length < length <= limit]
     if rows and longer:
         held = {length: float(np.mean(lengths <= length)) for length in sorted(longer)}
         enough = next((length for length, share in held.items() if share >= _HELD), max(longer))
-        found |= {"enough": enough, "held": held[enough]}
-    return found
+        result |= {"enough": enough, "held": held[enough]}
+    return result
 
 
 def contradictory(keys, labels):
     """Returns the number of rows whose text also occurs with another label."""
-    found = collections.defaultdict(set)
+    labels_of = collections.defaultdict(set)
     for key, label in zip(keys, labels, strict=True):
-        found[key].add(label)
-    return sum(len(found[key]) > 1 for key in keys)
+        labels_of[key].add(label)
+    return sum(len(labels_of[key]) > 1 for key in keys)
 
 
 def warnings(summary):
@@ -106,12 +106,12 @@ def warnings(summary):
 
 def _doubtful_sets(summary, used):
     """Returns warnings about multi-label data."""
-    unit, found = summary["unit"], []
+    unit, doubts = summary["unit"], []
     if always := [name for name in used if summary["labels"][name] == summary["train"]]:
-        found.append(f"all training {unit} have the label(s) {some(always)}: the model can only learn to predict them")
+        doubts.append(f"all training {unit} have the label(s) {some(always)}: the model can only learn to predict them")
     if list(summary["labels_per_row"]) == ["1"] and len(used) > 1:
-        found.append(f"all training {unit} have one label; --task=classification predicts exactly one")
-    return found
+        doubts.append(f"all training {unit} have one label; --task=classification predicts exactly one")
+    return doubts
 
 
 def _constant(summary):

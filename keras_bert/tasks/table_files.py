@@ -64,22 +64,22 @@ def valid_text(text):
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def check_columns(path, line, found, wanted):
+def check_columns(path, line, names, wanted):
     """Raises an error if a header or record lacks a wanted column or has it twice.
 
     Args:
         path: the file.
         line: the line of the header or record.
-        found: list of its columns.
+        names: list of its columns.
         wanted: list of columns; or a dict of the flags that name them, or `None`, which the error mentions.
     """
     for column in wanted:
-        if column not in found:
+        if column not in names:
             flag = wanted[column] if isinstance(wanted, dict) else None
             fix = f". Name another one with --{flag}" if flag else ""
-            raise ValueError(f"{path}:{line}: no column `{column}`. It has: {', '.join(map(repr, found))}{fix}")
+            raise ValueError(f"{path}:{line}: no column `{column}`. It has: {', '.join(map(repr, names))}{fix}")
     for column in wanted:
-        if found.count(column) > 1:
+        if names.count(column) > 1:
             raise ValueError(f"{path}:{line}: the column `{column}` appears twice")
 
 
@@ -152,7 +152,7 @@ def is_json_lines(path):
 def lines_of_table(path, wanted):
     """Returns (line number, fields) of each row of CSV or TSV, header first; for `wanted` see `column_names`.
 
-    Blank lines are no rows. In a single column, lines of white space are texts, in TSV also empty lines.
+    Blank lines are not rows. In a single column, lines of white space are texts, in TSV also empty lines.
     """
     rows = _csv_rows(path, wanted) if path.suffix.lower() == ".csv" else split_tabs(path, _unquoted)
     rows = list(itertools.dropwhile(lambda row: is_blank(row[1]), rows))

@@ -138,16 +138,16 @@ def check_teacher(bert, name, task):
     expected = f"Expected {kind} for {task.title}, such as the output of run_glue --task={task.name}"
     head, several = getattr(bert, "head", "encoder-decoder"), getattr(bert, "multi_label", False)
     if head != "classification" or several != task.multi_label:
-        found = "classifier with several labels per text" if several else f"model with the head {head!r}"
-        raise ValueError(f"--teacher={name}: a {found}. {expected}")
+        received = "classifier with several labels per text" if several else f"model with the head {head!r}"
+        raise ValueError(f"--teacher={name}: a {received}. {expected}")
     if getattr(bert, "score_activation", "linear") != "linear":
         raise ValueError(f"--teacher={name}: its scores are sigmoids of the logits that a student learns. {expected}")
     classes = bert.model().output["logits"].shape[-1]
     labels = bert.labels if task.labels and bert.labels else list(task.labels)
     if classes != task.num_classes or list(labels) != list(task.labels):
-        found = f"labels {', '.join(labels)}" if bert.labels else f"{classes} output(s) without names"
+        received = f"labels {', '.join(labels)}" if bert.labels else f"{classes} output(s) without names"
         wanted = f", with the labels {', '.join(task.labels)} in this order" if task.labels else ""
-        raise ValueError(f"--teacher={name}: {found}. {expected}{wanted}")
+        raise ValueError(f"--teacher={name}: {received}. {expected}{wanted}")
     if bert.pair is not None and bert.pair != (task.pair is not None):
         raise ValueError(
             f"--teacher={name}: it reads {'pairs of texts' if bert.pair else 'single texts'}, the task has "

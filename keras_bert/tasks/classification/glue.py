@@ -44,8 +44,8 @@ def read_all(task, data_dir=None, skip_bad_rows=0, diagnostics=None):
         return read(part, data_dir, split, skip_bad_rows)
 
     def read_parts(split):
-        found = {part.name: read_part(part, split) for part in tasks if split in part.files}
-        return {name: part for name, part in found.items() if part is not None}
+        parts = {part.name: read_part(part, split) for part in tasks if split in part.files}
+        return {name: part for name, part in parts.items() if part is not None}
 
     train, dev, test, categories = read_part(task, "train"), read_parts("dev"), read_parts("test"), None
     if diagnostics is not None and task.name == "mnli":

@@ -55,15 +55,15 @@ def class_sections(labels, targets, predictions, one="class", many="classes", un
     """
     classes = len(labels)
     counts = np.bincount(targets * classes + predictions, minlength=classes**2).reshape(classes, classes)
-    found = confusions(labels, labels, counts) if classes > MANY_CLASSES else None
+    listed = confusions(labels, labels, counts) if classes > MANY_CLASSES else None
     right, total = np.trace(counts), len(targets)
     return page.render(
         "tasks/classification/report.html",
         labels=labels,
         counts=counts.tolist(),
         accuracy=f"{right:,} of {total:,} are correct, {page.percent(right / total)}.",
-        confusions=found and found[:CONFUSIONS],
-        kinds=len(found or ()),
+        confusions=listed and listed[:CONFUSIONS],
+        kinds=len(listed or ()),
         classes=_classes(labels, counts),
         words={"one": one, "many": many, "unit": unit},
     )
@@ -201,12 +201,12 @@ def share(count, total):
 
 def _classes(labels, counts):
     """Returns table rows with the scores of each class; many classes are sorted by ascending F1."""
-    found, support, predicted = np.diag(counts), counts.sum(1), counts.sum(0)
+    hits, support, predicted = np.diag(counts), counts.sum(1), counts.sum(0)
     rows = [
         [label, share(hit, said), share(hit, true), share(2 * hit, true + said), f"{true:,}", f"{said:,}"]
-        for label, hit, true, said in zip(labels, found, support, predicted, strict=True)
+        for label, hit, true, said in zip(labels, hits, support, predicted, strict=True)
     ]
     if len(labels) > MANY_CLASSES:
-        order = np.argsort(2 * found / np.maximum(support + predicted, 1), kind="stable")
+        order = np.argsort(2 * hits / np.maximum(support + predicted, 1), kind="stable")
         rows = [rows[number] for number in order]
     return rows

@@ -87,12 +87,12 @@ def _distribution(task, labels):
     if not task.labels:
         return {"range": {"lowest": min(labels), "highest": max(labels), "mean": math.fsum(labels) / len(labels)}}
     counts = collections.Counter(_each(task, labels))
-    found = {"labels": {name: counts[number] for number, name in enumerate(task.labels)}}
+    entries = {"labels": {name: counts[number] for number, name in enumerate(task.labels)}}
     if task.multi_label:
-        found["labels_per_row"] = {
+        entries["labels_per_row"] = {
             str(size): count for size, count in sorted(collections.Counter(map(len, labels)).items())
         }
-    return found
+    return entries
 
 
 def _each(task, labels):

@@ -94,24 +94,24 @@ def with_vectors(settings, embed):
 
 
 def nli_classes(names, multi_label, model=None):
-    """Returns the indices of entailment and, with `multi_label`, contradiction, which are found by their names.
+    """Returns the indices of entailment and, with `multi_label`, contradiction, which are places by their names.
 
     Args:
-        names: list of the names of the classes; `None` for a model that is no classifier of pairs.
+        names: list of the names of the classes; `None` for a model that is not a classifier of pairs.
         multi_label: bool, as in `ZeroShot`.
         model: str, what the model is, for the error message. Defaults to `labels=...`.
     """
     lower = [name.lower() for name in names or ()]
-    found = [[index for index, name in enumerate(lower) if name.startswith(start)] for start in ("entail", "contradi")]
-    if len(lower) == 2 and len(found[0]) == 1:
-        found[1] = [1 - found[0][0]]
-    if len(found[0]) != 1 or (multi_label and len(found[1]) != 1):
+    places = [[index for index, name in enumerate(lower) if name.startswith(start)] for start in ("entail", "contradi")]
+    if len(lower) == 2 and len(places[0]) == 1:
+        places[1] = [1 - places[0][0]]
+    if len(places[0]) != 1 or (multi_label and len(places[1]) != 1):
         expected = "labels entailment and contradiction" if multi_label else "label entailment"
         raise ValueError(
             f"zero-shot classification needs a sentence encoder, such as {_ENCODER}, or a classifier of pairs with the "
             f"{expected}, such as one fine-tuned on MNLI. Received: {model or f'labels={names}'}"
         )
-    return found[0][0], found[1][0] if multi_label else None
+    return places[0][0], places[1][0] if multi_label else None
 
 
 def check_settings(settings):

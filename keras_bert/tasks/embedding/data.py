@@ -131,17 +131,17 @@ class _Columns:
 def _columns(path, text, pair, score):
     given = [name for name in (text, pair, score) if name]
     is_table = path.suffix.lower() != ".jsonl"
-    found = column_names(path, given) if is_table else _names(path)
-    text = text or next((name for name in _TEXTS if name in found), _TEXTS[0])
-    pair = pair or next((name for name in _PAIRS if name in found and name != text), _PAIRS[0])
-    negatives = sorted((name for name in found if _NEGATIVE.fullmatch(name)), key=lambda name: (len(name), name))
-    if negatives and not score and _SCORE in found:
+    names = column_names(path, given) if is_table else _names(path)
+    text = text or next((name for name in _TEXTS if name in names), _TEXTS[0])
+    pair = pair or next((name for name in _PAIRS if name in names and name != text), _PAIRS[0])
+    negatives = sorted((name for name in names if _NEGATIVE.fullmatch(name)), key=lambda name: (len(name), name))
+    if negatives and not score and _SCORE in names:
         raise ValueError(
             f"{path}:1: the columns `{_SCORE}` and `{negatives[0]}` exclude each other: triplets have no score. Remove "
             f"one, or name the column of the scores with --score_column"
         )
-    score = score or (_SCORE if _SCORE in found else None)
-    label = next((name for name in _LABELS if name in found), None)
+    score = score or (_SCORE if _SCORE in names else None)
+    label = next((name for name in _LABELS if name in names), None)
     return _Columns(text, pair, score, None if score or negatives else label, [] if score else negatives)
 
 
@@ -155,9 +155,9 @@ def _kind(passages):
     return "triplets" if any(len(row) > 1 for row in passages) else "pairs"
 
 
-def _negatives(place, found, column):
+def _negatives(place, values, column):
     """Returns the wrong passages of a column; an empty one is absent."""
-    values = found if isinstance(found, list) else [] if found is None else [found]
+    values = values if isinstance(values, list) else [] if values is None else [values]
     for value in values:
         if not isinstance(value, str):
             raise ValueError(f"{place}: column `{column}` must be a text or a list. Received: {value!r:.80}")

@@ -205,15 +205,15 @@ class EmbeddingTask(FinetuningTask):
             return np.stack(found, 1)[np.argsort(order)]
         return np.einsum("qd,qpd->qp", unit(queries), unit(passages))
 
-    def _scores(self, found):
+    def _scores(self, similarities):
         dev = self.examples["dev"]
         match dev.kind:
             case "scored":
-                return metrics.similarity_scores(found[:, 0], dev.scores)
+                return metrics.similarity_scores(similarities[:, 0], dev.scores)
             case "pairs":
-                return metrics.retrieval_scores(found[:, 0])
+                return metrics.retrieval_scores(similarities[:, 0])
             case _:
-                return metrics.triplet_scores(found, self._present())
+                return metrics.triplet_scores(similarities, self._present())
 
     def _present(self):
         """Returns which passages of the rows of dev are not absent, bool `(rows, passages)`."""
@@ -239,19 +239,19 @@ class EmbeddingTask(FinetuningTask):
     def conclude(self, dev, test, output):
         return Findings(self._scores(dev["dev"]), *self._report(dev["dev"]))
 
-    def _report(self, found):
+    def _report(self, similarities):
         """Returns the sections of `report.html` and the rows of `errors.tsv`."""
         dev = self.examples["dev"]
         first = [row[0] for row in dev.passages]
         if dev.kind == "scored":
-            return regression_report(Examples(dev.queries, first, dev.scores, range(len(dev))), found)
+            return regression_report(Examples(dev.queries, first, dev.scores, range(len(dev))), similarities)
         if dev.kind == "pairs":
-            ranks, best = found.T
+            ranks, best = similarities.T
             texts = [None if number < 0 else self._dev_rows[1][number][0] for number in best]
             rows = ranks, dev.queries, first, texts, "rank"
         else:
-            wrong = np.where(self._present(), found, -np.inf)[:, 1:]
-            excess = wrong.max(1) - found[:, 0]
+            wrong = np.where(self._present(), similarities, -np.inf)[:, 1:]
+            excess = wrong.max(1) - similarities[:, 0]
             texts = [
                 row[1 + best] if value >= 0 else None
                 for row, best, value in zip(dev.passages, wrong.argmax(1), excess, strict=True)

@@ -42,27 +42,27 @@ def layout(path, text, choices, label, labeled):
     """Returns the `Layout` of a file, see `data.read`."""
     given = [name for name in (text, *(choices or ()), label) if name]
     is_table = path.suffix.lower() != ".jsonl"
-    found = column_names(path, (given or TEXTS[:1]) if is_table else ())
-    if not found:
+    names = column_names(path, (given or TEXTS[:1]) if is_table else ())
+    if not names:
         raise ValueError(f"{path}: no rows")
-    if is_table and not given and _has_no_header(found):
-        return _without_header(path, len(found) - 2, labeled)
-    label = label or next((name for name in _LABELS if name in found), _LABELS[0])
-    label = label if labeled or (labeled is False and label in found) else None
-    if set(_SWAG) <= set(found) and text is None and choices is None:
-        endings = _sequence(path, [name for name in found if re.fullmatch("ending[0-9]+", name)])
+    if is_table and not given and _has_no_header(names):
+        return _without_header(path, len(names) - 2, labeled)
+    label = label or next((name for name in _LABELS if name in names), _LABELS[0])
+    label = label if labeled or (labeled is False and label in names) else None
+    if set(_SWAG) <= set(names) and text is None and choices is None:
+        endings = _sequence(path, [name for name in names if re.fullmatch("ending[0-9]+", name)])
         return Layout("sent1", endings, label, before="sent2", first_label=0)
-    text = text or next((name for name in TEXTS if name in found), TEXTS[0])
+    text = text or next((name for name in TEXTS if name in names), TEXTS[0])
     if choices is None:
-        named = [name for name in found if _CHOICE.fullmatch(name) and name not in (text, label)]
-        choices = ["choices"] if "choices" in found else _sequence(path, named)
+        named = [name for name in names if _CHOICE.fullmatch(name) and name not in (text, label)]
+        choices = ["choices"] if "choices" in names else _sequence(path, named)
     else:
         choices = _ordered(path, choices)
     choices = [name for name in choices if name not in (text, label)]
     if not choices:
         raise ValueError(
             f"{path}:1: no columns of choices, such as `A` or `choice1`{'' if is_table else ' or `choices`'}. "
-            f"It has: {', '.join(map(repr, found))}. Name them with --choice_columns=..."
+            f"It has: {', '.join(map(repr, names))}. Name them with --choice_columns=..."
         )
     return Layout(text, choices, label)
 

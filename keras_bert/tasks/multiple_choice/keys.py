@@ -21,7 +21,7 @@ def is_key(label):
 
 
 def index(label, start):
-    """Returns the index that a label stands for, with numbers from `start`; `None` if it is no letter and no number."""
+    """Returns the index of a choice by its label, with numbers from `start`; `None` for other labels."""
     if _LETTER.fullmatch(_text(label)):
         return string.ascii_uppercase.index(_text(label).upper())
     return int(_text(label)) - (start or 0) if _NUMBER.fullmatch(_text(label)) else None
@@ -65,5 +65,5 @@ def numbering(path, column, found, start=None):
 
 
 def _text(label):
-    """Returns a label as text; JSON's `true` is no label."""
+    """Returns a label as text; JSON's `true` is not a label."""
     return "" if isinstance(label, bool) or not isinstance(label, str | int) else str(label).strip()

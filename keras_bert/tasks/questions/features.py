@@ -141,14 +141,14 @@ class QuestionWindows:
             A list of `(id, answers, null_score)`. The answers are dicts of `text`, `place` (as in `Questions.spans`),
             `start_logit`, `end_logit` and `probability`, best first.
         """
-        ends, found = np.cumsum(np.append(0, self.lengths)), []
+        ends, results = np.cumsum(np.append(0, self.lengths)), []
         for first, last in self.blocks():
             start, end = (
                 tf.RaggedTensor.from_row_lengths(logits[name][ends[first] : ends[last]], self.lengths[first:last])
                 for name in ("start", "end")
             )
-            found += self._block_answers(first, last, start.to_tensor(), end.to_tensor(), count, max_answer_length)
-        return found
+            results += self._block_answers(first, last, start.to_tensor(), end.to_tensor(), count, max_answer_length)
+        return results
 
     def _block_answers(self, first, last, start_logits, end_logits, count, max_answer_length):
         part, offset = _part(self.windows, first, last), self.offset[first:last]

@@ -107,8 +107,8 @@ def _grouped(rows, name):
 
 
 def _kind(row):
-    found = _KIND.search(row["question"].lower())
-    return " ".join(found[0].split()) if found else _OTHER
+    match = _KIND.search(row["question"].lower())
+    return " ".join(match[0].split()) if match else _OTHER
 
 
 def _length(row):
@@ -159,11 +159,11 @@ def _excerpts(row):
 
 def _places(text, spans):
     """Converts byte spans to character spans; partially covered characters are included."""
-    data, found = text.encode("utf-8", "replace"), []
+    data, places = text.encode("utf-8", "replace"), []
     for first, last in spans:
         first, last = max(0, first), min(last, len(data))
         if first < last:
             while last < len(data) and data[last] & 0xC0 == 0x80:  # A UTF-8 continuation byte.
                 last += 1
-            found.append(tuple(len(data[:byte].decode("utf-8", "ignore")) for byte in (first, last)))
-    return found
+            places.append(tuple(len(data[:byte].decode("utf-8", "ignore")) for byte in (first, last)))
+    return places

@@ -183,10 +183,10 @@ def _regions(place, results):
 
 def _objects_of(place, record, key):
     """Returns a list of objects of Label Studio's export."""
-    found = record.get(key) or []
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise ValueError(f"{place}: `{key}` must be a list of objects. Received: {found!r:.100}")
-    return found
+    values = record.get(key) or []
+    if not isinstance(values, list) or not all(isinstance(one, dict) for one in values):
+        raise ValueError(f"{place}: `{key}` must be a list of objects. Received: {values!r:.100}")
+    return values
 
 
 def _strings(place, record, key):

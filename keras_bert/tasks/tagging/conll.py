@@ -35,7 +35,7 @@ class Columns:
         width: int, the number of columns.
         header: int, the number of the line with the names of the columns, or `None`.
         names: list of strings, the names of the columns, or `None`.
-        others: list of ints, the numbers of lines that are no words.
+        others: list of ints, the numbers of lines that are not words.
     """
 
     words: list

@@ -121,16 +121,16 @@ class TaggingWindows:
 
     def _in_words(self, row, entities):
         """Converts entities in characters to the words that cover them."""
-        found, words = [], self.word_spans(row)
+        in_words, words = [], self.word_spans(row)
         starts, ends = [start for start, _ in words], [end for _, end in words]
         for kind, start, end in entities:
             first, last = bisect.bisect_right(ends, start), bisect.bisect_left(starts, end)
             if first >= last or (starts[first], ends[last - 1]) != (start, end):
                 self.inexact.append(row)
-            first = max(first, found[-1].end if found else 0)  # Two entities may share a word.
+            first = max(first, in_words[-1].end if in_words else 0)  # Two entities may share a word.
             if first < last:
-                found.append(Entity(kind, first, last))
-        return found
+                in_words.append(Entity(kind, first, last))
+        return in_words
 
     def word_spans(self, row):
         """Returns the character offsets of the words of a text."""

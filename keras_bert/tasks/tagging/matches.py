@@ -76,11 +76,11 @@ def matches(row):
         [Entity(type_name(name), first, end) for name, first, end in row[part]] for part in ("golds", "predictions")
     )
     partner = _partners(golds, predictions)
-    found = [Match(row, gold, None) for number, gold in enumerate(golds) if number not in partner.values()]
+    pairs = [Match(row, gold, None) for number, gold in enumerate(golds) if number not in partner.values()]
     for number, (prediction, confidence) in enumerate(zip(predictions, row["confidences"], strict=True)):
         gold = golds[partner[number]] if number in partner else None
-        found.append(Match(row, gold, prediction, float(confidence)))
-    return sorted(found, key=lambda match: min(entity[1:] for entity in match.entities))
+        pairs.append(Match(row, gold, prediction, float(confidence)))
+    return sorted(pairs, key=lambda match: min(entity[1:] for entity in match.entities))
 
 
 def _partners(golds, predictions):

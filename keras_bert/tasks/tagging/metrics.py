@@ -14,14 +14,14 @@ def counts(golds, predictions):
         true.update(entity.type for entity in gold)
         said.update(entity.type for entity in predicted)
         right.update(entity.type for entity in set(gold) & set(predicted))
-    return {kind: (right[kind], said[kind], true[kind]) for kind in sorted(true | said)}
+    return {name: (right[name], said[name], true[name]) for name in sorted(true | said)}
 
 
 def table(golds, predictions):
     """Returns (type, precision, recall, F1, gold entities, predicted entities) of each type, and of "all", last."""
-    found = counts(golds, predictions)
-    total = tuple(map(sum, zip(*found.values(), strict=True))) if found else (0, 0, 0)
-    return [(kind, *scores(*numbers), numbers[2], numbers[1]) for kind, numbers in [*found.items(), ("all", total)]]
+    counted = counts(golds, predictions)
+    total = tuple(map(sum, zip(*counted.values(), strict=True))) if counted else (0, 0, 0)
+    return [(name, *scores(*numbers), numbers[2], numbers[1]) for name, numbers in [*counted.items(), ("all", total)]]
 
 
 def scores(right, predicted, gold):

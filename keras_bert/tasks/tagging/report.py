@@ -92,12 +92,12 @@ def _kinds(found):
     return [*rows, ["all", f"{golds:,}", share(golds, golds), f"{predicted:,}", share(predicted, predicted)]]
 
 
-def _confusions(types, found):
+def _confusions(types, matches):
     """Returns the confusion matrix of types, or the most frequent confusions of many types."""
     rows, columns = [*types, _OTHER_BORDERS, SPURIOUS], [*types, _OTHER_BORDERS, MISSED]
     counts = np.zeros((len(rows), len(columns)), int)
     place = {name: number for number, name in enumerate(types)}
-    for match in found:
+    for match in matches:
         if match.kind in (CORRECT, WRONG_TYPE):
             counts[place[match.gold.type], place[match.prediction.type]] += 1
             continue
@@ -119,9 +119,9 @@ def _confusions(types, found):
     }
 
 
-def _borders(found):
+def _borders(matches):
     """Returns the borders that are off by one word: a dict for each of four kinds."""
-    wrong = [match for match in found if match.kind == WRONG_BORDER]
+    wrong = [match for match in matches if match.kind == WRONG_BORDER]
     groups = collections.defaultdict(list)
     for match in wrong:
         at_start, at_end = match.gold.start - match.prediction.start, match.prediction.end - match.gold.end
@@ -166,10 +166,10 @@ def _example(match):
     return excerpts(match.row["text"], [gold, said], {"gold": [gold], "said": [said]}, labels, _AROUND)[0]
 
 
-def _sentence_lengths(rows, found):
+def _sentence_lengths(rows, matches):
     """Returns table rows with the F1 of sentences of similar length."""
     counts = collections.Counter()
-    for match in found:
+    for match in matches:
         key = id(match.row)
         counts[key, "correct"] += match.kind == CORRECT
         counts[key, "gold"] += match.gold is not None
@@ -178,11 +178,11 @@ def _sentence_lengths(rows, found):
     return length_rows([row["tokens"] for row in rows], values, lambda means: _f1(*means))
 
 
-def _entity_lengths(found):
+def _entity_lengths(matches):
     """Returns table rows with the F1 of entities of the same number of words."""
-    correct = collections.Counter(_length(match.gold) for match in found if match.kind == CORRECT)
-    gold = collections.Counter(_length(match.gold) for match in found if match.gold)
-    predicted = collections.Counter(_length(match.prediction) for match in found if match.prediction)
+    correct = collections.Counter(_length(match.gold) for match in matches if match.kind == CORRECT)
+    gold = collections.Counter(_length(match.gold) for match in matches if match.gold)
+    predicted = collections.Counter(_length(match.prediction) for match in matches if match.prediction)
     return [
         [name, f"{gold[name]:,}", f"{predicted[name]:,}", _f1(correct[name], gold[name], predicted[name])]
         for name in _ENTITY_LENGTHS

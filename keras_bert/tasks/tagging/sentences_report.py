@@ -42,16 +42,16 @@ def _loss(row):
     return math.inf if math.isnan(row["loss"]) else row["loss"]
 
 
-def _described(row, found):
+def _described(row, matches):
     """Returns the template's values for a sentence."""
-    counts = collections.Counter(match.kind for match in found)
+    counts = collections.Counter(match.kind for match in matches)
     kinds = [kind for kind in (*KINDS[1:], CORRECT) if counts[kind]]
-    errors = [match for match in found if match.kind != CORRECT]
+    errors = [match for match in matches if match.kind != CORRECT]
     marks = {
-        "gold": [match.span(match.gold) for match in found if match.gold],
-        "said": [match.span(match.prediction) for match in found if match.prediction],
+        "gold": [match.span(match.gold) for match in matches if match.gold],
+        "said": [match.span(match.prediction) for match in matches if match.prediction],
     }
-    labels = [label for match in found for label in _labels(match)]
+    labels = [label for match in matches for label in _labels(match)]
     if is_long := len(row["text"]) > _LONG:
         spans = [match.span(entity) for match in errors[:_ERRORS] for entity in match.entities]
         parts = excerpts(row["text"], spans, marks, labels)

@@ -20,20 +20,20 @@ def word_report(rows, labels):
             the probabilities of the predicted tags.
         labels: list of the tags.
     """
-    found = [match for row in rows for match in _matches(row)]
-    golds, predictions = ([match[part].type for match in found] for part in (1, 2))
+    matches = [match for row in rows for match in _matches(row)]
+    golds, predictions = ([match[part].type for match in matches] for part in (1, 2))
     labels = list(dict.fromkeys([*labels, *golds, *predictions]))
     place = {label: number for number, label in enumerate(labels)}
-    correct = np.array([match.kind == CORRECT for match in found], bool)
-    lengths = [match.row["tokens"] for match in found]
+    correct = np.array([match.kind == CORRECT for match in matches], bool)
+    lengths = [match.row["tokens"] for match in matches]
     sections = [
         class_sections(labels, *(np.array([place[tag] for tag in tags]) for tags in (golds, predictions)), **_NAMES),
-        calibration_section([match.confidence for match in found], correct),
+        calibration_section([match.confidence for match in matches], correct),
         length_section(lengths, ~correct),
-        hardest_section(rows, [match for match in found if match.kind != CORRECT], "words"),
+        hardest_section(rows, [match for match in matches if match.kind != CORRECT], "words"),
     ]
     columns = ["line", "word", "text", "true", "predicted", "probability", "sentence"]
-    return sections, [columns, *map(_error_row, wrong(found))]
+    return sections, [columns, *map(_error_row, wrong(matches))]
 
 
 def _error_row(match):
