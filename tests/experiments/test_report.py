@@ -13,7 +13,6 @@ from sklearn.metrics import confusion_matrix, multilabel_confusion_matrix, preci
 
 from keras_bert.experiments import grid
 from keras_bert.experiments.report import write_report
-from keras_bert.reports import calibration, charts, lengths
 from keras_bert.reports.environment import command, duration, environment
 from keras_bert.reports.names import short_name
 from keras_bert.reports.page import NOTHING, Head
@@ -136,32 +135,6 @@ def test_runs_without_a_score(write):
     assert "No run has a curve." in page.source
 
 
-TICKS = [(0, 1), (-0.3, 0.7), (88.1, 88.4), (0, 1e6), (1e-7, 3e-7), (-1e30, 1e30), (0.5, 0.5 + 1e-6), (5e8, 5e8 + 9)]
-
-
-@pytest.mark.parametrize("most", [4, 6])
-@pytest.mark.parametrize("ends", TICKS)
-def test_ticks(ends, most):
-    values, texts = charts.ticks(*ends, most)
-    assert 2 <= len(values) <= most
-    assert len(set(texts)) == len(texts)
-    step = values[1] - values[0]
-    assert f"{step:.0e}"[0] in "125"
-    assert np.allclose(np.diff(values), step)
-    assert ends[0] - 1e-6 * step <= values[0] < ends[0] + step
-    assert ends[1] - step < values[-1] * (1 + 1e-12) <= ends[1] + 1e-6 * step + abs(ends[1]) * 1e-12
-    assert [float(text.replace(",", "")) for text in texts] == pytest.approx(values, abs=step / 100)
-
-
-def test_axis_limits():
-    assert charts.ticks(0, 1, 6)[1] == ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
-    assert charts.ticks(-12, 3450, 6)[1] == ["0", "1,000", "2,000", "3,000"]
-    for values in ([0.0], [5.0, 5.0], [-3.0], [1e-12], [1.0, 1.0 + 1e-16]):
-        low, high = charts.span(values)
-        assert low < min(values) <= max(values) < high
-        assert charts.ticks(low, high)[0]
-
-
 def polylines(figure):
     lines = having(figure, "line", "polyline")
     return {
@@ -226,27 +199,6 @@ def test_the_first_of_several_losses(write):
     lines = [{"step": step, "kind": "train", "mlm_loss": 4 / step, "nsp_loss": 0.5} for step in (1, 2)]
     (points,) = polylines(figures(write(run_curves={"a": lines}))[0]).values()
     assert points[0][1] < points[1][1]
-
-
-def test_calibration():
-    """Derived by hand: groups (0.5, 0.6], with 1 of 2 correct, (0.7, 0.8] with 1 of 1 and (0.9, 1] with 1 of 2."""
-    confidence, right = [0.55, 0.6, 0.8, 0.95, 1.0], [True, False, True, False, True]
-    found = calibration.bins(confidence, right)
-    assert [(low, high, count) for low, high, count, _, _ in found] == [(0.5, 0.6, 2), (0.7, 0.8, 1), (0.9, 1.0, 2)]
-    assert [accuracy for *_, accuracy in found] == [0.5, 1.0, 0.5]
-    # (2 * |0.575 - 0.5| + 1 * |0.8 - 1| + 2 * |0.975 - 0.5|) / 5
-    assert calibration.expected_error(found) == pytest.approx((0.15 + 0.2 + 0.95) / 5)
-    section = calibration.calibration_section([*confidence, math.nan], [*right, False])
-    assert "ECE 26.00%; overconfident by 18.00% on average" in section  # 3.9 / 5 - 3 / 5
-    assert calibration.calibration_section([math.nan], [True]) == ""
-
-
-def test_errors_by_length():
-    rows = lengths.length_rows([7, 3, 3, 9, 3, 1200], [1, 0, 1, 1, 0, 0], "{:.2f}".format)
-    assert rows == [["3", "3", "0.33"], ["7", "1", "1.00"], ["9", "1", "1.00"], ["1,200", "1", "0.00"]]
-    # 12 different lengths, in groups of two.
-    rows = lengths.length_rows(range(12), [0] * 12, str)
-    assert [row[:2] for row in rows] == [[f"{low} to {low + 1}", "2"] for low in range(0, 12, 2)]
 
 
 def table(tmp_path):

@@ -7,6 +7,7 @@ share Python's hash seed.
 import contextlib
 import importlib
 import io
+import json
 import multiprocessing
 import os
 import pathlib
@@ -158,3 +159,13 @@ def mistake(module, *arguments, given=""):
     with pytest.raises((*startup.MISTAKES, flags.Error)) as error:
         call(module, *arguments, given=given)
     return " ".join(str(error.value).split())
+
+
+def flags_of(values, **changes):
+    """Returns flags from a dict of values, with changes; `None` omits a flag, and a list repeats it."""
+    merged = {name: value if isinstance(value, list) else [value] for name, value in {**values, **changes}.items()}
+    return [f"--{name}={value}" for name, several in merged.items() for value in several if value is not None]
+
+
+def read_json(path):
+    return json.loads(path.read_text("utf-8"))

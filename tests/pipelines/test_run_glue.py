@@ -410,7 +410,6 @@ def test_grid_end_to_end(made, tmp_path):
 
 def test_user_errors(made, tmp_path):
     cases = {
-        "--learning_rate=fast": "--learning_rate must be comma-separated numbers. Received: fast",
         "--seed=1,1": "`seed` must be a non-empty list without duplicates. Received: seed=[1, 1]",
         "--task=cola": "`data_dir` has no train.tsv of ",
         "--task=sst": "--task must be one or more of cola, sst2, ",

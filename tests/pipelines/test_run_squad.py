@@ -14,7 +14,7 @@ from keras_bert.tasks.questions import metrics as squad_metrics
 from keras_bert.tasks.questions import predictions as squad_predictions
 from keras_bert.tasks.questions.features import QuestionWindows
 from keras_bert.training.trainer import Trainer
-from tests.pipelines.programs import call, killed_if, mistake, run, signatures_into
+from tests.pipelines.programs import call, flags_of, killed_if, mistake, read_json, run, signatures_into
 
 pytestmark = pytest.mark.tensorflow
 
@@ -74,11 +74,7 @@ def arguments(made, output, version="2", **changes):
         "learning_rate": "5e-3",
         **changes,
     }
-    return [f"--{name}={value}" for name, value in values.items() if value is not None]
-
-
-def read(path):
-    return json.loads(path.read_text("utf-8"))
+    return flags_of(values)
 
 
 def windows(made, name):
@@ -114,7 +110,6 @@ MISTAKES = [
         {"version": "1", "train_file": "{made}/unanswered.json"},
     ),
     ("`sequence_length` must be at most 40, the number of positions", {"sequence_length": 48}),
-    ("--learning_rate must be comma-separated numbers", {"learning_rate": "high"}),
     ("this is SQuAD 2.0", {"version": "1", "predict_file": "{made}/test2.json"}),
 ]
 
@@ -124,8 +119,8 @@ def test_bidaf_by_name(made):
     sizes = {"model": "bidaf_H-16_E-16", "vocab": f"{made}/bert/vocab.txt", "learning_rate": "1e-2", "epochs": 8}
     run(PROGRAM, *arguments(made, "bidaf", "1", **sizes))
     output = made / "bidaf"
-    assert read(output / "results.json")["scores"]["f1"] > 90
-    predictions = read(output / "dev" / "predictions.json")
+    assert read_json(output / "results.json")["scores"]["f1"] > 90
+    predictions = read_json(output / "dev" / "predictions.json")
     questions = squad.read(made / "dev1.json")
     assert exported(output, questions) == [predictions[name] for name in questions.ids]
     assert "A BiDAF model for question answering" in (output / "model" / "README.md").read_text()
@@ -144,16 +139,16 @@ def test_version_1(made):
     with mock.patch("keras_bert.experiments.results.export", signatures_into(signatures)):
         options = {"epochs": 1, "max_train_examples": 16}
         call(PROGRAM, *arguments(made, "one", version="1", predict_file=f"{made}/test1.json", **options))
-    scores = read(output / "results.json")["scores"]
+    scores = read_json(output / "results.json")["scores"]
     assert list(scores) == ["exact_match", "f1"]
-    assert read(output / "runs" / "origins.json") == {f"{made}/bert": keras_bert.load(made / "bert").facts}
+    assert read_json(output / "runs" / "origins.json") == {f"{made}/bert": keras_bert.load(made / "bert").facts}
     questions = squad.read(made / "dev1.json")
-    texts = read(output / "dev" / "predictions.json")
+    texts = read_json(output / "dev" / "predictions.json")
     assert squad_metrics.score(questions, texts) == pytest.approx(scores)
     assert all(texts.values())
     assert answers(signatures["serving_default"], questions) == [texts[name] for name in questions.ids]
     assert "| BERT BASE, dev | 80.8 | 88.5 |" in (output / "results.md").read_text()
-    assert sorted(read(output / "test" / "predictions.json")) == [f"test1-{number}" for number in range(8)]
+    assert sorted(read_json(output / "test" / "predictions.json")) == [f"test1-{number}" for number in range(8)]
 
 
 @pytest.mark.slow
@@ -164,13 +159,13 @@ def test_ensemble_of_two_models_trained_on_two_files(made):
     run(PROGRAM, *given, before=killed_if("step > 20 and not name.startswith('before')"), status=-signal.SIGKILL)
     said = call(PROGRAM, *given)
     output = made / "whole"
-    report = read(output / "results.json")
+    report = read_json(output / "results.json")
     scores = report["scores"]
     assert scores["f1"] > 80
     assert (scores["HasAns_total"] + scores["NoAns_total"], scores["total"]) == (24, 24)
     assert f"f1 {scores['f1']:.2f}" in said
     # The ensemble uses the mean logits of both runs, and a threshold chosen for them.
-    assert list(read(output / "runs" / "origins.json")) == [f"{made}/bert", f"{made}/still"]
+    assert list(read_json(output / "runs" / "origins.json")) == [f"{made}/bert", f"{made}/still"]
     runs = sorted((output / "runs").glob("model=*"))
     assert len(runs) == len(report["ensemble"]) == 2
     logits = [dict(np.load(run / "dev.npz")) for run in runs]
@@ -178,12 +173,12 @@ def test_ensemble_of_two_models_trained_on_two_files(made):
     answers = dev.answers({name: (logits[0][name] + logits[1][name]) / 2 for name in ("start", "end")})
     threshold = squad_predictions.choose_threshold(dev.questions, answers)
     predictions = squad_predictions.predictions(answers, threshold)
-    assert read(output / "dev" / "predictions.json") == predictions
+    assert read_json(output / "dev" / "predictions.json") == predictions
     assert squad_metrics.score(dev.questions, predictions)["f1"] == pytest.approx(scores["f1"])
-    assert read(output / "dev" / "null_odds.json") == pytest.approx(squad_predictions.null_odds(answers), abs=1e-4)
+    assert read_json(output / "dev" / "null_odds.json") == pytest.approx(squad_predictions.null_odds(answers), abs=1e-4)
     # The saved model is that of the best run, with its own threshold; its export gives the same answers.
     best = report["best"]
-    (kept,) = [logit for run, logit in zip(runs, logits, strict=True) if read(run / "result.json") == best]
+    (kept,) = [logit for run, logit in zip(runs, logits, strict=True) if read_json(run / "result.json") == best]
     answers = dev.answers(kept)
     threshold = squad_predictions.choose_threshold(dev.questions, answers)
     assert keras_bert.load(output / "model").null_threshold == pytest.approx(threshold, abs=1e-5)
@@ -200,7 +195,7 @@ def test_ensemble_of_two_models_trained_on_two_files(made):
     with mock.patch("keras_bert.experiments.results.export"):
         call(PROGRAM, *arguments(made, "straight", **files, model=f"{made}/bert"))
     (straight,) = (made / "straight" / "runs").glob("learning_rate=*")  # A single model is not part of the name.
-    assert read(runs[0] / "result.json")["scores"] == read(straight / "result.json")["scores"]
+    assert read_json(runs[0] / "result.json")["scores"] == read_json(straight / "result.json")["scores"]
     assert [run.name.split(",")[0] for run in runs] == ["model=bert", "model=still"]
     for name, values in np.load(straight / "dev.npz").items():
         np.testing.assert_array_equal(logits[0][name], values)
@@ -210,5 +205,5 @@ def test_ensemble_of_two_models_trained_on_two_files(made):
         mock.patch("keras_bert.experiments.results.export"),
     ):
         call(PROGRAM, *given)
-    assert read(output / "results.json") == report
+    assert read_json(output / "results.json") == report
     assert "contains runs with other settings: `doc_stride` was 6, is 5" in mistake(PROGRAM, *given, "--doc_stride=5")

@@ -17,7 +17,7 @@ from keras_bert.tasks.tagging.feature_task import BiLSTMSettings
 from keras_bert.tasks.tagging.schemes import Entity
 from keras_bert.training.feature_cache import FeatureCache
 from keras_bert.training.trainer import Trainer
-from tests.pipelines.programs import call, mistake, signatures_into
+from tests.pipelines.programs import call, flags_of, mistake, read_json, signatures_into
 
 pytestmark = pytest.mark.tensorflow
 
@@ -79,7 +79,7 @@ def arguments(made, output, suffix="txt", **changes):
         "learning_rate": "5e-3",
         **changes,
     }
-    return [f"--{name}={value}" for name, value in values.items() if value is not None]
+    return flags_of(values)
 
 
 @pytest.mark.usefixtures("eager")
@@ -91,7 +91,7 @@ def test_scores_files_and_the_export(made):
     lines = (output / "predictions.txt").read_text().splitlines()
     assert [line.rpartition(" ")[0] for line in lines] == (made / "test.txt").read_text().splitlines()
     gold, predicted = data.read(made / "test.txt"), data.read(output / "predictions.txt", tag_column="3", scheme="iob1")
-    scores, report = metrics.entity_scores(gold.entities, predicted.entities), read(output / "results.json")
+    scores, report = metrics.entity_scores(gold.entities, predicted.entities), read_json(output / "results.json")
     assert report["test_scores"] == scores
     assert f"test: f1 {100 * scores['f1']:.2f}%" in printed
     dev = data.read(output / "dev_predictions.txt")
@@ -121,10 +121,6 @@ def entities_in_text(rows):
 
 def places(answers):
     return [[(entity["label"], entity["start"], entity["end"]) for entity in row["entities"]] for row in answers]
-
-
-def read(path):
-    return json.loads(path.read_text())
 
 
 @pytest.mark.slow
@@ -183,7 +179,7 @@ def test_feature_based(made, mirrored):
     assert len(runs) == 3
     assert computed == ["train-last.npy", "dev-last.npy"]
     output = made / "features"
-    assert "extraction of the features" in read(output / "results.json")["facts"]
+    assert "extraction of the features" in read_json(output / "results.json")["facts"]
     dev = data.read(output / "dev_predictions.txt")
     bert, start = keras_bert.load(output / "model"), keras_bert.load(made / "bert")
     texts = [" ".join(words) for words in dev.words]
@@ -214,7 +210,6 @@ def test_feature_based(made, mirrored):
             "dev.jsonl has texts, but {made}/train.txt has words with entities. Expected the same",
         ),
         ({"dev_file": "{made}/words.txt"}, "words.txt: no tags or spans. Expected them to train and evaluate on"),
-        ({"learning_rate": "x"}, "--learning_rate must be comma-separated numbers. Received: x"),
     ],
 )
 def test_mistakes(made, changes, message):

@@ -1,0 +1,90 @@
+"""Flags as the fields of a dataclass."""
+
+import dataclasses
+import typing
+
+import pytest
+from absl import flags
+
+from pipelines.arguments import CommandArguments, flag
+from pipelines.command import parse
+from pipelines.help_page import help_page
+
+DOCUMENT = "Trains.\n\n    python -m pipelines.train --model=bert --sizes=1\n\nWith `--model=small`, it is fast."
+
+
+@dataclasses.dataclass(frozen=True)
+class Shared(CommandArguments):
+    wording: typing.ClassVar = {"start": "none"}
+
+    model: str = flag(None, "Model; default: {start}.", section="model", required=True, old="checkpoint")
+    names: list[str] = flag(("a",), "Names {of} something.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments(Shared):
+    wording: typing.ClassVar = {"start": "the teacher"}
+
+    sizes: list[int] = flag(None, "Sizes.", section="data", least=1)
+    rates: list[float] = flag((0.5, 1), "Rates.")
+    share: float = flag(0.25, "Share.", least=0, most=1)
+    casing: str = flag("lower", "Casing.", values=["lower", "upper"])
+    phase: list[str] = flag(None, "Phases.", repeatable=True)
+    fast: bool = flag(True, "Whether it is fast.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    share: float = 0.0
+    fast: bool = False
+    other: int = 7
+
+
+def test_values_and_defaults(tmp_path):
+    default = parse(DOCUMENT, Arguments, ["--model=m"])
+    assert (default.sizes, default.rates, default.names, default.phase) == (None, [0.5, 1.0], ["a"], None)
+    assert (default.share, default.casing, default.fast, default.positional) == (0.25, "lower", True, ())
+    (tmp_path / "flags.txt").write_text("\ufeff--sizes=1,2\n", encoding="utf-8")
+    given = ["--checkpoint=m", f"--flagfile={tmp_path}/flags.txt", "text", "--nofast", "--phase=a,b", "--phase=c"]
+    arguments = parse(DOCUMENT, Arguments, [*given, "--verbose"])
+    assert (arguments.model, arguments.sizes, arguments.phase) == ("m", [1, 2], ["a,b", "c"])
+    assert (arguments.fast, arguments.positional) == (False, ("text",))
+    assert "checkpoint" in arguments.given
+    assert arguments.flagfile.splitlines() == ["--sizes=1,2", "--phase=a,b", "--phase=c", "--nofast", "--model=m"]
+    assert arguments.fill(Settings, share=0.75) == Settings(0.75, False)
+    arguments.only(False, "with a cat", "rates")
+    with pytest.raises(ValueError, match="--sizes: only with a cat. Received: --sizes=1,2"):
+        arguments.only(False, "with a cat", "rates", "sizes")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--sizes=1"], "--model is required: Model; default: the teacher. Example: --model=small. See --help"),
+        (["--model=m", "--sizes=one"], "--sizes must be comma-separated numbers. Received: one"),
+        (["--model=m", "--sizes=2,0"], "--sizes must be at least 1. Received: 2,0"),
+        (["--model=m", "--share=2"], "flag --share=2: 2.0 is not a number in the range [0, 1]"),
+        (["--model=m", "--share=x"], "flag --share=x: expected a number"),
+        (["--model=m", "--casing=none"], "flag --casing=none: value should be one of <lower|upper>"),
+        (["--model=m", "--modle=n"], "Unknown command line flag 'modle'. Did you mean: model ?"),
+        (["--flagfile=none.txt"], "Unable to open flagfile: [Errno 2] No such file or directory: 'none.txt'"),
+    ],
+)
+def test_mistakes(given, message):
+    with pytest.raises((ValueError, flags.Error)) as error:
+        parse(DOCUMENT, Arguments, given)
+    assert str(error.value).startswith(message)
+
+
+def test_help():
+    """The command's own flags come first, in sections."""
+    page = help_page(DOCUMENT, Arguments, "keras-bert ")
+    assert "    keras-bert train --model=bert --sizes=1\n" in page
+    lines = page.partition("data:\n")[2].splitlines()
+    assert [line.split()[0] for line in lines if line.startswith("  --") or line.endswith(":")] == [
+        *("--sizes=A,B,...", "--rates=A,B,...", "--share=X", "--casing=NAME", "--phase=TEXT", "--[no]fast"),
+        *("model:", "--model=TEXT", "--names=A,B,...", "other:", "--[no]verbose", "--flagfile=FILE"),
+    ]
+    assert "  --model=TEXT                  Model; default: the teacher. Required." in lines
+    assert "  --casing=NAME                 Casing. One of lower, upper. Default: lower." in lines
+    assert "  --names=A,B,...               Names {of} something. Default: a." in lines

@@ -1,0 +1,20 @@
+"""Calibration, against numbers that are derived by hand."""
+
+import math
+
+import pytest
+
+from keras_bert.reports import calibration
+
+
+def test_calibration():
+    """Derived by hand: groups (0.5, 0.6], with 1 of 2 correct, (0.7, 0.8] with 1 of 1 and (0.9, 1] with 1 of 2."""
+    confidence, right = [0.55, 0.6, 0.8, 0.95, 1.0], [True, False, True, False, True]
+    found = calibration.bins(confidence, right)
+    assert [(low, high, count) for low, high, count, _, _ in found] == [(0.5, 0.6, 2), (0.7, 0.8, 1), (0.9, 1.0, 2)]
+    assert [accuracy for *_, accuracy in found] == [0.5, 1.0, 0.5]
+    # (2 * |0.575 - 0.5| + 1 * |0.8 - 1| + 2 * |0.975 - 0.5|) / 5
+    assert calibration.expected_error(found) == pytest.approx((0.15 + 0.2 + 0.95) / 5)
+    section = calibration.calibration_section([*confidence, math.nan], [*right, False])
+    assert "ECE 26.00%; overconfident by 18.00% on average" in section  # 3.9 / 5 - 3 / 5
+    assert calibration.calibration_section([math.nan], [True]) == ""
