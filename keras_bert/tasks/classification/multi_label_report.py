@@ -33,18 +33,18 @@ def label_set_report(labels, examples, targets, logits, thresholds, lengths=None
         thresholds: float, or list of floats, one for each label.
         lengths: number of tokens of each row. Defaults to `None`, no section about lengths.
     """
-    judged = _judged(targets, logits, thresholds)
+    judged = _judged(labels, targets, logits, thresholds)
     hardest = np.argsort(-judged.losses, kind="stable")[:HARDEST]
     hardest = hardest[np.argsort(judged.right[hardest], kind="stable")]
     section = page.render(
         "tasks/classification/multi_label_report.html",
-        labels=_label_rows(labels, judged, thresholds),
+        labels=_label_rows(judged),
         sorted=len(labels) > MANY_CLASSES,
         exact=f"In {judged.right.sum():,} of {len(judged.right):,} examples all labels are correct, "
         f"{page.percent(judged.right.mean())}.",
         sizes=_sizes(judged),
-        instead=_instead(labels, judged),
-        together=_together(labels, judged),
+        instead=_instead(judged),
+        together=_together(judged),
     )
     note = "A prediction is the probability of a label for an example; it is correct if the example has the label."
     sections = [
@@ -53,19 +53,21 @@ def label_set_report(labels, examples, targets, logits, thresholds, lengths=None
         *([] if lengths is None else [length_section(lengths, ~judged.right)]),
         page.render(
             "tasks/classification/hardest_label_sets.html",
-            hardest=described(examples, hardest, functools.partial(_judgement, labels, judged)),
+            hardest=described(examples, hardest, functools.partial(_judgement, judged)),
         ),
     ]
     wrong = np.flatnonzero(~judged.right)
     wrong = wrong[np.argsort(-judged.losses[wrong], kind="stable")]
     columns = ["row", "true", "predicted", "missed", "wrong", "loss"]
-    return sections, error_table(columns, examples, wrong, functools.partial(_error, labels, judged))
+    return sections, error_table(columns, examples, wrong, functools.partial(_error, judged))
 
 
 @dataclasses.dataclass(frozen=True)
 class _Judged:
-    """Arrays with a value for each row of dev: `(rows, labels)`, or `(rows,)` for `losses` and `right`."""
+    """Labels, their thresholds, and arrays `(rows, labels)`, or `(rows,)` for `losses` and `right`."""
 
+    labels: list
+    thresholds: float | list
     targets: np.ndarray
     predicted: np.ndarray
     probabilities: np.ndarray
@@ -73,15 +75,17 @@ class _Judged:
     right: np.ndarray
 
 
-def _judged(targets, logits, thresholds):
+def _judged(labels, targets, logits, thresholds):
     targets, logits = np.asarray(targets, bool), np.asarray(logits, "float64")
     predicted = threshold_choice.predicted(logits, thresholds)
     losses = np.logaddexp(0, np.where(targets, -logits, logits)).mean(-1)
-    return _Judged(targets, predicted, threshold_choice.probabilities(logits), losses, (predicted == targets).all(-1))
+    arrays = targets, predicted, threshold_choice.probabilities(logits), losses, (predicted == targets).all(-1)
+    return _Judged(labels, thresholds, *arrays)
 
 
-def _judgement(labels, judged, row, separator=", "):
-    targets, predicted, values = judged.targets[row], judged.predicted[row], judged.probabilities[row]
+def _judgement(judged, row, separator=", "):
+    labels, targets, predicted = judged.labels, judged.targets[row], judged.predicted[row]
+    values = judged.probabilities[row]
 
     def names(chosen):
         return separator.join(labels[place] for place in np.flatnonzero(chosen))
@@ -99,22 +103,22 @@ def _judgement(labels, judged, row, separator=", "):
     }
 
 
-def _error(labels, judged, row):
-    values = _judgement(labels, judged, row, SEPARATOR)
+def _error(judged, row):
+    values = _judgement(judged, row, SEPARATOR)
     lists = {name: SEPARATOR.join(label for label, _ in values[name]) for name in ("missed", "wrong")}
     return values | lists
 
 
-def _label_rows(labels, judged, thresholds):
+def _label_rows(judged):
     """Returns table rows with the scores of each label, of all decisions, and the mean of the labels."""
-    targets, predicted = judged.targets, judged.predicted
+    labels, targets, predicted = judged.labels, judged.targets, judged.predicted
     counts = np.stack(
         [(targets & predicted).sum(0), (~targets & predicted).sum(0), (targets & ~predicted).sum(0)]
         + [(~targets & ~predicted).sum(0)]
     ).T
     scores = 2 * counts[:, 0] / np.maximum(targets.sum(0) + predicted.sum(0), 1)
     order = np.argsort(scores, kind="stable") if len(labels) > MANY_CLASSES else range(len(labels))
-    limits = np.broadcast_to(thresholds, [len(labels)])
+    limits = np.broadcast_to(judged.thresholds, [len(labels)])
     rows = [[labels[place], f"{limits[place]:g}", *_scores(counts[place])] for place in order]
     mean = ["mean (macro)", "", share_bar(scores.mean()), *[""] * 6]
     return [*rows, ["all (micro)", "", *_scores(counts.sum(0))], mean]
@@ -137,26 +141,29 @@ def _sizes(judged):
     return {"counts": counts.tolist(), "names": names}
 
 
-def _instead(labels, judged):
+def _instead(judged):
     """Returns table rows of labels that are predicted wrongly where others are missed, the most frequent first."""
     missed = judged.targets & ~judged.predicted
     found = _cooccurrences(missed, judged.predicted & ~judged.targets)
     order = np.argsort(-found.data, kind="stable")[:CONFUSIONS]
     totals = missed.sum(0)
     return [
-        [labels[one], labels[other], f"{count:,}", share(count, totals[one])]
+        [judged.labels[one], judged.labels[other], f"{count:,}", share(count, totals[one])]
         for one, other, count in zip(found.row[order], found.col[order], found.data[order], strict=True)
     ]
 
 
-def _together(labels, judged):
+def _together(judged):
     """Returns table rows of pairs of labels, those whose number of rows is predicted worst first."""
     true, predicted = (_cooccurrences(found, found).tocsr() for found in (judged.targets, judged.predicted))
     differences = (predicted - true).tocoo()
     upper = np.flatnonzero((differences.row < differences.col) & (differences.data != 0))
     order = upper[np.argsort(-abs(differences.data[upper]), kind="stable")][:CONFUSIONS]
     pairs = zip(differences.row[order].tolist(), differences.col[order].tolist(), strict=True)
-    return [[labels[one], labels[other], f"{true[one, other]:,}", f"{predicted[one, other]:,}"] for one, other in pairs]
+    return [
+        [judged.labels[one], judged.labels[other], f"{true[one, other]:,}", f"{predicted[one, other]:,}"]
+        for one, other in pairs
+    ]
 
 
 def _cooccurrences(first, second):
