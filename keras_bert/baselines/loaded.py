@@ -9,7 +9,7 @@ import keras
 from keras_bert.baselines.config import explain_names, named_baseline
 from keras_bert.baselines.models import build_baseline, describe
 from keras_bert.checkpoints import locations, tokenizer_files
-from keras_bert.checkpoints.identity import start_facts
+from keras_bert.checkpoints.identity import model_identity
 from keras_bert.checkpoints.load import KERAS_FILE, open_keras
 from keras_bert.files import read_json
 from keras_bert.metadata import Metadata
@@ -63,11 +63,11 @@ class LoadedBaseline:
         raise AttributeError(f"LoadedBaseline has no attribute {name!r}")
 
     @functools.cached_property
-    def facts(self):
-        """What training from the model depends on, see `start_facts`."""
+    def identity(self):
+        """What training from the model depends on, see `model_identity`."""
         models = filter(None, (self._model, self._language_model))
         arrays = (keras.ops.convert_to_numpy(weight.value) for model in models for weight in model.weights)
-        return start_facts(self.metadata, self.config, arrays)
+        return model_identity(self.metadata, self.config, arrays)
 
     def model(self):
         """Returns the trained model, the same one in each call."""

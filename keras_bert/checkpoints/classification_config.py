@@ -17,23 +17,23 @@ _ACTIVATION, _OLD_ACTIVATION = "activation_fn", "sbert_ce_default_activation_fun
 def read(config, head):
     """Returns `labels`, `multi_label` and `score_activation`, see `Metadata`, for a model with this head."""
     labels, problem = _labels(config.get("id2label")), _problem_type(config)
-    facts = {"labels": labels if head in _WITH_CLASSES else None, "multi_label": problem == _MULTI_LABEL}
+    values = {"labels": labels if head in _WITH_CLASSES else None, "multi_label": problem == _MULTI_LABEL}
     name, value = stored_activation(config)
     if head != "classification" or value is None:
-        return facts
+        return values
     activation = _activation(name, value)
     if activation == "sigmoid" and problem == _SINGLE_LABEL:
         raise ValueError(
             f"`{name}` must be the identity for the problem_type {_SINGLE_LABEL!r}. Received: {name}={value!r}"
         )
-    if count(config) == 1 and not facts["multi_label"]:
-        return {**facts, "score_activation": activation}
+    if count(config) == 1 and not values["multi_label"]:
+        return {**values, "score_activation": activation}
     # Several sigmoids are those of independent labels.
-    return {**facts, "multi_label": facts["multi_label"] or activation == "sigmoid"}
+    return {**values, "multi_label": values["multi_label"] or activation == "sigmoid"}
 
 
 def of_cross_encoder(config, activation):
-    """Returns the same facts of a whole cross-encoder, whose activation may be stored outside of `config.json`."""
+    """Returns the same of a whole cross-encoder, whose activation may be stored outside of `config.json`."""
     default = _ACTIVATIONS["sigmoid" if count(config) == 1 else "linear"]
     activation = activation or stored_activation(config)[1] or default
     return read({**config, "sentence_transformers": {_ACTIVATION: activation}}, "classification")

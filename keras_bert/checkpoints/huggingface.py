@@ -59,11 +59,11 @@ def read_config(directory, head=None):
         metadata = Metadata.from_json(values.get("keras_bert") or {})
         metadata = metadata.replace(head=_stored_head(metadata.head, values.get("architectures") or []))
         config = BertConfig.from_dict(values, "huggingface")
-        facts = classification_config.read(values, head or metadata.head)
-        checked_thresholds(metadata.thresholds, classification_config.count(values) if facts["multi_label"] else None)
+        classes = classification_config.read(values, head or metadata.head)
+        checked_thresholds(metadata.thresholds, classification_config.count(values) if classes["multi_label"] else None)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    return config, metadata.replace(causal=causal, tied=values.get("tie_word_embeddings") is not False, **facts)
+    return config, metadata.replace(causal=causal, tied=values.get("tie_word_embeddings") is not False, **classes)
 
 
 def _stored_head(head, architectures):

@@ -14,7 +14,7 @@ _NAMED = ("pieces", "strip_accents")  # Settings of a vocabulary that have facts
 _ADDED = {"tokenizer", "config"}  # Facts that indexes of earlier versions lack.
 
 
-def start_facts(metadata, config, arrays):
+def model_identity(metadata, config, arrays):
     """Returns a dict of what training from a model depends on, without defaults.
 
     Args:

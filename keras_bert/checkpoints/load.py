@@ -212,10 +212,10 @@ def _open_keras(file, directory):
     names = ("head", "causal", "positions", "bilstm", "tied", "multi_label", "score_activation", "features")
     metadata = metadata.replace(**{name: getattr(description, name) for name in names})
     if description.embedding:
-        facts = description.embedding
-        length = metadata.sequence_length or facts["sequence_length"]
+        embedding = description.embedding
+        length = metadata.sequence_length or embedding["sequence_length"]
         metadata = sentence_transformers.read_settings(directory, metadata)
-        metadata = metadata.replace(**{**facts, "sequence_length": length})
+        metadata = metadata.replace(**{**embedding, "sequence_length": length})
     tensors = {
         name: Tensor(name, array.shape, lambda array=array: array) for name, array in tensors_of(description).items()
     }

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_bert import similarity
-from keras_bert.checkpoints.identity import start_facts
+from keras_bert.checkpoints.identity import model_identity
 from keras_bert.checkpoints.layout import POOLER_TENSORS, check_known, fill, is_bilstm, slots
 from keras_bert.models.bilstm_encoder import build_bilstm_encoder
 from keras_bert.models.describe import describe
@@ -232,30 +232,30 @@ class LoadedBert:
         return self._model
 
     def _build_model(self):
-        head, facts = head_named(self.head), {**vars(self.metadata), "dropout": self.config.head_dropout}
-        facts["next_sentence"] = self._has_next_sentence()
+        head, options = head_named(self.head), {**vars(self.metadata), "dropout": self.config.head_dropout}
+        options["next_sentence"] = self._has_next_sentence()
         name, tensors = self._checkpoint.name, self._checkpoint.tensors
         try:
-            facts |= head.sizes(tensors)
+            options |= head.sizes(tensors)
         except KeyError as error:
             raise ValueError(
                 f"{name}: the config specifies a {head.name} head, but there is no {error.args[0]}"
             ) from None
-        if head.has_classes and self.labels and len(self.labels) != facts["num_classes"]:
+        if head.has_classes and self.labels and len(self.labels) != options["num_classes"]:
             raise ValueError(
-                f"{name}: `id2label` has {len(self.labels)} labels, but classifier.weight has {facts['num_classes']} "
+                f"{name}: `id2label` has {len(self.labels)} labels, but classifier.weight has {options['num_classes']} "
                 "rows"
             )
-        return self._fill_head(head.build(self.encoder, types.SimpleNamespace(**facts)))
+        return self._fill_head(head.build(self.encoder, types.SimpleNamespace(**options)))
 
     def _has_next_sentence(self):
         return "cls.seq_relationship.weight" in self._checkpoint.tensors
 
     @functools.cached_property
-    def facts(self):
-        """What training from the checkpoint depends on, see `start_facts`."""
+    def identity(self):
+        """What training from the checkpoint depends on, see `model_identity`."""
         arrays = (tensor.read() for _, tensor in sorted(self._checkpoint.tensors.items()))
-        return start_facts(self.metadata, self._checkpoint.config, arrays)
+        return model_identity(self.metadata, self._checkpoint.config, arrays)
 
     def left_out(self, model):
         """Returns the names of the checkpoint's tensors that a model does not use, such as the head or the pooler."""

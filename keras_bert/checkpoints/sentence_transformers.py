@@ -185,17 +185,17 @@ def read_settings(directory, metadata):
     """Returns the metadata with prompts and similarity function, if the directory has them."""
     path = directory / SETTINGS
     values = _checked(path, SETTINGS)
-    facts = {
+    settings = {
         "prompts": values.get("prompts") or None,
         "default_prompt_name": values.get("default_prompt_name"),
         "similarity_function": values.get("similarity_fn_name") or "cosine",
     }
     try:
-        check_prompts(facts["prompts"], facts["default_prompt_name"])
-        check_function(facts["similarity_function"])
+        check_prompts(settings["prompts"], settings["default_prompt_name"])
+        check_function(settings["similarity_function"])
     except ValueError as error:
         raise ValueError(f"{path}: {error}; {_OMIT} prompts") from None
-    return metadata.replace(**facts)
+    return metadata.replace(**settings)
 
 
 def _pooling(path, values):
@@ -238,8 +238,8 @@ def _with_projection(folder, checkpoint):
 
 def write(description, metadata, directory):
     """Writes the files that sentence-transformers reads in addition to those of transformers, without weights."""
-    config, facts = description.config, description.embedding
-    kinds = ["Pooling", *["Dense"] * (facts["projection"] is not None), *["Normalize"] * facts["normalize"]]
+    config, settings = description.config, description.embedding
+    kinds = ["Pooling", *["Dense"] * (settings["projection"] is not None), *["Normalize"] * settings["normalize"]]
     modules = [("", "Transformer"), *((f"{index}_{kind}", kind) for index, kind in enumerate(kinds, 1))]
     entries = [
         {"idx": index, "name": str(index), "path": path, "type": _PREFIX + kind}
@@ -255,8 +255,8 @@ def write(description, metadata, directory):
     write_json(directory / _POOLING / "config.json", _pooling_settings(description))
     write_json(directory / SETTINGS, settings)
     write_json(directory / _LENGTH, {"max_seq_length": longest, "do_lower_case": False})
-    if facts["projection"] is not None:
-        write_json(directory / _DENSE / "config.json", _dense_settings(facts, _pooled_width(description)))
+    if settings["projection"] is not None:
+        write_json(directory / _DENSE / "config.json", _dense_settings(settings, _pooled_width(description)))
 
 
 def _pooling_settings(description):
@@ -272,12 +272,12 @@ def _pooled_width(description):
     return description.config.hidden_size * len(description.layers["sentence_pooling"].modes)
 
 
-def _dense_settings(facts, width):
+def _dense_settings(settings, width):
     return {
         "in_features": width,
-        "out_features": facts["projection"],
+        "out_features": settings["projection"],
         "bias": True,
-        "activation_function": _ACTIVATIONS[facts["projection_activation"]],
+        "activation_function": _ACTIVATIONS[settings["projection_activation"]],
     }
 
 

@@ -176,7 +176,7 @@ class Finetuning:
 
     def _build(self, name, weights):
         bert = (self.task.load or load)(name, dtype=self.hyperparameters.precision, **self.task.load_options)
-        check_unchanged(self.output / "runs", {name: bert.facts}, write=False)  # It may change while the grid runs.
+        check_unchanged(self.output / "runs", {name: bert.identity}, write=False)  # It may change while the grid runs.
         model = self.task.build(bert)
         if self.hyperparameters.lora_rank is not None:
             enable_lora(model, self.hyperparameters.lora_rank, self.hyperparameters.lora_alpha)

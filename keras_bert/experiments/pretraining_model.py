@@ -193,7 +193,7 @@ def _load(flag, model, objective, vocabulary, length, origins, **options):
     if describe(bert.encoder).causal != objective.causal:
         kind = "is bidirectional" if objective.causal else "is a left-to-right model"
         raise ValueError(f"{flag}: {model} {kind}. Received: --causal={str(objective.causal).lower()}")
-    origins[str(model)] = bert.facts
+    origins[str(model)] = bert.identity
     return bert
 
 

@@ -16,7 +16,7 @@ def check_unchanged(folder, origins, write=True):
 
     Args:
         folder: path, where they are stored.
-        origins: dict by name of dicts, such as `LoadedBert.facts`.
+        origins: dict by name of dicts, such as `LoadedBert.identity`.
         write: bool, whether this process writes files. Defaults to `True`.
     """
     path = pathlib.Path(folder, _FILE)
@@ -55,10 +55,10 @@ def load_compatible(models, load=load, **options):
         The facts of all by name, and the first loaded model.
     """
     first = load(models[0], **options)
-    origins = {models[0]: first.facts}
+    origins = {models[0]: first.identity}
     for name in models[1:]:
         bert = load(name, **options)
-        origins[name] = bert.facts
+        origins[name] = bert.identity
         if (bert.vocabulary, bert.lowercase, bert.strip_accents) != (
             first.vocabulary,
             first.lowercase,

@@ -31,7 +31,7 @@ def _read(layers):
 
 def _rebuild(description, model):
     encoder = small_encoder(description, nested_encoder(model))
-    return head_named(description.head).build(encoder, description.facts())
+    return head_named(description.head).build(encoder, description.options())
 
 
 _BERT = Family(BUILDERS, layers_of, _read, _rebuild, hint)

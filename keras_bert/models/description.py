@@ -76,7 +76,7 @@ class Description:
             "projection_activation": "linear" if dense is None else keras.activations.serialize(dense.activation),
         }
 
-    def facts(self):
+    def options(self):
         """Returns what `Head.build` needs, of the smallest size."""
         depth = sum(re.fullmatch(r"bilstm_\d+", name) is not None for name in self.layers)
         sizes = {"dropout": self.config.head_dropout, "width": 2, "num_layers": depth}

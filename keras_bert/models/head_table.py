@@ -27,7 +27,7 @@ class Head:
     Attributes:
         name: str.
         layer: str, the layer that only models with this head have; of several, the last row counts.
-        build: function from an encoder and an object with the facts about the head, such as `num_classes`, `dropout`
+        build: function from an encoder and an object with its options, such as `num_classes`, `dropout`
             and the fields of `Metadata`, to the model.
         run: function from the layers by name, the outputs of the encoder and the inputs of the model to its outputs;
             `None` if it is more than a head on top of the encoder.
@@ -36,7 +36,7 @@ class Head:
         tensors: dict of the names of its dense layers and of their tensors in a checkpoint.
         packs: bool, whether its model can be trained on packed rows. Defaults to `False`.
         has_classes: bool, whether it has labels. Defaults to `False`.
-        sizes: function from the tensors of a checkpoint to those facts that only the tensors tell.
+        sizes: function from the tensors of a checkpoint to those options that only the tensors tell.
         settings: tuple of the arguments of `save` that only models with this head have.
         has_prefix: bool, whether the names of the encoder's tensors begin with `bert.` in transformers. Defaults to
             `True`.
@@ -63,18 +63,21 @@ class Head:
     sentence_transformers: str | None = None
 
 
-def _embedder(encoder, facts):
-    options = facts.normalize, facts.sequence_length, facts.projection, facts.projection_activation
-    return build_embedder(encoder, facts.pooling or "mean", *options)
+def _embedder(encoder, options):
+    projection = options.projection, options.projection_activation
+    pooling = options.pooling or "mean"
+    return build_embedder(encoder, pooling, options.normalize, options.sequence_length, *projection)
 
 
-def _classifier(encoder, facts):
-    return build_classifier(encoder, facts.num_classes, facts.dropout, facts.multi_label, facts.score_activation)
+def _classifier(encoder, options):
+    return build_classifier(
+        encoder, options.num_classes, options.dropout, options.multi_label, options.score_activation
+    )
 
 
-def _bilstm_tagger(encoder, facts):
-    sizes = facts.width, facts.num_layers, facts.dropout
-    return build_bilstm_tagger(encoder, facts.num_classes, facts.features, *sizes)
+def _bilstm_tagger(encoder, options):
+    sizes = options.width, options.num_layers, options.dropout
+    return build_bilstm_tagger(encoder, options.num_classes, options.features, *sizes)
 
 
 def _classes(tensors):
@@ -90,7 +93,7 @@ HEADS = (
     Head(
         "encoder",
         "embeddings",
-        lambda encoder, facts: encoder,
+        lambda encoder, options: encoder,
         lambda layers, encoded, inputs: encoded,
         ("pooled", "sequence"),
         ("BertModel",),
@@ -112,7 +115,7 @@ HEADS = (
     Head(
         "next_sentence",
         "next_sentence",
-        lambda encoder, facts: build_next_sentence(encoder),
+        lambda encoder, options: build_next_sentence(encoder),
         follow,
         ("pooled",),
         ("BertForNextSentencePrediction",),
@@ -124,7 +127,7 @@ HEADS = (
     Head(
         "pretraining",
         "mlm_bias",
-        lambda encoder, facts: build_pretrainer(encoder, facts.next_sentence, facts.tied),
+        lambda encoder, options: build_pretrainer(encoder, options.next_sentence, options.tied),
         pretrain,
         ("pooled", "masked"),
         ("BertForPreTraining", "BertForMaskedLM", "BertLMHeadModel"),
@@ -150,7 +153,7 @@ HEADS = (
     Head(
         "token_classification",
         "token_classifier",
-        lambda encoder, facts: build_token_classifier(encoder, facts.num_classes, facts.dropout),
+        lambda encoder, options: build_token_classifier(encoder, options.num_classes, options.dropout),
         classify_tokens,
         ("sequence",),
         ("BertForTokenClassification",),
@@ -174,7 +177,7 @@ HEADS = (
     Head(
         "question_answering",
         "span",
-        lambda encoder, facts: build_span_labeler(encoder),
+        lambda encoder, options: build_span_labeler(encoder),
         label_spans,
         ("sequence",),
         ("BertForQuestionAnswering",),
@@ -186,7 +189,7 @@ HEADS = (
     Head(
         "multiple_choice",
         "choice_scorer",
-        lambda encoder, facts: build_multiple_choice(encoder, facts.dropout),
+        lambda encoder, options: build_multiple_choice(encoder, options.dropout),
         score_choices,
         ("pooled",),
         ("BertForMultipleChoice",),

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_bert.checkpoints.identity import start_facts
+from keras_bert.checkpoints.identity import model_identity
 from keras_bert.checkpoints.loaded import LoadedBert
 
 # Metadata that has no influence on vectors.
@@ -29,5 +29,5 @@ def model_facts(bert):
     # A pooler that the checkpoint lacks is random.
     weights = [weight for weight in model.weights if bert.has_pooler or "pooler/" not in weight.path]
     arrays = (keras.ops.convert_to_numpy(keras.ops.cast(weight.value, "float32")) for weight in weights)
-    facts = start_facts(bert.metadata, bert.config, arrays)
+    facts = model_identity(bert.metadata, bert.config, arrays)
     return {name: value for name, value in facts.items() if name not in _WITHOUT_INFLUENCE}

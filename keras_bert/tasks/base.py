@@ -133,7 +133,7 @@ class FinetuningTask(abc.ABC):
     @functools.cached_property
     def origins(self):
         """Facts about the models that runs start from, by name, see `check_unchanged`."""
-        return {self.model: self.bert.facts}
+        return {self.model: self.bert.identity}
 
     @functools.cached_property
     def settings(self):

@@ -138,13 +138,13 @@ def test_a_language_model_lends_its_vocabulary_and_weights(bilm, language_model)
 
 def test_facts_of_a_new_model(tmp_path):
     """The vocabulary and the language model."""
-    facts = [keras_bert.baselines.load("bilstm_H-4", vocabulary=[*PIECES, *more]).facts for more in ("ij", "ji")]
+    facts = [keras_bert.baselines.load("bilstm_H-4", vocabulary=[*PIECES, *more]).identity for more in ("ij", "ji")]
     assert differences(*facts) == ["the vocabulary"]
     facts.clear()
     for _ in range(2):
         keras_bert.save(build("bilm"), tmp_path / "bilm", PIECES)
         options = {"language_model": tmp_path / "bilm"}
-        facts += [keras_bert.baselines.load("bilstm_H-4", **options).facts for _ in range(2)]
+        facts += [keras_bert.baselines.load("bilstm_H-4", **options).identity for _ in range(2)]
     assert [differences(facts[0], other) for other in facts] == [[], [], ["the weights"], ["the weights"]]
 
 

@@ -62,10 +62,10 @@ CHANGES = [
 def test_another_start_model_is_refused(start, tmp_path, name, file, change, found):
     folder = shutil.copytree(start, tmp_path / "models") / name
     for _ in range(2):
-        check_unchanged(tmp_path / "runs", {"M": keras_bert.load(folder).facts})
+        check_unchanged(tmp_path / "runs", {"M": keras_bert.load(folder).identity})
     change(folder / file)
     with pytest.raises(ValueError) as error:
-        check_unchanged(tmp_path / "runs", {"M": keras_bert.load(folder).facts})
+        check_unchanged(tmp_path / "runs", {"M": keras_bert.load(folder).identity})
     assert ANOTHER.format("M", found) in str(error.value)
 
 
@@ -87,5 +87,5 @@ def test_new_weights_of_a_loaded_model_are_no_difference(start, tmp_path):
     folder = shutil.copytree(start / "bert", tmp_path / "bert")
     file = folder / "model.safetensors"
     save_file({name: tensor for name, tensor in load_file(file).items() if "pooler" not in name}, file)
-    facts = [keras_bert.load(folder, bilstm=True, head="encoder").facts for _ in range(2)]
+    facts = [keras_bert.load(folder, bilstm=True, head="encoder").identity for _ in range(2)]
     assert facts[0] == facts[1]

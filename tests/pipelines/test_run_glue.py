@@ -253,7 +253,7 @@ def test_another_start_model_is_refused(made, tmp_path):
         assert mistake(PROGRAM, *given) == message
         (runs / "origins.json").unlink()
         call(PROGRAM, *given)
-    assert read(runs / "origins.json") == {str(start): keras_bert.load(start).facts}
+    assert read(runs / "origins.json") == {str(start): keras_bert.load(start).identity}
 
 
 @pytest.mark.slow

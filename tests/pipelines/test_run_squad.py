@@ -141,7 +141,7 @@ def test_version_1(made):
         call(PROGRAM, *arguments(made, "one", version="1", predict_file=f"{made}/test1.json", **options))
     scores = read_json(output / "results.json")["scores"]
     assert list(scores) == ["exact_match", "f1"]
-    assert read_json(output / "runs" / "origins.json") == {f"{made}/bert": keras_bert.load(made / "bert").facts}
+    assert read_json(output / "runs" / "origins.json") == {f"{made}/bert": keras_bert.load(made / "bert").identity}
     questions = squad.read(made / "dev1.json")
     texts = read_json(output / "dev" / "predictions.json")
     assert squad_metrics.score(questions, texts) == pytest.approx(scores)

@@ -52,7 +52,7 @@ def classify(kind, task=ClassificationTask, pair=None, **options):
 
 def ask(path, model, bert):
     data = questions.read_all([str(path)], str(path), str(path), True)
-    return QuestionAnsweringTask(data, {model: bert.facts}, bert, QuestionSettings(True, 12, 6))
+    return QuestionAnsweringTask(data, {model: bert.identity}, bert, QuestionSettings(True, 12, 6))
 
 
 def tag(path, model, bert):

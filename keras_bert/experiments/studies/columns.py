@@ -137,7 +137,7 @@ def _open_squad(recipe, sources, load):
 
     def make(model, folder, load_options):
         bert = load(model, **load_options)
-        created = QuestionAnsweringTask(data, {model: bert.facts}, bert, settings)
+        created = QuestionAnsweringTask(data, {model: bert.identity}, bert, settings)
         created.load, created.load_options = load, load_options
         return created
 

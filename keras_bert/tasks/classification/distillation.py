@@ -37,7 +37,7 @@ class DistillationTask(FinetuningTask):
         self.load, self.load_options, self.combine = task.load, task.load_options, task.combine
         self._inner, self._name, self._folder, self._unlabelled = task, str(name), pathlib.Path(folder), unlabelled
         self._teacher, self._logits = teacher, None
-        self.origins = {**task.origins, self._name: self._teacher.facts}
+        self.origins = {**task.origins, self._name: self._teacher.identity}
         self.dev, self.card = None, dict(task.card)
         check_teacher(self._teacher, self._name, task.task)
         self._examples = {"train": task.data.train, "dev": task.data.dev[task.task.name]}

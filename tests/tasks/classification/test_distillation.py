@@ -45,7 +45,7 @@ def test_targets_losses_and_scores(kind, checkpoint, pieces, tmp_path):
     more = Examples(["h a", "d e"], None, None, [0, 1])
     loaded = keras_bert.load(tmp_path / "teacher")
     task = DistillationTask(inner, tmp_path / "teacher", loaded, tmp_path / "logits", 2.0, 0.5, more)
-    found = {"start": bert.facts, f"{tmp_path}/teacher": loaded.facts}
+    found = {"start": bert.identity, f"{tmp_path}/teacher": loaded.identity}
     assert task.origins == found
     dev = task.select({})
     (inputs, targets) = task.train[0]()
