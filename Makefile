@@ -29,7 +29,7 @@ whole: browser beam convert
 	.venv/bin/python -m pytest $(TWO) -m ""
 
 jax: .venv/installed .venv-jax/installed
-	KERAS_BACKEND=jax .venv-jax/bin/python -m pytest $(TWO) -m "not slow" tests/layers tests/models tests/checkpoints/test_goldens.py tests/checkpoints/test_round_trip.py
+	KERAS_BACKEND=jax .venv-jax/bin/python -m pytest $(TWO) -m "not slow" tests/layers tests/models tests/checkpoints/test_goldens.py tests/checkpoints/test_save.py
 	.venv/bin/python $(PIP) -r requirements.txt -r requirements-jax.txt
 	KERAS_BACKEND=jax .venv/bin/python -m pytest tests/experiments/test_fit_trainer.py
 

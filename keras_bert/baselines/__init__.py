@@ -3,15 +3,7 @@
 import importlib
 
 # Imported lazily: commands read names of models without Keras.
-_MODULES = {
-    "NewLanguageModel": "models",
-    "build_bidaf": "bidaf",
-    "build_bilm": "bilm",
-    "build_bilstm_classifier": "bilstm_classifier",
-    "describe": "models",
-    "load": "loaded",
-    "named_baseline": "config",
-}
+_MODULES = {"describe": "models", "load": "loaded"}
 
 __all__ = sorted(_MODULES)
 

@@ -3,13 +3,7 @@
 import importlib
 
 # Imported lazily: commands read names of models without Keras.
-_MODULES = {
-    "Beam": "beam_search",
-    "TransformerConfig": "config",
-    "build_transformer": "model",
-    "describe": "model",
-    "load": "loaded",
-}
+_MODULES = {"describe": "model", "load": "loaded"}
 
 __all__ = sorted(_MODULES)
 
