@@ -238,8 +238,8 @@ def _with_projection(folder, checkpoint):
 
 def write(description, metadata, directory):
     """Writes the files that sentence-transformers reads in addition to those of transformers, without weights."""
-    config, settings = description.config, description.embedding
-    kinds = ["Pooling", *["Dense"] * (settings["projection"] is not None), *["Normalize"] * settings["normalize"]]
+    config, embedding = description.config, description.embedding
+    kinds = ["Pooling", *["Dense"] * (embedding["projection"] is not None), *["Normalize"] * embedding["normalize"]]
     modules = [("", "Transformer"), *((f"{index}_{kind}", kind) for index, kind in enumerate(kinds, 1))]
     entries = [
         {"idx": index, "name": str(index), "path": path, "type": _PREFIX + kind}
@@ -255,8 +255,8 @@ def write(description, metadata, directory):
     write_json(directory / _POOLING / "config.json", _pooling_settings(description))
     write_json(directory / SETTINGS, settings)
     write_json(directory / _LENGTH, {"max_seq_length": longest, "do_lower_case": False})
-    if settings["projection"] is not None:
-        write_json(directory / _DENSE / "config.json", _dense_settings(settings, _pooled_width(description)))
+    if embedding["projection"] is not None:
+        write_json(directory / _DENSE / "config.json", _dense_settings(embedding, _pooled_width(description)))
 
 
 def _pooling_settings(description):
@@ -272,12 +272,12 @@ def _pooled_width(description):
     return description.config.hidden_size * len(description.layers["sentence_pooling"].modes)
 
 
-def _dense_settings(settings, width):
+def _dense_settings(embedding, width):
     return {
         "in_features": width,
-        "out_features": settings["projection"],
+        "out_features": embedding["projection"],
         "bias": True,
-        "activation_function": _ACTIVATIONS[settings["projection_activation"]],
+        "activation_function": _ACTIVATIONS[embedding["projection_activation"]],
     }
 
 
