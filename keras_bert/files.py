@@ -110,10 +110,10 @@ def file_hash(path):
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def add_array(found, array):
+def add_array(digest, array):
     """Adds the shape and the content of a NumPy array to a hash of `hashlib`."""
-    found.update(str(array.shape).encode())
-    found.update(array.ravel().view("uint8"))
+    digest.update(str(array.shape).encode())
+    digest.update(array.ravel().view("uint8"))
 
 
 def difference(before, now, name=""):

@@ -105,13 +105,13 @@ class Metadata:
         """Reads the content of the key `keras_bert`; keys of other versions are ignored."""
         if not isinstance(values, dict):
             raise ValueError(f"`keras_bert` must be the object that this package writes. Received: {values!s:.200}")
-        found = {name: values[name] for name in _STORED if values.get(name) is not None}
-        for name, value in found.items():
+        stored = {name: values[name] for name in _STORED if values.get(name) is not None}
+        for name, value in stored.items():
             expected, kinds = _STORED[name]
             strings = value if name == "keep_special_tokens" and isinstance(value, list) else ()
             if type(value) not in kinds or not all(isinstance(each, str) for each in strings):
                 raise ValueError(f"`{name}` in `keras_bert` must be {expected}. Received: {name}={value!r:.200}")
-        return cls(**found)
+        return cls(**stored)
 
     def to_json(self):
         """Returns the content of the key `keras_bert`, without defaults."""

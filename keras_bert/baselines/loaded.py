@@ -59,7 +59,7 @@ class LoadedBaseline:
 
     def __getattr__(self, name):
         if name in ("encoder", "encode", "attention"):
-            raise NotBertError(f"{self._name} is no BERT and has no {name!r}. {_PURPOSES[self.config.kind]}")
+            raise NotBertError(f"{self._name} is not a BERT and has no {name!r}. {_PURPOSES[self.config.kind]}")
         raise AttributeError(f"LoadedBaseline has no attribute {name!r}")
 
     @functools.cached_property

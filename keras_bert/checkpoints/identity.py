@@ -22,13 +22,13 @@ def model_identity(metadata, config, arrays):
         config: a `BertConfig` or a `BaselineConfig`.
         arrays: iterable of NumPy arrays, the weights.
     """
-    vocabulary, found = metadata.vocabulary, hashlib.sha256()
+    vocabulary, digest = metadata.vocabulary, hashlib.sha256()
     tokenizer = vocabulary.get_config() if vocabulary else []  # A list is that of the pieces alone.
     tokenizer = tokenizer if isinstance(tokenizer, dict) else {}
     for array in arrays:
-        add_array(found, array.astype("float32", copy=False))
+        add_array(digest, array.astype("float32", copy=False))
     facts = {
-        "weights": found.hexdigest()[:16],
+        "weights": digest.hexdigest()[:16],
         "vocabulary": vocabulary and vocabulary.sha256,
         "strip_accents": metadata.strip_accents,
         "tokenizer": {name: value for name, value in tokenizer.items() if name not in _NAMED},
@@ -40,17 +40,17 @@ def model_identity(metadata, config, arrays):
 
 def differences(first, second):
     """Returns which values of two dicts differ, as texts; hashes are not shown."""
-    found = []
+    differing = []
     for name in dict.fromkeys([*first, *second]):
-        one, other = first.get(name), second.get(name)
-        if one == other or (name in _ADDED and None in (one, other)):
+        value, other = first.get(name), second.get(name)
+        if value == other or (name in _ADDED and None in (value, other)):
             continue
-        if isinstance(one, dict) and isinstance(other, dict):
-            found += differences(one, other)
+        if isinstance(value, dict) and isinstance(other, dict):
+            differing += differences(value, other)
         else:
             values = (repr(facts[name]) if name in facts else "its default" for facts in (first, second))
-            found.append(_HASHES.get(name) or f"`{name}`, {' instead of '.join(values)}")
-    return found
+            differing.append(_HASHES.get(name) or f"`{name}`, {' instead of '.join(values)}")
+    return differing
 
 
 def _changed(settings):

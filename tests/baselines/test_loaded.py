@@ -200,7 +200,7 @@ def test_mistakes(bilm, language_model, tmp_path):
             lambda: bert.predict("a b"),
             "answers no texts. A bilm serves as `language_model` .--language_model",
         ),
-        (lambda: bert.encode("a b"), "is no BERT and has no 'encode'. A bilm serves as"),
+        (lambda: bert.encode("a b"), "is not a BERT and has no 'encode'. A bilm serves as"),
         (lambda: keras_bert.build_bidaf(13, language_model=bert), "must be a model from build_bilm; of what"),
         (
             lambda: keras_bert.build_bidaf(14, language_model=bert.model()),
@@ -220,7 +220,7 @@ def test_mistakes(bilm, language_model, tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             call()
-    with pytest.raises(AttributeError, match="is no BERT and has no 'encoder'"):
+    with pytest.raises(AttributeError, match="is not a BERT and has no 'encoder'"):
         _ = bert.encoder
 
 
