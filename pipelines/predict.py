@@ -21,6 +21,7 @@ heads lines to read for arguments, and JSON for files. With `--server` (TensorFl
 
 import dataclasses
 import functools
+import inspect
 import itertools
 import os
 import pathlib
@@ -208,7 +209,7 @@ def _loaded_model(arguments):
     bert = wings.load(arguments.model)
     names = ("n_best", "sequence_length", "beam_size", "length_penalty", "candidate_labels", *_ZERO_SHOT)
     options = arguments.values(*names)
-    translates = bert.head == "translation"
+    translates = "beam_size" in inspect.signature(bert.predict).parameters
     wrong = {"sequence_length", "candidate_labels"} if translates else {"beam_size", "length_penalty"}
     if name := next(iter(wrong & options.keys()), None):
         raise ValueError(f"--{name} has no meaning for {arguments.model}, whose head is {bert.head}")
