@@ -1,11 +1,9 @@
-"""Grids: settings, resumption, statistics and ensembles."""
+"""Grids: settings, resumption, statistics."""
 
 import numpy as np
 import pytest
-import scipy.special
 
 from keras_bert.experiments import grid
-from keras_bert.tasks import logits as ensembles
 
 
 def test_settings_and_folder_names():
@@ -53,17 +51,6 @@ def test_an_interrupted_grid_resumes(tmp_path):
         grid.run_grid(runs, tmp_path, run, {"model": "b"})
 
 
-def test_mean_logits_average_probabilities():
-    logits = [np.random.default_rng(seed).normal(size=(20, 3)) * 5 for seed in range(4)]
-    mean = np.mean([scipy.special.softmax(part, -1) for part in logits], 0)
-    np.testing.assert_allclose(scipy.special.softmax(ensembles.mean_logits(logits), -1), mean, rtol=1e-12)
-    scores = [[[1.0]], [[4.0]]]
-    assert ensembles.mean_logits(scores).tolist() == [[2.5]]
-    # Extreme logits, and a single model.
-    assert np.isfinite(ensembles.mean_logits([[[1000.0, -1000.0]], [[-1000.0, 1000.0]]])).all()
-    np.testing.assert_array_equal(ensembles.mean_logits(logits[:1]).argmax(-1), logits[0].argmax(-1))
-
-
 def result(f1, **setting):
     return {"setting": setting, "scores": {"f1": f1}}
 
@@ -108,12 +95,3 @@ def test_summary_and_best():
         "| seed=1 | 50.00% |  |",
         "| seed=1 | diverged | diverged |",
     ]
-
-
-def test_mean_of_sigmoids():
-    """Logits whose sigmoid is the mean probability, also of one label and of large logits."""
-    logits = np.random.default_rng(0).normal(scale=5, size=(3, 4, 2))
-    found = scipy.special.expit(ensembles.mean_sigmoids(list(logits)))
-    np.testing.assert_allclose(found, scipy.special.expit(logits).mean(0), rtol=1e-12)
-    np.testing.assert_allclose(ensembles.mean_sigmoids([[[800.0]], [[800.0]]]), [[800.0]])
-    assert ensembles.mean_sigmoids([[[0.0]], [[800.0]]]) == pytest.approx(scipy.special.logit(0.75))
