@@ -71,19 +71,7 @@ def build_encoder(
     )
     layers["attention_mask"] = AttentionMask(causal, name=f"{prefix}attention_mask")
     for index in range(config.num_hidden_layers):
-        layers[f"block_{index}"] = TransformerBlock(
-            config.hidden_size,
-            config.num_attention_heads,
-            config.intermediate_size,
-            config.hidden_act,
-            config.hidden_dropout_prob,
-            config.attention_probs_dropout_prob,
-            initializer_range,
-            layer_norm_eps,
-            remat,
-            dtype=dtype,
-            name=f"{prefix}block_{index}",
-        )
+        layers[f"block_{index}"] = _block(config, remat, dtype, f"{prefix}block_{index}")
     layers["pooler"] = Pooler(config.hidden_size, initializer_range, last=causal, dtype=dtype, name=f"{prefix}pooler")
 
     # Wiring
@@ -100,6 +88,22 @@ def build_encoder(
     if attention_scores:
         outputs["attention_scores"] = scores
     return built(keras.Model(inputs, outputs, name=name or "bert_encoder"))
+
+
+def _block(config, remat, dtype, name):
+    return TransformerBlock(
+        config.hidden_size,
+        config.num_attention_heads,
+        config.intermediate_size,
+        config.hidden_act,
+        config.hidden_dropout_prob,
+        config.attention_probs_dropout_prob,
+        config.initializer_range,
+        config.layer_norm_eps,
+        remat,
+        dtype=dtype,
+        name=name,
+    )
 
 
 def add_bilstm(encoder, description):
