@@ -35,6 +35,7 @@ class DistillationTask(FinetuningTask):
         super().__init__(task.model, task.bert, task.sequence_length)
         self.task, self.title, self.metric, self.summary = task.task, task.title, task.metric, task.summary
         self.load, self.load_options, self.combine = task.load, task.load_options, task.combine
+        self.splits = task.splits
         self._inner, self._name, self._folder, self._unlabelled = task, str(name), pathlib.Path(folder), unlabelled
         self._teacher, self._logits = teacher, None
         self.origins = {**task.origins, self._name: self._teacher.identity}
@@ -61,7 +62,7 @@ class DistillationTask(FinetuningTask):
     def select(self, setting):
         if self.dev is None:
             logits = self._teacher_logits()
-            dev = self._inner.splits["dev"][0]
+            dev = self.splits["dev"][0]
             targets = {"labels": dev.targets, "teacher_logits": logits["dev"]}
             self.dev = dataclasses.replace(dev, targets=targets).batches
         return self.dev
@@ -96,12 +97,6 @@ class DistillationTask(FinetuningTask):
     def score(self, targets, outputs):
         return self._inner.score(targets["labels"], outputs)
 
-    def dev_logits(self, predict):
-        return self._inner.dev_logits(predict)
-
-    def test_logits(self, predict):
-        return self._inner.test_logits(predict)
-
     def save_options(self, logits):
         return self._inner.save_options(logits)
 
@@ -110,7 +105,7 @@ class DistillationTask(FinetuningTask):
 
     def conclude(self, dev, test, output):
         findings = self._inner.conclude(dev, test, output)
-        labels = self._inner.splits["dev"][0].targets
+        labels = self.splits["dev"][0].targets
         scores = self._inner.score(labels, {"logits": self._teacher_logits()["dev"]})
         share = findings.measured[self.metric] / scores[self.metric] if scores[self.metric] > 0 else None
         kept = "" if share is None else f"; the student keeps {share:.1%} of the {self.metric.replace('_', ' ')}"

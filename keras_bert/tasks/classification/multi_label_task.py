@@ -6,7 +6,7 @@ from keras_bert.tasks.base import Findings
 from keras_bert.tasks.classification.data import balanced_weights, multi_label_table, predict, same_prediction, score
 from keras_bert.tasks.classification.multi_label import dense
 from keras_bert.tasks.classification.multi_label_report import label_set_report
-from keras_bert.tasks.classification.task import ClassificationTask, check_class_weights, write_predictions
+from keras_bert.tasks.classification.task import ClassificationTask, check_class_weights
 from keras_bert.tasks.classification.thresholds import choose_thresholds, probabilities, threshold_text
 from keras_bert.tasks.logits import mean_sigmoids
 from keras_bert.tasks.summary import listed
@@ -31,7 +31,7 @@ class MultiLabelTask(ClassificationTask):
 
     combine = staticmethod(mean_sigmoids)
 
-    def __init__(self, data, model, bert, sequence_length, submissions, class_weights=None, threshold=0.5):
+    def __init__(self, data, model, bert, sequence_length, submissions=None, class_weights=None, threshold=0.5):
         super().__init__(data, model, bert, sequence_length, submissions, class_weights)
         self._threshold, self.options = threshold, {**self.options, "threshold": threshold}
         self.card |= {"imports": "import torch\n", "outputs": _OUTPUTS}
@@ -82,7 +82,7 @@ class MultiLabelTask(ClassificationTask):
             *label_set_report(task.labels, self._own, targets, logits, thresholds, self._dev_lengths),
             results={"task": task.name, "scores": {task.name: found}, "thresholds": thresholds},
             facts={"thresholds": self._threshold_fact(logits, thresholds)},
-            messages=self._predict(test, thresholds, output),
+            messages=self._write_predictions(test, output, thresholds),
             same=same_prediction(task, logits, thresholds),
         )
 
@@ -97,12 +97,6 @@ class MultiLabelTask(ClassificationTask):
         """The rows that thresholds are chosen on."""
         return "the predictions of all folds" if self.data.folds else "dev"
 
-    def _predict(self, test, thresholds, output):
-        """Writes `predictions.tsv`. Returns lines to print."""
-        messages = []
-        for name, examples in self.data.test.items():
-            if examples.labels is not None:
-                messages.append(f"test: {listed(score(self.task, examples.labels, test[name], thresholds))}")
-            predicted = predict(self.task, test[name], thresholds)
-            write_predictions(multi_label_table(predicted, self.task.labels, probabilities(test[name])), output)
-        return messages
+    def _predictions(self, logits, thresholds):
+        predicted = predict(self.task, logits, thresholds)
+        return multi_label_table(predicted, self.task.labels, probabilities(logits))

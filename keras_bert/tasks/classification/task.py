@@ -1,7 +1,6 @@
 """Fine-tuning for classification with one label per text, and for regression: GLUE tasks and users' own tables."""
 
 import dataclasses
-import pathlib
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +21,7 @@ from keras_bert.tasks.classification.data import (
 from keras_bert.tasks.classification.report import classification_report, regression_report
 from keras_bert.tasks.classification.summary import summarize
 from keras_bert.tasks.examples import Examples
+from keras_bert.text.thresholds import THRESHOLD
 from keras_bert.training.bucketing import Batches
 from keras_bert.training.losses import Loss, classification_loss, regression_loss
 from keras_bert.training.progress import announced
@@ -35,7 +35,7 @@ class ClassificationTask(FinetuningTask):
         model: directory or name of the checkpoint to start from.
         bert: the loaded checkpoint.
         sequence_length: int, maximum number of tokens of a sequence.
-        submissions: folder for the submission files of the GLUE server.
+        submissions: folder for the submission files of the GLUE server. Defaults to `None`, for other tasks.
         class_weights: "balanced" weights the loss so that all classes count equally. Defaults to `None`.
         language_model_weight: float, weight of an auxiliary language model loss, for left-to-right models; 0.5 in GPT.
             Defaults to 0.0, none.
@@ -43,9 +43,11 @@ class ClassificationTask(FinetuningTask):
 
     can_pack = True
 
-    def __init__(self, data, model, bert, sequence_length, submissions, class_weights=None, language_model_weight=0.0):
+    def __init__(
+        self, data, model, bert, sequence_length, submissions=None, class_weights=None, language_model_weight=0.0
+    ):
         super().__init__(model, bert, sequence_length)
-        self.data, self.task, self.submissions = data, data.task, pathlib.Path(submissions)
+        self.data, self.task, self.submissions = data, data.task, submissions
         self.title, self.metric = data.task.title, data.task.main_metric
         self._language_model_weight = language_model_weight
         self.loss = self._losses(class_weights)
@@ -194,7 +196,7 @@ class ClassificationTask(FinetuningTask):
             classification_report(labels, own, logits, lengths) if labels else regression_report(own, logits, lengths)
         )
 
-    def _write_predictions(self, logits, output):
+    def _write_predictions(self, logits, output, thresholds=THRESHOLD):
         """Writes the GLUE submission files, or `predictions.tsv` for a user's table. Returns lines to print."""
         messages = []
         for name, examples in self.data.test.items():
@@ -203,9 +205,15 @@ class ClassificationTask(FinetuningTask):
                 submission.write_submission(glue.TASKS[name], predictions, self.submissions, examples.ids)
                 continue
             if examples.labels is not None:
-                messages.append(f"test: {data_summary.listed(score(self.task, examples.labels, logits[name]))}")
-            write_predictions(predictions_table(logits[name], self.task.labels), output)
+                scores = score(self.task, examples.labels, logits[name], thresholds)
+                messages.append(f"test: {data_summary.listed(scores)}")
+            lines = self._predictions(logits[name], thresholds)
+            write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
         return messages
+
+    def _predictions(self, logits, thresholds):
+        """Returns the lines of `predictions.tsv`."""
+        return predictions_table(logits, self.task.labels)
 
 
 def texts(examples):
@@ -228,11 +236,6 @@ def _listed(scores):
     """Formats the scores of one or more dev sets in one line."""
     lines = {name: data_summary.listed(values) for name, values in scores.items()}
     return "; ".join(f"{name}: {line}" if len(lines) > 1 else line for name, line in lines.items())
-
-
-def write_predictions(lines, output):
-    """Writes `predictions.tsv`."""
-    write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
 
 
 def check_class_weights(task, class_weights):
