@@ -167,7 +167,7 @@ def test_triplets(made):
 def test_two_devices_killed_and_resumed(made):
     """A gradient cache on two logical CPUs: a killed run resumes to the bit, and is exported."""
     options = {"batch_size": 32, "gradient_accumulation": 2, "strategy": "mirrored"}
-    options |= {"query_prompt": "a ", "max_train_examples": 64}
+    options |= {"query_prompt": "a ", "max_train_examples": 64, "epochs": 2}
     for name in ("killed", "whole"):
         given = arguments(made, name, **options)
         if name == "killed":
