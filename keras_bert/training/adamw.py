@@ -91,6 +91,7 @@ class AdamW(keras.optimizers.AdamW):
         tf.raw_ops.AssignAddVariableOp(resource=iterations.handle, value=tf.ones([], iterations.dtype))
 
     def _clip_gradients(self, grads):
+        """Clips only for `model.fit`, before its all-reduce; `TrainStep` clips by the norm over all replicas."""
         if not _HAS_KERNEL:
             return super()._clip_gradients(grads)
         if self.global_clipnorm or self.clipnorm or self.clipvalue:

@@ -13,8 +13,8 @@ class GradientCache:
 
     1. `outputs` computes all micro-batches and keeps only the outputs; `gradients` computes the loss and its gradients
        with respect to these.
-    2. Each micro-batch is computed again, with the same dropout masks, and continues the backward pass from there: with
-       `product` as its loss, its weights receive the same gradients as from the whole batch.
+    2. Each micro-batch is computed again, with the same dropout masks, and the backward pass continues from there: the
+       weights receive the same gradients as from the whole batch.
 
     One micro-batch needs no first pass.
 
@@ -53,9 +53,3 @@ class GradientCache:
             loss = tf.reduce_sum(losses) * self._scale.value
         gradients = tape.gradient(loss, outputs, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return losses / tf.distribute.get_replica_context().num_replicas_in_sync, own_rows(gradients)
-
-
-def product(outputs, gradients):
-    """Returns the sum of the products of two structures: a loss of the outputs with the given gradients."""
-    pairs = zip(tf.nest.flatten(outputs), tf.nest.flatten(gradients), strict=True)
-    return tf.add_n([tf.reduce_sum(tf.cast(output * gradient, tf.float32)) for output, gradient in pairs])

@@ -69,7 +69,7 @@ def mean_losses(losses, targets, outputs, weights, totals):
     Args:
         losses: list of `Loss`.
         targets, outputs: those of the rows.
-        weights: float32 `(rows,)`, 0 for filler rows: their losses are multiplied by 0.
+        weights: float32 `(rows,)`, 0 for filler rows: `Loss.sums` multiplies their losses by 0.
         totals: float32 `(losses,)`, the total weight of the global batch for each loss.
     """
     sums = tf.stack([loss.sums(targets, outputs, weights)[0] for loss in losses])

@@ -6,6 +6,12 @@ from keras_bert.training.adamw import LAMB, AdamW
 from keras_bert.training.schedule import LinearSchedule
 
 _UNDECAYED = ("bias", "gamma", "beta")  # Layer attributes for biases and LayerNorm weights.
+# Settings of an optimizer that `TrainStep` does not support, and the alternatives.
+_UNSUPPORTED = {
+    "use_ema": "Train with model.fit",
+    "gradient_accumulation_steps": "Make the batches larger and set `micro_batches`",
+    "loss_scale_factor": "Float16 losses are scaled automatically",
+}
 
 
 def create_optimizer(
@@ -14,7 +20,7 @@ def create_optimizer(
     total_steps,
     warmup_steps=0,
     weight_decay=0.01,
-    clip_norm=1.0,
+    global_clipnorm=1.0,
     beta_1=0.9,
     beta_2=0.999,
     epsilon=1e-6,
@@ -30,7 +36,7 @@ def create_optimizer(
         total_steps: int, number of training steps.
         warmup_steps: int, number of warm-up steps. Defaults to 0.
         weight_decay: float, decoupled weight decay, multiplied by the learning rate. Defaults to 0.01.
-        clip_norm: float, maximum global norm of the gradients, or `None`. Defaults to 1.0.
+        global_clipnorm: float, maximum global norm of the gradients, or `None`. Defaults to 1.0.
         beta_1: float, decay rate of the first moment. Defaults to 0.9.
         beta_2: float, decay rate of the second moment. Defaults to 0.999.
         epsilon: float, added to the square root of the second moment. Defaults to 1e-6.
@@ -57,7 +63,7 @@ def create_optimizer(
     return (AdamW if kind == "adamw" else functools.partial(LAMB, fused=fused))(
         LinearSchedule(learning_rate, total_steps, warmup_steps),
         weight_decay=weight_decay,
-        global_clipnorm=clip_norm,
+        global_clipnorm=global_clipnorm,
         beta_1=beta_1,
         beta_2=beta_2,
         epsilon=epsilon,
@@ -65,6 +71,25 @@ def create_optimizer(
         undecayed=[weight.path for weight in model.trainable_variables if id(weight) in undecayed],
         rates=None if layer_decay is None else _layer_rates(model, layer_decay),
     )
+
+
+def check_optimizer(optimizer, model):
+    """Raises an error for an optimizer or a setting that `TrainStep` does not support."""
+    if not isinstance(optimizer, AdamW):
+        raise ValueError(
+            "`optimizer_fn` must return keras_bert's `AdamW` or `LAMB`, without a wrapper; see `create_optimizer`. "
+            f"Other optimizers are for model.fit. Received: {type(optimizer).__module__}.{type(optimizer).__name__}"
+        )
+    for name, instead in _UNSUPPORTED.items():
+        if value := getattr(optimizer, name):
+            raise ValueError(
+                f"`{name}` of the optimizer is not supported by `Trainer`. {instead}. Received: {name}={value!r}"
+            )
+    for weight in model.trainable_variables:
+        if getattr(weight, "overwrite_with_gradient", False):
+            raise ValueError(
+                f"`Trainer` does not train models in float8; use model.fit. Received: a model with `{weight.path}`"
+            )
 
 
 def _layer_rates(model, decay):

@@ -6,20 +6,14 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
-from keras_bert.training.adamw import AdamW, assign, is_narrow
+from keras_bert.training.adamw import assign, is_narrow
 from keras_bert.training.collectives import all_reduce
-from keras_bert.training.gradient_cache import GradientCache, product
+from keras_bert.training.gradient_cache import GradientCache
 from keras_bert.training.loss_scale import LossScale
 from keras_bert.training.losses import mean_losses
+from keras_bert.training.optimizer import check_optimizer
 
 PENALTY = "regularization"  # In the logs: the sum of regularizers and `add_loss`.
-
-# Settings of an optimizer that `TrainStep` does not support, and the alternatives.
-_UNSUPPORTED = {
-    "use_ema": "Train with model.fit",
-    "gradient_accumulation_steps": "Make the batches larger and set `micro_batches`",
-    "loss_scale_factor": "Float16 losses are scaled automatically",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +55,7 @@ class TrainStep:
     """
 
     def __init__(self, model, optimizer, losses, options=StepOptions()):
-        _check_optimizer(optimizer, model)
+        check_optimizer(optimizer, model)
         self.model, self.optimizer, self.losses = model, optimizer, losses
         self._rewired = model if options.rewire is None else options.rewire(model)
         self._micro_batches, self._seed = options.micro_batches, options.seed
@@ -96,37 +90,70 @@ class TrainStep:
         replica = tf.distribute.get_replica_context()
         seed = tf.random.experimental.stateless_fold_in([self._seed, 0], step)
         seed = tf.random.experimental.stateless_fold_in(seed, replica.replica_id_in_sync_group)
-        gradients, losses, updates = self._accumulate((inputs, targets, weights), totals, seed)
+        # Gradients and losses of this replica's rows, summed over its micro-batches.
+        accumulate = self._accumulate_with_cache if self._cache else self._accumulate
+        gradients, losses, updates = accumulate((inputs, targets, weights), totals, seed)
         for variable, value in zip(self._updated, updates, strict=True):
             assign(variable.value, value)
+        # Their sums over all replicas.
         shared = tf.concat([[stop], losses if self._penalized else losses[:-1]], 0)
         if replica.num_replicas_in_sync > 1:
             *gradients, shared = all_reduce([*gradients, shared])
-        learning_rate = tf.cast(self.optimizer.learning_rate, tf.float32)
-        return tf.concat([shared, tf.stack(self._update(gradients, learning_rate))], 0)
+        # One update, clipped by the norm of the summed gradients.
+        return tf.concat([shared, tf.stack(self._update(gradients))], 0)
 
     def _accumulate(self, batch, totals, seed):
-        """Returns gradients and losses summed over this replica's micro-batches; new values of `self._updated`."""
+        """Returns the gradients, the share of each loss term, penalty last, and the new values of `self._updated`."""
         if self._micro_batches == 1:
             return self._gradients(*batch, totals, self._seeds(seed, 0))
-        inputs, targets, weights = tf.nest.map_structure(self._parted, batch)
-        losses, upstream = tf.zeros(len(self.losses) + 1), ()
-        if self._cache:  # The first pass: the gradients of the outputs of all micro-batches.
-            outputs = self._cache.outputs(
-                lambda index: self._forward(_at(inputs, index), self._seeds(seed, index))[0], self._rewired.output
-            )
-            known, upstream = self._cache.gradients(*batch[1:], outputs, totals)
-            losses, upstream = _with_penalty(known, 0.0), tf.nest.map_structure(self._parted, upstream)
+        parts = tf.nest.map_structure(self._parted, batch)
+        gradients, losses = self._sum(
+            lambda index: self._gradients(*_at(parts, index), totals, self._seeds(seed, index))[:2],
+            tf.zeros(len(self.losses) + 1),
+        )
+        return gradients, losses, []
+
+    def _accumulate_with_cache(self, batch, totals, seed):
+        """Returns the same as `_accumulate`, with the losses and output gradients of the `GradientCache`."""
+        inputs, targets, weights = batch
+        if self._micro_batches == 1:  # A single pass: its outputs are those of all rows.
+            with tf.GradientTape() as tape:
+                outputs, penalty, updates = self._forward(inputs, self._seeds(seed, 0))
+            losses, output_gradients = self._cache.gradients(targets, weights, outputs, totals)
+            gradients = self._weight_gradients(tape, [outputs, penalty], [output_gradients, self.scale.value])
+            return gradients, _with_penalty(losses, penalty), updates
+        parts = tf.nest.map_structure(self._parted, inputs)
+
+        def forward(index):
+            return self._forward(_at(parts, index), self._seeds(seed, index))
+
+        # The first pass: the outputs of all micro-batches, the losses, and the gradients of the outputs.
+        outputs = self._cache.outputs(lambda index: forward(index)[0], self._rewired.output)
+        losses, output_gradients = self._cache.gradients(targets, weights, outputs, totals)
+        output_gradients = tf.nest.map_structure(self._parted, output_gradients)
+
+        def second_pass(index):
+            with tf.GradientTape() as tape:
+                outputs, penalty, _ = forward(index)
+            known = [_at(output_gradients, index), self.scale.value]
+            return self._weight_gradients(tape, [outputs, penalty], known), penalty
+
+        gradients, penalty = self._sum(second_pass, tf.zeros([]))
+        return gradients, _with_penalty(losses, penalty), []
+
+    def _sum(self, compute, losses):
+        """Returns gradients and losses, summed over the micro-batches.
+
+        Args:
+            compute: function from the index of a micro-batch to its gradients and losses.
+            losses: zeros in the shape of the losses.
+        """
 
         def add(index, sums):
-            *part, gradient = _at((inputs, targets, weights, upstream), index)
-            gradients, losses, _ = self._gradients(*part, totals, self._seeds(seed, index), gradient or None)
-            return index + 1, tf.nest.map_structure(tf.add, sums, (gradients, losses))
+            return index + 1, tf.nest.map_structure(tf.add, sums, compute(index))
 
-        # The second pass, or without a cache the only one: the gradients of the weights, summed.
         zeros = [tf.zeros(weight.shape, tf.float32 if is_narrow(weight) else weight.dtype) for weight in self._weights]
-        _, sums = tf.while_loop(lambda index, _: index < self._micro_batches, add, (0, (zeros, losses)))
-        return *sums, []
+        return tf.while_loop(lambda index, _: index < self._micro_batches, add, (0, (zeros, losses)))[1]
 
     def _parted(self, values):
         """Reshapes `(rows, ...)` to `(micro-batches, rows of each, ...)`."""
@@ -138,7 +165,7 @@ class TrainStep:
         return tf.random.stateless_uniform([len(self._generators), 2], seed, None, None, tf.uint32)
 
     def _forward(self, inputs, seeds):
-        """Returns the outputs, and the scope with the losses and the updates of the forward pass."""
+        """Returns the outputs, this part's penalty, and the updates of the forward pass."""
         _check_inputs(self._rewired, inputs)
         # Keras' dropout layers draw from the states of their generators, variables that every replica would read and
         # advance alike: all replicas and, on resume, all runs would have the same masks in other places. In this scope
@@ -146,29 +173,23 @@ class TrainStep:
         # can go once Keras' generators take a key.
         states = zip(self._generators, tf.unstack(seeds, len(self._generators)), strict=True)
         with keras.StatelessScope(state_mapping=states, collect_losses=True) as scope:
-            return self._rewired(inputs, training=True), scope
+            outputs = self._rewired(inputs, training=True)
+        return outputs, self._penalty(scope.losses), self._updates(scope)
 
-    def _gradients(self, inputs, targets, weights, totals, seeds, upstream=None):
-        """Returns dense gradients, never in 16 bits; the rows' share of each loss term, penalty last; the updates.
-
-        With `upstream`, the gradients of the outputs, the loss terms but for the penalty are 0: they are known.
-        """
-        known, scale = tf.zeros(len(self.losses)), self.scale.value
+    def _gradients(self, inputs, targets, weights, totals, seeds):
+        """Returns the gradients of these rows; their share of each loss term, penalty last; the updates."""
         with tf.GradientTape() as tape:
-            outputs, scope = self._forward(inputs, seeds)
-            penalty = self._penalty(scope.losses)
-            if self._cache and upstream is None:
-                with tape.stop_recording():
-                    known, upstream = self._cache.gradients(targets, weights, outputs, totals)
-            if upstream is None:
-                losses = _with_penalty(mean_losses(self.losses, targets, outputs, weights, totals), penalty)
-                loss = tf.reduce_sum(losses) * scale
-            else:
-                losses = _with_penalty(known, penalty)
-                loss = product(outputs, upstream) + penalty * scale
-        gradients = tape.gradient(loss, self._weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            outputs, penalty, updates = self._forward(inputs, seeds)
+            losses = _with_penalty(mean_losses(self.losses, targets, outputs, weights, totals), penalty)
+            loss = tf.reduce_sum(losses) * self.scale.value
+        return self._weight_gradients(tape, loss), losses, updates
+
+    def _weight_gradients(self, tape, targets, target_gradients=None):
+        """Returns dense gradients of the weights, never in 16 bits; the backward pass starts at the targets."""
+        zero = tf.UnconnectedGradients.ZERO
+        gradients = tape.gradient(targets, self._weights, target_gradients, unconnected_gradients=zero)
         gradients = [tf.cast(gradient, tf.float32) if is_narrow(gradient) else gradient for gradient in gradients]
-        return [tf.convert_to_tensor(gradient) for gradient in gradients], losses, self._updates(scope)
+        return [tf.convert_to_tensor(gradient) for gradient in gradients]
 
     def _penalty(self, added):
         """Returns this part's share of regularizers and `add_loss`."""
@@ -207,12 +228,13 @@ class TrainStep:
                 f"micro_batches={self._micro_batches}"
             )
 
-    def _update(self, gradients, learning_rate):
+    def _update(self, gradients):
         """Clips the summed gradients by their true global norm and updates the weights.
 
         Returns:
             The norm before clipping, the learning rate, and in float16 whether the step was skipped.
         """
+        learning_rate = tf.cast(self.optimizer.learning_rate, tf.float32)
         unscale = 1 / self.scale.value
         norm = tf.linalg.global_norm([tf.cast(gradient, tf.float32) for gradient in gradients]) * unscale
         clip = self.optimizer.global_clipnorm
@@ -253,22 +275,3 @@ def _check_inputs(model, inputs):
             "`rewire=keras_bert.build_packed`, all others for a trainer without it. Received: batches with "
             f"{', '.join(sorted(inputs))}"
         )
-
-
-def _check_optimizer(optimizer, model):
-    """Raises an error for settings that a step would ignore."""
-    if not isinstance(optimizer, AdamW):
-        raise ValueError(
-            "`optimizer_fn` must return keras_bert's `AdamW` or `LAMB`, without a wrapper; see `create_optimizer`. "
-            f"Other optimizers are for model.fit. Received: {type(optimizer).__module__}.{type(optimizer).__name__}"
-        )
-    for name, instead in _UNSUPPORTED.items():
-        if value := getattr(optimizer, name):
-            raise ValueError(
-                f"`{name}` of the optimizer is not supported by `Trainer`. {instead}. Received: {name}={value!r}"
-            )
-    for weight in model.trainable_variables:
-        if getattr(weight, "overwrite_with_gradient", False):
-            raise ValueError(
-                f"`Trainer` does not train models in float8; use model.fit. Received: a model with `{weight.path}`"
-            )

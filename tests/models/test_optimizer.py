@@ -35,7 +35,7 @@ def test_clipping_and_schedule(build, batch):
     kernel = model.get_layer("classifier").kernel
     before = to_numpy(kernel)
     optimizer = keras_bert.create_optimizer(
-        model, 0.1, total_steps=10, warmup_steps=1, weight_decay=0.0, clip_norm=1e-3
+        model, 0.1, total_steps=10, warmup_steps=1, weight_decay=0.0, global_clipnorm=1e-3
     )
     model.compile(optimizer, "mse")
     model.fit(batch, {"logits": np.ones((3, 1), "float32")}, batch_size=3, epochs=1, verbose=0)
