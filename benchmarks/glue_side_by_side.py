@@ -89,9 +89,9 @@ def ours(job, precision, packed=False):
 
     def run(seed):
         epoch = batches(job, seed=seed)
-        assert epoch.examples == len(job.labels)
+        assert epoch.num_examples == len(job.labels)
         assert abs(epoch.steps - job.steps) <= packed * job.steps / 8
-        return trainer.fit(epoch, log_every=LOG_EVERY)["loss"], epoch.examples
+        return trainer.fit(epoch, log_every=LOG_EVERY)["loss"], epoch.num_examples
 
     def ready(seed):
         for variable, value in zip(variables, values, strict=True):

@@ -87,7 +87,7 @@ def ours(model, path, precision):
 
     def run(seed):
         epoch = keras_bert.Batches(*examples(), BATCH, seed=seed)
-        return trainer.fit(epoch, log_every=epoch.steps)["loss"], epoch.examples
+        return trainer.fit(epoch, log_every=epoch.steps)["loss"], epoch.num_examples
 
     def ready(seed):
         for variable, value in zip(variables, values, strict=True):

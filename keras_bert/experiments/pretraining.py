@@ -75,7 +75,7 @@ def report(trainer, results, phases, records, source, objective, steps):
     facts = {
         "model": f"{size}, {trainer.model.count_params():,} parameters",
         "training": "; ".join(texts),
-        "data": f"{records.examples:,} examples, a vocabulary of {len(records.vocabulary):,} tokens",
+        "data": f"{records.num_examples:,} examples, a vocabulary of {len(records.vocabulary):,} tokens",
         "last results": results_text(results),
     }
     settings = Snapshots(output / "snapshots", write=False).newest()["settings"]

@@ -81,7 +81,7 @@ class PretrainingRun:
             "model": settings.model,
             "config": size,
             "phases": settings.phases,
-            "examples": [source.examples for source in self.records],
+            "examples": [source.num_examples for source in self.records],
             "causal": settings.objective.causal,
             "precision": settings.precision,
             **({"positions": settings.positions} if settings.positions else {}),

@@ -6,7 +6,7 @@ from keras_bert.checks import check_count
 from keras_bert.text.signatures import texts
 
 
-def filler(model, preprocessor, top=5):
+def mask_filler(model, preprocessor, top=5):
     """Returns the signatures of a pre-trained model: `top` tokens for each [MASK], and next sentence prediction.
 
     The preprocessor must keep [MASK] intact.

@@ -106,7 +106,7 @@ HEAD_SIGNATURES = (
     ),
     HeadSignatures(
         "pretraining",
-        _without_labels(fill_mask.filler),
+        _without_labels(fill_mask.mask_filler),
         _inputs_of_pretrainer,
         ("top",),
         lambda bert, n_best: {"top": n_best or 5},

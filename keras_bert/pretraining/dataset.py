@@ -64,9 +64,9 @@ class Records(BatchSource):
         self.settings = manifest["recipe"] if manifest else {}
         self._masker = Masker(self.vocabulary, masking or Masking(**self.settings.get("masking", {})))
         all_examples = manifest["examples"] if manifest else sum(map(_count, self._paths))
-        self.examples = min(all_examples, limit or all_examples)
-        self.tokens = manifest["tokens"] * self.examples // all_examples if manifest else None
-        self.steps = -(-self.examples // batch_size)
+        self.num_examples = min(all_examples, limit or all_examples)
+        self.tokens = manifest["tokens"] * self.num_examples // all_examples if manifest else None
+        self.steps = -(-self.num_examples // batch_size)
 
     def dataset(self, epoch=0, start=0):
         """Returns a dataset of the batches `(inputs, targets, weights)` of an epoch, starting at step `start`."""
@@ -76,12 +76,12 @@ class Records(BatchSource):
         records = tf.data.Dataset.from_tensor_slices(paths).interleave(
             read_records, cycle_length=OPEN_FILES, block_length=16, num_parallel_calls=2, deterministic=True
         )
-        records = records.take(self.examples)
+        records = records.take(self.num_examples)
         if self.shuffle:
             # Not `shuffle`, whose order depends on TensorFlow's global seed.
-            parts = records.batch(min(self.examples, _SHUFFLED)).enumerate()
+            parts = records.batch(min(self.num_examples, _SHUFFLED)).enumerate()
             records = parts.map(functools.partial(_shuffled, [self.seed, epoch])).unbatch()
-        filler = read_records(self._paths[0]).take(1).repeat(self.steps * self.batch_size - self.examples)
+        filler = read_records(self._paths[0]).take(1).repeat(self.steps * self.batch_size - self.num_examples)
         return self._batched(records.concatenate(filler), epoch, start)
 
     def _batched(self, rows, epoch, start):
@@ -90,10 +90,10 @@ class Records(BatchSource):
         steps, batch = tf.data.Dataset.range(start, self.steps), functools.partial(self._batch, epoch)
         return tf.data.Dataset.zip(steps, rows).map(batch, num_parallel_calls=2, deterministic=True)
 
-    def rows(self, epoch=0):
-        """Returns the row numbers of each batch of an evaluation; padding rows are -1."""
+    def row_indices(self, epoch=0):
+        """Returns the row indices of each batch of an evaluation; filler rows are -1."""
         places = np.arange(self.steps * self.batch_size).reshape(self.steps, self.batch_size)
-        return list(np.where(places < self.examples, places, -1))
+        return list(np.where(places < self.num_examples, places, -1))
 
     @tf.autograph.experimental.do_not_convert
     def _batch(self, epoch, step, records):
@@ -102,7 +102,7 @@ class Records(BatchSource):
             name: values if values.dtype.is_floating else tf.cast(values, tf.int32) for name, values in parsed.items()
         }
         place = step * self.batch_size + tf.range(self.batch_size, dtype=tf.int64)
-        return *self._examples(epoch, step, features), tf.cast(place < self.examples, tf.float32)
+        return *self._examples(epoch, step, features), tf.cast(place < self.num_examples, tf.float32)
 
     def _examples(self, epoch, step, features):
         """Returns the inputs and targets of a batch of parsed records."""

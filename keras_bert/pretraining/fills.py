@@ -49,7 +49,7 @@ def _examples(records, count):
     """Returns inputs and targets of `count` examples, at most one of every block of a file."""
     batches = records.dataset().take(-(-count * _FILE_BLOCK // records.batch_size))
     read = [(inputs, targets) for inputs, targets, _ in batches.as_numpy_iterator()]
-    rows = min(sum(len(targets["mask_labels"]) for _, targets in read), records.examples)
+    rows = min(sum(len(targets["mask_labels"]) for _, targets in read), records.num_examples)
     chosen = np.unique(np.linspace(0, rows - 1, count).astype(int))
     sides = zip(*read, strict=True)
     return [{name: np.concatenate([part[name] for part in side])[chosen] for name in side[0]} for side in sides]

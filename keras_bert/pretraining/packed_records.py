@@ -44,7 +44,7 @@ class PackedRecords(Records):
         self._filler = self.steps * batch_size - rows
         self.computed = self.steps * batch_size * self.sequence_length
 
-    def rows(self, epoch=0):
+    def row_indices(self, epoch=0):
         raise ValueError("the examples of packed rows are not in order. Predict with `Records`")
 
     def dataset(self, epoch=0, start=0):

@@ -85,11 +85,18 @@ def _cut(lengths, ids, longest, is_continuation):
 
 def collect(blocks):
     """Collects all blocks of `tokenize` into `Tokens`, in memory."""
-    ids, lengths, ends = zip(*blocks, strict=True)
-    before = np.cumsum([0, *map(len, lengths)])[:-1]
-    documents = np.unique(np.concatenate([[0], *(count + end for count, end in zip(before, ends, strict=True))]))
-    segments = np.cumsum(np.concatenate([[0], *lengths]), dtype=np.int64)
-    return Tokens(np.concatenate(ids), segments, documents.astype(np.int64))
+    return Tokens(*map(np.concatenate, zip(*_placed(blocks), strict=True)))
+
+
+def _placed(blocks):
+    """Yields the part of `Tokens` that each block of `tokenize` adds, without empty documents."""
+    pieces = segments = last = 0  # `last` is the end of the last document.
+    yield Tokens(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(1, np.int64))
+    for ids, lengths, ends in blocks:
+        documents = np.unique(segments + np.asarray(ends, np.int64))
+        part = Tokens(ids, pieces + np.cumsum(lengths, dtype=np.int64), documents[documents > last])
+        yield part
+        pieces, segments, last = pieces + len(ids), segments + len(lengths), max([last, *part.documents.tolist()])
 
 
 class Shard:
@@ -104,24 +111,15 @@ class Shard:
 
     def write(self, blocks):
         """Writes the blocks of `tokenize`. The counts are written last and mark the shard as complete."""
-        counts = {"documents": 0, "segments": 0, "pieces": 0}
-        begun = 0  # The first segment of the current document.
+        counts = {"documents": -1, "segments": -1, "pieces": 0}  # The first two files begin with a 0.
         with contextlib.ExitStack() as stack:
-            ids, places, firsts = (
-                stack.enter_context(open(self._file(name), "wb")) for name in ("ids", "segments", "documents")
-            )
-            places.write(np.int64(0).tobytes())
-            firsts.write(np.int64(0).tobytes())
-            for block, lengths, ends in blocks:
-                ids.write(block.astype(self._dtype).tobytes())
-                places.write((counts["pieces"] + np.cumsum(lengths, dtype=np.int64)).tobytes())
-                ends = np.unique(counts["segments"] + np.asarray(ends, np.int64))
-                ends = ends[ends > begun]  # Without empty documents.
-                firsts.write(ends.tobytes())
-                begun = max([begun, *ends.tolist()])
-                counts["documents"] += len(ends)
-                counts["segments"] += len(lengths)
-                counts["pieces"] += len(block)
+            files = [stack.enter_context(open(self._file(name), "wb")) for name in Tokens._fields]
+            for part in _placed(blocks):
+                for file, values in zip(files, part._replace(ids=part.ids.astype(self._dtype)), strict=True):
+                    file.write(values.tobytes())
+                counts["documents"] += len(part.documents)
+                counts["segments"] += len(part.segments)
+                counts["pieces"] += len(part.ids)
         write_json(self._file("json"), counts)
 
     def counts(self):

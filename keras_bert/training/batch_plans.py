@@ -108,7 +108,7 @@ class PlannedBatches(BatchSource):
             rows, steps = rng.permutation(rows), rng.permutation(steps)
         return self._plan.arrange(rows), steps
 
-    def rows(self, epoch=0):
+    def row_indices(self, epoch=0):
         """Returns the row indices of each batch in the order of `dataset`, a list of integer arrays; filler is -1."""
         rows, steps = self._order(epoch)
         batches = np.split(rows, self._plan.starts[1:])

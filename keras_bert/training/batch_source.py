@@ -14,12 +14,12 @@ class BatchSource:
         steps: int, batches per epoch.
         batch_size: int, rows per batch.
         sequence_length: int, maximum length of a row.
-        examples: int, rows per epoch.
+        num_examples: int, examples per epoch.
         tokens: int, tokens per epoch, without padding.
         seed: int, shuffle seed.
     """
 
-    steps = batch_size = sequence_length = examples = tokens = seed = None
+    steps = batch_size = sequence_length = num_examples = tokens = seed = None
 
     def dataset(self, epoch=0, start=0):
         """Returns the batches of an epoch, starting at step `start`.
@@ -30,7 +30,7 @@ class BatchSource:
         """
         raise NotImplementedError
 
-    def rows(self, epoch=0):
+    def row_indices(self, epoch=0):
         """Returns the row indices of each batch, integer arrays with -1 for filler; `None` if rows are in order."""
         return None
 

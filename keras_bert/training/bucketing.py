@@ -47,7 +47,7 @@ class Batches(PlannedBatches):
             the boundary of the longest row: more padding, but each batch is a random sample. Defaults to `True`.
 
     Attributes:
-        steps, batch_size, sequence_length, examples, tokens, seed: see `BatchSource`.
+        steps, batch_size, sequence_length, num_examples, tokens, seed: see `BatchSource`.
         boundaries: list of int, the boundaries in use.
         computed: int, tokens per epoch, including padding and filler; of the first epoch if not grouped.
 
@@ -55,7 +55,7 @@ class Batches(PlannedBatches):
         batches = Batches(inputs, labels, batch_size=32)
         model.fit(batches.dataset(epoch=0), shuffle=False)
         logits = model.predict(batches.dataset(epoch=0))
-        order = np.concatenate(batches.rows(epoch=0))
+        order = np.concatenate(batches.row_indices(epoch=0))
         logits = logits[np.argsort(order)][-len(labels) :]  # In input order: filler is row -1, so comes first.
     """
 
@@ -81,7 +81,7 @@ class Batches(PlannedBatches):
         self.shuffle, self.seed, self.grouped = shuffle, seed, grouped
         self._features = to_tensors(inputs), to_tensors(targets)
         lengths = row_lengths(*self._features)
-        self.examples, self.tokens = len(lengths), int(lengths.sum())
+        self.num_examples, self.tokens = len(lengths), int(lengths.sum())
         if boundaries is not None:
             boundaries = used_boundaries(boundaries, lengths)
         else:
@@ -141,7 +141,7 @@ def token_batches(make, batch_size, grouped=True):
     batches = make(batch_size=batch_size, grouped=grouped)
     if not grouped:
         return batches
-    steps, budget = -(-batches.examples // batch_size), batch_size * batches.tokens / batches.examples
+    steps, budget = -(-batches.num_examples // batch_size), batch_size * batches.tokens / batches.num_examples
     for _ in range(3):
         batches = make(tokens_per_batch=math.ceil(budget))
         budget *= batches.steps / steps

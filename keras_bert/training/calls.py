@@ -109,6 +109,6 @@ def explaining_out_of_memory(batches):
 
 def rates(batches, steps, seconds):
     """Returns examples, tokens and steps per second, as far as the batches know them."""
-    amounts = {name: getattr(batches, name) for name in ("examples", "tokens")}
+    amounts = {"examples": batches.num_examples, "tokens": batches.tokens}
     done = {name: amount / batches.steps * steps for name, amount in amounts.items() if amount}
     return {name: amount / max(seconds, 1e-9) for name, amount in {**done, "steps": steps}.items()}

@@ -99,7 +99,7 @@ def _all_rows(inputs, targets, weights):
 
 def _order(batches):
     """Returns the positions of the rows among the computed rows, without filler."""
-    batches_of_rows = batches.rows(0)
+    batches_of_rows = batches.row_indices(0)
     if batches_of_rows is None:
         return slice(None)
     rows = np.concatenate(batches_of_rows)

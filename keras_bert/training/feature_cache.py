@@ -109,7 +109,7 @@ class FeatureCache:
         array = np.lib.format.open_memmap(path, "w+", self.dtype, (self.tokens, self.width))
         batches = Batches(self._inputs, batch_size=batch_size, shuffle=False)
         for (inputs, _, _), rows in zip(
-            track(batches.dataset(), "computing features, batches", batches.steps), batches.rows(), strict=True
+            track(batches.dataset(), "computing features, batches", batches.steps), batches.row_indices(), strict=True
         ):
             features = run(inputs).numpy()
             for row, values in zip(rows[rows >= 0], features, strict=False):

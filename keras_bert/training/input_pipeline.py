@@ -67,12 +67,12 @@ def _divided(batch, replicas, micro_batches):
     place = tf.range(each * replicas)
     uneven = not isinstance(rows, int) or each * replicas != rows
 
-    def divide(value, filler=None):
+    def divide(value, filler_value=None):
         texts = value.shape[0] // rows if isinstance(rows, int) else 1
         if uneven:
             value = tf.reshape(value, tf.concat([[rows, texts], tf.shape(value)[1:]], 0))
             value = tf.gather(value, tf.minimum(place, rows - 1))
-            value = value if filler is None else tf.where((place < rows)[:, None], value, filler)
+            value = value if filler_value is None else tf.where((place < rows)[:, None], value, filler_value)
             value = tf.reshape(value, tf.concat([[-1], tf.shape(value)[2:]], 0))
         return tf.reshape(value, tf.concat([[replicas, each * texts], tf.shape(value)[1:]], 0))
 

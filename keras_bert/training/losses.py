@@ -23,7 +23,7 @@ class Loss(NamedTuple):
             row. It cannot use the outputs: its sum over the batch is computed before the replicas start.
         finish: function applied to the mean, such as `np.exp`; evaluations report its result. Defaults to `None`.
         together: bool, whether the value of a row depends on the other rows, as with in-batch negatives. `values` is
-            then a function of `(targets, outputs, rows)` that receives the whole global batch, also with several
+            then a function of `(targets, outputs, weights)` that receives the whole global batch, also with several
             replicas and micro-batches, and the row weights. Defaults to `False`.
     """
 
@@ -33,24 +33,24 @@ class Loss(NamedTuple):
     finish: Callable | None = None
     together: bool = False
 
-    def row_weights(self, targets, rows):
-        """Returns the weights multiplied by the row weights, `(rows, ...)`."""
+    def row_weights(self, targets, weights):
+        """Returns the weights of the values, `(rows, ...)`: those of the rows, times those of this loss."""
         if self.weights is None:
-            return rows
-        weights = tf.cast(self.weights(targets), tf.float32)
-        return weights * tf.reshape(rows, [-1] + [1] * (weights.shape.rank - 1))
+            return weights
+        own = tf.cast(self.weights(targets), tf.float32)
+        return own * tf.reshape(weights, [-1] + [1] * (own.shape.rank - 1))
 
-    def sums(self, targets, outputs, rows):
-        """Returns the sums of the weighted values and of the weights; `rows` contains the row weights."""
+    def sums(self, targets, outputs, weights):
+        """Returns the sums of the weighted values and of their weights; `weights` are those of the rows, `(rows,)`."""
         targets = None if isinstance(targets, tuple) and not targets else targets  # See `replica_dataset`.
-        values = self.values(targets, outputs, rows) if self.together else self.values(targets, outputs)
+        values = self.values(targets, outputs, weights) if self.together else self.values(targets, outputs)
         values = tf.cast(values, tf.float32)
-        weights = self.row_weights(targets, rows)
-        if not values.shape.rank or not values.shape[:1].is_compatible_with(rows.shape):
+        if not values.shape.rank or not values.shape[:1].is_compatible_with(weights.shape):
             raise ValueError(
                 f"`values` of the loss {self.name!r} must be a tensor of shape (rows, ...). "
-                f"Received: values.shape={values.shape} for {rows.shape[0]} rows"
+                f"Received: values.shape={values.shape} for {weights.shape[0]} rows"
             )
+        weights = self.row_weights(targets, weights)
         lacking = values.shape.rank - weights.shape.rank
         pairs = zip(weights.shape, values.shape, strict=False)
         if lacking < 0 or any(None not in pair and pair[0] not in (1, pair[1]) for pair in pairs):

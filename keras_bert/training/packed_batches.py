@@ -37,7 +37,7 @@ class PackedBatches(BatchSource):
     Attributes:
         steps, sequence_length, tokens, seed: see `BatchSource`.
         batch_size: int, rows per batch.
-        examples: int, texts per epoch.
+        num_examples: int, texts per epoch.
         texts: int, the largest number of texts in a row, at most 64.
         computed: int, tokens per epoch, including padding.
 
@@ -64,7 +64,7 @@ class PackedBatches(BatchSource):
                 "no feature may be longer than `token_ids`. Received: text "
                 f"{text} with {tokens[text]} tokens and {self._lengths[text]} values of another feature"
             )
-        self._inputs = {name: _filled(feature, self._lengths, 0) for name, feature in self._inputs.items()}
+        self._inputs = {name: _padded(feature, self._lengths, 0) for name, feature in self._inputs.items()}
         if empty := np.flatnonzero(self._lengths == 0).tolist():
             raise ValueError(f"texts must have tokens, at least [CLS]. Received: text {empty[0]} without any")
         longest = int(self._lengths.max())
@@ -75,8 +75,8 @@ class PackedBatches(BatchSource):
             raise ValueError("`targets` must all have a value per text, or all a value per token. Received: both")
         self._per_token = kinds == {True}
         if self._per_token:
-            self._targets = tf.nest.map_structure(lambda tags: _filled(tags, self._lengths, -1), self._targets)
-        self.examples, self.tokens = len(self._lengths), int(self._lengths.sum())
+            self._targets = tf.nest.map_structure(lambda tags: _padded(tags, self._lengths, -1), self._targets)
+        self.num_examples, self.tokens = len(self._lengths), int(self._lengths.sum())
         self.computed = np.inf
         for size in sizes:
             if self.computed > _RATIO * self.tokens:
@@ -86,13 +86,13 @@ class PackedBatches(BatchSource):
     def _try(self, size, batch_size):
         """Sets the plan with rows of some size if fewer tokens are computed than before."""
         plan = plan_rows(self._lengths, size)
-        rows = max(1, round(batch_size * len(plan) / self.examples))
+        rows = max(1, round(batch_size * len(plan) / self.num_examples))
         steps = -(-len(plan) // rows)
         if steps * rows * size < self.computed:
             self._plan, self.sequence_length, self.batch_size, self.steps = plan, size, rows, steps
             self.computed = steps * rows * size
 
-    def rows(self, epoch=0):
+    def row_indices(self, epoch=0):
         """Returns the texts of each batch, integer arrays `(rows * texts,)` with -1 for missing texts."""
         return list(self._packed(epoch).reshape(self.steps, -1))
 
@@ -204,13 +204,13 @@ def _in_rows(feature, packed, size, padding=0):
     return rows.to_tensor(padding, shape=[packed.shape[0], size])
 
 
-def _filled(feature, lengths, padding):
+def _padded(feature, lengths, padding):
     """Pads each text of a ragged feature to its length."""
     missing = lengths - feature.row_lengths().numpy()
     if not missing.any():
         return feature
-    filler = tf.fill([missing.sum()], tf.cast(padding, feature.dtype))
-    return tf.concat([feature, tf.RaggedTensor.from_row_lengths(filler, missing)], 1)
+    pad_values = tf.fill([missing.sum()], tf.cast(padding, feature.dtype))
+    return tf.concat([feature, tf.RaggedTensor.from_row_lengths(pad_values, missing)], 1)
 
 
 def _slots(packed):

@@ -14,8 +14,8 @@ def pad_rows(feature, rows, length, padding=0):
         shape = [rows.shape[0], *feature.shape[1:]]
         padded = [-1 if size is None else size for size in shape]
         padded[feature.ragged_rank] = length
-        filler = padding if feature.dtype.is_integer else None
-        taken = tf.ensure_shape(taken.to_tensor(filler, shape=tf.stack(padded)), shape)
+        pad_value = padding if feature.dtype.is_integer else None
+        taken = tf.ensure_shape(taken.to_tensor(pad_value, shape=tf.stack(padded)), shape)
     return taken
 
 

@@ -31,7 +31,7 @@ class PairBatches(PlannedBatches):
         seed: int, shuffle seed. Defaults to 0.
 
     Attributes:
-        steps, examples, tokens, seed: see `BatchSource`; `tokens` are those of both sides.
+        steps, num_examples, tokens, seed: see `BatchSource`; `tokens` are those of both sides.
         boundaries: list of (source length, target length), the lengths in use.
         computed: int, tokens per epoch, including padding and filler.
 
@@ -47,7 +47,7 @@ class PairBatches(PlannedBatches):
         self._sides = to_tensors({"source": sources, "target": targets})
         self._labels = to_tensors(labels)
         lengths = self._check()
-        self.examples, self.tokens = len(lengths), int(lengths.sum())
+        self.num_examples, self.tokens = len(lengths), int(lengths.sum())
         self.boundaries, self._plan = self._fit(lengths)
         self.sequence_length, self.computed = int(np.max(self.boundaries)), _computed(self._plan)
 

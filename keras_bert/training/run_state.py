@@ -38,7 +38,7 @@ class RunState:
         best: float, the best score so far, or `None`.
         worse: int, the number of evaluations since the best one.
         done: bool, whether to stop before the last step.
-        interrupted: bool, whether the evaluation after the last step has to be repeated.
+        interrupted: bool, whether the evaluation of the last finished step was interrupted and has to be repeated.
         result: dict, the return value of `fit`: the results of the best evaluation, if a metric is given.
         log: dict, the result of `RunLog.state` in the snapshot, or `None`.
     """
@@ -158,7 +158,12 @@ def run_settings(settings, batches, total_steps, options, optimizer, model):
     return {
         **settings,
         "total_steps": total_steps,
-        "batches": {name: getattr(batches, name) for name in ("steps", "examples", "tokens", "seed")},
+        "batches": {
+            "steps": batches.steps,
+            "examples": batches.num_examples,
+            "tokens": batches.tokens,
+            "seed": batches.seed,
+        },
         **options,
         "optimizer": _plain(optimizer.get_config()),
         "weights": {weight.path: list(weight.shape) for weight in model.weights},

@@ -150,7 +150,7 @@ class Trainer:
         with self._interruption.handled(), contextlib.closing(log):
             log.begin(step, settings, finished, per_epoch=batches.steps if steps is None else None)
             calls = self._calls.run(batches, step, total, (save_every, evaluate_every))
-            if state.interrupted:  # Only the evaluation after the last step is left to do.
+            if state.interrupted:  # The evaluation of the last finished step comes first: it was interrupted.
                 calls = itertools.chain([(step, [], {}, False)], calls)
             for step, numbers, rates, signalled in () if finished else calls:
                 means = log.add(step, numbers, rates) if numbers else None

@@ -54,7 +54,7 @@ def trained(monkeypatch):
 def first_letters(examples):
     """Returns the number of the letter that each row starts with."""
     if hasattr(examples, "dataset"):
-        order = np.concatenate(examples.rows(0))
+        order = np.concatenate(examples.row_indices(0))
         ids = np.concatenate([inputs["token_ids"].numpy() for inputs, _, _ in examples.dataset(0)])
         return ids[np.argsort(order)][np.sum(order < 0) :, 1].tolist()
     return examples["token_ids"].to_tensor().numpy()[:, 1].tolist()

@@ -47,8 +47,8 @@ FUNCTIONS = {
         top=3,
         null_threshold=NULL_THRESHOLD,
     ),
-    "pretraining": fill_mask.filler,
-    "mlm": fill_mask.filler,
+    "pretraining": fill_mask.mask_filler,
+    "mlm": fill_mask.mask_filler,
     "multiple_choice": choose.chooser,
     "encoder": embed.embedder,
     "next_sentence": fill_mask.follower,
@@ -397,7 +397,7 @@ def test_rows_beyond_the_vocabulary_never_fill_a_mask(eager, config, pieces):
     bias = next(weight for weight in model.weights if weight.shape == (spare.vocab_size,))
     bias.assign(10 * np.arange(spare.vocab_size))
     preprocessor = keras_bert.TextPreprocessor(pieces, 16, keep_special_tokens=("[MASK]",))
-    answers = fill_mask.filler(model, preprocessor, top=2)["serving_default"](tf.constant(["a [MASK] b"]))
+    answers = fill_mask.mask_filler(model, preprocessor, top=2)["serving_default"](tf.constant(["a [MASK] b"]))
     assert [piece.decode() for piece in answers["tokens"].numpy()[0, 0]] == [pieces[-1], pieces[-2]]
 
 

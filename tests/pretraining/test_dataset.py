@@ -68,7 +68,7 @@ def test_epoch_contains_every_example_once(folders, name):
         expected["input_ids"] = numbered.unmasked(expected)
     count = len(expected["input_ids"])
     assert count % 7, "the last batch must have room left"
-    assert (records.examples, records.steps, records.sequence_length) == (count, -(-count // 7), LENGTH)
+    assert (records.num_examples, records.steps, records.sequence_length) == (count, -(-count // 7), LENGTH)
     assert records.tokens == expected["input_mask"].sum()
     assert records.static == (name == "static")
     assert records.vocabulary.pieces == tuple(SOURCE.pieces)
@@ -142,13 +142,13 @@ def test_evaluation_is_deterministic(folders):
 
 def test_limit(folders):
     records = Records(folders / "static", batch_size=7, shuffle=False, limit=10)
-    assert (records.examples, records.steps) == (10, 2)
+    assert (records.num_examples, records.steps) == (10, 2)
     whole = Records(folders / "static", batch_size=7, shuffle=False)
-    assert records.tokens == whole.tokens * 10 // whole.examples
+    assert records.tokens == whole.tokens * 10 // whole.num_examples
     found = batches(records)
     assert np.concatenate([weights for _, _, weights in found]).tolist() == [1.0] * 10 + [0.0] * 4
     np.testing.assert_array_equal(examples(found)["unmasked"], examples(batches(whole))["unmasked"][:10])
-    assert Records(folders / "static", limit=10**6).examples == whole.examples
+    assert Records(folders / "static", limit=10**6).num_examples == whole.num_examples
 
 
 def test_causal_targets(folders):
@@ -208,7 +208,7 @@ def test_records_of_google(tmp_path, suffix):
         write(tmp_path / f"tf_examples.{number}{suffix}", made[number::3])
     (tmp_path / "tf_examples.0000").touch()  # Files without records are allowed.
     records = Records(f"{tmp_path}/tf_examples.*", SOURCE.pieces, batch_size=4, shuffle=False)
-    assert (records.examples, records.steps, records.static) == (21, 6, True)
+    assert (records.num_examples, records.steps, records.static) == (21, 6, True)
     assert (records.settings, records.tokens) == ({}, None)
     found = examples(batches(records))
     names = {"input_ids": "token_ids", "input_mask": "padding_mask", "masked_lm_positions": "mask_positions"}
@@ -221,7 +221,7 @@ def test_records_of_google(tmp_path, suffix):
     # Without masks, masking is dynamic.
     write(tmp_path / f"plain{suffix}", [google_record(rng, static=False) for _ in range(5)])
     records = Records(tmp_path / f"plain{suffix}", SOURCE.pieces, batch_size=4)
-    assert (records.examples, records.static) == (5, False)
+    assert (records.num_examples, records.static) == (5, False)
     found = examples(batches(records))
     lengths = found["padding_mask"].sum(1).tolist()
     assert found["mask_weights"].sum(1).tolist() == [max(1, round(0.15 * length)) for length in lengths]
@@ -286,7 +286,7 @@ def test_truncated_files_are_reported_by_name(tmp_path, name):
             Records(path, SOURCE.pieces)
     for number, size in enumerate(ends, len(made) + 1 - len(ends)):
         path.write_bytes(whole[:size])
-        assert Records(path, SOURCE.pieces).examples == number
+        assert Records(path, SOURCE.pieces).num_examples == number
     path.write_bytes(b"")
     with pytest.raises(ValueError, match=f"{name}: not a file of `tf.train.Example` records"):
         Records(path, SOURCE.pieces)

@@ -57,7 +57,7 @@ def test_every_example_once(folders):
             stored["input_ids"], stored["segment_ids"], stored["next_sentence_labels"], lengths, strict=True
         )
     )
-    assert (records.examples, records.tokens) == (len(lengths), lengths.sum())
+    assert (records.num_examples, records.tokens) == (len(lengths), lengths.sum())
     assert records.steps * 7 * LENGTH == records.computed < 1.15 * records.tokens < 0.8 * LENGTH * len(lengths)
     found = [batches(records, epoch) for epoch in (0, 1)]
     for some in found:

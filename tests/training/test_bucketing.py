@@ -51,7 +51,7 @@ def test_empty_rows_get_a_boundary_of_at_least_one():
 )
 def test_every_row_occurs_once_at_its_index(options):
     batches = Batches(INPUTS, -np.arange(230), batch_size=8, **options)
-    elements, rows = arrays(batches.dataset(epoch=3)), batches.rows(epoch=3)
+    elements, rows = arrays(batches.dataset(epoch=3)), batches.row_indices(epoch=3)
     assert len(elements) == len(rows) == batches.steps == len(batches.dataset(epoch=3))
     seen, computed, shapes = [], 0, set()
     for (inputs, targets, weights), numbers in zip(elements, rows, strict=True):
@@ -82,7 +82,7 @@ def test_ungrouped_batches():
     assert (batches.steps, batches.boundaries[-1]) == (13, lengths.max())
     assert len(batches.boundaries) <= 12
     elements, seen = arrays(batches.dataset()), []
-    for (inputs, rows, weights), expected in zip(elements, batches.rows(), strict=True):
+    for (inputs, rows, weights), expected in zip(elements, batches.row_indices(), strict=True):
         real = rows[weights > 0]
         assert real.tolist() == expected[expected >= 0].tolist()
         assert inputs.shape[1] == min(boundary for boundary in batches.boundaries if boundary >= lengths[rows].max())
@@ -108,15 +108,15 @@ def test_default_boundaries_count_leftovers_too():
 def test_leftovers_move_up():
     # In batches of 2: of rows 1, 3, 5 (up to 2) the last moves up to rows 0, 4 (up to 4), then row 4 to row 2.
     batches = Batches(ragged([4, 2, 7, 1, 3, 2]), batch_size=2, boundaries=[2, 4, 7], shuffle=False)
-    assert [rows.tolist() for rows in batches.rows()] == [[1, 3], [5, 0], [4, 2]]
+    assert [rows.tolist() for rows in batches.row_indices()] == [[1, 3], [5, 0], [4, 2]]
     assert [inputs.shape for inputs, _, _ in arrays(batches.dataset())] == [(2, 2), (2, 4), (2, 7)]
     # Rows 1, 3, 4 are too few and move up to row 0. Row 2 is filled up with three copies of itself.
     batches = Batches(ragged([4, 2, 7, 1, 2]), batch_size=4, boundaries=[2, 4, 7], shuffle=False)
-    assert [rows.tolist() for rows in batches.rows()] == [[1, 3, 4, 0], [2, -1, -1, -1]]
+    assert [rows.tolist() for rows in batches.row_indices()] == [[1, 3, 4, 0], [2, -1, -1, -1]]
     assert [weights.tolist() for _, _, weights in arrays(batches.dataset())] == [[1, 1, 1, 1], [1, 0, 0, 0]]
     batches = Batches(INPUTS, batch_size=8, boundaries=[10, 99], shuffle=False)
     expected = sorted(range(230), key=lambda row: (LENGTHS[row] > 10, row))
-    assert np.concatenate(batches.rows())[:230].tolist() == expected
+    assert np.concatenate(batches.row_indices())[:230].tolist() == expected
 
 
 def test_token_budget():
@@ -124,7 +124,7 @@ def test_token_budget():
     batches = Batches(
         ragged([1, 2, 2, 1, 2, 3, 9, 4]), tokens_per_batch=8, boundaries=[2, 4, 9], shuffle=False, batch_size=99
     )
-    assert [rows.tolist() for rows in batches.rows()] == [[0, 1, 2], [3, 4, -1], [5, 7], [6]]
+    assert [rows.tolist() for rows in batches.row_indices()] == [[0, 1, 2], [3, 4, -1], [5, 7], [6]]
     assert [inputs.shape for inputs, _, _ in arrays(batches.dataset())] == [(3, 2), (3, 2), (2, 4), (1, 9)]
     assert batches.dataset().element_spec[0].shape == (None, None)
 
@@ -140,7 +140,7 @@ def test_batches_of_as_many_tokens(grouped):
     # One long row gets a batch of its own, and does not change the others much.
     batches = token_batches(functools.partial(Batches, ragged([7] * 50 + [512])), 8)
     assert batches.steps in (6, 7, 8)
-    assert {int((rows >= 0).sum()) for rows in batches.rows()} <= {1, *range(5, 12)}
+    assert {int((rows >= 0).sum()) for rows in batches.row_indices()} <= {1, *range(5, 12)}
 
 
 @pytest.mark.parametrize("grouped", [True, False])
@@ -153,7 +153,7 @@ def test_starts_at_any_step(grouped):
 
 def test_order_is_a_function_of_seed_and_epoch():
     def order(seed, epoch):
-        return np.concatenate(Batches(INPUTS, batch_size=8, seed=seed).rows(epoch)).tolist()
+        return np.concatenate(Batches(INPUTS, batch_size=8, seed=seed).row_indices(epoch)).tolist()
 
     assert order(1, 2) == order(1, 2)
     assert len({tuple(order(seed, epoch)) for seed in range(3) for epoch in range(3)}) == 9
@@ -205,7 +205,7 @@ def boundary_error(boundaries):
         (lambda: Batches(INPUTS, batch_size=2.0), "Received: batch_size=2.0"),
         (lambda: Batches(INPUTS, tokens_per_batch=True), "`tokens_per_batch` must be a positive integer"),
         (lambda: Batches(INPUTS, seed=-1), "`seed` must be an integer of at least 0. Received: seed=-1"),
-        (lambda: Batches(INPUTS).rows(-1), "`epoch` must be an integer of at least 0. Received: epoch=-1"),
+        (lambda: Batches(INPUTS).row_indices(-1), "`epoch` must be an integer of at least 0. Received: epoch=-1"),
         (lambda: Batches(INPUTS).dataset(0, 9), "`start` must be a step of the epoch, 0 to 8. Received: start=9"),
         (lambda: Batches(INPUTS).dataset(0, -1), "Received: start=-1"),
         (lambda: Batches(ragged([2])[:0]), "at least one. Received: rows={'inputs': 0}"),

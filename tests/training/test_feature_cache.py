@@ -38,9 +38,9 @@ def test_batches_from_a_file(tmp_path, inputs, model):
     cache.compute(model, batch_size=2)
     assert sorted(path.name for path in cache.path.parent.iterdir()) == ["dev.json", "dev.npy"]
     batches = FeatureBatches(cache, inputs["token_ids"], batch_size=2, seed=3)
-    assert (batches.examples, batches.tokens, batches.sequence_length, batches.seed) == (5, 22, 7, 3)
+    assert (batches.num_examples, batches.tokens, batches.sequence_length, batches.seed) == (5, 22, 7, 3)
     seen = []
-    for (got, targets, weights), rows in zip(batches.dataset(epoch=1), batches.rows(epoch=1), strict=True):
+    for (got, targets, weights), rows in zip(batches.dataset(epoch=1), batches.row_indices(epoch=1), strict=True):
         for features, mask, ids, weight, row in zip(
             got["features"].numpy(), got["padding_mask"].numpy(), targets.numpy(), weights.numpy(), rows, strict=True
         ):

@@ -46,7 +46,7 @@ def test_every_text_once(spread):
         numbers = features["text_numbers"]
         assert numbers.shape == (batches.batch_size, batches.sequence_length)
         assert (numbers > 0).sum() == lengths[targets[real]].sum()
-    first, second = (np.concatenate(batches.rows(epoch)) for epoch in range(2))
+    first, second = (np.concatenate(batches.row_indices(epoch)) for epoch in range(2))
     np.testing.assert_array_equal(first[first >= 0], seen)
     assert sorted(seen) == sorted(second[second >= 0]) == list(range(1200))
     assert (first != second).any()

@@ -27,7 +27,9 @@ def make(**options):
 def test_each_pair_once():
     batches = make(tokens_per_batch=600)
     seen, computed = [], 0
-    for (inputs, labels, weights), rows in zip(batches.dataset(0).as_numpy_iterator(), batches.rows(0), strict=True):
+    for (inputs, labels, weights), rows in zip(
+        batches.dataset(0).as_numpy_iterator(), batches.row_indices(0), strict=True
+    ):
         sizes = [inputs[f"{side}_ids"].shape for side in ("source", "target")]
         assert max(count * length for count, length in sizes) <= 600
         computed += sum(count * length for count, length in sizes)

@@ -74,7 +74,7 @@ def test_targets_losses_and_scores(kind, checkpoint, pieces, tmp_path):
     assert float(total / weight) == pytest.approx(np.average(rows, weights=balance), rel=1e-4)
 
     ((_, dev_targets, _),) = dev.dataset()
-    order = np.concatenate(dev.rows())
+    order = np.concatenate(dev.row_indices())
     np.testing.assert_allclose(dev_targets["teacher_logits"][: len(TEXTS)], logits[order[:6]], atol=1e-5)
     scores = task.score({"labels": inner.targets(data.dev[kind])}, {"logits": logits[:6]})
     findings = task.conclude({kind: logits[:6]}, {}, tmp_path)
