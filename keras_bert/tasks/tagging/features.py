@@ -1,6 +1,7 @@
 """Converts sentences to windows of tokens, tags to targets, and logits to tags of words and entities."""
 
 import bisect
+import dataclasses
 import functools
 import itertools
 
@@ -15,6 +16,45 @@ _CHUNK = 2**12  # Sentences to tokenize at a time.
 _WINDOWS = 2**12  # Windows to predict at a time.
 _IGNORED = -1  # Target of tokens without a tag.
 _NEVER = -1e9  # Logit of the tags that a word without tokens does not get.
+
+# Coordinates: a *sentence* is a row of the file; its *words* and *tokens* are numbered over all sentences, so that they
+# index flat arrays. A *window* has tokens of one unit, a sentence or a whole document. The words of a text also have
+# *bytes* in it; entities of texts are in *characters*, all other entities in words of their sentence.
+
+
+@dataclasses.dataclass(frozen=True)
+class _Words:
+    """The words of all sentences and their tokens.
+
+    Args:
+        ids: ragged token ids `(sentences, tokens)`.
+        counts: integer array `(sentences,)`, the number of words.
+        first_token: integer array `(words,)`, the first token, -1 for a word without tokens.
+        word: integer array `(tokens,)`, the word of each token.
+        starts_part: boolean array `(tokens,)`, whether a token starts a word of BERT: it has no `##`.
+        bytes: integer array `(words, 2)`, the first byte in the text and the last byte + 1; `None` for lists of words.
+    """
+
+    ids: tf.RaggedTensor
+    counts: np.ndarray
+    first_token: np.ndarray
+    word: np.ndarray
+    starts_part: np.ndarray
+    bytes: np.ndarray | None
+
+    @functools.cached_property
+    def first_word(self):
+        """Integer array `(sentences,)`, the first word of each."""
+        return np.cumsum(self.counts) - self.counts
+
+    def spans(self, sentence, text):
+        """Returns the character offsets of the words of a text."""
+        first, data = int(self.first_word[sentence]), text.encode()
+        spans = self.bytes[first : first + int(self.counts[sentence])].tolist()
+        if len(data) == len(text):
+            return [tuple(span) for span in spans]
+        places = np.cumsum([(byte & 0xC0) != 0x80 for byte in data])  # The characters up to and with each byte.
+        return [(int(places[start]) - 1, int(places[end - 1])) for start, end in spans]
 
 
 class TaggingWindows:
@@ -38,7 +78,8 @@ class TaggingWindows:
         has_tokens: boolean array, whether the tokenizer keeps a word, for all words.
         without_tokens: list of `(sentence, word)`, the words that the tokenizer drops; they are tagged `outside`.
         outside: "O", or the first label of plain tags.
-        inexact: list of sentences with an entity that starts or ends inside a word of BERT.
+        gold_tags: list of the tags of the words of each sentence, in the scheme of the labels; `None` without labels.
+        inexact: list of sentences with an entity that starts or ends inside a word of BERT, once per entity.
         windows: `Windows` of all sentences or documents.
     """
 
@@ -46,17 +87,16 @@ class TaggingWindows:
     def __init__(self, sentences, preprocessor, labels, document_context=False, first_token_only=False):
         self.sentences, self.labels, self._preprocessor = sentences, list(labels), preprocessor
         self._ids = {label: number for number, label in enumerate(self.labels)}
-        self._starts_word = np.array([not piece.startswith("##") for piece in preprocessor.vocabulary.pieces])
         self.outside = schemes.OUTSIDE if schemes.OUTSIDE in self._ids else self.labels[0]
-        self.inexact = []
-        self._tokenize_words() if sentences.texts is None else self._tokenize_texts()
-        self.tokens = self._pieces.row_lengths().numpy()
-        self.has_tokens = self._first >= 0
+        tokenize, source = (_of_words, sentences.words) if sentences.texts is None else (_of_texts, sentences.texts)
+        words = self._words = tokenize(source, preprocessor.tokenizer)
+        self.counts, self.tokens = words.counts, words.ids.row_lengths().numpy()
+        self.has_tokens = words.first_token >= 0
         missing = np.flatnonzero(~self.has_tokens)
         rows = np.searchsorted(np.cumsum(self.counts), missing, "right")
-        starts = np.cumsum(self.counts) - self.counts
-        self.without_tokens = list(zip(rows.tolist(), (missing - starts[rows]).tolist(), strict=True))
-        units = self._pieces
+        self.without_tokens = list(zip(rows.tolist(), (missing - words.first_word[rows]).tolist(), strict=True))
+        self.gold_tags, self.inexact = _gold_tags(sentences, words) if sentences.is_labeled else (None, [])
+        units = words.ids
         if document_context:
             sizes = np.bincount(sentences.documents, self.tokens).astype(np.int64)
             units = tf.RaggedTensor.from_row_lengths(units.values, sizes[np.unique(sentences.documents)])
@@ -64,87 +104,12 @@ class TaggingWindows:
         room = preprocessor.sequence_length - 2
         self.windows = sliding_windows(units.row_lengths(), room, half_stride(preprocessor.sequence_length))
         self._chosen = max_context(self.windows)
-        self._targets = self._targets_of_tokens(first_token_only)
-
-    def _tokenize_words(self):
-        """Sets the tokens of each sentence, the first token of each word among all tokens, and the word of each."""
-        parts, sizes = [], []
-        tokenizer, sentences = self._preprocessor.tokenizer, self.sentences.words
-        for first in range(0, len(sentences), _CHUNK):
-            words = tf.ragged.constant(sentences[first : first + _CHUNK], tf.string, ragged_rank=1)
-            pieces = words.with_values(tokenizer(words.values))
-            sizes.append(pieces.values.row_lengths().numpy())
-            parts.append(pieces.merge_dims(1, 2))
-        self._pieces, sizes = tf.concat(parts, 0), np.concatenate(sizes)
-        self.counts = np.array([len(words) for words in sentences])
-        self._first = np.where(sizes > 0, np.cumsum(sizes) - sizes, -1)
-        self._word = np.repeat(np.arange(len(sizes)), sizes)
-
-    def _tokenize_texts(self):
-        tokenizer, texts = self._preprocessor.tokenizer, self.sentences.texts
-        parts = [tokenizer.with_offsets(tf.constant(texts[n : n + _CHUNK])) for n in range(0, len(texts), _CHUNK)]
-        self._pieces, starts, ends = (tf.concat(values, 0) for values in zip(*parts, strict=True))
-        is_first = self._starts_word[self._pieces.values.numpy()]
-        self._first, self._word = np.flatnonzero(is_first), np.cumsum(is_first) - 1
-        rows = self._pieces.value_rowids().numpy()
-        self.counts = np.bincount(rows[self._first], minlength=len(texts))
-        last = np.append(self._first, len(rows))[1:] - 1
-        # Of each word, its first byte and its last byte + 1.
-        self._bytes = np.stack([starts.values.numpy()[self._first], ends.values.numpy()[last]], 1)
-
-    def _targets_of_tokens(self, first_token_only):
-        """Returns the label id of each token, -1 for tokens that are not trained or have an unknown type."""
-        targets = np.full(len(self._word), _IGNORED, np.int32)
-        if not self.sentences.is_labeled:
-            return targets
-        tags = list(itertools.chain.from_iterable(self.gold_tags))
-        ids = np.array([self._ids.get(tag, _IGNORED) for tag in tags], np.int32)
-        if not first_token_only:
-            inside = ids
-            if self.sentences.scheme != PLAIN:
-                inside = np.array([self._ids.get(_continued(tag), _IGNORED) for tag in tags], np.int32)
-            parts = np.flatnonzero(self._starts_word[self._pieces.values.numpy()])
-            targets[parts] = inside[self._word[parts]]
-        targets[self._first[self.has_tokens]] = ids[self.has_tokens]
-        return targets
-
-    @functools.cached_property
-    def gold_tags(self):
-        """The tags of the words of each sentence, in the scheme of the labels."""
-        sentences = self.sentences
-        if sentences.tags is not None:
-            return sentences.tags
-        found = sentences.entities
-        if sentences.texts is not None:
-            found = [self._in_words(row, entities) for row, entities in enumerate(found)]
-        return [schemes.to_tags(one, count) for one, count in zip(found, self.counts.tolist(), strict=True)]
-
-    def _in_words(self, row, entities):
-        """Converts entities in characters to the words that cover them."""
-        in_words, words = [], self.word_spans(row)
-        starts, ends = [start for start, _ in words], [end for _, end in words]
-        for kind, start, end in entities:
-            first, last = bisect.bisect_right(ends, start), bisect.bisect_left(starts, end)
-            if first >= last or (starts[first], ends[last - 1]) != (start, end):
-                self.inexact.append(row)
-            first = max(first, in_words[-1].end if in_words else 0)  # Two entities may share a word.
-            if first < last:
-                in_words.append(Entity(kind, first, last))
-        return in_words
+        continued = None if sentences.scheme == PLAIN else _continued
+        self._targets = _targets(words, self.gold_tags, self._ids, continued, first_token_only)
 
     def word_spans(self, row):
         """Returns the character offsets of the words of a text."""
-        first = int(self._offsets[row])
-        data = self.sentences.texts[row].encode()
-        spans = self._bytes[first : first + int(self.counts[row])].tolist()
-        if len(data) == len(self.sentences.texts[row]):
-            return [tuple(span) for span in spans]
-        places = np.cumsum([(byte & 0xC0) != 0x80 for byte in data])  # The characters up to and with each byte.
-        return [(int(places[start]) - 1, int(places[end - 1])) for start, end in spans]
-
-    @functools.cached_property
-    def _offsets(self):
-        return np.cumsum(self.counts) - self.counts
+        return self._words.spans(row, self.sentences.texts[row])
 
     def inputs(self, first=0, last=None):
         """Returns ragged model inputs of a range of windows, as expected by `Batches`."""
@@ -189,9 +154,10 @@ class TaggingWindows:
         return logits[mask]
 
     def _word_logits(self, logits):
-        words = np.full((len(self._first), len(self.labels)), _NEVER, logits.dtype)
+        """Returns the logits of the first token of each word, given those of all tokens."""
+        words = np.full((len(self.has_tokens), len(self.labels)), _NEVER, logits.dtype)
         words[:, self._ids[self.outside]] = 0  # Of words without tokens.
-        words[self.has_tokens] = logits[self._first[self.has_tokens]]
+        words[self.has_tokens] = logits[self._words.first_token[self.has_tokens]]
         return words
 
     def tags(self, logits):
@@ -201,28 +167,111 @@ class TaggingWindows:
 
     def entities(self, logits):
         """Returns the entities of each sentence as `Sentences.entities` has them."""
-        return [self.in_text(row, found) for row, found in enumerate(self.word_entities(logits))]
+        return [self.in_text(row, entities) for row, entities in enumerate(self.word_entities(logits))]
 
     def word_entities(self, logits):
         """Returns the entities of each sentence, with indices of words."""
-        found = [schemes.entities(tags) for tags in self.tags(logits)]
+        entities = [schemes.entities(tags) for tags in self.tags(logits)]
         if self.sentences.scheme == "io":  # As in the written file: adjacent entities of a type are one.
-            tags = map(schemes.to_tags, found, self.counts.tolist(), itertools.repeat("io"))
-            return [schemes.entities(each, "io") for each in tags]
-        return found
+            tags = map(schemes.to_tags, entities, self.counts.tolist(), itertools.repeat("io"))
+            return [schemes.entities(sentence, "io") for sentence in tags]
+        return entities
 
-    def in_text(self, row, found):
+    def in_text(self, row, entities):
         """Converts entities of words to characters, if the sentences are texts."""
-        if self.sentences.texts is None or not found:
-            return found
+        if self.sentences.texts is None or not entities:
+            return entities
         words = self.word_spans(row)
-        return [Entity(kind, words[start][0], words[end - 1][1]) for kind, start, end in found]
+        return [Entity(type_, words[start][0], words[end - 1][1]) for type_, start, end in entities]
 
 
 def labels(sentences):
     """Returns the labels of a model for `Sentences`: B and I of each type, or the plain tags."""
-    found = {kind for kinds in sentences.types() for kind in kinds}
-    return sorted(found) if sentences.scheme == PLAIN else schemes.labels(found)
+    types = {type_ for types in sentences.types() for type_ in types}
+    return sorted(types) if sentences.scheme == PLAIN else schemes.labels(types)
+
+
+def _of_words(sentences, tokenizer):
+    """Returns the `_Words` of lists of words."""
+    ids, sizes = [], []
+    for first in range(0, len(sentences), _CHUNK):
+        words = tf.ragged.constant(sentences[first : first + _CHUNK], tf.string, ragged_rank=1)
+        pieces = words.with_values(tokenizer(words.values))
+        sizes.append(pieces.values.row_lengths().numpy())
+        ids.append(pieces.merge_dims(1, 2))
+    ids, sizes = tf.concat(ids, 0), np.concatenate(sizes)
+    first_token = np.where(sizes > 0, np.cumsum(sizes) - sizes, -1)
+    word = np.repeat(np.arange(len(sizes)), sizes)
+    return _Words(ids, np.array([len(words) for words in sentences]), first_token, word, _starts(ids, tokenizer), None)
+
+
+def _of_texts(texts, tokenizer):
+    """Returns the `_Words` of texts, which are those of BERT."""
+    parts = [tokenizer.with_offsets(tf.constant(texts[n : n + _CHUNK])) for n in range(0, len(texts), _CHUNK)]
+    ids, starts, ends = (tf.concat(values, 0) for values in zip(*parts, strict=True))
+    starts_part = _starts(ids, tokenizer)
+    first_token = np.flatnonzero(starts_part)
+    sentence = ids.value_rowids().numpy()
+    counts = np.bincount(sentence[first_token], minlength=len(texts))
+    last_token = np.append(first_token, len(sentence))[1:] - 1
+    spans = np.stack([starts.values.numpy()[first_token], ends.values.numpy()[last_token]], 1)
+    return _Words(ids, counts, first_token, np.cumsum(starts_part) - 1, starts_part, spans)
+
+
+def _starts(ids, tokenizer):
+    """Returns whether each token has no `##`."""
+    return ~np.array(tokenizer.vocabulary.is_continuation)[ids.values.numpy()]
+
+
+def _gold_tags(sentences, words):
+    """Returns the tags of the words of each sentence, and the sentence of each entity with other borders than words."""
+    if sentences.tags is not None:
+        return sentences.tags, []
+    inexact, in_words = [], sentences.entities
+    if sentences.texts is not None:
+        in_words = []
+        for sentence, (text, entities) in enumerate(zip(sentences.texts, sentences.entities, strict=True)):
+            covering, others = _in_words(words.spans(sentence, text), entities)
+            in_words.append(covering)
+            inexact += [sentence] * others
+    return list(map(schemes.to_tags, in_words, words.counts.tolist())), inexact
+
+
+def _in_words(spans, entities):
+    """Converts entities in characters to the words that cover them; also returns how many have other borders."""
+    in_words, inexact = [], 0
+    starts, ends = [start for start, _ in spans], [end for _, end in spans]
+    for type_, start, end in entities:
+        first, last = bisect.bisect_right(ends, start), bisect.bisect_left(starts, end)
+        inexact += first >= last or (starts[first], ends[last - 1]) != (start, end)
+        first = max(first, in_words[-1].end if in_words else 0)  # Two entities may share a word.
+        if first < last:
+            in_words.append(Entity(type_, first, last))
+    return in_words, inexact
+
+
+def _targets(words, gold_tags, ids, continued, first_token_only):
+    """Returns the label id of each token, -1 for tokens that are not trained or have an unknown type.
+
+    Args:
+        words: the `_Words`.
+        gold_tags: list of the tags of each sentence, or `None`.
+        ids: dict, the id of each label.
+        continued: function from the tag of a word to that of its further parts; `None` for the same.
+        first_token_only: see `TaggingWindows`.
+    """
+    targets = np.full(len(words.word), _IGNORED, np.int32)
+    if gold_tags is None:
+        return targets
+    tags = list(itertools.chain.from_iterable(gold_tags))
+    of_words = of_parts = np.array([ids.get(tag, _IGNORED) for tag in tags], np.int32)
+    if continued is not None:
+        of_parts = np.array([ids.get(continued(tag), _IGNORED) for tag in tags], np.int32)
+    if not first_token_only:
+        targets[words.starts_part] = of_parts[words.word[words.starts_part]]
+    has_tokens = words.first_token >= 0
+    targets[words.first_token[has_tokens]] = of_words[has_tokens]
+    return targets
 
 
 def _continued(tag):
