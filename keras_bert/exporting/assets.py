@@ -100,7 +100,7 @@ def _example(name, spec):
         second = {"pair": _PAIRS, "choices": _CHOICES, "question": _PAIRS, "labels": _LABELS}
         texts = [f"{text} [MASK]." for text in _TEXTS] if spec.name == "text" else _TEXTS
         return tf.constant(second.get(spec.name, texts))
-    shape = [2, *(3 + axis for axis in range(spec.shape.rank - 1))]
+    shape = [2, *(size or 3 + axis for axis, size in enumerate(spec.shape[1:]))]
     values = dict.fromkeys(("padding_mask", "source_mask", "target_mask"), tf.ones(shape, tf.int32))
     values["segment_ids"] = tf.zeros(shape, tf.int32)
     return values.get(spec.name, tf.reshape(tf.range(tf.reduce_prod(shape)), shape) // 2 % 3)
