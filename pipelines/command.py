@@ -1,4 +1,4 @@
-"""Runs a command: reads its arguments, shows its messages, explains the user's mistakes and handles Ctrl-C."""
+"""Runs a command: its arguments, its messages, the user's mistakes, Ctrl-C and SIGTERM."""
 
 import contextlib
 import logging
@@ -6,12 +6,14 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import sys
 import textwrap
 
 from absl import flags
 
 import keras_bert
+from keras_bert.training.interruption import TERMINATED
 
 from . import INTERRUPTED
 from .arguments import define, explain, flag_fields, old_names, read
@@ -28,7 +30,8 @@ _PARAMETERS |= {"next_sentence": "next_sentence"}
 
 
 def run(document, cls, main, check=None, positional=False, tensorflow=True, resumes=False):
-    """Reads the arguments and calls `main`. User errors print one line and exit with status 2, Ctrl-C with 130.
+    """Reads the arguments and calls `main`. Exits with one line and status 2 after a user's mistake, 130
+    after Ctrl-C and 143 after SIGTERM.
 
     Args:
         document: str, the documentation of the command, for `--help`.
@@ -44,6 +47,7 @@ def run(document, cls, main, check=None, positional=False, tensorflow=True, resu
         with ignoring_closed_pipes():
             print(help_page(document, cls, "".join(_spelling())), flush=True)
         return
+    signal.signal(signal.SIGTERM, _terminate)  # `Trainer.fit` has its own handler.
     try:
         arguments = parse(document, cls, sys.argv[1:])
         if arguments.positional and not positional:
@@ -66,8 +70,14 @@ def run(document, cls, main, check=None, positional=False, tensorflow=True, resu
         if isinstance(error, ModuleNotFoundError) and error.name == "tensorflow":
             print("This command needs TensorFlow: pip install tensorflow tensorflow-text", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt as error:
-        _end_interrupted(str(error) or f"interrupted{'; repeat the command to continue' if resumes else ''}")
+    except (KeyboardInterrupt, _Terminated) as error:
+        what, status = ("terminated", TERMINATED) if isinstance(error, _Terminated) else ("interrupted", INTERRUPTED)
+        # That of `Trainer` tells where it has saved the run.
+        message = str(error) or f"{what}{'; repeat the command to continue' if resumes else ''}"
+        print(f"\n{textwrap.fill(message, 100, subsequent_indent='  ', break_long_words=False)}", file=sys.stderr)
+        _exit(status)
+    except SystemExit as error:
+        _exit(error.code)
 
 
 def parse(document, cls, arguments):
@@ -100,14 +110,20 @@ def _as_flags(message, names):
     return message
 
 
-def _end_interrupted(message):
-    """Prints the message, such as that of `Trainer` about where it has saved the run, and exits."""
-    print(f"\n{textwrap.fill(message, 100, subsequent_indent='  ', break_long_words=False)}", file=sys.stderr)
-    if "jax" in sys.modules:  # It crashes when Python ends during a computation.
+class _Terminated(BaseException):
+    """SIGTERM was received, and not in `Trainer.fit`."""
+
+
+def _terminate(*_):
+    raise _Terminated
+
+
+def _exit(status):
+    if "jax" in sys.modules and status in (INTERRUPTED, TERMINATED):  # It crashes when Python ends in a computation.
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(INTERRUPTED)
-    sys.exit(INTERRUPTED)
+        os._exit(status)
+    sys.exit(status)
 
 
 @contextlib.contextmanager

@@ -40,7 +40,7 @@ class Training(CommandArguments):
 
 
 @dataclasses.dataclass(frozen=True)
-class Finetuning(Training):
+class FinetuningFlags(Training):
     """Flags of fine-tuning. `wording` of a subclass has the task's defaults."""
 
     wording: typing.ClassVar = {"rates": "5e-5", "batches": "32", "epochs": "3"}
@@ -188,21 +188,21 @@ def new_model_rates(task):
 
 def finetune(arguments, task, choices, strategy, texts, predictions=None):
     """Runs the grid of `choices` and prints the results; `texts` and `predictions` as for `print_next`."""
-    from keras_bert.experiments.finetuning import Finetuning as Runs
+    from keras_bert.experiments.finetuning import Finetuning
     from keras_bert.experiments.hyperparameters import Hyperparameters
 
     hyperparameters, options = arguments.fill(Hyperparameters), arguments.options(strategy)
-    runs = Runs(task, choices, hyperparameters, arguments.output, arguments.ensemble, **options)
-    run_grid(arguments, runs, texts, predictions)
+    finetuning = Finetuning(task, choices, hyperparameters, arguments.output, arguments.ensemble, **options)
+    run_and_print(arguments, finetuning, texts, predictions)
 
 
-def run_grid(arguments, runs, texts, predictions=None):
+def run_and_print(arguments, finetuning, texts, predictions=None):
     """Runs a `Finetuning`, and prints the results; `texts` and `predictions` as for `print_next`."""
-    if runs.grid_runs.write:
+    if finetuning.grid_runs.write:
         write_text(arguments.output / "flags.txt", arguments.flagfile)
-    runs.run()
-    if runs.grid_runs.write:
-        print(runs.finish())
+    finetuning.run()
+    if finetuning.grid_runs.write:
+        print(finetuning.finish())
         print_next(arguments.output, texts, predictions)
 
 

@@ -32,7 +32,7 @@ from .arguments import flag
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(common_flags.Finetuning):
+class Arguments(common_flags.FinetuningFlags):
     wording: typing.ClassVar = {"rates": "2e-5", "batches": "32", "epochs": "3"}
 
     train_file: str = flag(None, "Training data: CSV, TSV, JSONL or SQuAD's JSON.", required=True, section="data")

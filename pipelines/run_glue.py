@@ -43,13 +43,14 @@ from keras_bert.text.thresholds import THRESHOLD
 
 from . import command, common_flags, wings
 from .arguments import flag
+from .common_flags import Distillation, FinetuningFlags, NewModels, TableColumns
 
 _GLUE = [name for name in glue.TASKS if name not in ("ax", "mnli_mismatched")]  # The other two are test sets of mnli.
 _OWN = f"{', '.join(OWN[:-1])} or {OWN[-1]}"
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(common_flags.TableColumns, common_flags.NewModels, common_flags.Distillation, common_flags.Finetuning):
+class Arguments(TableColumns, NewModels, Distillation, FinetuningFlags):
     wording: typing.ClassVar = {
         "rates": "3e-5, or 5e-5,4e-5,3e-5,2e-5 for GLUE; 1e-3 for new models",
         "batches": "32",
@@ -211,11 +212,11 @@ def main(arguments):
     for data in everything:
         folder = output / data.task.name if several else output
         task = _create_task(arguments, data, load, folder)
-        runs = _create_runs(arguments, task, folder, strategy)
-        runs.run()
+        finetuning = _create_finetuning(arguments, task, folder, strategy)
+        finetuning.run()
         if is_chief(strategy):
-            print(runs.finish())
-            scores.update(runs.report["scores"])
+            print(finetuning.finish())
+            scores.update(finetuning.results["scores"])
     if is_chief(strategy):
         if several:
             _write_together(output, scores, task.bert.config)
@@ -251,13 +252,13 @@ def _create_task(arguments, data, load, folder):
     return DistillationTask(task, name, load(name), folder / "teacher", **softness, unlabelled=unlabelled)
 
 
-def _create_runs(arguments, task, folder, strategy):
+def _create_finetuning(arguments, task, folder, strategy):
     """Returns the `Finetuning`."""
     from keras_bert.experiments.cross_validation import CrossValidation
     from keras_bert.experiments.finetuning import Finetuning
     from keras_bert.experiments.hyperparameters import Hyperparameters
 
-    defaults, rates = task.task, common_flags.new_model_rates(task)
+    defaults, rates = task.spec, common_flags.new_model_rates(task)
     choices = arguments.choices(rates or defaults.learning_rates, defaults.batch_size, defaults.epochs)
     options = arguments.options(strategy)
     if not arguments.folds:

@@ -27,7 +27,7 @@ from .arguments import flag
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(common_flags.Finetuning):
+class Arguments(common_flags.FinetuningFlags):
     wording: typing.ClassVar = {"rates": "2e-5", "batches": "16", "epochs": "3"}
 
     train_file: str = flag(None, "Training data: CSV, TSV or JSONL.", required=True, section="data")

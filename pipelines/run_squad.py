@@ -24,7 +24,7 @@ from .arguments import flag
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(common_flags.NewModels, common_flags.Finetuning):
+class Arguments(common_flags.NewModels, common_flags.FinetuningFlags):
     wording: typing.ClassVar = {"rates": "5e-5, or 1e-3 for new models", "batches": "32, or 48 with --version_2"}
     wording |= {"epochs": "3, or 2 with --version_2"}
 

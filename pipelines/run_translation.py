@@ -93,7 +93,7 @@ def main(arguments):
     runs = TranslationRuns(
         task, choices, settings, output, strategy=strategy, log_every=50, report_to=arguments.report_to
     )
-    common_flags.run_grid(arguments, runs, '"A text."', "test.txt" if test else "dev.txt")
+    common_flags.run_and_print(arguments, runs, '"A text."', "test.txt" if test else "dev.txt")
 
 
 if __name__ == "__main__":

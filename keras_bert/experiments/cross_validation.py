@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_bert.experiments import grid
 from keras_bert.experiments.finetuning import Finetuning
-from keras_bert.experiments.grid_runs import GridRuns, remove_snapshots
+from keras_bert.experiments.grid_runs import GridRuns, read_logits, remove_snapshots
 from keras_bert.experiments.results import Results
 from keras_bert.files import read_json, write_json
 from keras_bert.training.collectives import sum_over_replicas
@@ -26,6 +26,8 @@ class CrossValidation(Finetuning):
         task: a `ClassificationTask` whose data has `folds`.
         choices, hyperparameters, output, **options: see `Finetuning`.
     """
+
+    keeps_best = False  # The model to keep is trained on all rows.
 
     def __init__(self, task, choices, hyperparameters, output, **options):
         if hyperparameters.best or hyperparameters.patience is not None:
@@ -51,28 +53,28 @@ class CrossValidation(Finetuning):
             if self.grid_runs.write:
                 write_json(result, setting)
 
-    def _run(self, setting, folder):
+    def train_run(self, setting, folder):
         train, dev = self.task.fold(setting["fold"], setting["seed"])
-        trainer, result = self._train(setting, folder, [train], dev)
-        return result, {"dev": {self.task.task.name: trainer.predict(dev)["logits"]}}, lambda: None
+        trainer, result = self.train(setting, folder, [train], dev)
+        return trainer, result, {"dev": {self.task.spec.name: trainer.predict(dev)["logits"]}}
 
     def _train_final(self, setting, folder):
-        trainer, _ = self._train(setting, folder, self.task.train, None)
+        trainer, _ = self.train(setting, folder, self.task.train, None)
         logits = self.task.test_logits(trainer.predict)
         if self.grid_runs.write:
             np.savez(self.grid_runs.final / "test.npz", **logits)
-            self._save(trainer.model, self.grid_runs.logits("dev"), setting)
+            self.save(trainer.model, self.grid_runs.logits("dev"), setting)
             remove_snapshots(folder)
 
 
 class _FoldResults(Results):
     """Results of folds."""
 
-    def _best_facts(self, scores):
+    def best_facts(self, scores):
         kept = f"{grid.setting_text(self.grid_runs.chosen())}; the model is trained on all rows"
         return {
             "best setting": kept,
-            f"scores of {self.run.evaluated_on}": self.grid_runs.means(),
+            f"scores of {self.finetuning.evaluated_on}": self.grid_runs.means(),
             "scores of all rows": scores,
         }
 
@@ -102,7 +104,7 @@ class _FoldRuns(GridRuns):
 
     def best(self):
         """Returns the folds of the setting with the highest mean; none if a run of every setting diverged."""
-        row = grid.summary(self.results, self.metric)[0]
+        row = grid.seed_statistics(self.results, self.metric)[0]
         if math.isnan(row["mean"]):
             return []
         return [result for result in self.results if grid.without_seed(result["setting"]) == row["setting"]]
@@ -119,28 +121,23 @@ class _FoldRuns(GridRuns):
     def logits(self, split):
         """Returns the logits of all rows, each predicted by the model that was not trained on it, of the first seed."""
         if split == "test":
-            return self._read(self.final / "test.npz")
+            return read_logits(self.final / "test.npz")
         chosen = self.chosen()
         return self._together([fold for fold in self.best() if _without_fold(fold["setting"]) == chosen])
 
     def _together(self, folds):
         """Returns the logits of all rows, from the folds of one setting and seed."""
-        parts = [self._read(self._folder(fold) / "dev.npz") for fold in folds]
+        parts = [read_logits(self.folder(fold["setting"]) / "dev.npz") for fold in folds]
         order = np.argsort(np.concatenate([self._rows(fold) for fold in folds]))
         return {name: np.concatenate([part[name] for part in parts])[order] for name in parts[0]}
 
     def _rows(self, fold):
         return self._task.fold_rows(fold["setting"]["fold"], fold["setting"]["seed"])
 
-    @staticmethod
-    def _read(path):
-        with np.load(path) as file:
-            return dict(file)
-
-    def summary(self):
+    def to_json(self):
         folds = self.best()
         scores = {name: float(np.mean([fold["scores"][name] for fold in folds])) for name in folds[0]["scores"]}
-        return {**super().summary(), "best": {"setting": self.chosen(), "scores": scores}, "ensemble": []}
+        return {**super().to_json(), "best": {"setting": self.chosen(), "scores": scores}, "ensemble": []}
 
 
 def _without_fold(setting):

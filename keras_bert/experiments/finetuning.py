@@ -8,6 +8,7 @@ import math
 import pathlib
 
 import keras
+import numpy as np
 
 from keras_bert.checkpoints.load import load
 from keras_bert.checkpoints.save import save
@@ -45,7 +46,7 @@ class Finetuning:
         report_to: list of names, see `create_callbacks`. Defaults to TensorBoard.
 
     Attributes:
-        report: the content of `results.json`, set by `finish`.
+        results: the content of `results.json`, set by `finish`.
 
     Example:
         choices = {"learning_rate": [3e-5], "batch_size": [32], "epochs": [3], "seed": [1, 2]}
@@ -54,7 +55,7 @@ class Finetuning:
         print(finetuning.finish())
     """
 
-    evaluated_on, results_class = "dev", Results
+    evaluated_on, results_class, keeps_best = "dev", Results, True
 
     def __init__(
         self,
@@ -73,10 +74,19 @@ class Finetuning:
         self.task, self.hyperparameters, self.strategy = task, hyperparameters, strategy
         self.settings, self.output, self.log_every = grid.settings(**choices), pathlib.Path(output), log_every
         self.grid_runs = GridRuns(output, task.metric, ensemble, strategy is None or is_chief(strategy), task.combine)
-        self.report, self._before = None, None
+        self.results, self._before = None, None
 
     def run(self):
         """Trains the unfinished runs of the grid."""
+        self._describe()
+        check_unchanged(self.output / "runs", self.task.origins, self.grid_runs.write)
+        for setting in self.grid_runs.unfinished(self.settings, self.common()):
+            with self.grid_runs.started(setting) as folder:
+                result = self._run(setting, folder)
+            self.grid_runs.add(setting, result)
+        self.grid_runs.finish()
+
+    def _describe(self):
         _LOG.info("%s", self.task.title)
         for name, text in self.task.facts.items():
             _LOG.info("%s", indented(f"{name}: {text}"))
@@ -84,21 +94,38 @@ class Finetuning:
             _LOG.warning("%s", problem)
         if len(self.settings) > 1:
             _LOG.info("  runs: %d", len(self.settings))
-        check_unchanged(self.output / "runs", self.task.origins, self.grid_runs.write)
-        self.grid_runs.run(self.settings, self.common(), self._run)
 
     def common(self):
+        """Returns the settings that all runs share."""
         options = {"load_options": dict(self.task.load_options)} if self.task.load_options else {}
         return {**self.task.settings, **self.hyperparameters.to_dict(), **options}
 
     def _run(self, setting, folder):
-        """Trains one run. Returns its result, its logits and a function that saves its model."""
-        dev = self._select(setting)
-        trainer, result = self._train(setting, folder, self.task.train, dev)
-        logits = {"dev": self.task.dev_logits(trainer.predict), "test": self.task.test_logits(trainer.predict)}
-        return result, logits, lambda: self._save(trainer.model, logits["dev"], setting)
+        """Trains a run; keeps its logits, and its model if it is the best one yet. Returns its result."""
+        try:
+            trainer, result, logits = self.train_run(setting, folder)
+        except FloatingPointError as error:
+            _LOG.warning("%s diverged and is ranked last: %s", grid.setting_text(setting), error)
+            return {"scores": {self.task.metric: math.nan}, "diverged": str(error)}
+        if self.grid_runs.write:
+            for split, arrays in logits.items():
+                np.savez(folder / f"{split}.npz", **arrays)
+            if self.keeps_best and self.grid_runs.is_best(setting, result):
+                self.save(trainer.model, logits["dev"], setting)
+        return result
 
-    def _select(self, setting):
+    def train_run(self, setting, folder):
+        """Trains one run; subclasses may train on other rows, or choose among several weights.
+
+        Returns:
+            The trainer; the result, a dict with `scores`; and the logits of each split, dicts of arrays:
+            `{"dev": {...}, "test": {...}}`. A run that raises `FloatingPointError` is ranked last; the grid continues.
+        """
+        trainer, result = self.train(setting, folder, self.task.train, self.select(setting))
+        logits = {"dev": self.task.dev_logits(trainer.predict), "test": self.task.test_logits(trainer.predict)}
+        return trainer, result, logits
+
+    def select(self, setting):
         """Selects the setting in the task; of several workers the first one writes files, which the others read."""
         if self.strategy and not self.grid_runs.write:
             sum_over_replicas(self.strategy, 0)
@@ -107,16 +134,16 @@ class Finetuning:
             sum_over_replicas(self.strategy, 0)
         return dev
 
-    def _train(self, setting, folder, stages, dev):
+    def train(self, setting, folder, stages, dev):
         """Trains a model in stages. Returns its trainer, and its result: the scores on `dev` and their epoch."""
         _LOG.info("%s", indented(f"training: {grid.setting_text(setting)}"))
         keras.backend.clear_session()
         keras.utils.set_random_seed(setting["seed"])
         *earlier, last = stages
         weights, shared = None, self.hyperparameters
-        for number, examples in enumerate(earlier, 1):
-            weights = self._weights_after(setting, examples, folder / f"before_{number}", weights)
-        trainer, batches = self._trainer(setting, last, folder, weights, self.task.score)
+        for number, stage in enumerate(earlier, 1):
+            weights = self._weights_after(setting, stage, folder / f"before_{number}", weights)
+        trainer, batches = self.create_trainer(setting, last, folder, weights, self.task.score)
         if self.task.compares_start and self._before is None:
             losses = {loss.name for loss in trainer.losses}
             found = trainer.evaluate(dev)
@@ -141,17 +168,18 @@ class Finetuning:
             result["trained_weights"] = sum(math.prod(weight.shape) for weight in trainer.model.trainable_weights)
         return trainer, result
 
-    def _weights_after(self, setting, examples, folder, weights):
+    def _weights_after(self, setting, stage, folder, weights):
         """Returns the weights after one stage; its trainer is freed before the next one is created."""
-        trainer, batches = self._trainer(setting, examples, folder, weights)
+        trainer, batches = self.create_trainer(setting, stage, folder, weights)
         trainer.fit(batches, epochs=setting["epochs"], log_every=self.log_every, progress=self.grid_runs.progress)
         return trainer.model.get_weights()
 
-    def _trainer(self, setting, examples, folder, weights, metrics=()):
+    def create_trainer(self, setting, stage, folder, weights, metrics=()):
         """Returns the trainer of one stage and its batches."""
         shared, name = self.hyperparameters, setting.get("model", self.task.model)
-        rows = examples, setting["batch_size"], setting["seed"]
-        batches = self.task.packed_batches(*rows) if shared.pack else self.task.batches(*rows, shared.group_by_length)
+        options = stage, setting["batch_size"], setting["seed"]
+        task, grouped = self.task, shared.group_by_length
+        batches = task.packed_batches(*options) if shared.pack else task.batches(*options, grouped)
         steps = setting["epochs"] * batches.steps
 
         def optimizer(model):
@@ -190,7 +218,8 @@ class Finetuning:
             )
         return model
 
-    def _save(self, model, logits, setting):
+    def save(self, model, logits, setting):
+        """Saves the model of a run, given its dev logits."""
         bert = self.task.bert
         for folder in self.formats():
             base = setting.get("model", self.task.model)
@@ -211,8 +240,8 @@ class Finetuning:
         return ["model", "adapter"] if self.hyperparameters.lora_rank else ["model"]
 
     def finish(self):
-        """Writes the results, see `Results`, and exports the best model. Returns a summary to print."""
-        results = self.results_class(self)
-        summary = results.write()
-        self.report = results.report
-        return summary
+        """Writes the results, see `Results`, and exports the best model. Returns the text to print."""
+        writer = self.results_class(self)
+        text = writer.write()
+        self.results = writer.results
+        return text

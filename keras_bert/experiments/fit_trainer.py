@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from keras_bert.memory import explain_out_of_memory
 from keras_bert.training.calls import rates
-from keras_bert.training.interruption import InterruptedEvaluation, Interruption
+from keras_bert.training.interruption import InterruptedEvaluation, Interruption, stopped
 from keras_bert.training.progress import Progress, announced
 from keras_bert.training.run_log import RunLog
 from keras_bert.training.run_state import RunState, run_settings
@@ -75,8 +75,7 @@ class FitTrainer:
                     state.save(step, log.state())
                     after_save()
                 if stop or self._interruption.requested:  # The latter during the last save.
-                    place = f"stopped at step {step:,} of {steps:,}, saved to {self.directory}"
-                    self._interruption.stop(f"{place}; repeat the command to continue", log.say)
+                    self._interruption.stop(stopped(step, steps, self.directory), log.say)
             log.finish(state.result)
         return state.result
 

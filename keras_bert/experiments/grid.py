@@ -1,17 +1,13 @@
-"""Resumable grids of runs, one folder per run, and their statistics."""
+"""The settings of a grid of runs, the order of their results, and statistics over seeds."""
 
-import gc
 import itertools
 import json
 import math
-import pathlib
 import statistics
 
 import numpy as np
 
-from keras_bert.files import difference, read_json, write_json
-
-_RESULT = "result.json"
+from keras_bert.training.progress import is_share
 
 
 def settings(**choices):
@@ -31,71 +27,21 @@ def folder_name(setting):
     return ",".join(f"{name}={str(value).rstrip('/').rpartition('/')[2]}" for name, value in setting.items())
 
 
-def run_grid(grid, directory, run, common, write=True):
-    """Runs the settings that have no result yet.
-
-    Args:
-        grid: list of settings.
-        directory: folder of the runs; may contain runs of earlier grids.
-        run: function of `(setting, folder, finished results)` that returns the result, a dict with `scores`, a dict of
-            numbers. It may be interrupted and called again.
-        common: dict of the settings that all runs share, such as the model. Must equal that of the folder's runs.
-        write: bool, whether this process writes files; only one of several workers should. Defaults to `True`.
-
-    Returns:
-        A sorted list of `{"setting", "scores", ...}` of all runs in the directory, including those of earlier grids.
-        Scores that only other runs have are NaN.
-    """
-    directory = pathlib.Path(directory)
-    _check_common(directory / "common.json", common, write)
-    results = [read_json(path) for path in directory.glob(f"*/{_RESULT}")]
-    done = [result["setting"] for result in results]
-    names = [folder_name(setting) for setting in [*done, *(setting for setting in grid if setting not in done)]]
-    if shared := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"{directory}: two settings would share the folder {shared[0]}. Expected different names")
-    for setting in grid:
-        if setting not in done:
-            folder = directory / folder_name(setting)
-            folder.mkdir(parents=True, exist_ok=True)
-            result = {"setting": setting, **run(setting, folder, list(results))}
-            results.append(result)
-            gc.collect()  # Models are in reference cycles; this frees their memory for the next run.
-            if write:
-                write_json(folder / _RESULT, result)
-    return sorted(_with_all_scores(results), key=_order)
-
-
-def _with_all_scores(results):
-    """Adds NaN for scores that only other runs have; a run that diverged may have none."""
-    longest_first = sorted(results, key=lambda result: -len(result["scores"]))
-    names = dict.fromkeys((name for result in longest_first for name in result["scores"]), math.nan)
-    return [{**result, "scores": names | result["scores"]} for result in results]
-
-
-def _check_common(path, common, write):
-    if path.exists():
-        if differs := difference(read_json(path), common):
-            raise ValueError(
-                f"{path.parent} contains runs with other settings: {differs}. Use the same ones or another directory"
-            )
-    elif write:
-        write_json(path, common)
-
-
-def _order(result):
-    return list(result["setting"].values())
+def in_order(results):
+    """Sorts results by the values of their settings."""
+    return sorted(results, key=lambda result: list(result["setting"].values()))
 
 
 def ranked(results, metric):
     """Sorts results by descending metric, NaN last, ties in the order of their settings."""
-    return sorted(sorted(results, key=_order), key=lambda result: _descending(result["scores"][metric]))
+    return sorted(in_order(results), key=lambda result: _descending(result["scores"][metric]))
 
 
 def _descending(score):
     return (math.isnan(score), 0.0 if math.isnan(score) else -score)
 
 
-def summary(results, metric):
+def seed_statistics(results, metric):
     """Computes statistics of the metric over the seeds of each setting.
 
     Returns:
@@ -141,8 +87,8 @@ def runs_table(results, metric):
     return "\n".join(lines) + "\n"
 
 
-def markdown(rows, metric):
-    """Returns a Markdown table of a `summary`; a setting with a single run has no deviation."""
+def statistics_table(rows, metric):
+    """Returns a Markdown table of `seed_statistics`; a setting with a single run has no deviation."""
     title = metric.replace("_", " ")
     if all(row["runs"] == 1 for row in rows):
         cells = [f"| {setting_text(row['setting'])} | {_cell(metric, row['mean'])} |" for row in rows]
@@ -160,9 +106,5 @@ def setting_text(setting):
     return folder_name(setting).replace(",", ", ")
 
 
-def _is_share(name):
-    return name != "loss" and not name.endswith("_loss")
-
-
 def _cell(name, value, missing="diverged"):
-    return missing if math.isnan(value) else f"{100 * value:.2f}%" if _is_share(name) else f"{value:.4f}"
+    return missing if math.isnan(value) else f"{100 * value:.2f}%" if is_share(name) else f"{value:.4f}"

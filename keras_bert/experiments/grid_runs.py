@@ -1,6 +1,7 @@
 """The runs of a grid in one folder, their logits, and an ensemble of the best runs."""
 
 import contextlib
+import gc
 import json
 import logging
 import math
@@ -11,77 +12,101 @@ import time
 import numpy as np
 
 from keras_bert.experiments import grid
-from keras_bert.files import read_json, write_json
+from keras_bert.files import difference, read_json, write_json
 from keras_bert.tasks.logits import mean_logits
 from keras_bert.training.progress import Progress
 
-_SECONDS = "seconds.json"
+_RESULT, _SECONDS = "result.json", "seconds.json"
 
 _LOG = logging.getLogger("keras_bert")
 
 
 class GridRuns:
-    """Runs a grid and keeps the logits of each run and the model of the best run.
+    """The runs of a grid in a folder: which ones are left, their results and logits, and the best of them.
 
     Args:
-        directory: output folder; `runs/` in it contains a folder for each run.
+        directory: output folder; `runs/` in it contains a folder for each run, also for those of earlier grids.
         metric: name of the score that selects the best run.
         ensemble: int, number of best runs whose logits are combined. Defaults to 1.
         write: bool, whether this process writes files; only one of several workers should. Defaults to `True`.
         combine: function that combines the logits of several runs, a list of arrays.
 
     Attributes:
-        results: list of `{"setting", "scores", ...}` of all runs, set by `run`. A run that diverged has NaN as score.
+        results: list of `{"setting", "scores", ...}` of the finished runs. A run that diverged has NaN as score.
         progress: `Progress` of the current run, or `None`.
+
+    Example:
+        for setting in grid_runs.unfinished(settings, common):
+            with grid_runs.started(setting) as folder:
+                result = train(setting, folder)
+            grid_runs.add(setting, result)
+        grid_runs.finish()
     """
 
     def __init__(self, directory, metric, ensemble=1, write=True, combine=mean_logits):
         self.directory, self.metric, self.write = pathlib.Path(directory), metric, write
-        self._ensemble, self._combine, self.results, self.progress = ensemble, combine, [], None
+        self._ensemble, self._combine, self._settings = ensemble, combine, []
+        self.results, self.progress = [], None
 
-    def run(self, settings, common, train):
-        """Trains the unfinished runs.
+    def unfinished(self, settings, common):
+        """Reads the results in the folder; returns the settings that have none yet.
 
         Args:
             settings: list of settings, see `grid.settings`.
-            common: the settings that all runs share, see `grid.run_grid`.
-            train: function of `(setting, folder)` that returns the result, a dict with `scores`; the logits of each
-                split as dicts of arrays, `{"dev": {...}, "test": {...}}`; and a function that saves the model. If it
-                raises a FloatingPointError, the run has diverged: it is ranked last, and the grid continues.
+            common: dict of the settings that all runs share, such as the model. Must equal that of the folder's runs.
         """
-
-        def run(setting, folder, finished):
-            self.progress = _progress(settings, setting, finished, resumed=self.progress is None)
-            with _timed(folder / _SECONDS) if self.write else contextlib.nullcontext():
-                result = self._train_and_store(train, setting, folder, finished)
-            if self.write:
-                remove_snapshots(folder)
-            return result
-
-        self.results = grid.run_grid(settings, self.directory / "runs", run, common, write=self.write)
-        if self.progress is None:
+        runs = self.directory / "runs"
+        _check_common(runs / "common.json", common, self.write)
+        self.results = [read_json(path) for path in runs.glob(f"*/{_RESULT}")]
+        done = [result["setting"] for result in self.results]
+        left = [setting for setting in settings if setting not in done]
+        names = [grid.folder_name(setting) for setting in [*done, *left]]
+        if shared := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"{runs}: two settings would share the folder {shared[0]}. Expected different names")
+        if not left:
             _LOG.info("  %s", "the run is finished" if len(settings) == 1 else f"all {len(settings)} runs are finished")
-        self.progress = None
+        self._settings = settings
+        return left
+
+    @contextlib.contextmanager
+    def started(self, setting):
+        """Creates the folder of a run; measures the time of the block, and then removes the run's snapshots."""
+        folder = self.folder(setting)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.progress = self._progress(setting, resumed=self.progress is None)
+        with _timed(folder / _SECONDS) if self.write else contextlib.nullcontext():
+            yield folder
+        if self.write:
+            remove_snapshots(folder)
+
+    def _progress(self, setting, resumed):
+        """Returns the `Progress` of a run; a run takes time in proportion to its epochs."""
+        done = [setting, *(result["setting"] for result in self.results)]
+        later = [other for other in self._settings if other not in done]
+        rest = sum(other.get("epochs", 1) for other in later) / setting.get("epochs", 1)
+        return Progress(len(self._settings) - len(later), len(self._settings), rest, resumed)
+
+    def is_best(self, setting, result):
+        """Returns whether a new run is better than all finished ones."""
+        new = {"setting": setting, **result}
+        return grid.ranked([*self.results, new], self.metric)[0] is new
+
+    def add(self, setting, result):
+        """Adds the result of a finished run, a dict with `scores`."""
+        self.results.append({"setting": setting, **result})
+        gc.collect()  # Models are in reference cycles; this frees their memory for the next run.
+        if self.write:
+            write_json(self.folder(setting) / _RESULT, self.results[-1])
+
+    def finish(self):
+        """Sorts the results and adds NaN for scores that only other runs have. Raises an error if all runs diverged."""
+        self.results, self.progress = grid.in_order(_with_all_scores(self.results)), None
         if not self.best():
             diverged = [result["diverged"] for result in self.results if "diverged" in result]
             raise FloatingPointError(
                 f"{len(diverged)} of {len(self.results)} run(s) in {self.directory / 'runs'} diverged, which leaves no "
                 f"model to keep. Add a lower learning rate. The first one: {diverged[0]}"
             )
-
-    def _train_and_store(self, train, setting, folder, finished):
-        try:
-            result, logits, save = train(setting, folder)
-        except FloatingPointError as error:
-            _LOG.warning("%s diverged and is ranked last: %s", grid.setting_text(setting), error)
-            return {"scores": {self.metric: math.nan}, "diverged": str(error)}
-        if self.write:
-            for split, arrays in logits.items():
-                np.savez(folder / f"{split}.npz", **arrays)
-            mine = {"setting": setting, **result}
-            if grid.ranked([*finished, mine], self.metric)[0] is mine:
-                save()
-        return result
 
     def best(self):
         """Returns the results of the ensemble's runs, the best first, without runs that diverged."""
@@ -90,42 +115,55 @@ class GridRuns:
 
     def logits(self, split):
         """Returns the combined logits of the ensemble as a dict of arrays."""
-        arrays = []
-        for result in self.best():
-            with np.load(self._folder(result) / f"{split}.npz") as file:
-                arrays.append(dict(file))
+        arrays = [read_logits(self.folder(result["setting"]) / f"{split}.npz") for result in self.best()]
         return {name: self._combine([part[name] for part in arrays]) for name in arrays[0]}
 
     def curves(self):
         """Returns the lines of each run's `metrics.jsonl`, by folder name."""
-        files = {self._folder(result).name: self._folder(result) / "metrics.jsonl" for result in self.results}
-        return {name: [json.loads(line) for line in file.read_text().splitlines()] for name, file in files.items()}
+        files = [self.folder(result["setting"]) / "metrics.jsonl" for result in self.results]
+        return {file.parent.name: [json.loads(line) for line in file.read_text().splitlines()] for file in files}
 
     def seconds(self):
         """Returns the duration of all runs, including interrupted parts."""
-        return sum(_seconds(self._folder(result) / _SECONDS) for result in self.results)
+        return sum(_seconds(self.folder(result["setting"]) / _SECONDS) for result in self.results)
 
-    def summary(self):
-        """Returns the results as JSON values."""
+    def to_json(self):
+        """Returns the entries of `results.json` about the runs."""
         best = self.best()
         return {
             "metric": self.metric,
             "best": best[0],
             "ensemble": [result["setting"] for result in best],
-            "summary": grid.summary(self.results, self.metric),
+            "summary": grid.seed_statistics(self.results, self.metric),
             "runs": self.results,
         }
 
-    def _folder(self, result):
-        return self.directory / "runs" / grid.folder_name(result["setting"])
+    def folder(self, setting):
+        """Returns the folder of a run."""
+        return self.directory / "runs" / grid.folder_name(setting)
 
 
-def _progress(settings, setting, finished, resumed):
-    """Returns the `Progress` of a run of the grid; a run takes time in proportion to its epochs."""
-    done = [setting, *(result["setting"] for result in finished)]
-    later = [other for other in settings if other not in done]
-    rest = sum(other.get("epochs", 1) for other in later) / setting.get("epochs", 1)
-    return Progress(len(settings) - len(later), len(settings), rest, resumed)
+def read_logits(path):
+    """Returns the arrays of an `.npz` file as a dict."""
+    with np.load(path) as file:
+        return dict(file)
+
+
+def _check_common(path, common, write):
+    if path.exists():
+        if differs := difference(read_json(path), common):
+            raise ValueError(
+                f"{path.parent} contains runs with other settings: {differs}. Use the same ones or another directory"
+            )
+    elif write:
+        write_json(path, common)
+
+
+def _with_all_scores(results):
+    """Adds NaN for scores that only other runs have; a run that diverged may have none."""
+    longest_first = sorted(results, key=lambda result: -len(result["scores"]))
+    names = dict.fromkeys((name for result in longest_first for name in result["scores"]), math.nan)
+    return [{**result, "scores": names | result["scores"]} for result in results]
 
 
 @contextlib.contextmanager

@@ -12,30 +12,18 @@ from keras_bert.reports.names import base_name, is_hub_name
 from keras_bert.tasks.summary import warnings
 from keras_bert.version import __version__
 
-# The hub's names of metrics, where they differ.
-_METRICS = {"macro_f1": "f1", "micro_f1": "f1", "pearson": "pearsonr", "spearman": "spearmanr", "exact": "exact_match"}
 _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|#$")  # Not underscores in words.
 _RESERVED = ("true", "false", "yes", "no", "on", "off", "null")  # In YAML 1.1.
-_CLASSES = {
-    "text-classification": "AutoModelForSequenceClassification",
-    "token-classification": "AutoModelForTokenClassification",
-    "question-answering": "AutoModelForQuestionAnswering",
-    "multiple-choice": "AutoModelForMultipleChoice",
-}
 
 
-def write(name, task, evaluated_on, settings, scores, title="BERT", package="keras_bert"):
+def text(name, task, evaluated_on, settings, scores, title="BERT", package="keras_bert"):
     """Returns the text of a model card.
 
     Local files and folders are named without their path; the license and the language are unknown and left out.
 
     Args:
         name: name of the model.
-        task: the `FinetuningTask`. Its `card` has `pipeline_tag`, `dataset` (the metadata of the hub: `type`, `name`,
-            `config`, `split`), `datasets` (names of data sets on the hub), `purpose` and `trained_on` (for the first
-            sentence), `example` (Python code of the texts to predict), `arguments` (Python code, the arguments of the
-            tokenizer) and optionally `note` (a sentence about the scores), `imports` and `outputs` (lines of Python
-            code for the outputs of transformers); `only_encoder` is true if transformers has no such head.
+        task: the `FinetuningTask`, whose `card` is described there.
         evaluated_on: string, what the scores are from, such as "dev".
         settings: dict of the training settings.
         scores: dict of the scores, from 0 to 1.
@@ -49,7 +37,7 @@ def write(name, task, evaluated_on, settings, scores, title="BERT", package="ker
     versions = {"keras_bert": __version__, "keras": keras.__version__, "tensorflow": tf.__version__}
     versions["python"] = platform.python_version()
     note = f"\n{escaped(task.card['note'])}\n" if "note" in task.card else ""
-    trained = "trained" if task.card.get("only_encoder") else "fine-tuned"
+    trained = "fine-tuned" if "auto_class" in task.card else "trained"
     parts = [
         "---\n" + _yaml(metadata) + "---\n",
         f"# {escaped(name)}\n",
@@ -65,17 +53,16 @@ def write(name, task, evaluated_on, settings, scores, title="BERT", package="ker
 
 
 def _metadata(name, task, start, evaluated_on, scores, title):
-    card, percent = task.card, task.card["pipeline_tag"] == "question-answering"
+    card, names = task.card, task.card.get("hub_metrics", {})
     results = [
         {
-            "type": _METRICS.get(metric, metric),
-            "value": round(100 * value, 2) if percent else round(value, 4),
+            "type": names.get(metric, metric),
+            "value": round(100 * value, 2) if card.get("hub_percent") else round(value, 4),
             "name": f"{metric.replace('_', ' ')} ({evaluated_on})",
         }
         for metric, value in scores.items()
     ]
-    is_own = card.get("only_encoder") or title != "BERT"
-    library = "keras_bert" if is_own else "transformers"  # Which opens the encoder alone.
+    library = "transformers" if "auto_class" in card and title == "BERT" else "keras_bert"
     if card["pipeline_tag"] == "sentence-similarity":
         library = "sentence-transformers"
     metadata = {"library_name": library, "pipeline_tag": card["pipeline_tag"]}
@@ -157,8 +144,8 @@ def _use(card, title, package):
             "from sentence_transformers import SentenceTransformer\n\n"
             f'print(SentenceTransformer("path/to/this/folder").encode({card["example"]}))\n```\n'
         )
-    model = "AutoModel" if card.get("only_encoder") else _CLASSES[card["pipeline_tag"]]
-    head = f"With transformers{', the encoder alone' if card.get('only_encoder') else ''}"
+    model = card.get("auto_class", "AutoModel")
+    head = "With transformers" if "auto_class" in card else "With transformers, the encoder alone"
     call = f'tokenizer({card["arguments"]}, truncation=True, return_tensors="pt")'
     # A row of choices is one example.
     inputs = f"{{name: ids[None] for name, ids in {call}.items()}}" if model.endswith("MultipleChoice") else call

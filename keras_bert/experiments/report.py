@@ -7,6 +7,7 @@ import re
 from keras_bert.experiments import grid
 from keras_bert.files import write_text
 from keras_bert.reports import charts, curves, page
+from keras_bert.training.progress import is_share
 
 ERRORS = "errors.tsv"
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
@@ -21,14 +22,14 @@ def write_report(path, head, metric, results, run_curves, sections, errors=()):
         path: output file.
         head: `Head`.
         metric: name of the score that selects the best run.
-        results: list of `{"setting", "scores"}`, as returned by `grid.run_grid`.
+        results: list of `{"setting", "scores"}`, see `GridRuns`.
         run_curves: dict of the lines of `metrics.jsonl`, a list of dicts for each run; the keys are folder names as
             returned by `grid.folder_name`.
         sections: HTML sections about the predictions on dev, see the `report.py` of each
             task.
         errors: rows of `errors.tsv`, lists of strings and numbers, the header first. Empty writes no file.
     """
-    path, unit = pathlib.Path(path), _unit(metric, results)
+    path, unit = pathlib.Path(path), _unit(metric)
     drawn = [result for result in results if charts.drawable(result["scores"][metric])]
     # Folds are not compared with each other.
     best = next((run for run in grid.ranked(drawn, metric) if "fold" not in run["setting"]), None)
@@ -61,10 +62,9 @@ def _cell(text):
     return f'"{doubled}"'
 
 
-def _unit(name, results):
-    """Returns 100 for scores between -1 and 1, which are shown in percent; 1 for losses and other scores."""
-    values = [result["scores"].get(name) for result in results if charts.drawable(result["scores"].get(name))]
-    return 1 if "loss" in name or any(abs(value) > 1.000001 for value in values) else 100
+def _unit(name):
+    """Returns 100 for scores that are shown in percent, otherwise 1."""
+    return 100 if is_share(name) else 1
 
 
 def _score(value, unit):
@@ -81,7 +81,7 @@ def _setting_text(setting):
 
 def _strips(metric, unit, drawn, best):
     """Dot plot: a row for each setting, a dot for each seed; none for a single run."""
-    rows = grid.summary(drawn, metric)
+    rows = grid.seed_statistics(drawn, metric)
     if sum(row["runs"] for row in rows) < 2:
         return {"strips": [], "scale": ""}
     reach = [row["mean"] + sign * row["deviation"] for row in rows for sign in (-1, 1)]
@@ -122,7 +122,7 @@ def _runs(metric, results, drawn, best):
         notes.append(f"Runs without a finite {metric.replace('_', ' ')}, not plotted: {len(results) - len(drawn)}.")
     settings = results[0]["setting"]
     names = dict.fromkeys([metric, *(name for result in results for name in result["scores"])])  # Diverged: only one.
-    units = {name: _unit(name, results) for name in names}
+    units = {name: _unit(name) for name in names}
     return {
         "notes": notes,
         # Scores come first, since narrow screens cut off the last columns.

@@ -21,23 +21,24 @@ class Results:
     """Writes `results.json`, `results.md`, `report.html`, the model cards, and the SavedModel.
 
     Args:
-        run: a `Finetuning` whose runs are finished.
+        finetuning: a `Finetuning` whose runs are finished.
 
     Attributes:
-        report: the content of `results.json`, set by `write`.
+        results: the content of `results.json`, set by `write`.
     """
 
-    def __init__(self, run):
-        self.run, self.task, self.grid_runs, self.output = run, run.task, run.grid_runs, run.output
-        self.report, self._parameters, self._thresholds = None, None, {}
+    def __init__(self, finetuning):
+        self.finetuning, self.task = finetuning, finetuning.task
+        self.grid_runs, self.output = finetuning.grid_runs, finetuning.output
+        self.results, self._parameters, self._thresholds = None, None, {}
 
     def write(self):
-        """Scores the ensemble, writes all files and exports the best model. Returns a summary to print."""
+        """Scores the ensemble, writes all files and exports the best model. Returns the text to print."""
         grid_runs, task = self.grid_runs, self.task
         findings = task.conclude(grid_runs.logits("dev"), grid_runs.logits("test"), self.output)
-        self._export()
+        self.export_model()
         warning = data_summary.no_better(task.summary, task.metric, findings.measured, findings.same)
-        best = self._best_facts(findings.scores)
+        best = self.best_facts(findings.scores)
         problems = data_summary.warnings(task.summary)
         facts = {
             **task.facts,
@@ -47,36 +48,37 @@ class Results:
             **({"warning": warning} if warning else {}),
             **findings.facts,
         }
-        self.report = {
+        self.results = {
             **findings.results,
             "facts": facts,
             "data": task.summary,
             "no_better_than_majority": warning is not None,
-            **grid_runs.summary(),
+            **grid_runs.to_json(),
         }
-        write_json(self.output / "results.json", self.report)
-        title, (summary, runs) = f"{task.title}, {self.run.evaluated_on}", self._tables()
+        write_json(self.output / "results.json", self.results)
+        title, (statistics, runs) = f"{task.title}, {self.finetuning.evaluated_on}", self._tables()
         listed = (f"- {model_card.escaped(f'{name}: {text}')}" for name, text in facts.items())
         lines = [f"# {model_card.escaped(title)}", "", *listed, ""]
-        lines += [*(summary if any(row["runs"] > 1 for row in self.report["summary"]) else []), *runs, *findings.tables]
+        several_seeds = any(row["runs"] > 1 for row in self.results["summary"])
+        lines += [*(statistics if several_seeds else []), *runs, *findings.tables]
         write_text(self.output / "results.md", "\n".join(lines).rstrip() + "\n")
         with announced("writing the report"):
             self._write_report(facts, findings)
-        for folder in self.run.formats():
+        for folder in self.finetuning.formats():
             write_text(self.output / folder / "README.md", self._model_card(findings))
         messages = [*findings.messages, *([indented(f"warning: {warning}").lstrip()] if warning else [])]
         shown = {**best, **{name: text for name, text in findings.facts.items() if name == "thresholds"}}
         shown = [indented(f"{name}: {text}") for name, text in shown.items() if name != "settings"]  # Already printed.
-        return "\n".join([*messages, "", title, *summary, *shown, ""])
+        return "\n".join([*messages, "", title, *statistics, *shown, ""])
 
     def _tables(self):
         """Returns lists of Markdown tables, of the settings and of the runs; both are empty for a single run."""
         results, metric = self.grid_runs.results, self.grid_runs.metric
         if len(results) == 1:
             return [], []
-        return [grid.markdown(self.report["summary"], metric)], [grid.runs_table(results, metric)]
+        return [grid.statistics_table(self.results["summary"], metric)], [grid.runs_table(results, metric)]
 
-    def _best_facts(self, scores):
+    def best_facts(self, scores):
         """Returns entries about the best runs for the head of the report."""
         best = self.grid_runs.best()
         setting, epoch = best[0]["setting"], best[0].get("epoch")
@@ -89,40 +91,43 @@ class Results:
 
     def _lora_facts(self):
         """Returns an entry about the number of trained weights."""
-        trained, rank = self.grid_runs.best()[0].get("trained_weights"), self.run.hyperparameters.lora_rank
+        trained, rank = self.grid_runs.best()[0].get("trained_weights"), self.finetuning.hyperparameters.lora_rank
         if not trained:
             return {}
         return {"trained weights": f"{trained:,} of {self._parameters:,}: the head and LoRA adapters of rank {rank}"}
 
     def _model_card(self, findings):
-        best = self.report["best"]
-        settings = {**best["setting"], **self.run.hyperparameters.to_dict()}
+        best = self.results["best"]
+        settings = {**best["setting"], **self.finetuning.hyperparameters.to_dict()}
         settings |= {name: self.task.settings.get(name) for name in ("sequence_length", "class_weights")}
         settings |= self._thresholds
         scores = {name: best["scores"][name] for name in findings.measured if name in best["scores"]}
         wing = {
             name: getattr(self.task.config, name) for name in ("title", "package") if hasattr(self.task.config, name)
         }
-        return model_card.write(self.output.resolve().name, self.task, self.run.evaluated_on, settings, scores, **wing)
+        name, evaluated_on = self.output.resolve().name, self.finetuning.evaluated_on
+        return model_card.text(name, self.task, evaluated_on, settings, scores, **wing)
 
     def _write_report(self, facts, findings):
-        grid_runs, replicas = self.grid_runs, self.run.strategy.num_replicas_in_sync if self.run.strategy else 1
+        finetuning, grid_runs = self.finetuning, self.grid_runs
+        replicas = finetuning.strategy.num_replicas_in_sync if finetuning.strategy else 1
         model = grid_runs.best()[0]["setting"].get("model", self.task.model)
-        settings = {name: sorted({run["setting"][name] for run in grid_runs.results}) for name in self.run.settings[0]}
-        settings = {name: ", ".join(map(str, values)) for name, values in settings.items()}
+        chosen = {name: {run["setting"][name] for run in grid_runs.results} for name in finetuning.settings[0]}
+        settings = {name: ", ".join(map(str, sorted(values))) for name, values in chosen.items()}
         warnings = [facts[name] for name in _WARNINGS if name in facts]
         facts = {**facts, **({"parameters": f"{self._parameters:,}"} if self._parameters else {})}
         head = Head(
             f"{self.task.title} - {short_name(model)}",
             {name: text for name, text in facts.items() if name not in _WARNINGS},
             environment(grid_runs.seconds(), replicas),
-            {**settings, **self.run.common()},
+            {**settings, **finetuning.common()},
             [f"Warning: {warning}." for warning in warnings],
         )
         path, runs = self.output / "report.html", grid_runs.results
         write_report(path, head, grid_runs.metric, runs, grid_runs.curves(), findings.sections, findings.errors)
 
-    def _export(self):
+    def export_model(self):
+        """Exports the best model."""
         with announced("exporting the model", delay=0):
             bert = (self.task.load or load)(self.output / "model")  # Reloaded outside of any strategy, in float32.
             model = bert.model()

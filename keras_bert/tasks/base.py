@@ -91,8 +91,8 @@ def start_text(model, bert):
 class FinetuningTask(abc.ABC):
     """Base class of the tasks for `Finetuning`.
 
-    A constructor sets the attributes `title`, `loss`, `splits`, `options`, `summary` and `card`; everything else is
-    derived from them, or has a default.
+    A constructor sets the attributes `title`, `metric`, `loss`, `splits`, `files`, `options`, `summary` and `card`;
+    everything else is derived from them, or has a default.
 
     Args:
         model: directory or name of the checkpoint to start from, unless `model` is in the grid.
@@ -106,10 +106,19 @@ class FinetuningTask(abc.ABC):
         loss: a `Loss`.
         splits: dict of lists of `Split`: "train", one for each training stage; "dev", of which the first selects the
             best run; and "test", the data to predict.
-        files: dict of the names of the files by split.
+        files: dict of the names of the files by split, for `data_settings`.
         options: dict of the task's settings, which must be the same for all runs in a folder.
-        summary: dict of JSON values about the data, see `tasks.summary`.
-        card: dict of the task's metadata for the model card, see `model_card.write`.
+        summary: dict of JSON values about the data. `unit` is the plural that messages call its rows, such as "pairs";
+            `train` is their number in train; `overlap` has for each other split the number of its rows that are also in
+            train, and an entry of its name, `{file: rows}`, the total; `majority` has the scores of the majority
+            baseline, empty if there is none, and `baseline` its description. `summary.warnings` and `summary.facts`
+            read optional entries, too, such as `labels`, `truncated` and `repeated`.
+        card: dict for the model card: `pipeline_tag`; `dataset` (the metadata of the hub: `type`, `name`, `config`,
+            `split`); `datasets` (names of data sets on the hub); `purpose` and `trained_on` (for the first sentence);
+            `example` (Python code, the texts to predict); `arguments` (Python code, the arguments of the tokenizer).
+            Optional: `auto_class` (the class of transformers that opens the model with its head), `hub_metrics` (the
+            hub's names of scores that differ), `hub_percent` (whether the hub has these scores in percent), `imports`
+            and `outputs` (lines of Python code for the outputs of transformers), `note` (a sentence on the scores).
         combine: function that combines the logits of several runs, a list of arrays.
         load: function that loads the model to train, and again after it was saved. Defaults to `keras_bert.load`.
         load_options: dict, options of `load` for the model to train.
@@ -179,13 +188,13 @@ class FinetuningTask(abc.ABC):
         """Prepares the data for a run with these settings; returns the batches to evaluate on."""
         return self.dev
 
-    def batches(self, examples, batch_size, seed, grouped):
-        """Returns the training batches of `examples`, one of `train`."""
-        return Batches(*examples(), batch_size, seed=seed, grouped=grouped)
+    def batches(self, stage, batch_size, seed, grouped):
+        """Returns the training batches of a stage, one of `train`."""
+        return Batches(*stage(), batch_size, seed=seed, grouped=grouped)
 
-    def packed_batches(self, examples, batch_size, seed):
-        """Returns the training batches of `examples` with several texts in each row."""
-        return PackedBatches(*examples(), batch_size, seed=seed)
+    def packed_batches(self, stage, batch_size, seed):
+        """Returns the training batches of a stage with several texts in each row."""
+        return PackedBatches(*stage(), batch_size, seed=seed)
 
     def complete(self, model):
         """Returns the model to save, given a trained one from `build`."""

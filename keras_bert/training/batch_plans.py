@@ -1,12 +1,6 @@
 """Plans of the batches of in-memory rows: which rows form a batch, and the length to which it is padded."""
 
-import functools
-
 import numpy as np
-import tensorflow as tf
-
-from keras_bert.checks import check_count
-from keras_bert.training.batch_source import BatchSource
 
 
 class GroupPlan:
@@ -91,53 +85,3 @@ def even_batches(counts, most):
     batches = -(-counts // np.maximum(most, 1))
     sizes = -(-counts // np.maximum(batches, 1))
     return np.repeat(sizes, batches), np.repeat(np.arange(len(counts)), batches)
-
-
-class PlannedBatches(BatchSource):
-    """Base class of batches of in-memory rows. Subclasses set `_plan` and define `_batch`."""
-
-    @property
-    def steps(self):
-        return len(self._plan.sizes)
-
-    def _order(self, epoch):
-        """Returns the arranged rows of all batches of the plan, and the order of the batches in an epoch."""
-        rng = epoch_generator(self, epoch)
-        rows, steps = np.arange(len(self._plan.group)), np.arange(self.steps)
-        if rng is not None:
-            rows, steps = rng.permutation(rows), rng.permutation(steps)
-        return self._plan.arrange(rows), steps
-
-    def row_indices(self, epoch=0):
-        """Returns the row indices of each batch in the order of `dataset`, a list of integer arrays; filler is -1."""
-        rows, steps = self._order(epoch)
-        batches = np.split(rows, self._plan.starts[1:])
-        return [batches[step] for step in steps]
-
-    def dataset(self, epoch=0, start=0):
-        rows, steps = self._order(epoch)
-        plan = tuple(values[steps] for values in (self._plan.starts, self._plan.sizes, self._plan.lengths(rows)))
-        with tf.device("CPU:0"):
-            batch = functools.partial(self._batch, tf.constant(rows))
-        return planned_dataset(self, plan, batch, start)
-
-
-def epoch_generator(batches, epoch):
-    """Returns the random generator of an epoch, or `None` without shuffling."""
-    check_count("epoch", epoch, 0)
-    return np.random.Generator(np.random.PCG64([batches.seed, epoch])) if batches.shuffle else None
-
-
-def planned_dataset(batches, plan, batch, start):
-    """Returns the dataset of an epoch from step `start` on: `batch` of the slices of `plan`, a tuple or an array."""
-    if not 0 <= start <= batches.steps:
-        raise ValueError(f"`start` must be a step of the epoch, 0 to {batches.steps}. Received: start={start}")
-    plan = tf.nest.map_structure(lambda values: values[start:], plan)
-    dataset = tf.data.Dataset.from_tensor_slices(plan).map(batch, num_parallel_calls=tf.data.AUTOTUNE)
-    options = tf.data.Options()
-    # The optimizations serialize the graph with its constants, here all features of all rows, for every iterator: a
-    # copy of the data at the start of each epoch, for a pipeline of one map that they cannot improve. It can go once
-    # captured tensors are not copied.
-    options.experimental_optimization.apply_default_optimizations = False
-    options.autotune.enabled = False  # See `replica_dataset`.
-    return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)

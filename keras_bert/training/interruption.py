@@ -14,6 +14,12 @@ import threading
 TERMINATED = 143  # Exit status after SIGTERM: 128 + 15.
 
 
+def stopped(step, total, directory):
+    """Returns the message about a run that stopped after a step; `directory` is `None` if nothing is saved."""
+    saved = f"saved to {directory}; repeat the command to continue" if directory else "not saved"
+    return f"stopped at step {step:,} of {total:,}, {saved}"
+
+
 class InterruptedEvaluation(Exception):
     """An evaluation was stopped; it is repeated when the run resumes."""
 

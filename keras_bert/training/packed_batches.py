@@ -6,8 +6,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.checks import check_count
-from keras_bert.training.batch_plans import epoch_generator, planned_dataset
 from keras_bert.training.batch_source import BatchSource
+from keras_bert.training.bucketing import epoch_generator, planned_dataset
 from keras_bert.training.padding import row_lengths, to_tensors
 
 MOST_TEXTS = 64  # In a row.

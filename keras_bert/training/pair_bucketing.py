@@ -6,8 +6,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.checks import check_count
-from keras_bert.training.batch_plans import GroupPlan, PlannedBatches, even_batches
+from keras_bert.training.batch_plans import GroupPlan, even_batches
 from keras_bert.training.boundaries import fit_boundaries
+from keras_bert.training.bucketing import PlannedBatches
 from keras_bert.training.padding import pad_rows, to_tensors
 
 _MOST_SOURCE, _MOST_TARGET = 12, 6

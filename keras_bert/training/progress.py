@@ -12,7 +12,7 @@ import tqdm
 _DELAY = 2.0  # Seconds before a job other than training is shown.
 
 # Abbreviations, so that a line fits into a terminal.
-_SCORES = re.compile("accuracy|precision|recall|MRR|nDCG|f1|exact|correlation|pearson|spearman")  # Shown in percent.
+_SHARES = re.compile("accuracy|precision|recall|MRR|nDCG|f1|exact|correlation|pearson|spearman|bleu")
 _SHORT = {"learning_rate": "lr", "gradient_norm": "norm", "examples": "ex", "tokens": "tok"}
 
 
@@ -229,9 +229,14 @@ def _short(value):
     return f"{value:.1e}" if value and abs(value) < 1e-3 else f"{value:.4g}"
 
 
+def is_share(name):
+    """Returns whether a score is from 0 to 1 (a correlation from -1), and so is shown in percent; losses are not."""
+    return bool(_SHARES.search(name))
+
+
 def _result(name, value):
     """Formats a result of an evaluation: scores in percent, losses and other numbers as they are."""
-    return f"{100 * value:.2f}%" if _SCORES.search(name) else _short(value)
+    return f"{100 * value:.2f}%" if is_share(name) else _short(value)
 
 
 def _large(value):

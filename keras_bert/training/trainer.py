@@ -12,7 +12,7 @@ from keras_bert.training.calls import Calls, explaining_out_of_memory
 from keras_bert.training.distribution import is_chief
 from keras_bert.training.evaluation import Evaluator
 from keras_bert.training.input_pipeline import as_source
-from keras_bert.training.interruption import InterruptedEvaluation, Interruption
+from keras_bert.training.interruption import InterruptedEvaluation, Interruption, stopped
 from keras_bert.training.losses import Loss, Score
 from keras_bert.training.packed_batches import PackedBatches
 from keras_bert.training.progress import Progress, announced
@@ -212,10 +212,7 @@ class Trainer:
             raise InterruptedEvaluation
 
     def _goodbye(self, step, total):
-        if not self._chief:
-            return ""
-        saved = f"saved to {self.directory}; repeat the command to continue" if self.directory else "not saved"
-        return f"stopped at step {step:,} of {total:,}, {saved}"
+        return stopped(step, total, self.directory) if self._chief else ""
 
     def evaluate(self, batches):
         """Returns the losses and the metrics over all rows, a dict of floats."""

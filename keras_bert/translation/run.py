@@ -29,7 +29,7 @@ _ROWS = 64  # Texts that are translated together.
 class _Results(Results):
     """Results of translation models."""
 
-    def _export(self):
+    def export_model(self):
         with announced("exporting the model", delay=0):
             model = self.task.load(self.output / "model").model()  # In float32, outside of any strategy.
             self._parameters = model.count_params()
@@ -51,16 +51,15 @@ class TranslationRuns(Finetuning):
 
     results_class = _Results
 
-    def _run(self, setting, folder):
-        trainer, result = self._train(setting, folder, self.task.train, self._select(setting))
+    def train_run(self, setting, folder):
+        trainer, result = self.train(setting, folder, self.task.train, self.select(setting))
         translate = translation(Translator(trainer.model, self.task.tokenizer, self.task.beam))
         dev = self._better(trainer.model, translate)
         scores, best = result["scores"], max(dev["scores"])
         result["scores"] = {"bleu": best, "greedy_bleu": scores["bleu"], "loss": scores["loss"]}
         if best > dev["scores"][0]:
             del result["epoch"]  # The average of several.
-        logits = {"dev": dev, "test": self.task.test_logits(translate)}
-        return result, logits, lambda: self._save(trainer.model, dev, setting)
+        return trainer, result, {"dev": dev, "test": self.task.test_logits(translate)}
 
     def _better(self, model, translate):
         """Sets the model to the better one of its weights and the average; returns its translations of dev.
@@ -80,9 +79,9 @@ class TranslationRuns(Finetuning):
                 weight.assign(value)
         return {"dev": list(translated.values())[chosen], "names": list(translated), "scores": scores}
 
-    def _trainer(self, setting, examples, folder, weights, metrics=()):
+    def create_trainer(self, setting, stage, folder, weights, metrics=()):
         shared, task = self.hyperparameters, self.task
-        batches = task.batches(examples, setting["tokens_per_batch"], setting["seed"])
+        batches = task.batches(stage, setting["tokens_per_batch"], setting["seed"])
         steps = setting["epochs"] * batches.steps
         warmup = task.warmup_steps(steps)
         if warmup > steps:
@@ -119,7 +118,7 @@ class TranslationRuns(Finetuning):
         )
         return trainer, batches
 
-    def _save(self, model, logits, setting):
+    def save(self, model, logits, setting):
         save(model, self.output / "model", **self.task.save_options(logits))
 
 

@@ -98,9 +98,9 @@ class TranslationTask(FinetuningTask):
         features = TranslationFeatures(data.without_blank(pairs), self.tokenizer, self.sequence_length)
         return Split(name, pairs, features, features.labels)
 
-    def batches(self, examples, batch_size, seed=0, grouped=True):
+    def batches(self, stage, batch_size, seed=0, grouped=True):
         """Returns the training batches of up to `batch_size` tokens of each side; they are always grouped by length."""
-        features, labels = examples()
+        features, labels = stage()
         return PairBatches(features.sources, features.targets, labels, batch_size, seed=seed)
 
     def select(self, setting):
@@ -199,5 +199,4 @@ def _card(train, dev):
         "purpose": "translation",
         "trained_on": f"{train.source_path.name} and {train.target_path.name}",
         "example": '["A text.", "Another one."]',
-        "only_encoder": True,
     }

@@ -45,9 +45,9 @@ def trained(monkeypatch):
         scores = {"loss": 1.0, "accuracy": score, "macro_f1": 0.5, "matthews_correlation": 0.0}
         return types.SimpleNamespace(predict=predict, model=None), {"scores": scores, "epoch": setting["epochs"]}
 
-    monkeypatch.setattr(finetuning.Finetuning, "_train", train)
-    monkeypatch.setattr(Results, "_export", lambda self: None)
-    monkeypatch.setattr(finetuning.Finetuning, "_save", lambda self, model, logits, setting: calls.append("saved"))
+    monkeypatch.setattr(finetuning.Finetuning, "train", train)
+    monkeypatch.setattr(Results, "export_model", lambda self: None)
+    monkeypatch.setattr(finetuning.Finetuning, "save", lambda self, model, logits, setting: calls.append("saved"))
     return calls
 
 
@@ -103,19 +103,19 @@ def test_every_row_is_predicted_once_and_the_final_model_sees_all(task, trained,
 
     # Nothing is repeated.
     trained.clear()
-    assert run(task, tmp_path).grid_runs.summary() == found.grid_runs.summary()
+    assert run(task, tmp_path).grid_runs.to_json() == found.grid_runs.to_json()
     assert trained == []
 
 
 def test_a_setting_with_a_diverged_fold_is_not_chosen(task, trained, tmp_path, monkeypatch):
-    train = finetuning.Finetuning._train
+    train = finetuning.Finetuning.train
 
     def diverge(self, setting, *rest):
         if setting["learning_rate"] == 0.2 and setting.get("fold") == 3:
             raise FloatingPointError("the loss is not finite")
         return train(self, setting, *rest)
 
-    monkeypatch.setattr(finetuning.Finetuning, "_train", diverge)
+    monkeypatch.setattr(finetuning.Finetuning, "train", diverge)
     assert run(task, tmp_path, [1]).grid_runs.chosen()["learning_rate"] == 0.1
 
 

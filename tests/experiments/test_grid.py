@@ -1,4 +1,4 @@
-"""Grids: settings, resumption, statistics."""
+"""Grids: settings and statistics."""
 
 import numpy as np
 import pytest
@@ -20,44 +20,13 @@ def test_settings_and_folder_names():
     assert grid.folder_name({"model": "/models/bert/", "seed": 1}) == "model=bert,seed=1"
 
 
-def test_an_interrupted_grid_resumes(tmp_path):
-    calls = []
-
-    def run(setting, folder, results):
-        calls.append((setting["seed"], len(results)))
-        (folder / "trace").touch()
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return {"scores": {"f1": setting["seed"] / 10}}
-
-    runs = grid.settings(seed=[1, 2, 3])
-    with pytest.raises(KeyboardInterrupt):
-        grid.run_grid(runs, tmp_path, run, {"model": "a"})
-    results = grid.run_grid(runs, tmp_path, run, {"model": "a"})
-    assert calls == [(1, 0), (2, 1), (2, 1), (3, 2)]
-    assert results == [{"setting": {"seed": s}, "scores": {"f1": s / 10}} for s in (1, 2, 3)]
-    assert grid.run_grid(runs, tmp_path, None, {"model": "a"}) == results
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["common.json", "seed=1", "seed=2", "seed=3"]
-    with pytest.raises(ValueError, match="two settings would share the folder model=b"):
-        grid.run_grid(grid.settings(model=["a/b", "c/b"]), tmp_path / "new", None, {})
-
-    # Another grid in the same folder adds runs; one with other common settings raises.
-    assert grid.run_grid(grid.settings(seed=[2, 0]), tmp_path, run, {"model": "a"})[0] == {
-        "setting": {"seed": 0},
-        "scores": {"f1": 0.0},
-    }
-    assert calls[-1] == (0, 3)
-    with pytest.raises(ValueError, match=r"contains runs with other settings: `model` was 'a', is 'b'"):
-        grid.run_grid(runs, tmp_path, run, {"model": "b"})
-
-
 def result(f1, **setting):
     return {"setting": setting, "scores": {"f1": f1}}
 
 
-def test_summary_and_best():
+def test_statistics_and_best():
     results = [result(0.5, rate=1, seed=1), result(0.7, rate=1, seed=2), result(0.65, rate=2, seed=1)]
-    rows = grid.summary(results, "f1")
+    rows = grid.seed_statistics(results, "f1")
     assert rows[0] == {
         "setting": {"rate": 2},
         "mean": 0.65,
@@ -76,14 +45,18 @@ def test_summary_and_best():
     for mixed in ([diverged, *results], [*results, diverged]):
         assert grid.ranked(mixed, "f1") == [results[1], results[2], results[0], diverged]
     some = [*results, result(float("nan"), rate=2, seed=2)]
-    assert [row["setting"]["rate"] for row in grid.summary(some, "f1")] == [1, 2]
-    for row in (grid.summary(some, "f1")[1], grid.summary(some[::-1], "f1")[1]):
+    assert [row["setting"]["rate"] for row in grid.seed_statistics(some, "f1")] == [1, 2]
+    for row in (grid.seed_statistics(some, "f1")[1], grid.seed_statistics(some[::-1], "f1")[1]):
         assert np.isnan([row[name] for name in ("mean", "deviation", "lowest", "highest")]).all()
-    assert grid.markdown(rows, "f1").splitlines()[2:] == [
+    assert grid.statistics_table(rows, "f1").splitlines()[2:] == [
         "| rate=2 | 1 | 65.00% |  |  |  |",
         "| rate=1 | 2 | 60.00% | 14.14% | 50.00% | 70.00% |",
     ]
-    assert grid.markdown(rows[:1], "f1").splitlines() == ["| setting | f1 |", "|---|---|", "| rate=2 | 65.00% |"]
+    assert grid.statistics_table(rows[:1], "f1").splitlines() == [
+        "| setting | f1 |",
+        "|---|---|",
+        "| rate=2 | 65.00% |",
+    ]
     assert grid.runs_table(results, "f1").splitlines()[2:] == [
         "| rate=1, seed=2 | 70.00% |",
         "| rate=2, seed=1 | 65.00% |",

@@ -1,38 +1,91 @@
-"""A study whose runs are functions of their setting."""
+"""Grids whose runs are functions of their setting."""
 
 import json
+import types
 
 import numpy as np
 import pytest
 
 from keras_bert.experiments import grid
-from keras_bert.experiments.grid import settings
-from keras_bert.experiments.grid_runs import GridRuns
+from keras_bert.experiments.finetuning import Finetuning
+from keras_bert.experiments.hyperparameters import Hyperparameters
+from keras_bert.tasks.logits import mean_logits
 
 SCORES = {1: 0.5, 2: 0.9, 3: 0.7, 4: 0.95}
+TASK = types.SimpleNamespace(
+    title="Mine",
+    metric="f1",
+    combine=mean_logits,
+    facts={},
+    origins={},
+    settings={},
+    load_options={},
+    summary={"unit": "rows", "overlap": {}},
+)
 
 
-@pytest.fixture
-def train(tmp_path):
-    """A training function whose logits equal the seed and whose model is a file with the seed."""
+class Runs(Finetuning):
+    """Runs whose logits equal the seed, and whose model is a file with the seed; those without a score diverge."""
 
-    def run(setting, folder):
+    def train_run(self, setting, folder):
         seed = setting["seed"]
         (folder / "snapshots").mkdir()
         (folder / "best").mkdir()
         (folder / "before" / "snapshots").mkdir(parents=True)
         (folder / "metrics.jsonl").write_text(json.dumps({"step": seed}) + "\n")
-        logits = {"dev": {"mine": np.full([2, 1], float(seed))}, "test": {}}
         if seed not in SCORES:
             raise FloatingPointError("the loss is not finite at step 3")
-        return {"scores": {"f1": SCORES[seed], "loss": 1.0}}, logits, lambda: (tmp_path / "model").write_text(str(seed))
+        logits = {"dev": {"mine": np.full([2, 1], float(seed))}, "test": {}}
+        return types.SimpleNamespace(model=str(seed)), {"scores": {"f1": SCORES[seed], "loss": 1.0}}, logits
+
+    def save(self, model, logits, setting):
+        (self.output / "model").write_text(model)
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run(seeds, **options):
+        write = options.pop("write", True)
+        runs = Runs(TASK, {"seed": seeds}, Hyperparameters(), tmp_path, **options)
+        runs.grid_runs.write = write
+        runs.run()
+        return runs.grid_runs
 
     return run
 
 
-def test_the_best_model_of_all_runs_is_kept(tmp_path, train):
-    study = GridRuns(tmp_path, "f1", ensemble=2)
-    study.run(settings(seed=[1, 2, 3]), {}, train)
+def test_an_interrupted_grid_resumes(tmp_path, run, monkeypatch):
+    calls = []
+
+    def train_run(self, setting, folder):
+        calls.append((setting.get("seed"), len(self.grid_runs.results)))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return None, {"scores": {"f1": setting["seed"] / 10}}, {}
+
+    monkeypatch.setattr(Runs, "train_run", train_run)
+    monkeypatch.setattr(Runs, "keeps_best", False)
+    with pytest.raises(KeyboardInterrupt):
+        run([1, 2, 3])
+    results = run([1, 2, 3]).results
+    assert calls == [(1, 0), (2, 1), (2, 1), (3, 2)]
+    assert results == [{"setting": {"seed": s}, "scores": {"f1": s / 10}} for s in (1, 2, 3)]
+    assert run([1, 2, 3]).results == results
+    assert len(calls) == 4
+    assert sorted(path.name for path in tmp_path.glob("runs/*")) == ["common.json", "seed=1", "seed=2", "seed=3"]
+
+    # Another grid in the same folder adds runs; one with other common settings raises.
+    assert run([2, 0]).results[0] == {"setting": {"seed": 0}, "scores": {"f1": 0.0}}
+    assert calls[-1] == (0, 3)
+    monkeypatch.setattr(TASK, "settings", {"model": "b"})
+    with pytest.raises(ValueError, match=r"contains runs with other settings: `model` is set only now: 'b'"):
+        run([1])
+    with pytest.raises(ValueError, match="two settings would share the folder model=b"):
+        Runs(TASK, {"model": ["a/b", "c/b"]}, Hyperparameters(), tmp_path / "new").run()
+
+
+def test_the_best_model_of_all_runs_is_kept(tmp_path, run):
+    study = run([1, 2, 3], ensemble=2)
     assert (tmp_path / "model").read_text() == "2"
     assert [result["setting"]["seed"] for result in study.best()] == [2, 3]
     assert study.logits("dev")["mine"].tolist() == [[2.5], [2.5]]
@@ -41,33 +94,29 @@ def test_the_best_model_of_all_runs_is_kept(tmp_path, train):
     assert not list(tmp_path.rglob("snapshots")) + list(tmp_path.rglob("best"))
     assert len(list(tmp_path.glob("runs/*/before"))) == 3
     assert 0 < study.seconds() == sum(float(path.read_text()) for path in tmp_path.glob("runs/*/seconds.json")) < 60
-    assert study.summary()["best"] == {"setting": {"seed": 2}, "scores": {"f1": 0.9, "loss": 1.0}}
+    assert study.to_json()["best"] == {"setting": {"seed": 2}, "scores": {"f1": 0.9, "loss": 1.0}}
 
     # A later grid in the same folder: all runs count, and the model of the best of all runs is kept.
-    again = GridRuns(tmp_path, "f1")
-    again.run(settings(seed=[1]), {}, None)
-    assert len(again.results) == 3
+    assert len(run([1]).results) == 3
     assert (tmp_path / "model").read_text() == "2"
-    again.run(settings(seed=[4]), {}, train)
+    again = run([4])
     assert (tmp_path / "model").read_text() == "4"
-    assert again.summary()["ensemble"] == [{"seed": 4}]
+    assert again.to_json()["ensemble"] == [{"seed": 4}]
 
 
-def test_only_one_worker_writes(tmp_path, train):
-    study = GridRuns(tmp_path, "f1", write=False)
-    study.run(settings(seed=[1]), {}, train)
+def test_only_one_worker_writes(tmp_path, run):
+    study = run([1], write=False)
     assert study.best() == [{"setting": {"seed": 1}, "scores": {"f1": 0.5, "loss": 1.0}}]
     assert not (tmp_path / "model").exists()
     assert not list(tmp_path.glob("runs/*/*.npz"))
     assert not list(tmp_path.rglob("*.json"))
 
 
-def test_a_run_that_diverges_is_ranked_last(tmp_path, train, caplog):
-    study = GridRuns(tmp_path, "f1", ensemble=3)
+def test_a_run_that_diverges_is_ranked_last(tmp_path, run, caplog):
     with pytest.raises(FloatingPointError, match=r"1 of 1 run\(s\) in .*runs diverged, which leaves no model to keep"):
-        study.run(settings(seed=[0]), {}, train)
+        run([0])
     assert "seed=0 diverged and is ranked last: the loss is not finite at step 3" in caplog.text
-    study.run(settings(seed=[0, 1, 2]), {}, train)
+    study = run([0, 1, 2], ensemble=3)
     assert [result["setting"]["seed"] for result in study.best()] == [2, 1]
     diverged = study.results[0]
     assert diverged["diverged"] == "the loss is not finite at step 3"

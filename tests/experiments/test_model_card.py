@@ -28,7 +28,8 @@ ODD += ["`c`", "*", "_d_", "__e_f__", "[g](http://h)", "![i](j)", "<http://k.l>"
 
 def task(**card):
     card = {"pipeline_tag": "text-classification", "example": '["A text."]', "arguments": '"A text."', **card}
-    card |= {"purpose": "text classification", "trained_on": "MRPC"}
+    card |= {"purpose": "text classification", "trained_on": "MRPC", "hub_metrics": {"spearman": "spearmanr"}}
+    card.setdefault("auto_class", "AutoModelForSequenceClassification")
     facts = {"start": "/home/user/bert, 2 layers", "training examples": "3,668; equivalent: 2,474 (67.4%)"}
     return types.SimpleNamespace(title="MRPC", model="google-bert/bert", facts=facts, summary=SUMMARY, card=card)
 
@@ -37,7 +38,7 @@ def test_metadata_of_an_official_data_set():
     dataset = {"type": "nyu-mll/glue", "name": "GLUE MRPC", "config": "mrpc", "split": "validation"}
     scores = {"f1": 0.88123, "accuracy": 0.8333}
     settings = {"learning_rate": 3e-5, "patience": None}
-    text = model_card.write("no", task(datasets=["nyu-mll/glue"], dataset=dataset), "dev", settings, scores)
+    text = model_card.text("no", task(datasets=["nyu-mll/glue"], dataset=dataset), "dev", settings, scores)
     data = hub.ModelCard(text).data
     assert (data.library_name, data.pipeline_tag) == ("transformers", "text-classification")
     assert (data.base_model, data.datasets, data.metrics) == ("google-bert/bert", ["nyu-mll/glue"], ["f1", "accuracy"])
@@ -60,8 +61,14 @@ def test_metadata_of_an_official_data_set():
 
 def test_use_of_a_multiple_choice_model():
     """transformers takes all choices of a text as one example, `(1, choices, length)`."""
-    card = {"pipeline_tag": "multiple-choice", "arguments": '["A"] * 2, ["B", "C"]', "example": "[]", "datasets": []}
-    text = model_card.write("no", task(**card, dataset={"type": "csv", "name": "a.csv"}), "dev", {}, {"accuracy": 0.5})
+    card = {
+        "pipeline_tag": "multiple-choice",
+        "auto_class": "AutoModelForMultipleChoice",
+        "arguments": '["A"] * 2, ["B", "C"]',
+        "example": "[]",
+        "datasets": [],
+    }
+    text = model_card.text("no", task(**card, dataset={"type": "csv", "name": "a.csv"}), "dev", {}, {"accuracy": 0.5})
     call = 'tokenizer(["A"] * 2, ["B", "C"], truncation=True, return_tensors="pt")'
     assert f"outputs = model(**{{name: ids[None] for name, ids in {call}.items()}})" in text
     assert 'AutoModelForMultipleChoice.from_pretrained("path/to/this/folder")' in text
@@ -74,10 +81,10 @@ def test_local_paths_are_not_published(tmp_path, monkeypatch):
     own = task(datasets=[], dataset={"type": "csv", "name": "dev: 'mine' \"x\".csv"})
     starts = {"/home/user/models/mine": "mine", "runs/mine": "mine", "mine": "mine", "/home/user/x/model": "x/model"}
     for start, name in starts.items():
-        text = model_card.write("a: b", own, "5 folds", {"model": start}, {"spearman": -0.5, "macro_f1": 1.0})
+        text = model_card.text("a: b", own, "5 folds", {"model": start}, {"spearman": -0.5, "macro_f1": 1.0})
         data = hub.ModelCard(text).data
         assert (data.base_model, data.datasets, data.model_name) == (None, None, "a: b")
-        assert data.metrics == ["spearmanr", "f1"]
+        assert data.metrics == ["spearmanr", "macro_f1"]
         assert data.eval_results[0].dataset_name == "dev: 'mine' \"x\".csv"
         assert "/home" not in text
         sentence = f"A BERT model for text classification, fine-tuned with keras_bert on MRPC. It started from {name}."
@@ -96,7 +103,7 @@ def test_names_are_shown_as_they_are(name):
     own = task(datasets=[], dataset={"type": "csv", "name": name}, note=f"The teacher is {name}.")
     own.card["trained_on"], own.facts = name, {"labels": f"{name}\n{name}"}
     own.summary = {**SUMMARY, "labels": {name: 1}, "baseline": f"always {name}"}
-    text = model_card.write(name, own, "dev", {"model": name, "c": name}, {"f1": 0.5})
+    text = model_card.text(name, own, "dev", {"model": name, "c": name}, {"f1": 0.5})
     parser = markdown_it.MarkdownIt("commonmark").enable(["table", "strikethrough"])
     tree = SyntaxTreeNode(parser.parse(text.split("---\n")[2]))
     parts = {"paragraph", "bullet_list", "list_item", "table", "thead", "tbody", "tr", "th", "td", "heading", "fence"}
@@ -113,6 +120,6 @@ def test_metadata_with_unusual_characters():
     name = "a\n\t\x7f\x85\u2028\u200b\ufeff\xa0é中\U0001f3d4\ufe0f\U000e0001"
     card = {"datasets": [], "dataset": {"type": "csv", "name": name}}
     assert (
-        hub.ModelCard(model_card.write("a", task(**card), "dev", {}, {"f1": 1})).data.eval_results[0].dataset_name
+        hub.ModelCard(model_card.text("a", task(**card), "dev", {}, {"f1": 1})).data.eval_results[0].dataset_name
         == name
     )

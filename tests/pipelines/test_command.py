@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 import keras_bert
 from pipelines.command import spelling
 
@@ -25,6 +27,9 @@ from pipelines import arguments, command
 def main(arguments): {}
 command.run("A command.", arguments.CommandArguments, main, tensorflow=False)
 """
+
+
+AGAIN = "repeat the command to continue"
 
 
 def python(*arguments, **options):
@@ -85,13 +90,33 @@ def test_the_spelling_of_a_command_works_in_the_users_shell(monkeypatch, tmp_pat
     assert spelling("serve") == f"{folder}/python -m pipelines.serve"
 
 
-def test_ctrl_c_ends_a_command_with_status_130():
-    for code in (
-        RUN.format("raise KeyboardInterrupt"),
-        "import pipelines\nraise KeyboardInterrupt",
-    ):  # During the command, and during its imports.
-        done = python("-c", code)
-        assert (done.returncode, done.stderr) == (130, "\ninterrupted\n")
+EXIT_WITH_JAX = "import atexit, sys; sys.modules['jax'] = atexit.register(print, 'exit')"
+KILL = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "message"),
+    [
+        (RUN.format("raise KeyboardInterrupt"), 130, "\ninterrupted\n"),
+        ("import pipelines\nraise KeyboardInterrupt", 130, "\ninterrupted\n"),  # During the imports of a command.
+        (RUN.format(KILL), 143, "\nterminated\n"),
+        (
+            RUN.format(KILL).replace("tensorflow=False", "tensorflow=False, resumes=True"),
+            143,
+            f"\nterminated; {AGAIN}\n",
+        ),
+        # JAX crashes when Python ends in a computation: nothing runs at exit.
+        (
+            "import atexit, sys; sys.modules['jax'] = atexit.register(print, 'exit')" + RUN.format("sys.exit(143)"),
+            143,
+            "",
+        ),
+        (RUN.format("raise SystemExit(1)"), 1, ""),
+    ],
+)
+def test_signals_end_a_command_with_one_line(code, status, message):
+    done = python("-c", code)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "", message)
 
 
 def test_a_closed_pipe_is_no_error():

@@ -134,7 +134,7 @@ class StudyRunner:
         results = [result for result in finetuning.grid_runs.results if result["setting"] in asked]
         for result in results:
             result["scores"].setdefault(column.metric, math.nan)  # A run that diverged has only the task's metric.
-        best = grid.summary(results, column.metric)[0]
+        best = grid.seed_statistics(results, column.metric)[0]
         facts = {
             "asked": self._asked(row, column),
             "heading": dataclasses.asdict(column.heading()),
@@ -216,5 +216,4 @@ def _is_on_features(row, column):
 class _OnlyScores(Finetuning):
     """Fine-tuning whose models are not kept."""
 
-    def _save(self, model, logits, setting):
-        pass
+    keeps_best = False

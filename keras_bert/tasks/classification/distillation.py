@@ -33,18 +33,18 @@ class DistillationTask(FinetuningTask):
 
     def __init__(self, task, name, teacher, folder, temperature=2.0, alpha=0.5, unlabelled=None):
         super().__init__(task.model, task.bert, task.sequence_length)
-        self.task, self.title, self.metric, self.summary = task.task, task.title, task.metric, task.summary
+        self.spec, self.title, self.metric, self.summary = task.spec, task.title, task.metric, task.summary
         self.load, self.load_options, self.combine = task.load, task.load_options, task.combine
         self.splits = task.splits
         self._inner, self._name, self._folder, self._unlabelled = task, str(name), pathlib.Path(folder), unlabelled
         self._teacher, self._logits = teacher, None
         self.origins = {**task.origins, self._name: self._teacher.identity}
         self.dev, self.card = None, dict(task.card)
-        check_teacher(self._teacher, self._name, task.task)
-        self._examples = {"train": task.data.train, "dev": task.data.dev[task.task.name]}
+        check_teacher(self._teacher, self._name, task.spec)
+        self._examples = {"train": task.data.train, "dev": task.data.dev[task.spec.name]}
         if unlabelled is not None:
             self._examples["unlabelled"] = dataclasses.replace(unlabelled, labels=None)
-        kind = "multi_label" if task.task.multi_label else "classification" if task.task.labels else "regression"
+        kind = "multi_label" if task.spec.multi_label else "classification" if task.spec.labels else "regression"
         self.loss = distillation_loss(task.loss, kind, temperature, alpha)
         self._key = weights_fingerprint(self._teacher.model(), config=dataclasses.asdict(self._teacher.config))
         settings = {"teacher_weights": self._key[:16], "temperature": temperature, "alpha": alpha}

@@ -45,23 +45,23 @@ class MultiLabelTask(ClassificationTask):
         return self._threshold in ("shared", "per_label")
 
     def targets(self, examples):
-        return dense(examples.labels or [()] * len(examples), self.task.num_classes)
+        return dense(examples.labels or [()] * len(examples), self.spec.num_classes)
 
     def _loss(self, class_weights):
-        check_class_weights(self.task, class_weights)
+        check_class_weights(self.spec, class_weights)
         columns = self.targets(self.data.train).T if class_weights else []
         return multi_label_loss([balanced_weights(column, 2) for column in columns] or None)
 
     def build(self, bert):
-        return bert.classifier(self.task.num_classes, multi_label=True)
+        return bert.classifier(self.spec.num_classes, multi_label=True)
 
     def score(self, targets, outputs):
         targets, logits = np.asarray(targets), outputs["logits"]
-        return score(self.task, targets, logits, choose_thresholds(self._threshold, targets, logits))
+        return score(self.spec, targets, logits, choose_thresholds(self._threshold, targets, logits))
 
     def fold_scores(self, rows, logits):
         """Returns the scores of the rows of a fold with the thresholds chosen on all rows."""
-        return score(self.task, self.targets(self._own)[rows], logits[self.task.name][rows], self._thresholds(logits))
+        return score(self.spec, self.targets(self._own)[rows], logits[self.spec.name][rows], self._thresholds(logits))
 
     def save_options(self, logits):
         return {**super().save_options(logits), "thresholds": self._thresholds(logits)}
@@ -71,10 +71,10 @@ class MultiLabelTask(ClassificationTask):
 
     def _thresholds(self, logits):
         """Returns the thresholds chosen on dev; `logits` are those of dev, or with folds those of all rows."""
-        return choose_thresholds(self._threshold, self.targets(self._own), logits[self.task.name])
+        return choose_thresholds(self._threshold, self.targets(self._own), logits[self.spec.name])
 
     def conclude(self, dev, test, output):
-        task, logits, thresholds = self.task, dev[self.task.name], self._thresholds(dev)
+        task, logits, thresholds = self.spec, dev[self.spec.name], self._thresholds(dev)
         found = score(task, self._own.labels, logits, thresholds)
         targets = self.targets(self._own)
         return Findings(
@@ -87,10 +87,10 @@ class MultiLabelTask(ClassificationTask):
         )
 
     def _threshold_fact(self, logits, thresholds):
-        text = threshold_text(thresholds, self.task.labels)
+        text = threshold_text(thresholds, self.spec.labels)
         if not self._is_chosen:
             return text
-        return f"{text} (chosen on {self._place}; with 0.5: {listed(score(self.task, self._own.labels, logits))})"
+        return f"{text} (chosen on {self._place}; with 0.5: {listed(score(self.spec, self._own.labels, logits))})"
 
     @property
     def _place(self):
@@ -98,5 +98,5 @@ class MultiLabelTask(ClassificationTask):
         return "the predictions of all folds" if self.data.folds else "dev"
 
     def _predictions(self, logits, thresholds):
-        predicted = predict(self.task, logits, thresholds)
-        return multi_label_table(predicted, self.task.labels, probabilities(logits))
+        predicted = predict(self.spec, logits, thresholds)
+        return multi_label_table(predicted, self.spec.labels, probabilities(logits))

@@ -47,7 +47,7 @@ class ClassificationTask(FinetuningTask):
         self, data, model, bert, sequence_length, submissions=None, class_weights=None, language_model_weight=0.0
     ):
         super().__init__(model, bert, sequence_length)
-        self.data, self.task, self.submissions = data, data.task, submissions
+        self.data, self.spec, self.submissions = data, data.task, submissions
         self.title, self.metric = data.task.title, data.task.main_metric
         self._language_model_weight = language_model_weight
         self.loss = self._losses(class_weights)
@@ -81,7 +81,7 @@ class ClassificationTask(FinetuningTask):
         data = self.data
         dev = ", ".join(f"{data.source or name}: {len(part):,}" for name, part in data.dev.items())
         return {
-            "training examples": f"{len(data.train):,}; {data.balance()}" if self.task.labels else data.balance(),
+            "training examples": f"{len(data.train):,}; {data.balance()}" if self.spec.labels else data.balance(),
             "dev examples": f"{data.folds}-fold cross-validation of the training examples" if data.folds else dev,
         }
 
@@ -111,7 +111,7 @@ class ClassificationTask(FinetuningTask):
 
     def targets(self, examples):
         """Returns the labels as an array; zeros if there are none."""
-        kind = "int32" if self.task.labels else "float32"
+        kind = "int32" if self.spec.labels else "float32"
         return np.zeros(len(examples), kind) if examples.labels is None else np.array(examples.labels, kind)
 
     def _losses(self, class_weights):
@@ -122,14 +122,14 @@ class ClassificationTask(FinetuningTask):
         return [loss, _language_model_loss(weight)] if weight else loss
 
     def _loss(self, class_weights):
-        task, labels = self.task, self.data.train.labels
+        task, labels = self.spec, self.data.train.labels
         check_class_weights(task, class_weights)
         if not task.labels:
             return regression_loss()
         return classification_loss(class_weights and balanced_weights(labels, task.num_classes))
 
     def build(self, bert):
-        model = bert.classifier(self.task.num_classes, pair=self.task.pair is not None)
+        model = bert.classifier(self.spec.num_classes, pair=self.spec.pair is not None)
         if self._language_model_weight:
             model = add_language_model_loss(model, bert.pretrainer(next_sentence=False))
         return model
@@ -138,22 +138,22 @@ class ClassificationTask(FinetuningTask):
         return without_language_model_loss(model) if self._language_model_weight else model
 
     def score(self, targets, outputs):
-        return score(self.task, targets, outputs["logits"])
+        return score(self.spec, targets, outputs["logits"])
 
     def save_options(self, logits):
-        labels = list(self.task.labels) or None
-        return {"labels": labels, "task": self.task.name, "pair": self.task.pair is not None}
+        labels = list(self.spec.labels) or None
+        return {"labels": labels, "task": self.spec.name, "pair": self.spec.pair is not None}
 
     def export_options(self, bert):
         example = dict(zip(("text", "pair"), (column[0] for column in self._own.columns), strict=False))
         options = {"pair": bert.pair, "example": example}
-        if self.task.labels:
+        if self.spec.labels:
             return {"labels": bert.labels, **options}
         ends = self.summary["range"]
         return {"score_range": (ends["lowest"], ends["highest"]), **options}
 
     def conclude(self, dev, test, output):
-        task, data = self.task, self.data
+        task, data = self.spec, self.data
         scores = {name: score(glue.TASKS.get(name, task), part.labels, dev[name]) for name, part in data.dev.items()}
         results, facts, tables = {"task": task.name, "scores": scores}, {}, []
         if task.name in glue.TASKS:
@@ -181,7 +181,7 @@ class ClassificationTask(FinetuningTask):
     @property
     def _own(self):
         """The dev examples that select the best run."""
-        return self.data.dev[self.task.name]
+        return self.data.dev[self.spec.name]
 
     @property
     def _dev_lengths(self):
@@ -189,8 +189,8 @@ class ClassificationTask(FinetuningTask):
 
     def _report(self, logits):
         """Returns the sections of `report.html` and the rows of `errors.tsv`."""
-        own, labels, lengths = self._own, self.task.labels, self._dev_lengths
-        if self.task.official:  # Ids of GLUE are not row numbers.
+        own, labels, lengths = self._own, self.spec.labels, self._dev_lengths
+        if self.spec.official:  # Ids of GLUE are not row numbers.
             own = dataclasses.replace(own, ids=range(len(own)))
         return (
             classification_report(labels, own, logits, lengths) if labels else regression_report(own, logits, lengths)
@@ -201,11 +201,11 @@ class ClassificationTask(FinetuningTask):
         messages = []
         for name, examples in self.data.test.items():
             if name in glue.TASKS:
-                predictions = predict(self.task, logits[name])
+                predictions = predict(self.spec, logits[name])
                 submission.write_submission(glue.TASKS[name], predictions, self.submissions, examples.ids)
                 continue
             if examples.labels is not None:
-                scores = score(self.task, examples.labels, logits[name], thresholds)
+                scores = score(self.spec, examples.labels, logits[name], thresholds)
                 messages.append(f"test: {data_summary.listed(scores)}")
             lines = self._predictions(logits[name], thresholds)
             write_text(output / "predictions.tsv", "\n".join(lines) + "\n")
@@ -213,7 +213,7 @@ class ClassificationTask(FinetuningTask):
 
     def _predictions(self, logits, thresholds):
         """Returns the lines of `predictions.tsv`."""
-        return predictions_table(logits, self.task.labels)
+        return predictions_table(logits, self.spec.labels)
 
 
 def texts(examples):
@@ -261,4 +261,11 @@ def _card(data):
     purpose = "text classification" if task.labels else "text regression"
     card["purpose"] = "multi-label text classification" if task.multi_label else purpose
     card["trained_on"] = data.train_source or task.title
-    return {"pipeline_tag": "text-classification", "example": example, "arguments": arguments, **card}
+    return {
+        "pipeline_tag": "text-classification",
+        "auto_class": "AutoModelForSequenceClassification",
+        "hub_metrics": {"macro_f1": "f1", "micro_f1": "f1", "pearson": "pearsonr", "spearman": "spearmanr"},
+        "example": example,
+        "arguments": arguments,
+        **card,
+    }

@@ -144,9 +144,9 @@ class EmbeddingTask(FinetuningTask):
         projected = f", projected to {self._projection}" if self._projection else ""
         return f"{pooling} pooling{projected}{', normalized' if self._normalize else ''}; loss {loss}"
 
-    def batches(self, examples, batch_size, seed, grouped):
+    def batches(self, stage, batch_size, seed, grouped):
         # Negatives are a random sample of the passages, not those of similar length.
-        return TowerBatches(*examples(), batch_size, seed=seed, grouped=grouped and not self.loss.together)
+        return TowerBatches(*stage(), batch_size, seed=seed, grouped=grouped and not self.loss.together)
 
     def _features(self, queries, passages, scores):
         before = self._prompts
@@ -279,6 +279,8 @@ def _described(examples):
 def _card(names):
     return {
         "pipeline_tag": "sentence-similarity",
+        "auto_class": "AutoModel",
+        "hub_metrics": {"pearson": "pearsonr", "spearman": "spearmanr"},
         "datasets": [],
         "dataset": own_data_set(names["dev"]),
         "purpose": "sentence embeddings",

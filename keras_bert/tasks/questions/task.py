@@ -212,6 +212,9 @@ def _card(dev_file):
     data_set = {"type": official, "name": "SQuAD", "split": "validation"}
     return {
         "pipeline_tag": "question-answering",
+        "auto_class": "AutoModelForQuestionAnswering",
+        "hub_metrics": {"exact": "exact_match"},
+        "hub_percent": True,
         "datasets": [official] if official else [],
         "dataset": data_set if official else own_data_set(name, "json"),
         "example": '[{"question": "A question?", "context": "The text with the answer."}]',

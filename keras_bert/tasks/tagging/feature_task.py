@@ -51,7 +51,8 @@ class FeatureTaggingTask(TaggingTask):
         super().__init__(*args, **options)
         self._folder, self._load, self._bilstm = pathlib.Path(folder), load, bilstm or BiLSTMSettings()
         self._features, self._caches, self._seconds = None, {}, {}
-        self.card |= {"only_encoder": True, "purpose": f"{self.card['purpose']} by a BiLSTM on features of BERT"}
+        self.card["purpose"] += " by a BiLSTM on features of BERT"
+        del self.card["auto_class"]  # transformers has no such head.
         self.options = {**self.options, "bilstm": dataclasses.asdict(self._bilstm)}
 
     def select(self, setting):
@@ -82,7 +83,7 @@ class FeatureTaggingTask(TaggingTask):
     def _batches(self, split, targets=None):
         return FeatureBatches(self._caches[split], targets, batch_size=64, shuffle=False)
 
-    def batches(self, examples, batch_size, seed, grouped):
+    def batches(self, stage, batch_size, seed, grouped):
         targets = self._windows["train"].targets()
         make = functools.partial(FeatureBatches, self._caches["train"], targets, seed=seed)
         return token_batches(make, batch_size, grouped)

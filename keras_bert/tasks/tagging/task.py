@@ -101,8 +101,8 @@ class TaggingTask(FinetuningTask):
         return build_token_classifier(bert.encoder, len(self.labels))
 
     # Differs from BERT: batches have equal numbers of tokens instead of sentences.
-    def batches(self, examples, batch_size, seed, grouped):
-        return token_batches(functools.partial(Batches, *examples(), seed=seed), batch_size, grouped)
+    def batches(self, stage, batch_size, seed, grouped):
+        return token_batches(functools.partial(Batches, *stage(), seed=seed), batch_size, grouped)
 
     def score(self, targets, outputs):
         return self._scores("dev", finite(self._windows["dev"].from_outputs(outputs)))
@@ -246,6 +246,7 @@ def _problems(windows):
 def _card(train, dev):
     return {
         "pipeline_tag": "token-classification",
+        "auto_class": "AutoModelForTokenClassification",
         "datasets": [],
         "dataset": own_data_set(dev.path.name, "text"),
         "purpose": "tagging of words" if train.scheme == PLAIN else "named entity recognition",

@@ -89,8 +89,8 @@ def test_folds_choose_the_threshold_on_the_predictions_of_all_rows(make, tmp_pat
         (folder / "metrics.jsonl").touch()
         return Trained(), {"scores": {"micro_f1": 0.5, "macro_f1": 0.5, "exact_match": 0.5}, "epoch": 1}
 
-    monkeypatch.setattr(finetuning.Finetuning, "_train", train)
-    monkeypatch.setattr(Results, "_export", lambda self: None)
+    monkeypatch.setattr(finetuning.Finetuning, "train", train)
+    monkeypatch.setattr(Results, "export_model", lambda self: None)
     monkeypatch.setattr(finetuning, "save", lambda *arguments, **options: saved.append(options["thresholds"]))
     task = make(folds=3, threshold="shared")
     choices = {"learning_rate": [0.1], "batch_size": [4], "epochs": [1], "seed": [1]}
