@@ -45,8 +45,13 @@ class Finetuning:
         log_every: int, steps between lines of a run's `metrics.jsonl`. Defaults to 1.
         report_to: list of names, see `create_callbacks`. Defaults to TensorBoard.
 
+    Subclasses may override `train_run`, `create_trainer` and `save`.
+
     Attributes:
         results: the content of `results.json`, set by `finish`.
+        evaluated_on: string, what the scores are from. Defaults to "dev".
+        results_class: subclass of `Results`, which writes them.
+        keeps_best: bool, whether the model of the best run is saved. Defaults to `True`.
 
     Example:
         choices = {"learning_rate": [3e-5], "batch_size": [32], "epochs": [3], "seed": [1, 2]}
