@@ -14,7 +14,8 @@ from keras_bert.checkpoints.load import KERAS_FILE, open_keras
 from keras_bert.files import read_json
 from keras_bert.metadata import Metadata
 from keras_bert.text.labels import checked_labels
-from keras_bert.text.vocabulary import LONGEST_WORD, Vocabulary
+from keras_bert.text.tokenizer_options import LONGEST_WORD
+from keras_bert.text.vocabulary import Vocabulary
 
 CONFIG = "config.json"
 

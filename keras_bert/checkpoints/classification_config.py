@@ -39,7 +39,7 @@ def of_cross_encoder(config, activation):
     return read({**config, "sentence_transformers": {_ACTIVATION: activation}}, "classification")
 
 
-def write(description, labels):
+def config_entries(description, labels):
     """Returns the keys of `config.json` for a described model."""
     values = {}
     if description.multi_label:

@@ -10,6 +10,7 @@ from keras_bert.config import BertConfig
 from keras_bert.files import write_json
 from keras_bert.metadata import Metadata
 from keras_bert.models.head_table import HEADS, head_named
+from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS
 
 CONFIG = "bert_config.json"
 
@@ -93,12 +94,11 @@ def _check(description, vocabulary):
         raise ValueError("Google's format has no place for sigmoids of the logits; use format='huggingface'")
     if not description.tied:
         raise ValueError("Google's format has only a tied masked-LM head; use format='huggingface'")
-    defaults = {"added_tokens": (), "strip_accents": None, "tokenize_chinese_chars": True, "pair_segments": True}
-    for name, expected in defaults.items() if vocabulary is not None else ():
-        value = getattr(vocabulary, name)
-        if value != expected:
+    for option in VOCABULARY_OPTIONS if vocabulary is not None else ():
+        value = getattr(vocabulary, option.name)
+        if value != option.default and option.google == "refused":
             raise ValueError(
-                f"Google's format cannot store the vocabulary's `{name}`. Received: {name}={value!r}; "
+                f"Google's format cannot store the vocabulary's `{option.name}`. Received: {option.name}={value!r}; "
                 "use format='huggingface'"
             )
 

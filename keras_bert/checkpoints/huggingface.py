@@ -73,7 +73,7 @@ def _stored_head(head, architectures):
         raise ValueError(f"`head` in `keras_bert` must be one of {', '.join(known)}. Received: head={head!r}")
     if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
         raise ValueError(f"`architectures` must be a list of names. Received: architectures={architectures!r:.200}")
-    return head or next(map(_HEADS.get, architectures), None)
+    return head or next((_HEADS[name] for name in architectures if name in _HEADS), None)
 
 
 def is_ours(directory):
@@ -111,7 +111,7 @@ def write_config(description, metadata, directory):
         "tie_word_embeddings": description.tied,
         "dtype": "float32",
         "keras_bert": metadata.to_json(),
-        **classification_config.write(description, metadata.labels),
+        **classification_config.config_entries(description, metadata.labels),
     }
     write_json(directory / CONFIG, values)
 

@@ -10,6 +10,7 @@ from keras_bert.config import BertConfig
 from keras_bert.metadata import Metadata
 from keras_bert.models.describe import describe
 from keras_bert.text.tokenizer_json import AddedToken
+from keras_bert.text.tokenizer_options import LOWERCASE, VOCABULARY_OPTIONS
 from keras_bert.text.vocabulary import Vocabulary
 
 # Maps our keys to KerasHub's.
@@ -92,7 +93,7 @@ def read_preset(name, head=None):
     checkpoint = read_model(model)
     checkpoint.name = str(name)
     checkpoint.metadata = checkpoint.metadata.replace(
-        vocabulary=_vocabulary(name, tokenizer), lowercase=tokenizer.lowercase
+        vocabulary=_vocabulary(name, tokenizer), lowercase=getattr(tokenizer, LOWERCASE.keras_hub)
     )
     return checkpoint
 
@@ -109,8 +110,7 @@ def _vocabulary(name, tokenizer):
     return Vocabulary(
         tokenizer.get_vocabulary(),
         added_tokens=[AddedToken(token, normalized=False, special=True, wordpiece=True) for token in kept],
-        strip_accents=tokenizer.strip_accents,
-        tokenize_chinese_chars=tokenizer.split_on_cjk,
+        **{option.name: getattr(tokenizer, option.keras_hub) for option in VOCABULARY_OPTIONS if option.keras_hub},
     )
 
 

@@ -24,7 +24,7 @@ from keras_bert.metadata import Metadata
 from keras_bert.models.describe import describe
 from keras_bert.models.description import wing_of
 from keras_bert.models.head_table import head_named
-from keras_bert.text.vocabulary import LONGEST_WORD
+from keras_bert.text.tokenizer_options import LONGEST_WORD
 
 KERAS_FILE = "model.keras"
 _HUB_FILES = [

@@ -1,7 +1,19 @@
-"""The tokenizer of a Hugging Face directory: `tokenizer.json`, or `vocab.txt` and `added_tokens.json`; its settings.
+"""The tokenizer of a Hugging Face directory, read from up to six files. The first place that has a fact decides:
 
-The class of the tokenizer decides which file counts, as in transformers 5: `PreTrainedTokenizerFast` takes everything
-from `tokenizer.json`; `BertTokenizer` takes its pieces alone, and all settings from `tokenizer_config.json`.
+| fact | places, in order |
+|---|---|
+| class | `tokenizer_config.json`, `config.json`, else `BertTokenizer` |
+| pieces | `tokenizer.json`, `vocab.txt` |
+| options, with `tokenizer.json` and `BertTokenizer` | `tokenizer_config.json`, else the defaults of the class |
+| options, with `tokenizer.json` and `PreTrainedTokenizerFast` | `tokenizer.json` |
+| options, with `vocab.txt` | `tokenizer_config.json`, else inferred from the vocabulary, else BERT's defaults |
+| added tokens | `added_tokens_decoder` in `tokenizer_config.json`, else `tokenizer.json` and `added_tokens.json` |
+| special tokens by name, `bos_token` | `special_tokens_map.json`, `tokenizer_config.json` |
+| special tokens in lists | see `_listed_tokens` |
+
+With `added_tokens_decoder`, `special_tokens_map.json` and `added_tokens.json` are ignored; `PreTrainedTokenizerFast`
+keeps the added tokens of `tokenizer.json` besides. All of this is as in transformers 5. `tokenizer_options` has the
+options and their keys.
 """
 
 import logging
@@ -9,6 +21,7 @@ import logging
 from keras_bert.checkpoints.huggingface import CONFIG, read_json_if_exists
 from keras_bert.files import write_json, write_text
 from keras_bert.text import tokenizer_json
+from keras_bert.text.tokenizer_options import FILE_OPTIONS, LOWERCASE, VOCABULARY_OPTIONS
 from keras_bert.text.vocabulary import Vocabulary
 
 _VOCABULARY, _TOKENIZER, _SETTINGS = "vocab.txt", "tokenizer.json", "tokenizer_config.json"
@@ -17,17 +30,8 @@ _DECODER = "added_tokens_decoder"  # In the settings: all added tokens; older fi
 _EXTRA, _ADDITIONAL = "extra_special_tokens", "additional_special_tokens"  # In the settings: special tokens.
 _LOG = logging.getLogger("keras_bert")
 STALE = (_ADDED, _SPECIAL)  # Legacy files that `write` does not write but other programs would still read.
-_LONGEST_WORD = 100  # The default of transformers.
-# Tokenizer classes of transformers with BERT's algorithm.
-_BERT_CLASSES = {"Bert", "DistilBert", "Electra", "MobileBert"}
-# Those that do what `tokenizer.json` says.
-_FILE_CLASSES = {"PreTrained", "Tokenizers"}
-# What BertTokenizer takes from the settings, with its defaults; the arguments of `Vocabulary`, and `lowercase`.
-_BERT_SETTINGS = {
-    "lowercase": ("do_lower_case", True),
-    "strip_accents": ("strip_accents", None),
-    "tokenize_chinese_chars": ("tokenize_chinese_chars", True),
-}
+# Tokenizer classes of transformers with BERT's algorithm, and those that do what `tokenizer.json` says.
+_BERT_CLASSES, _FILE_CLASSES = {"Bert", "DistilBert", "Electra", "MobileBert"}, {"PreTrained", "Tokenizers"}
 # Of these, BertTokenizer's relatives that give segment ids to the model; the others leave them at 0, also for pairs.
 _WITH_SEGMENTS = _BERT_CLASSES - {"DistilBert"}
 _INPUTS, _SEGMENTS = "model_input_names", "token_type_ids"
@@ -53,26 +57,22 @@ def read(directory, metadata, longest_word=None):
     """
     settings = _settings(directory)
     name = _class(directory, settings)
-    is_bert_class = name in _BERT_CLASSES
-    if (directory / _TOKENIZER).is_file():
-        path = directory / _TOKENIZER
-        values = tokenizer_json.read(path, path.read_text(encoding="utf-8"), bert_defaults=is_bert_class)
-        if is_bert_class:
-            values |= _settings_of_class(directory, values, settings, longest_word)
-    elif (directory / _VOCABULARY).is_file():
-        path = directory / _VOCABULARY
-        values = {"pieces": list(Vocabulary(path).pieces), "added_tokens": []}
-        values["max_word_length"] = longest_word or _LONGEST_WORD
-        values |= {name: settings[key] for name, (key, _) in _BERT_SETTINGS.items() if settings.get(key) is not None}
-    else:
+    path = next((directory / file for file in (_TOKENIZER, _VOCABULARY) if (directory / file).is_file()), None)
+    if path is None:
         return metadata
+    if path.name == _TOKENIZER:
+        values = tokenizer_json.read(path, path.read_text(encoding="utf-8"), bert_defaults=name in _BERT_CLASSES)
+    else:
+        values = {"pieces": list(Vocabulary(path).pieces), "added_tokens": []}
+    values |= _applied_options(path, values, settings, name in _BERT_CLASSES, longest_word)
+    added = [] if name in _BERT_CLASSES and _DECODER in settings else values["added_tokens"]
+    values["pieces"], values["added_tokens"] = _with_added_tokens(directory, values["pieces"], added, settings)
     inputs = settings.get(_INPUTS)
     values["pair_segments"] = name in _WITH_SEGMENTS if inputs is None else _SEGMENTS in inputs
-    _add_tokens(directory, values, settings)
     _check(directory, settings)
     for content in metadata.keep_special_tokens or ():
         values["added_tokens"].append(tokenizer_json.AddedToken(content, False, True, True))
-    lowercase = values.pop("lowercase", None)
+    lowercase = values.pop(LOWERCASE.name, None)
     vocabulary = Vocabulary(values)
     vocabulary.source = str(path)
     return metadata.replace(
@@ -95,10 +95,10 @@ def _listed_tokens(settings, older):
         lists = [extra, settings.get(_ADDITIONAL, older.get(_ADDITIONAL))]
     else:  # A list, even an empty one, counts before that of the older file.
         lists = [extra or settings.get(_ADDITIONAL)]
-    return [token for tokens in (*lists, older.get(_EXTRA)) for token in _special(tokens or [])]
+    return [token for tokens in (*lists, older.get(_EXTRA)) for token in _entries(tokens or [])]
 
 
-def _special(tokens):
+def _entries(tokens):
     """Returns the entries of a list or a dict of special tokens, which may be strings."""
     values = tokens.values() if isinstance(tokens, dict) else tokens
     return [{**(token if isinstance(token, dict) else {"content": token}), "special": True} for token in values]
@@ -117,25 +117,34 @@ def _class(directory, settings):
     return short
 
 
-def _settings_of_class(directory, values, settings, longest_word):
-    """Returns what BertTokenizer applies in place of `values`, those of `tokenizer.json`.
+def _applied_options(path, values, settings, is_bert_class, longest_word):
+    """Returns the options that replace those of the vocabulary's file, `values`, see the table of this module.
 
-    Warns if a value changes that `tokenizer_config.json` does not name.
+    Warns if a value of `tokenizer.json` changes that `tokenizer_config.json` does not name.
     """
-    applied = {name: settings.get(key, default) for name, (key, default) in _BERT_SETTINGS.items()}
-    named = {name for name, (key, _) in _BERT_SETTINGS.items() if key in settings}
-    if longest_word is None:
-        applied["max_word_length"] = _LONGEST_WORD
-    changed = [name for name in applied if name not in named and values[name] not in (applied[name], None)]
+    if path.name == _VOCABULARY:
+        applied = {
+            option.name: settings.get(option.setting) if option.setting else option.of_class for option in FILE_OPTIONS
+        }
+        if longest_word is not None:
+            applied["max_word_length"] = longest_word
+        return {name: value for name, value in applied.items() if value is not None}
+    if not is_bert_class:
+        return {}
+    # The class always has its own maximum word length, but not in a folder that was not made for transformers.
+    options = [option for option in FILE_OPTIONS if longest_word is None or option.name != "max_word_length"]
+    applied = {option.name: settings.get(option.setting, option.of_class) for option in options}
+    unnamed = [option.name for option in options if option.setting not in settings]
+    changed = [name for name in unnamed if values[name] not in (applied[name], None)]
     if changed:
         _LOG.warning(
             "%s and the tokenizer's class, BertTokenizer, disagree on %s. The class decides, as in transformers; "
             'for the file\'s settings, write "tokenizer_class": "PreTrainedTokenizerFast" into %s',
-            directory / _TOKENIZER,
+            path,
             ", ".join(f"{name} ({values[name]!r}, {applied[name]!r})" for name in changed),
             _SETTINGS,
         )
-    return applied | ({"added_tokens": []} if _DECODER in settings else {})
+    return applied
 
 
 def _check(directory, settings):
@@ -149,34 +158,38 @@ def _check(directory, settings):
             )
 
 
-def _add_tokens(directory, values, settings):
-    """Adds tokens from files other than the vocabulary to its pieces and its added tokens."""
-    pieces, known, extra = values["pieces"], set(values["pieces"]), _extra_special_tokens(settings)
-    tokens = {int(index): token for index, token in (settings.get(_DECODER) or {}).items()}
-    replaced = {token["content"] for token in tokens.values()}
-    values["added_tokens"] = [token for token in values["added_tokens"] if token.content not in replaced]
+def _with_added_tokens(directory, pieces, added_tokens, settings):
+    """Returns the pieces and the added tokens of the vocabulary's file, with those of all other files."""
+    decoder = {int(index): token for index, token in (settings.get(_DECODER) or {}).items()}
+    special, by_id = _special_tokens(settings), decoder
     if _DECODER not in settings:
-        for content, index in read_json_if_exists(directory / _ADDED).items():
-            tokens[index] = {"content": content, "special": content in extra}
-    places = {index: token["content"] for index, token in tokens.items()}
-    tokenizer_json.check_ids(directory / _SETTINGS, {**dict(enumerate(pieces)), **places})
-    for index, token in sorted(tokens.items()):
-        pieces += [f"[no piece {number}]" for number in range(len(pieces), index + 1)]
-        if token["content"] not in known:
-            pieces[index] = token["content"]
-    pieces += [content for content in extra if content not in pieces]
-    listed = {token["content"] for token in tokens.values()}
-    found = {token.content for token in values["added_tokens"]}
-    for token in [*tokens.values(), *(token for name, token in extra.items() if name not in listed)]:
-        if token["content"] not in (*tokenizer_json.STANDARD, *found):
-            values["added_tokens"].append(tokenizer_json.added_token(directory / _SETTINGS, token, known))
+        older = read_json_if_exists(directory / _ADDED)
+        by_id = {index: {"content": content, "special": content in special} for content, index in older.items()}
+    contents = {index: token["content"] for index, token in by_id.items()}
+    tokenizer_json.check_ids(directory / _SETTINGS, {**dict(enumerate(pieces)), **contents})
+    extended, known = list(pieces), set(pieces)
+    for index, content in sorted(contents.items()):
+        extended += [f"[no piece {number}]" for number in range(len(extended), index + 1)]
+        if content not in known:
+            extended[index] = content
+    extended += [content for content in special if content not in extended]
+    replaced = {token["content"] for token in decoder.values()}
+    added = [token for token in added_tokens if token.content not in replaced]
+    others = {*tokenizer_json.STANDARD, *(token.content for token in added)}
+    tokens = [*by_id.values(), *(token for name, token in special.items() if name not in contents.values())]
+    added += [
+        tokenizer_json.added_token(directory / _SETTINGS, token, known)
+        for token in tokens
+        if token["content"] not in others
+    ]
+    return extended, added
 
 
-def _extra_special_tokens(settings):
+def _special_tokens(settings):
     """Returns the special tokens besides BERT's five: those with a name, such as `bos_token`, and those in a list."""
     named = {key: token for key, token in settings.items() if key.endswith("_token") and key not in _FIXED}
     named = {key: token for key, token in named.items() if isinstance(token, str | dict)}
-    return {token["content"]: token for token in [*_special(named), *settings[_EXTRA]]}
+    return {token["content"]: token for token in [*_entries(named), *settings[_EXTRA]]}
 
 
 def kept_special_tokens(vocabulary):
@@ -187,12 +200,11 @@ def kept_special_tokens(vocabulary):
 def write(vocabulary, lowercase, max_length, directory):
     """Writes `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`."""
     vocabulary.save(directory / _VOCABULARY)
-    write_text(directory / _TOKENIZER, tokenizer_json.write(vocabulary, lowercase))
+    write_text(directory / _TOKENIZER, tokenizer_json.to_json(vocabulary, lowercase))
     values = {
         "tokenizer_class": "BertTokenizer",
-        "do_lower_case": bool(lowercase),
-        "strip_accents": vocabulary.strip_accents,
-        "tokenize_chinese_chars": vocabulary.tokenize_chinese_chars,
+        LOWERCASE.setting: bool(lowercase),
+        **{option.setting: getattr(vocabulary, option.name) for option in VOCABULARY_OPTIONS if option.setting},
         "model_max_length": max_length,
         _EXTRA: [token.content for token in vocabulary.added_tokens if token.special],
         _INPUTS: ["input_ids", *([_SEGMENTS] if vocabulary.pair_segments else []), "attention_mask"],

@@ -10,7 +10,8 @@ import itertools
 import logging
 
 from keras_bert.checks import check_count
-from keras_bert.text.vocabulary import BYTES, LONGEST_WORD, REVERSIBLE, WORD_START, Vocabulary
+from keras_bert.text.tokenizer_options import LONGEST_WORD
+from keras_bert.text.vocabulary import BYTES, REVERSIBLE, WORD_START, Vocabulary
 
 _LOG = logging.getLogger("keras_bert")
 # Prefix of every word, so that "a" at the start of a word and "a" within one are different strings.

@@ -3,6 +3,8 @@
 import json
 from typing import NamedTuple
 
+from keras_bert.text.tokenizer_options import FILE_OPTIONS, LOWERCASE
+
 STANDARD = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # Required values; missing keys default to BERT's.
 _FIXED = {
@@ -59,16 +61,17 @@ def read(path, text, bert_defaults=False):
     if not (bert_defaults and content.get("post_processor") is None):
         _check_template(path, content.get("post_processor"), {piece: index for index, piece in places.items()})
     _check_sides(path, content)
-    normalizer = content["normalizer"] or {}
     return {
         # An unassigned id is that of the first of two equal lines of a vocab.txt.
         "pieces": [places.get(index, f"[no piece {index}]") for index in range(max(places) + 1)],
         "added_tokens": [added_token(path, token, vocabulary) for token in added if token["content"] not in STANDARD],
-        "strip_accents": normalizer.get("strip_accents"),
-        "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),
-        "max_word_length": model.get("max_input_chars_per_word", 100),
-        "lowercase": normalizer.get("lowercase"),
+        **{option.name: _stored(content, option) for option in FILE_OPTIONS},
     }
+
+
+def _stored(content, option):
+    section, key = option.file
+    return (content[section] or {}).get(key, option.if_missing)
 
 
 def _places(path, vocabulary, added):
@@ -174,25 +177,23 @@ def _template(parts):
     return [{"Sequence" if len(name) == 1 else "SpecialToken": {"id": name, "type_id": id}} for name, id in parts]
 
 
-def write(vocabulary, lowercase):
-    """Returns the content of the `tokenizer.json` of a `Vocabulary`."""
+def to_json(vocabulary, lowercase):
+    """Returns the content of the `tokenizer.json` of a `Vocabulary`, a string."""
     added = {token.content: token for token in vocabulary.added_tokens}
     standard = {name: AddedToken(name, False, True, True) for name in STANDARD if name in vocabulary}
     tokens = sorted((vocabulary.id(name), token) for name, token in {**added, **standard}.items())
     hidden = {name for name, token in added.items() if not token.wordpiece}
     ends = {name: vocabulary.id(name) for name in ("[CLS]", "[SEP]")}
+    options = {"normalizer": {}, "model": {}}
+    for option in reversed(FILE_OPTIONS):  # As transformers orders them.
+        section, key = option.file
+        options[section][key] = bool(lowercase) if option is LOWERCASE else getattr(vocabulary, option.name)
     values = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [_entry(index, token) for index, token in tokens],
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": vocabulary.tokenize_chinese_chars,
-            "strip_accents": vocabulary.strip_accents,
-            "lowercase": bool(lowercase),
-        },
+        "normalizer": {"type": "BertNormalizer", "clean_text": True, **options["normalizer"]},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "post_processor": {
             "type": "TemplateProcessing",
@@ -205,7 +206,7 @@ def write(vocabulary, lowercase):
             "type": "WordPiece",
             "unk_token": "[UNK]",
             "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": vocabulary.max_word_length,
+            **options["model"],
             "vocab": {piece: index for index, piece in enumerate(vocabulary.pieces) if piece not in hidden},
         },
     }

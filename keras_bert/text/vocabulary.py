@@ -7,18 +7,12 @@ import re
 from keras_bert.checks import check_count, is_count
 from keras_bert.text import tokenizer_json
 from keras_bert.text.tokenizer_json import AddedToken
+from keras_bert.text.tokenizer_options import VOCABULARY_OPTIONS
 
-LONGEST_WORD = 200  # In characters after normalization; a longer word is [UNK].
 # Of reversible vocabularies, see `lossless`: the start of a word, and a piece for each byte.
 WORD_START, BYTES = "▁", [chr(0x2800 + byte) for byte in range(256)]
 REVERSIBLE = ("[PAD]", "[UNK]", "[START]", "[END]")
-_DEFAULTS = {
-    "added_tokens": [],
-    "strip_accents": None,
-    "tokenize_chinese_chars": True,
-    "max_word_length": LONGEST_WORD,
-    "pair_segments": True,
-}
+_DEFAULTS = {option.name: option.default for option in VOCABULARY_OPTIONS}
 _UNMATCHED = re.compile(r"[\s\0\1]")  # Never in a normalized word. `\1` starts the placeholders of `wordpieces`.
 _SPECIAL = re.compile(r"\[\w+\]|<\w+>")  # [CLS], [unused1]; <S> and <T> in the Chinese vocabulary
 
@@ -159,8 +153,9 @@ class Vocabulary:
     def get_config(self):
         """Returns the list of pieces, or a dict of pieces and non-default settings."""
         settings = {name: getattr(self, name) for name in _DEFAULTS}
-        settings["added_tokens"] = [list(token) for token in self.added_tokens]
         settings = {name: value for name, value in settings.items() if value != _DEFAULTS[name]}
+        if self.added_tokens:
+            settings["added_tokens"] = [list(token) for token in self.added_tokens]
         return {"pieces": list(self.pieces), **settings} if settings else list(self.pieces)
 
     def save(self, path):

@@ -12,6 +12,7 @@ import keras_bert
 from keras_bert.checkpoints import huggingface, sentence_transformers, tokenizer_files
 from keras_bert.checkpoints.layout import slots
 from keras_bert.metadata import Metadata
+from keras_bert.text.tokenizer_options import LONGEST_WORD, VOCABULARY_OPTIONS
 from tests.checkpoints.conftest import edit
 from tests.conftest import relative, to_numpy
 
@@ -34,6 +35,13 @@ OUTPUTS = {
     "out_last_hidden_state": "sequence_output",
     "out_pooler_output": "pooled_output",
     "out_embedding": "embedding",
+}
+CHANGED = {
+    "added_tokens": [keras_bert.AddedToken("new word"), keras_bert.AddedToken("<x>", normalized=False, special=True)],
+    "strip_accents": False,
+    "tokenize_chinese_chars": False,
+    "max_word_length": 7,
+    "pair_segments": False,
 }
 LOGITS = {"pretraining": "mlm_logits", "next_sentence": "nsp_logits"}
 
@@ -85,6 +93,22 @@ def test_a_folder_of_transformers(eager, golden, loaded, loaded_model, tmp_path,
     assert {key: after[key] for key in kept & before.keys()} == {key: before[key] for key in kept & before.keys()}
     encodings = tokenizers.Tokenizer.from_file(str(ours / "tokenizer.json")).encode_batch(content["texts"])
     assert [encoding.ids for encoding in encodings] == content["ids"]
+
+
+@pytest.mark.parametrize("option", VOCABULARY_OPTIONS, ids=lambda option: option.name)
+def test_no_option_is_lost(config, pieces, tmp_path, option):
+    """A folder keeps each option with either kind of tokenizer class; Google's format refuses what it would lose."""
+    vocabulary = keras_bert.Vocabulary([*pieces, "new word", "<x>"], **{option.name: CHANGED[option.name]})
+    assert vocabulary != keras_bert.Vocabulary(vocabulary.pieces)
+    tokenizer_files.write(vocabulary, lowercase=False, max_length=16, directory=tmp_path)
+    for name in ("BertTokenizer", "PreTrainedTokenizerFast"):
+        edit(tmp_path / "tokenizer_config.json", tokenizer_class=name)
+        metadata = tokenizer_files.read(tmp_path, Metadata(), LONGEST_WORD)
+        assert (metadata.vocabulary, metadata.lowercase) == (vocabulary, False)
+    model = keras_bert.build_encoder(dataclasses.replace(config, vocab_size=60))
+    if option.google == "refused":
+        with pytest.raises(ValueError, match=f"Google's format cannot store the vocabulary's `{option.name}`"):
+            keras_bert.save(model, tmp_path / "google", vocabulary, format="google")
 
 
 def test_added_tokens_with_a_vocab_txt(golden, tmp_path):
@@ -258,6 +282,8 @@ def test_added_tokens_in_two_files(folder):
 
 
 def test_the_head_argument(folder):
+    edit(folder / "config.json", architectures=["MyBert", "BertForSequenceClassification"], keras_bert={})
+    assert keras_bert.load(folder).head == "classification"
     edit(folder / "config.json", architectures=["MyBert"], keras_bert={})
     assert keras_bert.load(folder, head="encoder").model().name == "bert_encoder"
     assert keras_bert.load(folder, head="classification").model().output["logits"].shape == (None, 3)

@@ -84,7 +84,7 @@ def test_settings_round_trip_through_config_and_tokenizer_json(tmp_path):
     config = json.loads(json.dumps(vocabulary.get_config()))
     assert Vocabulary(config) == Vocabulary(vocabulary) == vocabulary != Vocabulary(pieces)
     assert Vocabulary(pieces).get_config() == pieces
-    (tmp_path / "tokenizer.json").write_text(tokenizer_json.write(vocabulary, lowercase=False))
+    (tmp_path / "tokenizer.json").write_text(tokenizer_json.to_json(vocabulary, lowercase=False))
     read = Vocabulary(tmp_path / "tokenizer.json")
     # The first of two duplicates is not in the file.
     assert read == Vocabulary({**vocabulary.get_config(), "pieces": [*SPECIAL, "[no piece 5]", *pieces[6:]]})
